@@ -128,7 +128,7 @@ func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	n := c.Follower(t)
 	s := open(t, c, c.Others(n)[0], c.AwaitServing(t).Keys(n.ID, 1)[0], sockets)
 	out, code := shardway(t, "drain", n.ID, "--wait", "--timeout", "1s", "--admin", c.Others(n)[1].Admin)
-	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 socket left at node "+n.ID+": the drain goes on (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
+	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 WebSocket left at node "+n.ID+": the drain goes on (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
 		t.Errorf("with a socket: exit %d, %s", code, out)
 	}
 	if out, code = shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 || !strings.Contains(out, "node "+n.ID+" owns nothing") {

@@ -13,8 +13,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// apps makes a cluster without nodes: clients talk to the apps, in the name of a
-// node.
+// apps returns a cluster without nodes: clients connect to the apps directly, with the
+// headers of a node.
 func apps(t *testing.T, n int) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func apps(t *testing.T, n int) *Cluster {
 	return c
 }
 
-// as makes a request what node would make of it.
+// as adds the headers that a node would add to a request.
 func as(n *Node, r *load.Request, epoch int) {
 	r.Header = map[string]string{
 		"Shardway-Node": n.ID, "Shardway-Key": r.Key, "Shardway-Epoch": strconv.Itoa(epoch),
@@ -48,14 +48,14 @@ func TestCheckAcceptsLoadOnApps(t *testing.T) {
 	if r.Requests < 300 || r.Answered != r.Requests || r.Runs != r.Requests || r.Shards < 100 || r.Handovers != 0 {
 		t.Errorf("report = %v", r)
 	}
-	// What was judged is known: a second judgement takes only what is new.
+	// Checked responses are known: a second Check covers only new ones.
 	if r := c.Check(t); r.Requests != 0 || r.Runs == 0 {
 		t.Errorf("second report = %v", r)
 	}
 }
 
-// TestOverlapAtPauseIsCountedSeparately has the one overlap that is outside the
-// guarantee, seen through the whole chain from the processes to the verdict.
+// The test has the one overlap that is outside the guarantee, from real processes to the
+// report.
 func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	c := apps(t, 2)
 	a, b := c.Node("a"), c.Node("b")

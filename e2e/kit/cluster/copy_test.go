@@ -11,7 +11,7 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// A node that was killed leaves a socket in its data directory, which cannot be copied.
+// A killed node leaves a socket in its data directory, which cannot be copied.
 func TestCopyDataOmitsSockets(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	must := func(err error) {

@@ -11,9 +11,9 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// A node that fails cuts its clients first and ends a while later, by when its disk
-// may be well again, somebody may have killed it, or it may have been leaving. What
-// they lost is excused from the cut on: not by its end alone, and not sooner.
+// A failing node first closes its client connections, and exits later. Meanwhile its disk
+// fault may have ended, or the node may have been killed, or may have been terminating.
+// The fault begins when the connections close, neither at the exit nor before.
 func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 	const takes = 60 * time.Millisecond
 	says := func(line string) string {
@@ -24,8 +24,8 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 		name, script string
 		do           func(n *Node)
 		want         history.FaultKind
-		cut          bool // long before its end
-		holds        bool // and another node may have its shards after its end only
+		cut          bool // long before its exit
+		holds        bool // and other nodes may take over its shards only after its exit
 	}{
 		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
 		{name: "with an app in it that does not return", script: says(handlerMessage) + "exit 1", want: history.Killed, cut: true, holds: true},

@@ -40,11 +40,11 @@ func TestMapReturnsOwners(t *testing.T) {
 	}
 }
 
-// TestMapWatchFindsTwoMapsWithOneEpoch plants what must never be.
+// The test plants two maps with one epoch.
 func TestMapWatchFindsTwoMapsWithOneEpoch(t *testing.T) {
 	w := newMapWatch()
 	w.observe("a", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,1]}`))
-	w.observe("b", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"b"},{"id":"a"}],"owners":[1,0]}`)) // the same, written otherwise
+	w.observe("b", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"b"},{"id":"a"}],"owners":[1,0]}`)) // the same map in another notation
 	w.observe("b", readMap(t, `{"epoch":0,"shards":2,"nodes":[],"owners":[-1,-1]}`))
 	if len(w.conflicts) != 0 || len(w.maps) != 1 {
 		t.Fatalf("conflicts %v, %d maps", w.conflicts, len(w.maps))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What a process says when it is told to end follows from its command line; the last
-// word counts.
+// The command line determines the restart time that a process announces. The last value
+// of a flag counts.
 func TestGraceOfACommandLine(t *testing.T) {
 	for line, want := range map[string]time.Duration{
 		"shardway run --hold-grace 3s":                                       0,

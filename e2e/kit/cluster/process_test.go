@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary play a test that starts a child and is killed.
+// TestMain can run the test binary as a test that starts a child and is killed.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLUSTER_ROLE") != "parent" {
 		m.Run()
@@ -166,7 +166,7 @@ func TestScratchRemovesDirectoriesOfDeadProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(mine) }()
-	dead := filepath.Join(filepath.Dir(mine), scratchPrefix+"60466175-x") // beyond any pid
+	dead := filepath.Join(filepath.Dir(mine), scratchPrefix+"60466175-x") // higher than any process ID
 	if err = os.Mkdir(dead, 0o700); err != nil {
 		t.Fatal(err)
 	}

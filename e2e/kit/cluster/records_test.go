@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestRecordsAreReadOnce appends to a file between two readings, in the middle of
-// a line too.
+// The test appends to a file between two reads, also in the middle of a line.
 func TestRecordsAreReadOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records")
 	r := newRecords(path)

@@ -13,7 +13,7 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// The kernel is asked for how long each thread had to wait, of a process that lives.
+// The kernel reports how long each thread of a live process waited.
 func TestThreadWaitIsRead(t *testing.T) {
 	threads := threadsOf(os.Getpid())
 	if len(threads) == 0 {
@@ -33,8 +33,8 @@ func TestThreadWaitIsRead(t *testing.T) {
 	}
 }
 
-// What the longest waiting thread of a node waited between two looks is kept, by the
-// kernel's numbers, and not what was before them, nor what is too short to matter.
+// The stalls record the longest wait of any thread of a node between two observations,
+// according to the kernel. They ignore earlier waits and short ones.
 func TestStallsRecordLongWaits(t *testing.T) {
 	own := fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", os.Getpid())
 	for _, more := range []time.Duration{0, minWait, minStall - 1, minStall, time.Second} {
@@ -46,7 +46,7 @@ func TestStallsRecordLongWaits(t *testing.T) {
 		before[own] -= int64(more)
 		now, after := history.Now(), maps.Clone(before)
 		s.observe(after, now)
-		most := int64(0) // more, and what the machine made of it meanwhile
+		most := int64(0) // more, because of the load of the machine
 		for thread, total := range before {
 			most = max(most, after[thread]-total)
 		}

@@ -11,8 +11,8 @@ import (
 	"shardway/e2e/kit/dnsserver"
 )
 
-// Go's own resolver understands what it answers.
-func TestNamesStandForWhatWasSet(t *testing.T) {
+// The resolver of Go understands the responses.
+func TestServerReturnsConfiguredRecords(t *testing.T) {
 	s, err := dnsserver.New(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -23,9 +23,9 @@ import (
 	"shardway/e2e/kit/faultfs"
 )
 
-// TestMain lets the test binary play the process with the disk, and the one that
-// serves it: for each line of its input, the first syncs the file of that name, or
-// its directory, or writes to it, and prints what came of it.
+// TestMain can run the test binary as the process that uses the disk, or as the one that
+// serves it. For each line of its input, the first one syncs or writes the file with that
+// name, or syncs its directory, and prints the result.
 func TestMain(m *testing.M) {
 	if faultfs.Serve() {
 		return
@@ -62,7 +62,7 @@ func user(path string) {
 	}
 }
 
-// victim is a process with a disk.
+// victim is a process that uses a disk.
 type victim struct {
 	t    *testing.T
 	disk *faultfs.Disk
@@ -112,14 +112,14 @@ func (v *victim) hears(want string) {
 	}
 }
 
-// does has the process do something, and wants that to come of it.
+// does sends a command to the process, and checks its result.
 func (v *victim) does(what, want string) {
 	v.t.Helper()
 	v.say(what)
 	v.hears(want)
 }
 
-// awaitHits waits until so many calls have met the fault.
+// awaitHits waits until the fault has affected this number of calls.
 func (v *victim) awaitHits(want int) {
 	v.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -148,12 +148,12 @@ func need(t *testing.T) {
 	}
 }
 
-func TestFullDiskTakesNothing(t *testing.T) {
+func TestFullDiskRejectsWrites(t *testing.T) {
 	need(t)
 	d := mount(t, 1<<20)
 	dir := d.Dir
 	file := filepath.Join(dir, "file")
-	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // not whole pages
+	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // no whole number of pages
 	for range 2 {
 		must(t, d.Fill())
 		if left, err := d.Left(); left != 0 || err != nil {
@@ -173,17 +173,17 @@ func TestFullDiskTakesNothing(t *testing.T) {
 	}
 }
 
-// TestMountSweepsWhatTheDeadLeft plants the mount of a pid that does not exist,
-// and spares those of the living.
-func TestMountSweepsWhatTheDeadLeft(t *testing.T) {
+// The test plants a mount of a process ID that does not exist. Mount must keep the mounts
+// of live processes.
+func TestMountRemovesDisksOfDeadProcesses(t *testing.T) {
 	need(t)
 	old := filepath.Join(t.TempDir(), "old one")
 	must(t, os.Mkdir(old, 0o700))
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	must(t, err)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
-	must(t, unix.Mount("shardway-faultfs-60466175", old, "fuse.faultfs", 0, options)) // beyond any limit
-	must(t, device.Close())                                                           // nobody answers
+	must(t, unix.Mount("shardway-faultfs-60466175", old, "fuse.faultfs", 0, options)) // higher than any process ID
+	must(t, device.Close())                                                           // no server
 	var mine []*faultfs.Disk
 	for i := range 2 {
 		d, err := faultfs.Mount(filepath.Join(t.TempDir(), strconv.Itoa(i)), 1<<20)
@@ -200,9 +200,8 @@ func TestMountSweepsWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-// TestFaultStrikesUntilHealed breaks one disk again and again: what fails is what
-// the fault strikes, and afterwards nothing.
-func TestFaultStrikesUntilHealed(t *testing.T) {
+// A disk gets a fault several times. Only calls during the fault fail.
+func TestFaultLastsUntilHeal(t *testing.T) {
 	need(t)
 	v := start(t)
 	all := func(want string) {
@@ -235,9 +234,8 @@ func TestFaultStrikesUntilHealed(t *testing.T) {
 	}
 }
 
-// TestHungCallEndsWithTheFault waits in a call for as long as the disk hangs; files
-// can be read meanwhile.
-func TestHungCallEndsWithTheFault(t *testing.T) {
+// A call waits as long as the disk is stalled. Files can be read meanwhile.
+func TestWaitingCallEndsWithTheFault(t *testing.T) {
 	need(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
@@ -264,10 +262,9 @@ func TestHungCallEndsWithTheFault(t *testing.T) {
 	v.hears("<nil>")
 }
 
-// TestOnlyKillEndsAHungCall: signals do not, be it those that Go sends itself; a
-// process that is killed dies, though the kernel has it wait for the disk, also if
-// other signals came first.
-func TestOnlyKillEndsAHungCall(t *testing.T) {
+// Signals do not end the call, including those that the Go runtime sends itself. A killed
+// process dies, although the kernel makes it wait for the disk, even after other signals.
+func TestOnlyKillEndsAWaitingCall(t *testing.T) {
 	need(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
@@ -295,9 +292,9 @@ func TestOnlyKillEndsAHungCall(t *testing.T) {
 	}
 }
 
-// TestWhatWasWrittenIsThereInTheMappedFile as for a bbolt database: mapped to be
-// read, grown, written by pwrite.
-func TestWhatWasWrittenIsThereInTheMappedFile(t *testing.T) {
+// The test uses a file like a bbolt database: mapped for reads, grown, and written with
+// pwrite.
+func TestMappedFileContainsWrites(t *testing.T) {
 	need(t)
 	d := mount(t, 16<<20)
 	f, err := os.Create(filepath.Join(d.Dir, "file"))
@@ -330,7 +327,7 @@ func TestWhatWasWrittenIsThereInTheMappedFile(t *testing.T) {
 	}
 }
 
-// TestCallsFailWithoutServer has a user of a disk that is unmounted meanwhile.
+// A disk is unmounted while a process uses it.
 func TestCallsFailWithoutServer(t *testing.T) {
 	need(t)
 	v := start(t)
@@ -346,7 +343,7 @@ func TestCallsFailWithoutServer(t *testing.T) {
 	}
 }
 
-func TestFaultSaysWhyNot(t *testing.T) {
+func TestInvalidFaultIsRejected(t *testing.T) {
 	need(t)
 	d := mount(t, 1<<20)
 	if err := d.SetFault(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {

@@ -7,8 +7,9 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Requests that waited in vain for c, which restarts in place.
-func TestGraceIsCountedAnew(t *testing.T) {
+// A request times out in the queue for c, which restarts in place. Each new leader starts
+// the grace period from the beginning.
+func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 	const of = "key-2"
 	hurt := func(node string, from, until int64) history.Fault {
 		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, By: from*ms + 1, Until: until * ms}
@@ -40,8 +41,8 @@ func TestGraceIsCountedAnew(t *testing.T) {
 	}
 }
 
-// Of seven nodes three are away: no majority of the five that vote may be left.
-func TestOnlyVotersAreAMajority(t *testing.T) {
+// Three of seven nodes are down. If only five nodes vote, possibly no majority is left.
+func TestOnlyVotersCountForMajority(t *testing.T) {
 	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-4": "e", "key-5": "f", "key-6": "g"}
 	for voters, want := range map[int]int{0: 1, 5: 0, 7: 1} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
@@ -59,8 +60,8 @@ func TestOnlyVotersAreAMajority(t *testing.T) {
 	}
 }
 
-// Whoever stood still as the time of a request went by tells its client so when it wakes.
-func TestIngressSleepsThroughItsTime(t *testing.T) {
+// An ingress that was paused at the queue timeout sends the error when it continues.
+func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		from, until int64
@@ -87,9 +88,9 @@ func TestIngressSleepsThroughItsTime(t *testing.T) {
 	}
 }
 
-// A node that was stopped twice with nothing between cut what its app had answered
-// meanwhile: it could not read that first.
-func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
+// A node that was paused twice without a break aborts a request although its app
+// responded during the pauses: it could not read the response first.
+func TestAdjacentPausesCountAsOne(t *testing.T) {
 	for again, want := range map[int64]int{3955: 0, 3956: 1} {
 		h := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
@@ -110,13 +111,14 @@ func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
 	}
 }
 
-// Of four nodes two are away, and a fifth joins. It was taken for a voter, and so the two
-// that were left for half of one more, from the beginning on: who waited had no excuse.
-func TestNobodyVotesBeforeItHasJoined(t *testing.T) {
+// Two of four nodes are down, and a fifth joins. It once counted as a voter from the
+// beginning, so the two others counted as a majority of the voters, and a queued request
+// had no excuse.
+func TestNodeWithoutVoteDoesNotCountForMajority(t *testing.T) {
 	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
 	for _, tt := range []struct {
 		name  string
-		votes int64 // from when; 0: it was there all the time
+		votes int64 // when it gets its vote; 0 means that it has always voted
 		want  int
 	}{
 		{"it was there", 0, 1},
@@ -143,13 +145,13 @@ func TestNobodyVotesBeforeItHasJoined(t *testing.T) {
 	}
 }
 
-// Of four nodes two are away twice in a wait, 4 s each time. The majority that is back
-// between elects nobody who serves before Settle is over, and then it might have.
-func TestMajorityThatIsBackForAMomentServesNothing(t *testing.T) {
+// Two of four nodes are down twice during a wait, 4 s each time. The majority in between
+// elects no leader that serves before Settle is over.
+func TestBriefMajorityDoesNotEndTheExcuse(t *testing.T) {
 	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
 	for _, tt := range []struct {
 		name       string
-		back, gone int64 // of c, which is away from 0 on
+		back, gone int64 // of c, which is down from 0 on
 		until      int64
 		want       int
 	}{

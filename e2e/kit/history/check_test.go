@@ -20,7 +20,7 @@ const ms = int64(time.Millisecond)
 
 const shards = 64
 
-// story is a history under construction. Time is in milliseconds.
+// story is a history under construction. Times are in milliseconds.
 type story struct {
 	history.History
 	now int64
@@ -30,8 +30,8 @@ func shardOf(k string) uint32 { return uint32(xxhash.Sum64String(k) % shards) }
 
 func key(n int) string { return fmt.Sprintf("key-%d", n) }
 
-// asked adds a request that node served for key k with epoch e, begun now and
-// lasting for d, and its answer.
+// asked adds a request with key k that node served with epoch e, from now on for d, and
+// its response.
 func (s *story) asked(id, method, k, node string, e uint64, d int64) {
 	s.ran(id, method, k, node, e, d)
 	s.Responses = append(s.Responses, history.Response{
@@ -40,7 +40,7 @@ func (s *story) asked(id, method, k, node string, e uint64, d int64) {
 	})
 }
 
-// ran adds a run without an answer.
+// ran adds a run without a response.
 func (s *story) ran(id, method, k, node string, e uint64, d int64) {
 	s.Runs = append(s.Runs, history.Run{
 		Seq: uint64(len(s.Runs)), App: node, Node: node, ID: id, Method: method, Key: k,
@@ -48,8 +48,8 @@ func (s *story) ran(id, method, k, node string, e uint64, d int64) {
 	})
 }
 
-// good is a history with two nodes, a handover of every key from a to b at 1000,
-// and nothing wrong.
+// good returns a valid history with two nodes, and a handover of every key from a to b at
+// 1000.
 func good() *story {
 	s := &story{}
 	for i := range 40 {
@@ -75,9 +75,9 @@ func TestGoodHistoryPasses(t *testing.T) {
 	}
 }
 
-// TestCheckFindsPlantedMistakes plants one mistake at a time into a good
-// history. Check must find it, and nothing else.
-func TestCheckFindsPlantedMistakes(t *testing.T) {
+// TestCheckFindsPlantedErrors plants one error at a time into a valid history. Check
+// must find it, and nothing else.
+func TestCheckFindsPlantedErrors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind
@@ -205,11 +205,11 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 	}
 }
 
-// TestCheckCountsApartWhatIsOutside has the two overlaps that only the epoch
-// fences, and one answer that a drain has cut: none is a violation, all are counted.
-func TestCheckCountsApartWhatIsOutside(t *testing.T) {
+// The history has the two overlaps against which only the epoch protects, and one
+// response that a drain aborted. They are no violations, and all are counted.
+func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
 	s := good()
-	s.asked("x", "GET", key(1), "b", 10, 5000) // b is stopped while its app works on
+	s.asked("x", "GET", key(1), "b", 10, 5000) // b is paused while its app continues
 	s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
 	s.now += 3000
 	s.asked("y", "GET", key(1), "a", 11, 5)
@@ -229,7 +229,7 @@ func TestCheckCountsApartWhatIsOutside(t *testing.T) {
 	}
 }
 
-// TestSafeRequestsMayRunTwice says that only unsafe ones may not.
+// Only unsafe requests must not run twice.
 func TestSafeRequestsMayRunTwice(t *testing.T) {
 	s := good()
 	s.asked("x", "GET", key(1), "b", 9, 5)
@@ -240,8 +240,7 @@ func TestSafeRequestsMayRunTwice(t *testing.T) {
 	}
 }
 
-// TestKnownRequestsMayRun says that a run needs no answer in the history if the
-// test says so.
+// A run needs no response in the history if Rules.Known contains its request.
 func TestKnownRequestsMayRun(t *testing.T) {
 	s := good()
 	s.ran("before", "GET", key(1), "b", 9, 5)
@@ -251,9 +250,9 @@ func TestKnownRequestsMayRun(t *testing.T) {
 	}
 }
 
-// TestKnownRequestsMayRunOnce: a POST whose answer was judged long ago may run again
-// later, of a node that was stopped meanwhile.
-func TestKnownRequestsMayRunOnce(t *testing.T) {
+// A POST whose response was checked before may run again later, at a node that was paused
+// meanwhile.
+func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
 	s := good()
 	for range 2 {
 		s.now += 10

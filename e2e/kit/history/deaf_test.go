@@ -6,9 +6,9 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// A request at b, of a shard whose owner c is dead: it waited to its end, though d has the
-// shard since 8000. b could not hear of that if its log stood still.
-func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
+// A request at b times out in the queue for the dead owner c, although d owns the shard
+// since 8000. b cannot know that if its log is delayed.
+func TestDelayedLogExcusesWaitForDeadOwner(t *testing.T) {
 	const of = "key-2"
 	deaf := func(k history.FaultKind, node string, from, until int64) []history.Fault {
 		return []history.Fault{{Kind: k, Node: node, From: from * ms, Until: until * ms}}
@@ -18,7 +18,7 @@ func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
 		name  string
 		owner history.Fault
 		fault []history.Fault
-		moved int64 // when d has the shard; 0: it does not move
+		moved int64 // when d gets the shard; 0 means that it does not move
 		done  int64
 		want  int
 	}{

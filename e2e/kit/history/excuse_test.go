@@ -9,7 +9,7 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Times of the stories below, in milliseconds after their start.
+// Times of the following stories, in milliseconds after their start.
 const (
 	notice    = 250
 	lease     = 500
@@ -17,20 +17,20 @@ const (
 	open      = 100_000 // it never ends
 )
 
-// overlap is a story of one shard: a runs something under epoch 10, and then, or
-// meanwhile, b under 11. Times are in milliseconds after the good history.
+// overlap is a story of one shard: a has a run with epoch 10, and then, or at the same
+// time, b has one with epoch 11. Times are in milliseconds after the valid history.
 type overlap struct {
 	// old and next are the starts and ends of the two runs.
 	old, next [2]int64
 	cut       bool
 	stream    bool
-	stop      [2]int64   // of a
-	waits     [][2]int64 // of a's threads
+	stop      [2]int64   // pause of a
+	waits     [][2]int64 // waits of the threads of a
 	wake      int64
-	other     bool     // the fault is b's, the reset between b and c
-	kill      [2]int64 // of a, and its start
-	gone      int64    // when it is certainly dead; 0: at once
-	holds     bool     // it says at kill that it ends
+	other     bool     // the fault is of b, the reset between b and c
+	kill      [2]int64 // kill of a, and its restart
+	gone      int64    // when a is certainly dead; 0 means at once
+	holds     bool     // a announces at kill that it ends
 	reset     [2]int64 // between a and b
 	takeover  string
 }
@@ -77,9 +77,8 @@ func (o overlap) tell() (history.History, history.Rules) {
 	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, Wake: time.Duration(o.wake * ms)}
 }
 
-// TestExcusesEndAtTheirEdges has each excuse just inside of its bounds and just
-// outside of each.
-func TestExcusesEndAtTheirEdges(t *testing.T) {
+// Each excuse is tested just inside and just outside of its bounds.
+func TestExcusesEndAtTheirBounds(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    overlap
@@ -173,9 +172,9 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 	}
 }
 
-// TestOldOwnerNeverBeginsAfterTheNew has runs that began after the next owner's
-// first. Only with --takeover immediate may they, while what misled the cluster lasts.
-func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
+// Runs of the old owner begin after the first run of the next owner. This is excused only
+// with --takeover immediate, while the fault lasts that misled the cluster.
+func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 	next := [2]int64{1000, 1100}
 	for _, c := range []struct {
 		name string
@@ -223,9 +222,8 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 	}
 }
 
-// TestNodeIsNeverBehindItself has a node that goes back to an older epoch of its
-// own, in the middle of all faults at once.
-func TestNodeIsNeverBehindItself(t *testing.T) {
+// A node returns to an older epoch of its own, with all faults at once.
+func TestOwnEpochMustNotDecrease(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
 		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.tell()
 		for i := range h.Runs {
@@ -240,9 +238,9 @@ func TestNodeIsNeverBehindItself(t *testing.T) {
 	}
 }
 
-// TestLongRunHidesNoOther has two runs of the old owner beside one of the next. One
-// straddles a stop, the other one began after it, and ends earlier.
-func TestLongRunHidesNoOther(t *testing.T) {
+// Two runs of the old owner overlap one run of the next. One of them overlaps a pause,
+// the other one began after the pause and ends earlier.
+func TestEveryOverlapIsChecked(t *testing.T) {
 	h, rules := overlap{old: [2]int64{0, 4200}, next: [2]int64{4100, 4150}, stop: [2]int64{500, 4000}}.tell()
 	s := &story{History: h, now: 3000 + 4050}
 	s.asked("hidden", "GET", key(1), "a", 10, 140)
@@ -252,8 +250,7 @@ func TestLongRunHidesNoOther(t *testing.T) {
 	}
 }
 
-// TestSharedEpochIsNeverExcused has one epoch at two nodes, in the middle of all
-// faults at once.
+// Two nodes run one epoch, with all faults at once.
 func TestSharedEpochIsNeverExcused(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
 		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.tell()
@@ -267,8 +264,8 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 	}
 }
 
-// TestResetWithoutNamesIsOfAll has a Reset that does not say between whom.
-func TestResetWithoutNamesIsOfAll(t *testing.T) {
+// A Reset without nodes affects all nodes.
+func TestResetWithoutNodesAffectsAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
 		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.tell()
 		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
@@ -278,10 +275,9 @@ func TestResetWithoutNamesIsOfAll(t *testing.T) {
 	}
 }
 
-// TestFencedAnswerNeedsAnOverlap has an app that refused a request because the
-// store had refused its epoch: right in an overlap that is excused, else a failure
-// like any other.
-func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
+// An app rejects a request because the store rejected its epoch. This is correct in an
+// excused overlap, and otherwise a failure.
+func TestFencedResponseNeedsAnOverlap(t *testing.T) {
 	fenced := func(h history.History) *history.Response {
 		for i := range h.Responses {
 			if a := &h.Responses[i]; a.ID == "old" {
@@ -303,7 +299,7 @@ func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
 		t.Errorf("without an overlap: %v", r.Violations)
 	}
 	h, rules = in.tell()
-	fenced(h).Error = "shard-moved" // it is the node's answer
+	fenced(h).Error = "shard-moved" // it is a response of the node
 	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("of a node: %v", r.Violations)
 	}

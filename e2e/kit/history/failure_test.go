@@ -8,9 +8,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// TestOnlyFaultsExcuseFailures has a node a to which something was done from 100 to
-// 200 (it was dead by 120, if it was killed), a shard of a's
-// and one of b's, and requests that failed in all the ways there are.
+// Node a has a fault from 100 to 200; if it was killed, it was dead by 120. There is a
+// shard of a and one of b, and requests that failed in all possible ways.
 func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	const ofA, ofB, ofC = "key-0", "key-1", "key-2"
 	answer := func(target, key, method string, sent, done int64) history.Response {
@@ -95,8 +94,8 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	}
 }
 
-// TestSafeRequestIsTriedThreeTimes has a GET that failed after it had been broken off.
-func TestSafeRequestIsTriedThreeTimes(t *testing.T) {
+// A GET failed after its connection broke.
+func TestSafeRequestFailsOnlyAfterThreeTries(t *testing.T) {
 	for runs, want := range map[int]int{1: 1, 2: 1, 3: 0} {
 		s := good()
 		s.fault(history.Unreachable, "b", -10, 0, 5000)
@@ -111,9 +110,9 @@ func TestSafeRequestIsTriedThreeTimes(t *testing.T) {
 	}
 }
 
-// TestTryThatIsLostOnTheWayCounts has a GET of whose three tries one met no app: the
-// path to the owner was cut twice.
-func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
+// One of three tries of a GET reached no app: the path to the owner was interrupted
+// twice.
+func TestLostSendCountsAsTry(t *testing.T) {
 	for cuts, want := range map[int]int{1: 1, 2: 0} {
 		s := good()
 		for i := range cuts {
@@ -128,16 +127,15 @@ func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
 	}
 }
 
-// TestForgottenShardIsAReasonOnce has a big POST that met an app that had come back and
-// did not hold its shard.
-func TestForgottenShardIsAReasonOnce(t *testing.T) {
+// A large POST reached an app that had restarted and did not hold its shard.
+func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 	const of = "key-2"
 	detail := problem.UnheldInPart
 	for _, c := range []struct {
 		name, detail string
-		without      string // whose app was away
-		ran          int64  // when a request ended there since; 0: none has
-		done         int64  // when the answer came
+		without      string // the node whose app was down
+		ran          int64  // end of a run there since the restart; 0 means none
+		done         int64  // when the response came
 		want         int
 	}{
 		{"the first since its app was away", detail, "c", 0, 4000 * ms, 0},
@@ -172,9 +170,9 @@ func TestForgottenShardIsAReasonOnce(t *testing.T) {
 	}
 }
 
-// TestLostMajorityCutsWhenItsLeasesDo has a POST of the one node of three that lived:
-// its lease is cut later than the others died, and they were back sooner.
-func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
+// A POST ran at the only live node of three. Its lease ended later than the other nodes
+// died, and they were back sooner.
+func TestLostMajorityAbortsWhenLeaseEnds(t *testing.T) {
 	const of = "key-2"
 	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
@@ -192,9 +190,9 @@ func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
 	}
 }
 
-// TestGatewayIsOfTheMajority has a POST that was cut as its node's lease ended: of
-// three owners one is apart, and of two gateways none, one or both.
-func TestGatewayIsOfTheMajority(t *testing.T) {
+// A POST was aborted as the lease of its node ended. One of three owners is isolated, and
+// none, one or both of two gateways.
+func TestGatewayCountsForMajority(t *testing.T) {
 	const of = "key-2"
 	for gone, want := range []int{1, 1, 0} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
@@ -212,10 +210,10 @@ func TestGatewayIsOfTheMajority(t *testing.T) {
 	}
 }
 
-// TestDroppedNodeCutsWhenItsLeaseDoes has a POST that ran on at a node whose shard was
-// taken for a forged reset: without a lease its node cuts it, later than the resets
-// ended. What its app ended by itself has no such excuse.
-func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
+// A POST continued at a node whose shard was taken over after a forged reset. Without a
+// lease its node aborts it, later than the resets end. A request that its app ended has
+// no such excuse.
+func TestExcludedNodeAbortsWhenLeaseEnds(t *testing.T) {
 	for _, c := range []struct {
 		done time.Duration
 		cut  bool
@@ -239,16 +237,14 @@ func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
 	}
 }
 
-// owners are those of a map in which some keys have these.
-// TestOwnerThatComesBackHalfCutOffFailsAnew has a node a, cut off from 100 to 900, whose shard
-// b served from 200 on; at 300, or then and then, it was a's again, and at 400 b's. A POST
-// that came in meanwhile failed.
-func TestOwnerThatComesBackHalfCutOffFailsAnew(t *testing.T) {
+// A node a is unreachable from 100 to 900. Node b serves its shard from 200 on. A map
+// returns the shard to a at 300, or as given, and to b at 400. A POST fails meanwhile.
+func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 	const k = "key-0"
 	for _, c := range []struct {
 		name        string
-		mended      int64 // when a was no longer cut off
-		back, again int64 // when a map gave it to a, and the next one to b; 0: none did
+		mended      int64 // when a is reachable again
+		back, again int64 // when a map assigns the shard to a, and the next one to b; 0 means never
 		done        int64
 		want        bool
 	}{
@@ -296,10 +292,9 @@ func owners(of map[string]string) []string {
 	return all
 }
 
-// TestStopShorterThanALeaseFailsNothing has a node that was stopped for less than a
-// lease, and again, and a POST that failed meanwhile. Stops with hardly a pause
-// between them are one.
-func TestStopShorterThanALeaseFailsNothing(t *testing.T) {
+// A node is paused for less than a lease, twice, and a POST fails meanwhile. Pauses with
+// hardly a break between them count as one.
+func TestPauseShorterThanLeaseIsNoExcuse(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		stops [][2]int64
@@ -322,9 +317,9 @@ func TestStopShorterThanALeaseFailsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatTheDrainCutsMayFail needs no fault: a request that runs for longer than
-// drain-timeout is cut when its shard moves.
-func TestWhatTheDrainCutsMayFail(t *testing.T) {
+// No fault is needed: a request that runs longer than the drain timeout is aborted when
+// its shard moves.
+func TestDrainTimeoutExcusesAbort(t *testing.T) {
 	for took, want := range map[int64]int{4999: 1, 5000: 0} {
 		s := good()
 		s.asked("x", "GET", key(1), "b", 9, took)
@@ -336,14 +331,14 @@ func TestWhatTheDrainCutsMayFail(t *testing.T) {
 	}
 }
 
-// TestWhatANodeCutsAsItWakesMayFail has an app that answered while its node stood still:
-// when that goes on, drain-timeout has long passed, and it cuts before it reads. That
-// excuses none that stood still before, or later, or that has had the time to read.
-func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
+// An app responds while its node is paused. After the pause the drain timeout is over,
+// and the node aborts the request before it reads the response. There is no excuse if the
+// pause was earlier or later, or if the node had time to read.
+func TestAbortAfterPauseIsExcused(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		began      int64 // of a run that ends at 4000
-		from, till int64 // of the stop; the answer comes at 5500
+		from, till int64 // of the pause; the response comes at 5500
 		want       int
 	}{
 		{"cut as it wakes", 0, 3000, 5400, 0},
@@ -367,9 +362,9 @@ func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
 	}
 }
 
-// TestTryOverADeadConnectionCounts has a GET whose first node died under it, by another
-// connection to which it may have gone next, and whose second one it was broken off at.
-func TestTryOverADeadConnectionCounts(t *testing.T) {
+// The first node of a GET dies. Another idle connection to it may have been tried next.
+// At the second node the connection breaks.
+func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		end  int64 // of the first run; its node died from 500 to 510

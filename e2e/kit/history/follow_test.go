@@ -7,8 +7,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// followed is a client of node i that has had events 1 to 10 of a key, whose shard a left
-// at 1000, as planned: a was told to end at 900, and is back at 1500.
+// followed is a client of node i that has received the events 1 to 10 of a key. Its shard
+// left a at 1000 by a planned move: a was terminated at 900, and is back at 1500.
 type followed struct {
 	*story
 	*history.Follower
@@ -32,35 +32,34 @@ func newFollowed() *followed {
 	return x
 }
 
-// did notes what was done to a node, in milliseconds; by 0: its process went on.
+// did records a fault of a node, in milliseconds. If by is 0, its process continued.
 func (s *story) did(k history.FaultKind, node string, from, by, until int64) {
 	s.Faults = append(s.Faults, history.Fault{Kind: k, Node: node, From: from * ms, By: by * ms, Until: until * ms})
 }
 
 func (x *followed) last() *history.Follow { return &x.Follows[len(x.Follows)-1] }
 
-// event has another event come, with the text that it is to have.
+// event adds the next event with the expected text.
 func (x *followed) event(n uint64) {
 	x.last().Events = append(x.last().Events, history.Event{ID: n, Text: history.EventText(x.Key, n)})
 }
 
-// cut ends the connection at a time, the last event having come at another.
+// cut breaks the connection at a time, with the last event at another time.
 func (x *followed) cut(seen, done int64) {
 	c := x.last()
 	c.Last, c.Done, c.Err = seen*ms, done*ms, "unexpected EOF"
 }
 
-// back has the client come back to a node.
+// back reconnects the client to a node.
 func (x *followed) back(target string, at int64) {
 	x.Follows = append(x.Follows, history.Follow{ID: "f.2", Target: target, Sent: at * ms, Status: 200})
 }
 
-// TestCheckFindsPlantedMistakesOfStreams plants one mistake at a time, or none. Check must
-// find it, and nothing else.
-func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
+// The test plants one error at a time, or none. Check must find it, and nothing else.
+func TestCheckFindsPlantedErrorsInStreams(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		want  history.Kind // 0: nothing
+		want  history.Kind // 0 means none
 		plant func(x *followed)
 	}{
 		{"goes on", 0, func(*followed) {}},
@@ -156,9 +155,9 @@ func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
 	}
 }
 
-// A leg of a stream that goes on elsewhere has no grace: its app may notice late that it was
-// cut, however young it was, and not for long.
-func TestLegsHaveNoGrace(t *testing.T) {
+// An upstream connection of a resumable stream has no grace period. Its app may notice
+// late that it was aborted, at any age, within CutNotice.
+func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 	for _, c := range []struct {
 		resumes bool
 		late    int64

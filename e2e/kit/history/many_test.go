@@ -7,9 +7,9 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// On a starved machine each node had been kept waiting thousands of times. To judge that
-// took the fourth power of how often, and so for ever: the run hung in the judge.
-func TestStarvedMachineIsJudgedInTime(t *testing.T) {
+// On a starved machine each node waited for a processor thousands of times. The check
+// once took time proportional to the fourth power of that number, and did not end.
+func TestCheckIsFastWithManyWaits(t *testing.T) {
 	h := mostOf(history.Response{})
 	h.Responses = nil
 	const length = 30_000

@@ -8,14 +8,14 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// map6 is map3 with a further shard for each, so that nobody owns nothing.
+// map6 is map3 with one more shard for each node, so that every node owns a shard.
 func (s *story) map6(epoch uint64, owners ...string) {
 	s.map3(epoch, append(slices.Clone(owners), "a", "b", "c")...)
 }
 
-// TestMapsGoByThePlan plants maps that do not: each as close to what is right as can be,
-// with one number, and what is just right, with another.
-func TestMapsGoByThePlan(t *testing.T) {
+// The test plants maps that ignore a drain or cordon by the smallest possible difference,
+// with the epoch wrong. With the epoch right, they obey it.
+func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 	drained := func(since, till uint64) func(s *story) {
 		return func(s *story) {
 			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, Entries: history.Entries{Since: since, Till: till}})
@@ -75,15 +75,15 @@ func TestMapsGoByThePlan(t *testing.T) {
 	}
 }
 
-// TestGraceIsKept has a node restart in place, with a grace of 4 s: what it has moves only
-// after that, unless something else was done to anybody, and it gets nothing else.
-func TestGraceIsKept(t *testing.T) {
+// A node restarts in place with a grace of 4 s. Its shards move only after that, unless
+// another node had a fault, and it gains no shards.
+func TestRestartInPlaceMustNotMoveShards(t *testing.T) {
 	const grace = 4000
 	for _, c := range []struct {
 		name   string
 		at     int64 // the last map, after SIGTERM
 		owners []string
-		rest   []string // of the other three shards; nil: as before
+		rest   []string // owners of the other three shards; nil means as before
 		more   func(s *story)
 		want   int
 	}{
@@ -147,7 +147,7 @@ func TestGraceIsKept(t *testing.T) {
 			t.Errorf("%s: violations = %v, want %d", c.name, r.Violations, c.want)
 		}
 	}
-	// One that had nothing as it was told to stop gets its share when it is back.
+	// A node that owned nothing when it was terminated gains its share when it is back.
 	s := good()
 	s.map3(9, "a", "b", "a")
 	s.now += 50

@@ -6,7 +6,7 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// mostOf is a history of five owners with one answer and faults.
+// mostOf returns a history of five owners with one response and faults.
 func mostOf(a history.Response, faults ...history.Fault) history.History {
 	return history.History{
 		Maps:      []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
@@ -14,10 +14,9 @@ func mostOf(a history.Response, faults ...history.Fault) history.History {
 	}
 }
 
-// TestLapsedLeaseCutsWhatRuns has a POST of a node to which nothing was done, and that
-// was cut as long after its last lease as a node waits: the leader was cut off, and whom
-// the others need to elect the next was slow.
-func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
+// A POST of a node without a fault was aborted after its lease had ended: the leader was
+// isolated, and a node whose vote the others needed was slow.
+func TestLapsedLeaseExcusesAbort(t *testing.T) {
 	apart := history.Fault{Kind: history.Unreachable, Node: "d", From: 100 * ms}
 	slow := history.Fault{Kind: history.LogDelayed, Node: "e", From: 400 * ms, Until: 900 * ms}
 	for _, c := range []struct {
@@ -35,7 +34,7 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 		{"by one, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Paused, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
 		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Terminated, Node: "e", From: 400 * ms}}, 0},
 	} {
-		const base = 1000 // of all these times
+		const base = 1000 // offset of all these times
 		for i := range c.faults {
 			c.faults[i].From += base * ms
 			if c.faults[i].Until != 0 {
@@ -55,10 +54,9 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestOwnerThatIsGoneIsReachedByNobody has a request that waited to its end for an owner
-// that is dead, or stands still: the others take its shards in time, unless another one
-// is hurt too.
-func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
+// A request timed out in the queue for an owner that is dead, or paused. The other nodes
+// take over its shards in time, unless another one has a fault, too.
+func TestUnreachableOwnerNeedsSecondFault(t *testing.T) {
 	for _, kind := range []history.FaultKind{history.Killed, history.Paused} {
 		for _, second := range []bool{true, false} {
 			gone := history.Fault{Kind: kind, Node: "c", From: 100 * ms}
@@ -80,9 +78,8 @@ func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
 	}
 }
 
-// TestNodeThatStoodStillSawNoConnection has an app that took no connection in time, as
-// far as its node can tell.
-func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
+// An app accepted no connection in time, as far as its paused node could observe.
+func TestPausedNodeExcusesConnectTimeout(t *testing.T) {
 	for kind, want := range map[history.FaultKind]int{history.Paused: 0, history.LogDelayed: 1} {
 		r := history.Check(mostOf(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
@@ -94,10 +91,10 @@ func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
 	}
 }
 
-// TestWhatMayHaveEndedTwoGoesToNoThird has a GET that was broken off at its owner, and
-// then at the next one, or at the next process of the same: so often a request may go on
-// the way to a third. A stop for a moment breaks nothing off, nor does what was long over.
-func TestWhatMayHaveEndedTwoGoesToNoThird(t *testing.T) {
+// A GET was broken off at its owner, and then at the next owner, or at the next process
+// of the same owner. It is not sent to a third. A brief pause breaks nothing off, and
+// neither does a fault that ended long before.
+func TestRequestIsNotSentToThirdProcess(t *testing.T) {
 	died := func(node string, at int64) history.Fault {
 		return history.Fault{Kind: history.Killed, Node: node, From: at * ms, By: at * ms, Until: (at + 300) * ms}
 	}

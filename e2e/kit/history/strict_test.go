@@ -8,7 +8,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// fails has the last request answered 502, as it may have run, so long after it was sent.
+// fails gives the last request a 502 that says that it may have run, this long after it
+// was sent.
 func (s *story) fails(code string, after int64) {
 	a := &s.Responses[len(s.Responses)-1]
 	a.Status, a.Error, a.Detail, a.App, a.EchoID = 502, code, mayHaveRun, "", ""
@@ -16,13 +17,13 @@ func (s *story) fails(code string, after int64) {
 	t.Done = t.Sent + after*ms
 }
 
-// lasted has the first attempt of the last request take so long.
+// lasted makes the first attempt of the last request take this long.
 func (s *story) lasted(took int64) {
 	t := &s.Responses[len(s.Responses)-1].Attempts[0]
 	t.Sent = t.Done - took*ms
 }
 
-// waits adds a request at node x that waited for all its time, in vain.
+// waits adds a request at node x that timed out in the queue.
 func (s *story) waits(k, at string) {
 	s.Responses = append(s.Responses, history.Response{
 		ID: "x", Key: k, Method: "POST", Status: 503, Error: "queue-timeout",
@@ -30,7 +31,8 @@ func (s *story) waits(k, at string) {
 	})
 }
 
-// fault adds one; times are in milliseconds from now on, 0 for what does not come.
+// fault adds a fault. Times are in milliseconds from now on; 0 means that it does not
+// happen.
 func (s *story) fault(kind history.FaultKind, node string, from, by, until int64) {
 	at := func(t int64) int64 {
 		if t == 0 {
@@ -43,15 +45,14 @@ func (s *story) fault(kind history.FaultKind, node string, from, by, until int64
 
 const mayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// TestStricterJudge plants histories that a judge had accepted which believed each
-// fault for the length of its round: each as close to what is right as can be, with
-// one number, and what is just right, with another.
-func TestStricterJudge(t *testing.T) {
+// The test plants histories that an earlier checker accepted, since every fault excused
+// failures until the end of its round. With the number wrong, each differs from a valid
+// history by the smallest possible amount. With the number right, it is valid.
+func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		want history.Kind
-		// wrong is the number with which the history is to be refused, right the one
-		// with which it is not.
+		// Check must reject the history with the number wrong, and accept it with right.
 		wrong, right int64
 		takeover     string
 		plant        func(s *story, n int64)
@@ -63,12 +64,12 @@ func TestStricterJudge(t *testing.T) {
 				s.ran("x", "POST", key(1), "b", 9, 5)
 			}
 		}},
-		// The rule of what stands still is dead-after, whatever the takeover: its lease was
-		// granted half a second before it was shown for the last time, at the soonest.
+		// A paused node has dead-after, with any takeover: its lease was granted at most
+		// half a second before it was last observed.
 		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Paused)},
 		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Paused)},
 		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Paused)},
-		// That of what died, and of what is refused by forgery, goes by the takeover.
+		// For a dead node, and after a forged refusal, the time depends on the takeover.
 		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
 		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
 		{"a forged refusal shorter than a lease", history.TwoOwners, 49, 50, "lease", func(s *story, n int64) {
@@ -136,7 +137,7 @@ func TestStricterJudge(t *testing.T) {
 			s.now -= 600
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.now += 600
-			// It lasted for a second, so what the kernel repeats may come another one later.
+			// It lasted for a second, so a retransmission may come another second later.
 			s.fails("upstream-broken", 101+n)
 		}},
 		{"a 502 long after the wires healed that had long been cut", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
@@ -186,14 +187,14 @@ func TestStricterJudge(t *testing.T) {
 			s.now += 100
 			s.map3(10, "a", "b", "a")
 		}},
-		// Dead-after, drain-timeout + 1 s, and a second within which the map is seen.
+		// Dead-after, drain-timeout + 1 s, and one second until the map is observed.
 		{"a false drop long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.map3(9, "a", "b", "c")
 			s.now += n
 			s.map3(10, "a", "b", "a")
 		}},
-		// The log held the commit, and there was no majority for four seconds.
+		// The log contained the commit, and there was no majority for four seconds.
 		{"a false drop long after a kill, the others gone meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.fault(history.Paused, "a", 1000, 0, 5000)
@@ -221,14 +222,14 @@ func TestStricterJudge(t *testing.T) {
 	}
 }
 
-// stopAndTake has a node a that shows a lease at 0, in another shard, while it runs
-// something since long ago, and is stopped, or dies, right after. The shard is taken
-// n milliseconds later.
+// stopAndTake has a node a that shows a lease at 0, in another shard, while it runs a
+// long request, and is paused, or dies, right after. The takeover is n milliseconds
+// later.
 func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
 	return func(s *story, n int64) {
 		from, by := int64(1), int64(0)
 		if kind == history.Killed {
-			from, by = max(1, n-100), n+10 // nobody knows when it was certainly dead
+			from, by = max(1, n-100), n+10 // it is not known when it was certainly dead
 		}
 		s.asked("old", "POST", key(1), "a", 10, n+30)
 		s.asked("lease", "GET", "another-key", "a", 10, 1)
@@ -238,8 +239,8 @@ func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
 	}
 }
 
-// earlyAck has a node a that gives a shard back, though its app runs a request for
-// it, and then cuts that.
+// earlyAck has a node a that releases a shard while its app runs a request for it, which
+// the node then aborts.
 func earlyAck(s *story, n int64) {
 	s.asked("old", "POST", key(1), "a", 10, 300+n)
 	s.Runs[len(s.Runs)-1].Aborted = true
@@ -247,7 +248,7 @@ func earlyAck(s *story, n int64) {
 	s.asked("next", "POST", key(1), "b", 11, 5)
 }
 
-// again has the last request sent once before, n times.
+// again sends the last request n times before.
 func (s *story) again(t history.Attempt, n int64) {
 	a := &s.Responses[len(s.Responses)-1]
 	t.Sent, t.Done = (s.now-2)*ms, s.now*ms
@@ -261,9 +262,8 @@ func (s *story) map3(epoch uint64, owners ...string) {
 	s.Maps = append(s.Maps, history.Map{Epoch: epoch, At: s.now * ms, Owners: owners})
 }
 
-// TestNobodyRunsWhatWasDenied has runs of a request that was answered 503 long ago:
-// whoever judged its answer said so.
-func TestNobodyRunsWhatWasDenied(t *testing.T) {
+// A request ran that got a 503 long before, according to Rules.Known.
+func TestDeniedRequestMustNotRun(t *testing.T) {
 	s := good()
 	s.ran("before", "POST", key(1), "b", 9, 5)
 	r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": true}})
@@ -272,8 +272,8 @@ func TestNobodyRunsWhatWasDenied(t *testing.T) {
 	}
 }
 
-// TestSafeRequestMayHaveRunBefore503: a GET may be sent again, and then wait in vain.
-func TestSafeRequestMayHaveRunBefore503(t *testing.T) {
+// A GET may be sent again, and then time out in the queue.
+func TestSafeRequestMayRunBefore503(t *testing.T) {
 	s := good()
 	s.fault(history.Paused, "b", 10, 0, 11_000)
 	s.waits(key(1), "b")
@@ -284,12 +284,12 @@ func TestSafeRequestMayHaveRunBefore503(t *testing.T) {
 	}
 }
 
-// TestAdmissionIsJudgedAsARun has what nodes said that they would run: two of them
-// never do, and a stop is no excuse for saying so.
-func TestAdmissionIsJudgedAsARun(t *testing.T) {
+// Admissions are checked like runs: two nodes never admit requests of one shard at once,
+// and a pause is no excuse.
+func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		until    int64 // of a's, b's begins at 1000
+		until    int64 // of a; that of b begins at 1000
 		takeover string
 		fault    history.FaultKind
 		forged   int
@@ -317,9 +317,9 @@ func TestAdmissionIsJudgedAsARun(t *testing.T) {
 	}
 }
 
-// TestWakingNodeMayHaveBeenWriting has a run that begins right after a stop: its node
-// was stopped between its last look at the lease and the write.
-func TestWakingNodeMayHaveBeenWriting(t *testing.T) {
+// A run begins right after a pause: its node was paused between its last check of the
+// lease and the write.
+func TestRunMayBeginRightAfterPause(t *testing.T) {
 	for after, want := range map[int64]int{0: 0, 99: 0, 100: 1} {
 		s := good()
 		s.fault(history.Paused, "a", 0, 0, 4000)
@@ -339,9 +339,9 @@ func TestWakingNodeMayHaveBeenWriting(t *testing.T) {
 	}
 }
 
-// TestClocksThatDifferWaitLonger: with a clock that is 5 % slow, and another that is
-// 5 % fast, what may be taken may be taken sooner.
-func TestClocksThatDifferWaitLonger(t *testing.T) {
+// With one clock that is 5 % slow, and another that is 5 % fast, a takeover may be
+// earlier.
+func TestClockSkewPermitsEarlierTakeover(t *testing.T) {
 	s := good()
 	stopAndTake(history.Paused)(s, 1900)
 	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
@@ -351,9 +351,9 @@ func TestClocksThatDifferWaitLonger(t *testing.T) {
 	}
 }
 
-// TestMajorityThatIsGoneCutsWhatRuns has a node that lives, and cuts what it runs, as
-// nobody grants it a lease: not before half of dead-after.
-func TestMajorityThatIsGoneCutsWhatRuns(t *testing.T) {
+// A live node aborts its requests because no majority grants it a lease: not before half
+// of dead-after.
+func TestLostMajorityExcusesAbort(t *testing.T) {
 	for since, want := range map[int64]int{750: 1, 749: 0} {
 		s := good()
 		s.fault(history.Terminated, "a", -10, 0, 20_000)
@@ -367,9 +367,9 @@ func TestMajorityThatIsGoneCutsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestBusyMachineIsNobodysFault has a POST that failed, and then moments in which
-// nobody looked at the clock: each of them too short to fail anything.
-func TestBusyMachineIsNobodysFault(t *testing.T) {
+// A POST failed while the observer did not run for moments that are too short to fail a
+// request.
+func TestBriefStallsAreNoExcuse(t *testing.T) {
 	for _, c := range []struct {
 		gap  int64
 		want int
@@ -392,9 +392,9 @@ func TestBusyMachineIsNobodysFault(t *testing.T) {
 	}
 }
 
-// TestMajorityThatIsGoneServesNobody has a request at a node to which nothing was
-// done, of a shard of its own.
-func TestMajorityThatIsGoneServesNobody(t *testing.T) {
+// A request at a node without a fault, for one of its own shards, fails without a
+// majority.
+func TestLostMajorityExcusesRequestsOfHealthyNode(t *testing.T) {
 	for hurt, want := range map[int]int{0: 1, 1: 1, 2: 0} {
 		s := good()
 		s.map3(9, "a", "b", "c")

@@ -7,8 +7,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// What a judge says of safety nobody may put down to a busy machine.
-func TestSafetyIsSaid(t *testing.T) {
+// A violated safety property must never be attributed to a busy machine.
+func TestReportStatesSafetyViolation(t *testing.T) {
 	for kind, want := range map[history.Kind]bool{history.TwoOwners: true, history.DoubleRun: true, history.TruncatedResponse: true, history.Failed: false, history.FalseExclusion: false} {
 		r := history.Report{Violations: []history.Violation{{Kind: history.ClosedIdle}, {Kind: kind}}}
 		if got := strings.Contains(r.Err().Error(), history.SafetyViolated); got != want || kind.Safety() != want || history.Safety(kind.String()) != want {

@@ -11,8 +11,8 @@ import (
 	"shardway/e2e/kit/linear"
 )
 
-// linearizable tries every order: the operations left are done one by one, each
-// before anything that was called after its return, and unknown writes or not.
+// linearizable tries every order. It executes the remaining operations one by one, each
+// before all operations that were called after its return, and unknown writes optionally.
 func linearizable(ops []linear.Op, value string) bool {
 	due := false
 	end := int64(math.MaxInt64)
@@ -40,8 +40,8 @@ func linearizable(ops []linear.Op, value string) bool {
 	return false
 }
 
-// decode makes a small history of bytes, three for each operation. Many are
-// linearizable, many are not.
+// decode makes a small history from bytes, three per operation. Many of these histories
+// are linearizable, and many are not.
 func decode(b []byte) []linear.Op {
 	const most = 7
 	var ops []linear.Op

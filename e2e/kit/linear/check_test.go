@@ -39,8 +39,8 @@ func applied(value string, at int64) store.Applied {
 	return store.Applied{Key: key, Value: value, At: at}
 }
 
-// TestContradictionsAreFound plants one at a time. The error must say why, and
-// show the operations at fault and no others.
+// The test plants one contradiction at a time. The error must contain its reason, and
+// show only the operations of the contradiction.
 func TestContradictionsAreFound(t *testing.T) {
 	busy := []linear.Op{write("one", 0, 10), read("one", 20, 30), write("two", 40, 50), read("two", 60, 70)}
 	const both = "before and after the other"
@@ -134,7 +134,7 @@ func TestLinearizableHistoriesPass(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsAnError(t *testing.T) {
+func TestInvalidOperationsAreAnError(t *testing.T) {
 	for name, ops := range map[string][]linear.Op{
 		"no outcome":       {{Key: key, Value: "x"}},
 		"value twice":      {write("one", 0, 1), with(linear.Refused, write("one", 2, 3))},
@@ -147,16 +147,16 @@ func TestNonsenseIsAnError(t *testing.T) {
 	}
 }
 
-// TestUnfinishedSearchIsAFailure has no time at all.
-func TestUnfinishedSearchIsAFailure(t *testing.T) {
+// The timeout is a nanosecond.
+func TestSearchTimeoutIsAnError(t *testing.T) {
 	err := linear.Check([]linear.Op{write("one", 0, 10)}, linear.Options{Timeout: time.Nanosecond})
 	if err == nil || !strings.Contains(err.Error(), "timed out") {
 		t.Errorf("Check = %v", err)
 	}
 }
 
-// TestManyKeysAreToldInShort has more bad keys than anybody reads.
-func TestManyKeysAreToldInShort(t *testing.T) {
+// There are more invalid keys than the error text contains.
+func TestErrorWithManyKeysIsShort(t *testing.T) {
 	var ops []linear.Op
 	for i := range 9 {
 		ops = append(ops, linear.Op{Key: fmt.Sprintf("k%d", i), Value: "ghost", Return: 1, Outcome: linear.Known})
@@ -167,7 +167,7 @@ func TestManyKeysAreToldInShort(t *testing.T) {
 	}
 }
 
-// TestContradictionIsReadable is the golden text of one.
+// The error text is compared with a golden text.
 func TestContradictionIsReadable(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	at := func(app string, epoch uint64) []history.Run { return []history.Run{{App: app, Shard: 7, Epoch: epoch}} }
@@ -184,7 +184,7 @@ func TestContradictionIsReadable(t *testing.T) {
 	}
 }
 
-func TestOpsSayWhatClientsKnow(t *testing.T) {
+func TestOpsHaveTheOutcomeOfTheClient(t *testing.T) {
 	answer := func(id, method, wrote, value string, status int, attempts ...history.Attempt) history.Response {
 		return history.Response{
 			ID: id, Key: key, Method: method, Register: "memory", Wrote: wrote, Value: value, Status: status,
@@ -225,9 +225,9 @@ func TestOpsSayWhatClientsKnow(t *testing.T) {
 	}
 }
 
-// genuine is what clients see of a register that is one: each operation has a
-// moment in which it is done, and its client sees it begin before and end after.
-// Some writes are refused, some lose their answer, done or not.
+// genuine returns the operations of clients on a real register. Each operation takes
+// effect at a moment between its start and its end at the client. Some writes are
+// refused, and some lose their response, with or without effect.
 func genuine(r *rand.Rand, n, spread int) (ops []linear.Op, log []store.Applied) {
 	value := ""
 	for i := range n {
@@ -260,8 +260,7 @@ func genuine(r *rand.Rand, n, spread int) (ops []linear.Op, log []store.Applied)
 	return ops, append([]store.Applied{}, log...)
 }
 
-// TestRealRegistersPass has histories of registers that are one, with the store's
-// log and without.
+// The histories come from real registers, with the log of the store and without.
 func TestRealRegistersPass(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -275,8 +274,8 @@ func TestRealRegistersPass(t *testing.T) {
 	}
 }
 
-// TestLongHistoriesAreCheap is what a round of chaos leaves on one key, and more:
-// with the log of the store, a hundred operations may be under way at once.
+// The history is longer than that of one key in a round of chaos. With the log of the
+// store, a hundred operations may be in flight at once.
 func TestLongHistoriesAreCheap(t *testing.T) {
 	ops, log := genuine(rand.New(rand.NewPCG(7, 7)), 1000, 100)
 	if err := linear.Check(ops, linear.Options{Applied: log}); err != nil {

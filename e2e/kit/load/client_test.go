@@ -21,8 +21,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// raw listens and answers the n-th request of each connection with the n-th
-// text, in which %s is the request's App-Id; after the last it closes.
+// raw listens and responds to the n-th request of each connection with the n-th text, in
+// which %s is the App-Id of the request. After the last text it closes the connection.
 func raw(t *testing.T, answers ...string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func serve(c net.Conn, answers []string) {
 
 const fine = "HTTP/1.1 200 OK\r\nApp-Id: %s\r\nApp-Name: a\r\nApp-Count: 3\r\nContent-Length: 2\r\n\r\nok"
 
-// refused is an address at which nobody listens.
+// refused returns an address without a listener.
 func refused(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,8 +97,8 @@ func TestErrorResponseIsRecorded(t *testing.T) {
 	}
 }
 
-// TestMissingAndBrokenResponsesAreRecorded has everything that must not pass for an
-// answer, on a fresh connection: none of it is tried again.
+// None of these results is a valid response. On a new connection, none of them is
+// retried.
 func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
@@ -121,7 +121,7 @@ func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 	}
 }
 
-// TestUnsolicitedBytesAreCounted has a target that speaks on an idle connection.
+// The target sends bytes on an idle connection.
 func TestUnsolicitedBytesAreCounted(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,8 +159,8 @@ func TestUnsolicitedBytesAreCounted(t *testing.T) {
 	}
 }
 
-// TestClientTriesNextTarget has the two cases in which a request certainly has no
-// answer at one target: the next is asked, and both attempts are kept.
+// These are the two cases in which a request certainly has no response at one target. The
+// client tries the next one, and records both attempts.
 func TestClientTriesNextTarget(t *testing.T) {
 	good := raw(t, fine, fine, fine)
 	t.Run("nobody listens", func(t *testing.T) {
@@ -198,9 +198,8 @@ func TestClientTriesNextTarget(t *testing.T) {
 	})
 }
 
-// TestResetDuringDialCountsAsRefused has a dial meet the moment in which a listener
-// is closed: the connection was set up, nobody took it, and the kernel reset it. A
-// request was taken for lost that was never sent.
+// A listener closes during a dial: the connection was established but not accepted, and
+// the kernel reset it. Such a request, which was never sent, once counted as lost.
 func TestResetDuringDialCountsAsRefused(t *testing.T) {
 	good := raw(t, fine)
 	c := load.NewClient([]string{good, "closing:1"}, func(ctx context.Context, addr string) (net.Conn, error) {
@@ -216,8 +215,8 @@ func TestResetDuringDialCountsAsRefused(t *testing.T) {
 	}
 }
 
-// TestNoRetrySendsUnsafeRequestOnce has an idle connection that closes at the request, at
-// a target that may have died of it: what may have run is not sent again.
+// An idle connection closes during a request, at a target that may have died. The request
+// may have run, so it is not sent again.
 func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		once := raw(t, fine, "")
@@ -237,8 +236,8 @@ func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 	}
 }
 
-// TestNoRetryAppliesToEarlierRequests has a target that dies and is back before the client
-// has seen how its connection ended: what may have run there went again.
+// A target dies and restarts before the client detects the end of its connection. A
+// request that may have run there must not be sent again.
 func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		t.Run(method, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestFollowerResumesAfterLastEvent has streams end in all ways: in the middle of an
-// event, properly, by an answer that is none, and by the client itself.
+// Streams end in all ways: in the middle of an event, properly, with a response without a
+// stream, and by the client.
 func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	asked := 0
 	enough := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// A failed request is followed by others for its key until one is served.
+// After a failed request, the generator sends requests for its key until one succeeds.
 func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 	var asked atomic.Int32
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,7 +35,7 @@ func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 			}
 		}
 	}
-	// Two fail, and one of those that follow them.
+	// Two requests fail, and one of the retries.
 	if again != 3 {
 		t.Errorf("%d requests followed failed ones, want 3", again)
 	}

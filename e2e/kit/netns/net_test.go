@@ -23,11 +23,11 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// TestMain lets the test binary play the process in a host: a server that
-// answers each line it reads, a client that sends a line per line of its input
-// and prints "yes" or "no" for the answer, a dialer that connects anew for each
-// line and prints what came of it, an echo of datagrams, or a pinger that sends
-// many of them for each line and prints how many came back.
+// TestMain can run the test binary as a process in a host. It may be a server that
+// responds to each line, or a client that sends a line per line of its input and prints
+// "yes" or "no" for the response. It may be a dialer that dials for each line and prints
+// the result, an echo server for datagrams, or a pinger that sends many datagrams for
+// each line and prints the number of echoes.
 func TestMain(m *testing.M) {
 	switch os.Getenv("NETNS_ROLE") {
 	case "server":
@@ -85,7 +85,7 @@ func talk(addr string) {
 	}
 }
 
-// pings is how many datagrams a pinger sends for a line.
+// pings is the number of datagrams that a pinger sends per line.
 const pings = 200
 
 func echo(addr string) {
@@ -103,7 +103,7 @@ func echo(addr string) {
 	}
 }
 
-// ping waits for each datagram, so that none is lost in a full buffer.
+// ping waits after each datagram, so that no buffer overflows.
 func ping(addr string) {
 	c, err := net.Dial("udp", addr)
 	if err != nil {
@@ -141,7 +141,7 @@ func dial(addr string) {
 	}
 }
 
-// start runs this binary in h in a role, and returns its input and its output.
+// start runs this binary in h in a role, and returns its input and output.
 func start(t *testing.T, h *netns.Host, role, addr string) (io.Writer, *bufio.Reader) {
 	t.Helper()
 	args := h.Command(os.Args[0])
@@ -171,8 +171,8 @@ func start(t *testing.T, h *netns.Host, role, addr string) (io.Writer, *bufio.Re
 	return in, r
 }
 
-// TestWiresAreCutAndHealed talks over one connection from host 0 to host 1.
-func TestWiresAreCutAndHealed(t *testing.T) {
+// The test sends over one connection from host 0 to host 1.
+func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
@@ -236,7 +236,7 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 		{"cut", func() error { return w.Cut(0, 1) }},
 		{"in another half", func() error { return w.Partition([]int{0, 2}, []int{1}) }},
 		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
-		// Healing twice what two faults had blocked found nothing the second time.
+		// Two faults may block the same path. Heal once failed for the second of them.
 		{"cut by two faults", func() error { return errors.Join(w.Cut(2, 1), w.Partition([]int{0, 2}, []int{1})) }},
 		{"all lost", func() error { return w.Lose(1, 100) }},
 		{"all lost at the other end", func() error { return w.Lose(0, 100) }},
@@ -245,7 +245,7 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 		says(c.name, "no")
 		control(c.name)
 		must(w.Heal())
-		// Retransmission after a silence takes its time: ask until it works.
+		// A retransmission after a fault takes some time, so the test polls.
 		deadline := time.Now().Add(20 * time.Second)
 		for {
 			words++
@@ -262,7 +262,7 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 	}
 }
 
-// filtered makes a network for a test that filters packets.
+// filtered returns a network for a test with packet filters.
 func filtered(t *testing.T, serial, hosts int) *netns.Net {
 	t.Helper()
 	if err := netns.Filters(); err != nil {
@@ -280,9 +280,9 @@ func filtered(t *testing.T, serial, hosts int) *netns.Net {
 	return w
 }
 
-// TestResetIsForged refuses what host 0 sends to host 1: its connection breaks,
-// new ones are refused, all others work; and the end of it.
-func TestResetIsForged(t *testing.T) {
+// Packets from host 0 to host 1 are refused: its connection breaks, new ones are refused,
+// all others work. Then the fault ends.
+func TestResetForgesRST(t *testing.T) {
 	w := filtered(t, 5, 3)
 	there, back := w.Host(1).Data+":9000", w.Host(0).Data+":9000"
 	for _, h := range []int{0, 1} {
@@ -307,7 +307,7 @@ func TestResetIsForged(t *testing.T) {
 		established, anew, fromAnother, inward string
 	}{
 		{"at first", func() error { return nil }, "yes", "connected", "connected", "connected"},
-		// What host 0 answers is sent to host 1 as well.
+		// Responses of host 0 are packets to host 1 as well.
 		{"while reset", func() error { return w.Reset(0, 1) }, "no", "refused", "connected", "i/o timeout"},
 		{"healed", w.Heal, "no", "connected", "connected", "connected"},
 	} {
@@ -329,9 +329,9 @@ func TestResetIsForged(t *testing.T) {
 	}
 }
 
-// TestLossIsAShare sends datagrams from host 0 to host 1, which loses half of
-// what comes and half of what goes: of many words a quarter comes back.
-func TestLossIsAShare(t *testing.T) {
+// Host 0 sends datagrams to host 1, which loses half of the received and half of the sent
+// packets. So a quarter of the echoes arrives.
+func TestLoseDropsAShare(t *testing.T) {
 	w := filtered(t, 6, 2)
 	start(t, w.Host(1), "echo", "0.0.0.0:9000")
 	in, out := start(t, w.Host(0), "pinger", w.Host(1).Data+":9000")
@@ -348,14 +348,14 @@ func TestLossIsAShare(t *testing.T) {
 		}
 		return n
 	}
-	// A busy machine makes some late.
+	// A busy machine delays some.
 	if n := back(); n < pings*9/10 {
 		t.Fatalf("%d of %d came back at first", n, pings)
 	}
 	if err := w.Lose(1, 50); err != nil {
 		t.Fatal(err)
 	}
-	// 50 expected, with a standard deviation of 6.
+	// The expected value is 50, with a standard deviation of 6.
 	if n := back(); n < pings/10 || n > pings/2 {
 		t.Errorf("%d of %d came back, want about %d", n, pings, pings/4)
 	}
@@ -367,8 +367,8 @@ func TestLossIsAShare(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesNothing and a sweep that spares what belongs to the living.
-func TestCloseLeavesNothing(t *testing.T) {
+// Close removes everything, and a sweep keeps the networks of live processes.
+func TestCloseRemovesEverything(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
@@ -392,7 +392,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			t.Errorf("%s is still there", n.Host(0).Namespace)
 		}
 	}
-	// Other processes test in networks of their own meanwhile.
+	// Other processes test with their own networks meanwhile.
 	own := "sw" + strconv.FormatInt(int64(os.Getpid()), 36) + "-"
 	for _, name := range devices(t) {
 		if !slices.Contains(before, name) && strings.HasPrefix(name, own) {
@@ -401,13 +401,12 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSweepRemovesWhatTheDeadLeft plants a namespace and a bridge of a pid that
-// does not exist.
-func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+// The test plants a namespace and a bridge of a process ID that does not exist.
+func TestSweepRemovesNetworksOfDeadProcesses(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}
-	const space, bridge = "swzzzzz-1n0", "swzzzzz-1b" // pid 60 466 175: beyond any limit
+	const space, bridge = "swzzzzz-1n0", "swzzzzz-1b" // process ID 60 466 175: higher than any
 	for _, args := range [][]string{{"netns", "add", space}, {"link", "add", bridge, "type", "bridge"}} {
 		if out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %v: %v: %s", args, err, out)
@@ -426,8 +425,8 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-// TestTwoSweepAtOnce has two networks made side by side after a test that died.
-func TestTwoSweepAtOnce(t *testing.T) {
+// Two networks are created at once after a test that died.
+func TestConcurrentSweepsSucceed(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}

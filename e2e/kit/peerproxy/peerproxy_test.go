@@ -15,13 +15,13 @@ import (
 	"shardway/e2e/kit/peerproxy"
 )
 
-// preface is what a dialer of the peer port says first.
+// preface is the first part of a stream to the peer port.
 func preface(k peerproxy.Kind) []byte {
 	body := append([]byte{byte(k)}, "and more"...)
 	return append(append([]byte("SHWY\x01"), 0, byte(len(body))), body...)
 }
 
-// layer is a stream layer that dials with a preface and takes it off again.
+// layer is a stream layer that dials with a preface and removes it on the other side.
 type layer struct {
 	net.Listener
 	via string
@@ -63,9 +63,8 @@ func through(t *testing.T, ln net.Listener) *peerproxy.Proxy {
 	return r
 }
 
-// TestHeldLogLetsHeartbeatsPass talks through the relay with Raft's own
-// transport.
-func TestHeldLogLetsHeartbeatsPass(t *testing.T) {
+// The test uses the transport of Raft through the proxy.
+func TestHoldLogPassesHeartbeats(t *testing.T) {
 	ln := listen(t)
 	r := through(t, ln)
 	transport := func(l net.Listener) *raft.NetworkTransport {
@@ -84,7 +83,7 @@ func TestHeldLogLetsHeartbeatsPass(t *testing.T) {
 		}
 	}()
 	send := func(entries ...*raft.Log) error {
-		// The fields that a heartbeat has not are sent too.
+		// Fields that a heartbeat does not have are sent, too.
 		a := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 3, Entries: entries, LeaderCommitIndex: 7}
 		return client.AppendEntries("b/disk", "any", a, new(raft.AppendEntriesResponse))
 	}
@@ -118,7 +117,7 @@ func TestHeldLogLetsHeartbeatsPass(t *testing.T) {
 	}
 }
 
-func TestKindsAreHeldApart(t *testing.T) {
+func TestHoldKindsHoldsOnlyTheseKinds(t *testing.T) {
 	ln := listen(t)
 	r := through(t, ln)
 	lines := make(chan string, 10)
@@ -189,7 +188,7 @@ func TestCloseEndsHeldStreams(t *testing.T) {
 	}
 }
 
-// await polls for a condition that must come.
+// await polls for a condition.
 func await(t *testing.T, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

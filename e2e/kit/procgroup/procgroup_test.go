@@ -12,8 +12,8 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// The browser of a test died now and then: with the thread that had started it, which
-// another test had locked and let end.
+// The browser of a test once died together with the thread that had started it: another
+// test had locked this thread and let it end.
 func TestChildOutlivesThreads(t *testing.T) {
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), "cat")
@@ -27,7 +27,7 @@ func TestChildOutlivesThreads(t *testing.T) {
 		}
 		var wait func() error
 		ended := make(chan struct{})
-		go func() { // whatever thread this has is locked, and ends
+		go func() { // this locks the current thread, which then ends
 			defer close(ended)
 			wait, err = procgroup.Start(cmd)
 			runtime.LockOSThread()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestStealIsReadFromTheKernel(t *testing.T) {
+func TestTakenTimeIsReadFromTheKernel(t *testing.T) {
 	const stat = "cpu  10132153 290696 3084719 46828483 16683 0 25195 175628 0 0\ncpu0 1 1 1 1 1 1 1 999 0 0\n"
 	if got, want := stolen([]byte(stat)), 1_756_280*time.Millisecond; got != want {
 		t.Errorf("stolen = %v, want %v", got, want)
@@ -23,7 +23,7 @@ func TestStealIsReadFromTheKernel(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheTestSawCounts(t *testing.T) {
+func TestOnlyAbsenceDuringTheTestCounts(t *testing.T) {
 	at := time.Unix(1000, 0)
 	second := func(n float64) time.Time { return at.Add(time.Duration(n * float64(time.Second))) }
 	var m machine
@@ -51,7 +51,7 @@ func TestOnlyWhatTheTestSawCounts(t *testing.T) {
 	}
 }
 
-func TestMachineThatIsThereIsNotLate(t *testing.T) {
+func TestAvailableMachineIsNotLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m machine
 		from := time.Now()

@@ -13,8 +13,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// stub is a gotestsum that plays from files: the n-th call copies the n-th file to
-// what is named behind --jsonfile, notes its arguments, and exits as the file says.
+// stub is a gotestsum that reads its results from files: the n-th call copies the n-th
+// file to the file after --jsonfile, records its arguments, and exits as the file says.
 const stub = `#!/bin/sh
 n=$(cat n 2>/dev/null || echo 0); n=$((n + 1)); echo "$n" > n
 echo "$@" >> calls
@@ -42,7 +42,7 @@ const (
 `
 )
 
-// says is red, with a test that printed this.
+// says is a failed test that printed this.
 func says(test, output string) string { return printed(test, output) + red }
 
 func race(test string) string { return printed(test, "WARNING: DATA RACE") }
@@ -51,18 +51,18 @@ func printed(test, output string) string {
 	return `{"Time":"2026-01-01T00:00:01Z","Action":"output","Package":"shardway/e2e","Test":"` + test + `","Output":"` + output + `\n"}` + "\n"
 }
 
-// away is absence in the first n runs.
+// away is an absence during the first n runs.
 func away(n int) func(from, until time.Time) Absence {
 	asked := 0
 	return func(_, _ time.Time) Absence {
-		if asked++; asked > 2*n { // once for whether to repeat, once to say why
+		if asked++; asked > 2*n { // one call to decide about a repeat, one to print the reason
 			return Absence{}
 		}
 		return Absence{Late: time.Second}
 	}
 }
 
-func TestOnlyWhatTheMachineMayHaveCausedIsRepeated(t *testing.T) {
+func TestOnlyFailuresDuringAbsenceAreRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		runs   []string
@@ -124,20 +124,20 @@ func TestOnlyWhatTheMachineMayHaveCausedIsRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatHasItsOwnTimeIsNotRepeated(t *testing.T) {
+func TestVirtualTimeTestsAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "sum"), stub, 0o700)
 	write(t, filepath.Join(dir, "1.json"), red, 0o600)
 	t.Chdir(dir)
-	// The machine is really there or not: neither matters.
+	// The availability of the real machine does not matter.
 	status, err := run(t.Context(), []string{"-json", "out.json", "-never", "^shardway/e2e$", "--", "./sum", "--", "./e2e"}, &out)
 	if err != nil || status != 1 || !strings.Contains(out.String(), "has its own time") {
 		t.Errorf("status %d, %v, want 1; it said:\n%s", status, err, out.String())
 	}
 }
 
-func TestNothingIsRepeatedWhenTheTimeIsOver(t *testing.T) {
+func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "sum"), stub, 0o700)
@@ -150,7 +150,7 @@ func TestNothingIsRepeatedWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestTooManyAreNotRepeated(t *testing.T) {
+func TestTooManyFailuresAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
 	r := runner{repeats: 1, absence: away(9), out: &out}
 	found := results{failed: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
@@ -159,7 +159,7 @@ func TestTooManyAreNotRepeated(t *testing.T) {
 	}
 }
 
-func TestUsageIsSaid(t *testing.T) {
+func TestUsageIsPrinted(t *testing.T) {
 	for _, args := range [][]string{{}, {"-json", "x"}, {"--", "a", "--", "b"}, {"-json", "x", "--", "--", "b"}, {"-json", "x", "--", "a"}, {"-json", "x", "-until", "soon", "--", "a", "--", "b"}} {
 		if status, err := run(context.Background(), args, &bytes.Buffer{}); status != 2 || err == nil && !slices.Contains(args, "-until") {
 			t.Errorf("%q: status %d, %v, want 2 and the usage", args, status, err)
@@ -167,7 +167,7 @@ func TestUsageIsSaid(t *testing.T) {
 	}
 }
 
-func TestFlagsThatChooseTestsAreDropped(t *testing.T) {
+func TestTestSelectionFlagsAreRemoved(t *testing.T) {
 	got := testArgs([]string{"-p", "1", "-timeout", "20m", "-skip", "X", "-run=Y", "./...", "shardway/e2e/kit/load"}, failure{pkg: "shardway/e2e", test: "TestA"})
 	if want := []string{"-p", "1", "-timeout", "20m", "-run", "^TestA$", "shardway/e2e"}; !slices.Equal(got, want) {
 		t.Errorf("alone = %q, want %q", got, want)

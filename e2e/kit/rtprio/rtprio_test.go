@@ -11,8 +11,8 @@ import (
 	"shardway/e2e/kit/rtprio"
 )
 
-// TestChildrenAreUrgent: number 41 of stat is the policy, 2 that of SCHED_RR.
-func TestChildrenAreUrgent(t *testing.T) {
+// Number 41 of stat is the scheduling policy; 2 is SCHED_RR.
+func TestChildrenHaveRealTimePriority(t *testing.T) {
 	type result struct {
 		stat string
 		err  error

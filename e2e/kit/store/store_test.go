@@ -32,7 +32,7 @@ func listen(t *testing.T) (*store.Store, *store.Client) {
 	return s, c
 }
 
-// at is a place in shard 7, asked for now.
+// at returns a place in shard 7, with the current time.
 func at(epoch uint64, key string) store.Place {
 	return store.Place{Shard: 7, Epoch: epoch, Key: key, Writer: "a", Asked: history.Now()}
 }
@@ -56,7 +56,7 @@ func TestOlderEpochIsRefused(t *testing.T) {
 	wants(t, c, at(5, "k"), "")
 	writes(t, c, at(5, "k"), "five")
 	wants(t, c, at(5, "k"), "five")
-	wants(t, c, at(9, "other"), "") // a read under a newer epoch fences the shard
+	wants(t, c, at(9, "other"), "") // a read with a newer epoch fences the shard
 	if err := c.Write(t.Context(), at(8, "k"), "eight"); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("write under an older epoch: %v", err)
 	}
@@ -84,9 +84,9 @@ func TestOlderEpochIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnfencedLooksAtNoEpoch has a key on which nobody asks for a fence: the last write
-// counts, of whatever epoch, and teaches the store none.
-func TestUnfencedLooksAtNoEpoch(t *testing.T) {
+// All operations on a key are unfenced: the last write counts, with any epoch, and the
+// store records no epoch.
+func TestUnfencedIgnoresEpoch(t *testing.T) {
 	s, c := listen(t)
 	open := func(epoch uint64) store.Place {
 		p := at(epoch, "k")
@@ -96,7 +96,7 @@ func TestUnfencedLooksAtNoEpoch(t *testing.T) {
 	writes(t, c, open(9), "nine")
 	writes(t, c, open(5), "five")
 	wants(t, c, open(9), "five")
-	writes(t, c, at(6, "fenced"), "six") // what was asked for without a fence fences nothing
+	writes(t, c, at(6, "fenced"), "six") // unfenced operations fence nothing
 	if err := c.Write(t.Context(), at(5, "fenced"), "late"); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("write under an older epoch: %v", err)
 	}
@@ -105,9 +105,9 @@ func TestUnfencedLooksAtNoEpoch(t *testing.T) {
 	}
 }
 
-// TestOvertakenWriteIsNotDone has a write that its app gave up, and that arrives
-// after the app has asked again: were it done, the app's memory would be wrong.
-func TestOvertakenWriteIsNotDone(t *testing.T) {
+// An app abandons a write, which arrives after its next request. If the store applied it,
+// the memory of the app would be wrong.
+func TestOvertakenWriteHasNoEffect(t *testing.T) {
 	s, c := listen(t)
 	late := at(5, "k")
 	wants(t, c, at(5, "k"), "")
@@ -115,7 +115,7 @@ func TestOvertakenWriteIsNotDone(t *testing.T) {
 		t.Errorf("overtaken write: %v", err)
 	}
 	wants(t, c, at(5, "k"), "")
-	late.Writer = "b" // another app has an order of its own
+	late.Writer = "b" // another app has its own order
 	writes(t, c, late, "of b")
 	if err := c.Write(t.Context(), late, "again"); err == nil {
 		t.Error("one and the same write was done twice")
@@ -127,8 +127,8 @@ func TestOvertakenWriteIsNotDone(t *testing.T) {
 	}
 }
 
-// TestVanishingClientLeavesNothing cuts a request in the middle of its body.
-func TestVanishingClientLeavesNothing(t *testing.T) {
+// A request is interrupted in the middle of its body.
+func TestIncompleteRequestHasNoEffect(t *testing.T) {
 	s, c := listen(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
 	if err != nil {
@@ -150,13 +150,13 @@ func TestVanishingClientLeavesNothing(t *testing.T) {
 		t.Fatalf("answer = %+v, %v", resp, err)
 	}
 	_ = resp.Body.Close()
-	wants(t, c, at(5, "k"), "") // its epoch was not taken for seen, either
+	wants(t, c, at(5, "k"), "") // its epoch was not recorded either
 	if n := len(s.Applied()); n != 0 {
 		t.Errorf("%d writes applied, want none", n)
 	}
 }
 
-func TestBadRequestsDoNothing(t *testing.T) {
+func TestInvalidRequestsHaveNoEffect(t *testing.T) {
 	s, c := listen(t)
 	if err := c.Write(t.Context(), at(5, "k"), strings.Repeat("x", store.MaxValue+1)); err == nil {
 		t.Error("a value that is too long was taken")
@@ -176,7 +176,7 @@ func TestBadRequestsDoNothing(t *testing.T) {
 	}
 }
 
-func TestClosedStoreDoesNothing(t *testing.T) {
+func TestClosedStoreRejectsOperations(t *testing.T) {
 	s, c := listen(t)
 	writes(t, c, at(5, "k"), "v")
 	if err := s.Close(); err != nil {
@@ -190,7 +190,7 @@ func TestClosedStoreDoesNothing(t *testing.T) {
 	}
 }
 
-// TestEpochsOnlyGrowInTheLog has writers of all epochs at once.
+// Writers use all epochs at once.
 func TestEpochsOnlyGrowInTheLog(t *testing.T) {
 	s, c := listen(t)
 	var writers sync.WaitGroup

@@ -78,8 +78,8 @@ func expectWrite(t *testing.T, a *app, mode, epoch, value string) {
 	}
 }
 
-// expectFenced verifies the response to a rejected operation, as packages history and register
-// recognise it.
+// expectFenced verifies the response to a rejected operation, as packages history and
+// linear recognize it.
 func expectFenced(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var body struct{ Error string }
@@ -192,8 +192,8 @@ func (s *delayWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.Handler.ServeHTTP(w, r)
 }
 
-// TestWriteContinuesAfterClientDisconnects disconnects a client while its write is on the way to
-// the store. The run is recorded as cut, and the next read waits for the write.
+// A client disconnects while its write is on the way to the store. The run is recorded as
+// aborted, and the next read waits for the write.
 func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
 	s, apps := newAppsWithStore(t, "a")
 	a := apps[0]

@@ -101,7 +101,7 @@ func TestHangingRequestWaitsForRelease(t *testing.T) {
 	})
 }
 
-func TestRunIsRecordedAsCutWhenClientDisconnects(t *testing.T) {
+func TestRunIsRecordedAsAbortedWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		a := newApp("a", io.Discard)
 		ctx, leave := context.WithCancel(context.Background())

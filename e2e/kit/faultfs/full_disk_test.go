@@ -15,10 +15,10 @@ import (
 	"shardway/node/disk"
 )
 
-// TestDirectoryBegunOnAFullDisk lets the disk be full at each page that a new data
-// directory needs, and then have room again: whatever was begun, the directory is
-// good. A log of which only the beginning was there killed the process.
-func TestDirectoryBegunOnAFullDisk(t *testing.T) {
+// The disk is full at each page that a new data directory needs, and has space again
+// later. The directory must be usable at any point. A log with only its beginning once
+// killed the process.
+func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 	need(t)
 	d := mount(t, 1<<20)
 	begin := func(dir string) error {
@@ -58,8 +58,8 @@ func TestDirectoryBegunOnAFullDisk(t *testing.T) {
 	}
 }
 
-// awaitRoom waits until there is that much room: the kernel lets go of files later than
-// they are deleted.
+// awaitRoom waits until this number of bytes is free: the kernel frees the space of files
+// later than they are deleted.
 func awaitRoom(t *testing.T, d *faultfs.Disk, room int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
