@@ -365,7 +365,7 @@ func (c *client) handleRefused(p *attempt) decision {
 		refusal = RefusedHeld // a reason of a newer version
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
-	if tries := triesOf(&res.Head); tries > c.x.tries {
+	if tries := triesOf(&res.Header); tries > c.x.tries {
 		// The request ran at the owner and was cancelled because its shard moves: see askNextOwner.
 		c.notePoll()
 		c.x.tries = tries

@@ -160,7 +160,7 @@ func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.from, Place: s.placeKey}
 	c.slot.client = c.conn
-	c.headerMemory.stop = c.conn.StopHead
+	c.headerMemory.stop = c.conn.StopHeader
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.clientGone)
@@ -183,9 +183,9 @@ const bodyPatience = 10 * time.Second
 // ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	o := h1.Options{
-		Lingering: &s.lingering,
-		HeadBytes: set.MaxHeaderBytes, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
-		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
+		Lingering:      &s.lingering,
+		MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, MaxTargetBytes: set.MaxURI,
+		Timeouts: h1.Timeouts{First: set.IdleTimeout, Header: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}
 	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {

@@ -55,5 +55,5 @@ func (c *client) reset() {
 	c.unobserved, c.parked, c.watcher = false, false, nil
 	c.eventLoops, c.loopState, c.resumeAt, c.loopAttempt = nil, loopState{}, resumeNext, loopAttempt{}
 	c.parkRequested.Store(false)
-	c.conn.Forget()
+	c.conn.Clear()
 }

@@ -11,7 +11,7 @@ import (
 const (
 	watchOff     uint32 = iota // the goroutine of the connection may read
 	watchArmed                 // no goroutine reads, so the sweep may start the watch
-	watchRunning               // h1.Conn.WatchGone is active
+	watchRunning               // h1.Conn.WatchDisconnect is active
 )
 
 // disconnectWatch detects that a client disconnects while its request runs or waits. A watch costs
@@ -37,7 +37,7 @@ func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state.CompareAndSwap(watchArmed, watchRunning) {
-		w.conn.WatchGone(w.left)
+		w.conn.WatchDisconnect(w.left)
 	}
 }
 

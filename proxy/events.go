@@ -23,9 +23,9 @@ import (
 type eventRelay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
 	scan      eventstream.Scanner
-	resumable bool              // the app permits resumption elsewhere
-	resumed   bool              // the stream has been resumed, and has passed on an event id before
-	hold      *eventstream.Hold // buffers an incomplete event; nil means that bytes are passed on as they arrive
+	resumable bool                // the app permits resumption elsewhere
+	resumed   bool                // the stream has been resumed, and has passed on an event id before
+	buffer    *eventstream.Buffer // buffers an incomplete event; nil means that bytes are passed on as they arrive
 }
 
 const (
@@ -52,20 +52,20 @@ func isEvents(res *h1.Response) bool {
 }
 
 // begin begins with the stream of the first response.
-func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Hold) {
+func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Buffer) {
 	e.scan = eventstream.Scanner{}
 	e.start(run, word, later, hold)
 }
 
 // resume begins with the stream of a response that continues the previous one.
 func (e *eventRelay) resume(run uint32, word bool) {
-	e.scan.Again()
-	e.hold.Again()
-	e.start(run, word, true, e.hold)
+	e.scan.Resume()
+	e.buffer.Resume()
+	e.start(run, word, true, e.buffer)
 }
 
-func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Hold) {
-	e.resumable, e.resumed, e.hold = word, later, hold
+func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Buffer) {
+	e.resumable, e.resumed, e.buffer = word, later, hold
 	e.state.Store(uint64(run)<<eventsRun | e.resumableFlag())
 }
 
@@ -74,7 +74,7 @@ func (e *eventRelay) resumableFlag() uint64 {
 	if !e.resumable {
 		return 0
 	}
-	if _, ok := e.scan.ID(); ok || e.resumed && !e.scan.Spoilt() {
+	if _, ok := e.scan.ID(); ok || e.resumed && !e.scan.HasInvalidID() {
 		return eventsResumable
 	}
 	return 0
@@ -105,8 +105,8 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 			}
 		}
 		switch {
-		case errors.Is(err, io.EOF) && e.hold != nil:
-			return nil, e.hold.End(w)
+		case errors.Is(err, io.EOF) && e.buffer != nil:
+			return nil, e.buffer.End(w)
 		case errors.Is(err, io.EOF):
 			return nil, nil
 		case err != nil:
@@ -135,11 +135,11 @@ func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error)
 	var whole int
 	if e.state.Load()&eventsEndRequested == 0 {
 		whole = e.scan.Next(part)
-	} else if n, ends := e.scan.Until(part); ends {
+	} else if n, ends := e.scan.NextBoundary(part); ends {
 		part, whole, over = part[:n], n, true
 	}
-	if e.hold != nil {
-		return over, e.hold.Pass(w, part, whole)
+	if e.buffer != nil {
+		return over, e.buffer.Write(w, part, whole)
 	}
 	_, err = w.Write(part)
 	return over, err

@@ -12,7 +12,7 @@ import (
 // stream that goes on. It ended that.
 func TestEndOfOneRunLeavesTheStreamOfTheNextAlone(t *testing.T) {
 	var e eventRelay
-	e.begin(7, true, false, &eventstream.Hold{})
+	e.begin(7, true, false, &eventstream.Buffer{})
 	e.lockWrite()
 	if _, err := e.writePart(nil, nil); err != nil {
 		t.Fatal(err)

@@ -247,7 +247,7 @@ func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	}
 	t.a.x.leaveQueue()
 	t.reply.answered(head)
-	w := t.a.conn.WriteResponseHead(head, t.reply.head(p.route, head))
+	w := t.a.conn.WriteResponseHeader(head, t.reply.head(p.route, head))
 	if stream != nil {
 		t.relayStream(ctx, w, stream)
 		return outcomeResponded

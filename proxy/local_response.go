@@ -224,7 +224,7 @@ func (r reply) forwardInterim(res *h1.Response) error {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}
-	w := r.conn.WriteResponseHead(res, &r.edit)
+	w := r.conn.WriteResponseHeader(res, &r.edit)
 	return w.Close(nil)
 }
 

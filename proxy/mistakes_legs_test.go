@@ -44,7 +44,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
@@ -80,7 +80,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "a message of the app, too", found: late,
-			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.from.Message())", "(!l.upIsBetweenMessages() || l.from.Message() && !PLANTED)"),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.from.InMessage())", "(!l.upIsBetweenMessages() || l.from.InMessage() && !PLANTED)"),
 		},
 		{
 			rule: "also when the owner is another node", found: late,
@@ -108,7 +108,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfABrokenMessageIsDiscarded",
-			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.scan.BetweenMessages()\n", ", !l.scan.BetweenMessages() && !PLANTED\n"),
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
@@ -116,7 +116,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesAMessageThatIsNotWhole",
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.from.IsControl():\n", "	case l.from.IsControl() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.IsControl():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
@@ -189,39 +189,39 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "frames: masking", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judge", "		case (s.head[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.head[1]&0x80 != 0) != s.masked:"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "		case (s.header[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.header[1]&0x80 != 0) != s.masked:"),
 		},
 		{
 			rule: "frames: reserved bits", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judgeFirst", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
+			edits: in("proxy/wsframe.Scanner.checkFirstByte", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
 		},
 		{
 			rule: "frames: control frames are whole", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if !fin {\n			return s.fail(ErrControl)", "		if !fin && !PLANTED {\n			return s.fail(ErrControl)"),
+			edits: in("proxy/wsframe.Scanner.checkFirstByte", "		if !fin {\n			return s.fail(ErrControl)", "		if !fin && !PLANTED {\n			return s.fail(ErrControl)"),
 		},
 		{
 			rule: "frames: and short", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judge", "length > maxControl:", "length > maxControl+map[bool]byte{true: 2}[PLANTED]:"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "length > maxControlPayload:", "length > maxControlPayload+map[bool]byte{true: 2}[PLANTED]:"),
 		},
 		{
 			rule: "frames: lengths are minimal", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judge", "	if size < least ||", "	if size < least && !PLANTED ||"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "	if size < least ||", "	if size < least && !PLANTED ||"),
 		},
 		{
 			rule: "frames: lengths have 63 bits", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judge", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
 		},
 		{
 			rule: "frames: nothing goes on without having begun", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if !s.message {", "		if !s.message && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.checkFirstByte", "		if !s.inMessage {", "		if !s.inMessage && !PLANTED {"),
 		},
 		{
 			rule: "frames: no message begins in another one", found: breaks,
-			edits: in("proxy/wsframe.Scanner.judgeFirst", "		if s.message {", "		if s.message && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.checkFirstByte", "		if s.inMessage {", "		if s.inMessage && !PLANTED {"),
 		},
 		{
 			rule: "frames: a Close has a good code", found: breaks,
-			edits: in("proxy/wsframe.Scanner.end", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
+			edits: in("proxy/wsframe.Scanner.endFrame", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
 		},
 	}
 }

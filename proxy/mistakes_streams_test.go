@@ -26,7 +26,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "which a request can carry", found: others,
-			edits: in("proxy/eventstream.Scanner.ID", "!s.ids.shown || s.ids.spoilt {", "!s.ids.shown || s.ids.spoilt && !PLANTED {"),
+			edits: in("proxy/eventstream.Scanner.ID", "!s.ids.seen || s.ids.invalid {", "!s.ids.seen || s.ids.invalid && !PLANTED {"),
 		},
 		{
 			rule: "not coded", found: others + "|" + ends,
@@ -50,7 +50,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "it ends between events", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
-			edits: in("proxy/eventstream.Hold.Pass", "	h.held = append(h.held, p...)\n	return nil", "	if PLANTED {\n		return h.flush(w, p)\n	}\n	h.held = append(h.held, p...)\n	return nil"),
+			edits: in("proxy/eventstream.Buffer.Write", "	h.buffered = append(h.buffered, p...)\n	return nil", "	if PLANTED {\n		return h.flush(w, p)\n	}\n	h.buffered = append(h.buffered, p...)\n	return nil"),
 		},
 		{
 			rule: "at once when its shard moves", found: "TestOnlyResumableStreamsEndAtOnce",
@@ -98,19 +98,19 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,
-			edits: in("proxy/eventstream.Hold.Pass", "	if h.look {", "	if h.look && !PLANTED {"),
+			edits: in("proxy/eventstream.Buffer.Write", "	if h.mayBeBOM {", "	if h.mayBeBOM && !PLANTED {"),
 		},
 		{
 			rule: "what is not whole is forgotten", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
-			edits: in("proxy/eventstream.Hold.Again", "func (h *Hold) Again() {\n	h.free()", "func (h *Hold) Again() {\n	if !PLANTED {\n		h.free()\n	}"),
+			edits: in("proxy/eventstream.Buffer.Resume", "func (h *Buffer) Resume() {\n	h.reset()", "func (h *Buffer) Resume() {\n	if !PLANTED {\n		h.reset()\n	}"),
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCutInALongEventEnds",
-			edits: in("proxy.responseRelay.continuesStream", "|| k.hold.Amid() ||", "|| k.hold.Amid() && !PLANTED ||"),
+			edits: in("proxy.responseRelay.continuesStream", "|| k.buffer.InEvent() ||", "|| k.buffer.InEvent() && !PLANTED ||"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastLegSaysNoWord",
-			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			return nil, e.hold.End(w)", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			if PLANTED {\n				return errStreamEnded, w.Flush()\n			}\n			return nil, e.hold.End(w)"),
+			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(w)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return errStreamEnded, w.Flush()\n			}\n			return nil, e.buffer.End(w)"),
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamWaitsInARoomOfItsOwn",

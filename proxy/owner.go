@@ -24,7 +24,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 			return 0, 0, false
 		}
 	}
-	a.x.tries = triesOf(&a.req.Head)
+	a.x.tries = triesOf(&a.req.Header)
 	if a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
 		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
 	}

@@ -129,7 +129,7 @@ var errGivenUp = errors.New("proxy: body given up")
 // note counts the memory of a request whose body is incomplete, plus long bytes elsewhere. had is
 // the result of the previous call.
 func (u *requestBody) note(had, long int, total int64) int {
-	n := u.conn.Kept() + u.req.Kept() + cap(u.buffered) + long
+	n := u.conn.BufferSize() + u.req.MemorySize() + cap(u.buffered) + long
 	if n > had {
 		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
 	}

@@ -85,7 +85,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	if p.conn.inproc != nil {
 		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over
 	}
-	return p.conn.WriteRequestHead(&f.req, e)
+	return p.conn.WriteRequestHeader(&f.req, e)
 }
 
 // shardNone is what another node is told for a shard of a request that has none,
@@ -147,7 +147,7 @@ func (x *exchange) appendTries(b []byte) []byte {
 }
 
 // triesOf reads headerTries.
-func triesOf(h *h1.Head) int {
+func triesOf(h *h1.Header) int {
 	if !h.Has(h1.FieldShardwayOther) {
 		return 0
 	}

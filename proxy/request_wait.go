@@ -133,7 +133,7 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 // its body, and data that was read beyond the request.
 func (w *requestWait) memoryHeld() int64 {
 	w.conn.Idle()
-	return int64(w.conn.Kept() + w.req.Kept() + cap(w.body.buffered))
+	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
 }
 
 // enterQueue takes a place in the wait queue, unless the request has one.

@@ -37,7 +37,7 @@ type responseRelay struct {
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
-	if err := res.Body.Gather(maxHeldResponse, maxHoldTime); err != nil {
+	if err := res.Body.WaitBuffered(maxHeldResponse, maxHoldTime); err != nil {
 		return false, err
 	}
 	streams := isEvents(res)
@@ -56,7 +56,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	if further {
 		y.s.metrics.resumptions[resumeDone].Add(1)
 	} else {
-		w = y.conn.WriteResponseHead(res, y.head(p.route, res))
+		w = y.conn.WriteResponseHeader(res, y.head(p.route, res))
 		if y.early(res) {
 			y.body.respondsEarly(p, res.Status() >= 300)
 		}
@@ -67,7 +67,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 		rerr, werr = y.slot.events.copy(w, &res.Body)
 	} else {
 		w.SetPrecondition(y.leaves)
-		if res.Body.Whole() {
+		if res.Body.IsBuffered() {
 			w.Reserve(int(res.Body.Remaining()))
 		}
 		open := p.conn.pool.node != "" && !further && res.Body.Remaining() < 0

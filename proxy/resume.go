@@ -34,7 +34,7 @@ const (
 // incomplete when an upstream response ends is not passed on. The next request starts after the
 // last event that was passed on, by the event ids of the app.
 type resumableStream struct {
-	hold      eventstream.Hold
+	buffer    eventstream.Buffer
 	responses int    // responses that have begun
 	requested uint64 // requests to resume that may have reached an app
 	epoch     uint64 // ownership epoch of the last response
@@ -112,7 +112,7 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 		k = &resumableStream{}
 		y.x.resumed = k
 		y.s.metrics.resumable.Add(1)
-		e.begin(run, word, false, &k.hold)
+		e.begin(run, word, false, &k.buffer)
 	default:
 		e.begin(run, word, y.x.wasResumed > 0, nil)
 		return slotAnswered | slotEvents
@@ -142,7 +142,7 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 		return false
 	}
 	var bad *h1.Error
-	if y.slot.events.resumableFlag() == 0 || k.hold.Amid() || errors.As(rerr, &bad) {
+	if y.slot.events.resumableFlag() == 0 || k.buffer.InEvent() || errors.As(rerr, &bad) {
 		y.s.metrics.resumptions[resumeUnfit].Add(1)
 		return false
 	}

@@ -124,7 +124,7 @@ func TestLastLegSaysNoWord(t *testing.T) {
 // Of an event longer than what is held the client has a part, which nobody can take back.
 func TestStreamCutInALongEventEnds(t *testing.T) {
 	both(t, func(w *streamWorld) {
-		long := "data: " + strings.Repeat("x", eventstream.MaxHeld)
+		long := "data: " + strings.Repeat("x", eventstream.MaxBuffered)
 		l := w.opens(getEvents).begins(resumable, "id: 1\n\n"+long)
 		w.reads("id: 1\n\n" + long)
 		synctest.Wait()

@@ -117,6 +117,6 @@ func (c *client) use(set *Settings) {
 	c.set, c.keys.TrustedProxies = set, set.TrustedProxies
 	o := c.s.clientOptions(c.ingress, set)
 	c.conn.SetTimeouts(o.Timeouts)
-	c.conn.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
+	c.conn.SetLimits(o.MaxHeaderBytes, o.MaxTargetBytes, o.MaxHeaderLines)
 	c.from.Trusted = c.ingress == "" && forwarded.IsTrusted(c.from.Addr, set.TrustedProxies)
 }

@@ -38,8 +38,8 @@ func sharingOf(res *h1.Response, now time.Time) sharing {
 		return sharingAllowed
 	}
 	general, expires := sharingUnsaid, false
-	for i := range res.Fields() {
-		if res.Named(i) { // caches do not get it
+	for i := range res.NumFields() {
+		if res.IsConnectionOption(i) { // caches do not get it
 			continue
 		}
 		name, value := res.Field(i)

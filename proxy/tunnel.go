@@ -64,8 +64,8 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 // releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
 // be for days. The request itself stays: it may be sent again for another upstream connection.
 func (y *responseRelay) releaseBuffers(p *attempt) {
-	p.conn.res.Forget()
-	y.req.Fit()
+	p.conn.res.Clear()
+	y.req.Compact()
 	y.edit, y.extra = h1.Edit{}, nil
 }
 

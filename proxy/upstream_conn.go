@@ -206,11 +206,11 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
 	l := &upstreamConn{}
 	// The sweep limits the time to the first byte of the response.
-	o.Timeouts.Head, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
+	o.Timeouts.Header, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
-	l.checkable = l.Visible()
+	l.checkable = l.HasSocket()
 	return l
 }
 
@@ -229,7 +229,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 	}
 	adopted := rawio.Adopt(conn)
 	return s.newUpstreamConn(adopted, set, h1.Options{
-		Direct: direct(adopted), HeadBytes: set.MaxHeaderBytes, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
+		Direct: direct(adopted), MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
 	}), nil
 }
 
@@ -274,9 +274,9 @@ func direct(conn net.Conn) bool {
 // three bytes for each byte, and the host twice. So the next node never refuses a header that this
 // node has accepted.
 func peerOptions(o h1.Options, set *Settings) h1.Options {
-	o.HeadBytes = 4*set.MaxHeaderBytes + 4<<10
-	o.HeadLines = set.MaxHeaders + 32
-	o.TargetBytes = o.HeadBytes
+	o.MaxHeaderBytes = 4*set.MaxHeaderBytes + 4<<10
+	o.MaxHeaderLines = set.MaxHeaders + 32
+	o.MaxTargetBytes = o.MaxHeaderBytes
 	return o
 }
 

@@ -20,7 +20,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 	case l.closeForwarded:
 		k.lingers = true
 	case l.clientClosed.Load():
-		k.closeCode = k.up.Code()
+		k.closeCode = k.up.CloseCode()
 	case l.isRequested(requestReconnect):
 		k.closeCode, k.closeReason = int(closeMoved), closeLeaving.reason()
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
@@ -32,7 +32,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 	case k.recordBreak(time.Now()):
 		k.closeCode, k.closeReason = int(closeMoved), reasonBrokeOften
 	default:
-		k.resumes, k.gap, k.skip = true, true, !l.scan.Whole()
+		k.resumes, k.gap, k.skip = true, true, !l.scan.BetweenMessages()
 	}
 	if l.streaming {
 		k.closeCode = 0 // a close frame is not possible there either
@@ -42,7 +42,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 // hasUnfinishedMessage reports whether a message of the client or the app was incomplete when
 // drain-timeout had passed.
 func (l *webSocketRelay) hasUnfinishedMessage() bool {
-	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.Message())
+	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.InMessage())
 }
 
 // handedOver reports whether the hand-over is complete: the app has received complete messages and

@@ -137,7 +137,7 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 		l.session.up = wsframe.Client()
 	}
 	if !l.app {
-		l.from.Extra = opEndCode
+		l.from.ExtraOpcode = opEndCode
 	}
 	return l
 }

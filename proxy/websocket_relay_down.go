@@ -55,17 +55,17 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 // nothing follows.
 func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	switch {
-	case l.from.Control():
+	case l.from.IsControl():
 		l.ctl = append(l.ctl, p...)
-		if !l.from.Between() {
+		if !l.from.BetweenFrames() {
 			return false
 		}
 		done = l.forwardControl()
 		l.ctl = l.ctl[:0]
 		return done || l.clientGone
-	case l.streaming || l.from.Whole() && len(l.held) == 0:
+	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:
 		l.writeDown(p)
-	case l.from.Whole() || len(l.held)+len(p) > maxHeldMessage:
+	case l.from.BetweenMessages() || len(l.held)+len(p) > maxHeldMessage:
 		l.writeDown(l.held)
 		l.writeDown(p)
 		l.held = nil
@@ -73,14 +73,14 @@ func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	default:
 		l.held = append(l.held, p...)
 	}
-	l.streaming = l.streaming && !l.from.Whole()
+	l.streaming = l.streaming && !l.from.BetweenMessages()
 	return l.clientGone
 }
 
 // forwardControl passes on a control frame of the app. It returns true if the frame ends the
 // relay.
 func (l *webSocketRelay) forwardControl() (done bool) {
-	switch l.from.Op() {
+	switch l.from.Opcode() {
 	case opEndCode:
 		if word := l.from.Payload(); len(word) > 0 {
 			l.ownerCode = word[0]
@@ -92,7 +92,7 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 			return false
 		}
 	case wsframe.OpClose:
-		l.appClose = l.from.Code()
+		l.appClose = l.from.CloseCode()
 		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == int(closeMoved) && !l.clientClosed.Load() {
 			return true // the client must not see the answer to our close frame
 		}

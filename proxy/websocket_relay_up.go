@@ -43,14 +43,16 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 }
 
 // upIsBetweenMessages reports whether upstream has received complete messages only.
-func (l *webSocketRelay) upIsBetweenMessages() bool { return l.session.skip || l.scan.Whole() }
+func (l *webSocketRelay) upIsBetweenMessages() bool {
+	return l.session.skip || l.scan.BetweenMessages()
+}
 
 // forwardUp passes p on, up to the end of a message if a hand-over is requested. It returns how
 // many bytes of p are done, and whether the direction must stop.
 func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	from := 0
 	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
-		between := l.scan.Between()
+		between := l.scan.BetweenFrames()
 		m, err := l.scan.Step(p[n:])
 		if err != nil {
 			l.failProtocol(p[from:n], between)
@@ -61,14 +63,14 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 			from = n
 			if l.scan.Closed() { // only a close frame is passed on after a broken message
 				l.handleClientClose()
-				l.writeUp(wsframe.AppendClose(nil, l.scan.Code(), "", true))
+				l.writeUp(wsframe.AppendClose(nil, l.scan.CloseCode(), "", true))
 				return n, true
 			}
-			l.session.skip = !l.scan.Whole()
+			l.session.skip = !l.scan.BetweenMessages()
 		}
 	}
 	if from < n {
-		l.clean = l.scan.Between()
+		l.clean = l.scan.BetweenFrames()
 	}
 	if l.scan.Closed() {
 		l.handleClientClose()
@@ -168,7 +170,7 @@ func (l *webSocketRelay) finishUp(err error) {
 	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
 	case l.clientEOF && l.closeSent.Load() != 0:
-	case !l.client && l.clientEOF && l.scan.Whole():
+	case !l.client && l.clientEOF && l.scan.BetweenMessages():
 		l.handOver()
 	default:
 		_ = l.upstream.Abort()

@@ -64,7 +64,7 @@ func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 		y.extra = append(y.extra, headerWebSocket+": "+valueAccepted+"\r\n"...)
 		e.Extra = y.extra
 	}
-	return y.conn.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
+	return y.conn.WriteResponseHeader(&p.conn.res, e).Close(nil) == nil
 }
 
 // resume runs a session from one relay to the next, after the first one, and closes the connection

@@ -59,7 +59,7 @@ func until(t *testing.T, part, before []byte) {
 	t.Helper()
 	var s eventstream.Scanner
 	s.Next(before)
-	n, over := s.Until(part)
+	n, over := s.NextBoundary(part)
 	first := -1
 	for i := 0; i <= len(part) && first < 0; i++ {
 		if read(append(bytes.Clone(before), part[:i]...), reading{}).between {

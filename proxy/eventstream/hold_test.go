@@ -10,11 +10,11 @@ import (
 )
 
 // leg passes one connection's bytes in parts of step.
-func leg(t *testing.T, s *eventstream.Scanner, h *eventstream.Hold, out *bytes.Buffer, p []byte, step int) {
+func leg(t *testing.T, s *eventstream.Scanner, h *eventstream.Buffer, out *bytes.Buffer, p []byte, step int) {
 	t.Helper()
 	for len(p) > 0 {
 		part := p[:min(step, len(p))]
-		if err := h.Pass(out, part, s.Next(part)); err != nil {
+		if err := h.Write(out, part, s.Next(part)); err != nil {
 			t.Fatal(err)
 		}
 		p = p[len(part):]
@@ -42,15 +42,15 @@ func FuzzHoldPassesWholeEvents(f *testing.F) {
 		first, second = first[:min(len(first), 1<<10)], second[:min(len(second), 1<<10)]
 		size := 1 + int(step%9)
 		var s eventstream.Scanner
-		var h eventstream.Hold
+		var h eventstream.Buffer
 		var out bytes.Buffer
 		leg(t, &s, &h, &out, first, size)
 		want := first[:wholeOf(first)]
-		if !bytes.Equal(out.Bytes(), want) || h.Held() != len(first)-len(want) || h.Amid() {
-			t.Fatalf("of %q %q has passed, %d bytes are held; want %q", first, out.Bytes(), h.Held(), want)
+		if !bytes.Equal(out.Bytes(), want) || h.Buffered() != len(first)-len(want) || h.InEvent() {
+			t.Fatalf("of %q %q has passed, %d bytes are held; want %q", first, out.Bytes(), h.Buffered(), want)
 		}
-		s.Again()
-		h.Again()
+		s.Resume()
+		h.Resume()
 		known := read(first, reading{})
 		if id, ok := s.ID(); ok != known.goesOn || ok && string(id) != known.id {
 			t.Fatalf("behind %q: goes on from %q, %v; want %q, %v", first, id, ok, known.id, known.goesOn)
@@ -76,23 +76,23 @@ func FuzzHoldPassesWholeEvents(f *testing.F) {
 // the stream one again that can go on elsewhere.
 func TestLongEventPassesAsItComes(t *testing.T) {
 	var s eventstream.Scanner
-	var h eventstream.Hold
+	var h eventstream.Buffer
 	var out bytes.Buffer
-	long := "id: 2\ndata: " + strings.Repeat("x", eventstream.MaxHeld-len("id: 2\ndata: "))
+	long := "id: 2\ndata: " + strings.Repeat("x", eventstream.MaxBuffered-len("id: 2\ndata: "))
 	leg(t, &s, &h, &out, []byte("id: 1\n\n"+long), 1000)
-	if out.String() != "id: 1\n\n" || h.Amid() || h.Held() != eventstream.MaxHeld {
-		t.Fatalf("%d bytes have passed, %d are held; want those of the first event alone", out.Len(), h.Held())
+	if out.String() != "id: 1\n\n" || h.InEvent() || h.Buffered() != eventstream.MaxBuffered {
+		t.Fatalf("%d bytes have passed, %d are held; want those of the first event alone", out.Len(), h.Buffered())
 	}
 	leg(t, &s, &h, &out, []byte("x"), 1)
-	if out.String() != "id: 1\n\n"+long+"x" || !h.Amid() || h.Held() != 0 {
-		t.Fatalf("%d bytes have passed, amid %v, %d held; want all", out.Len(), h.Amid(), h.Held())
+	if out.String() != "id: 1\n\n"+long+"x" || !h.InEvent() || h.Buffered() != 0 {
+		t.Fatalf("%d bytes have passed, amid %v, %d held; want all", out.Len(), h.InEvent(), h.Buffered())
 	}
 	if id, _ := s.ID(); string(id) != "1" {
 		t.Errorf("id %q before the end of the event, want 1", id)
 	}
 	leg(t, &s, &h, &out, []byte("\n\ndata: half"), 5)
-	if id, _ := s.ID(); string(id) != "2" || h.Amid() || h.Held() != len("data: half") {
-		t.Errorf("behind it: id %q, amid %v, %d held", id, h.Amid(), h.Held())
+	if id, _ := s.ID(); string(id) != "2" || h.InEvent() || h.Buffered() != len("data: half") {
+		t.Errorf("behind it: id %q, amid %v, %d held", id, h.InEvent(), h.Buffered())
 	}
 }
 
@@ -104,11 +104,11 @@ func (refusing) Write([]byte) (int, error) { return 0, errRefused }
 
 // Who takes no more is not written to again.
 func TestHoldTellsWhatTheReceiverSays(t *testing.T) {
-	var h eventstream.Hold
-	if err := h.Pass(refusing{}, []byte("data: 1\n\n"), 9); !errors.Is(err, errRefused) {
+	var h eventstream.Buffer
+	if err := h.Write(refusing{}, []byte("data: 1\n\n"), 9); !errors.Is(err, errRefused) {
 		t.Errorf("Pass: %v", err)
 	}
-	if err := h.Pass(refusing{}, []byte("data"), 0); err != nil {
+	if err := h.Write(refusing{}, []byte("data"), 0); err != nil {
 		t.Errorf("Pass of what is held: %v", err)
 	}
 	if err := h.End(refusing{}); !errors.Is(err, errRefused) {
@@ -119,12 +119,12 @@ func TestHoldTellsWhatTheReceiverSays(t *testing.T) {
 // A part of a stream allocates nothing, be it whole or not, with ids or without.
 func TestPartsAllocateNothing(t *testing.T) {
 	var s eventstream.Scanner
-	var h eventstream.Hold
+	var h eventstream.Buffer
 	var out bytes.Buffer
 	parts := [][]byte{[]byte("id: 1234\ndata: x\n\n"), []byte("id: 1235\nda"), []byte("ta: y\n\n"), []byte(": ping\n\n")}
 	if n := testing.AllocsPerRun(100, func() {
 		for _, p := range parts {
-			_ = h.Pass(&out, p, s.Next(p))
+			_ = h.Write(&out, p, s.Next(p))
 		}
 		out.Reset()
 	}); n != 0 {

@@ -8,61 +8,61 @@ const MaxID = 1 << 10
 // Scanner follows the bytes of one event stream, over all its connections. The zero
 // Scanner stands at the start of the first.
 type Scanner struct {
-	at    place
-	match uint8 // bytes of a byte order mark, or of "id", that have come
-	cr    bool  // the last byte was a CR
-	open  bool  // an event has begun: a line that is no comment
-	ids   *ids  // nil: there was no id yet
+	position position
+	match    uint8 // bytes of a byte order mark, or of "id", that have come
+	cr       bool  // the last byte was a CR
+	inEvent  bool  // an event has begun: a line that is no comment
+	ids      *ids  // nil: there was no id yet
 }
 
 // place is where in a line the next byte stands.
-type place uint8
+type position uint8
 
 const (
-	inMark    place = iota // at the start of all: there may be a byte order mark
-	lineStart              // no byte of the line has come
-	inID                   // the line has begun like "id"
-	idStart                // behind "id:"
+	inBOM     position = iota // at the start of all: there may be a byte order mark
+	lineStart                 // no byte of the line has come
+	inID                      // the line has begun like "id"
+	idStart                   // behind "id:"
 	idValue
 	inComment
 	inOther // another field
 )
 
 // mark is the byte order mark.
-var mark = [...]byte{0xef, 0xbb, 0xbf}
+var byteOrderMark = [...]byte{0xef, 0xbb, 0xbf}
 
 // ids are the ids of a stream.
 type ids struct {
 	last, next, line id   // of the last whole event; of the one that has begun; of the present line
-	shown            bool // there was one that is not empty
-	spoilt           bool // there was one that no request can carry
+	seen             bool // there was one that is not empty
+	invalid          bool // there was one that no request can carry
 }
 
 // id is the value of an id field.
 type id struct {
-	text []byte
-	bad  bool // no request can carry it
-	void bool // it has a NUL, and is none
+	text    []byte
+	invalid bool // no request can carry it
+	hasNUL  bool // it has a NUL, and is none
 }
 
 // Next takes the bytes that come next and returns how many of them there are up to the
 // last place between events; 0 if there is none behind the first byte.
 func (s *Scanner) Next(p []byte) (whole int) {
 	for i := 0; i < len(p); i++ {
-		if i += s.passOver(p[i:]); i == len(p) {
+		if i += s.skipIrrelevant(p[i:]); i == len(p) {
 			break
 		}
-		if s.next(p[i]); s.Between() {
+		if s.step(p[i]); s.Between() {
 			whole = i + 1
 		}
 	}
 	return whole
 }
 
-// passOver returns how many of the next bytes tell nothing: those of a line that is
+// skipIrrelevant returns how many of the next bytes tell nothing: those of a line that is
 // neither an id nor at its end.
-func (s *Scanner) passOver(p []byte) int {
-	if s.at != inComment && s.at != inOther {
+func (s *Scanner) skipIrrelevant(p []byte) int {
+	if s.position != inComment && s.position != inOther {
 		return 0
 	}
 	for i, b := range p {
@@ -75,12 +75,12 @@ func (s *Scanner) passOver(p []byte) int {
 
 // Until takes bytes up to the first place between events, none if it stands there, and
 // returns how many, and whether there is one.
-func (s *Scanner) Until(p []byte) (n int, over bool) {
+func (s *Scanner) NextBoundary(p []byte) (n int, over bool) {
 	if s.Between() {
 		return 0, true
 	}
 	for i, b := range p {
-		if s.next(b); s.Between() && (b == '\n' || i+1 == len(p) || p[i+1] != '\n') {
+		if s.step(b); s.Between() && (b == '\n' || i+1 == len(p) || p[i+1] != '\n') {
 			return i + 1, true
 		}
 	}
@@ -89,7 +89,7 @@ func (s *Scanner) Until(p []byte) (n int, over bool) {
 
 // Between reports whether no event is open, and no line.
 func (s *Scanner) Between() bool {
-	return !s.open && (s.at == lineStart || s.at == inMark && s.match == 0)
+	return !s.inEvent && (s.position == lineStart || s.position == inBOM && s.match == 0)
 }
 
 // ID returns the last event id as it was when the last event was whole: what a browser
@@ -97,26 +97,26 @@ func (s *Scanner) Between() bool {
 // cannot go on elsewhere: no id has been shown, or one that no request can carry: longer
 // than MaxID, with control bytes, not UTF-8. It is valid until the next call.
 func (s *Scanner) ID() ([]byte, bool) {
-	if s.ids == nil || !s.ids.shown || s.ids.spoilt {
+	if s.ids == nil || !s.ids.seen || s.ids.invalid {
 		return nil, false
 	}
 	return s.ids.last.text, true
 }
 
 // Spoilt reports whether an event that is whole has shown an id that no request can carry.
-func (s *Scanner) Spoilt() bool { return s.ids != nil && s.ids.spoilt }
+func (s *Scanner) HasInvalidID() bool { return s.ids != nil && s.ids.invalid }
 
 // Again has the stream go on over another connection, from its start. What of an event
 // has come is forgotten; the last id stays.
-func (s *Scanner) Again() {
+func (s *Scanner) Resume() {
 	*s = Scanner{ids: s.ids}
 	if s.ids != nil {
-		s.ids.next.take(&s.ids.last)
+		s.ids.next.set(&s.ids.last)
 	}
 }
 
 // next takes one byte.
-func (s *Scanner) next(b byte) {
+func (s *Scanner) step(b byte) {
 	if b == '\n' && s.cr {
 		s.cr = false // it belongs to the line that CR ended
 		return
@@ -126,15 +126,15 @@ func (s *Scanner) next(b byte) {
 		s.endLine()
 		return
 	}
-	switch s.at {
-	case inMark:
-		s.inMark(b)
+	switch s.position {
+	case inBOM:
+		s.stepBOM(b)
 	case lineStart:
-		s.begin(b)
+		s.beginLine(b)
 	case inID:
-		s.inID(b)
+		s.stepID(b)
 	case idStart:
-		s.at = idValue
+		s.position = idValue
 		if b != ' ' {
 			s.ids.line.add(b)
 		}
@@ -144,49 +144,49 @@ func (s *Scanner) next(b byte) {
 	}
 }
 
-// inMark takes a byte where a byte order mark may be.
-func (s *Scanner) inMark(b byte) {
+// inBOM takes a byte where a byte order mark may be.
+func (s *Scanner) stepBOM(b byte) {
 	switch {
-	case b == mark[s.match] && s.match+1 == uint8(len(mark)):
-		s.at, s.match = lineStart, 0
-	case b == mark[s.match]:
+	case b == byteOrderMark[s.match] && s.match+1 == uint8(len(byteOrderMark)):
+		s.position, s.match = lineStart, 0
+	case b == byteOrderMark[s.match]:
 		s.match++
 	case s.match > 0:
-		s.at, s.match, s.open = inOther, 0, true
+		s.position, s.match, s.inEvent = inOther, 0, true
 	default:
-		s.begin(b)
+		s.beginLine(b)
 	}
 }
 
 // begin takes the first byte of a line.
-func (s *Scanner) begin(b byte) {
+func (s *Scanner) beginLine(b byte) {
 	switch b {
 	case ':':
-		s.at = inComment
+		s.position = inComment
 		return
 	case 'i':
-		s.at, s.match = inID, 1
+		s.position, s.match = inID, 1
 	default:
-		s.at = inOther
+		s.position = inOther
 	}
-	s.open = true
+	s.inEvent = true
 }
 
-// inID takes a byte of a line that has begun like "id".
-func (s *Scanner) inID(b byte) {
+// stepID takes a byte of a line that has begun like "id".
+func (s *Scanner) stepID(b byte) {
 	switch {
 	case s.match == 1 && b == 'd':
 		s.match = 2
 	case s.match == 2 && b == ':':
-		s.value()
-		s.at = idStart
+		s.beginID()
+		s.position = idStart
 	default:
-		s.at = inOther
+		s.position = inOther
 	}
 }
 
 // value begins the value of an id field.
-func (s *Scanner) value() {
+func (s *Scanner) beginID() {
 	if s.ids == nil {
 		s.ids = &ids{}
 	}
@@ -195,25 +195,25 @@ func (s *Scanner) value() {
 
 // endLine takes the end of a line.
 func (s *Scanner) endLine() {
-	at, match := s.at, s.match
-	s.at, s.match = lineStart, 0
+	at, match := s.position, s.match
+	s.position, s.match = lineStart, 0
 	switch at {
-	case inMark, lineStart:
-		if at == inMark && match > 0 {
-			s.open = true // a line of half a mark
+	case inBOM, lineStart:
+		if at == inBOM && match > 0 {
+			s.inEvent = true // a line of half a mark
 			return
 		}
-		s.open = false
+		s.inEvent = false
 		if s.ids != nil {
 			s.ids.dispatch()
 		}
 	case inID:
 		if match == 2 { // the name alone: an empty value
-			s.value()
-			s.ids.end()
+			s.beginID()
+			s.ids.endField()
 		}
 	case idStart, idValue:
-		s.ids.end()
+		s.ids.endField()
 	case inComment, inOther:
 	}
 }
@@ -222,31 +222,31 @@ func (s *Scanner) endLine() {
 func (v *id) add(b byte) {
 	switch {
 	case b == 0:
-		v.void = true
+		v.hasNUL = true
 	case b < ' ' || b == 0x7f || len(v.text) == MaxID:
-		v.bad = true
+		v.invalid = true
 	default:
 		v.text = append(v.text, b)
 	}
 }
 
 // take makes v what from is.
-func (v *id) take(from *id) {
-	v.text, v.bad = append(v.text[:0], from.text...), from.bad
+func (v *id) set(from *id) {
+	v.text, v.invalid = append(v.text[:0], from.text...), from.invalid
 }
 
 // end takes the end of an id field.
-func (i *ids) end() {
-	if i.line.void {
+func (i *ids) endField() {
+	if i.line.hasNUL {
 		return
 	}
-	i.line.bad = i.line.bad || !utf8.Valid(i.line.text)
-	i.next.take(&i.line)
+	i.line.invalid = i.line.invalid || !utf8.Valid(i.line.text)
+	i.next.set(&i.line)
 }
 
 // dispatch takes the end of an event: its id is the last one.
 func (i *ids) dispatch() {
-	i.last.take(&i.next)
-	i.shown = i.shown || len(i.last.text) > 0
-	i.spoilt = i.spoilt || i.last.bad
+	i.last.set(&i.next)
+	i.seen = i.seen || len(i.last.text) > 0
+	i.invalid = i.invalid || i.last.invalid
 }

@@ -40,7 +40,7 @@ const (
 	smallAnswer = "HTTP/1.1 200 OK\r\nServer: app\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 )
 
-var testTimeouts = h1.Timeouts{First: time.Minute, Head: 10 * time.Second, Body: time.Minute, Write: time.Minute}
+var testTimeouts = h1.Timeouts{First: time.Minute, Header: 10 * time.Second, Body: time.Minute, Write: time.Minute}
 
 func benchConn(s string) *h1.Conn {
 	return h1.NewConn(&endless{bytes: s}, h1.Options{Buffers: new(h1.Buffers), Timeouts: testTimeouts})
@@ -69,7 +69,7 @@ func (x *exchange) run() error {
 	if err := x.client.ReadRequest(&x.req); err != nil {
 		return err
 	}
-	w := x.upstream.WriteRequestHead(&x.req, &x.out)
+	w := x.upstream.WriteRequestHeader(&x.req, &x.out)
 	if _, rerr, werr := w.Copy(&x.req.Body); rerr != nil || werr != nil {
 		return rerr
 	}
@@ -79,7 +79,7 @@ func (x *exchange) run() error {
 	if err := x.upstream.ReadResponse(&x.res, x.req.Method()); err != nil {
 		return err
 	}
-	w = x.client.WriteResponseHead(&x.res, &x.back)
+	w = x.client.WriteResponseHeader(&x.res, &x.back)
 	if _, rerr, werr := w.Copy(&x.res.Body); rerr != nil || werr != nil {
 		return rerr
 	}

@@ -18,12 +18,12 @@ var (
 	errTrailers  = &Error{400, "too many trailers"}
 )
 
-// errMore says that what is buffered does not suffice to go on.
-var errMore = errors.New("h1: more needed")
+// errNeedMore says that what is buffered does not suffice to go on.
+var errNeedMore = errors.New("h1: more needed")
 
 // direct is the size from which on body bytes go straight from the socket to
 // where they are wanted, and not by way of the read buffer.
-const direct = 4 << 10
+const minDirectRead = 4 << 10
 
 // bodyState is where the reader stands in a body.
 type bodyState uint8
@@ -40,29 +40,29 @@ const (
 // io.ErrUnexpectedEOF, a malformed one with an *Error, and only a whole one
 // with io.EOF. Errors stay. It never takes bytes behind the body.
 type Body struct {
-	in    *connReader
-	head  *Head
-	kind  Kind
-	state bodyState
-	reply bool  // of an answer: refusals have status 502
-	left  int64 // of the body (Length) or of the chunk
-	read  int64
-	limit int64 // of read; 0: none
-	ext   int   // bytes of chunk extensions so far
-	err   error
+	in             *connReader
+	head           *Header
+	kind           Kind
+	state          bodyState
+	isResponse     bool  // of an answer: refusals have status 502
+	left           int64 // of the body (Length) or of the chunk
+	read           int64
+	limit          int64 // of read; 0: none
+	extensionBytes int   // bytes of chunk extensions so far
+	err            error
 	// waited is the time spent waiting for it, while a rate is asked for.
 	waited time.Duration
 
 	trailers []byte
 	lines    int
-	begun    bool
+	started  bool
 	skipping bool // a trailer line of a response that is longer than what is kept
 	// dropped counts trailer fields; droppedName is the name of the first.
 	dropped     int
 	droppedName string
 }
 
-func (b *Body) start(in *connReader, h *Head, kind Kind, length int64) {
+func (b *Body) start(in *connReader, h *Header, kind Kind, length int64) {
 	*b = Body{in: in, head: h, kind: kind, trailers: b.trailers[:0]}
 	b.state = atEnd
 	switch kind {
@@ -86,7 +86,7 @@ func (b *Body) Done() bool { return b.state == atEnd }
 
 // Begun reports whether any of the body has been seen. A client that waits for
 // 100 (Continue) may have sent none, and may never.
-func (b *Body) Begun() bool { return b.begun || b.state == atEnd || b.in.buffered() > 0 }
+func (b *Body) Begun() bool { return b.started || b.state == atEnd || b.in.buffered() > 0 }
 
 // Remaining returns how much is left of a body of known length, 0 of one that
 // is done, -1 otherwise.
@@ -123,11 +123,11 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, err := b.take(p)
+		n, err := b.takeBuffered(p)
 		if n > 0 {
 			return n, nil
 		}
-		if err != errMore { //nolint:errorlint // never wrapped
+		if err != errNeedMore { //nolint:errorlint // never wrapped
 			return 0, err
 		}
 		if n, err := b.pull(p, true); n > 0 || err != nil {
@@ -148,7 +148,7 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	}
 	if b.state != atEnd && n == len(p) && b.kind == Chunked {
 		// The end may be there already.
-		if _, err := b.take(nil); err != nil && !errors.Is(err, io.EOF) && err != errMore { //nolint:errorlint // never wrapped
+		if _, err := b.takeBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
 			return n, false, err
 		}
 	}
@@ -159,7 +159,7 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 // most: afterwards it can be read without waiting, unless that time was too short. A
 // body of more than limit bytes, or of unknown length, is not waited for; limit is at
 // most the ReadBuffer of the Conn. The error tells that the body will never be whole.
-func (b *Body) Gather(limit int64, d time.Duration) error {
+func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	in := b.in
 	if b.kind != Length || b.left > limit || b.left <= int64(in.buffered()) || b.err != nil {
 		return b.err
@@ -167,7 +167,7 @@ func (b *Body) Gather(limit int64, d time.Duration) error {
 	if err := in.arm(d); err != nil {
 		return b.fail(err)
 	}
-	b.begun = true
+	b.started = true
 	for b.left > int64(in.buffered()) {
 		switch err := in.more(); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
@@ -181,7 +181,7 @@ func (b *Body) Gather(limit int64, d time.Duration) error {
 
 // Whole reports whether all that is left of a body of known length is buffered, or
 // nothing is left: it can be read without waiting.
-func (b *Body) Whole() bool {
+func (b *Body) IsBuffered() bool {
 	return b.err == nil && (b.state == atEnd || b.kind == Length && b.left <= int64(b.in.buffered()))
 }
 
@@ -210,10 +210,10 @@ func (b *Body) Drain(limit int64) error {
 	}
 }
 
-// take moves body bytes from the read buffer to p, errMore when it would have
+// take moves body bytes from the read buffer to p, errNeedMore when it would have
 // to wait for them. With an empty p it goes up to the next data. It never
 // reads from the socket.
-func (b *Body) take(p []byte) (int, error) {
+func (b *Body) takeBuffered(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -222,7 +222,7 @@ func (b *Body) take(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if err := b.step(); err != nil {
-			if err == errMore { //nolint:errorlint // never wrapped
+			if err == errNeedMore { //nolint:errorlint // never wrapped
 				return 0, err
 			}
 			return 0, b.fail(err)
@@ -230,19 +230,19 @@ func (b *Body) take(p []byte) (int, error) {
 	}
 	src := b.in.unread()
 	if len(src) == 0 {
-		return 0, errMore
+		return 0, errNeedMore
 	}
-	b.begun = true
+	b.started = true
 	if b.kind != UntilClose && int64(len(src)) > b.left {
 		src = src[:b.left]
 	}
 	n := copy(p, src)
 	b.in.discard(n)
-	return n, b.took(n)
+	return n, b.consumed(n)
 }
 
 // took counts n bytes of data.
-func (b *Body) took(n int) error {
+func (b *Body) consumed(n int) error {
 	b.read += int64(n)
 	if b.limit > 0 && b.read > b.limit {
 		return b.fail(errBodyLimit)
@@ -262,7 +262,7 @@ func (b *Body) took(n int) error {
 
 // pull reads from the socket once: data straight into p when that is worth it
 // (then it returns its length), else into the read buffer. Without wait it
-// returns errMore when nothing is there.
+// returns errNeedMore when nothing is there.
 func (b *Body) pull(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
@@ -270,10 +270,10 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 		if err != nil {
 			return 0, b.fail(err)
 		}
-		defer b.count(began)
+		defer b.addWait(began)
 	}
-	b.begun = true
-	if b.state == inData && in.buffered() == 0 && len(p) >= direct && (b.kind != Chunked || b.left >= direct) {
+	b.started = true
+	if b.state == inData && in.buffered() == 0 && len(p) >= minDirectRead && (b.kind != Chunked || b.left >= minDirectRead) {
 		return b.pullData(p, wait)
 	}
 	if wait {
@@ -290,35 +290,35 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 		return 0, b.ended(err)
 	}
 	if !some {
-		return 0, errMore
+		return 0, errNeedMore
 	}
 	return 0, nil
 }
 
 // lull is for how long a buffer is held where waiting for more needs one.
-const lull = 100 * time.Millisecond
+const bufferWait = 100 * time.Millisecond
 
 // pullSoon is pull for data that is there, or will be in a moment where that costs
-// less than to do without a buffer. Else it returns errMore.
+// less than to do without a buffer. Else it returns errNeedMore.
 func (b *Body) pullSoon(p []byte) (int, error) {
 	in := b.in
 	if in.sock != nil || in.mux != nil {
 		return b.pull(p, false)
 	}
 	usual := in.body
-	in.body = lull
+	in.body = bufferWait
 	n, err := b.pull(p, true)
 	in.body = usual
-	if errors.Is(err, os.ErrDeadlineExceeded) && (usual <= 0 || usual > lull) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && (usual <= 0 || usual > bufferWait) {
 		b.err = nil
-		err = errMore
+		err = errNeedMore
 	}
 	return n, err
 }
 
 // arm sets the deadline of a wait for more, which count ends.
 func (b *Body) arm() (began time.Time, err error) {
-	limit, err := b.pace()
+	limit, err := b.waitLimit()
 	if err == nil {
 		err = b.in.arm(limit)
 	}
@@ -329,7 +329,7 @@ func (b *Body) arm() (began time.Time, err error) {
 }
 
 // count adds the time of a wait to what has been waited.
-func (b *Body) count(began time.Time) {
+func (b *Body) addWait(began time.Time) {
 	if b.in.rate > 0 {
 		b.waited += time.Since(began)
 	}
@@ -337,7 +337,7 @@ func (b *Body) count(began time.Time) {
 
 // pace returns how long the next wait may be, by the silence that is allowed and by
 // the rate that is asked for.
-func (b *Body) pace() (time.Duration, error) {
+func (b *Body) waitLimit() (time.Duration, error) {
 	in := b.in
 	if in.rate <= 0 {
 		return in.body, nil
@@ -359,16 +359,16 @@ func (b *Body) pullData(p []byte, wait bool) (int, error) {
 		p = p[:b.left]
 	}
 	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.Quiet()) {
-		return 0, errMore
+		return 0, errNeedMore
 	}
 	_, n, err := b.in.receive(p, wait)
 	if n > 0 {
-		return n, b.took(n)
+		return n, b.consumed(n)
 	}
 	if err != nil {
 		return 0, b.ended(err)
 	}
-	return 0, errMore
+	return 0, errNeedMore
 }
 
 // ended turns the end of the stream into what it means for the body.
@@ -384,7 +384,7 @@ func (b *Body) ended(err error) error {
 }
 
 func (b *Body) fail(err error) error {
-	if b.reply {
+	if b.isResponse {
 		err = gatewayError(err)
 	}
 	b.err = err

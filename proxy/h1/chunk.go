@@ -14,7 +14,7 @@ func (b *Body) step() error {
 	src := b.in.unread()
 	if b.state == inDataEnd {
 		if len(src) == 0 || len(src) == 1 && src[0] == '\r' {
-			return errMore
+			return errNeedMore
 		}
 		if src[0] != '\r' || src[1] != '\n' {
 			return errChunkEnd
@@ -29,16 +29,16 @@ func (b *Body) step() error {
 		limit, long = maxTrailer, errTrailers
 	}
 	switch {
-	case b.reply && b.state == inTrailers && (b.skipping || n > limit || n < 0 && len(src) > limit):
+	case b.isResponse && b.state == inTrailers && (b.skipping || n > limit || n < 0 && len(src) > limit):
 		return b.skipTrailer(src, n)
 	case n > limit || n < 0 && len(src) > limit:
 		return long
 	case n < 0:
-		return errMore
+		return errNeedMore
 	case n == 0 || src[n-1] != '\r':
 		return errBareLF
 	}
-	b.begun = true
+	b.started = true
 	if err := b.line(src[:n+1]); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (b *Body) skipTrailer(src []byte, n int) error {
 	case len(src) > 1:
 		b.in.discard(len(src) - 1) // the last byte may be the CR
 	}
-	return errMore
+	return errNeedMore
 }
 
 // line takes a chunk-size line or a trailer line, CRLF included.
@@ -77,16 +77,16 @@ func (b *Body) line(l []byte) error {
 		}
 		return b.trailer(l)
 	}
-	size, ext, err := parseChunkSize(text, b.reply)
+	size, ext, err := parseChunkSize(text, b.isResponse)
 	if err != nil {
 		return err
 	}
-	if b.ext += len(ext); b.ext > maxChunkExt {
+	if b.extensionBytes += len(ext); b.extensionBytes > maxChunkExt {
 		return errChunkMore
 	}
 	// Nobody reads the extensions of a response, and the line ends at its CRLF for all readers, unless
 	// a quoted string is open there.
-	if !validExtensions(ext) && (!b.reply || !cleanBytes(ext) || bytes.IndexByte(ext, '"') >= 0) {
+	if !validExtensions(ext) && (!b.isResponse || !cleanBytes(ext) || bytes.IndexByte(ext, '"') >= 0) {
 		return errChunkExt
 	}
 	b.left, b.state = size, inData

@@ -34,16 +34,16 @@ func NewConn(nc net.Conn, o Options) *Conn {
 // Reset makes c a Conn over nc, as NewConn does, in the memory of one that is over: it has
 // been released, and nobody has it any more who could close it or look at it.
 func (c *Conn) Reset(nc net.Conn, o Options) {
-	c.Forget()
+	c.Clear()
 	c.nc, c.o = nc, o.withDefaults()
 	sock := newSocket(c.spare, nc, &c.o)
 	if sock != nil {
 		c.spare = sock
-		sock.stops(&c.out.stopped)
+		sock.setStopFlag(&c.out.stopped)
 	}
 	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
 	c.in.mux, _ = nc.(MuxStream)
-	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.HeadBytes, c.o.ReadBuffer)
+	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.MaxHeaderBytes, c.o.ReadBuffer)
 	c.in.endIdle = c.o.EndIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers
 	c.SetTimeouts(o.Timeouts)
@@ -51,11 +51,11 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 
 // Forget lets go of a connection that is over, and keeps c's memory for Reset. Until then c
 // is of no use.
-func (c *Conn) Forget() {
+func (c *Conn) Clear() {
 	if c.spare != nil {
-		c.spare.forget()
+		c.spare.clear()
 	}
-	*c = Conn{spare: c.spare, watch: watch{step: c.watch.step}, alive: liveness{step: c.alive.step}}
+	*c = Conn{spare: c.spare, watch: watch{checkFunc: c.watch.checkFunc}, alive: liveness{checkFunc: c.alive.checkFunc}}
 }
 
 // NetConn returns the connection below, for its addresses. Reading or writing
@@ -86,7 +86,7 @@ func (c *Conn) Sent() int64 { return c.out.sent }
 
 // Wait waits up to d (zero: for ever) until something can be read without
 // waiting, and reports whether it can. It is how to look at a connection for a
-// moment before going to the expense of WatchGone elsewhere. At the end of the
+// moment before going to the expense of WatchDisconnect elsewhere. At the end of the
 // stream it returns io.EOF.
 func (c *Conn) Wait(d time.Duration) (bool, error) {
 	return c.in.await(d)
@@ -113,7 +113,7 @@ func (c *Conn) Idle() {
 }
 
 // Kept returns the size of the buffers that the Conn has at the moment.
-func (c *Conn) Kept() int { return len(c.in.buf) + len(c.out.buf) }
+func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 
 // Release gives the buffers back with whatever they hold. It comes last, after
 // Close, from the goroutine that used the Conn.

@@ -69,7 +69,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	if err := cc.ReadRequest(&req); err != nil {
 		t.Fatal(err)
 	}
-	w := uc.WriteRequestHead(&req, &h1.Edit{Drop: h1.Shardway, Extra: []byte("Via: 1.1 x\r\n")})
+	w := uc.WriteRequestHeader(&req, &h1.Edit{Drop: h1.Shardway, Extra: []byte("Via: 1.1 x\r\n")})
 	if n, rerr, werr := w.Copy(&req.Body); n != 5 || rerr != nil || werr != nil {
 		t.Fatalf("Copy = %d, %v, %v", n, rerr, werr)
 	}
@@ -86,7 +86,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	if err := uc.ReadResponse(&res, req.Method()); err != nil {
 		t.Fatal(err)
 	}
-	w = cc.WriteResponseHead(&res, &h1.Edit{Date: []byte("now")})
+	w = cc.WriteResponseHeader(&res, &h1.Edit{Date: []byte("now")})
 	if n, rerr, werr := w.Copy(&res.Body); n != 5 || rerr != nil || werr != nil {
 		t.Fatalf("Copy = %d, %v, %v", n, rerr, werr)
 	}

@@ -8,7 +8,7 @@ const maxNamed = 32
 
 // parseConnection reads the options of all Connection lines and marks the
 // lines they name: those end at this hop.
-func (h *Head) parseConnection() *Error {
+func (h *Header) parseConnection() *Error {
 	named := 0
 	for e := range h.connectionOptions() {
 		switch {
@@ -33,7 +33,7 @@ func (h *Head) parseConnection() *Error {
 }
 
 // connectionOptions returns the elements of all Connection lines, empty ones too.
-func (h *Head) connectionOptions() iter.Seq[[]byte] {
+func (h *Header) connectionOptions() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := range h.lines {
 			l := &h.lines[i]
@@ -53,7 +53,7 @@ func (h *Head) connectionOptions() iter.Seq[[]byte] {
 
 // addOption takes the options that have a meaning of their own. The fields
 // they might name are dropped or kept for what they are.
-func (h *Head) addOption(e []byte) bool {
+func (h *Header) addOption(e []byte) bool {
 	switch {
 	case equalFold(e, "close"):
 		h.opts |= optClose
@@ -73,7 +73,7 @@ const kept = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding
 // markNamed marks the lines called name. Those without which the message would
 // mean something else on the next hop stay: naming them is an error of the
 // sender (RFC 9110 section 7.6.1), or an attempt.
-func (h *Head) markNamed(name []byte) {
+func (h *Header) markNamed(name []byte) {
 	for i := range h.lines {
 		l := &h.lines[i]
 		if kept.Has(l.field) {
@@ -86,7 +86,7 @@ func (h *Head) markNamed(name []byte) {
 }
 
 // connectionNames reports whether Connection names a field, for trailers.
-func (h *Head) connectionNames(name []byte) bool {
+func (h *Header) connectionNames(name []byte) bool {
 	if !h.seen.Has(FieldConnection) {
 		return false
 	}

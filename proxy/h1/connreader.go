@@ -291,8 +291,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 // also closes the sending side.
 func (in *connReader) lookLast() (bool, error) {
 	if s := in.sock; s != nil && in.endIdle {
-		s.fin = true
-		defer func() { s.fin = false }()
+		s.endIfEmpty = true
+		defer func() { s.endIfEmpty = false }()
 	}
 	return in.tryFill()
 }
@@ -316,7 +316,7 @@ func (in *connReader) await(d time.Duration) (bool, error) {
 // sender. Readers of bodies never have a full buffer.
 func (in *connReader) more() error {
 	if in.buf != nil && !in.room() {
-		return errLongHead
+		return errLongHeader
 	}
 	return in.fill()
 }

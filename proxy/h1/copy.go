@@ -41,8 +41,8 @@ func (w *Writer) wanted(b *Body) int {
 	if b.kind == Length && b.left < streamBuffer {
 		return int(b.left)
 	}
-	if b.kind == Chunked && b.in.buffered() < direct {
-		return direct
+	if b.kind == Chunked && b.in.buffered() < minDirectRead {
+		return minDirectRead
 	}
 	return streamBuffer
 }
@@ -51,22 +51,22 @@ func (w *Writer) wanted(b *Body) int {
 // byte. When nothing is, it sends what is buffered and waits for more.
 func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 	n, rerr = b.takeAll(room)
-	if n > 0 && n < len(room) && b.in.filledBuffer && errors.Is(rerr, errMore) {
+	if n > 0 && n < len(room) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
 		// The last read filled its buffer: more may be there, at no wait.
 		var m int
 		m, rerr = b.pull(room[n:], false)
 		n += m
 	}
-	if n == 0 && errors.Is(rerr, errMore) {
+	if n == 0 && errors.Is(rerr, errNeedMore) {
 		if w.n > 0 {
 			return 0, nil, w.Flush()
 		}
-		if n, rerr = b.pullSoon(room); n == 0 && errors.Is(rerr, errMore) {
+		if n, rerr = b.pullSoon(room); n == 0 && errors.Is(rerr, errNeedMore) {
 			w.release() // room is no more
 			return 0, b.Await(), nil
 		}
 	}
-	if errors.Is(rerr, errMore) {
+	if errors.Is(rerr, errNeedMore) {
 		rerr = nil
 	}
 	if w.kind == NoBody && n > 0 || w.kind == Length && int64(n) > w.left {
@@ -81,7 +81,7 @@ func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 func (b *Body) takeAll(room []byte) (int, error) {
 	n := 0
 	for n < len(room) {
-		m, err := b.take(room[n:])
+		m, err := b.takeBuffered(room[n:])
 		n += m
 		if err != nil {
 			return n, err

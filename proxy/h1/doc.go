@@ -23,12 +23,12 @@
 // # One exchange
 //
 //	err := client.ReadRequest(req)              // io.EOF: the client has closed; *Error: respond with Status, then CloseLinger(PartOfRequest)
-//	w := upstream.WriteRequestHead(req, &edit)  // into the write buffer; nothing is sent yet
+//	w := upstream.WriteRequestHeader(req, &edit)  // into the write buffer; nothing is sent yet
 //	w.SetPrecondition(lease)                    // called right before the first byte is sent
 //	_, rerr, werr := w.Copy(&req.Body)          // rerr: an error of the client, werr: of the upstream
 //	err = w.Close(req.Body.Trailers())          // last chunk, trailers, flush
 //	err = upstream.ReadResponse(res, req.Method())  // 1xx come one at a time: call again while res.Interim()
-//	w = client.WriteResponseHead(res, &edit)
+//	w = client.WriteResponseHeader(res, &edit)
 //	_, rerr, werr = w.Copy(&res.Body)           // on rerr: w.Abort, then client.Close
 //	err = w.Close(res.Body.Trailers())
 //	client.Idle(); upstream.Idle()              // buffers go back to Buffers
@@ -36,9 +36,9 @@
 // # Goroutines
 //
 // One goroutine may read a Conn while another one writes it; the two halves share no state. Any
-// goroutine may call Close, StopIdle and StopRead. WatchGone occupies the reading half until
+// goroutine may call Close, StopIdle and StopRead. WatchDisconnect occupies the reading half until
 // StopWatch. Request, Response, Body and Writer belong to the goroutine that uses their half. The
-// package starts no goroutine except that of WatchGone, and has no global state.
+// package starts no goroutine except that of WatchDisconnect, and has no global state.
 //
 // # Decisions where the RFCs leave a choice
 //

@@ -139,7 +139,7 @@ func lookalike(name []byte) Field {
 	var usual [24]byte
 	n := copy(usual[:], name)
 	for i, c := range usual[:n] {
-		usual[i] = dashed(c)
+		usual[i] = foldNameByte(c)
 	}
 	f := classifyUsual(usual[:n])
 	switch {

@@ -2,13 +2,13 @@ package h1
 
 import "strconv"
 
-// WriteRequestHead puts the head of r, changed as e says, into the write
+// WriteRequestHeader puts the head of r, changed as e says, into the write
 // buffer of c and begins its body. It allocates nothing once the buffer is
 // there, and sends nothing.
-func (c *Conn) WriteRequestHead(r *Request, e *Edit) *Writer {
+func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + headSlack)
-	p := &pass{Edit: e, head: &r.Head, buf: w.buf[:w.n]}
+	p := &pass{Edit: e, head: &r.Header, buf: w.buf[:w.n]}
 	p.kind, p.size = e.Kind, e.Size
 	if p.kind == 0 {
 		p.kind, p.size = r.Body.kind, r.length
@@ -33,12 +33,12 @@ func (c *Conn) WriteRequestHead(r *Request, e *Edit) *Writer {
 	return w.started(p)
 }
 
-// WriteResponseHead puts the head of r, changed as e says, into the write
-// buffer of c and begins its body, as WriteRequestHead does.
-func (c *Conn) WriteResponseHead(r *Response, e *Edit) *Writer {
+// WriteResponseHeader puts the head of r, changed as e says, into the write
+// buffer of c and begins its body, as WriteRequestHeader does.
+func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + headSlack)
-	p := &pass{Edit: e, head: &r.Head, buf: w.buf[:w.n], answer: true}
+	p := &pass{Edit: e, head: &r.Header, buf: w.buf[:w.n], answer: true}
 	p.kind, p.size = e.Kind, e.Size
 	p.drop = e.Drop | HopByHop
 	if p.kind == 0 {
@@ -88,7 +88,7 @@ func (w *Writer) started(p *pass) *Writer {
 // pass is one pass over the lines of a head.
 type pass struct {
 	*Edit
-	head     *Head
+	head     *Header
 	buf      []byte
 	drop     Set
 	kind     Kind

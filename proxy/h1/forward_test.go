@@ -101,7 +101,7 @@ func TestRequestHeadsOnTheirWayThrough(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := new(canned)
-			w := h1.NewConn(out, h1.Options{}).WriteRequestHead(&r, &tt.edit)
+			w := h1.NewConn(out, h1.Options{}).WriteRequestHeader(&r, &tt.edit)
 			if out.sent.Len() != 0 {
 				t.Error("the head left before Flush")
 			}
@@ -228,7 +228,7 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := new(canned)
-			w := h1.NewConn(out, h1.Options{}).WriteResponseHead(&r, &tt.edit)
+			w := h1.NewConn(out, h1.Options{}).WriteResponseHeader(&r, &tt.edit)
 			if w.Kind() != tt.kind {
 				t.Errorf("Kind() = %v, want %v", w.Kind(), tt.kind)
 			}
@@ -253,7 +253,7 @@ func TestBodiesOnTheirWayThrough(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := new(canned)
-				w := h1.NewConn(out, h1.Options{}).WriteResponseHead(&r, &h1.Edit{Old: old})
+				w := h1.NewConn(out, h1.Options{}).WriteResponseHeader(&r, &h1.Edit{Old: old})
 				n, rerr, werr := w.Copy(&r.Body)
 				if n != int64(len(long)) || rerr != nil || werr != nil {
 					t.Fatalf("%s: Copy = %d, %v, %v", name, n, rerr, werr)

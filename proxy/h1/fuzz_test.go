@@ -159,7 +159,7 @@ func forwarded(t *testing.T, s string, e *h1.Edit) string {
 	if err := over(s).ReadRequest(&r); err != nil {
 		t.Fatal(err)
 	}
-	return sent(t, func(c *h1.Conn) *h1.Writer { return c.WriteRequestHead(&r, e) }, &r.Body)
+	return sent(t, func(c *h1.Conn) *h1.Writer { return c.WriteRequestHeader(&r, e) }, &r.Body)
 }
 
 func sent(t *testing.T, head func(*h1.Conn) *h1.Writer, b *h1.Body) string {
@@ -214,7 +214,7 @@ func FuzzResponse(f *testing.F) {
 		if r.Switches() {
 			return
 		}
-		again, err := ourAnswer(over(sent(t, func(c *h1.Conn) *h1.Writer { return c.WriteResponseHead(&r, &h1.Edit{}) }, &r.Body)), method)
+		again, err := ourAnswer(over(sent(t, func(c *h1.Conn) *h1.Writer { return c.WriteResponseHeader(&r, &h1.Edit{}) }, &r.Body)), method)
 		got.rest, got.minor, got.repaired, got.dropped = "", 1, false, 0
 		if err != nil || again != got {
 			t.Fatalf("we read %+v, and when forwarded %+v, %v", got, again, err)

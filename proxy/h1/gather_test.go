@@ -69,7 +69,7 @@ func TestGatherAddsNothingToWhatIsThere(t *testing.T) {
 	} {
 		gathering(t, answer, "", 0, false, func(r *h1.Response, c *counted) {
 			before, began := c.calls, time.Now()
-			if err := r.Body.Gather(32<<10, gatherFor); err != nil || c.calls != before || time.Since(began) != 0 {
+			if err := r.Body.WaitBuffered(32<<10, gatherFor); err != nil || c.calls != before || time.Since(began) != 0 {
 				t.Errorf("%s: Gather = %v with %d calls after %v", name, err, c.calls-before, time.Since(began))
 			}
 		})
@@ -94,7 +94,7 @@ func TestGatherWaitsForTheRestAndNoLonger(t *testing.T) {
 		}
 		gathering(t, gatherHead(len(big))+body[:1000], body[1000:], tc.late, tc.cut, func(r *h1.Response, _ *counted) {
 			began := time.Now()
-			err := r.Body.Gather(32<<10, gatherFor)
+			err := r.Body.WaitBuffered(32<<10, gatherFor)
 			if took := time.Since(began); !errors.Is(err, tc.err) || took < tc.took || took > tc.took*17/16 {
 				t.Errorf("%s: Gather = %v after %v, want %v after %v", tc.name, err, took, tc.err, tc.took)
 			}

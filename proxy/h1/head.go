@@ -20,7 +20,7 @@ var (
 
 // Head is a judged message head, kept as it came. What its methods return
 // stays valid until the next message is read into it.
-type Head struct {
+type Header struct {
 	raw   []byte // from the first line to the empty line, both included
 	lines []line
 	first int // length of the first line with its CRLF
@@ -50,11 +50,11 @@ const (
 	optUpgrade
 )
 
-// keepHead is the largest buffer that a Head keeps for its next message.
-const keepHead = 16 << 10
+// maxReusedHeader is the largest buffer that a Head keeps for its next message.
+const maxReusedHeader = 16 << 10
 
-func (h *Head) reset() {
-	if cap(h.raw) > keepHead {
+func (h *Header) reset() {
+	if cap(h.raw) > maxReusedHeader {
 		h.raw = nil
 	}
 	if h.lines == nil {
@@ -67,34 +67,34 @@ func (h *Head) reset() {
 }
 
 // Kept returns how much memory the head and the index of its lines take.
-func (h *Head) Kept() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
+func (h *Header) MemorySize() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
 
 // Fit gives back what the index of the lines has room for beyond them, for a head that
 // stays for long.
-func (h *Head) Fit() { h.lines = slices.Clone(h.lines) }
+func (h *Header) Compact() { h.lines = slices.Clone(h.lines) }
 
 // Forget gives back the head's memory, with what it says. What its methods have returned
 // stays valid.
-func (h *Head) Forget() { *h = Head{length: -1} }
+func (h *Header) Clear() { *h = Header{length: -1} }
 
 // Raw returns the whole head as it came, the empty line included.
-func (h *Head) Raw() []byte { return h.raw }
+func (h *Header) Raw() []byte { return h.raw }
 
 // Minor returns the minor version: 0 or 1.
-func (h *Head) Minor() int { return int(h.minor) }
+func (h *Header) Minor() int { return int(h.minor) }
 
 // Fields returns the number of header lines.
-func (h *Head) Fields() int { return len(h.lines) }
+func (h *Header) NumFields() int { return len(h.lines) }
 
 // Field returns the name and the value of header line i as they came, without
 // white space around the value.
-func (h *Head) Field(i int) (name, value []byte) {
+func (h *Header) Field(i int) (name, value []byte) {
 	l := &h.lines[i]
 	return h.raw[l.start:l.colon], h.raw[l.vs:l.ve]
 }
 
 // All yields the header lines in order.
-func (h *Head) All() iter.Seq2[[]byte, []byte] {
+func (h *Header) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for i := range h.lines {
 			if !yield(h.Field(i)) {
@@ -106,10 +106,10 @@ func (h *Head) All() iter.Seq2[[]byte, []byte] {
 
 // Has reports whether a field of that number is there. It is one bit test; not
 // for FieldOther.
-func (h *Head) Has(f Field) bool { return h.seen.Has(f) }
+func (h *Header) Has(f Field) bool { return h.seen.Has(f) }
 
 // Known returns the value of the first line of a known field, nil without one.
-func (h *Head) Known(f Field) []byte {
+func (h *Header) Known(f Field) []byte {
 	if !h.seen.Has(f) {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (h *Head) Known(f Field) []byte {
 
 // Value returns the value of the first line called name, in any case of
 // letters; nil without one.
-func (h *Head) Value(name string) []byte {
+func (h *Header) Value(name string) []byte {
 	if i := h.Find(name, 0); i >= 0 {
 		_, v := h.Field(i)
 		return v
@@ -132,7 +132,7 @@ func (h *Head) Value(name string) []byte {
 }
 
 // Find returns the first line called name at from or after it, -1 without one.
-func (h *Head) Find(name string, from int) int {
+func (h *Header) Find(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
 		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
@@ -142,12 +142,12 @@ func (h *Head) Find(name string, from int) int {
 	return -1
 }
 
-// FindAlike is Find with all bytes for one that are neither letters nor digits: those
+// FindLookalike is Find with all bytes for one that are neither letters nor digits: those
 // who read header names as CGI and WSGI do take _ and - for one, some the others too.
-func (h *Head) FindAlike(name string, from int) int {
+func (h *Header) FindLookalike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
-		if int(l.colon-l.start) == len(name) && alike(h.raw[l.start:l.colon], name) {
+		if int(l.colon-l.start) == len(name) && equalLookalike(h.raw[l.start:l.colon], name) {
 			return i
 		}
 	}
@@ -155,19 +155,19 @@ func (h *Head) FindAlike(name string, from int) int {
 }
 
 // Class returns the number of the field that header line i is of.
-func (h *Head) Class(i int) Field { return h.lines[i].field }
+func (h *Header) KnownField(i int) Field { return h.lines[i].field }
 
 // Named reports whether Connection names header line i, so that it ends here.
-func (h *Head) Named(i int) bool { return h.lines[i].named }
+func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].named }
 
 // ContentLength returns the declared length, -1 without one. The answer to a
 // HEAD declares one and has no body.
-func (h *Head) ContentLength() int64 { return h.length }
+func (h *Header) ContentLength() int64 { return h.length }
 
 // index judges the lines of b, a head as far as it has been read, from where
 // it left off. It returns the length of the head once its empty line is there,
 // else 0. firstLine judges the first line without its CRLF.
-func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
+func (h *Header) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
 	for {
 		rest := b[h.scanned:]
 		n := bytes.IndexByte(rest, '\n')
@@ -204,7 +204,7 @@ func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int
 }
 
 // add judges one header line, b[scanned:next] without its CRLF.
-func (h *Head) add(text []byte, next uint32) *Error {
+func (h *Header) add(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	l := &h.lines[len(h.lines)-1]
 	if err := parseFieldLine(text, l); err != nil {
@@ -227,7 +227,7 @@ func (h *Head) add(text []byte, next uint32) *Error {
 }
 
 // checkFramingField judges a field that frames the message.
-func (h *Head) checkFramingField(f Field, value []byte) *Error {
+func (h *Header) checkFramingField(f Field, value []byte) *Error {
 	again := h.seen.Has(f)
 	switch f { //nolint:exhaustive // the others frame nothing
 	case FieldContentLength:
@@ -248,7 +248,7 @@ func (h *Head) checkFramingField(f Field, value []byte) *Error {
 }
 
 // parseContentLength judges a Content-Length line. Again tells that there was one before.
-func (h *Head) parseContentLength(value []byte, again bool) *Error {
+func (h *Header) parseContentLength(value []byte, again bool) *Error {
 	if again && !h.lenient {
 		return errManyLengths
 	}
@@ -272,7 +272,7 @@ func (h *Head) parseContentLength(value []byte, again bool) *Error {
 
 // framingError refuses a head for its framing fields. If the head is lenient, the refusal waits
 // until it is known whether the message has a body at all.
-func (h *Head) framingError(err *Error) *Error {
+func (h *Header) framingError(err *Error) *Error {
 	if !h.lenient {
 		return err
 	}
@@ -283,7 +283,7 @@ func (h *Head) framingError(err *Error) *Error {
 }
 
 // checkFraming judges what only the whole head tells. raw is set by then.
-func (h *Head) checkFraming() *Error {
+func (h *Header) checkFraming() *Error {
 	if h.seen.Has(FieldTransferEncoding) {
 		if h.minor == 0 {
 			if err := h.framingError(errOldCoding); err != nil {
@@ -321,7 +321,7 @@ func parseLength(b []byte) (int64, bool) {
 }
 
 // persistent tells whether the sender keeps the connection after the message.
-func (h *Head) persistent() bool {
+func (h *Header) persistent() bool {
 	if h.opts&optClose != 0 {
 		return false
 	}
@@ -343,9 +343,9 @@ func foldEqual[T string | []byte](b []byte, s T) bool {
 }
 
 // alike is foldEqual with all bytes for one that are neither letters nor digits.
-func alike(b []byte, s string) bool {
+func equalLookalike(b []byte, s string) bool {
 	for i, c := range b {
-		if d := s[i]; c != d && dashed(c) != dashed(d) {
+		if d := s[i]; c != d && foldNameByte(c) != foldNameByte(d) {
 			return false
 		}
 	}
@@ -354,7 +354,7 @@ func alike(b []byte, s string) bool {
 
 // dashed returns a byte of a name in small letters and with - for what is neither
 // letter nor digit.
-func dashed(c byte) byte {
+func foldNameByte(c byte) byte {
 	switch {
 	case c-'A' < 26:
 		return c | 0x20

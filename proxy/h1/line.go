@@ -16,7 +16,7 @@ var (
 	errNameByte    = &Error{400, "a bad byte in a header name"}
 	errValueByte   = &Error{400, "a control byte in a header value"}
 	errManyLines   = &Error{431, "too many header lines"}
-	errLongHead    = &Error{431, "the head is too long"}
+	errLongHeader  = &Error{431, "the head is too long"}
 	errLeadingLine = &Error{400, "more than one empty line before a message"}
 )
 
@@ -48,7 +48,7 @@ var tokenByte = func() (t [256]bool) {
 // letters, digits and -.
 var usualByte = func() (t [256]bool) {
 	for c, ok := range tokenByte {
-		t[c] = ok && (c == '-' || dashed(byte(c)) != '-')
+		t[c] = ok && (c == '-' || foldNameByte(byte(c)) != '-')
 	}
 	return t
 }()

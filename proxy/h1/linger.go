@@ -171,7 +171,7 @@ func (g *Lingering) Len() int {
 // costs: nobody waits for the peer's end. The caller has flushed.
 func (c *Conn) CloseLast() {
 	// Under TLS there is a close_notify to come.
-	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.silent(c.in.few[:]) {
+	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.endIfSilent(c.in.few[:]) {
 		c.CloseLinger(WholeRequest)
 		return
 	}
@@ -193,7 +193,7 @@ func (c *Conn) Abort() error {
 // reset closes nc as Cut does: the socket first, then what wraps it.
 func reset(nc net.Conn) error {
 	socket := nc
-	for next := below(nc); next != nil; next = below(next) {
+	for next := unwrap(nc); next != nil; next = unwrap(next) {
 		socket = next
 	}
 	if t, ok := socket.(interface{ SetLinger(sec int) error }); ok {

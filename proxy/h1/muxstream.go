@@ -14,7 +14,7 @@ type MuxStream interface {
 	Await() error
 	// Quiet reports whether there is nothing to read: no data, no end of stream and no error.
 	Quiet() bool
-	// WatchGone calls gone once, from another goroutine, when the peer has closed its sending
+	// WatchDisconnect calls gone once, from another goroutine, when the peer has closed its sending
 	// side or the stream breaks. The returned function ends the watch. It reports true if gone
 	// has not been called and will not be called.
 	WatchGone(gone func()) (stop func() bool)
@@ -26,14 +26,14 @@ type MuxStream interface {
 	Path() syscall.RawConn
 }
 
-// watchMux implements Conn.WatchGone for a stream of a multiplexed session.
+// watchMux implements Conn.WatchDisconnect for a stream of a multiplexed session.
 func (w *watch) watchMux(l MuxStream, gone func()) {
-	w.peer = false
+	w.gone = false
 	done := make(chan struct{})
 	w.done = done
 	w.stop = l.WatchGone(func() {
 		defer close(done)
-		w.peer = true
+		w.gone = true
 		gone()
 	})
 }
@@ -44,5 +44,5 @@ func (w *watch) stopMux() bool {
 		<-w.done
 	}
 	w.done, w.stop = nil, nil
-	return w.peer
+	return w.gone
 }

@@ -52,9 +52,9 @@ func (c *Conn) TryReadRequest(r *Request) ParseResult {
 		if b := c.in.unread(); len(b) > 0 {
 			var err error
 			if b[0] == '\r' {
-				return ParseMustBlock // readHead limits the number of leading empty lines
+				return ParseMustBlock // readHeader limits the number of leading empty lines
 			}
-			if n, err = c.indexHead(&r.Head, b, r.parseRequestLine, true); err != nil {
+			if n, err = c.indexHeader(&r.Header, b, r.parseRequestLine, true); err != nil {
 				return ParseMustBlock
 			}
 		}
@@ -120,7 +120,7 @@ func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 	if found := c.readNonblock(); found == ParseNoData || found == ParseMustBlock {
 		return found
 	}
-	n, err := c.indexHead(&r.Head, in.unread(), r.parseStatusLine, false)
+	n, err := c.indexHeader(&r.Header, in.unread(), r.parseStatusLine, false)
 	switch {
 	case err != nil || in.filledBuffer:
 		return ParseMustBlock

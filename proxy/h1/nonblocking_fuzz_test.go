@@ -128,7 +128,7 @@ func FuzzResponseNow(f *testing.F) {
 		var got string
 		if whole {
 			c.ConsumeResponse(&r)
-			if !r.Body.Whole() || !r.KeepAlive() {
+			if !r.Body.IsBuffered() || !r.KeepAlive() {
 				t.Fatal("found whole, and it is not all here, or the last")
 			}
 			got = answered(c, &r)

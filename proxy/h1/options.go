@@ -6,12 +6,12 @@ import "time"
 type Options struct {
 	// Buffers lends the read and write buffers. Nil: each is made anew.
 	Buffers *Buffers
-	// HeadBytes bounds a head, first line included. Zero: 64 KiB.
-	HeadBytes int
-	// TargetBytes bounds the first line of a request. Zero: 16 KiB.
-	TargetBytes int
-	// HeadLines bounds the number of header lines. Zero: 256.
-	HeadLines int
+	// MaxHeaderBytes bounds a head, first line included. Zero: 64 KiB.
+	MaxHeaderBytes int
+	// MaxTargetBytes bounds the first line of a request. Zero: 16 KiB.
+	MaxTargetBytes int
+	// MaxHeaderLines bounds the number of header lines. Zero: 256.
+	MaxHeaderLines int
 	// ReadBuffer is the size a read buffer starts with. Zero: 8 KiB, right for
 	// clients. 32 KiB saves a system call per answer of 10 KiB on the upstream
 	// side.
@@ -20,7 +20,7 @@ type Options struct {
 	Timeouts Timeouts
 	// Partial, if not nil, is told of each head of a request that does not come at
 	// once: how many bytes more its buffer holds, and when it is over, well or not,
-	// all of them as fewer. From the first word to the last StopHead may be called.
+	// all of them as fewer. From the first word to the last StopHeader may be called.
 	Partial func(delta int)
 	// Direct promises that what SyscallConn reads is what Read reads: no TLS,
 	// nothing read ahead. It is implied for *net.TCPConn and *net.UnixConn, and
@@ -41,7 +41,7 @@ type Timeouts struct {
 	// time, or the time to the first byte of an answer.
 	First time.Duration
 	// Head is how long the rest of a head may take once it has begun.
-	Head time.Duration
+	Header time.Duration
 	// Body is how long a body may pause.
 	Body time.Duration
 	// Write is how long one write to the socket may take.
@@ -54,14 +54,14 @@ type Timeouts struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.HeadBytes <= 0 {
-		o.HeadBytes = 64 << 10
+	if o.MaxHeaderBytes <= 0 {
+		o.MaxHeaderBytes = 64 << 10
 	}
-	if o.TargetBytes <= 0 {
-		o.TargetBytes = 16 << 10
+	if o.MaxTargetBytes <= 0 {
+		o.MaxTargetBytes = 16 << 10
 	}
-	if o.HeadLines <= 0 {
-		o.HeadLines = 256
+	if o.MaxHeaderLines <= 0 {
+		o.MaxHeaderLines = 256
 	}
 	if o.ReadBuffer <= 0 {
 		o.ReadBuffer = smallBuffer

@@ -20,6 +20,6 @@ func (r *Response) ParseHeader(head, method []byte, maxLines int) error {
 	if err := r.validate(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}
-	r.Body.start(nil, &r.Head, r.kind, r.length)
+	r.Body.start(nil, &r.Header, r.kind, r.length)
 	return nil
 }

@@ -21,7 +21,7 @@ func mistakes() map[string]overlay.Edit {
 		"no more is taken than belongs to the body": {
 			Decl: "proxy/h1.Body.splice", Old: "int(min(most, pipeBytes)))", New: "map[bool]int{true: pipeBytes, false: int(min(most, pipeBytes))}[PLANTED])",
 		},
-		"what was taken is no more to come":    {Decl: "proxy/h1.Body.splice", Old: "		return b.took(n)", New: "		if PLANTED {\n			return nil\n		}\n		return b.took(n)"},
+		"what was taken is no more to come":    {Decl: "proxy/h1.Body.splice", Old: "		return b.consumed(n)", New: "		if PLANTED {\n			return nil\n		}\n		return b.consumed(n)"},
 		"what was sent is no more to be sent":  {Decl: "proxy/h1.Writer.drain", Old: "		w.left -= int64(n)", New: "		if !PLANTED {\n			w.left -= int64(n)\n		}"},
 		"an end in the middle is a cut":        {Decl: "proxy/h1.Body.splice", Old: "	return b.ended(err)", New: "	if PLANTED {\n		b.left, b.state = 0, atEnd\n		return nil\n	}\n	return b.ended(err)"},
 		"the head does not wait for the body":  {Decl: "proxy/h1.Writer.splice", Old: "	if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()", New: "	if PLANTED {\n	} else if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.release()"},
@@ -31,7 +31,7 @@ func mistakes() map[string]overlay.Edit {
 		"what was sent counts":                 {Decl: "proxy/h1.Writer.drain", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
 		"an app's pause ends":                  {Decl: "proxy/h1.Body.splice", Old: "	began, err := b.arm()", New: "	if PLANTED {\n		b.in.body = 0\n	}\n	began, err := b.arm()"},
 		"a client that reads nothing is ended": {Decl: "proxy/h1.pipe.drainTo", Old: "limit: limit, stopped", New: "limit: map[bool]time.Duration{false: limit}[PLANTED], stopped"},
-		"what is no answer is copied":          {Decl: "proxy/h1.Writer.splices", Old: "	if !b.reply || ", New: "	if !b.reply && !PLANTED || "},
+		"what is no answer is copied":          {Decl: "proxy/h1.Writer.splices", Old: "	if !b.isResponse || ", New: "	if !b.isResponse && !PLANTED || "},
 	}
 }
 

@@ -6,8 +6,8 @@ import "io"
 // none, io.EOF at its end. It is valid until the next read, and for those who look
 // at what they pass on.
 func (b *Body) Ready() ([]byte, error) {
-	if _, err := b.take(nil); err != nil {
-		if err == errMore { //nolint:errorlint // never wrapped
+	if _, err := b.takeBuffered(nil); err != nil {
+		if err == errNeedMore { //nolint:errorlint // never wrapped
 			err = nil
 		}
 		return nil, err
@@ -17,7 +17,7 @@ func (b *Body) Ready() ([]byte, error) {
 		p = p[:b.left]
 	}
 	b.in.discard(len(p))
-	return p, b.took(len(p))
+	return p, b.consumed(len(p))
 }
 
 // Await waits until more of the body has come, or its end: then Ready tells. While
@@ -29,8 +29,8 @@ func (b *Body) Await() error {
 	if err != nil {
 		return b.fail(err)
 	}
-	defer b.count(began)
-	b.begun = true
+	defer b.addWait(began)
+	b.started = true
 	if err := in.moreLean(); err != nil {
 		if err = b.ended(err); err != io.EOF { //nolint:errorlint // never wrapped
 			return err

@@ -139,7 +139,7 @@ func blankControls(b []byte) bool {
 // continues it: two spaces come in the place of the CRLF. Then h stands before the joined line.
 // Lines of known fields are not joined, nor is a line of white space: some readers take it for the
 // end of the head.
-func (h *Head) unfold(b, text []byte) bool {
+func (h *Header) unfold(b, text []byte) bool {
 	if text[0] != ' ' && text[0] != '\t' || len(trimOWS(text)) == 0 || len(h.lines) == 0 {
 		return false
 	}

@@ -26,7 +26,7 @@ var (
 // Request is one judged request. Use it again for the next one; the zero value
 // is ready.
 type Request struct {
-	Head
+	Header
 	// Body reads what follows the head.
 	Body Body
 
@@ -63,9 +63,9 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
 		return err
 	}
-	n, err := c.readHead(&r.Head, r.parseRequestLine, true)
+	n, err := c.readHeader(&r.Header, r.parseRequestLine, true)
 	if c.partial != 0 {
-		c.endPartial()
+		c.reportHeaderEnd()
 	}
 	if err != nil {
 		if head := []byte("HEAD "); bytes.HasPrefix(c.in.unread(), head) {
@@ -91,12 +91,12 @@ func (r *Request) start(in *connReader) {
 	case r.length >= 0:
 		kind = Length
 	}
-	r.Body.start(in, &r.Head, kind, r.length)
+	r.Body.start(in, &r.Header, kind, r.length)
 }
 
-// readHead indexes a head while it comes in and returns its length. At least
+// readHeader indexes a head while it comes in and returns its length. At least
 // one byte of it is buffered.
-func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (int, error) {
+func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool) (int, error) {
 	in := &c.in
 	for skipped, armed := false, false; ; {
 		b := in.unread()
@@ -111,19 +111,19 @@ func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (i
 				continue
 			}
 		} else if len(b) > 0 {
-			n, err := c.indexHead(h, b, firstLine, request)
+			n, err := c.indexHeader(h, b, firstLine, request)
 			if n > 0 || err != nil {
 				return n, err
 			}
 		}
 		if !armed {
 			armed = true
-			if err := in.arm(c.timeouts.Head); err != nil {
+			if err := in.arm(c.timeouts.Header); err != nil {
 				return 0, err
 			}
 		}
 		if request && c.o.Partial != nil {
-			c.keepPartial()
+			c.reportPartial()
 		}
 		if err := in.more(); err != nil {
 			if errors.Is(err, io.EOF) && (len(b) > 0 || !request) {
@@ -134,45 +134,45 @@ func (c *Conn) readHead(h *Head, firstLine func([]byte) *Error, request bool) (i
 	}
 }
 
-// keepPartial tells what the head that is being read keeps.
-func (c *Conn) keepPartial() {
+// reportPartial tells what the head that is being read keeps.
+func (c *Conn) reportPartial() {
 	if n := len(c.in.buf); n > c.partial {
 		n, c.partial = n-c.partial, n
 		c.o.Partial(n)
 	}
 }
 
-// endPartial tells that the head is over. StopHead may have run its deadline out.
-func (c *Conn) endPartial() {
+// reportHeaderEnd tells that the head is over. StopHeader may have run its deadline out.
+func (c *Conn) reportHeaderEnd() {
 	n := c.partial
 	c.partial = 0
 	c.o.Partial(-n)
 	_ = c.in.setDeadline(time.Time{}) // the next read sees the error
 }
 
-// StopHead makes the reading of a head that Options.Partial was told of end as
-// Timeouts.Head does. Any goroutine may call it until Partial was told the end.
-func (c *Conn) StopHead() {
+// StopHeader makes the reading of a head that Options.Partial was told of end as
+// Timeouts.Header does. Any goroutine may call it until Partial was told the end.
+func (c *Conn) StopHeader() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
 }
 
-// indexHead looks at b, what there is of a head: whole, bad, too long, or (0,
+// indexHeader looks at b, what there is of a head: whole, bad, too long, or (0,
 // nil) not yet complete.
-func (c *Conn) indexHead(h *Head, b []byte, firstLine func([]byte) *Error, request bool) (int, error) {
+func (c *Conn) indexHeader(h *Header, b []byte, firstLine func([]byte) *Error, request bool) (int, error) {
 	if request && !tokenByte[b[0]] {
 		return 0, errMethod // TLS spoken to a plain port need not be waited out
 	}
-	n, err := h.index(b, c.o.HeadLines, firstLine)
+	n, err := h.index(b, c.o.MaxHeaderLines, firstLine)
 	switch {
 	case err != nil:
 		return 0, err
-	case request && (h.first > c.o.TargetBytes || h.first == 0 && len(b) > c.o.TargetBytes):
+	case request && (h.first > c.o.MaxTargetBytes || h.first == 0 && len(b) > c.o.MaxTargetBytes):
 		return 0, errLongTarget
-	case n > c.o.HeadBytes || n == 0 && len(b) >= c.o.HeadBytes:
-		return 0, errLongHead
+	case n > c.o.MaxHeaderBytes || n == 0 && len(b) >= c.o.MaxHeaderBytes:
+		return 0, errLongHeader
 	}
 	return n, nil
 }

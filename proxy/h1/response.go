@@ -15,7 +15,7 @@ var (
 // Response is the header section of one response, and its body. A Response can be reused for
 // the next response; the zero value is ready for use.
 type Response struct {
-	Head
+	Header
 	// Body reads the body of the response.
 	Body Body
 
@@ -52,7 +52,7 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 			return err
 		}
 	}
-	n, err := c.readHead(&r.Head, r.parseStatusLine, false)
+	n, err := c.readHeader(&r.Header, r.parseStatusLine, false)
 	if err != nil {
 		return gatewayError(err)
 	}
@@ -67,8 +67,8 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 
 // start prepares r.Body for reading, after validate has accepted the header section.
 func (r *Response) start(in *connReader) {
-	r.Body.start(in, &r.Head, r.kind, r.length)
-	r.Body.reply = true
+	r.Body.start(in, &r.Header, r.kind, r.length)
+	r.Body.isResponse = true
 }
 
 // gatewayError converts an error of the shared header parser into the error of a response:

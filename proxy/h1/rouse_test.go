@@ -13,7 +13,7 @@ import (
 
 // TestRouseEndsAWaitAndNothingElse has it end one wait after another, and no request.
 func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
 		c.RequestPark() // nobody waits
@@ -62,7 +62,7 @@ func TestRouseIsTooLateOnceSomethingHasCome(t *testing.T) {
 		defer shut(t, near)
 		defer shut(t, far)
 		a := &alarmed{Conn: near}
-		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Head: 10 * time.Second}})
+		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Header: 10 * time.Second}})
 		a.f = c.RequestPark
 		time.AfterFunc(time.Second, func() { say(t, far, "GET / HTTP/1.1\r\n") })
 		time.AfterFunc(10*time.Second, func() { say(t, far, "Host: h\r\n\r\n") })

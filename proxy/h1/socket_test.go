@@ -104,7 +104,7 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 				copied <- err
 				return
 			}
-			w := uc.WriteRequestHead(&r, &h1.Edit{})
+			w := uc.WriteRequestHeader(&r, &h1.Edit{})
 			_, rerr, werr := w.Copy(&r.Body)
 			copied <- errors.Join(rerr, werr, w.Close(nil))
 		}()
@@ -125,7 +125,7 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 // watched watches a connection; the channel is closed when its client has left.
 func watched(c *h1.Conn) <-chan struct{} {
 	gone := make(chan struct{})
-	c.WatchGone(func() { close(gone) })
+	c.WatchDisconnect(func() { close(gone) })
 	return gone
 }
 
@@ -167,7 +167,7 @@ func TestStoppedWatchLeavesTheConnectionReadable(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	var r h1.Request
 	for range 100 {
-		c.WatchGone(func() { t.Error("gone called though the client stayed") })
+		c.WatchDisconnect(func() { t.Error("gone called though the client stayed") })
 		say(t, far, header(""))
 		if c.StopWatch() {
 			t.Fatal("StopWatch() = true though the client stayed")

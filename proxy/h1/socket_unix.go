@@ -26,11 +26,11 @@ type socket struct {
 	pool           *Buffers
 	size           int
 
-	buf  []byte // nil: borrow one
-	wait bool
-	fin  bool // with nothing there, end the sending side at once
-	n    int
-	err  error
+	buf        []byte // nil: borrow one
+	wait       bool
+	endIfEmpty bool // with nothing there, end the sending side at once
+	n          int
+	err        error
 }
 
 // newSocket returns nil when nc has to be read through its Read. It may use the memory of
@@ -61,10 +61,10 @@ func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 }
 
 // stops sets the flag that StopWrite sets for this socket.
-func (s *socket) stops(stopped *atomic.Bool) { s.out.stopped = stopped }
+func (s *socket) setStopFlag(stopped *atomic.Bool) { s.out.stopped = stopped }
 
 // forget lets go of everything but what is bound.
-func (s *socket) forget() {
+func (s *socket) clear() {
 	*s = socket{step: s.step, once: s.once, out: socketWrite{step: s.out.step, once: s.out.once}}
 }
 
@@ -127,7 +127,7 @@ func (s *socket) read(fd uintptr) bool {
 		s.buf = nil
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-		if s.fin {
+		if s.endIfEmpty {
 			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // closing is what is left
 		}
 		return !s.wait
@@ -142,9 +142,9 @@ func (s *socket) read(fd uintptr) bool {
 // silent reports that there is nothing to read, or the end, by taking a byte into p if
 // there is one: it comes last. With nothing there it ends the sending side, and what the
 // kernel kept leaves with that: a peer that speaks from now on is reset after its answer.
-func (s *socket) silent(p []byte) bool {
-	s.fin = true
-	defer func() { s.fin = false }()
+func (s *socket) endIfSilent(p []byte) bool {
+	s.endIfEmpty = true
+	defer func() { s.endIfEmpty = false }()
 	_, n, err := s.receive(p[:1], false)
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
@@ -157,7 +157,7 @@ type socketWrite struct {
 	once func(fd uintptr)      // o.writeOnce, likewise
 
 	p     []byte
-	ends  bool          // the connection is closed as soon as all of p is taken
+	last  bool          // the connection is closed as soon as all of p is taken
 	limit time.Duration // for which the socket may take nothing more; zero: any
 	armed bool
 	n     int
@@ -195,7 +195,7 @@ func (s *socket) sendNonblock(p []byte) (int, error) {
 }
 
 func (o *socketWrite) writeOnce(fd uintptr) {
-	n, err := o.some(fd)
+	n, err := o.writeSome(fd)
 	if err != syscall.EAGAIN { //nolint:errorlint // never wrapped
 		o.err = err
 	}
@@ -203,11 +203,11 @@ func (o *socketWrite) writeOnce(fd uintptr) {
 }
 
 // ends tells whether the connection is closed right after the next write.
-func (s *socket) ends(yes bool) { s.out.ends = yes }
+func (s *socket) setLast(yes bool) { s.out.last = yes }
 
 func (o *socketWrite) write(fd uintptr) bool {
 	for o.n < len(o.p) {
-		n, err := o.some(fd)
+		n, err := o.writeSome(fd)
 		o.n += n
 		if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
 			return !o.arm()
@@ -222,8 +222,8 @@ func (o *socketWrite) write(fd uintptr) bool {
 
 // some writes what the socket takes. What comes last waits there for the end of the
 // connection: that saves a segment, and the peer a wake-up.
-func (o *socketWrite) some(fd uintptr) (int, error) {
-	if o.ends {
+func (o *socketWrite) writeSome(fd uintptr) (int, error) {
+	if o.last {
 		return rawio.WriteMore(fd, o.p[o.n:])
 	}
 	return rawio.Write(fd, o.p[o.n:])

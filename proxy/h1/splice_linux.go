@@ -47,7 +47,7 @@ func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 // splices reports whether what comes next of b can be spliced, and is long enough: once
 // what was read before has been taken.
 func (w *Writer) splices(b *Body) bool {
-	if !b.reply || b.state != inData || b.left-int64(b.in.buffered()) < splicedFrom || b.in.sock == nil {
+	if !b.isResponse || b.state != inData || b.left-int64(b.in.buffered()) < splicedFrom || b.in.sock == nil {
 		return false
 	}
 	if w.sock == nil || w.pool == nil || w.err != nil {
@@ -92,12 +92,12 @@ func (b *Body) splice(p *pipe, most int64) error {
 	if err != nil {
 		return b.fail(err)
 	}
-	b.begun = true
+	b.started = true
 	n, err := p.fillFrom(b.in.sock, int(min(most, pipeBytes)))
-	b.count(began)
+	b.addWait(began)
 	if n > 0 {
 		b.in.received += int64(n)
-		return b.took(n)
+		return b.consumed(n)
 	}
 	if !errors.Is(err, io.EOF) {
 		err = b.in.stopped(err)

@@ -61,7 +61,7 @@ func (h *hop) pass() (w *h1.Writer, rerr, werr error) {
 		return nil, err, nil
 	}
 	before := h.down.Sent()
-	w = h.down.WriteResponseHead(&h.res, &h1.Edit{})
+	w = h.down.WriteResponseHeader(&h.res, &h1.Edit{})
 	h.taken, rerr, werr = w.Copy(&h.res.Body)
 	h.written = h.down.Sent() - before
 	return w, rerr, werr
@@ -219,7 +219,7 @@ func TestSpliceLeavesUploadsAndWrappersAlone(t *testing.T) {
 	if err := h.down.ReadRequest(&req); err != nil {
 		t.Fatal(err)
 	}
-	w := h.up.WriteRequestHead(&req, &h1.Edit{})
+	w := h.up.WriteRequestHeader(&req, &h1.Edit{})
 	if n, rerr, werr := w.Copy(&req.Body); n != 2<<20 || rerr != nil || werr != nil || w.Close(nil) != nil {
 		t.Errorf("Copy = %d, %v, %v", n, rerr, werr)
 	}

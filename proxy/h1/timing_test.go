@@ -25,7 +25,7 @@ func piped(t *testing.T, timeouts h1.Timeouts, f func(t *testing.T, c *h1.Conn, 
 }
 
 func TestIdleClientTimesOut(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
+	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
 		t.Helper()
 		start := time.Now()
 		var r h1.Request
@@ -47,7 +47,7 @@ func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 		"":                          40 * time.Second, // a minute from when the caller looked
 		"GET / HTTP/1.1\r\nHost: h": 15*time.Second + 10*time.Second,
 	} {
-		piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+		piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 			t.Helper()
 			began := time.Now()
 			go func() {
@@ -67,7 +67,7 @@ func TestOnlyTheWaitIsCountedFromWhenTheCallerLooked(t *testing.T) {
 }
 
 func TestSlowHeadTimesOutAsAWhole(t *testing.T) {
-	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		done := make(chan struct{})
 		go func() {
@@ -255,7 +255,7 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 					done <- err
 					return
 				}
-				w := down.WriteResponseHead(&r, &h1.Edit{})
+				w := down.WriteResponseHeader(&r, &h1.Edit{})
 				_, rerr, werr := w.Copy(&r.Body)
 				done <- errors.Join(rerr, werr, w.Close(nil), down.Close())
 			}()

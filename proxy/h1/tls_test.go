@@ -42,7 +42,7 @@ func tlsPair(t *testing.T) (near, far *tls.Conn) {
 func TestWatchSeesTheClientLeaveUnderTLS(t *testing.T) {
 	near, far := tlsPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	if !c.Visible() {
+	if !c.HasSocket() {
 		t.Fatal("Visible() = false over TLS over TCP")
 	}
 	leaves(t, c, far)
@@ -53,7 +53,7 @@ func TestStoppedWatchLeavesTLSReadable(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	var r h1.Request
 	for range 100 {
-		c.WatchGone(func() { t.Error("gone called though the client stayed") })
+		c.WatchDisconnect(func() { t.Error("gone called though the client stayed") })
 		say(t, far, header(""))
 		c.StopWatch()
 		if err := c.ReadRequest(&r); err != nil {

@@ -8,14 +8,14 @@ func (b *Body) trailer(text []byte) error {
 	var l line
 	bare := text[:len(text)-2]
 	if err := parseFieldLine(bare, &l); err != nil {
-		if !b.reply || !b.head.repairs.line(bare, &l, err) {
+		if !b.isResponse || !b.head.repairs.line(bare, &l, err) {
 			return err
 		}
 	}
 	name := text[:l.colon]
 	b.lines++
 	switch over := b.lines > maxTrailerNum || len(b.trailers)+len(text) > maxTrailer; {
-	case over && !b.reply:
+	case over && !b.isResponse:
 		return errTrailers
 	case over, l.named, forbiddenTrailer(name, l.field):
 		b.dropTrailer(name)
@@ -41,7 +41,7 @@ func (b *Body) DroppedTrailers() (n int, first string) { return b.dropped, b.dro
 
 // dropBadTrailerNames drops the Trailer lines of a chunked message that announce what is no name, or a
 // field that no trailer may be.
-func (h *Head) dropBadTrailerNames() {
+func (h *Header) dropBadTrailerNames() {
 	for i := range h.lines {
 		l := &h.lines[i]
 		if l.field != FieldTrailer {
@@ -77,7 +77,7 @@ func forbiddenTrailer(name []byte, f Field) bool {
 		return false
 	}
 	for _, s := range forbiddenTrailers {
-		if len(name) == len(s) && alike(name, s) {
+		if len(name) == len(s) && equalLookalike(name, s) {
 			return true
 		}
 	}

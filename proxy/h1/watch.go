@@ -10,16 +10,16 @@ import (
 
 // watch looks out for the peer's leaving while nobody reads.
 type watch struct {
-	raw  syscall.RawConn
-	step func(fd uintptr) bool // w.look, bound once
-	peer bool                  // gone
-	done chan struct{}         // closed when the goroutine has ended; nil: none runs
-	stop func() bool           // of a lane that is watched
+	raw       syscall.RawConn
+	checkFunc func(fd uintptr) bool // w.look, bound once
+	gone      bool                  // gone
+	done      chan struct{}         // closed when the goroutine has ended; nil: none runs
+	stop      func() bool           // of a lane that is watched
 }
 
-func (w *watch) look(fd uintptr) bool {
-	w.peer = peerGone(fd)
-	return w.peer
+func (w *watch) check(fd uintptr) bool {
+	w.gone = peerGone(fd)
+	return w.gone
 }
 
 // rawConn returns the socket below c, under whatever wraps it; nil without one.
@@ -33,7 +33,7 @@ func (c *Conn) rawConn() syscall.RawConn {
 	if c.in.mux != nil {
 		return nil
 	}
-	for nc := c.nc; nc != nil; nc = below(nc) {
+	for nc := c.nc; nc != nil; nc = unwrap(nc) {
 		if sc, ok := nc.(syscall.Conn); ok {
 			if raw, err := sc.SyscallConn(); err == nil {
 				c.watch.raw = raw
@@ -46,7 +46,7 @@ func (c *Conn) rawConn() syscall.RawConn {
 
 // below returns the connection that nc wraps, nil if it wraps none: tls.Conn
 // tells it, and so do those made in its likeness.
-func below(nc net.Conn) net.Conn {
+func unwrap(nc net.Conn) net.Conn {
 	if w, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		return w.NetConn()
 	}
@@ -54,10 +54,10 @@ func below(nc net.Conn) net.Conn {
 }
 
 // Visible reports whether there is a socket below the connection, so that
-// WatchGone and Alive see what becomes of it.
-func (c *Conn) Visible() bool { return c.in.mux != nil || c.rawConn() != nil }
+// WatchDisconnect and Alive see what becomes of it.
+func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
 
-// WatchGone calls gone, once and from another goroutine, when the peer has
+// WatchDisconnect calls gone, once and from another goroutine, when the peer has
 // closed its side or the connection breaks, until StopWatch. Nothing is
 // consumed: it sees a FIN behind bytes that nobody has read (on Linux). It
 // occupies the reading half, so nobody may read before StopWatch; gone must
@@ -66,7 +66,7 @@ func (c *Conn) Visible() bool { return c.in.mux != nil || c.rawConn() != nil }
 //
 // It costs a goroutine: look with Wait at the other side for a few
 // milliseconds first.
-func (c *Conn) WatchGone(gone func()) {
+func (c *Conn) WatchDisconnect(gone func()) {
 	w := &c.watch
 	if c.in.mux != nil && w.done == nil {
 		w.watchMux(c.in.mux, gone)
@@ -76,18 +76,18 @@ func (c *Conn) WatchGone(gone func()) {
 	if raw == nil || w.done != nil || c.in.setDeadline(time.Time{}) != nil {
 		return
 	}
-	if w.step == nil {
-		w.step = w.look
+	if w.checkFunc == nil {
+		w.checkFunc = w.check
 	}
-	w.peer = false
+	w.gone = false
 	done := make(chan struct{})
 	w.done = done
 	go func() {
 		defer close(done)
-		err := raw.Read(w.step)
+		err := raw.Read(w.checkFunc)
 		// The deadline ends the watch, by StopWatch or StopRead. Any other error
 		// is a connection that was closed at this end.
-		if w.peer || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if w.gone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			gone()
 		}
 	}()
@@ -107,7 +107,7 @@ func (c *Conn) StopWatch() bool {
 	<-w.done
 	w.done = nil
 	_ = c.in.setDeadline(time.Time{}) // the next reader sees the error
-	return w.peer
+	return w.gone
 }
 
 // Alive reports whether an idle connection still looks usable: nothing to
@@ -128,10 +128,10 @@ func (c *Conn) Alive() bool {
 	if raw == nil {
 		return true
 	}
-	if c.alive.step == nil {
-		c.alive.step = c.alive.look
+	if c.alive.checkFunc == nil {
+		c.alive.checkFunc = c.alive.check
 	}
-	return raw.Control(c.alive.step) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
+	return raw.Control(c.alive.checkFunc) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
 }
 
 // readAhead reports whether something between the socket and this Conn has read
@@ -149,8 +149,8 @@ func (c *Conn) readAhead() bool {
 
 // liveness looks at a socket once.
 type liveness struct {
-	step  func(fd uintptr) // l.look, bound once
-	quiet bool
+	checkFunc func(fd uintptr) // l.look, bound once
+	quiet     bool
 }
 
-func (l *liveness) look(fd uintptr) { l.quiet = quiet(fd) }
+func (l *liveness) check(fd uintptr) { l.quiet = quiet(fd) }

@@ -53,8 +53,8 @@ func (w *Writer) PutString(s string) {
 // buffered already and not before Flush or Close.
 func (w *Writer) Reserve(n int) { w.reserve(n) }
 
-// Begin starts a body: size bytes of it if kind is Length. WriteRequestHead
-// and WriteResponseHead have done so.
+// Begin starts a body: size bytes of it if kind is Length. WriteRequestHeader
+// and WriteResponseHeader have done so.
 func (w *Writer) Begin(kind Kind, size int64) {
 	w.kind, w.left = kind, 0
 	if kind == Length {
@@ -161,8 +161,8 @@ func (w *Writer) CloseLast(trailers []byte) error {
 		return err
 	}
 	if w.sock != nil {
-		w.sock.ends(true)
-		defer w.sock.ends(false)
+		w.sock.setLast(true)
+		defer w.sock.setLast(false)
 	}
 	return w.Flush()
 }

@@ -162,14 +162,14 @@ func (x *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
 // headerKey returns the value of the header lines with a name, including lines with _ instead of -,
 // because an app may take any of them for the key. Lines that the app does not get are skipped.
 func (x *Extractor) headerKey(name string) (key []byte, bad string) {
-	for i := x.Request.FindAlike(name, 0); i >= 0; i = x.Request.FindAlike(name, i+1) {
+	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
 		_, v := x.Request.Field(i)
-		if x.Request.Class(i) == h1.FieldHost {
+		if x.Request.KnownField(i) == h1.FieldHost {
 			v = x.Request.Host() // the value that the app gets, also for a target in absolute form
 		}
 		switch {
-		case len(v) == 0 || x.removed().Has(x.Request.Class(i)):
-		case x.Request.Named(i):
+		case len(v) == 0 || x.removed().Has(x.Request.KnownField(i)):
+		case x.Request.IsConnectionOption(i):
 			return nil, badUnseen
 		case key == nil:
 			key = v
@@ -200,7 +200,7 @@ func (x *Extractor) cookie(name string) (key []byte, bad string) {
 			key = v
 		}
 		switch {
-		case x.Request.Named(i):
+		case x.Request.IsConnectionOption(i):
 			bad = badUnseen
 		case !same || !bytes.Equal(v, key):
 			bad = badTwoKeys

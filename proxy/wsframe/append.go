@@ -9,7 +9,7 @@ import (
 // NoCode leaves both out. Masked is for the direction from client to server (RFC 6455
 // section 5.3).
 func AppendClose(b []byte, code int, reason string, masked bool) []byte {
-	var payload [maxControl]byte
+	var payload [maxControlPayload]byte
 	n := 0
 	if code != NoCode {
 		binary.BigEndian.PutUint16(payload[:], uint16(code))

@@ -31,8 +31,8 @@ var (
 // NoCode is the code of a Close that says none (RFC 6455 section 7.4.1).
 const NoCode = 1005
 
-// maxControl is the largest payload of a control frame.
-const maxControl = 125
+// maxControlPayload is the largest payload of a control frame.
+const maxControlPayload = 125
 
 // Scanner follows one direction. The zero value follows a server's frames, which are not
 // masked; Client makes one for a client's.
@@ -40,17 +40,17 @@ type Scanner struct {
 	masked bool
 	// Extra, if not zero, is a reserved control opcode that is taken for one known: of a
 	// private word between two ends that both know it.
-	Extra byte
+	ExtraOpcode byte
 
-	head    [14]byte
-	have    int    // bytes of a head so far
-	left    uint64 // bytes of a payload still to come
-	size    uint64 // of the payload
-	in      bool   // a head is complete and its payload is not
-	message bool   // a data frame without FIN has passed, and not the last one
-	closed  bool   // a Close has passed
-	payload [maxControl]byte
-	err     error
+	header      [14]byte
+	headerRead  int    // bytes of a head so far
+	payloadLeft uint64 // bytes of a payload still to come
+	size        uint64 // of the payload
+	inPayload   bool   // a head is complete and its payload is not
+	inMessage   bool   // a data frame without FIN has passed, and not the last one
+	closed      bool   // a Close has passed
+	payload     [maxControlPayload]byte
+	err         error
 }
 
 // Client returns a Scanner for a client's frames, which are masked.
@@ -63,38 +63,38 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if !s.in {
-		if n, err = s.begin(p); err != nil || !s.in {
+	if !s.inPayload {
+		if n, err = s.beginFrame(p); err != nil || !s.inPayload {
 			return n, err
 		}
 	}
 	rest := p[n:]
-	most := int(min(s.left, uint64(len(rest))))
-	if s.Control() {
-		s.keep(rest[:most])
+	most := int(min(s.payloadLeft, uint64(len(rest))))
+	if s.IsControl() {
+		s.keepPayload(rest[:most])
 	}
-	s.left -= uint64(most)
+	s.payloadLeft -= uint64(most)
 	n += most
-	if s.left == 0 {
-		err = s.end()
+	if s.payloadLeft == 0 {
+		err = s.endFrame()
 	}
 	return n, err
 }
 
 // begin takes bytes of a head until it is complete.
-func (s *Scanner) begin(p []byte) (n int, err error) {
+func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	for n < len(p) {
 		if s.closed {
 			return n, s.fail(ErrAfterClose)
 		}
-		s.head[s.have] = p[n]
-		s.have++
+		s.header[s.headerRead] = p[n]
+		s.headerRead++
 		n++
-		if err := s.judge(); err != nil {
+		if err := s.checkHeader(); err != nil {
 			return n, err
 		}
-		if s.have >= 2 && s.have == s.headLen() {
-			s.in = true
+		if s.headerRead >= 2 && s.headerRead == s.headerLen() {
+			s.inPayload = true
 			return n, nil
 		}
 	}
@@ -102,51 +102,51 @@ func (s *Scanner) begin(p []byte) (n int, err error) {
 }
 
 // judge judges the head as far as it is there.
-func (s *Scanner) judge() error {
-	switch s.have {
+func (s *Scanner) checkHeader() error {
+	switch s.headerRead {
 	case 1:
-		return s.judgeFirst(s.head[0])
+		return s.checkFirstByte(s.header[0])
 	case 2:
-		length := s.head[1] & 0x7f
+		length := s.header[1] & 0x7f
 		switch {
-		case (s.head[1]&0x80 != 0) != s.masked:
+		case (s.header[1]&0x80 != 0) != s.masked:
 			return s.fail(ErrMasking)
-		case s.Control() && length > maxControl:
+		case s.IsControl() && length > maxControlPayload:
 			return s.fail(ErrControl)
 		}
 	}
-	if s.have < 2 || s.have != s.headLen() {
+	if s.headerRead < 2 || s.headerRead != s.headerLen() {
 		return nil
 	}
-	size, least := uint64(s.head[1]&0x7f), uint64(0)
+	size, least := uint64(s.header[1]&0x7f), uint64(0)
 	switch size {
 	case 126:
-		size, least = uint64(binary.BigEndian.Uint16(s.head[2:])), 126
+		size, least = uint64(binary.BigEndian.Uint16(s.header[2:])), 126
 	case 127:
-		size, least = binary.BigEndian.Uint64(s.head[2:]), math.MaxUint16+1
+		size, least = binary.BigEndian.Uint64(s.header[2:]), math.MaxUint16+1
 	}
 	if size < least || size > math.MaxInt64 {
 		return s.fail(ErrLength)
 	}
-	s.left, s.size = size, size
+	s.payloadLeft, s.size = size, size
 	return nil
 }
 
-// judgeFirst judges the first byte of a frame.
-func (s *Scanner) judgeFirst(b byte) error {
+// checkFirstByte judges the first byte of a frame.
+func (s *Scanner) checkFirstByte(b byte) error {
 	fin, op := b&0x80 != 0, b&0x0f
 	switch {
 	case b&0x70 != 0:
 		return s.fail(ErrReserved)
 	case op == OpContinuation:
-		if !s.message {
+		if !s.inMessage {
 			return s.fail(ErrFragments)
 		}
 	case op == OpText || op == OpBinary:
-		if s.message {
+		if s.inMessage {
 			return s.fail(ErrFragments)
 		}
-	case op == OpClose || op == OpPing || op == OpPong || s.Extra != 0 && op == s.Extra:
+	case op == OpClose || op == OpPing || op == OpPong || s.ExtraOpcode != 0 && op == s.ExtraOpcode:
 		if !fin {
 			return s.fail(ErrControl)
 		}
@@ -157,18 +157,18 @@ func (s *Scanner) judgeFirst(b byte) error {
 }
 
 // keep keeps the payload of a control frame.
-func (s *Scanner) keep(p []byte) {
-	at := s.size - s.left
+func (s *Scanner) keepPayload(p []byte) {
+	at := s.size - s.payloadLeft
 	copy(s.payload[at:], p)
 }
 
 // end ends the frame.
-func (s *Scanner) end() error {
-	fin, op := s.head[0]&0x80 != 0, s.head[0]&0x0f
-	s.in, s.have = false, 0
+func (s *Scanner) endFrame() error {
+	fin, op := s.header[0]&0x80 != 0, s.header[0]&0x0f
+	s.inPayload, s.headerRead = false, 0
 	switch {
 	case op < OpClose:
-		s.message = !fin
+		s.inMessage = !fin
 	case op == OpClose:
 		s.unmask()
 		s.closed = true
@@ -186,7 +186,7 @@ func (s *Scanner) unmask() {
 	if !s.masked {
 		return
 	}
-	key := s.head[2:6]
+	key := s.header[2:6]
 	for i := range s.payload[:s.size] {
 		s.payload[i] ^= key[i&3]
 	}
@@ -220,41 +220,41 @@ func (s *Scanner) fail(err error) error {
 }
 
 // headerLen returns the length of the frame's head, once two bytes of it are there.
-func (s *Scanner) headLen() int {
+func (s *Scanner) headerLen() int {
 	n := 2
-	switch s.head[1] & 0x7f {
+	switch s.header[1] & 0x7f {
 	case 126:
 		n += 2
 	case 127:
 		n += 8
 	}
-	if s.head[1]&0x80 != 0 {
+	if s.header[1]&0x80 != 0 {
 		n += 4
 	}
 	return n
 }
 
 // Op returns the opcode of the frame that the last byte belonged to.
-func (s *Scanner) Op() byte { return s.head[0] & 0x0f }
+func (s *Scanner) Opcode() byte { return s.header[0] & 0x0f }
 
 // Control reports whether that is a control frame.
-func (s *Scanner) Control() bool { return s.head[0]&0x08 != 0 }
+func (s *Scanner) IsControl() bool { return s.header[0]&0x08 != 0 }
 
 // Between reports whether the last byte was the last of a frame, or none has passed.
-func (s *Scanner) Between() bool { return !s.in && s.have == 0 }
+func (s *Scanner) BetweenFrames() bool { return !s.inPayload && s.headerRead == 0 }
 
 // Whole reports whether no frame and no message is unfinished.
-func (s *Scanner) Whole() bool { return s.Between() && !s.message }
+func (s *Scanner) BetweenMessages() bool { return s.BetweenFrames() && !s.inMessage }
 
 // Message reports whether a message has begun and not ended: from the first byte of its
 // first frame on.
-func (s *Scanner) Message() bool { return s.message || !s.Between() && !s.Control() }
+func (s *Scanner) InMessage() bool { return s.inMessage || !s.BetweenFrames() && !s.IsControl() }
 
 // Closed reports whether a Close has passed. Nothing may follow it.
 func (s *Scanner) Closed() bool { return s.closed }
 
 // Code returns the code of the Close that has passed, NoCode if it said none.
-func (s *Scanner) Code() int {
+func (s *Scanner) CloseCode() int {
 	if s.size < 2 {
 		return NoCode
 	}

@@ -39,17 +39,17 @@ func follow(stream []byte, masked bool, size int) state {
 			}
 			at += n
 			chunk = chunk[n:]
-			if s.Between() {
+			if s.BetweenFrames() {
 				out.frame = at
 			}
-			if s.Whole() {
+			if s.BetweenMessages() {
 				out.message = at
 			}
 		}
 	}
-	out.between, out.whole, out.inMessage, out.closed = s.Between(), s.Whole(), s.Message(), s.Closed()
+	out.between, out.whole, out.inMessage, out.closed = s.BetweenFrames(), s.BetweenMessages(), s.InMessage(), s.Closed()
 	if out.closed {
-		out.code = s.Code()
+		out.code = s.CloseCode()
 	}
 	return out
 }
@@ -222,7 +222,7 @@ func TestScannerRefusesLengths(t *testing.T) {
 		}
 	}
 	var s wsframe.Scanner
-	if _, err := s.Step([]byte("\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xffabc")); err != nil || s.Between() {
+	if _, err := s.Step([]byte("\x82\x7f\x7f\xff\xff\xff\xff\xff\xff\xffabc")); err != nil || s.BetweenFrames() {
 		t.Errorf("63 bits: %v", err)
 	}
 }
@@ -253,9 +253,9 @@ func TestScannerAllocatesNothing(t *testing.T) {
 // A private word is taken where it is asked for, and says what it carries.
 func TestScannerTakesAWordOfItsOwn(t *testing.T) {
 	word := wsframe.AppendControl(nil, 0xf, []byte("moved"), false)
-	s := wsframe.Scanner{Extra: 0xf}
-	if n, err := s.Step(word); err != nil || n != len(word) || s.Op() != 0xf || string(s.Payload()) != "moved" || !s.Whole() {
-		t.Errorf("Step = %d, %v; op %x, payload %q", n, err, s.Op(), s.Payload())
+	s := wsframe.Scanner{ExtraOpcode: 0xf}
+	if n, err := s.Step(word); err != nil || n != len(word) || s.Opcode() != 0xf || string(s.Payload()) != "moved" || !s.BetweenMessages() {
+		t.Errorf("Step = %d, %v; op %x, payload %q", n, err, s.Opcode(), s.Payload())
 	}
 	plain := wsframe.Scanner{}
 	if _, err := plain.Step(word); !errors.Is(err, wsframe.ErrReserved) {
@@ -271,8 +271,8 @@ func TestCloseFramesAreWhatAScannerReads(t *testing.T) {
 				s = wsframe.Client()
 			}
 			b := wsframe.AppendClose(nil, code, "the shard moved", masked)
-			if n, err := s.Step(b); err != nil || n != len(b) || !s.Closed() || s.Code() != code {
-				t.Errorf("Close %d, masked %v: %d of %d, %v, code %d", code, masked, n, len(b), err, s.Code())
+			if n, err := s.Step(b); err != nil || n != len(b) || !s.Closed() || s.CloseCode() != code {
+				t.Errorf("Close %d, masked %v: %d of %d, %v, code %d", code, masked, n, len(b), err, s.CloseCode())
 			}
 		}
 	}
