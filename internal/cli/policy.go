@@ -73,7 +73,7 @@ func writePolicy(w io.Writer, p api.Policy) error {
 
 type cordonCommand struct {
 	Node       string `arg:"" optional:"" help:"Id of the node."`
-	AppVersion string `help:"In place of a node, all that are there and were started with this --app-version." placeholder:"TEXT"`
+	AppVersion string `help:"Cordon all present nodes with this --app-version, instead of one node." placeholder:"TEXT"`
 	target
 }
 
