@@ -15,18 +15,18 @@ import (
 	"shardway/embed"
 )
 
-// Sizes of answers, in bytes. The path says which.
+// Sizes of responses in bytes, selected by the path.
 const (
 	smallAnswer  = 100
 	middleAnswer = 10 << 10
 	largeAnswer  = 1 << 20
 )
 
-// serveBackend answers /SIZE with that many bytes, at as little cost as it can, at
+// serveBackend responds to /SIZE with that many bytes, at the lowest possible cost, at
 // every address of a comma-separated list.
 func serveBackend(ctx context.Context, addrs string) error {
-	srv := &fasthttp.Server{Name: "backend", Handler: answers(), MaxRequestBodySize: 2 * streamBody}
-	ends := make(chan error, strings.Count(addrs, ",")+1) // one message of each listener
+	srv := &fasthttp.Server{Name: "backend", Handler: respond(), MaxRequestBodySize: 2 * streamBody}
+	ends := make(chan error, strings.Count(addrs, ",")+1) // one result per listener
 	for addr := range strings.SplitSeq(addrs, ",") {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 		if err != nil {
@@ -42,9 +42,9 @@ func serveBackend(ctx context.Context, addrs string) error {
 	}
 }
 
-// answers is the handler of the backend, and of the app in a node. What follows the size in
-// a path only tells one path from another.
-func answers() fasthttp.RequestHandler {
+// respond returns the handler of the backend, and of the app in a node. The part of a
+// path after the size only makes paths distinct.
+func respond() fasthttp.RequestHandler {
 	bodies := make(map[string][]byte)
 	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer, streamBody} {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
@@ -63,9 +63,9 @@ func answers() fasthttp.RequestHandler {
 	}
 }
 
-// serveEmbedded runs a node with the backend's handler in its process.
+// serveEmbedded runs a node with the handler of the backend in its process.
 func serveEmbedded(ctx context.Context, args []string) error {
-	n, err := embed.New(embed.Config{Args: args, Handler: answers()}) //nolint:contextcheck // Run has it
+	n, err := embed.New(embed.Config{Args: args, Handler: respond()}) //nolint:contextcheck // Run has it
 	if err != nil {
 		return err
 	}

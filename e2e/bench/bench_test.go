@@ -14,22 +14,24 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// The benchmark is what claims of speed rest on, and nobody runs it by chance: this
-// plays a case of each number of hops, short, with all that it compares, and wants a
-// figure from each line. It is one that leaves processors to what is tested beside it.
-func TestEveryLineIsMeasured(t *testing.T) {
+// Performance claims depend on this benchmark, which does not run regularly. The test
+// runs a short case with each number of hops and all comparisons, and expects a figure
+// for each line. The case does not use up the CPU time of tests that run at the same
+// time.
+func TestEveryLineHasAFigure(t *testing.T) {
 	needs(t, "wrk", "nginx", "haproxy")
-	// With what observing costs, as without -only: the clusters of both stand side by side.
+	// With the case about metrics and logs, as without -only: both kinds of clusters run
+	// at the same time.
 	out := measured(t, "100 B, 64 connections, 2000/s$|observed")
 	for _, line := range []string{"nginx", "haproxy", "shardway", "nginx → nginx", "shardway → shardway", "shardway → shardway, TLS", "app behind shardway", "app in shardway"} {
 		costs(t, out, line)
 	}
 }
 
-// What observing costs is measured too: each of its lines has a figure, and but for the one
-// that is the measure how much more that is. That they are what their names say (this one
-// counts no requests, that one logs each) the bench asks them, and fails.
-func TestWhatObservingCostsIsMeasured(t *testing.T) {
+// The cost of metrics and logs: each line has a figure, and the additional cost relative
+// to the first line. The command itself verifies that one line counts no requests, and
+// that another logs each.
+func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
 	needs(t, "wrk")
 	out := measured(t, "observed")
 	costs(t, out, "shardway, uncounted")
@@ -41,9 +43,9 @@ func TestWhatObservingCostsIsMeasured(t *testing.T) {
 	}
 }
 
-// What waits because of a client beside is measured of each line, and that the client moved
-// what it is called.
-func TestAClientBesideIsMeasured(t *testing.T) {
+// With an additional client, each line has a figure, and the client moves data at its
+// rate.
+func TestAdditionalClientIsMeasured(t *testing.T) {
 	needs(t, "wrk", "nginx")
 	out := measured(t, "2000/s, 10 MB/s")
 	for _, line := range []string{"nginx → nginx", "shardway → shardway", "shardway → shardway, TLS"} {
@@ -59,7 +61,7 @@ func TestAClientBesideIsMeasured(t *testing.T) {
 	}
 }
 
-// What nodes take that nobody asks anything is measured apart, of two binaries side by side.
+// Idle nodes are measured separately, with two binaries at the same time.
 func TestIdleNodesAreMeasured(t *testing.T) {
 	dir := t.TempDir()
 	built, err := cluster.Build(t.Context(), dir)
@@ -83,13 +85,13 @@ func needs(t *testing.T, programs ...string) {
 	}
 }
 
-// measured is what the bench prints of cases, played once and short.
+// measured returns the output of a short run of some cases.
 func measured(t *testing.T, only string) []byte {
 	t.Helper()
 	return run(t, "-rounds", "1", "-time", "1s", "-only", only)
 }
 
-// run is what the bench prints.
+// run returns the output of the command.
 func run(t *testing.T, args ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -106,7 +108,7 @@ func run(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// costs wants a figure from a line.
+// costs expects a figure for a line.
 func costs(t *testing.T, out []byte, line string) {
 	t.Helper()
 	figure := regexp.MustCompile(`(?m)^ *` + line + ` +(\d+\.\d) `).FindSubmatch(out)

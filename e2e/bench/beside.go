@@ -16,24 +16,24 @@ import (
 	"time"
 )
 
-// stream is what one further client does beside the requests that are measured.
+// stream is the activity of an additional client during the measured requests.
 type stream uint8
 
 const (
-	streamReads  stream = iota + 1 // it reads long answers
-	streamWrites                   // it sends long bodies
+	streamReads  stream = iota + 1 // it reads long responses
+	streamWrites                   // it sends long request bodies
 )
 
 const (
-	// streamRate is at how many bytes a second, and streamPart how much at a time.
+	// streamRate is its rate in bytes per second, and streamPart the size of a part.
 	streamRate = 10_000_000
 	streamPart = 64 << 10
-	// streamBody is the length of each body, under a path of its own: so nobody knows of it
-	// before how long its answer is.
+	// streamBody is the length of each body. Each has its own path, so no proxy can
+	// predict the length of its response.
 	streamBody = 8 << 20
 )
 
-// String is how a case is called that has one.
+// String returns the suffix of the name of such a case.
 func (s stream) String() string {
 	switch s {
 	case streamReads:
@@ -44,16 +44,17 @@ func (s stream) String() string {
 	return fmt.Sprintf("stream(%d)", uint8(s))
 }
 
-// streamer is a client that reads or sends at a steady rate, one body after the other, by one
+// streamer is a client that reads or sends successive bodies at a constant rate over one
 // connection.
 type streamer struct {
 	does   stream
 	target string
 	key    string
-	moved  int64 // bytes; of its goroutine
+	moved  int64 // bytes; only its goroutine may use it
 }
 
-// begin begins, until it is stopped: then it says why it ended, if that was before.
+// begin starts the client. stop ends it and returns the error with which it ended before,
+// if any.
 func (s *streamer) begin(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -85,7 +86,7 @@ func (s *streamer) run(ctx context.Context) error {
 	}
 }
 
-// exchange moves one body.
+// exchange transfers one body.
 func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) error {
 	length, path, method := 0, fmt.Sprintf("/%d/%d", streamBody, i), http.MethodGet
 	if s.does == streamWrites {
@@ -131,15 +132,15 @@ func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) 
 	}
 }
 
-// pacer has bytes pass at streamRate.
+// pacer limits the rate to streamRate.
 type pacer struct {
 	ctx   context.Context //nolint:containedctx // of one run
 	began time.Time
 	s     *streamer
 }
 
-// pass counts n bytes, and returns when the next are due. What is late is not made up for in
-// a burst.
+// pass counts n bytes, and returns when the next ones are due. A delay is not compensated
+// by a burst.
 func (p *pacer) pass(n int) error {
 	p.s.moved += int64(n)
 	due := p.began.Add(time.Duration(p.s.moved) * time.Second / streamRate)
@@ -150,7 +151,7 @@ func (p *pacer) pass(n int) error {
 	return pass(p.ctx, wait)
 }
 
-// beside measures a line once more, with a further client of the same key.
+// beside repeats a measurement with an additional client of the same key.
 func (l *line) beside(ctx context.Context, w wrk, alone result) (result, error) {
 	text, err := os.ReadFile(w.keys)
 	if err != nil {

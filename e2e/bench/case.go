@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// pace is the rate of the slow cases, in requests a second.
+// pace is the rate of the slow cases, in requests per second.
 const pace = 2000
 
 // keyCount is the number of keys in use.
 const keyCount = 10_000
 
-// testCase is what wrk does.
+// testCase is the load of wrk.
 type testCase struct {
 	hops  int
 	conns int
-	size  int  // of the answer's body
-	rate  int  // requests a second; 0: as many as go
-	fresh bool // a connection for each request
+	size  int  // of the response body
+	rate  int  // requests per second; 0 means no limit
+	fresh bool // one connection per request
 	tls   bool // between wrk and the line
-	// observed is what lines of its own are for: ours, that are observed in several ways.
+	// observed selects the lines that compare ways to observe a node.
 	observed bool
-	// beside is what a further client does meanwhile; zero: there is none. Such a case is
-	// measured without it, too, right before.
+	// beside is the activity of an additional client; zero means none. Such a case is
+	// also measured without it, right before.
 	beside stream
 }
 
-// String is what -only is matched against.
+// String returns the name that -only matches.
 func (c testCase) String() string {
 	hops, rate := "one hop", "full speed"
 	if c.hops == 2 {
@@ -57,8 +57,8 @@ func (c testCase) slug() string {
 	return strings.NewReplacer(", ", "-", " ", "-", "/", "-").Replace(c.String())
 }
 
-// bar is how much of nginx's CPU time ours may take.
-func (c testCase) bar() float64 {
+// maxRatio returns the maximum CPU time of a node relative to nginx.
+func (c testCase) maxRatio() float64 {
 	switch {
 	case c.rate > 0:
 		return 2.0

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// certify writes a certificate and its key into one file, as HAProxy wants them.
+// certify writes a certificate and its key into one file, as HAProxy requires.
 func (b *stage) certify() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,37 +1,37 @@
 //go:build linux
 
-// Command bench measures what a request costs in the proxy, beside nginx and
+// Command bench measures the cost of a request in the proxy, in comparison with nginx and
 // HAProxy in the same run: `make bench-proxy`.
 //
 //	wrk ──► line ──► backend
 //
-// A line is what stands between: nothing, nginx with one worker, HAProxy with one
-// thread, or a node of a cluster of two; with two hops, nginx before nginx, or a
-// node that does not own the key before the one that does. All have the same
-// duties: choose by a consistent hash of X-Shard-Key, keep connections, write
-// X-Forwarded-*, Via and a request id, log no requests. Ours runs with the flags
-// of the README.
+// A line is the proxy in between: none, nginx with one worker, HAProxy with one thread,
+// or a node of a cluster of two. With two hops it is nginx in front of nginx, or a node
+// in front of the node that owns the key. All lines have the same tasks: consistent
+// hashing of X-Shard-Key, persistent connections, X-Forwarded-*, Via and a request ID,
+// and no access log. Nodes run with the flags of the README.
 //
-// Two further lines show an app in the process of its node (package embed): "app
-// behind shardway" is the cost of node and backend together, "app in shardway" that of
-// one process with the backend's handler within.
+// Two more lines have an app in the process of its node (package embed). "app behind
+// shardway" is the cost of node and backend together. "app in shardway" is the cost of
+// one process that contains the handler of the backend.
 //
-// Cases with TLS in front go by lines of their own: the same nginx and the same HAProxy
-// at a port with TLS, and a cluster with --tls-cert. All have one certificate (P-256).
+// Cases with TLS in front have their own lines: the same nginx and the same HAProxy at a
+// port with TLS, and a cluster with --tls-cert. All have one certificate (P-256).
 //
-// What observing costs has a case and lines of its own, each a cluster of one node: without
-// what counts requests (package uncounted), as it is, with an access log, and scraped while
-// its events are followed. They are compared with the first, round by round, and asked
-// whether they are what they are called.
+// The cost of metrics and logs has its own case and lines, each a cluster of one node:
+// without request metrics (package uncounted), with them, with an access log, and with
+// scrapes and an event stream. They are compared with the first line, round by round. The
+// command verifies that each line counts or logs as its name says.
 //
-// Cases with a client beside have a further one read or send long bodies at a steady rate, by
-// the way of the small requests, and are about p99: measured without it first, each round.
+// Cases with an additional client let it read or send long bodies at a constant rate,
+// over the same path as the small requests. They measure p99, and the same without this
+// client first, in each round.
 //
-// What nodes take that nobody asks anything is measured apart (-idle, `make bench-idle`):
-// clusters of three, side by side.
+// The cost of idle nodes is measured separately (-idle, `make bench-idle`): clusters of
+// three nodes, at the same time.
 //
-// The lines take turns within each case, so that whatever else the machine does
-// meets all of them. CPU time is that of all processes of a line, children
-// included, from their clocks before and after; results are medians of the
-// rounds. All is on loopback and ends with this process.
+// The lines take turns within each case, so that other load of the machine affects all of
+// them. CPU time is that of all processes of a line, including children, from their
+// clocks before and after. Results are medians of the rounds. Everything uses loopback
+// addresses and ends with this process.
 package main

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// haproxyConfig is a proxy with the duties of a node.
+// haproxyConfig configures a proxy with the same tasks as a node.
 const haproxyConfig = `
 global
   nbthread 1
@@ -36,7 +36,7 @@ backend app
 %[2]s
 `
 
-// haproxy starts one HAProxy with one thread before the backends.
+// haproxy starts one HAProxy with one thread in front of the backends.
 func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
 	program, err := find("haproxy", "haproxy")
 	if err != nil {

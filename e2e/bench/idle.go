@@ -20,12 +20,12 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// settle is how long clusters are left alone before they are measured, or as long as is
-// measured: a node that starts uses all processors, and gives them back after five seconds,
-// and for half a minute it joins others again and again.
+// settle is how long clusters run before they are measured; the measurement takes as
+// long. A node that starts uses all processors for five seconds, and contacts the other
+// nodes often for half a minute.
 const settle = 40 * time.Second
 
-// silent is a cluster of three nodes that nobody asks anything.
+// silent is a cluster of three nodes without requests.
 type silent struct {
 	name  string
 	ids   []string
@@ -33,14 +33,14 @@ type silent struct {
 	admin []string
 }
 
-// rest is what a node took while nobody asked it anything.
+// rest is the cost of an idle node.
 type rest struct {
 	share    float64 // of a core, in percent
-	switches float64 // of threads, a second
+	switches float64 // context switches of its threads per second
 }
 
-// idle measures what nodes take that nobody asks anything. The clusters stand side by side,
-// so that whatever else the machine does meets all of them.
+// idle measures the cost of idle nodes. The clusters run at the same time, so that other
+// load of the machine affects all of them.
 func (b *stage) idle(ctx context.Context, o options, t *table) error {
 	program, err := b.build(ctx, o.node)
 	if err != nil {
@@ -63,7 +63,7 @@ func (b *stage) idle(ctx context.Context, o options, t *table) error {
 	if err := pass(ctx, min(settle, o.idle)); err != nil {
 		return err
 	}
-	rounds := make([][][]rest, len(all)) // of each cluster: of each round
+	rounds := make([][][]rest, len(all)) // by cluster, then by round
 	for range o.rounds {
 		before := loadAverage()
 		measured, err := measureRest(ctx, all, o.idle)
@@ -108,8 +108,8 @@ func (b *stage) startSilent(ctx context.Context, s *silent, program string) erro
 	return await(ctx, s.name, func() error { return b.serving(ctx, s.admin[0], s.ids) })
 }
 
-// measureRest has time pass, and returns what the nodes of each cluster took meanwhile, the
-// leader's first.
+// measureRest waits for d, and returns the cost of the nodes of each cluster in that
+// time, the leader first.
 func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest, error) {
 	leaders := make([]string, len(all))
 	for i, s := range all {
@@ -146,7 +146,7 @@ func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest,
 	return out, nil
 }
 
-// leader is who leads a cluster, as one of its nodes says.
+// leader returns the leader of a cluster, according to one of its nodes.
 func (s *silent) leader(ctx context.Context) (string, error) {
 	body, err := get(ctx, "http://"+s.admin[0]+"/status")
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *silent) leader(ctx context.Context) (string, error) {
 	return status.Leader, nil
 }
 
-// spent is what a process has used so far.
+// spent is the total cost of a process so far.
 type spent struct {
 	cpu      time.Duration
 	switches int64
@@ -184,7 +184,7 @@ func useOf(all []*silent) ([][]spent, error) {
 	return out, nil
 }
 
-// switchesOf is how often the threads of a process have given up a processor.
+// switchesOf returns how often the threads of a process gave up a processor.
 func switchesOf(pid int) (sum int64, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {
@@ -208,14 +208,14 @@ func switchesOf(pid int) (sum int64, err error) {
 	return sum, nil
 }
 
-// loadAverage is the machine's, of the last minute.
+// loadAverage returns the load average of the machine over the last minute.
 func loadAverage() string {
-	b, _ := os.ReadFile("/proc/loadavg") // without it nothing is said of it
+	b, _ := os.ReadFile("/proc/loadavg") // empty if the file does not exist
 	load, _, _ := strings.Cut(string(b), " ")
 	return load
 }
 
-// pass returns after a while.
+// pass waits for d.
 func pass(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -225,7 +225,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// mean is what each took in the mean of some rounds, the leader first.
+// mean returns the mean cost of each node over some rounds, the leader first.
 func mean(rounds [][]rest) []rest {
 	out := slices.Clone(rounds[len(rounds)-1])
 	for i := range out {
@@ -238,7 +238,7 @@ func mean(rounds [][]rest) []rest {
 	return out
 }
 
-// idle prints what the nodes of each cluster took, the leader first.
+// idle prints the cost of the nodes of each cluster, the leader first.
 func (t *table) idle(all []*silent, measured [][]rest, title string) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
@@ -250,7 +250,7 @@ func (t *table) idle(all []*silent, measured [][]rest, title string) {
 		}
 		fmt.Fprintf(&b, "%s\t%.2f\t%s\t%.0f\t%s\t\n", s.name, leader.share, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // all to the terminal
+	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // writes to a terminal
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = w.Write(b.Bytes())
 	_ = w.Flush()

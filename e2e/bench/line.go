@@ -9,44 +9,44 @@ import (
 	"time"
 )
 
-// line is one way from wrk to the backend.
+// line is one path from wrk to the backend.
 type line struct {
 	name string
-	hops int // 0: direct, in every case without TLS
+	hops int // 0 means direct, in every case without TLS
 	tls  bool
-	// observed is a line of the case that is about observing, and of no other.
+	// observed reports that the line belongs only to the case about metrics and logs.
 	observed bool
 	target   string
-	sealed   string // the same with TLS in front; empty: another line has it, or none
+	sealed   string // the same with TLS in front; empty means that there is none
 	procs    []*process
-	pprof    []string // addresses that give profiles
-	// during begins what goes on while the line is measured, until it is stopped. Nil: nothing does.
+	pprof    []string // addresses that serve profiles
+	// during starts an activity during the measurement, which stop ends. nil means none.
 	during func(context.Context) (stop func() error)
-	// check is told after a measurement how many requests were answered in it, and says whether
-	// the line is what its name says. Nil: nobody asks.
+	// check receives the number of responses of a measurement, and verifies that the line
+	// behaves as its name says. nil means no check.
 	check func(ctx context.Context, requests int64) error
-	// version is what the program says of itself.
+	// version is the version that the program reports.
 	version string
 }
 
 // result is one measurement.
 type result struct {
-	perRequest time.Duration // CPU of the line's processes
-	rate       float64       // requests a second
+	perRequest time.Duration // CPU time of the processes of the line
+	rate       float64       // requests per second
 	p50, p99   time.Duration
 	rss        int64 // at the end
-	// alone is p99 right before, without the further client of such a case, and streamed how
-	// many bytes a second that one moved.
+	// alone is p99 right before, without the additional client. streamed is the rate of
+	// that client in bytes per second.
 	alone    time.Duration
 	streamed float64
 }
 
-// plays reports whether the line is one of a case.
-func (l *line) plays(c testCase) bool {
+// takesPart reports whether the line is part of a case.
+func (l *line) takesPart(c testCase) bool {
 	return l.tls == c.tls && l.observed == c.observed && (l.hops == c.hops || l.hops == 0)
 }
 
-// use adds up the line's processes.
+// use returns the sum over the processes of the line.
 func (l *line) use() (usage, error) {
 	var sum usage
 	for _, p := range l.procs {
@@ -88,7 +88,7 @@ func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 	}, nil
 }
 
-// run runs wrk, with what goes on meanwhile.
+// run runs wrk together with the activity of the line.
 func (l *line) run(ctx context.Context, w wrk) (wrkDone, error) {
 	if l.during == nil {
 		return w.run(ctx)

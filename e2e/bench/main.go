@@ -38,7 +38,7 @@ type options struct {
 	beside  string
 	profile string
 	idle    time.Duration
-	cases   []testCase // those that only leaves
+	cases   []testCase // the cases that only selects
 }
 
 func run() error {
@@ -72,7 +72,7 @@ func run() error {
 	return bench(ctx, o)
 }
 
-// bench starts every line, measures, reports, and ends what it started.
+// bench starts every line, measures, prints, and ends all children.
 func bench(ctx context.Context, o options) (err error) {
 	dir, err := cluster.Scratch()
 	if err != nil {
@@ -103,7 +103,7 @@ func bench(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// measure runs one case over all lines that can, in turn.
+// measure runs one case over all lines that support it, in turn.
 func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
 	script, err := b.script()
 	if err != nil {
@@ -115,12 +115,12 @@ func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o option
 	}
 	var able []*line
 	for _, l := range lines {
-		if l.plays(c) {
+		if l.takesPart(c) {
 			able = append(able, l)
 		}
 	}
 	if len(able) == 0 {
-		return nil // -lines leaves none
+		return nil // -lines selects none
 	}
 	results := make([][]result, len(able))
 	for round := -1; round < o.rounds; round++ {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nginxConfig is a proxy with the duties of a node. The keep-alive pools are
-// large enough for every case.
+// nginxConfig configures a proxy with the same tasks as a node. The pools of idle
+// connections are large enough for every case.
 const nginxConfig = `
 daemon off;
 worker_processes 1;
@@ -56,7 +56,7 @@ http {
 }
 `
 
-// nginx starts one nginx before the backends, and two for two hops.
+// nginx starts one nginx in front of the backends, and two for two hops.
 func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 	program, err := find("nginx", "nginx-light")
 	if err != nil {
@@ -75,8 +75,8 @@ func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 	return []*line{last, {name: last.name, hops: 1, tls: true, target: last.sealed, procs: last.procs}, first}, nil
 }
 
-// startNginx starts one nginx before the addresses to, with a port without TLS and one
-// with it.
+// startNginx starts one nginx in front of these addresses, with a port without TLS and
+// one with TLS.
 func (b *stage) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
 	at, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {

@@ -20,23 +20,23 @@ import (
 	"shardway/internal/secret"
 )
 
-// embedded is the kind of nodes that have the backend's handler in their process.
+// embedded is the kind of nodes that contain the handler of the backend.
 const embedded = "embedded"
 
-// inFront is the kind of nodes that clients reach by TLS.
+// inFront is the kind of nodes that clients reach with TLS.
 const inFront = "TLS in front"
 
-// beside is the kind of nodes that run the other binary, an older one for instance.
+// beside is the kind of nodes that run the other binary, such as an older one.
 const beside = "beside"
 
-// withApp is a line whose cost includes that of the backend.
+// withApp returns a line whose cost includes the backend.
 func (b *stage) withApp(l *line) *line {
 	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
 }
 
-// startNodes starts a cluster of two nodes, a and b, each before a backend. One
-// hop asks a for keys of its own, two hops ask it for b's. The kind tells clusters
-// apart; one of kind TLS has a secret.
+// startNodes starts a cluster of two nodes, a and b, each in front of a backend. With one
+// hop, wrk sends keys of a to a, with two hops keys of b to a. The kind distinguishes
+// clusters; the kind TLS has a secret.
 func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
@@ -87,10 +87,11 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 	}, nil
 }
 
-// perNode is how many addresses a node has: listen, admin, gossip, peer.
+// perNode is the number of addresses of a node: listen, admin, gossip, peer.
 const perNode = 4
 
-// startNode starts a node of a kind with its own addresses, by a command and with more flags.
+// startNode starts a node of a kind with its own addresses, by a command with further
+// flags.
 func (b *stage) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
 	name := id + strings.ReplaceAll(kind, " ", "-")
 	args := slices.Concat(command, []string{
@@ -99,7 +100,7 @@ func (b *stage) startNode(ctx context.Context, command []string, id, kind string
 	return b.launch(ctx, "node-"+name, at[0], nil, args...)
 }
 
-// serving asks a node for the map, which must be shared by all.
+// serving requests the map of a node, in which all nodes must own shards.
 func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 	body, err := get(ctx, "http://"+admin+"/v1/map")
 	if err != nil {
@@ -115,7 +116,7 @@ func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 			return fmt.Errorf("node %s owns nothing: %v", id, counts)
 		}
 	}
-	if len(ids) > 1 { // else every key is its own
+	if len(ids) > 1 { // with one node, it owns all keys
 		b.maps = append(b.maps, m)
 	}
 	return nil
@@ -138,8 +139,8 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// keys writes the keys of a case into a file, if it is not there yet: a's for
-// one hop, b's for two. The other lines get the same.
+// keys writes the keys of a case into a file, unless it exists: keys of a for one hop,
+// keys of b for two. The other lines use the same keys.
 func (b *stage) keys(hops int) (string, error) {
 	owner := []string{"a", "b"}[hops-1]
 	path := filepath.Join(b.dir, "keys-"+owner)
@@ -149,7 +150,7 @@ func (b *stage) keys(hops int) (string, error) {
 	var text strings.Builder
 	for i, n := 0, 0; n < keyCount; i++ {
 		key := fmt.Sprintf("key-%d", i)
-		// The clusters need not have one map.
+		// The clusters may have different maps.
 		if !slices.ContainsFunc(b.maps, func(m cluster.Map) bool { return m.Owner(load.ShardOf(key, m.Shards)) != owner }) {
 			text.WriteString(key + "\n")
 			n++
@@ -158,8 +159,8 @@ func (b *stage) keys(hops int) (string, error) {
 	return b.write(filepath.Base(path), text.String())
 }
 
-// profile takes a CPU profile of each node of a line while wrk runs. The
-// function it returns waits for them.
+// profile takes a CPU profile of each node of a line while wrk runs. The returned
+// function waits for the profiles.
 func (b *stage) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
 	done := make(chan error, len(l.pprof))
 	for i, admin := range l.pprof {

@@ -15,8 +15,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// The lines of the case that is about what observing costs. The first two differ in what
-// counts and times each request, and in nothing else.
+// The lines of the case about metrics and logs. The first two differ only in the request
+// metrics.
 const (
 	unobserved = "shardway, uncounted"
 	counted    = "shardway"
@@ -24,8 +24,9 @@ const (
 	scraped    = "shardway, scraped"
 )
 
-// observed starts the lines that show what observing costs. Each has a cluster of one
-// node: of two, one leads, which costs more by itself than what is looked for here.
+// observed starts the lines that show the cost of metrics and logs. Each is a cluster of
+// one node: of two nodes one is leader, which costs more than the difference to be
+// measured.
 func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 	usual, err := b.startAlone(ctx, program, counted)
 	if err != nil {
@@ -38,7 +39,7 @@ func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 		return nil, err
 	}
 	logs.during, logs.check = emptied(log), logsAll(log)
-	// The same process as the first: two have caches and heaps of their own.
+	// The same process as the first, since two processes have different caches and heaps.
 	watched := *usual
 	watched.name, watched.during = scraped, watch(usual.pprof[0])
 	all := []*line{usual, logs, &watched}
@@ -82,7 +83,7 @@ func (b *stage) startAlone(ctx context.Context, program, name string, flags ...s
 	if err != nil {
 		return nil, err
 	}
-	kind := strings.ReplaceAll("alone "+name, ",", "") // its directory is called by it, and is no other cluster's
+	kind := strings.ReplaceAll("alone "+name, ",", "") // its directory has this name, which must be unique
 	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, at, append(flags, "--bootstrap-expect", "1"))
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (b *stage) startAlone(ctx context.Context, program, name string, flags ...s
 	return &line{name: name, hops: 1, observed: true, target: at[0], procs: []*process{p}, pprof: at[1:2]}, nil
 }
 
-// perRequest are the metrics that grow with each request, by one or by its bytes.
+// perRequest returns the metrics that increase with each request, by one or by its bytes.
 func perRequest() []string {
 	return []string{
 		`shardway_requests_total{code="200",route="local"}`, "shardway_request_duration_seconds_count",
@@ -101,7 +102,7 @@ func perRequest() []string {
 	}
 }
 
-// countsAll wants that a line counts.
+// countsAll returns a check that a line counts requests.
 func countsAll(l *line) func(context.Context, int64) error {
 	return func(ctx context.Context, requests int64) error {
 		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
@@ -117,7 +118,7 @@ func countsAll(l *line) func(context.Context, int64) error {
 	}
 }
 
-// countsNone wants that a line does not.
+// countsNone returns a check that a line counts no requests.
 func countsNone(l *line) func(context.Context, int64) error {
 	return func(ctx context.Context, _ int64) error {
 		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
@@ -133,7 +134,7 @@ func countsNone(l *line) func(context.Context, int64) error {
 	}
 }
 
-// value adds up the series of a metric whose line begins with name.
+// value returns the sum of the series of a metric whose line begins with name.
 func value(metrics []byte, name string) (sum float64) {
 	for line := range strings.Lines(string(metrics)) {
 		var n float64
@@ -146,8 +147,8 @@ func value(metrics []byte, name string) (sum float64) {
 	return sum
 }
 
-// emptied empties the access log before a measurement: minutes of it would fill the memory
-// that it is in.
+// emptied truncates the access log before a measurement: the log of minutes would fill
+// the memory that contains it.
 func emptied(log string) func(context.Context) (stop func() error) {
 	return func(context.Context) func() error {
 		err := os.Truncate(log, 0)
@@ -155,10 +156,10 @@ func emptied(log string) func(context.Context) (stop func() error) {
 	}
 }
 
-// logsAll wants a line in the access log for each request.
+// logsAll returns a check that the access log has one line per request.
 func logsAll(log string) func(context.Context, int64) error {
 	return func(ctx context.Context, requests int64) error {
-		return await(ctx, "the access log", func() error { // it is written ten times a second
+		return await(ctx, "the access log", func() error { // it is written ten times per second
 			b, err := os.ReadFile(log) //nolint:gosec // of the run
 			if err != nil {
 				return err

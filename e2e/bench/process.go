@@ -17,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of CPU times in /proc, of those of children: USER_HZ is 100 on every
-// Linux that Go runs on.
+// tick is the unit of the CPU times of children in /proc: USER_HZ is 100 on every Linux
+// that Go supports.
 const tick = 10 * time.Millisecond
 
-// process is a child, in a process group of its own.
+// process is a child in its own process group.
 type process struct {
 	cmd *exec.Cmd
 	log string
 }
 
-// start starts args with its output in the file log. It is called by the main
-// goroutine, which keeps its thread.
+// start starts args with its output in the file log. The main goroutine must call it,
+// which keeps its thread.
 func start(log string, env []string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the run
 	if err != nil {
@@ -52,27 +52,26 @@ func (p *process) stop() error {
 	if errors.Is(err, syscall.ESRCH) {
 		err = nil
 	}
-	_ = p.cmd.Wait() // by a signal, if it had not ended before
+	_ = p.cmd.Wait() // an error only reports the signal
 	return err
 }
 
-// usage is what a process and its descendants have used and hold.
+// usage is the resource usage of a process and its descendants.
 type usage struct {
 	cpu time.Duration
 	rss int64 // bytes
 }
 
-// use reads the usage of a process, its descendants included, those that have
-// ended and were waited for too.
+// use returns the usage of a process, including its descendants and ended children.
 func use(pid int) (usage, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	b, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: %w", err)
 	}
-	// The name, in parentheses, may hold spaces.
+	// The name, in parentheses, may contain spaces.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	const cutime, rss = 13, 21 // fields 16 and 24 of proc(5), less the two before
+	const cutime, rss = 13, 21 // fields 16 and 24 of proc(5), minus the two before
 	var u usage
 	if u.cpu, err = own(pid); err != nil {
 		return usage{}, err
@@ -114,11 +113,11 @@ func use(pid int) (usage, error) {
 	return u, nil
 }
 
-// own is the CPU time of all threads of a process, without its children, to the nanosecond:
-// in /proc/PID/stat it is cut to hundredths of a second, which is more than a request for
-// each of those that one measurement has.
+// own returns the CPU time of all threads of a process, without its children, in
+// nanoseconds. In /proc/PID/stat it has a resolution of 10 ms, which is too coarse for
+// the requests of one measurement.
 func own(pid int) (time.Duration, error) {
-	const sched = 2 // CPUCLOCK_SCHED, as clock_getcpuclockid(3) has it
+	const sched = 2 // CPUCLOCK_SCHED as in clock_getcpuclockid(3)
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {
 		return 0, fmt.Errorf("bench: CPU time of %d: %w", pid, err)

@@ -18,23 +18,24 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// patience is how long anything may take to come up.
-const patience = 30 * time.Second
+// startTimeout is the timeout for the start of anything.
+const startTimeout = 30 * time.Second
 
-// stage is what a run needs: ports, files, children.
+// stage contains the resources of a run: ports, files, children.
 type stage struct {
 	dir      string
-	built    bool // the node's binary is of this source
+	built    bool // the binary of the node is built from this source
 	ports    *cluster.Ports
 	children []*process
 	backends []string
 	backend  *process
-	maps     []cluster.Map // of each cluster
-	// certificate is a file with that of all lines with TLS in front, and its key.
+	maps     []cluster.Map // one per cluster
+	// certificate is a file with the certificate of all lines with TLS in front, and its
+	// key.
 	certificate string
 }
 
-// close ends the children, the last one first.
+// close ends the children in reverse order.
 func (b *stage) close() error {
 	var errs []error
 	for _, p := range slices.Backward(b.children) {
@@ -43,7 +44,7 @@ func (b *stage) close() error {
 	return errors.Join(errs...)
 }
 
-// addr is a free address.
+// addr returns a free address.
 func (b *stage) addr() (string, error) {
 	port, err := b.ports.Free()
 	if err != nil {
@@ -52,7 +53,7 @@ func (b *stage) addr() (string, error) {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
 }
 
-// addrs are n free addresses.
+// addrs returns n free addresses.
 func (b *stage) addrs(n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
@@ -64,7 +65,7 @@ func (b *stage) addrs(n int) ([]string, error) {
 	return all, nil
 }
 
-// launch starts a child and waits until it takes connections.
+// launch starts a child and waits until it accepts connections.
 func (b *stage) launch(ctx context.Context, name, addr string, env []string, args ...string) (*process, error) {
 	p, err := start(filepath.Join(b.dir, name+".log"), env, args...)
 	if err != nil {
@@ -74,16 +75,16 @@ func (b *stage) launch(ctx context.Context, name, addr string, env []string, arg
 	return p, await(ctx, name, func() error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
-			said, _ := os.ReadFile(p.log) // its own words help more than the error
+			said, _ := os.ReadFile(p.log) // the output of the child helps more than the error
 			return fmt.Errorf("%w\n%s", err, said)
 		}
 		return conn.Close()
 	})
 }
 
-// await tries until it works.
+// await retries until try succeeds.
 func await(ctx context.Context, what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	every := time.NewTicker(50 * time.Millisecond)
 	defer every.Stop()
@@ -109,7 +110,7 @@ func (b *stage) write(name, text string) (string, error) {
 	return path, nil
 }
 
-// lines starts all lines that can be had here, the backends first.
+// lines starts all lines that this machine supports, the backends first.
 func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	var err error
 	if o.node, err = b.build(ctx, o.node); err != nil {
@@ -139,7 +140,7 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
 }
 
-// build returns the node's binary: the one that was named, or that of this source.
+// build returns the binary of the node: the named one, or one built from this source.
 func (b *stage) build(ctx context.Context, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -149,7 +150,8 @@ func (b *stage) build(ctx context.Context, named string) (string, error) {
 	return built.Node, err
 }
 
-// compared starts the lines that are compared with one another, and with what others wrote.
+// compared starts the lines that are compared with each other and with third-party
+// proxies.
 func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
@@ -194,8 +196,8 @@ func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 	return append(all, nodes...), nil
 }
 
-// startBackends starts one process at three addresses: a hash over one place
-// would be none.
+// startBackends starts one process at three addresses, since a hash over one target would
+// have no effect.
 func (b *stage) startBackends(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -204,7 +206,7 @@ func (b *stage) startBackends(ctx context.Context) error {
 	if b.backends, err = b.addrs(3); err != nil { //nolint:contextcheck // probing a port of this machine is over at once
 		return err
 	}
-	// One thread: what it takes is taken from what is measured.
+	// One thread, since the backend competes with the measured processes.
 	b.backend, err = b.launch(ctx, "backend", b.backends[2], []string{"GOMAXPROCS=1"}, self, "-backend", strings.Join(b.backends, ","))
 	return err
 }
@@ -212,12 +214,12 @@ func (b *stage) startBackends(ctx context.Context) error {
 // missingError names a program that is not installed.
 type missingError struct{ program, pkg string }
 
-// Error says what to do.
+// Error returns how to install it.
 func (e *missingError) Error() string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", e.program, e.pkg)
 }
 
-// find finds an installed program.
+// find returns the path of an installed program.
 func find(program, pkg string) (string, error) {
 	for _, p := range []string{program, "/usr/sbin/" + program} {
 		if path, err := exec.LookPath(p); err == nil {
@@ -227,7 +229,7 @@ func find(program, pkg string) (string, error) {
 	return "", &missingError{program, pkg}
 }
 
-// version is what a program says of itself.
+// version returns the version that a program reports.
 func version(ctx context.Context, args ...string) string {
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() //nolint:gosec // an installed program
 	if err != nil {

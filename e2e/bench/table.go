@@ -18,7 +18,7 @@ import (
 // table prints results.
 type table struct{ out io.Writer }
 
-// machine says where the figures come from.
+// machine prints on which machine the figures were measured.
 func (t *table) machine(lines []*line) {
 	model := "unknown processor"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -29,7 +29,7 @@ func (t *table) machine(lines []*line) {
 			}
 		}
 	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // without it the line is shorter
+	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // omitted if the file does not exist
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, bytes.TrimSpace(release), runtime.Version())
 	for _, l := range lines {
@@ -37,10 +37,10 @@ func (t *table) machine(lines []*line) {
 			fmt.Fprintf(&b, "%s: %s\n", l.name, l.version)
 		}
 	}
-	_, _ = t.out.Write(b.Bytes()) // to the terminal
+	_, _ = t.out.Write(b.Bytes()) // writes to a terminal
 }
 
-// add prints a case: medians, and the span of what counts most.
+// add prints a case: medians, and the range of the CPU time.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
 	if c.beside != 0 {
 		t.addBeside(c, lines, results)
@@ -67,13 +67,13 @@ func (t *table) add(c testCase, lines []*line, results [][]result) {
 			micros(median(rs, func(r result) time.Duration { return r.p99 }))/1000,
 			float64(median(rs, func(r result) int64 { return r.rss }))/(1<<20))
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // all to the terminal
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // writes to a terminal
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = w.Write(b.Bytes())
 	_ = w.Flush()
 }
 
-// addBeside prints a case with a further client: what waits because of it.
+// addBeside prints a case with an additional client: the delay that it causes.
 func (t *table) addBeside(c testCase, lines []*line, results [][]result) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
@@ -89,26 +89,26 @@ func (t *table) addBeside(c testCase, lines []*line, results [][]result) {
 			median(rs, func(r result) float64 { return r.rate }), micros(median(rs, func(r result) time.Duration { return r.perRequest })),
 			median(rs, func(r result) float64 { return r.streamed })/1e6)
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // all to the terminal
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // writes to a terminal
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = w.Write(b.Bytes())
 	_ = w.Flush()
 }
 
-// ratio compares a line with nginx, and ours with its bar.
+// ratio compares a line with nginx, and a node with its maximum ratio.
 func ratio(c testCase, l *line, cost, nginx time.Duration) string {
 	if nginx == 0 || cost == 0 {
 		return "-"
 	}
 	text := fmt.Sprintf("%.2f", float64(cost)/float64(nginx))
 	if strings.HasPrefix(l.name, "shardway") {
-		text += fmt.Sprintf(" (bar %.2f)", c.bar())
+		text += fmt.Sprintf(" (bar %.2f)", c.maxRatio())
 	}
 	return text
 }
 
-// more is how much more a line costs than the one at base, round by round: what else the
-// machine does lasts longer than one.
+// more returns the additional cost relative to the line at base, round by round, since
+// other load of the machine usually lasts longer than one round.
 func more(results [][]result, i, base int) string {
 	if base < 0 || i == base {
 		return "-"
@@ -123,7 +123,7 @@ func more(results [][]result, i, base int) string {
 
 func byCost(a, b result) int { return cmp.Compare(a.perRequest, b.perRequest) }
 
-// nginxCost is what the others are compared with, 0 without it.
+// nginxCost returns the cost of nginx for comparison, or 0 without nginx.
 func nginxCost(lines []*line, results [][]result) time.Duration {
 	for i, l := range lines {
 		if strings.HasPrefix(l.name, "nginx") {

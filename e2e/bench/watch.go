@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// scrapeEvery is how often a watched node is asked for its metrics: ten times as often as
-// most are.
-const scrapeEvery = time.Second
+// scrapeInterval is the interval between two scrapes of a watched node: a tenth of a
+// common interval.
+const scrapeInterval = time.Second
 
-// acceptMetrics is what Prometheus asks for where it is to take native histograms.
+// acceptMetrics is the Accept header of Prometheus for native histograms.
 const acceptMetrics = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," +
 	"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
 
-// watch watches a node as a monitoring system and a dashboard do: it scrapes its metrics and
-// follows its events, until it is stopped. The first scrape comes after half of the time
-// between two, so that as many fall into each measurement of whole seconds.
+// watch observes a node like a monitoring system and a dashboard: it scrapes the metrics
+// and follows the events until it is stopped. The first scrape comes after half of an
+// interval, so that each measurement of whole seconds contains the same number of
+// scrapes.
 func watch(admin string) func(context.Context) (stop func() error) {
 	return func(ctx context.Context) func() error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -38,28 +39,29 @@ func watch(admin string) func(context.Context) (stop func() error) {
 	}
 }
 
-// scrape asks for metrics until ctx ends. None in all that time is an error.
+// scrape scrapes metrics until ctx ends. It returns an error if there was no scrape.
 func scrape(ctx context.Context, url string) error {
-	next := time.NewTimer(scrapeEvery / 2)
+	next := time.NewTimer(scrapeInterval / 2)
 	defer next.Stop()
 	for n := 0; ; n++ {
 		select {
 		case <-next.C:
-			next.Reset(scrapeEvery)
+			next.Reset(scrapeInterval)
 		case <-ctx.Done():
 			if n == 0 {
 				return fmt.Errorf("bench: %s was not asked for once", url)
 			}
 			return nil
 		}
-		// One that has begun is ended: the client gives it patience.
-		if err := read(context.WithoutCancel(ctx), url, acceptMetrics, patience, io.Discard); err != nil {
+		// A scrape that has begun is completed.
+		if err := read(context.WithoutCancel(ctx), url, acceptMetrics, startTimeout, io.Discard); err != nil {
 			return err
 		}
 	}
 }
 
-// follow reads events until ctx ends. A stream that ends before, or says nothing, is an error.
+// follow reads events until ctx ends. It returns an error if the stream ends before that
+// or is empty.
 func follow(ctx context.Context, url string) error {
 	var said firstByte
 	switch err := read(ctx, url, "text/event-stream", 0, &said); {
@@ -81,14 +83,14 @@ func (f *firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read reads the answer to a GET to its end; no patience is any time.
-func read(ctx context.Context, url, accept string, patience time.Duration, to io.Writer) error {
+// read reads the response to a GET to its end; a zero timeout means none.
+func read(ctx context.Context, url, accept string, timeout time.Duration, to io.Writer) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Accept", accept)
-	resp, err := (&http.Client{Timeout: patience}).Do(r)
+	resp, err := (&http.Client{Timeout: timeout}).Do(r)
 	if err != nil {
 		return err
 	}

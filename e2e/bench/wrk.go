@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// wrkScript sends requests for the keys of a file in turn, from a place of its
-// own in each run, and prints what came of it as JSON. With a pause, each
-// connection waits before each request, at random so that they do not march in
-// step. With fresh, each request asks for its connection to be closed.
+// wrkScript sends requests for the keys of a file in turn, from a random start in each
+// run, and prints its results as JSON. With a pause, each connection waits before each
+// request for a random time, so that the connections are not synchronized. With fresh,
+// each request asks to close its connection.
 const wrkScript = `
 local requests, at, pause = {}, 0, 0
 function init(args)
@@ -50,12 +50,12 @@ type wrk struct {
 	time                 time.Duration
 }
 
-// wrkDone is what the script prints.
+// wrkDone is the output of the script.
 type wrkDone struct {
 	Requests, Micros, P50, P99, Errors int64
 }
 
-// run runs wrk. A single error spoils the run.
+// run runs wrk. A single failed request makes the run invalid.
 func (w wrk) run(ctx context.Context) (wrkDone, error) {
 	pause := 0
 	if w.c.rate > 0 {
@@ -68,7 +68,7 @@ func (w wrk) run(ctx context.Context) (wrkDone, error) {
 	if w.c.fresh {
 		life = "fresh"
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.time+patience)
+	ctx, cancel := context.WithTimeout(ctx, w.time+startTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.c.conns), //nolint:gosec // arguments of our own
 		"-d"+strconv.Itoa(int(w.time/time.Second))+"s", "-s", w.script,
@@ -88,5 +88,5 @@ func (w wrk) run(ctx context.Context) (wrkDone, error) {
 	return done, nil
 }
 
-// script writes the script, once.
+// script writes the script.
 func (b *stage) script() (string, error) { return b.write("wrk.lua", wrkScript) }

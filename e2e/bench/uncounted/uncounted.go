@@ -1,20 +1,21 @@
-// Package uncounted builds Shardway without what counts and times its requests, so that
-// what this costs can be measured: the difference to the binary that is shipped.
+// Package uncounted builds Shardway without request metrics and request timing, so that
+// their cost can be measured: the difference to the released binary.
 //
-// It is planted by the go command's -overlay, as bugs are for tests; the source itself has
-// no trace of it. What is taken out is all that a request which is answered at once does
-// for metrics and for the load by shard and key (GET /v1/hot). What counts those that
-// wait, go again or fail is left, for a bench has none of them.
+// It uses the -overlay flag of the go command, like the planted bugs of tests; the source
+// itself does not contain the change. It removes all metrics and load statistics by shard
+// and key (GET /v1/hot) of a request that is served at once. It keeps the metrics of
+// queued, retried and failed requests, which do not occur in the benchmark.
 //
-// The binary says in its version what it is.
+// The version of the binary reports the change.
 package uncounted
 
 import "shardway/internal/overlay"
 
-// Owns is what the version of such a binary says of it.
+// Owns is part of the version of such a binary.
 const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 
-// edits take the counting out. What the functions do else comes after a return.
+// edits returns the edits that remove the metrics. The rest of each function follows
+// after a return.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		begin("proxy.metrics.request", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
@@ -33,8 +34,9 @@ func begin(decl, text, more string) overlay.Edit {
 	return overlay.Edit{Decl: decl, Old: text, New: text + more}
 }
 
-// Overlay writes the edits into dir and returns what go build -overlay takes. root is the
-// module's. It fails where the text has changed that is to be taken out.
+// Overlay writes the files of the overlay into dir and returns the argument of go build
+// -overlay. root is the root of the module. It fails if the source text of an edit has
+// changed.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, e := range edits() {
