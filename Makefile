@@ -257,7 +257,7 @@ bench-tools: ## install nginx, HAProxy and the load generators (Debian, root)
 
 .PHONY: pictures
 pictures: ## take the README's pictures of the dashboard anew (docs/status*.png; needs Chromium)
-	@go test -count=1 ./e2e/dashboard -run '^TestPicturesAreMade$$' -pictures '$(CURDIR)/docs'
+	@go test -count=1 ./e2e/dashboard -run '^TestScreenshotsAreTaken$$' -pictures '$(CURDIR)/docs'
 
 # SCHEDULES is how many schedules sim runs, SEED where it begins.
 SCHEDULES ?= 100000

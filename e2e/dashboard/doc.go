@@ -1,5 +1,5 @@
-// Package dashboard looks at the page of the admin port through a browser, with clusters
-// that it makes up (Scene), of any size and in any state. Its tests are skipped where there
-// is no Chromium. `make pictures` takes the README's pictures. A real cluster is looked at
-// in package e2e.
+// Package dashboard tests the page of the admin port in a browser, with invented clusters
+// (Scene) of any size and in any state. Its tests are skipped without Chromium. `make
+// pictures` takes the screenshots of the README. Package e2e tests the page of a real
+// cluster.
 package dashboard

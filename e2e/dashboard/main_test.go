@@ -24,13 +24,13 @@ var (
 	phone = browser.View{Width: 360, Height: 740, Scale: 2, Phone: true}
 )
 
-// handler is an admin port that tells of a scene.
+// handler returns an admin port that serves a scene.
 func handler(s *dashboard.Scene, a auth.Access) http.Handler {
 	return admin.New(admin.Options{API: s.API(), Events: s.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
 }
 
-// serve has an admin port tell of a scene, and returns its address and what ends it at once,
-// streams too.
+// serve starts an admin port that serves a scene. It returns its address and a function
+// that ends it at once, including streams.
 func serve(t *testing.T, s *dashboard.Scene, a auth.Access) (url string, end func()) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -16,11 +16,11 @@ import (
 	"shardway/shardmap"
 )
 
-// shown is true once the script has shown what it asked for.
+// shown is true after the script has shown its data.
 const shown = `!document.getElementById("shards").hidden && document.getElementById("detail").textContent !== "" && document.querySelector("#rows .swatch")`
 
-// show opens the page of a scene and waits until its script has shown it. What the browser
-// complains of fails the test.
+// show opens the page of a scene and waits until its script has shown it. Errors of the
+// browser fail the test.
 func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) *browser.Page {
 	t.Helper()
 	url, _ := serve(t, s, auth.Access{})
@@ -35,29 +35,29 @@ func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) 
 	return p
 }
 
-// looks are what a browser looks at.
-type looks struct{ b *browser.Browser }
+// pageTests are the subtests, which share one browser.
+type pageTests struct{ b *browser.Browser }
 
-// TestPageInABrowser has one browser look at clusters that are made up.
+// TestPageInABrowser shows invented clusters in one browser.
 func TestPageInABrowser(t *testing.T) {
-	l := looks{browser.Must(t)}
-	t.Run("says what was served", l.saysWhatWasServed)
-	t.Run("names are text", l.namesAreText)
-	t.Run("by keyboard alone", l.byKeyboard)
-	t.Run("finds keys", l.findsKeys)
-	t.Run("counts sockets", l.countsSockets)
+	l := pageTests{browser.Must(t)}
+	t.Run("says what was served", l.templateAndScriptAgree)
+	t.Run("names are text", l.namesAreEscaped)
+	t.Run("by keyboard alone", l.keyboardNavigation)
+	t.Run("finds keys", l.findsShardOfKey)
+	t.Run("counts sockets", l.websocketCounts)
 	t.Run("fits a phone", l.fitsAPhone)
-	t.Run("shows moves", l.showsMoves)
-	t.Run("asks for a token", l.asksForAToken)
-	t.Run("says that it is old", l.saysThatItIsOld)
+	t.Run("shows moves", l.showsPendingMoves)
+	t.Run("asks for a token", l.requiresToken)
+	t.Run("says that it is old", l.showsOutdatedData)
 }
 
-// The page says one thing, by the template at first and by the script from then on.
-func (l looks) saysWhatWasServed(t *testing.T) {
+// The template and then the script show the same text.
+func (l pageTests) templateAndScriptAgree(t *testing.T) {
 	moving := dashboard.NewScene(5, 256)
 	moving.Fail(2)
 	warned := dashboard.NewScene(2, 64)
-	warned.Say(
+	warned.AddFindings(
 		diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
 		diagnosis.Finding{Code: diagnosis.Paused, Severity: diagnosis.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
 	)
@@ -66,14 +66,15 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 		Rows  [][]string
 	}
 	told := []string{"#severity", "#headline", "#findings", "#facts", "#nodes-sum", "title"}
-	// What only the nodes themselves tell, the script adds.
+	// The script adds the data that only the nodes have.
 	says := fmt.Sprintf(`({
 		Texts: %s.map(s => document.querySelector(s)?.innerText ?? ""),
 		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
 	})`, list(told))
 	for name, s := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
 		url, _ := serve(t, s, auth.Access{})
-		// Without a script the page is loaded anew every two seconds: all is read at once.
+		// Without a script the page reloads every two seconds, so all texts are read at
+		// once.
 		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, NoScript: true})
 		var was, is said
 		plain.Eval(t, says, &was)
@@ -93,8 +94,8 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 	}
 }
 
-// Everybody who may join calls himself and his zone what he likes.
-func (l looks) namesAreText(t *testing.T) {
+// Any node that joins chooses its own ID and zone.
+func (l pageTests) namesAreEscaped(t *testing.T) {
 	const evil = `"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`
 	s := dashboard.NewScene(3, 64)
 	s.Change(func(st *api.Status) {
@@ -104,7 +105,7 @@ func (l looks) namesAreText(t *testing.T) {
 		}
 		st.Node, st.Leader, st.Cluster = st.Nodes[0].ID, st.Nodes[1].ID, evil
 	})
-	s.Say(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
+	s.AddFindings(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
 	p := show(t, l.b, s, desk)
 	p.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
 	p.Press(t, "Tab")
@@ -119,12 +120,12 @@ func (l looks) namesAreText(t *testing.T) {
 	}
 }
 
-// focused says what has the focus.
+// focused describes the focused element.
 const focused = `document.activeElement.id || document.activeElement.className || document.activeElement.textContent`
 
-// A hundred nodes and 16 384 shards are a handful of stops of the Tab key; the arrow keys go
-// on from there.
-func (l looks) byKeyboard(t *testing.T) {
+// A hundred nodes and 16 384 shards have a handful of stops of the Tab key. The arrow
+// keys move between the shards.
+func (l pageTests) keyboardNavigation(t *testing.T) {
 	p := show(t, l.b, dashboard.NewScene(100, 16384), desk)
 	var stops []string
 	for range 20 {
@@ -157,9 +158,9 @@ func (l looks) byKeyboard(t *testing.T) {
 	p.Await(t, "all nodes are shown", `document.querySelectorAll("#rows tr").length === 100`)
 }
 
-// Sockets stand where load is told: at the node of their clients, and with their shard; and
-// what a move did to them is an event.
-func (l looks) countsSockets(t *testing.T) {
+// WebSockets are shown with the load of the node of their clients, and with their shard.
+// Their moves are events.
+func (l pageTests) websocketCounts(t *testing.T) {
 	s := dashboard.NewScene(3, 64)
 	s.Ring.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412}})
 	p := show(t, l.b, s, desk)
@@ -176,9 +177,9 @@ func (l looks) countsSockets(t *testing.T) {
 	p.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
 }
 
-// The page reckons as the nodes do, whatever is in a key.
-func (l looks) findsKeys(t *testing.T) {
-	const shards = 1000 // no power of two
+// The page computes the shard of any key like the nodes.
+func (l pageTests) findsShardOfKey(t *testing.T) {
+	const shards = 1000 // not a power of two
 	s := dashboard.NewScene(3, shards)
 	p := show(t, l.b, s, desk)
 	m := s.Map()
@@ -214,13 +215,13 @@ func list(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// On a phone nothing has to be pushed from side to side.
-func (l looks) fitsAPhone(t *testing.T) {
+// On a phone no horizontal scrolling is needed.
+func (l pageTests) fitsAPhone(t *testing.T) {
 	for _, s := range []*dashboard.Scene{dashboard.NewScene(3, 1024), dashboard.NewScene(100, 16384)} {
 		s.Change(func(st *api.Status) {
 			st.Nodes[0].ID, st.Node = "a-node-with-a-very-long-name.rack-17.example.internal", "a-node-with-a-very-long-name.rack-17.example.internal"
 		})
-		s.Say(diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
+		s.AddFindings(diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
 		p := show(t, l.b, s, phone)
 		for _, width := range []int{320, 360, 412, 768, 1024} {
 			p.SetView(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
@@ -229,8 +230,8 @@ func (l looks) fitsAPhone(t *testing.T) {
 	}
 }
 
-// Moves are seen: what is under way, and what the last map has moved.
-func (l looks) showsMoves(t *testing.T) {
+// Moves are visible: the pending ones, and those of the last map.
+func (l pageTests) showsPendingMoves(t *testing.T) {
 	s := dashboard.NewScene(5, 1024)
 	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, ReducedMotion: true, Dark: true})
 	s.Fail(2)
@@ -248,7 +249,7 @@ func (l looks) showsMoves(t *testing.T) {
 	p.Await(t, "why a shard moved is told", fmt.Sprintf(`document.getElementById("detail").textContent === "Shard %d: %s · since epoch 18 · from n3, because: crashed"`, m[0].Shard, m[0].To))
 }
 
-// moved is the first shard that did.
+// moved returns the first shard of the last move.
 func moved(s *dashboard.Scene) uint32 {
 	for i := uint32(0); ; i++ {
 		if len(s.Moves(i)) > 0 {
@@ -257,9 +258,9 @@ func moved(s *dashboard.Scene) uint32 {
 	}
 }
 
-// A port that asks for tokens gives the page nothing before one is shown, and the page
-// keeps it nowhere.
-func (l looks) asksForAToken(t *testing.T) {
+// A port that requires tokens gives the page no data without one, and the page does not
+// store it.
+func (l pageTests) requiresToken(t *testing.T) {
 	const token = "read-0123456789abcdefghij"
 	tokens, err := auth.ParseTokens([]byte("reader " + token))
 	if err != nil {
@@ -283,14 +284,14 @@ func (l looks) asksForAToken(t *testing.T) {
 		t.Errorf("the token is kept: %s", kept)
 	}
 	for _, c := range p.Errors() {
-		if !strings.Contains(c, "401") { // each answer with that status is told in the console
+		if !strings.Contains(c, "401") { // the console reports each response with that status
 			t.Error(c)
 		}
 	}
 }
 
-// A page that shows old truth is a lie.
-func (l looks) saysThatItIsOld(t *testing.T) {
+// A page with outdated data must say so.
+func (l pageTests) showsOutdatedData(t *testing.T) {
 	s := dashboard.NewScene(3, 256)
 	s.Change(func(st *api.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
 	url, end := serve(t, s, auth.Access{})

@@ -21,9 +21,9 @@ import (
 
 var pictures = flag.String("pictures", "", "directory that the README's pictures go to; empty: they are made and thrown away")
 
-// TestPicturesAreMade makes the pictures of the README, of clusters that are made up, so
-// that they change only when the page does.
-func TestPicturesAreMade(t *testing.T) {
+// TestScreenshotsAreTaken takes the screenshots of the README from invented clusters, so
+// that they change only with the page.
+func TestScreenshotsAreTaken(t *testing.T) {
 	b := browser.Must(t)
 	dir := *pictures
 	if dir == "" {
@@ -46,13 +46,13 @@ func TestPicturesAreMade(t *testing.T) {
 		{"status-phone", dashboard.NewScene(3, 1024), phone},
 	} {
 		if *pictures == "" && i > 0 {
-			break // one shows that they can be made
+			break // one is enough to test this
 		}
 		shot.v.ReducedMotion = true
 		url, _ := serve(t, shot.s, auth.Access{})
 		p := b.Open(t, url+"/status", shot.v)
 		p.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
-		small := fewer(t, p.Screenshot(t, true))
+		small := reduceColours(t, p.Screenshot(t, true))
 		if most := 150 << 10; len(small) > most {
 			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), most)
 		}
@@ -66,9 +66,10 @@ func TestPicturesAreMade(t *testing.T) {
 	}
 }
 
-// fewer writes a picture with the 256 colours that it has most of, each other one as the
-// nearest of them: a page has few, and the edges of its letters do not miss theirs.
-func fewer(t *testing.T, raw []byte) []byte {
+// reduceColours encodes a picture with its 256 most frequent colours, and the nearest of them for
+// the others. A page has few colours, and the difference at the edges of letters is not
+// visible.
+func reduceColours(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(raw))
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"shardway/event"
 )
 
-// Scene is a cluster that somebody made up, as one of its nodes tells of it. Any number
-// of goroutines may ask it.
+// Scene is an invented cluster, as one of its nodes reports it. Any number of goroutines
+// may use it.
 type Scene struct {
 	mu      sync.Mutex
 	status  api.Status
-	owners  []int          // per shard an index into status.Nodes
-	since   []uint64       // per shard the epoch
-	to      map[int]string // what moves
+	owners  []int          // by shard: index into status.Nodes
+	since   []uint64       // by shard: epoch
+	to      map[int]string // by shard: proposed owner
 	reasons []api.Move
 	running []api.Running
 	said    []diagnosis.Finding
-	// Ring has what happens.
+	// Ring contains the events.
 	Ring *event.Ring
 }
 
@@ -31,8 +31,8 @@ func (s *Scene) API() api.Set {
 	return api.Set{Cluster: s, History: s, Running: s, WebSockets: s}
 }
 
-// NewScene makes a healthy cluster up, the same one each time: shards are spread as they
-// are after some failovers.
+// NewScene returns a healthy cluster, the same one each time. Its shards are distributed
+// as after some failovers.
 func NewScene(nodes, shards int) *Scene {
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 	s := &Scene{to: map[int]string{}, since: make([]uint64, shards), owners: make([]int, shards)}
@@ -69,7 +69,7 @@ func NewScene(nodes, shards int) *Scene {
 	return s
 }
 
-// count brings what is counted up to date, with mu held or before anybody asks.
+// count updates the counts. mu must be held, unless the scene is not in use yet.
 func (s *Scene) count() {
 	owned := make([]int, len(s.status.Nodes))
 	s.status.Shards.Orphaned = 0
@@ -102,7 +102,7 @@ func (s *Scene) count() {
 	s.status.Findings = append(s.status.Findings, s.said...)
 }
 
-// Change changes the scene.
+// Change changes the status of the scene.
 func (s *Scene) Change(f func(st *api.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,10 +111,10 @@ func (s *Scene) Change(f func(st *api.Status)) {
 	s.count()
 }
 
-// Say has more be the matter.
-func (s *Scene) Say(all ...diagnosis.Finding) { s.Change(func(*api.Status) { s.said = all }) }
+// AddFindings adds findings.
+func (s *Scene) AddFindings(all ...diagnosis.Finding) { s.Change(func(*api.Status) { s.said = all }) }
 
-// Fail has a node fail. Its shards are proposed to the others.
+// Fail makes a node fail. Its shards are proposed for the others.
 func (s *Scene) Fail(node int) {
 	s.Change(func(st *api.Status) {
 		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
@@ -131,12 +131,12 @@ func (s *Scene) Fail(node int) {
 			next++
 		}
 		s.Ring.Add(event.Event{Kind: event.NodeFailed, Node: st.Nodes[node].ID})
-		s.tell(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
+		s.emit(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
 	})
 }
 
-// tell tells of the change that is under way, with mu held.
-func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
+// emit emits the events of the pending change. mu must be held.
+func (s *Scene) emit(kind event.Kind, phases ...event.Phase) {
 	c := event.Change{Base: s.status.Epoch, Moved: len(s.to), Phases: phases}
 	if kind == event.MapCommitted {
 		c.Queued = 12
@@ -156,10 +156,10 @@ func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
 	s.Ring.Add(event.Event{Kind: kind, Epoch: s.status.Proposed, Reason: "crashed", Change: &c})
 }
 
-// Commit has what moves be where it goes, for a reason.
+// Commit completes the pending moves, for a reason.
 func (s *Scene) Commit(reason string) {
 	s.Change(func(st *api.Status) {
-		s.tell(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
+		s.emit(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
 			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
 		st.Epoch = st.Proposed
 		st.State = "operational"
@@ -175,7 +175,7 @@ func (s *Scene) Commit(reason string) {
 	})
 }
 
-// Idle says that who failed does not serve.
+// Idle returns why a failed node does not serve.
 func (s *Scene) Idle(owner string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,10 +187,10 @@ func (s *Scene) Idle(owner string) string {
 	return ""
 }
 
-// Ready says that it is.
+// Ready returns nil.
 func (s *Scene) Ready() error { return nil }
 
-// Status is what the page shows.
+// Status returns the data of the page.
 func (s *Scene) Status() api.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *Scene) Shards() api.ShardList {
 	return l
 }
 
-// Moves tells of one shard.
+// Moves returns the moves of one shard.
 func (s *Scene) Moves(shard uint32) (all []api.Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,10 +230,10 @@ func (s *Scene) Moves(shard uint32) (all []api.Move) {
 	return all
 }
 
-// Endpoints are none.
+// Endpoints returns none.
 func (s *Scene) Endpoints() []api.Endpoint { return nil }
 
-// Map is the committed map.
+// Map returns the committed map.
 func (s *Scene) Map() api.Map {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,16 +244,16 @@ func (s *Scene) Map() api.Map {
 	return m
 }
 
-// WaitMap waits for nothing.
+// WaitMap waits for the end of ctx.
 func (s *Scene) WaitMap(ctx context.Context, _ uint64) { <-ctx.Done() }
 
-// Backup has none.
+// Backup returns an error.
 func (s *Scene) Backup() ([]byte, error) { return nil, api.ErrRefused }
 
-// Do does nothing.
+// Do returns an error.
 func (s *Scene) Do(context.Context, api.Action) error { return api.ErrRefused }
 
-// Running is what the nodes do.
+// Running returns the activity of the nodes.
 func (s *Scene) Running(context.Context) api.RunningList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *Scene) Running(context.Context) api.RunningList {
 	return l
 }
 
-// Sockets are those of two shards: clients of the first node have them.
+// Sockets returns the WebSockets of two shards, with clients at the first node.
 func (s *Scene) Sockets(context.Context) api.SocketList {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// burnVariable makes this binary a burner instead of a test.
+// burnVariable turns this binary into a burner instead of a test.
 const burnVariable = "SHARDWAY_FAULTS_BURN"
 
 func TestMain(m *testing.M) {
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// burn keeps every core busy for the share of the time that the last line it read
-// asks for, in steps of 10 ms, until there are no more lines.
+// burn keeps every core busy for the share of the time in the last line of its input, in
+// steps of 10 ms, until the end of the input.
 func burn(orders io.Reader) {
 	const step = 10 * time.Millisecond
 	var share atomic.Int64 // nanoseconds of each step
@@ -49,7 +49,7 @@ func burn(orders io.Reader) {
 	}
 }
 
-// burner is a process that takes the CPU time which load and nodes leave.
+// burner is a process that uses the CPU time that load and nodes leave.
 type burner struct {
 	orders io.WriteCloser
 	share  float64
@@ -57,7 +57,7 @@ type burner struct {
 
 func newBurner(tb testing.TB) *burner {
 	tb.Helper()
-	cmd := exec.Command(os.Args[0]) // ends when its input does
+	cmd := exec.Command(os.Args[0]) // ends with its input
 	cmd.Env = append(os.Environ(), burnVariable+"=1")
 	in, err := cmd.StdinPipe()
 	must(tb, err)
@@ -69,7 +69,7 @@ func newBurner(tb testing.TB) *burner {
 	return &burner{orders: in}
 }
 
-// steer changes what it burns so that the machine comes from busy to want.
+// steer adjusts the burner so that the CPU use of the machine changes from busy to want.
 func (b *burner) steer(tb testing.TB, busy, want float64) {
 	tb.Helper()
 	b.share = min(max(b.share+(want-busy)/2, 0), 1)
@@ -77,7 +77,7 @@ func (b *burner) steer(tb testing.TB, busy, want float64) {
 	must(tb, err)
 }
 
-// cpu is a reading of /proc/stat: time in which the cores were busy, and all of it.
+// cpu is a reading of /proc/stat: the busy time of the cores, and the total time.
 type cpu struct{ busy, total float64 }
 
 func readCPU(tb testing.TB) cpu {
@@ -90,8 +90,8 @@ func readCPU(tb testing.TB) cpu {
 	return c
 }
 
-// parseCPU reads the first line of /proc/stat, see proc(5): user, nice, system,
-// idle, iowait, irq, softirq and steal; what comes after is part of those.
+// parseCPU reads the first line of /proc/stat (proc(5)): user, nice, system, idle,
+// iowait, irq, softirq and steal. The following numbers are part of these.
 func parseCPU(line string) (cpu, error) {
 	f := strings.Fields(line)
 	if len(f) < 9 || f[0] != "cpu" {
@@ -111,7 +111,7 @@ func parseCPU(line string) (cpu, error) {
 	return c, nil
 }
 
-// since is the share of the time since an earlier reading in which the cores were
+// since returns the share of the time since an earlier reading in which the cores were
 // busy.
 func (c cpu) since(old cpu) float64 { return (c.busy - old.busy) / max(c.total-old.total, 1) }
 

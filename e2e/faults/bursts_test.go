@@ -22,9 +22,9 @@ var (
 
 const absent = "shardway_lease_absent_seconds_total"
 
-// TestBursts prints what many connections at once to one node cost three nodes
-// with a secret: each forwarded request needs a stream to another node. No node
-// may lose its lease for that.
+// TestBursts prints the effect of many simultaneous connections to one node on three
+// nodes with a secret. Each forwarded request needs a stream to another node. No node may
+// lose its lease because of that.
 func TestBursts(t *testing.T) {
 	if *bursts == "" {
 		t.Skip("a bench: -faults.bursts=1000,3000 runs it (make bench-faults)")
@@ -46,7 +46,7 @@ func TestBursts(t *testing.T) {
 	t.Logf("what bursts cost:\n%s", strings.Join(lines, "\n"))
 }
 
-// burst has n connections come to the first node.
+// burst opens n connections to the first node.
 func burst(t *testing.T, c *cluster.Cluster, n, trial int) string {
 	t.Helper()
 	before := metricsOf(t, c)

@@ -30,8 +30,8 @@ var (
 // shards is the number of shards in these clusters.
 const shards = 128
 
-// TestFaults prints what each fault costs. It asserts no time: it fails only if a
-// cluster does not recover at all.
+// TestFaults prints the effects of each fault. It checks no durations: it fails only if a
+// cluster does not recover.
 func TestFaults(t *testing.T) {
 	if *trials == 0 {
 		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
@@ -67,14 +67,14 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// stage is a cluster on which faults happen.
+// stage is a cluster into which faults are injected.
 type stage struct {
 	tb       testing.TB
 	c        *cluster.Cluster
-	net      *netns.Net // nil: wires cannot be cut
+	net      *netns.Net // nil means that network faults are not possible
 	size     int
 	takeover string
-	// guest joins and leaves; nil until it is needed.
+	// guest joins and leaves; nil before its first use.
 	guest *cluster.Node
 	loads int
 }
@@ -102,7 +102,7 @@ func newStage(tb testing.TB, bin cluster.Binaries, size int, takeover string, se
 	return s
 }
 
-// realDir is a directory on a disk, for fsync is part of what is measured.
+// realDir returns a directory on a disk, since fsync is part of the measurement.
 func realDir(tb testing.TB) string {
 	tb.Helper()
 	if os.Getenv("SHARDWAY_E2E_KEEP") == "" {
@@ -124,19 +124,19 @@ func build(tb testing.TB) cluster.Binaries {
 	return bin
 }
 
-// row runs the trials of one fault. The first row is the fault's, a second one
-// that of mending it.
+// row runs the trials of one fault. The first row is that of the fault, and a second one
+// that of its end.
 func (s *stage) row(f kind) []*faults.Row {
 	s.tb.Helper()
 	row := &faults.Row{Fault: f.name, Nodes: s.size, Takeover: s.takeover, Target: cmp.Or(f.target[s.takeover], f.target[""])}
 	rows := []*faults.Row{row}
-	if f.wires && s.net == nil {
+	if f.needsNetwork && s.net == nil {
 		row.Skipped = "wires cannot be cut here"
 		return rows
 	}
 	began := time.Now()
-	if f.mended != "" {
-		rows = append(rows, &faults.Row{Fault: f.mended, Nodes: s.size, Takeover: s.takeover})
+	if f.endName != "" {
+		rows = append(rows, &faults.Row{Fault: f.endName, Nodes: s.size, Takeover: s.takeover})
 	}
 	for i := range *trials {
 		s.c.AwaitServing(s.tb)
@@ -150,8 +150,8 @@ func (s *stage) row(f kind) []*faults.Row {
 	return rows
 }
 
-// but are the running nodes but one.
-func (s *stage) but(victim *cluster.Node) []*cluster.Node { return s.c.Others(victim) }
+// others returns the running nodes except one.
+func (s *stage) others(victim *cluster.Node) []*cluster.Node { return s.c.Others(victim) }
 
-// host is a node's place in the network.
+// host returns the host number of a node in the network.
 func (s *stage) host(n *cluster.Node) int { return slices.Index(s.c.Nodes(), n) }

@@ -15,14 +15,14 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// floor is what the machine itself takes, in the same run.
+// floor contains the durations of basic operations of the machine, in the same run.
 type floor struct {
-	// fsync is a small write beside the nodes' data, redial a connection that is
-	// refused, request one through a node to its app when nothing happens.
+	// fsync is a small write to the disk of the nodes, redial a refused connection, and
+	// request a request through a node to its app without a fault.
 	fsync, redial, request faults.Sample
 }
 
-// String is median, p90 and maximum of each, in milliseconds.
+// String returns median, p90 and maximum of each, in milliseconds.
 func (f floor) String() string {
 	return fmt.Sprintf("fsync %v, refused redial %v, request %v", f.fsync, f.redial, f.request)
 }

@@ -15,42 +15,42 @@ import (
 // kind is a fault that TestFaults measures.
 type kind struct {
 	name string
-	// mended names what else a trial measures: the return of the node.
-	mended string
-	// target is what the project wants, by takeover; under "" for all.
-	target map[string]string
-	wires  bool // it cuts wires
-	run    func(*stage) []faults.Trial
+	// endName is the name of a further measurement of a trial: the return of the node.
+	endName string
+	// target is the goal of the project, by takeover; "" applies to all.
+	target       map[string]string
+	needsNetwork bool // it needs network faults
+	run          func(*stage) []faults.Trial
 }
 
 var kinds = []kind{
 	{
-		name: "kill -9 follower", mended: "  its restart",
+		name: "kill -9 follower", endName: "  its restart",
 		target: map[string]string{"lease": "moved: median 600, max 1000", "immediate": "moved: median 100, aim 50"},
 		run:    func(s *stage) []faults.Trial { return s.kill(s.c.Follower(s.tb)) },
 	},
 	{
-		name: "kill -9 leader", mended: "  its restart",
+		name: "kill -9 leader", endName: "  its restart",
 		target: map[string]string{"lease": "moved: 800", "immediate": "moved: 200, aim 100"},
 		run:    func(s *stage) []faults.Trial { return s.kill(s.c.Leader(s.tb)) },
 	},
 	{
-		name: "SIGTERM follower", mended: "  its restart",
+		name: "SIGTERM follower", endName: "  its restart",
 		target: map[string]string{"": "all: 150, none failed"},
 		run:    func(s *stage) []faults.Trial { return s.terminate(s.c.Follower(s.tb)) },
 	},
 	{
-		name: "SIGTERM leader", mended: "  its restart",
+		name: "SIGTERM leader", endName: "  its restart",
 		target: map[string]string{"": "all: 150, none failed"},
 		run:    func(s *stage) []faults.Trial { return s.terminate(s.c.Leader(s.tb)) },
 	},
 	{
-		name: "SIGTERM with a WebSocket", mended: "  its restart",
+		name: "SIGTERM with a WebSocket", endName: "  its restart",
 		target: map[string]string{"": "all: 500, none failed"},
 		run:    func(s *stage) []faults.Trial { return s.terminateWith("Connection: Upgrade\r\nUpgrade: websocket\r\n") },
 	},
 	{
-		name: "SIGTERM with events", mended: "  its restart",
+		name: "SIGTERM with events", endName: "  its restart",
 		target: map[string]string{"": "all: 500, none failed"},
 		run:    func(s *stage) []faults.Trial { return s.terminateWith("App-Events: 20ms\r\n") },
 	},
@@ -63,11 +63,11 @@ var kinds = []kind{
 		run: func(s *stage) []faults.Trial { return s.pause(s.c.Leader(s.tb)) },
 	},
 	{
-		name: "isolated follower", wires: true, target: map[string]string{"": "moved: 3000"},
+		name: "isolated follower", needsNetwork: true, target: map[string]string{"": "moved: 3000"},
 		run: func(s *stage) []faults.Trial { return s.isolate(s.c.Follower(s.tb)) },
 	},
 	{
-		name: "isolated leader", wires: true, target: map[string]string{"": "moved: 2900, other: 100, none cut"},
+		name: "isolated leader", needsNetwork: true, target: map[string]string{"": "moved: 2900, other: 100, none cut"},
 		run: func(s *stage) []faults.Trial { return s.isolate(s.c.Leader(s.tb)) },
 	},
 	{
@@ -75,20 +75,20 @@ var kinds = []kind{
 	},
 }
 
-// kill is kill -9 and the start after it. Clients talk to the survivors.
+// kill sends kill -9 and starts the node again. Clients use the other nodes.
 func (s *stage) kill(victim *cluster.Node) []faults.Trial {
-	rest := s.but(victim)
+	rest := s.others(victim)
 	return []faults.Trial{
 		s.measure(scene{to: rest, victim: victim}, func() {
 			victim.Kill(s.tb)
 			s.c.AwaitShards(s.tb, rest...)
 		}),
-		s.comeBack(victim),
+		s.restart(victim),
 	}
 }
 
-// comeBack starts a node that has ended. Clients talk to the others.
-func (s *stage) comeBack(n *cluster.Node) faults.Trial {
+// restart starts a node that has ended. Clients use the other nodes.
+func (s *stage) restart(n *cluster.Node) faults.Trial {
 	rest := s.c.Running()
 	return s.measure(scene{to: rest}, func() {
 		n.Start(s.tb)
@@ -96,23 +96,23 @@ func (s *stage) comeBack(n *cluster.Node) faults.Trial {
 	})
 }
 
-// terminate is SIGTERM and the start after it. Clients talk to all nodes, and go
-// elsewhere when a connection is closed.
+// terminate sends SIGTERM and starts the node again. Clients use all nodes, and try
+// another one when a connection is closed.
 func (s *stage) terminate(victim *cluster.Node) []faults.Trial {
-	rest := s.but(victim)
+	rest := s.others(victim)
 	return []faults.Trial{
 		s.measure(scene{to: s.c.Running(), victim: victim}, func() {
 			victim.Stop(s.tb)
 			s.c.AwaitShards(s.tb, rest...)
 		}),
-		s.comeBack(victim),
+		s.restart(victim),
 	}
 }
 
-// terminateWith is terminate of a follower with one stream open, of a key of its own.
+// terminateWith is terminate of a follower with one open stream, for one of its keys.
 func (s *stage) terminateWith(lines string) []faults.Trial {
 	victim := s.c.Follower(s.tb)
-	key := s.committed(s.but(victim)).Keys(victim.ID, 1)[0]
+	key := s.committed(s.others(victim)).Keys(victim.ID, 1)[0]
 	conn, err := net.Dial("tcp", victim.Addr)
 	must(s.tb, err)
 	defer func() { _ = conn.Close() }()
@@ -129,9 +129,9 @@ func (s *stage) terminateWith(lines string) []faults.Trial {
 	return s.terminate(victim)
 }
 
-// pause is SIGSTOP, until others own the node's shards.
+// pause sends SIGSTOP, until other nodes own the shards of the node.
 func (s *stage) pause(victim *cluster.Node) []faults.Trial {
-	rest := s.but(victim)
+	rest := s.others(victim)
 	t := s.measure(scene{to: rest, victim: victim, long: true}, func() {
 		victim.Pause(s.tb)
 		s.c.AwaitShards(s.tb, rest...)
@@ -140,9 +140,9 @@ func (s *stage) pause(victim *cluster.Node) []faults.Trial {
 	return []faults.Trial{t}
 }
 
-// isolate cuts a node off from all others, until they own its shards.
+// isolate disconnects a node from all others, until they own its shards.
 func (s *stage) isolate(victim *cluster.Node) []faults.Trial {
-	rest := s.but(victim)
+	rest := s.others(victim)
 	t := s.measure(scene{to: rest, victim: victim, long: true}, func() {
 		must(s.tb, s.net.Isolate(s.host(victim)))
 		s.c.AwaitShards(s.tb, rest...)
@@ -161,7 +161,7 @@ func (s *stage) join() []faults.Trial {
 		}
 		s.c.AwaitShards(s.tb, s.c.Running()...)
 	})
-	s.c.AwaitServing(s.tb) // it votes: only then it leaves for good
+	s.c.AwaitServing(s.tb) // as a voter, which leaves permanently
 	s.guest.Stop(s.tb)
 	s.guest.Wipe(s.tb)
 	return []faults.Trial{t}

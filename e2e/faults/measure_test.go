@@ -16,35 +16,34 @@ import (
 )
 
 const (
-	// rate is how many requests a second clients send.
+	// rate is the number of requests per second of all clients.
 	rate = 400
-	// before and after are how many requests there are on each side of a fault.
+	// before and after are the numbers of requests before and after a fault.
 	before, after = 120, 60
-	// running is how many requests of scene.long there are, and runs for how long
-	// each does: longer than dead-after.
+	// running is the number of requests of scene.long, and runs the duration of each:
+	// longer than dead-after.
 	running = 4
 	runs    = "2800ms"
 )
 
-// scene is who is there while something happens.
+// scene describes clients and nodes during a measurement.
 type scene struct {
-	// to are the nodes that clients talk to.
+	// to are the nodes to which clients send.
 	to []*cluster.Node
-	// victim is the node that suffers: every other request is for one of its keys.
-	// Nil: requests are for all keys alike.
+	// victim is the affected node: every other request is for one of its keys. nil means
+	// that requests are for all keys equally.
 	victim *cluster.Node
-	// long has a few requests run on the other nodes all the while.
+	// long adds some long requests on the other nodes.
 	long bool
 }
 
-// measure sends requests while do does something and waits until all is well
-// again.
+// measure sends requests while do runs, and waits until the cluster serves again.
 func (s *stage) measure(at scene, do func()) faults.Trial {
 	tb := s.tb
 	tb.Helper()
 	rest := s.c.Others(at.victim)
 	was := s.committed(rest)
-	held := s.held(rest)
+	held := s.queued(rest)
 	keys, slow := keysFor(was, at)
 	client := load.NewClient(cluster.Addrs(at.to), nil)
 	defer client.Close()
@@ -54,29 +53,29 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 		RetryFailed: true,
 	})
 	defer g.Stop()
-	flow(tb, g, before)
+	awaitStarted(tb, g, before)
 	var long []*cluster.AsyncRequest
 	for i, key := range slow {
 		long = append(long, s.c.AskAsync(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
 	}
-	flow(tb, g, len(slow)) // they run by then
+	awaitStarted(tb, g, len(slow)) // they are running by then
 	do()
-	flow(tb, g, after)
+	awaitStarted(tb, g, after)
 	answers := g.Stop()
 	now := s.committed(rest)
-	t := faults.Trial{Held: s.held(rest) - held, Shards: len(was.Moves(now))}
+	t := faults.Trial{Queued: s.queued(rest) - held, Shards: len(was.Moves(now))}
 	for _, a := range answers {
 		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 			t.Failed++
-			tell(tb, "failed", a)
+			printError(tb, "failed", a)
 		}
 		t.Slowest = max(t.Slowest, time.Duration(a.Done()-a.Sent()))
 	}
 	for _, l := range long {
 		if a := l.Response(tb); !a.OK() {
 			t.Failed++
-			t.Cut++
-			tell(tb, "cut", a)
+			t.Aborted++
+			printError(tb, "cut", a)
 		}
 	}
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
@@ -86,15 +85,15 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	return t
 }
 
-// tell prints what came instead of a good answer.
-func tell(tb testing.TB, what string, a history.Response) {
+// printError prints an error response.
+func printError(tb testing.TB, what string, a history.Response) {
 	tb.Helper()
 	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", what, a.Method, a.ID, a.Key,
 		time.Duration(a.Done()-a.Sent()).Round(time.Millisecond), a.Status, a.Error, a.Detail, a.Attempts)
 }
 
-// keysFor are the keys that the load goes through, and those of the requests that
-// run long, on other nodes than the victim.
+// keysFor returns the keys of the load, and the keys of the long requests on other nodes
+// than the victim.
 func keysFor(m cluster.Map, at scene) (keys, slow []string) {
 	all := load.KeysIn(shards, 1, func(int) bool { return true })
 	if at.victim == nil {
@@ -117,7 +116,7 @@ func keysFor(m cluster.Map, at scene) (keys, slow []string) {
 	return keys, slow
 }
 
-// committed is the map that these nodes go by.
+// committed returns the map that these nodes use.
 func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 	s.tb.Helper()
 	var m cluster.Map
@@ -136,14 +135,14 @@ func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 	return m
 }
 
-// held is how many requests had to wait at these nodes so far.
-func (s *stage) held(nodes []*cluster.Node) int {
+// queued returns the number of queued requests at these nodes so far.
+func (s *stage) queued(nodes []*cluster.Node) int {
 	s.tb.Helper()
 	return int(s.c.Sum(s.tb, nodes, "shardway_queued_requests_total"))
 }
 
-// flow waits until n further requests have begun.
-func flow(tb testing.TB, g *load.Generator, n int) {
+// awaitStarted waits until n more requests have started.
+func awaitStarted(tb testing.TB, g *load.Generator, n int) {
 	tb.Helper()
 	until := g.Started() + n
 	cluster.Await(tb, "load flows", func() error {

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// moveShards is how many shards these clusters have, with one key each: so few that
-	// each key is asked for every moveShards/moveRate, 20 ms, and a hold seldom falls
-	// between two requests.
+	// moveShards is the number of shards of these clusters, with one key each. They are
+	// so few that each key gets a request every moveShards/moveRate, 20 ms, and queueing
+	// is rarely missed between two requests.
 	moveShards = 32
 	moveRate   = 1600
 )
 
-// TestMoves prints for how long a shard that moves by plan goes unanswered: without
-// hooks, with hooks that take no time, and with a release and an acquire of 20 ms each.
-// A trial drains a follower and takes it back.
+// TestMoves prints how long a shard that moves by plan gets no response: without hooks,
+// with hooks without delay, and with a release and an acquire of 20 ms each. A trial
+// drains a follower and ends the drain.
 func TestMoves(t *testing.T) {
 	if *trials == 0 {
 		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
@@ -37,7 +37,7 @@ func TestMoves(t *testing.T) {
 	t.Logf("how long a shard is held that moves by plan:\n%s", strings.Join(lines, "\n"))
 }
 
-// moves plays the trials with hooks that take so long, "" for none.
+// moves runs the trials with hooks of this duration; "" means no hooks.
 func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
 	t.Helper()
 	o := cluster.Options{Binaries: bin, Nodes: 3, Shards: moveShards, Dir: realDir(t)}
@@ -74,8 +74,8 @@ func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
 		name, len(moved), ms(moved.At(0.5)), ms(moved.At(0.99)), ms(moved.At(1)), ms(own), ms(stayed.At(0.99)), failed)
 }
 
-// drain drains a follower and takes it back, under load on all nodes, and returns the
-// longest time that each key went unanswered.
+// drain drains a follower and ends the drain, under load on all nodes. It returns the
+// longest time without a response for each key.
 func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sample, failed int) {
 	t.Helper()
 	was := c.AwaitServing(t)
@@ -87,16 +87,16 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 			Client: client, Rate: moveRate, Prefix: fmt.Sprintf("m%d-%d", trial, i), Timeout: 30 * time.Second,
 			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 		})
-		flow(t, g, before)
+		awaitStarted(t, g, before)
 		rest[0].Do(t, step, map[string][]string{"node": {victim.ID}})
 		now := c.AwaitShards(t, [][]*cluster.Node{rest, c.Nodes()}[i]...)
-		flow(t, g, after)
+		awaitStarted(t, g, after)
 		answers := g.Stop()
 		client.Close()
 		for _, a := range answers {
 			if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 				failed++
-				tell(t, "failed", a)
+				printError(t, "failed", a)
 			}
 		}
 		for key, d := range faults.Unanswered(answers) {

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// Sample is a set of times.
+// Sample is a set of durations.
 type Sample []time.Duration
 
-// Add adds a time.
+// Add adds a duration.
 func (s *Sample) Add(d time.Duration) { *s = append(*s, d) }
 
-// At is the time below which the share q of the sample lies, zero for an empty
-// one.
+// At returns the quantile q of the sample, or zero for an empty one.
 func (s Sample) At(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -24,7 +23,7 @@ func (s Sample) At(q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// String is median, p90 and maximum in milliseconds.
+// String returns median, p90 and maximum in milliseconds.
 func (s Sample) String() string {
 	if len(s) == 0 {
 		return "-"

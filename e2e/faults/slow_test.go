@@ -14,14 +14,15 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// slowRate is how many requests a second clients send: each key is asked for every 40 ms.
+// slowRate is the number of requests per second: each key gets one every 40 ms.
 const slowRate = 800
 
 var slowFor = flag.Duration("faults.slow", 15*time.Second, "how long the slow request of TestSlowRequests runs")
 
-// TestSlowRequests prints for how long keys go unanswered when shards move by plan while each
-// app works on one slow request. A trial drains a follower and takes it back, stops it and
-// starts it again, and has a new node join. Keys whose shard has a slow request do not count.
+// TestSlowRequests prints how long keys get no response when shards move by plan while
+// each app runs one slow request. A trial drains a follower and ends the drain, stops it
+// and starts it again, and lets a new node join. Keys of a shard with a slow request do
+// not count.
 func TestSlowRequests(t *testing.T) {
 	if *trials == 0 {
 		t.Skip("a bench: -faults.trials=20 runs it (make bench-faults)")
@@ -47,18 +48,18 @@ func TestSlowRequests(t *testing.T) {
 	t.Logf("how long other keys that move go unanswered, with one request of %v at each app:\n%s", *slowFor, strings.Join(lines, "\n"))
 }
 
-// slowMoves is what the trials found, by step.
+// slowMoves are the results of the trials, by step.
 type slowMoves struct {
 	t             *testing.T
 	c             *cluster.Cluster
 	trial         int
-	slow          int // slow requests in all, of each step
+	slow          int // slow requests in total, by step
 	moved, stayed map[string]*faults.Sample
 	cut, failed   map[string]int
 }
 
-// step measures one planned change. Clients talk to the nodes of to; owners are the nodes that
-// own shards in the end.
+// step measures one planned change. Clients send to the nodes in to. owners are the nodes
+// that own shards at the end.
 func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners []*cluster.Node) {
 	t, c := s.t, s.c
 	t.Helper()
@@ -76,7 +77,7 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 		Client: client, Rate: slowRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
 		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 	})
-	flow(t, g, before)
+	awaitStarted(t, g, before)
 	busy := map[int]bool{}
 	var slow []*cluster.AsyncRequest
 	for id := range was.Counts() {
@@ -84,15 +85,15 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 		busy[load.ShardOf(key, was.Shards)] = true
 		slow = append(slow, c.AskAsync(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
 	}
-	flow(t, g, before)
+	awaitStarted(t, g, before)
 	begin()
 	now := c.AwaitShards(t, owners...)
-	flow(t, g, after)
+	awaitStarted(t, g, after)
 	answers := g.Stop()
 	for _, a := range answers {
 		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 			s.failed[name]++
-			tell(t, "failed", a)
+			printError(t, "failed", a)
 		}
 	}
 	for _, a := range slow {

@@ -21,12 +21,11 @@ var (
 	steadyCPU  = flag.Float64("steady.cpu", 0.9, "share of all cores that is to be busy")
 )
 
-// window is how long one load generator runs: what it remembers is let go then.
+// window is how long one load generator runs, which limits the memory of its responses.
 const window = 10 * time.Second
 
-// TestSteady loads three nodes without any fault while the machine is nearly out
-// of CPU time. It prints what that cost, and fails if a node was taken for dead,
-// or a request failed.
+// TestSteady loads three nodes without a fault while the machine has hardly any free CPU
+// time. It prints the effects, and fails if a node was excluded or a request failed.
 func TestSteady(t *testing.T) {
 	if *steadyFor == 0 {
 		t.Skip("a bench: -steady.for=10m runs it (make bench-steady)")
@@ -34,7 +33,7 @@ func TestSteady(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Binaries: build(t), Nodes: 3, Shards: shards, Dir: realDir(t)})
 	t.Logf("floor, median p90 max ms: %v", measureFloor(t, c))
 	y := &steady{tb: t, c: c, burner: newBurner(t)}
-	y.run(3 * window / 2) // until the burner is in its place
+	y.run(3 * window / 2) // until the burner has reached its share
 	y.busy, y.slowest, y.requests, y.failed = nil, nil, 0, 0
 	before, began, was := y.counters(), time.Now(), c.AwaitServing(t)
 	y.run(*steadyFor)
@@ -42,7 +41,7 @@ func TestSteady(t *testing.T) {
 	y.report(was, is, before, after, took)
 }
 
-// steady is the load and what came of it.
+// steady is the load and its results.
 type steady struct {
 	tb     testing.TB
 	c      *cluster.Cluster
@@ -54,8 +53,7 @@ type steady struct {
 	slowest          faults.Sample // request of each window
 }
 
-// run loads the cluster for a while, in windows that follow each other without a
-// gap.
+// run loads the cluster for a while, in adjacent windows.
 func (y *steady) run(most time.Duration) {
 	y.tb.Helper()
 	second := time.NewTicker(time.Second)
@@ -78,7 +76,7 @@ func (y *steady) run(most time.Duration) {
 	end()
 }
 
-// load begins to send, and returns what ends that and counts the answers.
+// load starts to send. The returned function ends the load and counts the responses.
 func (y *steady) load() func() {
 	y.loads++
 	client := load.NewClient(cluster.Addrs(y.c.Nodes()), nil)
@@ -93,7 +91,7 @@ func (y *steady) load() func() {
 			most = max(most, time.Duration(a.Done()-a.Sent()))
 			if !a.OK() {
 				y.failed++
-				tell(y.tb, "failed", a)
+				printError(y.tb, "failed", a)
 			}
 		}
 		client.Close()
@@ -101,7 +99,7 @@ func (y *steady) load() func() {
 	}
 }
 
-// counters are the metrics of every node.
+// counters returns the metrics of every node.
 func (y *steady) counters() []cluster.Metrics {
 	y.tb.Helper()
 	var all []cluster.Metrics
@@ -113,7 +111,8 @@ func (y *steady) counters() []cluster.Metrics {
 	return all
 }
 
-// report prints what happened between two readings, and judges what may not.
+// report prints the changes between two readings, and fails the test for those that must
+// not happen.
 func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, took time.Duration) {
 	tb := y.tb
 	tb.Helper()

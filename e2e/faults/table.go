@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Trial is what one fault cost.
+// Trial is the effect of one fault.
 type Trial struct {
-	// Moved is the longest time that a key of a shard whose owner changed went
-	// unanswered, Stayed the same over all other keys.
+	// Moved is the longest time without a response of a key whose shard changed its
+	// owner. Stayed is the same for all other keys.
 	Moved, Stayed time.Duration
-	// Slowest is the longest time that one request took, whether its key was served
-	// to others meanwhile or not.
+	// Slowest is the longest duration of a request, whether other requests for its key
+	// were served meanwhile or not.
 	Slowest time.Duration
-	// Failed counts requests that got no good answer, Cut those among them that
-	// had been running for a while elsewhere than on the node at fault; Held those
-	// that had to wait at a node that was not.
-	Failed, Cut, Held int
-	// Shards is how many shards changed their owner.
+	// Failed is the number of failed requests. Cut is the number of those that had been
+	// running on other nodes than the faulty one. Held is the number of requests queued
+	// at other nodes.
+	Failed, Aborted, Queued int
+	// Shards is the number of shards that changed their owner.
 	Shards int
 }
 
@@ -32,11 +32,11 @@ type Row struct {
 	Takeover string
 	Target   string
 	Trials   []Trial
-	// Skipped says why there are none.
+	// Skipped is the reason why there are no trials.
 	Skipped string
 }
 
-// Table is for people to read: one line for each row, times in milliseconds.
+// Table returns a table with one line per row, in milliseconds.
 func Table(rows []*Row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -50,11 +50,11 @@ func Table(rows []*Row) string {
 		}
 		_, _ = fmt.Fprintf(w, "%s\n", r.figures())
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // writes to memory
 	return b.String()
 }
 
-// figures are the columns that the trials fill.
+// figures returns the columns with results of the trials.
 func (r *Row) figures() string {
 	var moved, stayed, slowest Sample
 	var sum Trial
@@ -63,11 +63,11 @@ func (r *Row) figures() string {
 		stayed.Add(t.Stayed)
 		slowest.Add(t.Slowest)
 		sum.Failed += t.Failed
-		sum.Cut += t.Cut
-		sum.Held += t.Held
+		sum.Aborted += t.Aborted
+		sum.Queued += t.Queued
 		sum.Shards += t.Shards
 	}
 	n := float64(max(len(r.Trials), 1))
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",
-		moved, stayed, slowest, sum.Failed, sum.Cut, float64(sum.Held)/n, float64(sum.Shards)/n, r.Target)
+		moved, stayed, slowest, sum.Failed, sum.Aborted, float64(sum.Queued)/n, float64(sum.Shards)/n, r.Target)
 }

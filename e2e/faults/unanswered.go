@@ -10,21 +10,20 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Unanswered returns, for each key, the longest time for which it went
-// unanswered.
+// Unanswered returns, for each key, the longest time without a response.
 //
-// From the moment at which a request for a key is sent the key is unanswered,
-// until the first good answer (200, whole) to that request or to one for the same
-// key that was sent no earlier. So a request that fails leaves its key unanswered
-// until a later one is served (load.Options.Again sends one at once), and one that
-// hangs is no longer held against its key once a later one is served. What a client does to send a request again
-// elsewhere is part of it. A key that is never served again counts to the end of
-// what was seen.
+// The time of a key starts when a request for it is sent. It ends with the first
+// successful response (complete, status 200) to that request, or to a request for the
+// same key that was sent no earlier. So after a failed request the time continues until a
+// later request succeeds (load.Options.RetryFailed sends one at once). A request that
+// hangs no longer counts after a later request for its key has succeeded. The time
+// includes retries of the client at other nodes. For a key that is never served again,
+// the time ends with the last observation.
 //
-// A key is only seen through its requests: a fault that hits just after an answer
-// is noticed by the next request, so the time is short by at most the distance
-// between two requests. Of the keys of one owner, which all stop together, the
-// longest is short by far less.
+// A key is only observed through its requests: a fault right after a response is detected
+// by the next request. So the time is too short by at most the interval between two
+// requests. Among the keys of one owner, which all stop at once, the longest time has a
+// much smaller error.
 func Unanswered(answers []history.Response) map[string]time.Duration {
 	byKey := make(map[string][]history.Response)
 	var end int64
@@ -46,7 +45,7 @@ func Unanswered(answers []history.Response) map[string]time.Duration {
 	return longest
 }
 
-// Longest is the greatest of the times, over the keys that count.
+// Longest returns the maximum over the keys that count.
 func Longest(times map[string]time.Duration, counts func(key string) bool) time.Duration {
 	var most time.Duration
 	for key, d := range times {

@@ -9,10 +9,10 @@ import (
 	"shardway/e2e/bench/uncounted"
 )
 
-// What is taken out may change without anybody thinking of the bench, which nobody runs by
-// chance: it has to be found, what is left has to compile, and the program has to say what
-// it is. Whether it counts, the bench asks it.
-func TestWhatCountsIsFoundAndTakenOut(t *testing.T) {
+// The edited source text may change without a run of the benchmark. The edits must still
+// apply, the program must compile, and its version must report them. The benchmark
+// verifies that the program counts no requests.
+func TestEditsRemoveRequestMetrics(t *testing.T) {
 	dir := t.TempDir()
 	list, err := uncounted.Overlay("../../..", dir)
 	if err != nil {
