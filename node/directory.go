@@ -1,11 +1,13 @@
 package node
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 
 	"shardway/endpoints"
 	"shardway/node/gossip"
+	"shardway/peer"
 )
 
 // updateDirectory rebuilds the directory from the current members of gossip.
@@ -95,4 +97,21 @@ func (n *Node) isServer(node string) bool {
 // lookup returns a node's peer address.
 func (n *Node) lookup(node string) (string, bool) {
 	return n.directory.Load().Addr(node, endpoints.Peer)
+}
+
+// leftByPlan reports whether the node leaves or has left, according to gossip.
+func (n *Node) leftByPlan(node string) bool {
+	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
+		return m.ID == node && (m.Status == gossip.Leaving || m.Status == gossip.Left)
+	})
+}
+
+// heardRecently reports whether data has just arrived on a mux session with the current process of a
+// node. The mux layer sends pings on a session that is silent for longer and has streams.
+func (n *Node) heardRecently(node string) bool {
+	isCurrent := func(conn net.Conn) bool {
+		c, ok := conn.(*peer.Conn)
+		return ok && n.diskRecords.isCurrentProcess(c.Peer())
+	}
+	return n.router.webSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.requestStreams.Outgoing.HeardFrom(node, isCurrent)
 }

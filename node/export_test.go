@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -176,31 +177,29 @@ type Told struct {
 
 // TellImplicated tells whoever leads.
 func (n *Node) TellImplicated(ctx context.Context, all ...Told) bool {
-	var told []implication
+	var told []crashdetect.CrashReport
 	for _, t := range all {
-		told = append(told, implication{Node: t.Node, Boot: t.Boot, Keys: t.Keys, at: time.Now().Add(-t.Ago)})
+		told = append(told, crashdetect.CrashReport{Node: t.Node, Boot: t.Boot, Keys: t.Keys, At: time.Now().Add(-t.Ago)})
 	}
-	return n.tellImplicated(ctx, told)
+	return n.poison.Report(ctx, told)
 }
 
 // Wrecked is what the proxy tells of connections that broke, and ProcessBroke what the
 // node makes of it.
-func (n *Node) Wrecked(w proxy.Wreck) { n.wrecked(w) }
+func (n *Node) Wrecked(w proxy.Wreck) { n.poison.ConnsBroken(w) }
 
 // ProcessBroke reports whether the process of a wreck is gone, and not by plan.
-func (n *Node) ProcessBroke(ctx context.Context, w proxy.Wreck) bool { return n.processBroke(ctx, w) }
+func (n *Node) ProcessBroke(ctx context.Context, w proxy.Wreck) bool {
+	return n.poison.HasCrashed(ctx, w)
+}
 
 // Ends counts the ends of processes that this node was told of as the leader.
-func (n *Node) Ends() int {
-	n.poison.mu.Lock()
-	defer n.poison.mu.Unlock()
-	return len(n.poison.mu.ends)
-}
+func (n *Node) Ends() int { return n.poison.Len() }
 
 // Suspects returns how many keys the leader suspects; it says false if the leader says
 // nothing.
 func (n *Node) Suspects(ctx context.Context) (count int, says bool) {
-	all := n.suspected(ctx)
+	all := n.poison.SuspectsOfLeader(ctx)
 	return len(all), all != nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"shardway/diagnosis"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -243,7 +244,7 @@ func (w *watch) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 		}
 		w.probes.running[x.ID] = true
 		w.probing.Go(func() {
-			ok := w.n.isReachable(ctx, x.ID)
+			ok := crashdetect.IsReachable(ctx, w.n.port, x.ID)
 			w.probes.Lock()
 			w.probes.reached[x.ID] = ok
 			w.probes.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/node/crashdetect"
 	"shardway/peer"
 	"shardway/shardmap"
 )
@@ -27,9 +28,9 @@ type heartbeatClient struct {
 	leader           func() string // the leader according to Raft, or ""
 	deliverOwn       func(ack.Heartbeat)
 	answers          chan<- ack.Answer
-	onConnClosed     func(node string, gone suspect) // called when a connection has ended; must not block
-	triggerHeartbeat func()                          // makes the agent send a heartbeat now; must not block
-	pending          chan ack.Heartbeat              // cap 1: the newest heartbeat
+	onConnClosed     func(node string, gone crashdetect.Process) // called when a connection has ended; must not block
+	triggerHeartbeat func()                                      // makes the agent send a heartbeat now; must not block
+	pending          chan ack.Heartbeat                          // cap 1: the newest heartbeat
 
 	wg sync.WaitGroup
 }
@@ -173,7 +174,7 @@ func (k *heartbeatClient) reportClosed(ctx context.Context, node string, conn *p
 	if ctx.Err() != nil {
 		return false
 	}
-	k.onConnClosed(node, suspect{boot: conn.Boot()})
+	k.onConnClosed(node, crashdetect.Process{Boot: conn.Boot()})
 	return true
 }
 

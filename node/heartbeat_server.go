@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"shardway/ack"
+	"shardway/node/crashdetect"
 	"shardway/node/logs"
 	"shardway/peer"
 )
@@ -60,7 +61,7 @@ func (n *Node) serveHeartbeats(ctx context.Context, c *peer.Conn) {
 	if ctx.Err() == nil && last.Boot != 0 {
 		n.sendToLeaderLoop(ack.ConnClosed{Node: last.Node, Nonce: last.Nonce})
 		if !last.Goodbye {
-			n.suspects.broke(string(last.Node), suspect{boot: last.Boot, nonce: last.Nonce}) //nolint:contextcheck // outlives this stream
+			n.crashes.ConnClosed(string(last.Node), crashdetect.Process{Boot: last.Boot, Nonce: last.Nonce}) //nolint:contextcheck // outlives this stream
 		}
 	}
 }

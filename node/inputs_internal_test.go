@@ -7,19 +7,20 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/diagnosis"
+	"shardway/node/crashdetect"
 )
 
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &api.UpgradeState{Behind: "c"}}
+	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []crashdetect.Suspect{{}}, level: &api.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
 		now                    leaderReport
 		views, suspects, level bool // as before
 	}{
 		"it says nothing":      {leaderReport{leader: "b"}, true, true, true},
 		"it says what it sees": {leaderReport{leader: "b", views: []ack.MemberView{}}, false, true, true},
-		"it suspects nothing":  {leaderReport{leader: "b", suspects: []poisonous{}}, true, false, true},
+		"it suspects nothing":  {leaderReport{leader: "b", suspects: []crashdetect.Suspect{}}, true, false, true},
 		"nobody is behind":     {leaderReport{leader: "b", level: &api.UpgradeState{}}, true, true, false},
 		"it is another one":    {leaderReport{leader: "a"}, false, false, false},
 	} {

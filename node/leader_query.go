@@ -11,6 +11,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/shardmap"
 )
 
@@ -18,11 +19,11 @@ import (
 type leaderReport struct {
 	leader   string
 	at       time.Time
-	views    []ack.MemberView  // nil means no response
-	viewsAt  time.Time         // time of the query that returned views
-	epoch    shardmap.Epoch    // epoch of the map that was committed on this node at viewsAt
-	suspects []poisonous       // nil means no response
-	level    *api.UpgradeState // nil means no response
+	views    []ack.MemberView      // nil means no response
+	viewsAt  time.Time             // time of the query that returned views
+	epoch    shardmap.Epoch        // epoch of the map that was committed on this node at viewsAt
+	suspects []crashdetect.Suspect // nil means no response
+	level    *api.UpgradeState     // nil means no response
 	// differingSettings are the settings that differ between nodes; nil means no response.
 	differingSettings []diagnosis.Difference
 	// unreachable are the nodes that the leader does not add because it cannot reach their peer
@@ -94,10 +95,10 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 			n.log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
-	if suspects, ok := control.DecodeReply[[]poisonous](replies[1]); ok {
+	if suspects, ok := control.DecodeReply[[]crashdetect.Suspect](replies[1]); ok {
 		t.suspects = suspects
 		if suspects == nil {
-			t.suspects = []poisonous{}
+			t.suspects = []crashdetect.Suspect{}
 		}
 	}
 	if differences, ok := control.DecodeReply[[]diagnosis.Difference](replies[2]); ok {
@@ -120,5 +121,5 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 // queryLeaderSeparately does the same as queryLeader, with one request per question.
 func (n *Node) queryLeaderSeparately(ctx context.Context) leaderReport {
 	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
-	return leaderReport{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
+	return leaderReport{views: views, suspects: n.poison.SuspectsOfLeader(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
 }

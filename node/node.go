@@ -25,6 +25,7 @@ import (
 	"shardway/node/apphealth"
 	"shardway/node/consensus"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/disk"
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
@@ -59,8 +60,8 @@ type Node struct {
 	pulse    clock.Pulse
 	agent    *agent
 	link     *heartbeatClient
-	suspects *suspects
-	poison   poison
+	crashes  *crashdetect.Detector
+	poison   *crashdetect.PoisonDetector
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
 	moved             readdressing             // claims of other addresses
@@ -141,6 +142,9 @@ func New(o Options) (*Node, error) {
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
+	n.poison = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
+		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.leader, StoppedOnPurpose: n.leftByPlan, Log: n.log,
+	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
@@ -166,8 +170,7 @@ func New(o Options) (*Node, error) {
 		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
 	}
 	n.fsm.policed = n.requarantine
-	n.poison.log = n.log
-	n.suspects = newSuspects(n.port, o.Clock, n.refused)
+	n.crashes = crashdetect.NewDetector(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
 		return nil, err
@@ -197,7 +200,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		return true, ""
 	}
 	p.OnHandover = func(h proxy.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
+	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.poison.ConnsBroken, n.o.Shards, n.explain
 	return p
 }
 
@@ -267,7 +270,7 @@ func (n *Node) newAgent() {
 	n.agent = a
 	n.link = &heartbeatClient{
 		self: n.self, port: n.port, log: n.log, oldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
-		leader: func() string { return n.raft.Leader() }, deliverOwn: n.deliverOwnHeartbeat, answers: a.answers, onConnClosed: n.suspects.broke, triggerHeartbeat: func() { notify(a.wake) },
+		leader: func() string { return n.raft.Leader() }, deliverOwn: n.deliverOwnHeartbeat, answers: a.answers, onConnClosed: n.crashes.ConnClosed, triggerHeartbeat: func() { notify(a.wake) },
 		pending: make(chan ack.Heartbeat, 1),
 	}
 	var hooks *ackagent.HookOptions
@@ -369,9 +372,9 @@ func (n *Node) adoptCluster(s *ack.State) {
 
 // refused is told that nobody listens where a node was whose heartbeat
 // connection broke: evidence for a leader, and for a voter whose leader it was.
-func (n *Node) refused(node string, gone suspect, began time.Duration) (again bool) {
+func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.sendToLeaderLoop(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
+		n.sendToLeaderLoop(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
 		return began < l.began // then that said nothing
 	}
 	n.campaign(node)

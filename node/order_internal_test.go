@@ -13,6 +13,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
+	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/peer"
 	"shardway/proxy"
@@ -83,10 +84,10 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 				return nil, syscall.ECONNREFUSED
 			},
 		})
-		n.suspects = newSuspects(n.port, n.o.Clock, n.refused)
-		n.suspects.ctx = t.Context()
+		n.crashes = crashdetect.NewDetector(n.port, n.o.Clock, n.refused)
+		n.crashes.Start(t.Context())
 		time.Sleep(time.Second)
-		n.suspects.broke("b", suspect{boot: 1, nonce: 9})
+		n.crashes.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
 		turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
 			Leader: ack.LeaderOptions{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
@@ -110,7 +111,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 			t.Errorf("evidence of a dial that began %v before the election", elected-last)
 		}
 		close(l.done)
-		n.suspects.wait()
+		n.crashes.Wait()
 	})
 }
 

@@ -35,7 +35,7 @@ func rules() []rule {
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("node.suspects.redial", "!s.refused(node, gone, began)", "!s.refused(node, gone, map[bool]time.Duration{true: s.clock.Precise(), false: began}[PLANTED])"),
+			edits: edit("node/crashdetect.Detector.redial", "!d.refused(node, gone, began)", "!d.refused(node, gone, map[bool]time.Duration{true: d.clock.Precise(), false: began}[PLANTED])"),
 		},
 		{
 			name: "one that began before the election is made again", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",

@@ -91,3 +91,13 @@ func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	}
 	return c, nil
 }
+
+// quarantines reports whether policy p contains a quarantine of a key.
+func quarantines(p *ack.Policy, shard shardmap.Shard, hash uint64) bool {
+	for m := range p.Quarantined {
+		if m.Shard == shard && m.Hash == hash {
+			return true
+		}
+	}
+	return false
+}

@@ -7,6 +7,7 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/rotation"
@@ -46,9 +47,9 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			return l.differences(views, from.Node, q.Settings)
 		}),
 		control.Implicated: n.asLeader(func(_ context.Context, _ *leadership, from control.Caller, q control.Request) (any, error) {
-			reports, err := control.Decode[[]implication](q.Implicated)
+			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
 			if err == nil {
-				n.poison.heard(from.Node, reports)
+				n.poison.Record(from.Node, reports)
 			}
 			return nil, err
 		}),
@@ -58,7 +59,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
 			return nil, n.released(from.Node, q.Releases)
 		},
-		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.list(), nil },
+		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.Suspects(), nil },
 
 		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 			return n.founder.HandlePromise(ctx, from.Node, q.Firm)

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/peer"
+	"shardway/shardmap"
 )
 
 const (
@@ -54,7 +56,14 @@ func (n *Node) Run(ctx context.Context) error {
 	haltAgent := n.startProtocol(base, s)
 	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
 	s.spawn(base, "app traffic", n.serveApp)
-	s.spawn(base, "reach", n.abortToUnreachable)
+	unreachable := &crashdetect.UnreachableOwners{
+		Port: n.port, Pulse: &n.pulse, Stalled: n.proxy.Stalled, HeardRecently: n.heardRecently, Log: n.log,
+		DeadAfter: func() time.Duration { return n.timing().DeadAfter },
+		Abort: func(node string) int {
+			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
+		},
+	}
+	s.spawn(base, "reach", unreachable.Run)
 	if n.o.Self != nil {
 		s.spawn(base, "own requests", n.serveSelf)
 	}
@@ -108,12 +117,12 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.updateDirectory()
 	s.spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
-	n.suspects.ctx = running
-	n.poison.ctx = running
+	n.crashes.Start(running)
+	n.poison.Start(running)
 	s.push("redials", func() {
 		cancel()
-		n.suspects.wait()
-		n.poison.wg.Wait()
+		n.crashes.Wait()
+		n.poison.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
 	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
@@ -218,7 +227,7 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 	n.metrics.elections.Inc()
 	l.log.Info().Msg("became leader")
 	n.leading.Store(l.leadership)
-	n.suspects.again() //nolint:contextcheck // outlives this leadership
+	n.crashes.Recheck() //nolint:contextcheck // outlives this leadership
 	notify(n.agent.wake)
 	l.run(ctx)
 	n.leading.Store(nil)

@@ -15,6 +15,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/control"
+	"shardway/node/crashdetect"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
@@ -27,10 +28,10 @@ func controlMessages() []any {
 	return []any{
 		control.Request{},
 		[]control.Reply{},
-		[]implication{},
+		[]crashdetect.CrashReport{},
 		stageQuestion{},
 		[]wireMember{},
-		[]poisonous{},
+		[]crashdetect.Suspect{},
 		[]diagnosis.Difference{},
 		wireMissing{},
 		idleReport{},
@@ -155,12 +156,12 @@ func TestMissingIsSentWhole(t *testing.T) {
 }
 
 func TestImplicatedKeysAreSentWhole(t *testing.T) {
-	want := []implication{{Node: "a", Boot: 3, Keys: []proxy.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
+	want := []crashdetect.CrashReport{{Node: "a", Boot: 3, Keys: []proxy.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
 	golden(t, "implicated", func() (any, error) {
 		b, err := json.Marshal(want)
 		return control.Request{Kind: control.Implicated, Implicated: b}, err
 	}, func(q control.Request) {
-		if got, err := control.Decode[[]implication](q.Implicated); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := control.Decode[[]crashdetect.CrashReport](q.Implicated); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("read as %+v, %v, want %+v", got, err, want)
 		}
 	})

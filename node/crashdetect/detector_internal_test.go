@@ -1,4 +1,4 @@
-package node
+package crashdetect
 
 import (
 	"context"
@@ -15,12 +15,12 @@ func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
+		s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 		s.ctx = over
-		s.broke("a", suspect{boot: 7, nonce: 1})
-		time.Sleep(suspectFor + time.Second)
-		s.broke("a", suspect{boot: 1, nonce: 2})
-		if got, want := s.mu.broken["a"].suspect, (suspect{boot: 1, nonce: 2}); got != want {
+		s.ConnClosed("a", Process{Boot: 7, Nonce: 1})
+		time.Sleep(rememberFor + time.Second)
+		s.ConnClosed("a", Process{Boot: 1, Nonce: 2})
+		if got, want := s.mu.closed["a"].Process, (Process{Boot: 1, Nonce: 2}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
@@ -33,25 +33,25 @@ func TestSuspectsForgetWhatBrokeLongAgo(t *testing.T) {
 func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // nobody is redialled
-	for name, breaks := range map[string][]suspect{
-		"known first":       {{boot: 5, nonce: 9}, {boot: 5}},
-		"known last":        {{boot: 5}, {boot: 5, nonce: 9}},
-		"a process between": {{boot: 4, nonce: 8}, {boot: 5}, {boot: 5, nonce: 9}},
-		"an earlier boot":   {{boot: 5, nonce: 9}, {boot: 4, nonce: 8}, {boot: 3}},
+	for name, breaks := range map[string][]Process{
+		"known first":       {{Boot: 5, Nonce: 9}, {Boot: 5}},
+		"known last":        {{Boot: 5}, {Boot: 5, Nonce: 9}},
+		"a process between": {{Boot: 4, Nonce: 8}, {Boot: 5}, {Boot: 5, Nonce: 9}},
+		"an earlier boot":   {{Boot: 5, Nonce: 9}, {Boot: 4, Nonce: 8}, {Boot: 3}},
 	} {
-		s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
+		s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 		s.ctx = over //nolint:fatcontext // of another s each time
 		for _, b := range breaks {
-			s.broke("a", b)
+			s.ConnClosed("a", b)
 		}
-		if got, want := s.mu.broken["a"].suspect, (suspect{boot: 5, nonce: 9}); got != want {
+		if got, want := s.mu.closed["a"].Process, (Process{Boot: 5, Nonce: 9}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 		s.ctx = t.Context()
-		if gone, more := s.next("a", suspect{boot: 5}); !more || gone.nonce != 9 {
+		if gone, more := s.next("a", Process{Boot: 5}); !more || gone.Nonce != 9 {
 			t.Errorf("%s: next = %+v, %v; want the process", name, gone, more)
 		}
-		if gone, more := s.next("a", suspect{boot: 5, nonce: 9}); more {
+		if gone, more := s.next("a", Process{Boot: 5, Nonce: 9}); more {
 			t.Errorf("%s: next = %+v, though it was told", name, gone)
 		}
 	}
@@ -62,11 +62,11 @@ func TestSuspectsKeepTheProcessThatBroke(t *testing.T) {
 func TestSuspectHasItsOwnNonce(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
+	s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 	s.ctx = over
-	s.broke("a", suspect{boot: 5, nonce: 9})
-	s.broke("a", suspect{boot: 6})
-	if got, want := s.mu.broken["a"].suspect, (suspect{boot: 6}); got != want {
+	s.ConnClosed("a", Process{Boot: 5, Nonce: 9})
+	s.ConnClosed("a", Process{Boot: 6})
+	if got, want := s.mu.closed["a"].Process, (Process{Boot: 6}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -76,15 +76,15 @@ func TestNewLeaderLooksAtWhatBrokeLately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
+		s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 		s.ctx = over
-		s.broke("a", suspect{boot: 1, nonce: 1})
-		time.Sleep(suspectFor)
-		s.broke("b", suspect{boot: 1, nonce: 2})
+		s.ConnClosed("a", Process{Boot: 1, Nonce: 1})
+		time.Sleep(rememberFor)
+		s.ConnClosed("b", Process{Boot: 1, Nonce: 2})
 		time.Sleep(time.Second)
-		s.again()
-		if _, kept := s.mu.broken["b"]; !kept || len(s.mu.broken) != 1 {
-			t.Errorf("%+v, want only b", s.mu.broken)
+		s.Recheck()
+		if _, kept := s.mu.closed["b"]; !kept || len(s.mu.closed) != 1 {
+			t.Errorf("%+v, want only b", s.mu.closed)
 		}
 	})
 }
@@ -93,21 +93,21 @@ func TestNewLeaderLooksAtWhatBrokeLately(t *testing.T) {
 // does once the run has ended.
 func TestInvestigationsAreOneAtATime(t *testing.T) {
 	// Without a port: who redials panics.
-	s := newSuspects(nil, clock.New(), func(string, suspect, time.Duration) bool { return false })
+	s := NewDetector(nil, clock.New(), func(string, Process, time.Duration) bool { return false })
 	s.ctx = t.Context()
 	s.mu.busy["a"] = true
-	s.broke("a", suspect{boot: 2, nonce: 1})
-	s.wait()
-	if _, more := s.next("b", suspect{boot: 1}); more {
+	s.ConnClosed("a", Process{Boot: 2, Nonce: 1})
+	s.Wait()
+	if _, more := s.next("b", Process{Boot: 1}); more {
 		t.Error("there is more to find out of a node whose connection did not break")
 	}
-	if _, more := s.next("a", suspect{boot: 2, nonce: 1}); more || s.mu.busy["a"] {
+	if _, more := s.next("a", Process{Boot: 2, Nonce: 1}); more || s.mu.busy["a"] {
 		t.Errorf("all is told, and it goes on: %v, busy %v", more, s.mu.busy)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.ctx = over
-	if _, more := s.next("a", suspect{boot: 1}); more {
+	if _, more := s.next("a", Process{Boot: 1}); more {
 		t.Error("it goes on after the run")
 	}
 }

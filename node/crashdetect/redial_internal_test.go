@@ -1,4 +1,4 @@
-package node
+package crashdetect
 
 import (
 	"context"
@@ -27,16 +27,16 @@ type redialled struct {
 // nobody listens there asks for more, and ctx is the run's.
 func redialsOf(ctx context.Context, dial func(context.Context) (net.Conn, error)) (r redialled) {
 	began := time.Now()
-	s := newSuspects(peer.New(peer.Options{
+	s := NewDetector(peer.New(peer.Options{
 		Node: "a", Disk: "d", Boot: 1, Cluster: func() string { return "c" },
 		Lookup: func(string) (string, bool) { return "b:1", true },
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 			r.dials = append(r.dials, time.Since(began))
 			return dial(ctx)
 		},
-	}), clock.Virtual(), func(string, suspect, time.Duration) bool { r.told++; return true })
+	}), clock.Virtual(), func(string, Process, time.Duration) bool { r.told++; return true })
 	s.ctx = ctx
-	s.redial("b", suspect{boot: 1, nonce: 9}) //nolint:contextcheck // it has the run's
+	s.redial("b", Process{Boot: 1, Nonce: 9}) //nolint:contextcheck // it has the run's
 	r.took = time.Since(began)
 	return r
 }
