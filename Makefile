@@ -220,7 +220,7 @@ lint: $(GOLANGCI_LINT) prose ## linters of Go code and of the documentation
 	$(call stage,lint,$(GOLANGCI_LINT) run ./...)
 
 .PHONY: prose
-prose: $(VALE) ## check the documentation with the rules of .vale/styles
+prose: $(VALE) ## check documentation and Go comments with the rules of .vale/styles
 	$(call stage,prose,.ci/prose $(VALE))
 
 .PHONY: prose-baseline
