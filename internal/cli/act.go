@@ -9,9 +9,9 @@ import (
 
 type stepDownCommand struct{ target }
 
-// Run makes the leader hand over.
+// Run makes the leader transfer its leadership.
 func (c *stepDownCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, api.Action{Verb: api.StepDown}, "the leader has handed over")
+	return c.runAction(ctx, s, api.Action{Verb: api.StepDown}, "the leader has handed over")
 }
 
 type removeCommand struct {
@@ -20,20 +20,20 @@ type removeCommand struct {
 	target
 }
 
-// Run takes a node out.
+// Run removes a node.
 func (c *removeCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
+	return c.runAction(ctx, s, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
 }
 
-// done is the JSON of an action that was carried out.
-type done struct {
+// actionResult is the JSON output of an action.
+type actionResult struct {
 	Action api.Verb `json:"action"`
 	Node   string   `json:"node,omitempty"`
 	Done   bool     `json:"done"`
 }
 
-// act has an action carried out and says so.
-func (t *target) act(ctx context.Context, s *session, a api.Action, success string) error {
+// runAction sends an action to the node and prints success.
+func (t *target) runAction(ctx context.Context, s *session, a api.Action, success string) error {
 	client, err := t.client(s)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (t *target) act(ctx context.Context, s *session, a api.Action, success stri
 		return err
 	}
 	if t.JSON {
-		return writeJSON(s.out, done{Action: a.Verb, Node: a.Node, Done: true})
+		return writeJSON(s.out, actionResult{Action: a.Verb, Node: a.Node, Done: true})
 	}
 	_, err = fmt.Fprintln(s.out, success)
 	return err

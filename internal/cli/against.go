@@ -14,13 +14,12 @@ import (
 	"shardway/diagnosis"
 )
 
-// errDiffers ends a check whose configuration differs from the cluster's. The report names
-// each difference.
+// errDiffers is the result of a check whose configuration differs from the cluster. The command has
+// printed each difference.
 var errDiffers = errors.New("cli: the configuration differs from the cluster's")
 
-// takeAgainst returns the arguments without --against ADDR, and the address; empty: it is
-// not there.
-func takeAgainst(args []string) (rest []string, addr string, err error) {
+// cutAgainstFlag removes --against ADDR from args. addr is empty if args do not contain the flag.
+func cutAgainstFlag(args []string) (rest []string, addr string, err error) {
 	for i := 0; i < len(args); i++ {
 		value, inline := strings.CutPrefix(args[i], "--against=")
 		switch {
@@ -42,7 +41,7 @@ func takeAgainst(args []string) (rest []string, addr string, err error) {
 	return rest, addr, nil
 }
 
-// difference is a setting that another value has in the cluster.
+// difference is a setting whose value differs from the value in the cluster.
 type difference struct {
 	Setting string                   `json:"setting"`
 	Value   string                   `json:"value"`
@@ -50,7 +49,7 @@ type difference struct {
 	Cluster []diagnosis.SettingValue `json:"cluster"`
 }
 
-// String is one line for people.
+// String returns one line of text output.
 func (d difference) String() string {
 	values := make([]string, len(d.Cluster))
 	for i, v := range d.Cluster {
@@ -59,9 +58,9 @@ func (d difference) String() string {
 	return fmt.Sprintf("differs: %s = %q (%s); the cluster has %s", d.Setting, d.Value, d.From, strings.Join(values, " and "))
 }
 
-// compareWithCluster returns the settings of cfg that have another value at a node of the
-// cluster that the node at addr belongs to. The credentials are those of other commands, or
-// else the token file of the settings.
+// compareWithCluster returns the settings of cfg whose value differs from the value at a node of the
+// cluster. addr is the admin address of one node. Without credentials in the environment, it uses the
+// token file of the settings.
 func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, addr string) ([]difference, error) {
 	t := target{Admin: addr}
 	if variable(s.environ, "SHARDWAY_TOKEN_FILE") == "" {
@@ -76,10 +75,11 @@ func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, add
 	if err != nil {
 		return nil, err
 	}
-	return differencesFrom(cfg, checkup), nil
+	return compareSettings(cfg, checkup), nil
 }
 
-func differencesFrom(cfg *config.Config, checkup diagnosis.Checkup) (out []difference) {
+// compareSettings compares cfg with the settings that each node has reported.
+func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (out []difference) {
 	own := cfg.ClusterSettings()
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		at := map[string][]string{}

@@ -33,5 +33,5 @@ func (c *appRestartedCommand) Run(ctx context.Context, s *session) error {
 		}
 		c.Node = status.Node
 	}
-	return c.act(ctx, s, api.Action{Verb: api.AppRestarted, Node: c.Node}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
+	return c.runAction(ctx, s, api.Action{Verb: api.AppRestarted, Node: c.Node}, "the app of node "+c.Node+" counts as restarted: every shard may return to it")
 }

@@ -16,7 +16,7 @@ type backupCommand struct {
 	target
 }
 
-// Run keeps the control state of the cluster in a file.
+// Run writes the control state of the cluster to a file.
 func (c *backupCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -44,10 +44,10 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 type restoreCommand struct {
 	File string `arg:"" help:"File written by backup."                                                        type:"path"`
 	Node string `help:"Id of the first node of the restored cluster (else SHARDWAY_NODE, else random)." placeholder:"ID"`
-	directory
+	dataDirFlags
 }
 
-// Run makes an empty data directory the beginning of the cluster in a backup.
+// Run initializes an empty data directory with the cluster of a backup.
 func (c *restoreCommand) Run(s *session) error {
 	content, err := os.ReadFile(c.File)
 	if err != nil {
@@ -61,10 +61,10 @@ func (c *restoreCommand) Run(s *session) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	return c.founded(s, r)
+	return c.writeResult(s, r)
 }
 
-// replaceFile writes a file whole or not at all, durably.
+// replaceFile replaces a file atomically and durably.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

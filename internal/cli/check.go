@@ -17,35 +17,34 @@ type checkCommand struct {
 	Args []string `arg:"" help:"Flags of run, --all, --json and --against." optional:""`
 }
 
-// report is the JSON of a check.
-type report struct {
+// checkReport is the JSON output of a check.
+type checkReport struct {
 	OK       bool             `json:"ok"`
 	Problems []config.Problem `json:"problems"`
-	Advice   []config.Problem `json:"advice"` // what is valid and probably not intended
-	// Differences are the settings that differ from those of the cluster that --against
-	// names; nil without --against.
+	Advice   []config.Problem `json:"advice"` // valid settings that are probably mistakes
+	// Differences contains the settings that differ from the cluster of --against. nil without
+	// --against.
 	Differences []difference   `json:"differences,omitempty"`
 	Values      []config.Value `json:"values"`
 	config.Explanation
 
-	all     bool   // defaults are written, too
-	against string // the node whose cluster the settings were compared with; empty: none
+	all     bool   // the text output contains defaults
+	against string // value of --against; empty means no comparison
 }
 
-// Run checks the configuration and explains the timings. What the check found is
-// written to the output; the error only decides on the exit code.
+// Run checks the configuration and prints a report. The error determines only the exit code.
 func (c *checkCommand) Run(ctx context.Context, s *session) error {
-	args, against, err := takeAgainst(c.Args)
+	args, against, err := cutAgainstFlag(c.Args)
 	if err != nil {
 		return err
 	}
-	args, asJSON := without(args, "--json")
-	args, all := without(args, "--all")
+	args, asJSON := cutSwitch(args, "--json")
+	args, all := cutSwitch(args, "--all")
 	cfg, err := config.Load(args, s.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	r := report{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
+	r := checkReport{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
@@ -77,14 +76,14 @@ func (c *checkCommand) Run(ctx context.Context, s *session) error {
 	return nil
 }
 
-// without returns the arguments without a switch, and whether it was there.
-func without(args []string, name string) (rest []string, found bool) {
+// cutSwitch removes a switch from args. found reports whether args contained it.
+func cutSwitch(args []string, name string) (rest []string, found bool) {
 	rest = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == name })
 	return rest, len(rest) < len(args)
 }
 
-// checkFiles looks into the files that the settings name for security, and adds
-// what is wrong with those that nothing was found about before.
+// checkFiles checks the secret, token and certificate files of the settings. It adds a problem for each
+// invalid file whose setting has no problem yet.
 func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem {
 	for _, err := range process.Check(cfg) {
 		flag, wrong, _ := strings.Cut(err.Error(), ": ")
@@ -102,10 +101,10 @@ func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem 
 	return problems
 }
 
-// write writes the report for people: the mistakes and the advice, then what is in effect. The
-// timings are explained with either, unless all is well among them and something
-// else is not.
-func (r *report) write(w io.Writer) error {
+// write prints the report as text: problems, advice and differences, then the settings and an
+// explanation of the timings. An invalid configuration prints no settings, and the explanation only if
+// a timing rule is violated.
+func (r *checkReport) write(w io.Writer) error {
 	for _, p := range r.Problems {
 		if _, err := fmt.Fprintln(w, p); err != nil {
 			return err
@@ -126,19 +125,19 @@ func (r *report) write(w io.Writer) error {
 			return err
 		}
 	}
-	broken := slices.ContainsFunc(r.Bounds, func(b config.Bound) bool { return !b.Holds && !b.Advice })
-	if !r.OK && !broken {
+	violated := slices.ContainsFunc(r.Bounds, func(b config.Bound) bool { return !b.Holds && !b.Advice })
+	if !r.OK && !violated {
 		return nil
 	}
 	if err := writeExplanation(w, r.Explanation); err != nil || !r.OK || len(r.Differences) > 0 {
 		return err
 	}
-	_, err := fmt.Fprintln(w, "\n"+r.verdict())
+	_, err := fmt.Fprintln(w, "\n"+r.summary())
 	return err
 }
 
-// verdict returns the last line of a report without mistakes and differences.
-func (r *report) verdict() string {
+// summary returns the last line of a report without problems and differences.
+func (r *checkReport) summary() string {
 	text := "ok: the configuration is valid"
 	if r.against != "" {
 		text += ", and agrees with the cluster at " + r.against
@@ -149,8 +148,8 @@ func (r *report) verdict() string {
 	return text
 }
 
-// writeValues writes what somebody chose, then the defaults if they are wanted, else
-// how many there are.
+// writeValues prints the explicit settings, then the defaults if all is true, and otherwise their
+// number.
 func writeValues(w io.Writer, values []config.Value, all bool) error {
 	t, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
 	for _, v := range values {
@@ -176,7 +175,7 @@ func writeValues(w io.Writer, values []config.Value, all bool) error {
 func writeExplanation(w io.Writer, e config.Explanation) error {
 	t := newTable(w, "\nTIMING", "", "HOLDS", "WHY")
 	for _, b := range e.Bounds {
-		t.row(b.Rule, b.Figures, held(b), b.Why)
+		t.row(b.Rule, b.Figures, boundState(b), b.Why)
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -188,7 +187,8 @@ func writeExplanation(w io.Writer, e config.Explanation) error {
 	return t.flush()
 }
 
-func held(b config.Bound) string {
+// boundState returns the column HOLDS of a timing rule.
+func boundState(b config.Bound) string {
 	switch {
 	case b.Holds:
 		return "yes"

@@ -13,7 +13,7 @@ import (
 	"shardway/internal/version"
 )
 
-// The exit codes; exitCodes says what they mean.
+// Exit codes. exitCodes describes them.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -21,13 +21,13 @@ const (
 	exitOutage = 3
 )
 
-// exitCode is a line of the table of exit codes, as help shows it.
+// exitCode is an exit code with its description in the help.
 type exitCode struct {
 	code    int
 	meaning string
 }
 
-// exitCodes returns all that a command ends with.
+// exitCodes returns all exit codes.
 func exitCodes() []exitCode {
 	return []exitCode{
 		{exitOK, "success"},
@@ -37,20 +37,19 @@ func exitCodes() []exitCode {
 	}
 }
 
-// misuse is a command line that contradicts itself.
+// misuse is the error for invalid or contradictory arguments.
 type misuse string
 
-// Error is what is wrong, and what to write.
+// Error returns the cause and the remedy.
 func (m misuse) Error() string { return string(m) }
 
-// errReported ends a command that has already said what is wrong with the
-// configuration.
+// errReported is the result of a command that has already printed the errors of the configuration.
 var errReported = errors.New("cli: the configuration is wrong")
 
-// errOutage ends a command that has shown an outage.
+// errOutage is the result of a command that has printed an outage.
 var errOutage = errors.New("cli: there is an outage")
 
-// grammar is every command.
+// grammar contains all commands.
 type grammar struct {
 	Run        runCommand        `cmd:"" passthrough:"" help:"Run a node."`
 	Demo       demoCommand       `cmd:"" help:"Run three nodes with a sample app on this machine."`
@@ -98,16 +97,15 @@ type grammar struct {
 	ShowVersion kong.VersionFlag `help:"Show the version." name:"version"`
 }
 
-// session is what a command gets besides its arguments.
+// session contains the inputs and outputs of a command, apart from its arguments.
 type session struct {
 	environ []string
 	out     io.Writer
 	err     io.Writer
 }
 
-// Run carries out one command and returns the exit code. The arguments come
-// without the program's name. A command that runs for long, such as run, ends
-// when ctx does.
+// Run runs one command and returns its exit code. args does not contain the program name. A
+// long-running command, such as run, stops when ctx ends.
 func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int {
 	s := &session{environ: environ, out: out, err: errOut}
 	var g grammar
@@ -123,19 +121,19 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
-		return s.fail(err)
+		return s.exit(err)
 	}
 	command, err := parser.Parse(args)
 	switch {
 	case exited:
 		return exitOK
 	case err != nil:
-		return s.misused(args, err)
+		return s.usageError(args, err)
 	}
-	return s.fail(command.Run(s))
+	return s.exit(command.Run(s))
 }
 
-// description stands above the commands in the help.
+// description is the text above the commands in the help.
 func description() string {
 	var codes []string
 	for _, c := range exitCodes() {
@@ -144,14 +142,14 @@ func description() string {
 	return "A sharded HTTP reverse proxy for apps that keep state.\n\nExit codes: " + strings.Join(codes, "; ") + "."
 }
 
-// misused reports a command line that is none.
-func (s *session) misused(args []string, err error) int {
-	s.complain(usageError(args, err))
+// usageError prints an error of the command-line parser and returns the exit code.
+func (s *session) usageError(args []string, err error) int {
+	s.printError(usageError(args, err))
 	return exitUsage
 }
 
-// fail reports what a command ended with.
-func (s *session) fail(err error) int {
+// exit prints the error of a command, if it has one, and returns the exit code.
+func (s *session) exit(err error) int {
 	if err == nil || errors.Is(err, config.ErrHelp) {
 		return exitOK
 	}
@@ -165,24 +163,23 @@ func (s *session) fail(err error) int {
 		return exitOutage
 	}
 	if wrong, ok := errors.AsType[misuse](err); ok {
-		s.complain(wrong)
+		s.printError(wrong)
 		return exitUsage
 	}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		for _, p := range wrong.Problems {
-			s.complain(p)
+			s.printError(p)
 		}
 		return exitUsage
 	}
-	s.complain(err)
+	s.printError(err)
 	return exitFailed
 }
 
-// complain writes about what went wrong, which may quote a node or a file: each
-// line of it is marked as ours, once if another process of ours has, and nothing in it
-// moves the cursor. When even that
-// cannot be written there is nobody left to tell.
-func (s *session) complain(what any) {
+// printError prints an error with the prefix "shardway: " on each line. Lines of another Shardway
+// process may have the prefix already. The text may quote a node or a file, so control characters are
+// replaced. Errors of the writer are ignored, because no other output is left.
+func (s *session) printError(what any) {
 	for line := range strings.SplitSeq(fmt.Sprint(what), "\n") {
 		_, _ = fmt.Fprintf(s.err, "shardway: %s\n", strings.TrimPrefix(strings.Map(printable, line), "shardway: "))
 	}

@@ -165,8 +165,8 @@ func TestTablesForPeople(t *testing.T) {
 		{"websockets --limit 1", []string{
 			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have WebSockets: --limit N shows them", "", "no response from b",
 		}},
-		{"websockets move-test --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "no response from b"}},
-		{"websockets move-test --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
+		{"websockets move-test --key alice --gap", []string{"2 upstream connections of clients at a were cut", "1 upstream connections of clients at c were cut", "", "no response from b"}},
+		{"websockets move-test --shard 3", []string{"2 upstream connections of clients at a are handed over", "1 upstream connections of clients at c are handed over"}},
 		{"hot --limit 1", []string{
 			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "no response from b",
 		}},
@@ -262,7 +262,7 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 
 		"websockets --shard 99 --admin=" + addr:           "shard = 99 does not exist: the cluster has 4, from 0 to 3",
 		"websockets move-test --shard 99 --admin=" + addr: "the cluster has 0 to 3",
-		"websockets move-test --shard 2 --admin=" + addr:  "no resumable WebSocket of shard 2 has a connection to its app; b did not answer",
+		"websockets move-test --shard 2 --admin=" + addr:  "no resumable WebSocket of shard 2 has a connection to its app; b did not respond",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.HasPrefix(errOut, "shardway: ") || !strings.Contains(errOut, want) {

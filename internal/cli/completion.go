@@ -15,7 +15,7 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"One of bash, zsh, fish."`
 }
 
-// Help tells where the script goes.
+// Help shows the install path of each script.
 func (c *completionCommand) Help() string {
 	return `Writes a script that completes commands and flags:
 
@@ -24,43 +24,45 @@ func (c *completionCommand) Help() string {
   fish   shardway completion fish > ~/.config/fish/completions/shardway.fish`
 }
 
-// Run writes the script.
+// Run writes the script of the selected shell.
 func (c *completionCommand) Run(parsed *kong.Context, s *session) error {
-	commands := completed(parsed.Model.Node)
-	write := map[string]func(io.Writer, []completable){"bash": writeBash, "zsh": writeZsh, "fish": writeFish}[c.Shell]
+	commands := completionSpecs(parsed.Model.Node)
+	write := map[string]func(io.Writer, []completionCommandSpec){"bash": writeBash, "zsh": writeZsh, "fish": writeFish}[c.Shell]
 	var b strings.Builder
 	write(&b, commands)
 	_, err := io.WriteString(s.out, b.String())
 	return err
 }
 
-// completable is a command as a shell sees it.
-type completable struct {
+// completionCommandSpec describes a command for the completion scripts.
+type completionCommandSpec struct {
 	name, help string
-	flags      []completableFlag
-	words      []string // that its first argument may be; empty: anything
+	flags      []completionFlagSpec
+	words      []string // valid first arguments; empty means any
 }
 
-type completableFlag struct {
+type completionFlagSpec struct {
 	name, help string
-	value      string   // stands for it; empty: a switch
-	choices    []string // that it may be; empty: anything
+	value      string   // placeholder; empty means a switch without a value
+	choices    []string // valid values; empty means any
 }
 
-// files reports whether the value is a file or a directory.
-func (f completableFlag) files() bool { return strings.Contains(f.value, "FILE") || f.value == "DIR" }
+// isFile reports whether the value is a file or a directory.
+func (f completionFlagSpec) isFile() bool {
+	return strings.Contains(f.value, "FILE") || f.value == "DIR"
+}
 
-// completed returns the commands that help lists.
-func completed(root *kong.Node) []completable {
-	var all []completable
+// completionSpecs returns the visible commands, sorted by name.
+func completionSpecs(root *kong.Node) []completionCommandSpec {
+	var all []completionCommandSpec
 	for _, n := range root.Children {
 		if n.Hidden {
 			continue
 		}
-		c := completable{name: n.Name, help: n.Help}
+		c := completionCommandSpec{name: n.Name, help: n.Help}
 		for _, group := range n.AllFlags(true) {
 			for _, f := range group {
-				x := completableFlag{name: f.Name, help: f.Help}
+				x := completionFlagSpec{name: f.Name, help: f.Help}
 				if !f.IsBool() {
 					x.value = f.FormatPlaceHolder()
 				}
@@ -77,19 +79,19 @@ func completed(root *kong.Node) []completable {
 			c.flags = append(c.flags, settingFlags()...)
 		}
 		if n.Name == "check" {
-			c.flags = append(c.flags, completableFlag{name: "all", help: "Show defaults, too."}, completableFlag{name: "json", help: "Write JSON."}, completableFlag{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
+			c.flags = append(c.flags, completionFlagSpec{name: "all", help: "Show defaults, too."}, completionFlagSpec{name: "json", help: "Write JSON."}, completionFlagSpec{name: "against", help: "Compare with the cluster of the node at ADDR.", value: "ADDR"})
 		}
 		all = append(all, c)
 	}
-	slices.SortFunc(all, func(a, b completable) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b completionCommandSpec) int { return strings.Compare(a.name, b.name) })
 	return all
 }
 
-// settingFlags are those of run and check, which kong does not know.
-func settingFlags() []completableFlag {
-	var all []completableFlag
+// settingFlags returns the flags of run and check, which kong does not parse.
+func settingFlags() []completionFlagSpec {
+	var all []completionFlagSpec
 	for _, f := range config.Flags() {
-		x := completableFlag{name: f.Name, help: f.Help, value: f.Metavar}
+		x := completionFlagSpec{name: f.Name, help: f.Help, value: f.Metavar}
 		if words := strings.Split(f.Metavar, "|"); len(words) > 1 && f.Metavar == strings.ToLower(f.Metavar) {
 			x.choices = words
 		}
@@ -98,8 +100,8 @@ func settingFlags() []completableFlag {
 	return all
 }
 
-// writeBash: what the function does not know is completed as a file.
-func writeBash(w io.Writer, commands []completable) {
+// writeBash writes a script that completes other arguments as file names.
+func writeBash(w io.Writer, commands []completionCommandSpec) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	p("# bash completion for shardway\n_shardway() {\n")
 	p("  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= at=0 i words=\n")
@@ -134,7 +136,7 @@ func writeBash(w io.Writer, commands []completable) {
 	p("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _shardway shardway\n")
 }
 
-func writeZsh(w io.Writer, commands []completable) {
+func writeZsh(w io.Writer, commands []completionCommandSpec) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	quoted := strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`)
 	p("#compdef shardway\n_shardway() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(\n")
@@ -154,7 +156,7 @@ func writeZsh(w io.Writer, commands []completable) {
 			switch {
 			case len(f.choices) > 0:
 				p(":value:(%s)", strings.Join(f.choices, " "))
-			case f.files():
+			case f.isFile():
 				p(":file:_files")
 			case f.value != "":
 				p(":%s: ", quoted.Replace(f.value))
@@ -172,7 +174,7 @@ func writeZsh(w io.Writer, commands []completable) {
 	p("  esac\n}\n_shardway \"$@\"\n")
 }
 
-func writeFish(w io.Writer, commands []completable) {
+func writeFish(w io.Writer, commands []completionCommandSpec) {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // to a strings.Builder
 	quote := func(s string) string {
 		return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(s) + "'"
@@ -193,7 +195,7 @@ func writeFish(w io.Writer, commands []completable) {
 			switch {
 			case len(f.choices) > 0:
 				how = " -x -a " + quote(strings.Join(f.choices, " "))
-			case f.files():
+			case f.isFile():
 				how = " -r -F"
 			case f.value != "":
 				how = " -x"

@@ -12,16 +12,16 @@ import (
 	"shardway/internal/secret"
 )
 
-// credentials are the flags for a port that lets in who shows something.
-type credentials struct {
+// credentialFlags are the flags for an admin port that requires credentials.
+type credentialFlags struct {
 	TokenFile string `help:"File whose first token is sent (else SHARDWAY_TOKEN_FILE, else the token file of the node)." placeholder:"FILE"`
 	TLSCA     string `help:"CA certificates of the node's certificate, PEM (else those of the system)."                                                              name:"tls-ca"      placeholder:"FILE"`
 	TLSCert   string `help:"Client certificate, PEM."                                                                                                           name:"tls-cert"    placeholder:"FILE"`
 	TLSKey    string `help:"Private key of the client certificate, PEM."                                                                                                              name:"tls-key"     placeholder:"FILE"`
 }
 
-// show reads what the flags name.
-func (c *credentials) show(s *session) (client.Credentials, error) {
+// load reads the files of the flags, or of the corresponding environment variables.
+func (c *credentialFlags) load(s *session) (client.Credentials, error) {
 	var out client.Credentials
 	file, from := c.TokenFile, "--token-file"
 	for _, name := range []string{"SHARDWAY_TOKEN_FILE", "SHARDWAY_ADMIN_WRITE_TOKEN_FILE", "SHARDWAY_ADMIN_READ_TOKEN_FILE"} {
@@ -31,7 +31,7 @@ func (c *credentials) show(s *session) (client.Credentials, error) {
 	}
 	if file != "" {
 		var err error
-		if out.Token, err = firstToken(file); err != nil {
+		if out.Token, err = readFirstToken(file); err != nil {
 			return out, fmt.Errorf("%s: %w", from, err)
 		}
 	}
@@ -62,8 +62,8 @@ func (c *credentials) show(s *session) (client.Credentials, error) {
 	return out, nil
 }
 
-// firstToken reads a file as the node does, and takes the first token.
-func firstToken(path string) (string, error) {
+// readFirstToken validates a token file as a node does, and returns its first token.
+func readFirstToken(path string) (string, error) {
 	b, err := secret.ReadPrivate(path)
 	if err != nil {
 		return "", err
@@ -76,5 +76,5 @@ func firstToken(path string) (string, error) {
 			return fields[len(fields)-1], nil
 		}
 	}
-	return "", fmt.Errorf("%s contains no token", path) // ParseTokens has said so
+	return "", fmt.Errorf("%s contains no token", path) // cannot happen: ParseTokens rejects such a file
 }

@@ -19,8 +19,8 @@ import (
 	"shardway/internal/version"
 )
 
-// logTail is how much of a log goes into a bundle, in bytes, from its end.
-const logTail = 1 << 20
+// maxLogBytes is the maximum size of the end of the log in a bundle.
+const maxLogBytes = 1 << 20
 
 type debugCommand struct {
 	Output string `help:"File to write (else shardway-debug-NODE-TIME.tar.gz)." placeholder:"FILE" short:"o" type:"path"`
@@ -29,7 +29,7 @@ type debugCommand struct {
 	target
 }
 
-// Help tells what is in it and what is not.
+// Help lists the contents of the archive.
 func (c *debugCommand) Help() string {
 	return `Writes one archive for a bug report. It contains status, nodes, map, endpoints, policy,
 upgrade, settings, load, the state of the app, events, metrics, goroutines and versions,
@@ -38,8 +38,8 @@ send it: it contains addresses, node IDs and log text. It contains no secrets, t
 private keys or keys of requests.`
 }
 
-// bundled are the answers that go into a bundle, by file.
-func bundled() []struct{ file, path string } {
+// bundleRequests returns the requests whose responses the bundle contains.
+func bundleRequests() []struct{ file, path string } {
 	return []struct{ file, path string }{
 		{"status.json", "/status"},
 		{"nodes.json", "/v1/nodes"},
@@ -58,14 +58,14 @@ func bundled() []struct{ file, path string } {
 	}
 }
 
-// member is a file of a bundle.
-type member struct {
+// bundleFile is a file in a bundle.
+type bundleFile struct {
 	name    string
 	content []byte
 }
 
-// Run writes the bundle. What cannot be had is left out, and errors.txt says why; a node
-// that does not answer at all is an error.
+// Run writes the bundle. If a request fails, the bundle contains the error in errors.txt instead of
+// the response. If the first request fails, Run returns an error.
 func (c *debugCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -76,20 +76,20 @@ func (c *debugCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	hidden := &redaction{}
-	all, failed := c.gather(ctx, s, client, hidden)
+	hidden := &redactor{}
+	all, failed := c.collect(ctx, s, client, hidden)
 	if len(failed) > 0 {
-		all = append(all, member{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
+		all = append(all, bundleFile{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
 	}
 	now := time.Now()
 	name := c.Output
 	if name == "" {
-		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", fileName(st.Node), now.UTC().Format("20060102T150405Z"))
+		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", safeFileName(st.Node), now.UTC().Format("20060102T150405Z"))
 	}
 	for i := range all {
-		all[i].content = hidden.clean(all[i].content)
+		all[i].content = hidden.redact(all[i].content)
 	}
-	b, err := pack(all, now)
+	b, err := packBundle(all, now)
 	if err != nil {
 		return err
 	}
@@ -103,24 +103,24 @@ func (c *debugCommand) Run(ctx context.Context, s *session) error {
 	return err
 }
 
-// bundle is the JSON of one that was written.
+// bundle is the JSON output of the command.
 type bundle struct {
 	File    string   `json:"file"`
 	Bytes   int      `json:"bytes"`
-	Missing []string `json:"missing"` // what could not be had, and why
+	Missing []string `json:"missing"` // missing files, with the errors
 }
 
-func (c *debugCommand) gather(ctx context.Context, s *session, client *client.Client, hidden *redaction) (all []member, failed []string) {
+func (c *debugCommand) collect(ctx context.Context, s *session, client *client.Client, hidden *redactor) (all []bundleFile, failed []string) {
 	add := func(name string, content []byte, err error) {
 		if err != nil {
-			failed = append(failed, name+": "+clean(err.Error()))
+			failed = append(failed, name+": "+sanitize(err.Error()))
 			return
 		}
-		all = append(all, member{name, content})
+		all = append(all, bundleFile{name, content})
 	}
 	text, err := json.MarshalIndent(version.Read(), "", "  ")
 	add("version.json", text, err)
-	for _, x := range bundled() {
+	for _, x := range bundleRequests() {
 		text, err = client.Fetch(ctx, x.path)
 		add(x.file, text, err)
 	}
@@ -132,21 +132,21 @@ func (c *debugCommand) gather(ctx context.Context, s *session, client *client.Cl
 		text, err = json.MarshalIndent(hot, "", "  ")
 	}
 	add("hot.json", text, err)
-	if show, unread := c.show(s); unread == nil {
+	if show, unread := c.load(s); unread == nil {
 		hidden.add([]byte(show.Token))
 	}
 	settings, err := c.settings(s, hidden)
 	add("settings.json", settings, err)
 	if c.Log != "" {
-		text, err = tailOf(c.Log, logTail)
+		text, err = tailOf(c.Log, maxLogBytes)
 		add("log.txt", text, err)
 	}
 	return all, failed
 }
 
-// settings are those that a node here would have, with what is wrong with them. The files
-// that they name for a secret are read, to find in what else it may stand.
-func (c *debugCommand) settings(s *session, hidden *redaction) ([]byte, error) {
+// settings returns the settings that a node would have on this machine, with their errors. It adds
+// the content of all secret files to hidden, because other files may contain the same secrets.
+func (c *debugCommand) settings(s *session, hidden *redactor) ([]byte, error) {
 	var args []string
 	if c.Config != "" {
 		args = []string{"--config", c.Config}
@@ -156,61 +156,61 @@ func (c *debugCommand) settings(s *session, hidden *redaction) ([]byte, error) {
 		if file == "" {
 			continue
 		}
-		content, unread := os.ReadFile(file) //nolint:gosec // the node's own
+		content, unread := os.ReadFile(file) //nolint:gosec // a file of the node
 		if unread != nil && !strings.ContainsAny(file, "/.") {
-			content = []byte(file) // what belongs into the file, it may be
+			content = []byte(file) // the user may have specified the secret itself
 		}
 		hidden.add(content)
 	}
-	r := report{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
+	r := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
 	if wrong, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is
 		r.Problems = wrong.Problems
 	}
 	return json.MarshalIndent(r, "", "  ")
 }
 
-// leastSecret is the length from which a word counts as one: no secret and no token is
-// shorter, and names beside them may be.
-const leastSecret = 16
+// minSecretBytes is the minimum length of a redacted word. All secrets and tokens are longer; the
+// names in token files may be shorter.
+const minSecretBytes = 16
 
-// removed stands where a secret stood.
-const removed = "[removed]"
+// redacted replaces a secret.
+const redacted = "[removed]"
 
-// redaction takes words out that must not be told.
-type redaction struct{ words [][]byte }
+// redactor removes secrets from text.
+type redactor struct{ words [][]byte }
 
-// add has every word of a file taken out that is long enough, as it is and as JSON has it,
-// and what a colon or a comma parts in it.
-func (r *redaction) add(file []byte) {
+// add redacts every sufficiently long word of a file, also its JSON form, and the parts of words that
+// are separated by colons or commas.
+func (r *redactor) add(file []byte) {
 	parts := slices.Concat(bytes.Fields(file), bytes.FieldsFunc(file, func(c rune) bool { return c <= ' ' || c == ':' || c == ',' }))
 	for _, word := range parts {
 		inJSON, err := json.Marshal(string(word))
 		for _, w := range [][]byte{word, bytes.Trim(inJSON, `"`)} {
-			if err == nil && len(w) >= leastSecret && !slices.ContainsFunc(r.words, func(known []byte) bool { return bytes.Equal(known, w) }) {
+			if err == nil && len(w) >= minSecretBytes && !slices.ContainsFunc(r.words, func(known []byte) bool { return bytes.Equal(known, w) }) {
 				r.words = append(r.words, w)
 			}
 		}
 	}
 }
 
-// clean takes out those words, and whatever shows by itself that it is a secret of a
-// cluster, a token or a password in a URL, be it one that no file has any more.
-func (r *redaction) clean(content []byte) []byte {
+// redact removes the words of add, and all text with the form of a cluster secret, a token or a
+// password in a URL.
+func (r *redactor) redact(content []byte) []byte {
 	for _, word := range r.words {
-		content = bytes.ReplaceAll(content, word, []byte(removed))
+		content = bytes.ReplaceAll(content, word, []byte(redacted))
 	}
 	for shape, instead := range map[string]string{
-		`sw1_[\w-]{16,}`:              removed,
-		`(?i)\bbearer +[^\s"]+`:       "Bearer " + removed,
-		`://[^\s"/@]*:[^\s"/@]*@(\S)`: "://" + removed + "@$1",
+		`sw1_[\w-]{16,}`:              redacted,
+		`(?i)\bbearer +[^\s"]+`:       "Bearer " + redacted,
+		`://[^\s"/@]*:[^\s"/@]*@(\S)`: "://" + redacted + "@$1",
 	} {
 		content = regexp.MustCompile(shape).ReplaceAll(content, []byte(instead))
 	}
 	return content
 }
 
-// pack makes the archive.
-func pack(all []member, now time.Time) ([]byte, error) {
+// packBundle creates the archive.
+func packBundle(all []bundleFile, now time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	t := tar.NewWriter(z)
@@ -231,7 +231,7 @@ func pack(all []member, now time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// tailOf returns the end of a file, from the beginning of a line.
+// tailOf returns the last complete lines of a file, up to most bytes.
 func tailOf(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name) //nolint:gosec // the operator names it
 	if err != nil {
@@ -250,8 +250,8 @@ func tailOf(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// fileName keeps of a node's id what may stand in a file's name.
-func fileName(id string) string {
+// safeFileName replaces the characters of a node ID that are not safe in a file name.
+func safeFileName(id string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {
 			return r

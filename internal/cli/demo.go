@@ -20,15 +20,15 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	// A mistake is told once here, and not by three nodes that do not start.
+	// Without this check, each of the three nodes would report the same error.
 	if _, err := config.Load(args, nil, os.ReadFile); err != nil {
 		return err
 	}
 	o := demo.Options{Out: s.out, Verbose: c.Verbose, Args: args}
-	if terminal(s.out) && !c.Verbose {
+	if isTerminal(s.out) && !c.Verbose {
 		p := progress{w: s.out, inPlace: true}
 		o.Progress = func(done, all int) {
-			_ = p.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // a terminal that is gone changes nothing
+			_ = p.part(done, all, fmt.Sprintf("%d of %d processes serve", done, all)) // an error only means that the terminal is gone
 			if done == all {
 				p.end()
 			}

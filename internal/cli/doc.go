@@ -1,9 +1,21 @@
-// Package cli is the command line: it parses the commands, asks a node's admin
-// port or starts a node, and writes the answer for people or as JSON.
+// Package cli contains the command line of the program shardway.
 //
-// Run is all that main calls. The settings of a node are not parsed here: run
-// and check hand their arguments to package config as they are, so that a flag
-// stands in one table only.
+// Run is the entry point. It parses the arguments, runs one command and returns its exit code. Most
+// commands send requests to the admin port of a node with package admin/client, and print the
+// response as text or, with --json, as JSON. The command run starts a node in this process.
 //
-// What the exit codes mean stands in one table, exitCodes.
+// # Types
+//
+//   - grammar contains all commands. Each command is a struct whose fields are its flags and
+//     arguments, with a method Run.
+//   - target contains the common flags of commands that send requests to a node.
+//   - session contains the environment and the outputs of a command.
+//
+// # Invariants
+//
+//   - Package config parses the settings of a node. The commands run and check pass their arguments to
+//     it unchanged, so that each setting is defined in one table only.
+//   - exitCodes is the only table of exit codes. session.exit translates an error to an exit code.
+//   - Text from a node or a file passes printable before it is printed, so that it cannot control the
+//     terminal.
 package cli

@@ -18,16 +18,18 @@ import (
 )
 
 const (
-	// clockSpan is how long the clocks of the nodes are compared for: the answers to two
-	// questions on a network of milliseconds leave an error below one percent.
-	clockSpan = 2 * time.Second
-	// doctorDial is how long a port has to take a connection from here.
-	doctorDial = time.Second
+	// clockInterval is the time between two readings of the clocks of all nodes. With network delays
+	// of a few milliseconds, the error of the measured rates is below 1 %.
+	clockInterval = 2 * time.Second
+	// doctorDialTimeout limits each connection attempt from this machine.
+	doctorDialTimeout = time.Second
+	// maxConcurrentDials limits the concurrent connection attempts.
+	maxConcurrentDials = 16
 )
 
 type doctorCommand struct{ target }
 
-// Help tells what is compared.
+// Help describes the comparison.
 func (c *doctorCommand) Help() string {
 	return `One node queries all other nodes at their peer ports. The command compares their maps,
 versions, leaders, settings and clock rates, and lists the ports that are not reachable
@@ -35,16 +37,16 @@ from each node and from this machine. It takes a few seconds and changes nothing
 docs/operate/troubleshoot.md lists all findings.`
 }
 
-// doctorReport is the JSON of a doctor.
+// doctorReport is the JSON output of the command.
 type doctorReport struct {
 	From         string              `json:"from"`
 	Reports      []diagnosis.Report  `json:"reports"`
 	Unresponsive []string            `json:"unresponsive"`
-	Here         []diagnosis.Reach   `json:"unreached_from_here"`
+	Unreached    []diagnosis.Reach   `json:"unreached_from_here"`
 	Findings     []diagnosis.Finding `json:"findings"`
 }
 
-// Run asks, compares and writes what is found.
+// Run collects reports from all nodes, compares them and prints the findings.
 func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -58,20 +60,21 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON {
 		err = writeJSON(s.out, d)
 	} else {
-		err = writeDiagnosis(s.out, d)
+		err = writeDoctorReport(s.out, d)
 	}
 	if err != nil {
 		return err
 	}
-	return outage(d.Findings)
+	return outageError(d.Findings)
 }
 
+// diagnose collects two reports of each node, clockInterval apart, and compares them.
 func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err error) {
 	first, err := client.Checkup(ctx, false)
 	if err != nil {
 		return d, err
 	}
-	began := time.Now() // a node gives the same answer for a while
+	began := time.Now() // a node returns the same report for a short time, so the interval starts here
 	full, err := client.Checkup(ctx, true)
 	if err != nil {
 		return d, err
@@ -80,9 +83,9 @@ func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err e
 	if err != nil {
 		return d, err
 	}
-	here := reachedFromHere(ctx, st.Nodes)
+	unreached := dialPorts(ctx, st.Nodes)
 	select {
-	case <-time.After(time.Until(began.Add(clockSpan))):
+	case <-time.After(time.Until(began.Add(clockInterval))):
 	case <-ctx.Done():
 		return d, ctx.Err()
 	}
@@ -95,17 +98,18 @@ func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err e
 			second.Reports[i].Unreached = full.Reports[k].Unreached
 		}
 	}
-	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Here: here}
-	d.Findings = diagnosis.Together(diagnosis.Merged(second), diagnosis.Compare(first, second, here))
+	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
+	d.Findings = diagnosis.Together(diagnosis.Merged(second), diagnosis.Compare(first, second, unreached))
 	return d, nil
 }
 
-// reachedFromHere tries what the nodes that are there announce for others to reach.
-func reachedFromHere(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
+// dialPorts connects to the announced ports of all nodes that have not failed or left. It returns the
+// ports that this machine cannot reach, sorted by node and port.
+func dialPorts(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	out := []diagnosis.Reach{}
-	places := make(chan struct{}, 16)
+	slots := make(chan struct{}, maxConcurrentDials)
 	for _, n := range nodes {
 		if n.State == "failed" || n.State == "left" {
 			continue
@@ -116,9 +120,9 @@ func reachedFromHere(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 				continue
 			}
 			wg.Go(func() {
-				places <- struct{}{}
-				defer func() { <-places }()
-				d := net.Dialer{Timeout: doctorDial}
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				d := net.Dialer{Timeout: doctorDialTimeout}
 				conn, err := d.DialContext(ctx, "tcp", addr)
 				if err == nil {
 					_ = conn.Close()
@@ -126,7 +130,7 @@ func reachedFromHere(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, diagnosis.Reach{Node: n.ID, Port: port, Addr: addr, Why: refusal(err)})
+				out = append(out, diagnosis.Reach{Node: n.ID, Port: port, Addr: addr, Why: describeDialError(err)})
 			})
 		}
 	}
@@ -135,20 +139,20 @@ func reachedFromHere(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 	return out
 }
 
-// refusal is why no connection came about.
-func refusal(err error) string {
+// describeDialError describes why a connection failed.
+func describeDialError(err error) string {
 	var timeout net.Error
-	var no syscall.Errno
+	var errno syscall.Errno
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("no answer within %v", doctorDial)
-	case errors.As(err, &no):
-		return no.Error()
+		return fmt.Sprintf("no answer within %v", doctorDialTimeout)
+	case errors.As(err, &errno):
+		return errno.Error()
 	}
 	return err.Error()
 }
 
-func writeDiagnosis(w io.Writer, d doctorReport) error {
+func writeDoctorReport(w io.Writer, d doctorReport) error {
 	if err := writeFindings(w, d.Findings); err != nil {
 		return err
 	}

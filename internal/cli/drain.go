@@ -26,7 +26,7 @@ type drainCommand struct {
 	target
 }
 
-// Help tells what a drained node still does.
+// Help describes the state of a drained node.
 func (c *drainCommand) Help() string {
 	return `A drained node owns no shards until it is uncordoned. Without NODE, the node at --admin
 is drained, without a confirmation. The node stays ready, forwards requests and votes.
@@ -46,11 +46,11 @@ longer ready. The next process on the data directory owns shards again.`
 
 // Run drains a node.
 func (c *drainCommand) Run(ctx context.Context, s *session) error {
-	if err := c.contradiction(); err != nil {
+	if err := c.checkFlags(); err != nil {
 		return err
 	}
 	if c.Local {
-		return c.leave(ctx, s)
+		return c.drainLocal(ctx, s)
 	}
 	client, err := c.client(s)
 	if err != nil {
@@ -83,8 +83,8 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 		}
 	}
 	var epoch uint64
-	return c.finish(ctx, s, begun, func(ctx context.Context) (api.DrainState, error) {
-		m, err := client.MapAfter(ctx, epoch, drainLook) // at once if it is newer
+	return c.report(ctx, s, begun, func(ctx context.Context) (api.DrainState, error) {
+		m, err := client.MapAfter(ctx, epoch, drainPollInterval) // returns immediately if there is a newer map
 		if err != nil {
 			return api.DrainState{}, err
 		}
@@ -93,8 +93,8 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	})
 }
 
-// contradiction returns what is wrong with the flags.
-func (c *drainCommand) contradiction() error {
+// checkFlags returns an error for contradictory or invalid flags.
+func (c *drainCommand) checkFlags() error {
 	switch {
 	case c.Local && (c.Node != "" || c.Admin != ""):
 		return misuse("--local is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
@@ -118,8 +118,8 @@ func (c *drainCommand) contradiction() error {
 	return nil
 }
 
-// leave drains the process on a data directory.
-func (c *drainCommand) leave(ctx context.Context, s *session) error {
+// drainLocal drains the process that uses a data directory.
+func (c *drainCommand) drainLocal(ctx context.Context, s *session) error {
 	defaults := config.Default()
 	client, err := client.NewLocal(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
 	if err != nil {
@@ -132,12 +132,12 @@ func (c *drainCommand) leave(ctx context.Context, s *session) error {
 	}
 	c.Node = d.Node
 	if d.Warning != "" {
-		s.complain("warning: " + d.Warning)
+		s.printError("warning: " + d.Warning)
 	}
 	first := true
-	return c.finish(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (api.DrainState, error) {
+	return c.report(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (api.DrainState, error) {
 		if !first {
-			if err := pause(ctx, selfLook); err != nil {
+			if err := sleep(ctx, localPollInterval); err != nil {
 				return api.DrainState{}, err
 			}
 		}
@@ -146,66 +146,67 @@ func (c *drainCommand) leave(ctx context.Context, s *session) error {
 	})
 }
 
-// finish says that a drain has begun or, with --wait, that nothing is left.
-func (c *drainCommand) finish(ctx context.Context, s *session, begun string, look func(context.Context) (api.DrainState, error)) error {
-	look = c.warnOfHolds(s, look)
+// report prints that the drain has started or, with --wait, waits until it is complete and prints
+// that. look returns the progress.
+func (c *drainCommand) report(ctx context.Context, s *session, begun string, look func(context.Context) (api.DrainState, error)) error {
+	look = c.warnAboutHolds(s, look)
 	if !c.Wait {
-		_, _ = look(ctx) // the drain has begun, whatever comes of this
+		_, _ = look(ctx) // only for the warning: the drain has started
 	}
 	if c.Wait {
 		progress := s.out
 		if c.JSON {
 			progress = io.Discard
 		}
-		if err := c.await(ctx, progress, look); err != nil {
+		if err := c.waitDrained(ctx, progress, look); err != nil {
 			return err
 		}
 		begun = "node " + c.Node + " owns nothing"
 	}
 	if c.JSON {
-		return writeJSON(s.out, done{Action: api.Drain, Node: c.Node, Done: true})
+		return writeJSON(s.out, actionResult{Action: api.Drain, Node: c.Node, Done: true})
 	}
 	_, err := fmt.Fprintln(s.out, begun)
 	return err
 }
 
-// warnOfHolds returns look with a warning, once, if the drain moves shards that the app holds.
-func (c *drainCommand) warnOfHolds(s *session, look func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
+// warnAboutHolds wraps look. It prints one warning if the drain moves shards that the app holds.
+func (c *drainCommand) warnAboutHolds(s *session, look func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
 	warned := c.IdleFirst > 0
 	return func(ctx context.Context) (api.DrainState, error) {
 		d, err := look(ctx)
 		if err == nil && d.Held > 0 && !warned {
 			warned = true
-			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, counted(d.Held, "shard"))
+			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, pluralize(d.Held, "shard"))
 			if !c.Local {
 				text += "; to wait for them, run: shardway drain --idle-first 1h " + c.Node
 			}
-			s.complain(text)
+			s.printError(text)
 		}
 		return d, err
 	}
 }
 
 const (
-	// drainLook is the longest time between two looks at how far a drain has come, and
-	// selfLook the time between two at the process of this machine.
-	drainLook = 500 * time.Millisecond
-	selfLook  = 200 * time.Millisecond
-	// lastingLooks in a row show that a drain was taken back, or that the shards stay: the log
-	// of a node may be behind that of the leader, and another node may be eligible in a moment.
-	lastingLooks = 3
+	// drainPollInterval is the maximum interval between two requests for the progress of a drain, and
+	// localPollInterval the interval for a drain of a local process.
+	drainPollInterval = 500 * time.Millisecond
+	localPollInterval = 200 * time.Millisecond
+	// stablePolls is the number of consecutive responses that prove that a drain was cancelled or is
+	// blocked. Fewer are not enough: the log of a node may lag behind the log of the leader, and
+	// another node may become eligible soon.
+	stablePolls = 3
 )
 
-// await returns nil once nothing is left at the node: a map is committed when all nodes have
-// finished what it takes away. It returns an error when a reason for the shards to stay has
-// stood for lastingLooks looks, when the drain was taken back, or at the deadline.
-func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (api.DrainState, error)) error {
+// waitDrained returns nil once the node has no shards, requests and upgraded connections. It returns an
+// error if the drain is blocked or cancelled in stablePolls consecutive responses, or at the timeout.
+func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, look func(context.Context) (api.DrainState, error)) error {
 	if c.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	p := progress{w: w, inPlace: terminal(w)}
+	p := progress{w: w, inPlace: isTerminal(w)}
 	defer p.end()
 	var last api.DrainState
 	most, unasked, staying := 0, 0, 0
@@ -213,31 +214,31 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 		d, err := look(ctx)
 		switch {
 		case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return c.late(last)
+			return c.timeoutError(last)
 		case err != nil:
 			return err
 		case !d.Left():
-			return c.unreleased(d)
+			return c.checkReleased(d)
 		}
-		unasked, staying = inARow(unasked, !d.Requested), inARow(staying, d.BlockedBy != "")
+		unasked, staying = countConsecutive(unasked, !d.Requested), countConsecutive(staying, d.BlockedBy != "")
 		switch {
-		case staying == lastingLooks:
-			return fmt.Errorf("%s at node %s, and they stay there: %s", left(d), c.Node, d.BlockedBy)
-		case unasked == lastingLooks:
-			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
+		case staying == stablePolls:
+			return fmt.Errorf("%s at node %s, and they stay there: %s", describeRemaining(d), c.Node, d.BlockedBy)
+		case unasked == stablePolls:
+			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, describeRemaining(d))
 		}
 		last = d
 		there := d.Shards + max(d.Requests, 0) + max(d.Sockets, 0)
 		most = max(most, there)
-		if err = p.part(most-there, most, left(d)); err != nil {
+		if err = p.part(most-there, most, describeRemaining(d)); err != nil {
 			return err
 		}
 	}
 }
 
-// late returns the error for a drain that is not over at the deadline; last is what was
-// reported last, zero if nothing was.
-func (c *drainCommand) late(last api.DrainState) error {
+// timeoutError returns the error for a drain that is not complete at the timeout. last is the last
+// known progress; the zero value means unknown.
+func (c *drainCommand) timeoutError(last api.DrainState) error {
 	if last.Node == "" {
 		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Timeout, c.Node)
 	}
@@ -245,20 +246,20 @@ func (c *drainCommand) late(last api.DrainState) error {
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Timeout, left(last), c.Node, why)
+	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Timeout, describeRemaining(last), c.Node, why)
 }
 
-// inARow returns the number of looks in a row for which something is so.
-func inARow(n int, so bool) int {
+// countConsecutive returns n+1 if so is true, and otherwise 0.
+func countConsecutive(n int, so bool) int {
 	if so {
 		return n + 1
 	}
 	return 0
 }
 
-// unreleased returns an error if shards left the node though its app had not released them:
-// what the app had not written is missing at their next owners.
-func (c *drainCommand) unreleased(d api.DrainState) error {
+// checkReleased returns an error if shards moved although the app had not released them. The next
+// owners then lack the data that the app had not written.
+func (c *drainCommand) checkReleased(d api.DrainState) error {
 	if d.Unreleased == 0 {
 		return nil
 	}
@@ -266,30 +267,30 @@ func (c *drainCommand) unreleased(d api.DrainState) error {
 	if d.UnreleasedWhy != "" {
 		why = ": " + d.UnreleasedWhy
 	}
-	return fmt.Errorf("node %s owns nothing, but %s went unreleased%s; see the log of node %s", c.Node, counted(d.Unreleased, "shard"), why, c.Node)
+	return fmt.Errorf("node %s owns nothing, but %s went unreleased%s; see the log of node %s", c.Node, pluralize(d.Unreleased, "shard"), why, c.Node)
 }
 
-// left says what is left at a node, as far as it told.
-func left(d api.DrainState) string {
-	text := counted(d.Shards, "shard")
+// describeRemaining describes the remaining shards, requests and WebSockets of a node.
+func describeRemaining(d api.DrainState) string {
+	text := pluralize(d.Shards, "shard")
 	if d.Held > 0 {
 		text += fmt.Sprintf(" (%d held by the app)", d.Held)
 	}
 	if d.Requests >= 0 && d.Sockets >= 0 {
-		text += ", " + counted(d.Requests, "request") + ", " + counted(d.Sockets, "WebSocket")
+		text += ", " + pluralize(d.Requests, "request") + ", " + pluralize(d.Sockets, "WebSocket")
 	}
 	return text + " left"
 }
 
-func counted(n int, what string) string {
+func pluralize(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// pause waits for d, or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep waits for d. It returns an error if ctx ends earlier.
+func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

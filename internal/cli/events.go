@@ -14,7 +14,7 @@ import (
 	"shardway/internal/problem"
 )
 
-// Following: how long one question waits, and the pause after one that failed.
+// followWait is the duration of one long poll, and followPause the delay after a failed one.
 const (
 	followWait  = 30 * time.Second
 	followPause = time.Second
@@ -26,13 +26,13 @@ type eventsCommand struct {
 	target
 }
 
-// Help tells what they are, and what JSON is written.
+// Help describes the source and the JSON format of the events.
 func (c *eventsCommand) Help() string {
 	return `Each node stores up to 1024 events since its start. Use --admin to choose the node.
 With --json, each line contains one event; docs/reference/events.md describes the fields.`
 }
 
-// Run shows what happened.
+// Run prints the stored events, and with --follow also new ones.
 func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -49,26 +49,26 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 	return c.follow(ctx, s, client)
 }
 
-// follow shows what happens until ctx ends. A node that does not answer may start again:
-// it is asked on, and that is said once.
+// follow prints events until ctx ends. If the node does not respond, it retries, because the node may
+// be restarting, and prints one message.
 func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.Client) error {
-	after, wait, away := c.After, time.Duration(0), false
+	after, wait, unreachable := c.After, time.Duration(0), false
 	for {
 		list, err := client.Events(ctx, after, wait)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // somebody has interrupted it
+			return nil //nolint:nilerr // interrupted by the user
 		case err == nil:
 			if err = c.write(s.out, list.Events); err != nil {
 				return err
 			}
-			after, wait, away = list.Next, followWait, false
+			after, wait, unreachable = list.Next, followWait, false
 			continue
-		case after == "" || mistaken(err):
+		case after == "" || isPermanent(err):
 			return err
-		case !away:
-			away = true
-			s.complain(fmt.Sprintf("%v; asking again until it answers", err))
+		case !unreachable:
+			unreachable = true
+			s.printError(fmt.Sprintf("%v; asking again until it answers", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -78,15 +78,15 @@ func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.C
 	}
 }
 
-// mistaken reports an answer that asking again would not change.
-func mistaken(err error) bool {
+// isPermanent reports whether a retry cannot succeed.
+func isPermanent(err error) bool {
 	p, ok := errors.AsType[*problem.Problem](err)
 	return ok && p.Code != problem.NotReady
 }
 
 func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 	for i := range events {
-		line := eventLine(&events[i])
+		line := formatEvent(&events[i])
 		if c.JSON {
 			b, err := json.Marshal(&events[i])
 			if err != nil {
@@ -101,8 +101,8 @@ func (c *eventsCommand) write(w io.Writer, events []event.Event) error {
 	return nil
 }
 
-// eventLine tells of an event in a line for people.
-func eventLine(e *event.Event) string {
+// formatEvent formats an event as one line of text.
+func formatEvent(e *event.Event) string {
 	words := []string{e.Time.Local().Format("2006-01-02 15:04:05.000"), fmt.Sprintf("%-16s", e.Kind)}
 	if e.Kind != event.Lost {
 		words = append(words, fmt.Sprintf("epoch %d term %d", e.Epoch, e.Term))
@@ -117,7 +117,7 @@ func eventLine(e *event.Event) string {
 		words = append(words, fmt.Sprintf("%d events", e.Missed))
 	}
 	if x := e.Change; x != nil {
-		words = append(words, changeWords(x)...)
+		words = append(words, formatChange(x)...)
 	}
 	if x := e.Finding; x != nil {
 		words = append(words, fmt.Sprintf("%s %s: %s", x.Severity, x.Code, x.Text))
@@ -134,7 +134,7 @@ func eventLine(e *event.Event) string {
 	return strings.Map(printable, strings.Join(words, "  "))
 }
 
-func changeWords(x *event.Change) []string {
+func formatChange(x *event.Change) []string {
 	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", x.Moved, x.Gained, x.Released)}
 	for i, m := range x.Moves {
 		if i == 4 {

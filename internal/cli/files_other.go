@@ -2,5 +2,5 @@
 
 package cli
 
-// fileLimit returns zero: nobody knows.
+// fileLimit returns zero, which means unknown.
 func fileLimit() uint64 { return 0 }

@@ -4,8 +4,8 @@ package cli
 
 import "syscall"
 
-// fileLimit returns how many files a process may have open that is started like this one;
-// zero: nobody knows. The Go runtime has raised it as far as that is allowed.
+// fileLimit returns the maximum number of open files of this process; zero means unknown. The Go
+// runtime has already raised the soft limit to the hard limit.
 func fileLimit() uint64 {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {

@@ -22,7 +22,7 @@ func TestLogIsJSONUnlessAPersonReads(t *testing.T) {
 		}
 		return len(p), nil
 	}
-	setLevel(&c)
+	setLogLevel(&c)
 	defer zerolog.SetGlobalLevel(zerolog.TraceLevel) // the package's own
 	log := logger(&c, b)
 	log.Info().Msg("left out")
@@ -43,7 +43,7 @@ func TestLongListsOfShardsAreCut(t *testing.T) {
 	for s := range uint32(500) {
 		odd = append(odd, 2*s)
 	}
-	if got := ranges(odd); len(got) > listed+10 || got[:6] != "0,2,4," || got[len(got)-4:] != ",..." {
+	if got := ranges(odd); len(got) > maxRangesBytes+10 || got[:6] != "0,2,4," || got[len(got)-4:] != ",..." {
 		t.Errorf("ranges of 500 = %q", got)
 	}
 	if got := ranges([]uint32{1, 2, 3, 5, 7, 8}); got != "1-3,5,7-8" {
@@ -55,7 +55,7 @@ func TestLongListsOfShardsAreCut(t *testing.T) {
 func TestLinesAreMarkedAsOursOnce(t *testing.T) {
 	var b strings.Builder
 	s := &session{err: &b}
-	s.complain("demo: n1 ended before it served; its log ends with\nshardway: disk: not usable\nshardway: \x1b[2J")
+	s.printError("demo: n1 ended before it served; its log ends with\nshardway: disk: not usable\nshardway: \x1b[2J")
 	if want := "shardway: demo: n1 ended before it served; its log ends with\nshardway: disk: not usable\nshardway: "; !strings.HasPrefix(b.String(), want) || strings.Contains(b.String(), "shardway: shardway") {
 		t.Errorf("wrote %q, want %q", b.String(), want)
 	}

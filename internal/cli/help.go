@@ -19,8 +19,7 @@ nodes with those of the cluster, and exits with 1 if a setting differs. It start
 `)
 }
 
-// settingsHelp writes an introduction and every flag of run. All of it comes
-// from config's table.
+// settingsHelp writes intro and all flags of run, from the table of package config.
 func settingsHelp(w io.Writer, intro string) error {
 	var b strings.Builder
 	b.WriteString(intro)

@@ -10,14 +10,14 @@ type hotCommand struct {
 	target
 }
 
-// Help tells where the numbers are from.
+// Help explains the columns.
 func (c *hotCommand) Help() string {
 	return `Rates are means over about ten seconds. BUSY is the number of concurrent requests of the
 shard at its app. Keys are estimated from one request in 16 at the nodes that accept
 requests of clients. A key is shown as its key_hash, or as text with --access-log-keys.`
 }
 
-// Run shows what the cluster is busy with.
+// Run prints the shards and the keys with the highest load.
 func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -50,5 +50,5 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	if err = t.flush(); err != nil {
 		return err
 	}
-	return writeSilent(s.out, hot.Unresponsive)
+	return writeUnresponsive(s.out, hot.Unresponsive)
 }

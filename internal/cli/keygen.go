@@ -15,7 +15,7 @@ type keygenCommand struct {
 	Token bool `help:"Generate a token for the admin port instead."`
 }
 
-// Help describes what to do with it.
+// Help describes the use of the output.
 func (c *keygenCommand) Help() string {
 	return `Writes a new secret to the output:
 
@@ -28,7 +28,7 @@ read it. Write a token into a file for --admin-read-token-file or
 
 // Run writes a secret, or a token.
 func (c *keygenCommand) Run(s *session) error {
-	hide(s.out)
+	restrictPermissions(s.out)
 	text := secret.List{secret.Generate(time.Now())}.Text()
 	if c.Token {
 		var b [32]byte
@@ -41,15 +41,15 @@ func (c *keygenCommand) Run(s *session) error {
 	return nil
 }
 
-// hide takes the rights of others on the file that the shell has just made for
-// the output: a secret that others may read is refused by every node.
-func hide(out io.Writer) {
+// restrictPermissions makes an output file private. The shell has just created the file, and nodes
+// reject a secret that other users can read.
+func restrictPermissions(out io.Writer) {
 	f, ok := out.(*os.File)
 	if !ok {
 		return
 	}
 	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
-		// Where it cannot be done, the node says what is wrong.
+		// If this fails, the node reports the wrong mode.
 		_ = f.Chmod(st.Mode().Perm() &^ 0o077)
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onKey calls f when a key is pressed at a terminal, which gives keys at once and does
-// not show them until restore. Elsewhere it does nothing. What is read is lost; the read
-// itself ends with the process.
-func onKey(terminal *os.File, key byte, f func()) (restore func()) {
+// watchKey calls f for each press of a key at a terminal. Until restore is called, the terminal
+// delivers keys immediately and does not echo them. Other keys are discarded. The goroutine that reads
+// lives until the process exits. watchKey does nothing if the file is not a terminal.
+func watchKey(terminal *os.File, key byte, f func()) (restore func()) {
 	fd := int(terminal.Fd())
 	before, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
 		return func() {}
 	}
 	raw := *before
-	raw.Lflag &^= unix.ICANON | unix.ECHO // signals stay: Ctrl-C ends the command
+	raw.Lflag &^= unix.ICANON | unix.ECHO // ISIG stays set, so that Ctrl-C ends the command
 	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
 	if unix.IoctlSetTermios(fd, setTermios, &raw) != nil {
 		return func() {}

@@ -11,7 +11,7 @@ type locateCommand struct {
 	target
 }
 
-// Run says where a key lives.
+// Run prints the shard and the owner of a key.
 func (c *locateCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"shardway/internal/logsafe"
 )
 
-// logger returns the log of a node; setLevel says what it leaves out.
+// logger returns the logger of a node. setLogLevel sets its level.
 func logger(c *config.Config, w io.Writer) zerolog.Logger {
-	return logsafe.New(w, c.LogFormat == config.LogConsole || c.LogFormat == config.LogAuto && terminal(w))
+	return logsafe.New(w, c.LogFormat == config.LogConsole || c.LogFormat == config.LogAuto && isTerminal(w))
 }
 
-// setLevel makes the level of c that of the whole process: copies of the log are
-// everywhere, and a reload changes it for all. A config that was loaded knows it.
-func setLevel(c *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(c.LogLevel)) }
+// setLogLevel sets the log level of the whole process, so that a reload affects all copies of the
+// logger.
+func setLogLevel(c *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(c.LogLevel)) }
 
-// terminal reports whether a person reads w.
-func terminal(w io.Writer) bool { return logsafe.Terminal(w) }
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool { return logsafe.Terminal(w) }

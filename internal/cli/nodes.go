@@ -30,20 +30,20 @@ func (c *nodesCommand) Run(ctx context.Context, s *session) error {
 func writeNodes(w io.Writer, nodes []api.Node) error {
 	t := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
 	for _, n := range nodes {
-		t.row(n.ID, n.State, n.Role, yes(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, heard(n.LastHeartbeatMS), n.Endpoints["http"])
+		t.row(n.ID, n.State, n.Role, yesNo(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, formatAge(n.LastHeartbeatMS), n.Endpoints["http"])
 	}
 	return t.flush()
 }
 
-func yes(b bool) string {
+func yesNo(b bool) string {
 	if b {
 		return "yes"
 	}
 	return "no"
 }
 
-// heard says how long ago a heartbeat came.
-func heard(ms int64) string {
+// formatAge formats the age of a heartbeat. A negative age means unknown.
+func formatAge(ms int64) string {
 	if ms < 0 {
 		return ""
 	}

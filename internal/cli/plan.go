@@ -73,7 +73,7 @@ func writeMoves(w io.Writer, what string, moves []api.PlannedMoves) error {
 		_, err := fmt.Fprintf(w, "%s nothing\n", what)
 		return err
 	}
-	if _, err := fmt.Fprintf(w, "%s %s\n", what, counted(total, "shard")); err != nil {
+	if _, err := fmt.Fprintf(w, "%s %s\n", what, pluralize(total, "shard")); err != nil {
 		return err
 	}
 	t := newTable(w, "FROM", "TO", "SHARDS", "WHY", "STATE")

@@ -15,7 +15,7 @@ import (
 
 type policyCommand struct{ target }
 
-// Run shows what operators have asked.
+// Run prints the policy.
 func (c *policyCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 	case (c.Node == "") == (c.AppVersion == ""):
 		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	case c.Node != "":
-		return c.act(ctx, s, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
+		return c.runAction(ctx, s, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
 	}
 	client, err := c.client(s)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	did := []done{}
+	did := []actionResult{}
 	for _, n := range list.Nodes {
 		if n.AppVersion != c.AppVersion || n.State == "left" {
 			continue
@@ -102,7 +102,7 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: n.ID}); err != nil {
 			return fmt.Errorf("node %s: %w", n.ID, err)
 		}
-		did = append(did, done{Action: api.Cordon, Node: n.ID, Done: true})
+		did = append(did, actionResult{Action: api.Cordon, Node: n.ID, Done: true})
 	}
 	if len(did) == 0 {
 		return fmt.Errorf("no node has the app version %q: `shardway nodes` shows what they have", c.AppVersion)
@@ -143,7 +143,7 @@ func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	draining := slices.ContainsFunc(list.Nodes, func(n api.Node) bool { return n.ID == c.Node && n.State == "draining" })
-	return c.act(ctx, s, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
+	return c.runAction(ctx, s, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
@@ -171,14 +171,14 @@ type pauseCommand struct {
 
 // Run pauses planned moves.
 func (c *pauseCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
+	return c.runAction(ctx, s, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
 }
 
 type resumeCommand struct{ target }
 
 // Run ends a pause.
 func (c *resumeCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, api.Action{Verb: api.Resume}, "planned moves go on")
+	return c.runAction(ctx, s, api.Action{Verb: api.Resume}, "planned moves go on")
 }
 
 type weightCommand struct {
@@ -197,10 +197,10 @@ func (c *weightCommand) Run(ctx context.Context, s *session) error {
 	if weight == 0 {
 		success = "node " + c.Node + " has the weight that it was started with"
 	}
-	return c.act(ctx, s, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
+	return c.runAction(ctx, s, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
 }
 
-// zonePrefix tells a zone from a node.
+// zonePrefix marks a zone in the arguments of pin.
 const zonePrefix = "zone="
 
 type pinCommand struct {
@@ -209,7 +209,7 @@ type pinCommand struct {
 	target
 }
 
-// Run says where a shard belongs.
+// Run pins a shard to a node or a zone.
 func (c *pinCommand) Run(ctx context.Context, s *session) error {
 	a := api.Action{Verb: api.Pin}
 	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
@@ -224,7 +224,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 	} else {
 		a.Node = args[0]
 	}
-	return c.act(ctx, s, a, fmt.Sprintf("shard %d belongs at %s", a.Shard, args[0]))
+	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d belongs at %s", a.Shard, args[0]))
 }
 
 type unpinCommand struct {
@@ -233,7 +233,7 @@ type unpinCommand struct {
 	target
 }
 
-// Run lets a shard belong nowhere.
+// Run removes the pin of a shard.
 func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 	a := api.Action{Verb: api.Unpin}
 	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
@@ -243,11 +243,11 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 	if len(args) != 0 {
 		return misuse("say which shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
-	return c.act(ctx, s, a, fmt.Sprintf("shard %d belongs nowhere", a.Shard))
+	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d belongs nowhere", a.Shard))
 }
 
-// shardOf sets the shard of an action, by its number or by a key, and returns the
-// arguments that are left.
+// shardOf sets the shard of an action from its number or from a key. It returns the remaining
+// arguments.
 func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {

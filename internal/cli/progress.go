@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// progress shows a text that changes: in place to a person, else a line for each.
+// progress prints a text that changes. On a terminal it overwrites the previous text; otherwise it
+// prints one line per change.
 type progress struct {
 	w       io.Writer
 	inPlace bool
 	last    string
 }
 
-// show shows text unless it is there already.
+// show prints text unless it equals the previous text.
 func (p *progress) show(text string) error {
 	if text == p.last {
 		return nil
@@ -26,11 +27,10 @@ func (p *progress) show(text string) error {
 	return err
 }
 
-// barWidth is how wide a bar is, in columns.
+// barWidth is the width of a progress bar in columns.
 const barWidth = 24
 
-// part shows text with a bar before it for a person, of which done of all is full. What
-// was to be done may have grown.
+// part prints text, on a terminal with a progress bar for done of all. all may increase.
 func (p *progress) part(done, all int, text string) error {
 	if p.inPlace && all > 0 {
 		full := min(max(done, 0), all) * barWidth / all
@@ -39,7 +39,7 @@ func (p *progress) part(done, all int, text string) error {
 	return p.show(text)
 }
 
-// end leaves the last text where it is. An error was told before, or will be.
+// end moves the cursor below the last text. It ignores errors: later output reports them.
 func (p *progress) end() {
 	if p.inPlace && p.last != "" {
 		_, _ = io.WriteString(p.w, "\n")

@@ -17,14 +17,14 @@ type quarantineCommand struct {
 	target
 }
 
-// Help tells what a quarantine does.
+// Help describes the effect of a quarantine.
 func (c *quarantineCommand) Help() string {
 	return `Each node responds to requests of a quarantined key with 503 and Shardway-Error:
 quarantined, and does not forward them to the owner or the app. Requests that are already
 running continue. Shardway never quarantines a key automatically.`
 }
 
-// Run puts a key in quarantine, lifts that, or lists.
+// Run quarantines a key, ends a quarantine, or lists the keys in quarantine.
 func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	node, err := c.client(s)
 	if err != nil {
@@ -44,18 +44,18 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
 		lifted, wrong := node.Lift(ctx, name)
-		return c.tell(s, lifted, wrong, "is served again")
+		return c.printResult(s, lifted, wrong, "is served again")
 	}
 	until := "until `shardway quarantine --lift`"
 	if c.For != "" {
 		until = "for " + c.For
 	}
 	a, err := node.Quarantine(ctx, name, c.For)
-	return c.tell(s, a, err, "goes nowhere, "+until)
+	return c.printResult(s, a, err, "goes nowhere, "+until)
 }
 
-// tell says what became of a key.
-func (c *quarantineCommand) tell(s *session, a api.Action, err error, what string) error {
+// printResult prints the result for a key.
+func (c *quarantineCommand) printResult(s *session, a api.Action, err error, what string) error {
 	if err != nil {
 		return err
 	}

@@ -12,34 +12,34 @@ import (
 	"shardway/node/recovery"
 )
 
-// directory is what the commands have that work on a data directory.
-type directory struct {
+// dataDirFlags are the common flags of commands that change a data directory.
+type dataDirFlags struct {
 	Data     string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
 	MinEpoch uint64 `help:"Minimum epoch, for a machine with a wrong clock: the highest Shardway-Epoch that apps or stores received." placeholder:"EPOCH"`
 	JSON     bool   `help:"Write JSON."                                                                                                                              name:"json"`
 }
 
-func (d *directory) options(s *session) recovery.Options {
+func (d *dataDirFlags) options(s *session) recovery.Options {
 	c := config.Default()
-	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: quiet(s)}
+	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: warningLogger(s)}
 }
 
-// quiet is the log of a command: only what went wrong.
-func quiet(s *session) zerolog.Logger {
-	return zerolog.New(zerolog.ConsoleWriter{Out: s.err, NoColor: !terminal(s.err)}).Level(zerolog.WarnLevel)
+// warningLogger returns a logger that prints only warnings and errors.
+func warningLogger(s *session) zerolog.Logger {
+	return zerolog.New(zerolog.ConsoleWriter{Out: s.err, NoColor: !isTerminal(s.err)}).Level(zerolog.WarnLevel)
 }
 
 type recoverCommand struct {
 	Confirm              string `help:"ID of the cluster to abandon. Without it, only show the actions."         placeholder:"CLUSTER"`
 	IgnoreReachableNodes bool   `help:"Continue although another program responds at the address of a previous node."`
-	directory
+	dataDirFlags
 }
 
-// Run shows what the data directory of a survivor knows, or makes it go on alone.
+// Run prints the state in the data directory of a surviving node, or makes the node continue alone.
 func (c *recoverCommand) Run(s *session) error {
 	o := c.options(s)
 	if c.Confirm == "" {
-		return c.show(s, o)
+		return c.writeState(s, o)
 	}
 	o.Confirm = c.Confirm
 	if !c.IgnoreReachableNodes {
@@ -52,12 +52,12 @@ func (c *recoverCommand) Run(s *session) error {
 	if err != nil {
 		return err
 	}
-	return c.founded(s, r)
+	return c.writeResult(s, r)
 }
 
-// show writes what a survivor knows. Not to have done anything is a failure, for
-// scripts.
-func (c *recoverCommand) show(s *session, o recovery.Options) error {
+// writeState prints the state of the surviving node. It returns an error, so that scripts notice that
+// nothing was changed.
+func (c *recoverCommand) writeState(s *session, o recovery.Options) error {
 	v, err := recovery.Look(o.Data, o.Log)
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func writeSurvivor(w io.Writer, v recovery.Survivor) error {
 	return t.flush()
 }
 
-// founded tells what was made and what to do next.
-func (d *directory) founded(s *session, r recovery.Result) error {
+// writeResult prints the new cluster and the next step.
+func (d *dataDirFlags) writeResult(s *session, r recovery.Result) error {
 	if d.JSON {
 		return writeJSON(s.out, r)
 	}

@@ -8,7 +8,7 @@ import (
 
 type rotateCommand struct{ target }
 
-// Help tells the way with the command, and the one without.
+// Help describes the rotation with this command and the manual rotation.
 func (c *rotateCommand) Help() string {
 	return `Makes a new secret on a node, has every node accept it, then use it, then accept
 no other; each step on all nodes before the next. A node that does not follow

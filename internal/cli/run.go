@@ -23,7 +23,7 @@ type runCommand struct {
 	Args []string `arg:"" help:"See shardway run --help." optional:""`
 }
 
-// Run runs a node until ctx ends and it has left, or until it cannot go on.
+// Run runs a node until ctx ends and the node has left the cluster, or until the node fails.
 func (c *runCommand) Run(ctx context.Context, s *session) error {
 	cfg, err := config.Load(c.Args, s.environ, os.ReadFile)
 	if errors.Is(err, config.ErrHelp) {
@@ -33,49 +33,49 @@ func (c *runCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	log := logger(&cfg, s.err)
-	setLevel(&cfg)
+	setLogLevel(&cfg)
 	memory.Limit(log)
 	p, err := process.New(ctx, &cfg, Version, log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	told := &supervised{manager: sdnotify.New(s.environ), node: p.Node(), log: log}
-	var telling sync.WaitGroup
-	defer telling.Wait()
+	supervisor := &supervisor{manager: sdnotify.New(s.environ), node: p.Node(), log: log}
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer cancel()
-	telling.Go(func() { told.run(ctx) })
-	for _, mind := range minders(s.environ) {
-		telling.Go(func() { mind.run(ctx, p, log) })
+	wg.Go(func() { supervisor.run(ctx) })
+	for _, tuner := range runtimeTuners(s.environ) {
+		wg.Go(func() { tuner.run(ctx, p, log) })
 	}
-	//nolint:contextcheck // what a reload starts ends with the process
-	stop := onHangup(func() { told.reload(func() { c.reload(s, p, log) }) })
+	//nolint:contextcheck // goroutines of a reload end with the process
+	stop := onSIGHUP(func() { supervisor.reload(func() { c.reload(s, p, log) }) })
 	defer stop()
 	return p.Run(ctx)
 }
 
-// minder looks after the process while it runs, unless the environment has told the Go runtime
-// what to do.
-type minder struct {
-	unless string // the variable that does
-	run    func(ctx context.Context, p *process.Process, log zerolog.Logger)
+// runtimeTuner adjusts a parameter of the Go runtime while the process runs, unless an environment
+// variable sets the parameter.
+type runtimeTuner struct {
+	variable string // environment variable that disables the tuner
+	run      func(ctx context.Context, p *process.Process, log zerolog.Logger)
 }
 
-// minders return those that an environment leaves.
-func minders(environ []string) []minder {
-	all := []minder{
+// runtimeTuners returns the tuners that environ does not disable.
+func runtimeTuners(environ []string) []runtimeTuner {
+	all := []runtimeTuner{
 		{"GOMAXPROCS", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
 			processors.Run(ctx, p.Node().Pulse(), log)
 		}},
-		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) { // how much garbage there may be
+		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
 			memory.Run(ctx, p.Node().Pulse(), log)
 		}},
 	}
-	return slices.DeleteFunc(all, func(m minder) bool { return variable(environ, m.unless) != "" })
+	return slices.DeleteFunc(all, func(t runtimeTuner) bool { return variable(environ, t.variable) != "" })
 }
 
-// reload reads the settings again from where they came, and gives them to the
-// process. What is wrong with them changes nothing.
+// reload loads the settings again from the same sources and applies them. Invalid settings have no
+// effect except an error in the log.
 func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) {
 	next, err := config.Load(c.Args, s.environ, os.ReadFile)
 	if err == nil {
@@ -87,16 +87,16 @@ func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) 
 		log.Error().Err(err).Msg("settings not reloaded, old settings stay")
 		return
 	}
-	setLevel(&next)
+	setLogLevel(&next)
 }
 
-// onHangup calls f, one call after the other, for each SIGHUP until stop is
-// called. Those that come while it runs count as one.
-func onHangup(f func()) (stop func()) {
-	signals, ended := make(chan os.Signal, 1), make(chan struct{})
+// onSIGHUP calls f for each SIGHUP until stop is called. Calls do not overlap: signals that arrive
+// during a call cause one further call. stop waits for a running call.
+func onSIGHUP(f func()) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
-		defer close(ended)
+		defer close(done)
 		for range signals {
 			f()
 		}
@@ -104,7 +104,7 @@ func onHangup(f func()) (stop func()) {
 	return func() {
 		signal.Stop(signals)
 		close(signals)
-		<-ended
+		<-done
 	}
 }
 

@@ -17,8 +17,8 @@ func TestEnvironmentKeepsTheNodeFromMindingIt(t *testing.T) {
 		{[]string{"GOMAXPROCS=4", "GOGC=50"}, nil},
 	} {
 		var got []string
-		for _, mind := range minders(tc.environ) {
-			got = append(got, mind.unless)
+		for _, mind := range runtimeTuners(tc.environ) {
+			got = append(got, mind.variable)
 		}
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("with %q the node minds what %q would say, want %q", tc.environ, got, tc.want)

@@ -16,7 +16,7 @@ type settingsCommand struct {
 	target
 }
 
-// Help tells what a change does.
+// Help describes the settings and the effect of a change.
 func (c *settingsCommand) Help() string {
 	return `These four settings ensure that a shard has one owner, so they belong to the cluster.
 The node that started the cluster set them with its flags, and the flags of other nodes
@@ -28,7 +28,7 @@ passed, the cluster uses the larger value of each setting and the later takeover
 this time, and for as long after an election, the leader accepts no further change.`
 }
 
-// Run shows the timing, or changes it first.
+// Run changes the settings that the flags contain, and prints all settings.
 func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 func writeTiming(w io.Writer, t api.TimingState) error {
 	before, counts := "BEFORE", ""
 	switch t.BeforeCounts {
-	case "": // no leader has told
+	case "": // unknown without a leader
 	case "0s":
 		before, counts = "BEFORE (over)", "; what was before does not count any more"
 	default:

@@ -20,7 +20,7 @@ type shardsCommand struct {
 	target
 }
 
-// Run lists the shards, for people by what they have in common.
+// Run prints the shards, grouped by their properties, or the history of one shard.
 func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 	return writeShards(s.out, list.Shards)
 }
 
-// history shows how one shard came to its owner.
+// history prints the owner and the moves of one shard.
 func (c *shardsCommand) history(ctx context.Context, s *session, client *client.Client) error {
 	n, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *client.
 	if h.Released {
 		released = "yes"
 	}
-	t.row(h.Shard.Shard, h.Owner, stateOf(h.Shard), h.To, h.Epoch, h.Previous, released)
+	t.row(h.Shard.Shard, h.Owner, displayState(h.Shard), h.To, h.Epoch, h.Previous, released)
 	if err = t.flush(); err != nil {
 		return err
 	}
@@ -89,19 +89,18 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *client.
 	return t.flush()
 }
 
-// listed bounds how much of a list of shards is written: whoever wants all of
-// them reads JSON.
-const listed = 48
+// maxRangesBytes limits the length of a list of shards in text output. The JSON output is complete.
+const maxRangesBytes = 48
 
-// group is what shards may have in common.
+// group contains the common properties of shards in one row.
 type group struct {
 	state, owner, to, unavailable string
 	epoch                         uint64
 }
 
-// stateOf is a shard's state as a table has it: one whose owner does not serve, or serves with
-// an app that may have an old copy, is not shown as owned.
-func stateOf(s api.Shard) string {
+// displayState returns the state for tables. It differs from the state of the API for an owned shard
+// that its owner does not serve, or whose app may have a stale copy.
+func displayState(s api.Shard) string {
 	switch {
 	case s.State != api.ShardOwned:
 		return s.State
@@ -113,7 +112,7 @@ func stateOf(s api.Shard) string {
 	return s.State
 }
 
-// staleReturn says what the state stale-return of a shard means.
+// staleReturn explains the state stale-return.
 func staleReturn(owner string) string {
 	return fmt.Sprintf("stale-return: the app of node %s had the shard before and has not restarted: restart that app, or run: shardway app-restarted %s", owner, owner)
 }
@@ -121,7 +120,7 @@ func staleReturn(owner string) string {
 func writeShards(w io.Writer, shards []api.Shard) error {
 	members := make(map[group][]uint32)
 	for _, s := range shards {
-		g := group{state: stateOf(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unavailable: s.Unavailable}
+		g := group{state: displayState(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unavailable: s.Unavailable}
 		members[g] = append(members[g], s.Shard)
 	}
 	t := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
@@ -131,20 +130,20 @@ func writeShards(w io.Writer, shards []api.Shard) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	said := map[string]bool{"": true}
+	printed := map[string]bool{"": true}
 	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
 		line := strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailable))
-		if g.unavailable == "" || g.owner == "" || said[line] {
+		if g.unavailable == "" || g.owner == "" || printed[line] {
 			continue
 		}
-		said[line] = true
+		printed[line] = true
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
-		if line := staleReturn(g.owner); g.state == "stale-return" && !said[line] {
-			said[line] = true
+		if line := staleReturn(g.owner); g.state == "stale-return" && !printed[line] {
+			printed[line] = true
 			if _, err := fmt.Fprintln(w, line); err != nil {
 				return err
 			}
@@ -157,7 +156,7 @@ func compareGroups(a, b group) int {
 	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.unavailable, b.unavailable))
 }
 
-// ranges writes sorted numbers like 0-3,7,9-12 and stops when that gets long.
+// ranges formats sorted numbers, such as 0-3,7,9-12. It truncates a long list.
 func ranges(numbers []uint32) string {
 	var b strings.Builder
 	for first := 0; first < len(numbers); {
@@ -168,7 +167,7 @@ func ranges(numbers []uint32) string {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		if b.Len() > listed {
+		if b.Len() > maxRangesBytes {
 			b.WriteString("...")
 			break
 		}

@@ -67,7 +67,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 		list.Shards = slices.DeleteFunc(list.Shards, func(x api.ShardSockets) bool { return x.Shard != *c.Shard })
 		if len(list.Shards) == 0 {
 			if _, err := client.Shard(ctx, *c.Shard); err != nil {
-				return err // usually: there is no such shard
+				return err // usually because the shard does not exist
 			}
 		}
 		if len(list.Shards) == 0 && len(list.Unresponsive) == 0 {
@@ -80,7 +80,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 	return c.write(s.out, list)
 }
 
-// write writes the nodes, then the shards with the most sockets.
+// write prints the nodes, then the shards with the most WebSockets.
 func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	t := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
 	for _, x := range list.Nodes {
@@ -107,11 +107,11 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 			return err
 		}
 	}
-	return writeSilent(w, list.Unresponsive)
+	return writeUnresponsive(w, list.Unresponsive)
 }
 
-// writeSilent prints the nodes that did not respond.
-func writeSilent(w io.Writer, silent []string) error {
+// writeUnresponsive prints the nodes that did not respond.
+func writeUnresponsive(w io.Writer, silent []string) error {
 	if len(silent) == 0 {
 		return nil
 	}
@@ -138,5 +138,5 @@ func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *cl
 			return err
 		}
 	}
-	return writeSilent(s.out, broken.Unresponsive)
+	return writeUnresponsive(s.out, broken.Unresponsive)
 }

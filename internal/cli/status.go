@@ -14,7 +14,7 @@ import (
 
 type statusCommand struct{ target }
 
-// Run writes the node's view.
+// Run prints the status of the node.
 func (c *statusCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
@@ -28,21 +28,21 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON {
 		err = writeJSON(s.out, st)
 	} else {
-		err = writeView(s.out, st)
+		err = writeStatusView(s.out, st)
 	}
-	return cmp.Or(err, outage(st.Findings))
+	return cmp.Or(err, outageError(st.Findings))
 }
 
-// outage is the error of findings with an outage.
-func outage(all []diagnosis.Finding) error {
+// outageError returns errOutage if a finding is an outage.
+func outageError(all []diagnosis.Finding) error {
 	if diagnosis.Worst(all) == diagnosis.Outage {
 		return errOutage
 	}
 	return nil
 }
 
-// writeView writes what is the matter, then what a node sees.
-func writeView(w io.Writer, st api.Status) error {
+// writeStatusView prints the findings, the status and the nodes.
+func writeStatusView(w io.Writer, st api.Status) error {
 	if err := writeFindings(w, st.Findings); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func writeView(w io.Writer, st api.Status) error {
 	return writeNodes(w, st.Nodes)
 }
 
-// writeFindings writes a line for each finding, and an empty one after them.
+// writeFindings prints one line for each finding, followed by an empty line.
 func writeFindings(w io.Writer, all []diagnosis.Finding) error {
 	for _, f := range all {
 		line := strings.ToUpper(f.Severity.String()) + " " + f.String()

@@ -11,12 +11,12 @@ import (
 	"shardway/internal/sdnotify"
 )
 
-// lookEvery is how often a node is asked whether it is ready, for the service manager.
-const lookEvery = 200 * time.Millisecond
+// readyPollInterval is the interval at which the readiness of the node is checked.
+const readyPollInterval = 200 * time.Millisecond
 
-// supervised is a node of which the service manager wants to know: that it is ready,
-// once, and from then on what it says of itself, that it reloads, and that it stops.
-type supervised struct {
+// supervisor notifies the service manager (systemd) of the state of a node: once when the node is
+// ready, and then of each change of its status, of reloads and of the stop.
+type supervisor struct {
 	manager sdnotify.Manager
 	node    interface {
 		Ready() error
@@ -26,27 +26,27 @@ type supervised struct {
 
 	mu struct {
 		sync.Mutex
-		ready  bool   // it was said
-		status string // as it was said last
-		failed bool   // telling failed, and the log has it
+		ready  bool   // READY=1 was sent
+		status string // last status that was sent
+		failed bool   // a notification failed, and the failure was logged
 	}
 }
 
-// run tells of the node until ctx ends, which stops the node.
-func (s *supervised) run(ctx context.Context) {
+// run sends notifications until ctx ends. The end of ctx also stops the node.
+func (s *supervisor) run(ctx context.Context) {
 	if !s.manager.Asked() {
 		return
 	}
-	defer s.tell(sdnotify.Stopping, sdnotify.Status("stopping"))
+	defer s.notify(sdnotify.Stopping, sdnotify.Status("stopping"))
 	select {
 	case <-ctx.Done():
 		return
 	case <-s.node.Started():
 	}
-	t := time.NewTicker(lookEvery)
+	t := time.NewTicker(readyPollInterval)
 	defer t.Stop()
 	for {
-		s.look()
+		s.update()
 		select {
 		case <-ctx.Done():
 			return
@@ -55,8 +55,8 @@ func (s *supervised) run(ctx context.Context) {
 	}
 }
 
-// look tells what has changed.
-func (s *supervised) look() {
+// update sends the changes since the last update.
+func (s *supervisor) update() {
 	status := "serving"
 	err := s.node.Ready()
 	if err != nil {
@@ -74,33 +74,33 @@ func (s *supervised) look() {
 		lines = append(lines, sdnotify.Status(status))
 	}
 	if len(lines) > 0 {
-		s.send(lines)
+		s.notifyLocked(lines)
 	}
 }
 
-// reload runs f, which reads the settings again, and tells of it. A node that is not
-// ready yet says nothing: it would be taken for ready afterwards.
-func (s *supervised) reload(f func()) {
+// reload runs f, which reloads the settings, and notifies the service manager. It sends nothing for a
+// node that is not ready yet, because the end of a reload means ready.
+func (s *supervisor) reload(f func()) {
 	s.mu.Lock()
 	ready := s.mu.ready
 	if ready {
-		s.send(sdnotify.Reloading())
+		s.notifyLocked(sdnotify.Reloading())
 	}
 	s.mu.Unlock()
 	f()
 	if ready {
-		s.tell(sdnotify.Ready)
+		s.notify(sdnotify.Ready)
 	}
 }
 
-func (s *supervised) tell(lines ...string) {
+func (s *supervisor) notify(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.send(lines)
+	s.notifyLocked(lines)
 }
 
-// send sends lines; s.mu is held.
-func (s *supervised) send(lines []string) {
+// notifyLocked sends lines. s.mu must be held.
+func (s *supervisor) notifyLocked(lines []string) {
 	if err := s.manager.Tell(lines...); err != nil && !s.mu.failed {
 		s.mu.failed = true
 		s.log.Warn().Err(err).Str("word", strings.Join(lines, " ")).Msg("service manager not notified")

@@ -9,14 +9,14 @@ import (
 	"shardway/internal/logsafe"
 )
 
-// table writes rows in columns. An empty cell becomes a dash, so that columns
-// can be told apart by awk too.
+// table writes rows in aligned columns. An empty cell is printed as a dash, so that awk can split the
+// columns.
 type table struct {
 	tw  *tabwriter.Writer
 	err error
 }
 
-// newTable begins a table with a line of headings; none: there is no such line.
+// newTable returns a table with a line of headings, if there are any.
 func newTable(w io.Writer, headings ...string) *table {
 	t := &table{tw: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	if len(headings) > 0 {
@@ -25,7 +25,7 @@ func newTable(w io.Writer, headings ...string) *table {
 	return t
 }
 
-// row adds a row; the cells are written as fmt.Sprint does.
+// row adds a row. Cells are formatted with fmt.Sprint.
 func (t *table) row(cells ...any) {
 	texts := make([]string, len(cells))
 	for i, c := range cells {
@@ -43,8 +43,8 @@ func (t *table) line(texts []string) {
 	}
 }
 
-// printable keeps what a node says from moving the cursor of the terminal, or turning the order
-// of what it shows.
+// printable replaces characters with which the text of a node could move the cursor of the terminal or
+// change the direction of text. It is a mapping for strings.Map.
 func printable(r rune) rune {
 	if logsafe.ControlsTerminal(r) {
 		return '?'
@@ -52,7 +52,7 @@ func printable(r rune) rune {
 	return r
 }
 
-// flush writes the table.
+// flush writes the table and returns the first error.
 func (t *table) flush() error {
 	if t.err != nil {
 		return t.err

@@ -10,14 +10,14 @@ import (
 	"shardway/config"
 )
 
-// target is what every command has that asks a node.
+// target contains the common flags of commands that send requests to a node.
 type target struct {
 	Admin string `help:"Admin address of a node; any node will do (else SHARDWAY_ADMIN, else 127.0.0.1:8081)." placeholder:"ADDR"`
 	JSON  bool   `help:"Write JSON."                                                                         name:"json"`
-	credentials
+	credentialFlags
 }
 
-// client returns a client for the node that is meant.
+// client returns a client for the admin port of the node.
 func (t *target) client(s *session) (*client.Client, error) { return t.clientOf(s, "") }
 
 // clientOf is client for an address that the given flag contains; empty means --admin.
@@ -30,20 +30,20 @@ func (t *target) clientOf(s *session, flag string) (*client.Client, error) {
 		c := config.Default()
 		addr = c.Admin
 	}
-	show, err := t.show(s)
+	credentials, err := t.load(s)
 	if err != nil {
 		return nil, err
 	}
-	show.Flag = flag
-	client, err := client.NewWith(addr, show)
-	if err != nil { // the address is none, or does not go with the flags beside it
+	credentials.Flag = flag
+	client, err := client.NewWith(addr, credentials)
+	if err != nil { // the address is invalid, or contradicts other flags
 		return nil, misuse(err.Error())
 	}
 	return client, nil
 }
 
-// variable returns the value of an environment variable, the last one if it is
-// there more than once.
+// variable returns the value of an environment variable, or "" if it is not set. The last of several
+// values applies.
 func variable(environ []string, name string) string {
 	for _, kv := range slices.Backward(environ) {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -53,7 +53,7 @@ func variable(environ []string, name string) string {
 	return ""
 }
 
-// writeJSON writes v for programs.
+// writeJSON prints v as indented JSON.
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"shardway/admin/client"
 )
 
-// topShards is how many of the busiest shards are shown.
+// topShards is the number of shards on the screen.
 const topShards = 10
 
 type topCommand struct {
@@ -24,19 +24,19 @@ type topCommand struct {
 	target
 }
 
-// Help tells how it ends.
+// Help describes the screen.
 func (c *topCommand) Help() string {
 	return `Shows findings, nodes with their load, and the busiest shards, and updates the screen
 until q or Ctrl-C. Rates are means over about ten seconds.`
 }
 
-// scene is the JSON of one look.
-type scene struct {
+// snapshot is the state on the screen, and the JSON output.
+type snapshot struct {
 	Status api.Status  `json:"status"`
 	Hot    api.HotList `json:"hot"`
 }
 
-// Run looks until q is pressed, or once.
+// Run updates the screen until q is pressed, or prints one snapshot.
 func (c *topCommand) Run(ctx context.Context, s *session) error {
 	if c.Interval <= 0 {
 		return misuse(fmt.Sprintf("--interval %s must be greater than 0: give a value such as 1s", c.Interval))
@@ -46,50 +46,50 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
-	if c.JSON || c.Once || !terminal(s.out) {
-		x, err := lookAround(ctx, client)
+	if c.JSON || c.Once || !isTerminal(s.out) {
+		x, err := fetchSnapshot(ctx, client)
 		if err != nil {
 			return err
 		}
-		write := writeScene
+		write := writeSnapshot
 		if c.JSON {
-			write = func(w io.Writer, x scene) error { return writeJSON(w, x) }
+			write = func(w io.Writer, x snapshot) error { return writeJSON(w, x) }
 		}
-		return cmp.Or(write(s.out, x), outage(x.Status.Findings))
+		return cmp.Or(write(s.out, x), outageError(x.Status.Findings))
 	}
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	restore := onKey(os.Stdin, 'q', quit)
+	restore := watchKey(os.Stdin, 'q', quit)
 	defer restore()
-	return c.again(ctx, s.out, client)
+	return c.refresh(ctx, s.out, client)
 }
 
-// again shows one look after the other, from the upper left corner. A node that does not
-// answer is asked again.
-func (c *topCommand) again(ctx context.Context, w io.Writer, client *client.Client) error {
-	const home, rest = "\x1b[H", "\x1b[J" // where to write from, and what to clear then
+// refresh prints snapshots until ctx ends, each over the previous one. It retries if the node does not
+// respond.
+func (c *topCommand) refresh(ctx context.Context, w io.Writer, client *client.Client) error {
+	const home, clearRest = "\x1b[H", "\x1b[J" // ANSI sequences: move the cursor to the top left; clear below
 	for {
 		var b bytes.Buffer
-		x, err := lookAround(ctx, client)
+		x, err := fetchSnapshot(ctx, client)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was quit
-		case err != nil && !passing(err):
+			return nil //nolint:nilerr // the user quit
+		case err != nil && !isTemporary(err):
 			return err
 		case err != nil:
 			_, _ = fmt.Fprintln(&b, err) // to memory
 		default:
-			err = writeScene(&b, x)
+			err = writeSnapshot(&b, x)
 		}
 		text := strings.ReplaceAll(b.String(), "\n", "\x1b[K\n")
-		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, rest); werr != nil {
+		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, clearRest); werr != nil {
 			return errors.Join(err, werr)
 		}
-		_ = pause(ctx, c.Interval) // its end is looked at above
+		_ = sleep(ctx, c.Interval) // the loop checks ctx
 	}
 }
 
-func lookAround(ctx context.Context, client *client.Client) (x scene, err error) {
+func fetchSnapshot(ctx context.Context, client *client.Client) (x snapshot, err error) {
 	if x.Status, err = client.Status(ctx); err != nil {
 		return x, err
 	}
@@ -97,20 +97,20 @@ func lookAround(ctx context.Context, client *client.Client) (x scene, err error)
 	return x, err
 }
 
-// load is what a node does.
-type load struct {
+// nodeLoad is the load of a node.
+type nodeLoad struct {
 	requests, busy, bytes float64
 	sockets               int32
 }
 
-func writeScene(w io.Writer, x scene) error {
+func writeSnapshot(w io.Writer, x snapshot) error {
 	if err := writeFindings(w, x.Status.Findings); err != nil {
 		return err
 	}
 	if err := writeSummary(w, x.Status); err != nil {
 		return err
 	}
-	loads := map[string]load{}
+	loads := map[string]nodeLoad{}
 	for _, h := range x.Hot.Shards {
 		l := loads[h.Node]
 		l.requests, l.busy, l.bytes, l.sockets = l.requests+h.Requests, l.busy+h.Busy, l.bytes+h.Bytes, l.sockets+h.Sockets
@@ -133,19 +133,19 @@ func writeScene(w io.Writer, x scene) error {
 
 func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 
-// writeSummary writes what the whole cluster is at, in two lines.
+// writeSummary prints the state of the cluster in two lines.
 func writeSummary(w io.Writer, st api.Status) error {
 	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; queued here: %s\n",
-		clean(st.Node), clean(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, counted(st.Queue.Queued, "request"))
+		sanitize(st.Node), sanitize(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, pluralize(st.Queue.Queued, "request"))
 	return err
 }
 
-// clean keeps what a node says from moving the cursor.
-func clean(s string) string { return strings.Map(printable, s) }
+// sanitize replaces the control characters in text from a node.
+func sanitize(s string) string { return strings.Map(printable, s) }
 
 func leaderName(id string) string {
 	if id == "" {
 		return "none known"
 	}
-	return clean(id)
+	return sanitize(id)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// durations reads flags of type time.Duration.
+// durations is the parser of flags of type time.Duration.
 func durations() kong.Option {
 	return kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		var text string
@@ -28,7 +28,7 @@ func durations() kong.Option {
 	}))
 }
 
-// negativeFlag is the error for a negative number, which the parser takes for a flag.
+// negativeFlag matches the error for a negative number, which the parser mistakes for a flag.
 var negativeFlag = regexp.MustCompile(`^unknown flag (-[0-9])`)
 
 // usageError returns the message for a command line that cannot be parsed, with the next step.
@@ -40,13 +40,13 @@ func usageError(args []string, err error) string {
 		}
 	}
 	if m := negativeFlag.FindStringSubmatch(text); m != nil {
-		text = whole(args, m[1]) + " is negative: give a number of 0 or more"
+		text = findArgument(args, m[1]) + " is negative: give a number of 0 or more"
 	}
 	return text + "; " + help
 }
 
-// whole returns the argument that begins with the given text.
-func whole(args []string, begin string) string {
+// findArgument returns the argument with the prefix begin, or begin if there is none.
+func findArgument(args []string, begin string) string {
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, begin) }); i >= 0 {
 		return args[i]
 	}

@@ -13,7 +13,7 @@ type versionCommand struct {
 	JSON bool `help:"Write JSON." name:"json"`
 }
 
-// Run writes the version.
+// Run prints the version.
 func (c *versionCommand) Run(s *session) error {
 	b := version.Read()
 	if c.JSON {

@@ -13,8 +13,8 @@ import (
 	"shardway/admin/client"
 )
 
-// waitLook is the time between two looks.
-const waitLook = 200 * time.Millisecond
+// waitPollInterval is the interval between two checks.
+const waitPollInterval = 200 * time.Millisecond
 
 type waitCommand struct {
 	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
@@ -23,7 +23,7 @@ type waitCommand struct {
 	target
 }
 
-// Help tells what is waited for.
+// Help describes the conditions.
 func (c *waitCommand) Help() string {
 	return `For scripts: the exit code is 0 once the condition holds, and 1 after --timeout. Until
 then, the command prints what is missing, and retries while a node does not respond.
@@ -33,17 +33,17 @@ then, the command prints what is missing, and retries while a node does not resp
   drained [NODE] the drained node owns no shards and runs no requests`
 }
 
-// waited is the JSON of something that came about.
-type waited struct {
+// waitResult is the JSON output once the condition holds.
+type waitResult struct {
 	For  string `json:"for"`
 	Node string `json:"node,omitempty"`
 	Done bool   `json:"done"`
 }
 
-// Run waits.
+// Run waits until the condition holds.
 func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	missing := map[string]func(context.Context, *client.Client) (string, error){
-		"serving": c.unavailable, "node": c.nodeMissing, "drained": c.undrained,
+		"serving": c.missingService, "node": c.missingNode, "drained": c.missingDrain,
 	}[c.What]
 	switch {
 	case c.What == "serving" && c.Node != "":
@@ -63,22 +63,23 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	if err := c.until(ctx, s, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
+	if err := c.poll(ctx, s, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
 		return err
 	}
 	if c.JSON {
-		return writeJSON(s.out, waited{For: c.What, Node: c.Node, Done: true})
+		return writeJSON(s.out, waitResult{For: c.What, Node: c.Node, Done: true})
 	}
 	return nil
 }
 
-// until shows what is missing until nothing is.
-func (c *waitCommand) until(ctx context.Context, s *session, missing func(context.Context) (string, error)) error {
+// poll calls missing until it returns an empty text, and prints each text. It retries after temporary
+// errors.
+func (c *waitCommand) poll(ctx context.Context, s *session, missing func(context.Context) (string, error)) error {
 	w := s.out
 	if c.JSON {
 		w = io.Discard
 	}
-	p := progress{w: w, inPlace: terminal(w)}
+	p := progress{w: w, inPlace: isTerminal(w)}
 	defer p.end()
 	last := "no answer yet"
 	for {
@@ -88,7 +89,7 @@ func (c *waitCommand) until(ctx context.Context, s *session, missing func(contex
 			return fmt.Errorf("after %s: %s", c.Timeout, last)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !passing(err):
+		case err != nil && !isTemporary(err):
 			return err
 		case err != nil:
 			what = err.Error()
@@ -99,13 +100,12 @@ func (c *waitCommand) until(ctx context.Context, s *session, missing func(contex
 		if err := p.show(what); err != nil {
 			return err
 		}
-		_ = pause(ctx, waitLook) // its end is looked at above
+		_ = sleep(ctx, waitPollInterval) // the loop checks ctx
 	}
 }
 
-// passing reports whether an error may be over by itself: nobody is there yet, or the
-// node cannot tell yet.
-func passing(err error) bool {
+// isTemporary reports whether a retry may succeed: the node is not reachable yet, or not ready yet.
+func isTemporary(err error) bool {
 	if answered, ok := errors.AsType[interface {
 		error
 		StatusCode() int
@@ -126,8 +126,8 @@ func passing(err error) bool {
 	return false
 }
 
-// unavailable says what keeps the cluster from serving everything.
-func (c *waitCommand) unavailable(ctx context.Context, client *client.Client) (string, error) {
+// missingService describes why the cluster does not serve all shards. Empty means that it does.
+func (c *waitCommand) missingService(ctx context.Context, client *client.Client) (string, error) {
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
@@ -138,15 +138,15 @@ func (c *waitCommand) unavailable(ctx context.Context, client *client.Client) (s
 	case st.Epoch == 0:
 		return "no shard map yet", nil
 	case st.Shards.Orphaned > 0:
-		return counted(st.Shards.Orphaned, "shard") + " without an owner", nil
+		return pluralize(st.Shards.Orphaned, "shard") + " without an owner", nil
 	case st.Shards.Unavailable > 0:
-		return counted(st.Shards.Unavailable, "shard") + " unavailable", nil
+		return pluralize(st.Shards.Unavailable, "shard") + " unavailable", nil
 	}
 	return "", nil
 }
 
-// nodeMissing says what keeps a node from taking part.
-func (c *waitCommand) nodeMissing(ctx context.Context, client *client.Client) (string, error) {
+// missingNode describes why the node is not active. Empty means that it is.
+func (c *waitCommand) missingNode(ctx context.Context, client *client.Client) (string, error) {
 	list, err := client.Nodes(ctx)
 	if err != nil {
 		return "", err
@@ -155,7 +155,7 @@ func (c *waitCommand) nodeMissing(ctx context.Context, client *client.Client) (s
 		if n.ID != c.Node {
 			continue
 		}
-		if n.State == "active" || n.State == "cordoned" { // it keeps what it has, and is in the map
+		if n.State == "active" || n.State == "cordoned" { // a cordoned node keeps its shards
 			return "", nil
 		}
 		return fmt.Sprintf("node %s is %s", c.Node, n.State), nil
@@ -163,8 +163,9 @@ func (c *waitCommand) nodeMissing(ctx context.Context, client *client.Client) (s
 	return fmt.Sprintf("node %s is not there", c.Node), nil
 }
 
-// undrained says what is left at a node, which is the asked one if none was named.
-func (c *waitCommand) undrained(ctx context.Context, client *client.Client) (string, error) {
+// missingDrain describes what remains at the node, by default the node at --admin. Empty means that
+// the drain is complete.
+func (c *waitCommand) missingDrain(ctx context.Context, client *client.Client) (string, error) {
 	if c.Node == "" {
 		st, err := client.Status(ctx)
 		if err != nil {
@@ -179,9 +180,9 @@ func (c *waitCommand) undrained(ctx context.Context, client *client.Client) (str
 	case !d.Requested:
 		return "node " + c.Node + " is not to be drained yet", nil
 	case d.BlockedBy != "":
-		return left(d) + ", and they stay there: " + d.BlockedBy, nil
+		return describeRemaining(d) + ", and they stay there: " + d.BlockedBy, nil
 	case d.Left():
-		return left(d) + " at node " + c.Node, nil
+		return describeRemaining(d) + " at node " + c.Node, nil
 	}
 	return "", nil
 }

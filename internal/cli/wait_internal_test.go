@@ -44,7 +44,7 @@ func TestWaitGoesOnWhileItMayHelp(t *testing.T) {
 		{x509.UnknownAuthorityError{}, false},
 		{errors.New("127.0.0.1:80 is not a Shardway admin port"), false},
 	} {
-		if got := passing(fmt.Errorf("asked: %w", tc.err)); got != tc.want {
+		if got := isTemporary(fmt.Errorf("asked: %w", tc.err)); got != tc.want {
 			t.Errorf("passing(%v) = %v, want %v", tc.err, got, tc.want)
 		}
 	}
