@@ -3,10 +3,11 @@ package node
 import (
 	"shardway/diagnosis"
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // explain says what is the matter where requests are not served, for their clients.
-func (n *Node) explain(why proxy.Reason) proxy.Explanation {
+func (n *Node) explain(why route.Reason) proxy.Explanation {
 	f := n.watch.result.Load()
 	e := proxy.Explanation{Led: f.inputs.Leader != "", Vain: f.noOwners}
 	if i := f.first(explaining(why)); i >= 0 {
@@ -17,21 +18,21 @@ func (n *Node) explain(why proxy.Reason) proxy.Explanation {
 
 // explaining returns the codes of the findings that can be why requests are held, those
 // first that explain the others.
-func explaining(why proxy.Reason) []diagnosis.Code {
+func explaining(why route.Reason) []diagnosis.Code {
 	switch why {
-	case proxy.ReasonNoMap:
+	case route.ReasonNoMap:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable}
-	case proxy.ReasonOrphaned:
+	case route.ReasonOrphaned:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.NoHealthyApp, diagnosis.Unavailable}
-	case proxy.ReasonPaused, proxy.ReasonNoLease:
+	case route.ReasonPaused, route.ReasonNoLease:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.DuplicateNode, diagnosis.NoLease}
-	case proxy.ReasonMoving:
+	case route.ReasonMoving:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.Lagging, diagnosis.Draining}
-	case proxy.ReasonAcquiring:
+	case route.ReasonAcquiring:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Acquiring}
-	case proxy.ReasonAbsent:
+	case route.ReasonAbsent:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Restarting}
-	case proxy.ReasonRefused, proxy.ReasonUnreachable:
+	case route.ReasonRefused, route.ReasonUnreachable:
 	}
 	return []diagnosis.Code{
 		diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.Unavailable, diagnosis.NoLease, diagnosis.AppUnhealthy, diagnosis.QueueFull,

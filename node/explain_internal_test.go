@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"shardway/diagnosis"
-	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // Whoever has a request fail, which an app that refuses is enough for, was told that the
 // loss of one more node would stop the cluster: that is why no request fails.
 func TestClientsAreNotToldWhatExplainsNothing(t *testing.T) {
-	for why := range proxy.ReasonUnreachable + 2 {
+	for why := range route.ReasonUnreachable + 2 {
 		for _, code := range []diagnosis.Code{diagnosis.NoFaultTolerance, diagnosis.EvenVoters, diagnosis.Insecure, diagnosis.PoisonSuspect, diagnosis.CertificateExpiring} {
 			if slices.Contains(explaining(why), code) {
 				t.Errorf("%v is explained by %s", why, code)

@@ -12,6 +12,7 @@ import (
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -44,7 +45,7 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 }
 
 // Explain says what is the matter where a request is held for this reason.
-func (n *Node) Explain(why proxy.Reason) proxy.Explanation { return n.explain(why) }
+func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.explain(why) }
 
 // Known returns the state that the node's log has come to.
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
@@ -53,7 +54,7 @@ func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
 func (n *Node) State() *ack.State { return n.router.state.Load() }
 
 // Table returns the routing table of this moment.
-func (n *Node) Table() *proxy.Table { return n.router.Table() }
+func (n *Node) Table() *route.Table { return n.router.Table() }
 
 // Leased reports whether the node holds a lease.
 func (n *Node) Leased() bool { return n.router.leased() }
@@ -111,7 +112,7 @@ func (n *Node) Servers() (out []string) {
 // Routes reports whether the node holds no shard back.
 func (n *Node) Routes() bool {
 	for s := range n.router.running.shards {
-		if n.router.Table().Route(shardmap.Shard(s)).Kind == proxy.Held {
+		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Held {
 			return false
 		}
 	}

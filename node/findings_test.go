@@ -12,7 +12,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node"
-	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // untilSays waits until one finding of a node has all the texts; without any, until
@@ -65,7 +65,7 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(api.Brief(err), "b and c") {
 			w.t.Errorf("ready: %v, in brief %q", err, api.Brief(err))
 		}
-		if e := a.node.Explain(proxy.ReasonNoLease); e.Finding != sentence || e.Led {
+		if e := a.node.Explain(route.ReasonNoLease); e.Finding != sentence || e.Led {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.all["b"].restart()
@@ -131,7 +131,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
 			w.t.Errorf("ready: %v", err)
 		}
-		if e := a.node.Explain(proxy.ReasonNoMap); !strings.HasPrefix(e.Finding, "bootstrapping: 1 of the 3") {
+		if e := a.node.Explain(route.ReasonNoMap); !strings.HasPrefix(e.Finding, "bootstrapping: 1 of the 3") {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.start("b")
@@ -145,7 +145,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 		a.restart()
 		<-a.node.Started()
 		w.untilSays(a, "no-peers: node a has reached no other node: ", w.all["b"].host.Addr(7946), "refused")
-		if e := a.node.Explain(proxy.ReasonNoMap); strings.Contains(e.Finding, "7946") {
+		if e := a.node.Explain(route.ReasonNoMap); strings.Contains(e.Finding, "7946") {
 			w.t.Errorf("clients are told addresses: %+v", e)
 		}
 	})
@@ -178,7 +178,7 @@ func TestAppsAreToldOfByEveryNode(t *testing.T) {
 		sick["c"].Store(true)
 		for _, p := range w.running() {
 			w.untilSays(p, "no-healthy-app: no node has an app that answers: ")
-			if e := p.node.Explain(proxy.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.Led || e.Vain {
+			if e := p.node.Explain(route.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.Led || e.Vain {
 				w.t.Errorf("clients of %s are told %+v", p.name, e)
 			}
 		}
@@ -200,7 +200,7 @@ func TestGatewaysAloneSayThatNobodyHasAnApp(t *testing.T) {
 		<-a.node.Started()
 		w.untilSays(a, "no-healthy-app: no node has an app (a)", "--upstream")
 		w.untilSays(a, "no-app: node a is a gateway, because --upstream is missing")
-		if e := a.node.Explain(proxy.ReasonNoMap); !e.Vain || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
+		if e := a.node.Explain(route.ReasonNoMap); !e.Vain || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
 			w.t.Errorf("clients are told %+v", e)
 		}
 	})
@@ -230,7 +230,7 @@ func TestGatewayThatBeginsToLeadHearsFirst(t *testing.T) {
 			w.all["c"].restart()
 			leads := false
 			w.until("they serve again", func() bool {
-				if a.node.Explain(proxy.ReasonNoMap).Vain {
+				if a.node.Explain(route.ReasonNoMap).Vain {
 					w.t.Error("clients are let go, though who has an app is back")
 				}
 				leads = leads || w.leader() == a

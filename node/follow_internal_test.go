@@ -16,6 +16,7 @@ import (
 	"shardway/node/consensus"
 	"shardway/node/diskhistory"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -25,14 +26,14 @@ type owning struct {
 	proxy.Cluster
 
 	boot  uint64
-	table *proxy.Table
+	table *route.Table
 	dials atomic.Int32
 	// asked is told of each request, which is answered as answer says; nil: at once.
 	asked, answer chan struct{}
 	closed        func() // is called as a connection is closed; nil: nobody is told
 }
 
-func (c *owning) Table() *proxy.Table                                  { return c.table }
+func (c *owning) Table() *route.Table                                  { return c.table }
 func (c *owning) OpenStream(string) net.Conn                           { return nil }
 func (c *owning) OpenWebSocketStream(context.Context, string) net.Conn { return nil }
 func (c *owning) LeaseLeft() time.Duration                             { return time.Hour }
@@ -81,9 +82,9 @@ type follower struct {
 
 func newFollower(t *testing.T, c *owning) *follower {
 	t.Helper()
-	c.table = proxy.NewTable(proxy.TableSpec{
+	c.table = route.NewTable(route.TableSpec{
 		Generation: 1, Committed: 1, Proposed: 1, Shards: 4,
-		Route: func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Remote, Node: "x", Epoch: 1} },
+		Route: func(shardmap.Shard) route.Route { return route.Route{Kind: route.Remote, Node: "x", Epoch: 1} },
 	})
 	s := proxy.New(proxy.Options{Node: "y", Cluster: c, Log: zerolog.Nop(), QueueWait: 5 * time.Second, Queue: queue.New(queue.Options{Wait: 5 * time.Second})})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

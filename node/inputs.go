@@ -9,7 +9,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/diagnosis"
 	"shardway/node/gossip"
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -228,7 +228,7 @@ func (w *watch) acquisition(now time.Time, in *diagnosis.Inputs) {
 	if t := n.router.Table(); t.Generation() != w.acquiringGeneration {
 		w.acquiringGeneration, w.acquiring = t.Generation(), nil
 		for i := range len(n.router.running.shards) {
-			if r := t.Route(shardmap.Shard(i)); r.Kind == proxy.Held && r.Reason == proxy.ReasonAcquiring {
+			if r := t.Route(shardmap.Shard(i)); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
 				w.acquiring = append(w.acquiring, shardmap.Shard(i))
 			}
 		}

@@ -3,7 +3,7 @@ package node
 import (
 	"context"
 
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -51,5 +51,5 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 // WaitOwned waits until there is a newer table than that of a generation, and returns
 // false when ctx ended first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
-	return n.router.awaitTable(ctx, func(t *proxy.Table) bool { return t.Generation() > generation })
+	return n.router.awaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
 }

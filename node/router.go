@@ -12,6 +12,7 @@ import (
 	"shardway/node/muxpool"
 	"shardway/peer"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -24,7 +25,7 @@ type router struct {
 	requestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
 	webSocketStreams *muxpool.Pool // connections to other nodes for resumable WebSockets
 
-	table        atomic.Pointer[proxy.Table]
+	table        atomic.Pointer[route.Table]
 	state        atomic.Pointer[ack.State]  // the state that table was built from
 	keys         atomic.Pointer[activeKeys] // the active key configuration of state
 	lease        atomic.Int64               // time of the clock at which the lease ends; zero means no lease
@@ -60,11 +61,11 @@ func (r *router) swap(routing ack.Routing) uint64 {
 	}
 	s := routing.State()
 	keys := keysOf(s, r.keys.Load())
-	route := func(sh shardmap.Shard) proxy.Route { return proxyRoute(routing.Route(sh)) }
+	routeOf := func(sh shardmap.Shard) route.Route { return proxyRoute(routing.Route(sh)) }
 	if keys.err != nil { // the keys of requests cannot be computed
-		route = func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving} }
+		routeOf = func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: route.ReasonMoving} }
 	}
-	t := proxy.NewTable(proxy.TableSpec{
+	t := route.NewTable(route.TableSpec{
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
@@ -72,7 +73,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 		Before:     r.table.Load(),
 		Keys:       keys.keys,
 		KeysSince:  uint64(s.KeysSince()),
-		Route:      route,
+		Route:      routeOf,
 	})
 	r.keys.Store(keys)
 	r.state.Store(s)
@@ -85,29 +86,29 @@ func (r *router) swap(routing ack.Routing) uint64 {
 }
 
 // proxyRoute converts a route.
-func proxyRoute(r ack.Route) proxy.Route {
+func proxyRoute(r ack.Route) route.Route {
 	switch r.Kind {
 	case ack.RouteLocal:
-		return proxy.Route{Kind: proxy.Local, Epoch: uint64(r.Epoch)}
+		return route.Route{Kind: route.Local, Epoch: uint64(r.Epoch)}
 	case ack.RouteRemote:
-		return proxy.Route{Kind: proxy.Remote, Node: string(r.Node), Epoch: uint64(r.Epoch)}
+		return route.Route{Kind: route.Remote, Node: string(r.Node), Epoch: uint64(r.Epoch)}
 	case ack.HeldPaused:
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonPaused}
+		return route.Route{Kind: route.Held, Reason: route.ReasonPaused}
 	case ack.HeldMoving:
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+		return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
 	case ack.HeldOrphaned:
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
+		return route.Route{Kind: route.Held, Reason: route.ReasonOrphaned}
 	case ack.HeldAcquiring:
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAcquiring}
+		return route.Route{Kind: route.Held, Reason: route.ReasonAcquiring}
 	case ack.HeldRestarting:
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAbsent}
+		return route.Route{Kind: route.Held, Reason: route.ReasonAbsent}
 	case ack.HeldNoMap:
 	}
-	return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
+	return route.Route{Kind: route.Held, Reason: route.ReasonNoMap}
 }
 
 // Table returns the current routing table.
-func (r *router) Table() *proxy.Table { return r.table.Load() }
+func (r *router) Table() *route.Table { return r.table.Load() }
 
 // Admit counts a request for shard s as in flight if this node owns the shard and has a lease. The
 // caller must call release when the request has ended. The order matters: Admit first raises the
@@ -117,16 +118,16 @@ func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err erro
 	if release = r.running.raise(s); !r.hadRequests.Load() { // written once per poll of the agent, because all requests read it
 		r.hadRequests.Store(true)
 	}
-	route := r.table.Load().Route(s)
+	dest := r.table.Load().Route(s)
 	switch {
-	case route.Kind == proxy.Held:
-		err = proxy.RefusedHeld
-	case route.Kind != proxy.Local:
-		err = proxy.RefusedNotOwner
+	case dest.Kind == route.Held:
+		err = route.RefusedHeld
+	case dest.Kind != route.Local:
+		err = route.RefusedNotOwner
 	case !r.leased():
-		err = proxy.RefusedNoLease
+		err = route.RefusedNoLease
 	default:
-		return route.Epoch, release, nil
+		return dest.Epoch, release, nil
 	}
 	release()
 	return 0, nil, err
@@ -167,11 +168,11 @@ func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.total(
 // Await waits until the routing table contains both epochs or later ones. It returns false if ctx
 // ends first.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
-	return r.awaitTable(ctx, func(t *proxy.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
+	return r.awaitTable(ctx, func(t *route.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
 }
 
 // awaitTable waits for a table that accept accepts. It returns false if ctx ends first.
-func (r *router) awaitTable(ctx context.Context, accept func(*proxy.Table) bool) bool {
+func (r *router) awaitTable(ctx context.Context, accept func(*route.Table) bool) bool {
 	for {
 		r.mu.Lock()
 		swapped := r.mu.swapped

@@ -18,6 +18,7 @@ import (
 	"shardway/node"
 	"shardway/node/disk"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -53,7 +54,7 @@ type world struct {
 // view is what a node's answers about admission follow from.
 type view struct {
 	node   *node.Node
-	table  *proxy.Table // a new one at each change
+	table  *route.Table // a new one at each change
 	leased bool
 	frozen bool // it answers nothing
 }

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
@@ -71,12 +72,12 @@ func (a *account) since(then time.Time) time.Duration {
 }
 
 // answered notes what the client was answered, with an app's own answer or with ours.
-func (a *account) answered(status int, res *h1.Response, way Kind) {
+func (a *account) answered(status int, res *h1.Response, way route.Kind) {
 	a.status = status
 	if res == nil || a.began.IsZero() {
 		return
 	}
-	if v := res.Known(h1.FieldShardwayError); len(v) > 0 && way == Remote {
+	if v := res.Known(h1.FieldShardwayError); len(v) > 0 && way == route.Remote {
 		a.code = problem.Code(v)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -55,7 +56,7 @@ func TestRequestOfAnAppThatForgotGoesAgain(t *testing.T) {
 			c := front.dial()
 			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
 			until(t, "the node is told", func() bool { return len(app.epochs()) == 1 })
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			until(t, "it waits at the owner and counts as running no more", func() bool {
 				return owner.room.Stats().Waiting == 1 && owner.running.Load() == 0
 			})
@@ -108,7 +109,7 @@ func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
 				cs = append(cs, c)
 			}
 			until(t, "the node is told", func() bool { return len(app.epochs()) == 1 })
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			app.holds.Store(true)
 			owner.swap(1, 1, local(1))
 			close(say)
@@ -125,7 +126,7 @@ func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
 			c.send("POST /again HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 			until(t, "the node is told again", func() bool { return len(app.epochs()) == 2 })
 			app.holds.Store(true)
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			owner.swap(1, 1, local(1))
 			if res, _ := c.answer("POST"); res.StatusCode != http.StatusOK {
 				t.Errorf("sent anew: %d", res.StatusCode)
@@ -154,7 +155,7 @@ func TestRequestOfAnAppThatForgotWaitsForTheWord(t *testing.T) {
 			c := front.dial()
 			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
 			until(t, "the node is told, and it waits", func() bool { return len(app.epochs()) > 0 && owner.room.Stats().Waiting == 1 })
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			app.holds.Store(true)
 			owner.swap(1, 1, local(1))
 			if res, body := c.answer("POST"); res.StatusCode != http.StatusOK {
@@ -195,7 +196,7 @@ func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
 			front, o := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
 					app.told(s, epoch)
-					owner.Load().swap(1, 1, held(proxy.ReasonAcquiring))
+					owner.Load().swap(1, 1, held(route.ReasonAcquiring))
 					owner.Load().swap(1, 1, local(1)) // it has acquired it in no time
 				}
 			})
@@ -234,7 +235,7 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 	for _, end := range []string{"serving", "proposal"} {
 		t.Run(end, func(t *testing.T) {
 			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			c := ingress.dial()
 			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 			until(t, "it waits at the owner", func() bool { return owner.room.Stats().Waiting == 1 })
@@ -244,7 +245,7 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 			want := 0.0
 			if end == "proposal" {
 				want = 1
-				owner.swap(1, 2, held(proxy.ReasonAcquiring))
+				owner.swap(1, 2, held(route.ReasonAcquiring))
 				until(t, "it is refused, and waits there no more", func() bool {
 					return metric(t, owner, "shardway_refused_total", "held") == 1 && owner.room.Stats().Waiting == 0
 				})
@@ -278,7 +279,7 @@ func TestForwardedRequestsBeyondTheQueueWaitWhereTheirClientsAre(t *testing.T) {
 					o.Queue = queue.New(full)
 				}
 			})
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			var cs []*client
 			for range many {
 				c := ingress.dial()
@@ -314,7 +315,7 @@ func TestForwardedRequestsDoNotWaitForAnAcquireWithoutALease(t *testing.T) {
 	for _, begins := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lease at first %v", begins), func(t *testing.T) {
 			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
-			owner.swap(1, 1, held(proxy.ReasonAcquiring))
+			owner.swap(1, 1, held(route.ReasonAcquiring))
 			if !begins {
 				owner.lease.Store(0)
 			}
@@ -347,7 +348,7 @@ func TestWaiterLearnsWhyItsShardIsNotAcquired(t *testing.T) {
 				front, owner := start(t, webApp(t, echo), func(o *proxy.Options) {
 					o.QueueWait, o.AcquireError = 50*time.Millisecond, func(shardmap.Shard) string { return why }
 				})
-				owner.swap(1, 1, held(proxy.ReasonAcquiring))
+				owner.swap(1, 1, held(route.ReasonAcquiring))
 				res, body := front.dial().get("/")
 				wantStatus(t, res, body, http.StatusServiceUnavailable, "queue-timeout")
 				if text := fmt.Sprintf("the app of node owner has not acquired shard %d in time", shardmap.Of("k", shards)); !strings.Contains(body, text) || !strings.Contains(body, want+`"`) {

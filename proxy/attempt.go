@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // detailMayHaveRun is part of every error response to a request that an app may have executed.
@@ -31,8 +32,8 @@ var errNotSwitched = errors.New("proxy: 101 without being asked")
 // connection is closed. Then it returns the connection to its pool, or discards it.
 type attempt struct {
 	conn  *upstreamConn
-	table *Table
-	route *Route
+	table *route.Table
+	route *route.Route
 	attemptEpoch
 	release         func()
 	responsesBefore int  // responses to earlier attempts of the request that have begun
@@ -75,7 +76,7 @@ func (c *client) admit() (epoch uint64, release func(), err error) {
 		return c.s.o.Cluster.Admit(c.x.shard)
 	}
 	if c.s.o.Cluster.LeaseLeft() <= 0 {
-		return 0, nil, RefusedNoLease
+		return 0, nil, route.RefusedNoLease
 	}
 	return 0, nothing, nil
 }
@@ -94,7 +95,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	if errors.Is(err, errNoLease) {
 		p.conn.Writer().Discard()
 		p.cancelUnsent()
-		return decision{action: actionWait, reason: ReasonNoLease, refusal: RefusedNoLease}
+		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
@@ -109,9 +110,9 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	case why != causeNone || p.conn.reused || p.conn.mux != nil:
 		return decision{action: actionRetry}
 	}
-	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
-	if v.code = problem.PeerUnreachable; p.route.Kind == Local {
-		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
+	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
+	if v.code = problem.PeerUnreachable; p.route.Kind == route.Local {
+		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
 	return v
 }
@@ -120,7 +121,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 // incomplete, another goroutine sends the rest as it arrives. If the owner requests the body on
 // demand, writeRequest sends only the header.
 func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
-	if p.route.Kind == Local {
+	if p.route.Kind == route.Local {
 		w.SetPrecondition(c.leaseCheck)
 	}
 	if p.bodyOnDemand {
@@ -172,7 +173,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return err
 		}
 		p.conn.pool.markProven(p.conn)
-		if p.route.Kind == Local {
+		if p.route.Kind == route.Local {
 			c.s.appWatch.record(c.s.clock.now())
 		}
 		c.reply.repaired(res)
@@ -181,7 +182,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return errNotSwitched
 		case !res.Interim():
 			return nil
-		case res.Status() == 100 && p.route.Kind == Remote && res.Value(headerContinue) != nil:
+		case res.Status() == 100 && p.route.Kind == route.Remote && res.Value(headerContinue) != nil:
 			p.conn.pool.breaker.onAccepted()
 			p.conn.pool.backoff.onAccepted(c.x.limitShard())
 			if p.bodyOnDemand {
@@ -241,8 +242,8 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 }
 
 // brokenCode returns the problem code for a connection that broke on the given route.
-func brokenCode(kind Kind) problem.Code {
-	if kind == Remote {
+func brokenCode(kind route.Kind) problem.Code {
+	if kind == route.Remote {
 		return problem.PeerUnreachable
 	}
 	return problem.UpstreamBroken
@@ -270,7 +271,7 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 	if c.x.tries == 1 {
 		return decision{action: actionRetry}
 	}
-	return decision{action: actionWait, reason: ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
+	return decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
 // retryDenied returns the reason why a request that may have run is not sent again. It returns ""
@@ -343,28 +344,28 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	}
 	// If the app has acquired the shard again since the request was sent, the response is out of
 	// date.
-	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.generation) {
+	if !c.s.o.Cluster.Table().NewTo(c.x.shard, p.generation) {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
 	if !c.body.replayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
-	return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedHeld, notAcquired: p.attemptEpoch}
+	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: p.attemptEpoch}
 }
 
 // handleRefused ends an attempt that the owner refused: no byte of the request reached an app.
 func (c *client) handleRefused(p *attempt) decision {
 	c.x.noteNotDelivered()
 	res := &p.conn.res
-	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
+	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
 	sheds := c.x.shedByOwner(p)
 	switch {
 	case sheds:
-		refusal = RefusedBusy
+		refusal = route.RefusedBusy
 	case !ok:
-		refusal = RefusedHeld // a reason of a newer version
+		refusal = route.RefusedHeld // a reason of a newer version
 	}
-	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
+	committed, proposed, _ := route.ParseEpochs(res.Known(h1.FieldShardwayMap))
 	if tries := triesOf(&res.Header); tries > c.x.tries {
 		// The request ran at the owner and was cancelled because its shard moves: see askNextOwner.
 		c.notePoll()
@@ -384,7 +385,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	p.release()
 	c.s.metrics.refusals[refusal].Add(1)
 	c.s.metrics.retries[retryRefused].Add(1)
-	if refusal == RefusedEnded {
+	if refusal == route.RefusedEnded {
 		p.conn.pool.closeIdleTo(p.conn.boot)
 	}
 	switch {
@@ -394,25 +395,25 @@ func (c *client) handleRefused(p *attempt) decision {
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	case refusal == RefusedEnded && p.conn.reused:
+	case refusal == route.RefusedEnded && p.conn.reused:
 		return decision{action: actionRetry} // a former process of the node may have sent the refusal
 	}
 	v := decision{
-		action: actionWait, reason: ReasonRefused, refusal: refusal, backoff: true,
+		action: actionWait, reason: route.ReasonRefused, refusal: refusal, backoff: true,
 		committed: committed, proposed: proposed,
 	}
-	if refusal == RefusedNoApp || refusal == RefusedBusy {
-		v.reason = ReasonUnreachable
+	if refusal == route.RefusedNoApp || refusal == route.RefusedBusy {
+		v.reason = route.ReasonUnreachable
 	}
 	pool := p.conn.pool
-	if refusal == RefusedNoApp {
+	if refusal == route.RefusedNoApp {
 		pool.breaker.trip(errNoApp)
 		v.condition = &pool.breaker
 		return v
 	}
 	pool.breaker.onAccepted()
 	switch {
-	case refusal != RefusedBusy:
+	case refusal != route.RefusedBusy:
 	case c.x.isResumption():
 		v.condition, v.backoff = pool.upgradeBackoff.onRefused(0, false), false
 	default:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // smallApp is an app with the listen backlog of Python's http.server. It serves
@@ -58,7 +59,7 @@ func TestReleaseDoesNotOverrunASmallBacklog(t *testing.T) {
 		t.Skip("what a full backlog does is Linux's way")
 	}
 	n := newNode(t, "a", smallApp(t), func(o *proxy.Options) { o.QueueWait = 15 * time.Second })
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	var crowd []*client
 	for range 500 {
 		c := n.dial()

@@ -13,6 +13,7 @@ import (
 
 	"shardway/internal/simnet"
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // simNode starts a node on a host of its own, with an app on the same host.
@@ -106,8 +107,8 @@ func TestWaitingTakesExactlyQueueWait(t *testing.T) {
 		sim := newSim(t)
 		n := simNode(t, sim, "a", simple, func(o *proxy.Options) { o.QueueWait = 10 * time.Second })
 		for name, spoil := range map[string]func(){
-			"held":     func() { n.swap(2, 3, held(proxy.ReasonMoving)) },
-			"no lease": func() { n.swap(3, 3, local(3)); n.refuse.Store(int32(proxy.RefusedNoLease)) },
+			"held":     func() { n.swap(2, 3, held(route.ReasonMoving)) },
+			"no lease": func() { n.swap(3, 3, local(3)); n.refuse.Store(int32(route.RefusedNoLease)) },
 			"no owner": func() { n.swap(4, 4, remote("nobody", 3)) },
 		} {
 			spoil()
@@ -126,7 +127,7 @@ func TestWaitingTakesExactlyQueueWait(t *testing.T) {
 // ten thousand.
 func TestWithoutLeaseRequestsWaitForTheNextTable(t *testing.T) {
 	for name, lose := range map[string]func(*node){
-		"at admission":          func(n *node) { n.refuse.Store(int32(proxy.RefusedNoLease)) },
+		"at admission":          func(n *node) { n.refuse.Store(int32(route.RefusedNoLease)) },
 		"before the first byte": func(n *node) { n.lease.Store(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestHeldRequestGoesOnAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		n := simNode(t, sim, "a", simple)
-		n.swap(1, 2, held(proxy.ReasonMoving))
+		n.swap(1, 2, held(route.ReasonMoving))
 		c := n.dial()
 		began := time.Now()
 		go func() {
@@ -275,7 +276,7 @@ func TestUpgradedConnectionEndsAfterItsShardMoved(t *testing.T) {
 			if _, err := readHead(c.r); err != nil {
 				t.Fatal(err)
 			}
-			owner.swap(1, 2, held(proxy.ReasonNoLease)) // no reason to end it
+			owner.swap(1, 2, held(route.ReasonNoLease)) // no reason to end it
 			time.Sleep(time.Minute)
 			if owner.running.Load() != 1 {
 				t.Errorf("through %s: ended without its shard moving", n.id)

@@ -10,6 +10,7 @@ import (
 
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
@@ -235,7 +236,7 @@ func (c *client) reportStopped() bool {
 		return false
 	}
 	if !c.x.runAborted {
-		c.s.metrics.refused[RefusedEnded].Add(1)
+		c.s.metrics.refused[route.RefusedEnded].Add(1)
 	}
 	c.reply.reportStopped(c.x.runAborted)
 	return true

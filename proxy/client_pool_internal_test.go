@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -59,7 +60,7 @@ func TestConnectionToAHandlerIsNotUsedAgain(t *testing.T) {
 // nowhereAt is a cluster that has told nothing yet.
 type nowhereAt struct{ Cluster }
 
-func (nowhereAt) Table() *Table { return NewTable(TableSpec{}) }
+func (nowhereAt) Table() *route.Table { return route.NewTable(route.TableSpec{}) }
 
 // A connection's memory goes to one of the next: else these tests show nothing. A sync.Pool
 // forgets some of it, so not each connection's does.
@@ -132,7 +133,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 				c.from.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
 				c.evicted.Store(true)
-				c.slot.begin(Local, 3, 0, &upstreamConn{}, new(string))
+				c.slot.begin(route.Local, 3, 0, &upstreamConn{}, new(string))
 				c.slot.finish()
 			})
 			near, far := net.Pipe()

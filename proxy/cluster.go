@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -12,7 +13,7 @@ import (
 // Table, Admit and LeaseLeft are called for each request, so they neither lock nor allocate.
 type Cluster interface {
 	// Table returns the present routing table by one atomic load. It is never nil.
-	Table() *Table
+	Table() *route.Table
 	// Admit requests permission to run a request for s on the local app. It increments the
 	// in-flight count of the shard, and then checks the table and the lease again. release
 	// decrements the count; it must be called once. epoch is the ownership epoch of the shard. The

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -108,7 +109,7 @@ func TestCutUpstreamLetsGoAgainWhatMay(t *testing.T) {
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	<-seen
 	<-seen
-	n.refuse.Store(int32(proxy.RefusedNoLease))
+	n.refuse.Store(int32(route.RefusedNoLease))
 	if cut := n.CancelUpstream("lease"); cut != 2 {
 		t.Errorf("cut %d, want 2", cut)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // mute is a cluster in which one node takes connections and says nothing, as a
@@ -34,7 +35,7 @@ func TestConnectingEndsWhenTheShardLeaves(t *testing.T) {
 		"elsewhere": func(n *node) { n.swap(2, 2, remote("owner", 2)) },
 		"here":      func(n *node) { n.swap(2, 2, local(2)) },
 		"held first": func(n *node) {
-			n.swap(1, 2, held(proxy.ReasonMoving))
+			n.swap(1, 2, held(route.ReasonMoving))
 			synctest.Wait()
 			if w := n.room.Stats().Waiting; w != 1 {
 				n.t.Errorf("%d requests wait in the queue while their shard moves, want 1", w)

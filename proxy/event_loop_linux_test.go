@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -415,7 +416,7 @@ func TestLoopGoesByTheTableOfTheMoment(t *testing.T) {
 	other.swap(9, 9, local(9))
 	c := n.looped()
 	for _, turn := range []struct {
-		route func(shardmap.Shard) proxy.Route
+		route func(shardmap.Shard) route.Route
 		want  string
 	}{{remote("b", 2), "b"}, {local(3), "a"}, {remote("b", 4), "b"}} {
 		n.swap(2, 2, turn.route)
@@ -423,7 +424,7 @@ func TestLoopGoesByTheTableOfTheMoment(t *testing.T) {
 			t.Errorf("answer of %q, want %q", body, turn.want)
 		}
 	}
-	n.swap(5, 5, held(proxy.ReasonMoving))
+	n.swap(5, 5, held(route.ReasonMoving))
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "it waits", func() bool { return n.room.Stats().Waiting == 1 })
 	n.swap(6, 6, local(6))

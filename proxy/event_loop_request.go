@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // This file contains the steps of a request that an event loop executes. handleReadable covers
@@ -100,8 +101,8 @@ func (c *client) startAttempt(l *eventLoop) bool {
 	c.x.Found, c.x.keys = found, by
 	c.x.resolveShard(t)
 	r := t.Route(c.x.shard)
-	if r.Kind != Local || c.quarantined() {
-		if r.Kind == Remote {
+	if r.Kind != route.Local || c.quarantined() {
+		if r.Kind == route.Remote {
 			c.eligibility.recordMiss()
 		}
 		return false
@@ -164,7 +165,7 @@ func (c *client) handleResponse() {
 	}
 	p.conn.ConsumeResponse(res)
 	p.conn.pool.markProven(p.conn)
-	if p.route.Kind == Local {
+	if p.route.Kind == route.Local {
 		c.s.appWatch.record(c.s.clock.now())
 	}
 	c.reply.repaired(res)

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // eventful is an app that sends what comes by the channel as an event stream, and
@@ -45,7 +46,7 @@ func eventful(parts <-chan string) (app func(net.Conn, *bufio.Reader), ended <-c
 }
 
 // moves begins to take the shards from their owner.
-func moves(owner *node) { owner.swap(1, 2, held(proxy.ReasonMoving)) }
+func moves(owner *node) { owner.swap(1, 2, held(route.ReasonMoving)) }
 
 // An event stream held up the move of every shard until drain-timeout. It ends after
 // the grace, visibly cut, and with the end of an event where there is one.

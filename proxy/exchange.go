@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -22,16 +23,16 @@ type exchange struct {
 	ended       time.Duration // when the response had been sent, by the exact clock; zero means not yet
 	id          [2]uint64     // generated X-Request-Id; zero means not generated
 
-	route          Kind   // route of the last attempt; zero means no attempt
-	waited         bool   // the request has waited for an owner
-	waitedFor      Reason // first reason for waiting
-	tries          int    // attempts after which the request may have run, at other nodes too
-	reusedTries    int    // of tries, attempts over a connection that had been used before
-	noStreams      bool   // a multiplexed stream has failed; use connections only
-	responsesBegun int    // of tries, attempts that received a response header
-	wreck          *wreck // the last process that died with this request; nil means none
-	runAborted     bool   // the app may have run the request, and there is no response: see client.reportStopped
-	notAcquired    int    // responses of the app that it has not acquired the shard
+	route          route.Kind   // route of the last attempt; zero means no attempt
+	waited         bool         // the request has waited for an owner
+	waitedFor      route.Reason // first reason for waiting
+	tries          int          // attempts after which the request may have run, at other nodes too
+	reusedTries    int          // of tries, attempts over a connection that had been used before
+	noStreams      bool         // a multiplexed stream has failed; use connections only
+	responsesBegun int          // of tries, attempts that received a response header
+	wreck          *wreck       // the last process that died with this request; nil means none
+	runAborted     bool         // the app may have run the request, and there is no response: see client.reportStopped
+	notAcquired    int          // responses of the app that it has not acquired the shard
 
 	// ran is set when a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent
 	// again only in the same epoch, and never if ranEpoch is zero, which means unknown.
@@ -66,7 +67,7 @@ type exchange struct {
 }
 
 // resolveShard sets the shard of the key, if the request has a key.
-func (x *exchange) resolveShard(t *Table) {
+func (x *exchange) resolveShard(t *route.Table) {
 	if !x.sharded && !x.Keyless {
 		x.shard, x.sharded = shardmap.OfBytes(x.Key, t.Shards()), true
 	}
@@ -128,9 +129,9 @@ func (x *exchange) limitShard() int {
 }
 
 // routeOf returns the route for metrics. A request that waited and was never sent counts as Held.
-func (x *exchange) routeOf() Kind {
+func (x *exchange) routeOf() route.Kind {
 	if x.route == 0 && x.waited {
-		return Held
+		return route.Held
 	}
 	return x.route
 }
@@ -196,8 +197,8 @@ type decision struct {
 	// the request, and selects the problem if the wait times out. backoff means to try again
 	// after a while even if the routing table does not change. committed and proposed are the
 	// epochs to wait for.
-	reason              Reason
-	refusal             Refusal
+	reason              route.Reason
+	refusal             route.Refusal
 	backoff             bool
 	committed, proposed uint64
 	generation          uint64       // generation of the routing table that was used
@@ -217,6 +218,6 @@ func fail(code problem.Code, detail string) decision {
 }
 
 // waitForRoute returns the decision for a request whose route r is held.
-func waitForRoute(r *Route) decision {
-	return decision{action: actionWait, reason: r.Reason, refusal: refusalFor(r)}
+func waitForRoute(r *route.Route) decision {
+	return decision{action: actionWait, reason: r.Reason, refusal: route.RefusalFor(r)}
 }

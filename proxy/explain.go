@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"shardway/internal/problem"
+	"shardway/proxy/route"
 )
 
 // Explanation is what the node knows of why a request is not served.
@@ -17,7 +18,7 @@ type Explanation struct {
 }
 
 // explain asks the node what is the matter.
-func (s *Server) explain(why Reason) Explanation {
+func (s *Server) explain(why route.Reason) Explanation {
 	if s.o.Explain == nil {
 		return Explanation{}
 	}
@@ -26,18 +27,18 @@ func (s *Server) explain(why Reason) Explanation {
 
 // inVain reports that a request for a shard that nobody owns would wait for nothing.
 func (s *Server) inVain(v decision) bool {
-	return (v.reason == ReasonNoMap || v.reason == ReasonOrphaned) && s.explain(v.reason).Vain
+	return (v.reason == route.ReasonNoMap || v.reason == route.ReasonOrphaned) && s.explain(v.reason).Vain
 }
 
 // explained adds the finding to an answer that the cluster is to blame for. Without a map
 // and with a leader it is not the leader that is missing.
-func (s *Server) explained(p *problem.Problem, why Reason) {
+func (s *Server) explained(p *problem.Problem, why route.Reason) {
 	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, p.Code) {
 		return
 	}
 	e := s.explain(why)
 	p.Finding = e.Finding
-	if p.Code == problem.NoLeader && why == ReasonNoMap && e.Led {
+	if p.Code == problem.NoLeader && why == route.ReasonNoMap && e.Led {
 		p.Code = problem.QueueTimeout
 	}
 }

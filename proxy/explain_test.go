@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // Without a map clients waited 10 s and were told that there is no leader, though there was
@@ -14,23 +15,23 @@ import (
 func TestClientsLearnWhatIsTheMatter(t *testing.T) {
 	const sentence = "no-healthy-app: no node has an app (a)"
 	for name, tt := range map[string]struct {
-		why   proxy.Reason
+		why   route.Reason
 		e     proxy.Explanation
 		code  string
 		waits bool
 	}{
-		"nobody leads":       {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence}, "no-leader", true},
-		"somebody leads":     {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true}, "queue-timeout", true},
-		"waiting is in vain": {proxy.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
-		"orphaned in vain":   {proxy.ReasonOrphaned, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
-		"what moves arrives": {proxy.ReasonMoving, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", true},
-		"nothing is known":   {proxy.ReasonMoving, proxy.Explanation{}, "queue-timeout", true},
+		"nobody leads":       {route.ReasonNoMap, proxy.Explanation{Finding: sentence}, "no-leader", true},
+		"somebody leads":     {route.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true}, "queue-timeout", true},
+		"waiting is in vain": {route.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
+		"orphaned in vain":   {route.ReasonOrphaned, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
+		"what moves arrives": {route.ReasonMoving, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", true},
+		"nothing is known":   {route.ReasonMoving, proxy.Explanation{}, "queue-timeout", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) {
 					o.QueueWait = 10 * time.Second
-					o.Explain = func(why proxy.Reason) proxy.Explanation {
+					o.Explain = func(why route.Reason) proxy.Explanation {
 						if why != tt.why {
 							t.Errorf("asked why %v, want %v", why, tt.why)
 						}

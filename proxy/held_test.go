@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -13,7 +14,7 @@ import (
 func TestHeldRequestIsServedByTheNewOwner(t *testing.T) {
 	app := webApp(t, echo)
 	ingress, owner := pair(t, app)
-	ingress.swap(1, 2, held(proxy.ReasonMoving))
+	ingress.swap(1, 2, held(route.ReasonMoving))
 	c := ingress.dial()
 	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 	until(t, "waiting", func() bool { return ingress.room.Stats().Waiting == 1 })
@@ -29,9 +30,9 @@ func TestHeldRequestIsServedByTheNewOwner(t *testing.T) {
 }
 
 func TestHeldRequestsRunOutOfTime(t *testing.T) {
-	for reason, code := range map[proxy.Reason]string{
-		proxy.ReasonMoving: "queue-timeout", proxy.ReasonOrphaned: "queue-timeout", proxy.ReasonPaused: "queue-timeout",
-		proxy.ReasonNoMap: "no-leader", proxy.ReasonNoLease: "no-leader",
+	for reason, code := range map[route.Reason]string{
+		route.ReasonMoving: "queue-timeout", route.ReasonOrphaned: "queue-timeout", route.ReasonPaused: "queue-timeout",
+		route.ReasonNoMap: "no-leader", route.ReasonNoLease: "no-leader",
 	} {
 		n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond })
 		n.swap(1, 1, held(reason))
@@ -55,7 +56,7 @@ func TestWithoutLeaseRequestsWaitAtTheOwner(t *testing.T) {
 	res, body := c.get("/")
 	wantStatus(t, res, body, 503, "no-leader")
 	n.lease.Store(int64(time.Second))
-	n.refuse.Store(int32(proxy.RefusedNoLease))
+	n.refuse.Store(int32(route.RefusedNoLease))
 	res, body = c.get("/")
 	wantStatus(t, res, body, 503, "no-leader")
 	n.refuse.Store(0)
@@ -80,7 +81,7 @@ func TestLeaseIsAskedBeforeTheFirstByte(t *testing.T) {
 func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
 	room := n.room
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	c := n.dial()
 	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 200000\r\n\r\nunread")
 	until(t, "waiting", func() bool { return room.Stats().Waiting == 1 })
@@ -93,7 +94,7 @@ func TestFullQueueIsSaidAtOnce(t *testing.T) {
 		o.QueueWait = time.Minute
 		o.Queue = queue.New(queue.Options{Requests: 1, Wait: time.Minute})
 	})
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	first := n.dial()
 	first.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })
@@ -107,7 +108,7 @@ func TestFullQueueIsSaidAtOnce(t *testing.T) {
 
 func TestTableWithoutShardsHolds(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
-	n.table.Store(proxy.NewTable(proxy.TableSpec{Generation: 10}))
+	n.table.Store(route.NewTable(route.TableSpec{Generation: 10}))
 	c := n.dial()
 	c.send("GET /later HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })
@@ -121,10 +122,10 @@ func TestTableWithoutShardsHolds(t *testing.T) {
 // wait, as for one that nobody owns: they once met a panic, which cut their clients.
 func TestShardWithoutARouteIsHeld(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Millisecond })
-	n.swap(1, 1, func(shardmap.Shard) proxy.Route { return proxy.Route{} })
+	n.swap(1, 1, func(shardmap.Shard) route.Route { return route.Route{} })
 	res, body := n.dial().get("/")
 	wantStatus(t, res, body, 503, "queue-timeout")
-	n.swap(2, 2, func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: 77} })
+	n.swap(2, 2, func(shardmap.Shard) route.Route { return route.Route{Kind: 77} })
 	res, body = n.dial().get("/")
 	wantStatus(t, res, body, 503, "queue-timeout")
 }
@@ -132,11 +133,11 @@ func TestShardWithoutARouteIsHeld(t *testing.T) {
 func TestOnlyWhatMovesIsHeld(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	moving := shardmap.Of("k", shards)
-	n.swap(1, 2, func(s shardmap.Shard) proxy.Route {
+	n.swap(1, 2, func(s shardmap.Shard) route.Route {
 		if s == moving {
-			return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+			return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
 		}
-		return proxy.Route{Kind: proxy.Local, Epoch: 1}
+		return route.Route{Kind: route.Local, Epoch: 1}
 	})
 	key := "a"
 	for shardmap.Of(key, shards) == moving {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // crowds has four requests of the stream's shard wait for that, and go on to an owner with
 // whom so many of them wait for its bound.
 func (w *streamWorld) crowds(many int) {
 	w.t.Helper()
-	w.front.swap(1, 2, held(proxy.ReasonMoving))
+	w.front.swap(1, 2, held(route.ReasonMoving))
 	w.front.atOnce(4, "/x")
 	w.first.swap(2, 2, local(1))
 	w.front.swap(2, 2, remote("first", 1))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -86,7 +87,7 @@ func TestWaitForAShardsBoundEnds(t *testing.T) {
 					front = owner
 				}
 				began := time.Now()
-				front.swap(1, 2, held(proxy.ReasonMoving))
+				front.swap(1, 2, held(route.ReasonMoving))
 				crowd := front.atOnce(6, "/poll") // answered after half a minute
 				time.Sleep(time.Second)
 				owner.swap(2, 2, local(2))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
@@ -189,7 +190,7 @@ func TestPreflightsOfGatewaysWait(t *testing.T) {
 	c := gateway.dial()
 	c.send("OPTIONS /a HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: POST\r\n\r\n")
 	until(t, "waiting", func() bool { return gateway.room.Stats().Waiting == 1 })
-	gateway.swap(1, 2, held(proxy.ReasonMoving))
+	gateway.swap(1, 2, held(route.ReasonMoving))
 	owner.lease.Store(int64(1 << 40))
 	gateway.swap(2, 2, remote("owner", 2))
 	owner.swap(2, 2, local(2))

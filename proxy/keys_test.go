@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
@@ -230,14 +231,14 @@ func TestProbePathIsAnsweredByTheNode(t *testing.T) {
 }
 
 func TestTableRoutes(t *testing.T) {
-	want := func(s int) proxy.Route {
+	want := func(s int) route.Route {
 		switch s % 3 {
 		case 0:
-			return proxy.Route{Kind: proxy.Local, Epoch: uint64(s % 7)}
+			return route.Route{Kind: route.Local, Epoch: uint64(s % 7)}
 		case 1:
-			return proxy.Route{Kind: proxy.Remote, Node: strconv.Itoa(s % 5), Epoch: 3}
+			return route.Route{Kind: route.Remote, Node: strconv.Itoa(s % 5), Epoch: 3}
 		}
-		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving}
+		return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
 	}
 	tab := tableOf(100, want)
 	if tab.Shards() != 100 || tab.Generation() != 5 || tab.Committed() != 6 || tab.Proposed() != 7 {

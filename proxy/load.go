@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -102,8 +103,8 @@ func (l *loads) start(shards int) {
 }
 
 // of returns where a request counts that runs here; nil: nowhere.
-func (l *loads) of(x *exchange, way Kind) *shardLoad {
-	if way != Local || x.Keyless || int(x.shard) >= len(l.shards) {
+func (l *loads) of(x *exchange, way route.Kind) *shardLoad {
+	if way != route.Local || x.Keyless || int(x.shard) >= len(l.shards) {
 		return nil
 	}
 	return &l.shards[x.shard]
@@ -116,7 +117,7 @@ func (c *client) runTimed(p *attempt) decision {
 	began := a.now()
 	if !began.IsZero() {
 		a.epoch = p.epoch
-		if a.owner = c.s.o.Node; p.route.Kind == Remote {
+		if a.owner = c.s.o.Node; p.route.Kind == route.Remote {
 			a.owner = p.route.Node
 		}
 	}
@@ -160,7 +161,7 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 }
 
 // recordLoad counts a run that is over, and took so long. Sent is what the client had been sent before.
-func (c *client) recordLoad(way Kind, took time.Duration, sent int64) {
+func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
 	tunnel := c.x.account.status == 101 // which is no work
 	if !tunnel {
 		c.s.metrics.upstream[way].Observe(took)

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -109,7 +110,7 @@ func TestLoadNamesTheBusiestAndNoSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 200
 		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.Shards = many })
-		n.table.Store(tableOf(many, func(int) proxy.Route { return local(1)(0) }))
+		n.table.Store(tableOf(many, func(int) route.Route { return local(1)(0) }))
 		c := n.dial()
 		c.send("OPTIONS / HTTP/1.1\r\nHost: h\r\nAccess-Control-Request-Method: PUT\r\n\r\n")
 		c.answer("OPTIONS")
@@ -136,9 +137,9 @@ func TestLoadNamesTheBusiestAndNoSecrets(t *testing.T) {
 }
 
 // tableOf returns a table of n shards.
-func tableOf(n int, route func(s int) proxy.Route) *proxy.Table {
-	return proxy.NewTable(proxy.TableSpec{
+func tableOf(n int, routeOf func(s int) route.Route) *route.Table {
+	return route.NewTable(route.TableSpec{
 		Generation: 5, Committed: 6, Proposed: 7, Shards: n,
-		Route: func(s shardmap.Shard) proxy.Route { return route(int(s)) },
+		Route: func(s shardmap.Shard) route.Route { return routeOf(int(s)) },
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // reply sends the responses of Shardway itself: problems, refusals, the probe, and 1xx. It also
@@ -31,7 +32,7 @@ func (r reply) problem(p *problem.Problem) {
 	p.Node = r.s.o.Node
 	if r.x.sharded {
 		p.Shard, p.HasShard = uint32(r.x.shard), true
-		p.Epoch = r.s.o.Cluster.Table().committed
+		p.Epoch = r.s.o.Cluster.Table().Committed()
 	}
 	b := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
 	b = append(b, p.Code...)
@@ -178,10 +179,10 @@ func (r reply) refuseWait(v decision) {
 
 // refuse tells the ingress that the request was not run, and the map by which it was refused. The
 // body has not been read.
-func (r reply) refuse(why Refusal) {
+func (r reply) refuse(why route.Refusal) {
 	r.s.metrics.refused[why].Add(1)
-	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().mapValue)
-	r.s.metrics.request(Remote, 421)
+	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().EpochsHeader())
+	r.s.metrics.request(route.Remote, 421)
 }
 
 // writeRefused sends a refusal, and the map by which it was decided, to another node.
@@ -209,12 +210,12 @@ func (r reply) reportStopped(cut bool) {
 		return
 	}
 	r.x.keep = false
-	noMap := appendMap(nil, 0, 0)
+	noMap := route.AppendEpochs(nil, 0, 0)
 	if cut {
 		r.writeRefused(502, refusedAborted, noMap)
 		return
 	}
-	r.writeRefused(421, RefusedEnded.String(), noMap)
+	r.writeRefused(421, route.RefusedEnded.String(), noMap)
 }
 
 // forwardInterim sends a 1xx response to clients that understand it. Only clients that wait for it

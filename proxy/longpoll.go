@@ -1,6 +1,10 @@
 package proxy
 
-import "time"
+import (
+	"time"
+
+	"shardway/proxy/route"
+)
 
 // A long poll is a request of a safe method (GET, HEAD or OPTIONS) whose response has not
 // begun within DrainTimeout after the end of its body. Neither a move nor a stop waits longer
@@ -44,7 +48,7 @@ func (c *client) mayAskNextOwner(p *attempt) bool {
 		return false
 	}
 	r := c.s.o.Cluster.Table().Route(c.x.shard)
-	return r.Kind != Local || r.Epoch != p.epoch
+	return r.Kind != route.Local || r.Epoch != p.epoch
 }
 
 // askNextOwner has a request sent to the next owner of its shard. A planned move is no

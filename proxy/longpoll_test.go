@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -36,7 +37,7 @@ func unanswering(seen chan<- string) func(net.Conn, *bufio.Reader) {
 func moveTo(from, next *node, epoch uint64, others ...*node) {
 	all := append([]*node{from}, others...)
 	for _, n := range all {
-		n.swap(epoch-1, epoch, held(proxy.ReasonMoving))
+		n.swap(epoch-1, epoch, held(route.ReasonMoving))
 	}
 	time.Sleep(5 * time.Second)
 	from.CancelShards(allShards, "draining")
@@ -141,16 +142,16 @@ func TestLongPollWaitsForTheNextOwnerAfresh(t *testing.T) {
 			if local {
 				front = owner
 			}
-			route := front.Table().Route(shard(0))
-			front.swap(1, 2, held(proxy.ReasonMoving))
+			dest := front.Table().Route(shard(0))
+			front.swap(1, 2, held(route.ReasonMoving))
 			c := front.dial()
 			c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			time.Sleep(time.Second)
 			if local {
-				front.swap(2, 2, same(route))
+				front.swap(2, 2, same(dest))
 			} else {
-				owner.swap(2, 2, same(&proxy.Route{Kind: proxy.Local, Epoch: 1}))
-				front.swap(2, 2, same(route))
+				owner.swap(2, 2, same(&route.Route{Kind: route.Local, Epoch: 1}))
+				front.swap(2, 2, same(dest))
 			}
 			<-seen
 			time.Sleep(time.Minute)
@@ -195,7 +196,7 @@ func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
 			c := front.dial()
 			c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			<-seen
-			owner.swap(1, 2, held(proxy.ReasonMoving))
+			owner.swap(1, 2, held(route.ReasonMoving))
 			owner.CancelShards(allShards, "draining")
 			until(t, "the request waits", func() bool { return front.room.Stats().Waiting == 1 })
 			next.swap(2, 2, local(2))
@@ -209,8 +210,8 @@ func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
 }
 
 // same routes every shard alike.
-func same(r *proxy.Route) func(shardmap.Shard) proxy.Route {
-	return func(shardmap.Shard) proxy.Route { return *r }
+func same(r *route.Route) func(shardmap.Shard) route.Route {
+	return func(shardmap.Shard) route.Route { return *r }
 }
 
 // A node that stopped counted the upload as time of a long poll: a GET with a body was cut shortly

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -20,7 +21,7 @@ func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
 		"tunnel began":     {func(s *slot) { s.mark(slotAnswered | slotTunnel) }, false},
 		"stream began":     {func(s *slot) { s.mark(slotAnswered | slotEvents) }, false},
 		"run finished":     {func(s *slot) { s.finish() }, false},
-		"next run began":   {func(s *slot) { s.finish(); s.begin(Local, 1, slotSafe, s.conn.Load(), nil) }, false},
+		"next run began":   {func(s *slot) { s.finish(); s.begin(route.Local, 1, slotSafe, s.conn.Load(), nil) }, false},
 		"cut already":      {func(s *slot) { s.cancel(causeDrainTimeout, func(run, string) bool { return true }, nil) }, true},
 		"cut and finished": {func(s *slot) { s.cancel(causeDrainTimeout, func(run, string) bool { return true }, nil); s.finish() }, false},
 	} {
@@ -29,7 +30,7 @@ func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
 			defer func() { _, _ = near.Close(), far.Close() }()
 			server := New(Options{Queue: queue.New(queue.Options{})})
 			c := makeClient(server)
-			c.slot.begin(Local, 1, slotSafe, &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil)
+			c.slot.begin(route.Local, 1, slotSafe, &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil)
 			r := c.slot.load()
 			tc.then(&c.slot)
 			before := c.slot.load()

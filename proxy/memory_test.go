@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // quiet is an app that begins an answer and says nothing more: events, a WebSocket,
@@ -72,7 +73,7 @@ func TestNoBufferIsKeptWhileNothingFlows(t *testing.T) {
 // What waits counts with all that it keeps: a buffer as a whole, be it half empty.
 func TestHeldRequestsCountWhatTheyKeep(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	get, post := n.dial(), n.dial()
 	get.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "the GET waits", func() bool { return n.room.Stats().Waiting == 1 })

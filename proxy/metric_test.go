@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // metric returns a counter or gauge of a node, or what a histogram has counted, whose label values contain all of
@@ -101,7 +102,7 @@ func TestAnswersAreTimed(t *testing.T) {
 // A request that had to wait is timed by what it waited for first.
 func TestHeldRequestsAreTimed(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	n.dial().get("/")
 	until(t, "it is timed", func() bool {
 		return metric(t, n, "shardway_queue_wait_seconds", "moving") == 1 && metric(t, n, "shardway_request_duration_seconds", "queued", "5xx") == 1

@@ -11,6 +11,7 @@ import (
 
 	"shardway/internal/nativehist"
 	"shardway/internal/problem"
+	"shardway/proxy/route"
 )
 
 // Codes that metrics tell apart: 100 to 599.
@@ -47,11 +48,11 @@ var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
 // metrics counts by atomic adds into arrays: a prometheus.CounterVec would look
 // its labels up for each request. They become metrics when they are asked for.
 type metrics struct {
-	requests       [int(Remote) + 1][codes]atomic.Uint64
-	held           [reasons]atomic.Uint64
-	heldNanos      [reasons]atomic.Int64
-	refused        [int(RefusedEnded) + 1]atomic.Uint64 // by this node
-	refusals       [int(RefusedEnded) + 1]atomic.Uint64 // met at other nodes
+	requests       [int(route.Remote) + 1][codes]atomic.Uint64
+	held           [route.ReasonCount]atomic.Uint64
+	heldNanos      [route.ReasonCount]atomic.Int64
+	refused        [int(route.RefusedEnded) + 1]atomic.Uint64 // by this node
+	refusals       [int(route.RefusedEnded) + 1]atomic.Uint64 // met at other nodes
 	retries        [retryWhys]atomic.Uint64
 	errors         [errorCodes]atomic.Uint64
 	answersCut     atomic.Uint64
@@ -73,9 +74,9 @@ type metrics struct {
 	handovers [relayStarts]nativehist.Histogram
 
 	since     time.Time
-	durations [int(Remote) + 1][classes]nativehist.Histogram // by the class of the status
-	upstream  [int(Remote) + 1]nativehist.Histogram
-	heldFor   [reasons]nativehist.Histogram // by the first reason
+	durations [int(route.Remote) + 1][classes]nativehist.Histogram // by the class of the status
+	upstream  [int(route.Remote) + 1]nativehist.Histogram
+	heldFor   [route.ReasonCount]nativehist.Histogram // by the first reason
 
 	mu   sync.Mutex
 	cuts map[string]uint64 // by reason; rare
@@ -85,7 +86,7 @@ func newMetrics() *metrics { return &metrics{cuts: make(map[string]uint64), sinc
 
 // request counts an answer by the way its request went; zero kind means that it
 // never got as far as a route.
-func (m *metrics) request(kind Kind, code int) {
+func (m *metrics) request(kind route.Kind, code int) {
 	if i := code - firstCode; i >= 0 && i < codes {
 		m.requests[kind][i].Add(1)
 	}
@@ -257,17 +258,17 @@ func (m *metrics) timings(ch chan<- prometheus.Metric) {
 	}
 	for kind := range m.durations {
 		for class := range m.durations[kind] {
-			send(&m.durations[kind][class], descDuration, routeLabel(Kind(kind)), strconv.Itoa(class)+"xx")
+			send(&m.durations[kind][class], descDuration, routeLabel(route.Kind(kind)), strconv.Itoa(class)+"xx")
 		}
-		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(Kind(kind)))
+		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(route.Kind(kind)))
 	}
-	for r := ReasonMoving; int(r) < reasons; r++ {
+	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
 		send(&m.heldFor[r], descHeldFor, r.String())
 	}
 }
 
 // routeLabel names the way a request went; zero kind is that it went none.
-func routeLabel(kind Kind) string {
+func routeLabel(kind route.Kind) string {
 	if kind == 0 {
 		return "none"
 	}
@@ -278,18 +279,18 @@ func routeLabel(kind Kind) string {
 // values always, status codes once they occurred.
 func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...string)) {
 	for kind := range m.requests {
-		route := routeLabel(Kind(kind))
+		route := routeLabel(route.Kind(kind))
 		for i := range m.requests[kind] {
 			if n := m.requests[kind][i].Load(); n > 0 {
 				count(descRequests, float64(n), route, strconv.Itoa(firstCode+i))
 			}
 		}
 	}
-	for r := ReasonMoving; int(r) < reasons; r++ {
+	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
 		count(descHeld, float64(m.held[r].Load()), r.String())
 		count(descHeldSeconds, time.Duration(m.heldNanos[r].Load()).Seconds(), r.String())
 	}
-	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
+	for r := route.RefusedNotOwner; r <= route.RefusedEnded; r++ {
 		count(descRefused, float64(m.refused[r].Load()), r.String())
 		count(descRefusals, float64(m.refusals[r].Load()), r.String())
 	}

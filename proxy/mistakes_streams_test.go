@@ -122,7 +122,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamOutlivesRestartsInPlace",
-			edits: in("proxy.requestWait.waitFor", "	if v.reason == ReasonAbsent {", "	if v.reason == ReasonAbsent && !PLANTED {"),
+			edits: in("proxy.requestWait.waitFor", "	if v.reason == route.ReasonAbsent {", "	if v.reason == route.ReasonAbsent && !PLANTED {"),
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestEndOfOneRunLeavesTheStreamOfTheNextAlone",

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -74,7 +75,7 @@ type Options struct {
 	// Explain returns what is wrong with the cluster, for the error response of a request that was
 	// queued for this reason, or for none. Any goroutine may call it. Nil means that the cause is
 	// unknown.
-	Explain func(why Reason) Explanation
+	Explain func(why route.Reason) Explanation
 	// MaxUpstreamConns limits the connections to the app. Zero means 1024.
 	MaxUpstreamConns int
 	// MaxShardConns limits the connections to the app that requests of one shard use. Further

@@ -3,14 +3,15 @@ package proxy
 import (
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
 // readForwarded reads what the ingress says.
 func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
-	committed, proposed, ok1 := parseMap(a.req.Known(h1.FieldShardwayMap))
+	committed, proposed, ok1 := route.ParseEpochs(a.req.Known(h1.FieldShardwayMap))
 	name := a.req.Known(h1.FieldShardwayShard)
-	shard, ok2 := parseUint(name)
+	shard, ok2 := route.ParseUint(name)
 	switch {
 	case ok1 && string(name) == shardNone:
 		a.x.Keyless = true
@@ -20,12 +21,12 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 		a.x.shard, a.x.sharded = shardmap.Shard(shard), true
 	}
 	if v := a.req.Known(h1.FieldShardwayEpoch); v != nil {
-		if a.x.wantEpoch, ok = parseUint(v); !ok {
+		if a.x.wantEpoch, ok = route.ParseUint(v); !ok {
 			return 0, 0, false
 		}
 	}
 	a.x.tries = triesOf(&a.req.Header)
-	if a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
+	if a.x.wasResumed, _ = route.ParseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
 		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
 	}
 	if isWebSocketRequest(&a.req) && !a.x.Keyless && !a.set.CloseSockets {
@@ -49,11 +50,11 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 const maxShard = 1<<16 - 1
 
 // serveAsOwner goes by the table until the request is answered or refused.
-func (c *client) serveAsOwner(t *Table) {
-	first := t.proposed
+func (c *client) serveAsOwner(t *route.Table) {
+	first := t.Proposed()
 	for {
 		v := c.attemptAsOwner(t)
-		if v.action == actionWait && v.reason == ReasonAcquiring && t.proposed == first {
+		if v.action == actionWait && v.reason == route.ReasonAcquiring && t.Proposed() == first {
 			v = c.awaitAcquire(v, t)
 		}
 		switch v.action {
@@ -85,15 +86,15 @@ func (c *client) serveAsOwner(t *Table) {
 // is taken counts as sent. What finds no place in the queue waits at its ingress, in line,
 // as for an app that is busy. What the app itself has sent back waits for the node to hear
 // of that.
-func (c *client) awaitAcquire(v decision, t *Table) decision {
-	if v.backoff = t.Route(c.x.shard).Kind == Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
-		v.refusal = RefusedNoLease
+func (c *client) awaitAcquire(v decision, t *route.Table) decision {
+	if v.backoff = t.Route(c.x.shard).Kind == route.Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
+		v.refusal = route.RefusedNoLease
 		return v
 	}
-	v.generation = t.generation
+	v.generation = t.Generation()
 	if v = c.waitFor(v); v.code == problem.QueueFull {
 		// There may be room where its client is.
-		return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedBusy}
+		return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedBusy}
 	}
 	return v
 }

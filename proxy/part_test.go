@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -135,7 +136,7 @@ func TestPostThatAStoppingNodeCutsMayHaveRun(t *testing.T) {
 // A POST that waited at a node which stopped had not run, and was answered that it may have.
 func TestPostThatWaitsAtAStoppingNodeGoesOn(t *testing.T) {
 	parting(t, simple, func(nodes map[string]*node, c *client) {
-		nodes["a"].swap(5, 5, held(proxy.ReasonAcquiring)) // nobody waits for the map of a node that has ended
+		nodes["a"].swap(5, 5, held(route.ReasonAcquiring)) // nobody waits for the map of a node that has ended
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
 		if n := nodes["a"].room.Stats().Waiting; n != 1 {
@@ -157,7 +158,7 @@ func TestPutThatBrokeOffAtAStoppingNodeMayHaveRun(t *testing.T) {
 		a := nodes["a"]
 		c.send("PUT / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
-		a.swap(1, 1, held(proxy.ReasonAcquiring))
+		a.swap(1, 1, held(route.ReasonAcquiring))
 		if n := a.CancelUpstream("lease lost"); n != 1 {
 			t.Fatalf("%d ran at a, want one", n)
 		}
@@ -212,9 +213,9 @@ func wantRanOnce(t *testing.T, nodes map[string]*node, c *client, method string)
 // What comes after the last word would be answered by nobody: the stream is not kept for it.
 func TestLastWordSaysThatItIsTheLast(t *testing.T) {
 	for name, tt := range map[string]struct {
-		route  func(shardmap.Shard) proxy.Route
+		route  func(shardmap.Shard) route.Route
 		status int
-	}{"waits": {held(proxy.ReasonAcquiring), http.StatusMisdirectedRequest}, "runs": {local(1), http.StatusBadGateway}} {
+	}{"waits": {held(route.ReasonAcquiring), http.StatusMisdirectedRequest}, "runs": {local(1), http.StatusBadGateway}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := simNode(t, newSim(t), "a", hangs)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // pathCheckAfter is how long a request runs before the sweep checks the network path to its
@@ -162,7 +163,7 @@ func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 			return yield(l)
 		}
 		for _, c := range list {
-			if c.slot.load().kind != Remote {
+			if c.slot.load().kind != route.Remote {
 				continue
 			}
 			if l := c.slot.conn.Load(); l != nil && l.pool == p && !visit(l) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"shardway/proxy/route"
 )
 
 // told is a connection of which the kernel would say this.
@@ -82,7 +84,7 @@ func TestATrunkIsOneWitness(t *testing.T) {
 	p.mu.idleStreams = []*upstreamConn{on(first), on(second), on(first)}
 	p.mu.idle = []*upstreamConn{{pool: p}, {pool: p}}
 	using := &client{}
-	using.slot.begin(Remote, 0, 0, on(second), nil)
+	using.slot.begin(route.Remote, 0, 0, on(second), nil)
 	n := 0
 	for range p.peerConns([]*client{using}) {
 		n++

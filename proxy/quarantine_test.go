@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -65,7 +66,7 @@ func TestQuarantinedKeysGoNowhere(t *testing.T) {
 // who puts it in quarantine then means these.
 func TestRequestThatWaitsIsQuarantined(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
-	n.swap(1, 1, held(proxy.ReasonOrphaned))
+	n.swap(1, 1, held(route.ReasonOrphaned))
 	c := n.dial()
 	c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	until(t, "waiting", func() bool { return n.room.Stats().Waiting == 1 })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -38,7 +39,7 @@ func (n *node) heldCrowd(owner *node, all int) (clients []*client) {
 // heldThese is heldCrowd of requests that begin so, in this order.
 func (n *node) heldThese(owner *node, requests ...string) (clients []*client) {
 	n.t.Helper()
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	for i, begins := range requests {
 		c := n.dial()
 		c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", begins)
@@ -139,7 +140,7 @@ func TestHeldRequestsGoOnAsOthersPanic(t *testing.T) {
 		b.node, _ = o.Cluster.(*node)
 		o.Cluster = b
 	})
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	for range all {
 		n.dial().send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // The answer of an app in this process holds nobody up either, however long it goes on: who
@@ -51,7 +52,7 @@ func TestWaitingAgainForABusyOwnerIsPartOfQueueWait(t *testing.T) {
 		})
 		stuck := ingress.crowdOf(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
 		time.Sleep(time.Second)                                                                // until it is at the app
-		ingress.swap(1, 2, held(proxy.ReasonMoving))
+		ingress.swap(1, 2, held(route.ReasonMoving))
 		began := time.Now()
 		crowd := ingress.crowd(waiters)
 		time.Sleep(wait - time.Second)

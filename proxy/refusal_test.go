@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 func TestRefusedRequestGoesAgainWithItsBody(t *testing.T) {
-	for _, reason := range []proxy.Refusal{proxy.RefusedNotOwner, proxy.RefusedHeld, proxy.RefusedNoLease} {
+	for _, reason := range []route.Refusal{route.RefusedNotOwner, route.RefusedHeld, route.RefusedNoLease} {
 		ingress, owner := pair(t, webApp(t, echo))
 		owner.refuse.Store(int32(reason))
 		c := ingress.dial()
@@ -54,7 +55,7 @@ func TestIngressWaitsForTheOwnersEpochs(t *testing.T) {
 func TestOwnerBehindWaitsForItsLog(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	ingress.swap(2, 2, remote("owner", 2))
-	owner.swap(1, 2, held(proxy.ReasonMoving))
+	owner.swap(1, 2, held(route.ReasonMoving))
 	c := ingress.dial()
 	c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "the owner waits for its log", func() bool { return owner.awaiting.Load() > 0 })
@@ -73,7 +74,7 @@ func TestOwnerBehindWaitsForItsLog(t *testing.T) {
 func TestOwnerBehindWithoutLeaseRefusesAtOnce(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	ingress.swap(2, 2, remote("owner", 2))
-	owner.swap(1, 2, held(proxy.ReasonMoving))
+	owner.swap(1, 2, held(route.ReasonMoving))
 	owner.lease.Store(0)
 	c := ingress.dial()
 	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
@@ -124,7 +125,7 @@ func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 		}
 		echo(w, r)
 	}))
-	n.refuse.Store(int32(proxy.RefusedHeld))
+	n.refuse.Store(int32(route.RefusedHeld))
 	smuggled := "GET /evil HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 1\r\nX-Shard-Key: k\r\n\r\n"
 	for _, size := range []int{0, 9 << 10, 60 << 10, 300 << 10} {
 		for _, chunked := range []bool{false, true} {
@@ -152,7 +153,7 @@ func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 				if _, body := c.answer("GET"); body != "GET /next " {
 					t.Errorf("size %d: next = %q", size, body)
 				}
-				n.refuse.Store(int32(proxy.RefusedHeld))
+				n.refuse.Store(int32(route.RefusedHeld))
 			}
 			_ = conn.Close()
 		}
@@ -185,7 +186,7 @@ func TestRefusalOfALargeBodyCostsNothing(t *testing.T) {
 		got <- len(b)
 	}))
 	before := owner.admitted.Load()
-	owner.refuse.Store(int32(proxy.RefusedHeld))
+	owner.refuse.Store(int32(route.RefusedHeld))
 	c := ingress.dial()
 	big := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // 1 MiB
 	go func() {

@@ -1,14 +1,15 @@
 package proxy
 
 import (
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
 // keysBy returns the key configuration by which keys are found under a table.
-func (a *requestState) keysBy(t *Table) *shardkey.Keys {
-	if t.keys != nil {
-		return t.keys
+func (a *requestState) keysBy(t *route.Table) *shardkey.Keys {
+	if t.Keys() != nil {
+		return t.Keys()
 	}
 	return a.set.Keys
 }
@@ -47,9 +48,9 @@ func (s *Server) placeKey(key []byte) shardkey.Placement {
 		return shardkey.PlaceElsewhere
 	}
 	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
-	case r.Kind == Local && s.o.AcceptsNewKeys(""):
+	case r.Kind == route.Local && s.o.AcceptsNewKeys(""):
 		return shardkey.PlaceHere
-	case r.Kind == Remote && s.o.AcceptsNewKeys(r.Node):
+	case r.Kind == route.Remote && s.o.AcceptsNewKeys(r.Node):
 		return shardkey.PlaceElsewhere
 	}
 	return shardkey.PlaceAvoided

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
@@ -14,9 +14,9 @@ import (
 func (n *node) rekey(keys *shardkey.Keys, committed, since uint64) {
 	before := n.table.Load()
 	generation := before.Generation() + 1
-	n.table.Store(proxy.NewTable(proxy.TableSpec{
+	n.table.Store(route.NewTable(route.TableSpec{
 		Generation: generation, Committed: committed, Proposed: committed, Shards: shards, Before: before,
-		Keys: keys, KeysSince: since, Route: func(s shardmap.Shard) proxy.Route { return *before.Route(s) },
+		Keys: keys, KeysSince: since, Route: func(s shardmap.Shard) route.Route { return *before.Route(s) },
 	}))
 	n.swapped.Lock()
 	close(n.swapped.ch)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // Headers of our own, as lines to append to.
@@ -71,7 +72,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 			id, _ := p.slot.events.scan.ID()
 			b = k.appendHeaders(b, id)
 		}
-		if p.route.Kind == Remote {
+		if p.route.Kind == route.Remote {
 			b = f.appendPeer(b, p)
 			if f.x.Keyless {
 				b = append(b, lineShard+shardNone+"\r\n"...)
@@ -109,7 +110,7 @@ func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
 // that asks for others, that they wait to know whether the app takes it.
 func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
-	b = append(b, p.table.mapValue...)
+	b = append(b, p.table.EpochsHeader()...)
 	b = append(b, "\r\n"...)
 	b = f.x.appendTries(b)
 	if f.x.safety == idempotentMethod && p.epoch != 0 {
@@ -151,7 +152,7 @@ func triesOf(h *h1.Header) int {
 	if !h.Has(h1.FieldShardwayOther) {
 		return 0
 	}
-	n, _ := parseUint(h.Value(headerTries))
+	n, _ := route.ParseUint(h.Value(headerTries))
 	return int(min(n, maxTries))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -54,7 +55,7 @@ func (w *requestWait) waitFor(v decision) decision {
 		w.x.waited, w.x.waitedFor = true, v.reason
 		w.s.metrics.held[v.reason].Add(1)
 	}
-	if v.reason == ReasonAbsent {
+	if v.reason == route.ReasonAbsent {
 		w.x.resumed.ownerRestarting()
 	}
 	w.disconnect.arm()
@@ -83,7 +84,7 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 	if v.notAcquired.generation != 0 {
 		return w.awaitWord(v.notAcquired)
 	}
-	if t := w.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
+	if t := w.s.o.Cluster.Table(); v.committed > t.Committed() || v.proposed > t.Proposed() {
 		return w.awaitEpochs(t, v)
 	}
 	if v.condition != nil {
@@ -101,10 +102,10 @@ func (w *requestWait) awaitWord(p attemptEpoch) error {
 	for {
 		t := w.s.o.Cluster.Table()
 		r := t.Route(w.x.shard)
-		if r.Kind != Local || r.Epoch != p.epoch || t.newTo(w.x.shard, p.generation) || w.s.o.Cluster.LeaseLeft() <= 0 {
+		if r.Kind != route.Local || r.Epoch != p.epoch || t.NewTo(w.x.shard, p.generation) || w.s.o.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.x.ticket.Wait(w.context().Done(), t.generation, lastPause); err != nil {
+		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), lastPause); err != nil {
 			return err
 		}
 	}
@@ -112,9 +113,9 @@ func (w *requestWait) awaitWord(p attemptEpoch) error {
 
 // awaitEpochs waits until the routing table of this node has the epochs that an owner named. The
 // wait queue releases the waiting requests gradually.
-func (w *requestWait) awaitEpochs(t *Table, v decision) error {
-	for ; v.committed > t.committed || v.proposed > t.proposed; t = w.s.o.Cluster.Table() {
-		if err := w.x.ticket.Wait(w.context().Done(), t.generation, 0); err != nil {
+func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
+	for ; v.committed > t.Committed() || v.proposed > t.Proposed(); t = w.s.o.Cluster.Table() {
+		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), 0); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 // expired is exchange.expired with the reason of the app: if the app has not acquired the shard,
 // the client learns why.
 func (w *requestWait) expired(v decision) decision {
-	if v.reason == ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
+	if v.reason == route.ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
 		if why := w.s.o.AcquireError; why != nil {
 			if text := why(w.x.shard); text != "" {
@@ -211,13 +212,13 @@ func (x *exchange) expired(v decision) decision {
 	if v.code == "" {
 		v.code, v.detail = problem.QueueTimeout, "no node served the shard in time: "+v.reason.String()
 		switch {
-		case v.refusal == RefusedNoLease, v.reason == ReasonNoMap, v.reason == ReasonNoLease:
+		case v.refusal == route.RefusedNoLease, v.reason == route.ReasonNoMap, v.reason == route.ReasonNoLease:
 			v.code = problem.NoLeader
-		case v.refusal == RefusedNoApp:
+		case v.refusal == route.RefusedNoApp:
 			v.code, v.detail = problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
-		case v.refusal == RefusedBusy:
+		case v.refusal == route.RefusedBusy:
 			v.code, v.detail = problem.UpstreamBusy, ""
-		case v.refusal == RefusedNotOwner && v.reason == ReasonRefused:
+		case v.refusal == route.RefusedNotOwner && v.reason == route.ReasonRefused:
 			v.detail = "the node that owns the shard according to this node's map refused the request"
 		}
 	}

@@ -9,25 +9,26 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
 // head says what changes in an answer on its way to the client.
-func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
+func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	e := &r.edit
 	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
-	if route.Kind == Local {
+	if dest.Kind == route.Local {
 		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
 	}
 	r.extra = r.extra[:0]
-	if r.ingress == "" || route.Kind == Local && r.s.o.Handler != nil {
+	if r.ingress == "" || dest.Kind == route.Local && r.s.o.Handler != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayStream) // the app's word is for the ingress
 	}
 	if r.ingress == "" && isWebSocketRequest(&r.req) {
 		e.Drop |= h1.Of(h1.FieldShardwayOther) // so are those on sockets
 	}
 	if r.ingress == "" {
-		r.expose(route, e, res)
+		r.expose(dest, e, res)
 	}
 	e.Extra = r.extra
 	if r.early(res) || !r.mayKeep() {
@@ -104,12 +105,12 @@ func (r reply) drains() bool {
 
 // expose adds to an answer for a client what Options.DebugHeaders and the sticky
 // cookie ask for.
-func (r reply) expose(route *Route, e *h1.Edit, res *h1.Response) {
+func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 	if r.set.DebugHeaders {
 		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.s.o.Node
-		if route.Kind == Remote {
-			node = route.Node
+		if dest.Kind == route.Remote {
+			node = dest.Node
 		}
 		r.extra = append(r.extra, lineNode...)
 		r.extra = append(r.extra, node...)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // A response of known length up to maxHeldResponse bytes is held until it is complete, for up to
@@ -46,7 +47,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 			y.cancelEvents()
 			return false, nil
 		}
-		if p.route.Kind == Local {
+		if p.route.Kind == route.Local {
 			p.conn.pool.detach(p.conn, nil)
 		}
 	}

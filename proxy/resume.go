@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/eventstream"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // headerResumed tells the app that a request resumes an event stream that its client is still
@@ -163,7 +164,7 @@ func brokeAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.UpstreamBr
 func drainedAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.ShardMoved) }
 
 func isOwnerProblem(p *attempt, code problem.Code) bool {
-	return p.route.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
+	return p.route.Kind == route.Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
 // unanswered ends an attempt to resume a stream that another node has sent to its app without a

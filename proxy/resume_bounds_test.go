@@ -13,6 +13,7 @@ import (
 
 	"shardway/proxy"
 	"shardway/proxy/eventstream"
+	"shardway/proxy/route"
 )
 
 // What does not say the word, or cannot go on with certainty, is cut as it always was: by
@@ -152,7 +153,7 @@ func TestStreamOutlivesRestartsInPlace(t *testing.T) {
 			synctest.Wait()
 			_ = l.Close()
 			again()
-			w.front.swap(1, 1, held(proxy.ReasonAbsent))
+			w.front.swap(1, 1, held(route.ReasonAbsent))
 			_ = l.Close()
 			time.Sleep(time.Second)
 			w.front.swap(1, 1, remote("first", 1))
@@ -193,7 +194,7 @@ func TestStreamWaitsForItsNextOwnerAsLongAsARequest(t *testing.T) {
 		w.reads("id: 1\n\n")
 		began := time.Now()
 		for _, n := range []*node{w.front, w.first} {
-			n.swap(1, 2, held(proxy.ReasonMoving))
+			n.swap(1, 2, held(route.ReasonMoving))
 		}
 		w.ends("", false)
 		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {

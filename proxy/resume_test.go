@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // leg is a connection by which an app was asked for an event stream.
@@ -167,7 +168,7 @@ func (w *streamWorld) move(from, to *node) {
 	epoch := 1 + 2*w.moves
 	nodes := map[*node]bool{w.front: true, w.first: true, w.next: true}
 	for n := range nodes {
-		n.swap(epoch-2, epoch-1, held(proxy.ReasonMoving))
+		n.swap(epoch-2, epoch-1, held(route.ReasonMoving))
 	}
 	if w.drains > 0 {
 		time.Sleep(w.drains)

@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // This file contains the steps of a request in the order in which they happen: readRequest,
@@ -187,7 +188,7 @@ func (c *client) finishExchange() {
 
 // routeUntilAnswered makes attempts until the client has a response. v is the decision of the
 // first attempt, which used the table t.
-func (c *client) routeUntilAnswered(t *Table, v decision) {
+func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 	for ; ; t, v = c.attemptNow() {
 		switch v.action {
 		case actionDone, actionRelay:
@@ -195,7 +196,7 @@ func (c *client) routeUntilAnswered(t *Table, v decision) {
 		case actionRetry:
 			continue
 		case actionWait:
-			v.generation = t.generation
+			v.generation = t.Generation()
 			if v = c.waitFor(v); v.action == actionRetry {
 				continue
 			}
@@ -216,7 +217,7 @@ func (c *client) routeUntilAnswered(t *Table, v decision) {
 }
 
 // attemptNow makes one attempt by the present routing table.
-func (c *client) attemptNow() (*Table, decision) {
+func (c *client) attemptNow() (*route.Table, decision) {
 	t := c.s.o.Cluster.Table()
 	return t, c.attemptByTable(t)
 }
@@ -249,21 +250,21 @@ func (c *client) handleForwarded() {
 		return
 	}
 	t := c.s.o.Cluster.Table()
-	if committed > t.committed || proposed > t.proposed {
+	if committed > t.Committed() || proposed > t.Proposed() {
 		// Without a lease, waiting is useless. A node whose disk hangs is behind for seconds, and
 		// a request that waits here when the shard is taken over counts as sent.
 		if c.s.o.Cluster.LeaseLeft() <= 0 {
-			c.reply.refuse(RefusedNoLease)
+			c.reply.refuse(route.RefusedNoLease)
 			return
 		}
 		if !c.wait.catchUp(committed, proposed) {
-			c.reply.refuse(RefusedHeld)
+			c.reply.refuse(route.RefusedHeld)
 			return
 		}
 		t = c.s.o.Cluster.Table()
 	}
 	if int(c.x.shard) >= t.Shards() {
-		c.reply.refuse(RefusedHeld)
+		c.reply.refuse(route.RefusedHeld)
 		return
 	}
 	c.serveAsOwner(t)
@@ -271,16 +272,16 @@ func (c *client) handleForwarded() {
 }
 
 // attemptAsOwner runs the forwarded request if this node owns its shard.
-func (c *client) attemptAsOwner(t *Table) decision {
+func (c *client) attemptAsOwner(t *route.Table) decision {
 	if c.x.Keyless {
 		return c.attemptLocal(t, &c.s.keyless)
 	}
-	if c.x.senderEpoch < t.keysSince {
-		return decision{action: actionWait, reason: ReasonMoving, refusal: RefusedHeld} // the ingress used an older key configuration
+	if c.x.senderEpoch < t.KeysSince() {
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress used an older key configuration
 	}
 	c.x.keys = c.keysBy(t)
 	r := t.Route(c.x.shard)
-	if r.Kind != Local {
+	if r.Kind != route.Local {
 		return waitForRoute(r)
 	}
 	if err := c.body.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
@@ -290,9 +291,9 @@ func (c *client) attemptAsOwner(t *Table) decision {
 }
 
 // attemptByTable sends the request once, to the destination that the table names.
-func (c *client) attemptByTable(t *Table) decision {
+func (c *client) attemptByTable(t *route.Table) decision {
 	if t.Shards() == 0 {
-		return decision{action: actionWait, reason: ReasonNoMap, refusal: RefusedHeld}
+		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
 	}
 	if by := c.keysBy(t); by != c.x.keys {
 		if v := c.rekey(by); v.action != 0 {
@@ -309,9 +310,9 @@ func (c *client) attemptByTable(t *Table) decision {
 	}
 	switch {
 	case c.x.Keyless && c.s.upstream == nil:
-		var r *Route
-		if c.x.shard, r = t.anywhere(); r.Kind == Remote {
-			return c.attemptRemote(t, &Route{Kind: Remote, Node: r.Node})
+		var r *route.Route
+		if c.x.shard, r = t.Anywhere(); r.Kind == route.Remote {
+			return c.attemptRemote(t, &route.Route{Kind: route.Remote, Node: r.Node})
 		}
 		return waitForRoute(r)
 	case c.x.Keyless:
@@ -319,17 +320,17 @@ func (c *client) attemptByTable(t *Table) decision {
 	}
 	r := t.Route(c.x.shard)
 	switch r.Kind {
-	case Local:
+	case route.Local:
 		return c.attemptLocal(t, r)
-	case Remote:
+	case route.Remote:
 		return c.attemptRemote(t, r)
-	case Held:
+	case route.Held:
 	}
 	return waitForRoute(r)
 }
 
 // attemptLocal runs the request on the app of this node.
-func (c *client) attemptLocal(t *Table, r *Route) decision {
+func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
@@ -349,31 +350,31 @@ func (c *client) attemptLocal(t *Table, r *Route) decision {
 
 // admitAttempt begins the attempt p over l, and asks the node for admission. If the node refuses,
 // it returns l to the pool, and returns the decision.
-func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) decision {
+func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *route.Route) decision {
 	// Begin the run before asking for admission: a Cut that follows the end of admissions must
 	// find the run.
-	if !c.begin(Local, l, nil) {
+	if !c.begin(route.Local, l, nil) {
 		c.slot.giveBack(l)
 		return done
 	}
 	epoch, release, err := c.admit()
 	if err == nil && (c.x.wantEpoch != 0 && c.x.wantEpoch != epoch) {
 		release()
-		err = RefusedNotOwner
+		err = route.RefusedNotOwner
 	}
 	if err == nil && !c.x.Keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.keys {
 		release()
-		err = RefusedHeld // the key configuration has changed since the key was extracted
+		err = route.RefusedHeld // the key configuration has changed since the key was extracted
 	}
 	if err != nil {
 		c.slot.giveBack(l)
-		refusal, ok := err.(Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
+		refusal, ok := err.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 		if !ok {
-			refusal = RefusedHeld
+			refusal = route.RefusedHeld
 		}
-		reason := ReasonMoving
-		if refusal == RefusedNoLease {
-			reason = ReasonNoLease
+		reason := route.ReasonMoving
+		if refusal == route.RefusedNoLease {
+			reason = route.ReasonNoLease
 		}
 		// A newer table ends the wait, also if the lease has come back.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
@@ -387,13 +388,13 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 	c.admitted = release
 	*p = attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
 	if c.s.o.NotAcquired != nil {
-		p.generation = c.s.o.Cluster.Table().generation
+		p.generation = c.s.o.Cluster.Table().Generation()
 	}
 	return decision{}
 }
 
 // attemptRemote forwards the request to the node that owns its shard.
-func (c *client) attemptRemote(t *Table, r *Route) decision {
+func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
@@ -411,7 +412,7 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 	}
 	// Begin the run before checking the table: an Abandon that follows the change of the table
 	// must find the run.
-	if !c.begin(Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
+	if !c.begin(route.Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
 		c.slot.giveBack(l)
 		if c.closing.Load() {
 			return done
@@ -443,7 +444,7 @@ func (c *client) runAttempt(p *attempt) decision {
 // decision.
 func (c *client) sendRequest(p *attempt) decision {
 	c.x.route = p.route.Kind
-	p.bodyOnDemand = p.route.Kind == Remote && !c.body.whole()
+	p.bodyOnDemand = p.route.Kind == route.Remote && !c.body.whole()
 	before := p.conn.Sent()
 	w := c.requestWriter.writeHeader(p)
 	if err := c.writeRequest(p, w); err != nil {
@@ -476,16 +477,16 @@ func (c *client) awaitResponse(p *attempt) decision {
 // returns the decision for a refusal or a retry.
 func (c *client) relayResponse(p *attempt) decision {
 	res := &p.conn.res
-	if p.route.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
+	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
 		c.noteHold(res, p.epoch)
 	}
 	switch {
-	case p.route.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedByOwner(p):
+	case p.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedByOwner(p):
 		return c.handleRefused(p)
-	case p.route.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
+	case p.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
 		c.x.resumed.countRequest()
 		return c.handlePeerStopped(p)
-	case p.route.Kind == Local && res.Status() == 421 && c.saysNotAcquired(res):
+	case p.route.Kind == route.Local && res.Status() == 421 && c.saysNotAcquired(res):
 		return c.handleNotAcquired(p)
 	case c.x.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
 		return c.handleUnansweredResume(p)

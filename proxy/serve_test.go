@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // nodeUnderTLS is newNode with TLS in front of it; its clients are to be made with
@@ -72,7 +73,7 @@ func TestClientThatLeavesIsNoticedEverywhere(t *testing.T) {
 			if name == "TLS" {
 				n = nodeUnderTLS(t, app, one)
 			}
-			n.swap(1, 2, held(proxy.ReasonMoving))
+			n.swap(1, 2, held(route.ReasonMoving))
 			c := dial(n)
 			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
 			until(t, "held", func() bool { return n.room.Stats().Waiting == 1 })

@@ -12,6 +12,7 @@ import (
 
 	"shardway/proxy/h1"
 	"shardway/proxy/pathguard"
+	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -68,7 +69,7 @@ type Server struct {
 	// lingering limits the connections that are closed but whose clients still send.
 	lingering    h1.Lingering
 	bodies       bodies
-	keyless      Route // route of requests without a key
+	keyless      route.Route // route of requests without a key
 	hookPath     pathguard.Guard
 	clock        coarse
 	now          atomic.Pointer[[]byte] // the Date header
@@ -88,7 +89,7 @@ type Server struct {
 // New returns a Server. It starts nothing.
 func New(o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hookPath: pathguard.New(o.HookPath)}
+	s := &Server{o: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
 	s.webSockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
@@ -256,7 +257,7 @@ func (s *Server) Wake(generation uint64) {
 // aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
 	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
-		return r.kind == Local && r.flags&slotKeyless == 0 && match(r.shard)
+		return r.kind == route.Local && r.flags&slotKeyless == 0 && match(r.shard)
 	})
 	s.metrics.cut(reason, n)
 	return n
@@ -271,7 +272,7 @@ func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeL
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
 func (s *Server) cancelLocal(why cause, reason string) int {
-	n := s.conns.cancelRuns(why, func(r run, _ string) bool { return r.kind == Local })
+	n := s.conns.cancelRuns(why, func(r run, _ string) bool { return r.kind == route.Local })
 	s.metrics.cut(reason, n)
 	return n
 }
@@ -280,7 +281,7 @@ func (s *Server) cancelLocal(why cause, reason string) int {
 // and returns their number. Requests that may be repeated are sent again; the others get 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
 	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
-		return r.kind == Remote && match(r.shard, node)
+		return r.kind == route.Remote && match(r.shard, node)
 	})
 	s.metrics.cut(causeOwnerLost.String(), n)
 	return n

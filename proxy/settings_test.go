@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
 
@@ -170,7 +171,7 @@ func TestAccessLogTellsOfWaiting(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Access, o.QueueWait = &proxy.Access{Log: zerolog.New(&log)}, 50*time.Millisecond
 	})
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	res, body := n.dial().get("/")
 	wantStatus(t, res, body, 503, "queue-timeout")
 	line := log.next(t, 1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/route"
 )
 
 // detailShardInflight is the detail of the problem for a request that exceeds the in-flight limit
@@ -139,12 +140,12 @@ func (c *shardWait) count(n int) {
 // waitBehind returns the decision for a request that finds others waiting for its shard.
 func (x *exchange) waitBehind(c *shardWait) decision {
 	if !c.sheds.Load() {
-		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c}
+		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c}
 	}
 	if !x.waited {
 		return x.shardInflightFull()
 	}
-	return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
+	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
 }
 
 // shardInflightFull returns the final decision for a request that exceeds the in-flight limit of

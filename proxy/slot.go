@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -55,7 +56,7 @@ const (
 // run is the decoded content of a slot.
 type run struct {
 	number uint32
-	kind   Kind // zero: idle
+	kind   route.Kind // zero: idle
 	shard  shardmap.Shard
 	flags  uint64
 	cause  cause
@@ -65,7 +66,7 @@ type run struct {
 func decode(word uint64) run {
 	return run{
 		number: uint32(word >> slotRun),
-		kind:   Kind(word & slotKind),
+		kind:   route.Kind(word & slotKind),
 		shard:  shardmap.Shard(uint16(word >> slotShard)),
 		flags:  word & (0xff | slotSafe),
 		cause:  cause(uint8(word>>slotCause) & 0x7f),
@@ -85,7 +86,7 @@ func (r run) isUnanswered() bool {
 }
 
 // begin begins a run over l. flags may contain slotKeyless and slotSafe.
-func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
+func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
 	s.conn.Store(l)
 	s.node.Store(node)
 	number := s.word.Load()>>slotRun + 1
@@ -182,7 +183,7 @@ func (c *client) release() {
 }
 
 // begin begins a run. It reports false if the connection is being closed.
-func (c *client) begin(kind Kind, l *upstreamConn, node *string) bool {
+func (c *client) begin(kind route.Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
 	if c.x.Keyless {
 		flags = slotKeyless

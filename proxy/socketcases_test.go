@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
@@ -131,7 +132,7 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 				}
 			}
 			for _, n := range []*node{a, b, front} {
-				n.swap(1, 2, held(proxy.ReasonMoving))
+				n.swap(1, 2, held(route.ReasonMoving))
 			}
 			if !up {
 				if got := c.hears(); got != long {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/internal/simnet"
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -101,8 +101,8 @@ func TestSocketsOnTheirWayDelayNoRequests(t *testing.T) {
 		if !t.local {
 			here = remote("a", 1)
 		}
-		split := func(to func(shardmap.Shard) proxy.Route, others func(shardmap.Shard) proxy.Route) func(shardmap.Shard) proxy.Route {
-			return func(s shardmap.Shard) proxy.Route {
+		split := func(to func(shardmap.Shard) route.Route, others func(shardmap.Shard) route.Route) func(shardmap.Shard) route.Route {
+			return func(s shardmap.Shard) route.Route {
 				if s == moving {
 					return to(s)
 				}
@@ -128,7 +128,7 @@ func TestSocketsOnTheirWayDelayNoRequests(t *testing.T) {
 			return time.Since(began)
 		}
 		first, alone := ask(), ask() // the first one over a connection that is made for it
-		for i, route := range []func(shardmap.Shard) proxy.Route{held(proxy.ReasonMoving), remote("b", 2)} {
+		for i, route := range []func(shardmap.Shard) route.Route{held(route.ReasonMoving), remote("b", 2)} {
 			t.front.swap(1+uint64(i), 2, split(route, there))
 			if t.a != t.front {
 				t.a.swap(1+uint64(i), 2, split(route, there))

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
 // orphan takes the shards from their owner without a word.
 func (w *socketTest) orphan() {
 	for _, m := range w.nodes {
-		m.swap(w.epoch-1, w.epoch, held(proxy.ReasonOrphaned))
+		m.swap(w.epoch-1, w.epoch, held(route.ReasonOrphaned))
 	}
 }
 
@@ -352,7 +353,7 @@ func TestOwnerHandsOverByItself(t *testing.T) {
 		c := t.front.socket()
 		c.say("one")
 		t.until("got", t.app.has(1))
-		t.a.swap(t.epoch-1, t.epoch, held(proxy.ReasonMoving))
+		t.a.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
 		began := time.Now()
 		t.until("the owner is done", func() bool { return t.a.running.Load() == 0 })
 		if took := time.Since(began); took < time.Second || took > 1200*time.Millisecond {

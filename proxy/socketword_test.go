@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
@@ -107,7 +108,7 @@ func TestOwnerNoticesThatTheClientsNodeIsGone(t *testing.T) {
 		c := t.front.socket()
 		c.say("one")
 		t.until("got", t.app.has(1))
-		t.a.swap(t.epoch-1, t.epoch, held(proxy.ReasonMoving))
+		t.a.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
 		time.Sleep(1500 * time.Millisecond) // by then the app has been told
 		if t.a.running.Load() != 1 {
 			t.Fatal("the leg is over")

@@ -1,5 +1,7 @@
 package proxy
 
+import "shardway/proxy/route"
+
 // Stalled returns the nodes to which this node has forwarded requests that were in progress at the
 // previous call already. Each node is returned once. The caller checks whether these nodes can
 // still be reached, because a broken path causes no error until the retransmissions of the kernel
@@ -23,7 +25,7 @@ func (s *Server) Stalled() []string {
 func (c *client) ranAtLastCall() (node string, stalled bool) {
 	at := c.slot.node.Load()
 	r := c.slot.load()
-	stalled = r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen
+	stalled = r.kind == route.Remote && r.cause == causeNone && r.number == c.lastSeen
 	c.lastSeen = r.number
 	if stalled && at != nil {
 		return *at, true

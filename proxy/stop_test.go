@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // A node whose disk broke had to stop at once. But what waited at its listener was
@@ -19,7 +20,7 @@ func TestWhatWaitsAtTheListenerIsCutWithTheRest(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.QueueWait = 1, time.Hour })
 	first := n.dial()
 	first.get("/")
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	second := n.dial()
 	second.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	at, cancel := context.WithCancel(t.Context())

@@ -1,6 +1,9 @@
 package proxy
 
-import "shardway/shardmap"
+import (
+	"shardway/proxy/route"
+	"shardway/shardmap"
+)
 
 // ShardRuns contains the running requests of a shard at the app of this node.
 type ShardRuns struct {
@@ -24,7 +27,7 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	all := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
 		r := c.slot.load()
-		if r.kind != Local || r.flags&(slotKeyless|slotWebSocket) != 0 {
+		if r.kind != route.Local || r.flags&(slotKeyless|slotWebSocket) != 0 {
 			return
 		}
 		x := all[r.shard]

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 const (
@@ -88,9 +89,9 @@ func (s *Server) idleLimit(c *client) time.Duration {
 }
 
 // sweepRun checks the run of a connection.
-func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
+func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
-	if r.cause != causeNone && r.kind == Local && r.flags&slotResumable != 0 {
+	if r.cause != causeNone && r.kind == route.Local && r.flags&slotResumable != 0 {
 		s.sweepStuckStream(c, r, now)
 	}
 	if r.kind == 0 || r.cause != causeNone {
@@ -105,18 +106,18 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	c.disconnect.start()
-	if r.kind == Remote && s.sweepPath(c, r, now) {
+	if r.kind == route.Remote && s.sweepPath(c, r, now) {
 		return
 	}
-	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longResponse {
+	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longResponse {
 		s.countAsStream(c, r)
 	}
-	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
+	if r.kind == route.Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
 			s.sizes.note(key, true) // further requests to this path use connections instead of streams
 		}
 	}
-	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
+	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.conn.Load())
 	}
 	switch {
@@ -126,7 +127,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
 		s.cancelBeforeResponse(c, r, causeLeaving)
-	case r.flags&slotAnswered != 0 || r.kind != Local:
+	case r.flags&slotAnswered != 0 || r.kind != route.Local:
 	case c.body.reading.Load():
 		c.since = now
 	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
@@ -167,7 +168,7 @@ func (s *Server) countAsStream(c *client, r run) {
 // period, or whose node has been stopping for that long. An event stream may continue for up to
 // endWait, so that it ends between two events. If a stopping node is only the ingress of an event
 // stream, the stream continues until shortly before the deadline: see leaveBy.
-func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
+func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.Duration) {
 	why := causeShardMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || isAtRoute(r, c.slot.node.Load(), t.Route(r.shard)) {
 		if why = causeLeaving; !s.closing.Load() {
@@ -183,7 +184,7 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 		switch {
 		case why == causeShardMoved && kept:
 			grace = 0 // the new owner resumes it
-		case why == causeLeaving && r.kind == Remote && !kept:
+		case why == causeLeaving && r.kind == route.Remote && !kept:
 			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
 		}
 	}
@@ -208,15 +209,15 @@ func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
 
 // isAtRoute reports whether the run is at the place to which the table routes its shard, as far
 // as that is known. A node that has lost its lease has not lost the shard.
-func isAtRoute(r run, node *string, route *Route) bool {
-	switch route.Kind {
-	case Held:
-		return route.Reason == ReasonNoLease || route.Reason == ReasonPaused || r.kind == Remote
-	case Remote:
-		return r.kind == Remote && node != nil && *node == route.Node
-	case Local:
+func isAtRoute(r run, node *string, dest *route.Route) bool {
+	switch dest.Kind {
+	case route.Held:
+		return dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused || r.kind == route.Remote
+	case route.Remote:
+		return r.kind == route.Remote && node != nil && *node == dest.Node
+	case route.Local:
 	}
-	return r.kind == Local
+	return r.kind == route.Local
 }
 
 // cancelRun cancels the run r, if it is still in progress.

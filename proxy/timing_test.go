@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // The clock is asked once where the answer has gone out: for the time at the app, for the
@@ -19,13 +20,13 @@ func TestEachTimeIsOfItsOwnWait(t *testing.T) {
 		c := n.dial()
 		c.get("/slow")               // half a second
 		time.Sleep(20 * time.Second) // of the client's own
-		n.swap(1, 2, held(proxy.ReasonMoving))
+		n.swap(1, 2, held(route.ReasonMoving))
 		go func() {
 			time.Sleep(3 * time.Second)
 			n.swap(2, 2, local(2))
 		}()
 		c.get("/slow")
-		n.swap(3, 4, held(proxy.ReasonMoving))
+		n.swap(3, 4, held(route.ReasonMoving))
 		c.get("/never")
 		_ = c.Close()
 		synctest.Wait()
@@ -50,7 +51,7 @@ func TestIdleTimeBeginsWithTheWait(t *testing.T) {
 		for name, ask := range map[string]func(c *client){
 			"after an answer": func(c *client) { c.get("/slow") },
 			"after a request that was held": func(c *client) {
-				n.swap(1, 2, held(proxy.ReasonMoving))
+				n.swap(1, 2, held(route.ReasonMoving))
 				go func() {
 					time.Sleep(9 * time.Second)
 					n.swap(2, 2, local(2))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // relayUpgrade sends a response 101, and then copies bytes in both directions until both sides have
@@ -36,7 +37,7 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	if !y.slot.mark(slotAnswered | slotTunnel) {
 		return false
 	}
-	if p.route.Kind == Local {
+	if p.route.Kind == route.Local {
 		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.aborted = true

@@ -12,6 +12,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/internal/rawio"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 )
 
 // freshFor is how long after its last use a connection may carry a request that must not be sent
@@ -162,7 +163,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	case errors.Is(err, errShardInflightLimit):
 		return w.x.shardInflightFull()
 	}
-	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true}
+	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
 	if p.breaker.tripped.Load() {
 		v.condition, v.backoff = &p.breaker, false
 	}
@@ -171,32 +172,32 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	}
 	switch {
 	case errors.Is(err, errNoApp):
-		v.refusal = RefusedNoApp
+		v.refusal = route.RefusedNoApp
 		return v
 	case p.node != "":
 		v.code = problem.PeerUnreachable
 	case errors.Is(err, errShardConnLimit):
-		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.code, v.refusal = problem.UpstreamBusy, route.RefusedBusy
 		v.detail = "all connections to the app that one shard may use are busy (--max-shard-conns)"
 		return v
 	case errors.Is(err, errBusy):
-		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
+		v.code, v.refusal = problem.UpstreamBusy, route.RefusedBusy
 		v.detail = "all connections to the app are busy (--max-upstream-conns)"
 		return v
 	case errors.Is(err, errDialing):
 		// A dial is still in progress, so the app has not failed.
-		v.code, v.refusal = problem.QueueTimeout, RefusedBusy
+		v.code, v.refusal = problem.QueueTimeout, route.RefusedBusy
 		v.detail = "no connection to the app was made in time for the request"
 		return v
 	case errors.Is(err, errStopping):
 		// This node stops. The request must wait for the next owner of the shard.
-		v.code, v.refusal = problem.QueueTimeout, RefusedHeld
+		v.code, v.refusal = problem.QueueTimeout, route.RefusedHeld
 		v.detail = "this node is stopping"
 		return v
 	case isTimeout(err):
-		v.code, v.refusal = problem.UpstreamConnectTimeout, RefusedNoApp
+		v.code, v.refusal = problem.UpstreamConnectTimeout, route.RefusedNoApp
 	default:
-		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
+		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
 	v.detail = w.s.unreached(err)
 	return v

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -210,7 +211,7 @@ func (p *pool) leaveQueue(w *waiter) error {
 // recheckWaiters ends the wait of requests whose shard another node serves according to t. The
 // caller has installed t before. A waiter checks the table again after it has joined the queue, so
 // that one of the two checks sees the change.
-func (p *pool) recheckWaiters(t *Table) {
+func (p *pool) recheckWaiters(t *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.waiters() {
@@ -223,7 +224,7 @@ func (p *pool) recheckWaiters(t *Table) {
 
 // shardMoved reports whether t routes the shard of the waiter to another destination than the
 // node, or than the app if node is empty.
-func (w *waiter) shardMoved(t *Table, node string) bool {
+func (w *waiter) shardMoved(t *route.Table, node string) bool {
 	if w.shard == noShard {
 		return false
 	}
@@ -232,9 +233,9 @@ func (w *waiter) shardMoved(t *Table, node string) bool {
 	}
 	r := t.Route(shardmap.Shard(w.shard))
 	if node == "" {
-		return r.Kind != Local
+		return r.Kind != route.Local
 	}
-	return r.Kind != Remote || r.Node != node
+	return r.Kind != route.Remote || r.Node != node
 }
 
 // failWaiters removes all waiters with the error. With nil they look up their route again. The

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -53,11 +54,11 @@ func (s *Server) poolOf(shard shardmap.Shard) *pool {
 		return nil
 	}
 	switch r := t.Route(shard); r.Kind {
-	case Local:
+	case route.Local:
 		return s.upstream
-	case Remote:
+	case route.Remote:
 		return s.peers.pool(r.Node)
-	case Held:
+	case route.Held:
 	}
 	return nil
 }

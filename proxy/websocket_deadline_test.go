@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 	"shardway/shardmap"
 )
@@ -119,7 +119,7 @@ func TestSocketWaitsForItsOwnQueue(t *testing.T) {
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		began := time.Now()
 		t.b.swap(t.epoch, t.epoch, local(t.epoch))
-		t.front.swap(t.epoch, t.epoch, func(s shardmap.Shard) proxy.Route {
+		t.front.swap(t.epoch, t.epoch, func(s shardmap.Shard) route.Route {
 			if s == mine {
 				return remote("nobody", t.epoch)(s)
 			}

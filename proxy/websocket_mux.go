@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"shardway/proxy/route"
 )
 
 // A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available.
@@ -78,7 +80,7 @@ func (l *webSocketRelay) isBulk() bool {
 // noteWebSocketPath remembers whether the WebSockets of a path are resumable, as the response of
 // the owner says.
 func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
-	if p.route.Kind == Remote {
+	if p.route.Kind == route.Remote {
 		y.s.nonResumable.note(y.s.nonResumable.key(&y.req), unkept)
 	}
 }

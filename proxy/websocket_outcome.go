@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 	"shardway/shardmap"
 )
@@ -11,7 +12,7 @@ import (
 // decideOutcome decides what follows for a session whose relay has ended, at the node that has the
 // client: another relay, a close frame with a code for the client, or the end of its connection.
 // why is the cause if the relay was cancelled.
-func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
+func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 	k := l.session
 	switch {
 	case l.clientEnded || l.clientGone || why == causeClientGone || why == causeShutdown:
@@ -56,7 +57,7 @@ func (l *webSocketRelay) handedOver() bool {
 
 // shouldResume reports whether another relay follows one that broke. If the app itself ended the
 // connection without a close frame, none follows while the same app is in place.
-func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *Route) bool {
+func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bool {
 	switch {
 	case why != causeNone, l.isRequested(requestMove), l.appClose == int(closeMoved):
 		return true
@@ -69,7 +70,7 @@ func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *Route) bool {
 }
 
 // elsewhere reports whether the route of the shard, or its ownership epoch, differs from r.
-func (s *Server) elsewhere(shard shardmap.Shard, r *Route) bool {
+func (s *Server) elsewhere(shard shardmap.Shard, r *route.Route) bool {
 	t := s.o.Cluster.Table()
 	return int(shard) >= t.Shards() || *t.Route(shard) != *r
 }

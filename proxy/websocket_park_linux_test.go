@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // parkedTest is a node with clients, and two that may own their shards, on real sockets, whose
@@ -134,14 +135,14 @@ func TestParkedSocketsAreFound(t *testing.T) {
 	}{
 		"its shard moves": {func(t *parkedTest, _ *client) {
 			for _, m := range t.nodes {
-				m.swap(t.epoch-1, t.epoch, held(proxy.ReasonMoving))
+				m.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
 			}
 			until(t.T, "the old owner is done", func() bool { return t.a.running.Load() == 0 })
 			t.own(t.b)
 		}, goesOn("")},
 		"its owner loses the lease": {func(t *parkedTest, _ *client) {
 			for _, m := range t.nodes {
-				m.swap(t.epoch-1, t.epoch, held(proxy.ReasonOrphaned))
+				m.swap(t.epoch-1, t.epoch, held(route.ReasonOrphaned))
 			}
 			t.a.CancelUpstream("lapsed")
 			t.own(t.b)

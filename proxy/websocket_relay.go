@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
@@ -127,7 +128,7 @@ const moveAfter = time.Second
 
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
-		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == Local,
+		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == route.Local,
 		attempt: *p, load: y.s.load.of(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
 		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
 	}

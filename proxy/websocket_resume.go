@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
@@ -134,7 +135,7 @@ func (c *client) resumeSession() (code int, why string) {
 		}
 		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
-		v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, generation: c.s.o.Cluster.Table().generation}
+		v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.s.o.Cluster.Table().Generation()}
 		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
 			c.x.leaveQueue()
 			if c.s.closing.Load() {
@@ -165,7 +166,7 @@ func (x *exchange) prepareRetry(wait time.Duration) {
 func (c *client) handleDeclined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
-	case p.route.Kind != Remote || word == nil:
+	case p.route.Kind != route.Remote || word == nil:
 		c.x.session.refused = closesWith(res)
 		p.conn.pool.noteResumed()
 	case neverSent(problem.Code(word)):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
 
@@ -89,7 +90,7 @@ func readSession(req *h1.Request) *webSocketSession {
 	}
 	k := &webSocketSession{}
 	copy(k.id[:], id)
-	k.resumed, _ = parseUint(req.Value(headerWebSocketResumed))
+	k.resumed, _ = route.ParseUint(req.Value(headerWebSocketResumed))
 	k.gap = string(req.Value(headerWebSocketGap)) == "1"
 	return k
 }
@@ -127,9 +128,9 @@ func (x *exchange) isResumption() bool { return x.session != nil && x.session.re
 
 // keeps reports whether a response 101 makes the session resumable: at the node that has the
 // client for its first relay, and at the owner for any relay.
-func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way Kind) bool {
+func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way route.Kind) bool {
 	word := valueResumable
-	if way == Remote {
+	if way == route.Remote {
 		word = valueAccepted
 	}
 	return k != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
@@ -137,7 +138,7 @@ func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way Kind
 }
 
 // continues reports whether a response 101 continues the session.
-func (k *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
+func (k *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way route.Kind) bool {
 	return k.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
 }
@@ -150,7 +151,7 @@ func acceptOf(key []byte) string {
 
 // closesWith returns the close code for the client after a response other than 101.
 func closesWith(res *h1.Response) int {
-	if code, ok := parseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
+	if code, ok := route.ParseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
 		return int(code)
 	}
 	if res.Status() == 401 || res.Status() == 403 {

@@ -10,6 +10,7 @@ import (
 
 	"shardway/internal/simnet"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -77,7 +78,7 @@ func (w *socketTest) own(n *node) {
 // propose holds all shards.
 func (w *socketTest) propose() {
 	for _, m := range w.nodes {
-		m.swap(w.epoch-1, w.epoch, held(proxy.ReasonMoving))
+		m.swap(w.epoch-1, w.epoch, held(route.ReasonMoving))
 	}
 }
 
@@ -197,7 +198,7 @@ func TestKeptSocketOutlivesItsOwner(t *testing.T) {
 				c.say("one")
 				t.until("got", t.app.has(1))
 				for _, m := range t.nodes {
-					m.swap(t.epoch-1, t.epoch, held(proxy.ReasonOrphaned))
+					m.swap(t.epoch-1, t.epoch, held(route.ReasonOrphaned))
 				}
 				end(t)
 				time.Sleep(time.Second)

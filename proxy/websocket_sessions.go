@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/queue"
 )
 
@@ -169,7 +170,7 @@ func (c *client) runByKind(p *attempt) decision {
 // runWebSocket is runAttempt for a request that may begin a relay.
 func (c *client) runWebSocket(p *attempt) decision {
 	k := c.x.session
-	if p.route.Kind != Local {
+	if p.route.Kind != route.Local {
 		k.delivered = c.x.isResumption()
 		b := &p.conn.pool.upgradeBackoff
 		v := c.runAttempt(p)
@@ -188,7 +189,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 	if k.resumed > 0 || c.x.isResumption() {
 		if crowd := c.acquireUpgrade(p); crowd != nil {
 			p.cancelUnsent()
-			return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: crowd}
+			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
 		}
 	}
 	mine := c.slot.load()
@@ -196,7 +197,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 	if !ok {
 		k.releaseUpgrade()
 		p.cancelUnsent()
-		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
+		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
 	lower := c.admitted // the end of the run also releases the claim and the upgrade place
 	c.admitted = func() {
@@ -269,7 +270,7 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 
 // sweepRelay requests a hand-over of a relay whose shard moves: at once at the node that has the
 // client, and at the owner if the request of that node does not arrive in time.
-func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
+func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration) {
 	l := c.slot.webSocket.Load()
 	if l == nil || r.flags&slotKeyless != 0 {
 		return
@@ -291,9 +292,9 @@ func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
 
 // departs reports whether the shard of a relay is about to move. An owner that is only silent may
 // still serve it.
-func isMoving(r run, node *string, route *Route) bool {
-	if r.kind == Remote && route.Kind == Held {
-		return route.Reason == ReasonMoving || route.Reason == ReasonAbsent
+func isMoving(r run, node *string, dest *route.Route) bool {
+	if r.kind == route.Remote && dest.Kind == route.Held {
+		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonAbsent
 	}
-	return !isAtRoute(r, node, route)
+	return !isAtRoute(r, node, dest)
 }

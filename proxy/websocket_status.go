@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -204,7 +205,7 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 			}
 		}
 		switch r := c.slot.load(); {
-		case r.kind != Local || r.flags&(slotTunnel|slotKeyless) != slotTunnel:
+		case r.kind != route.Local || r.flags&(slotTunnel|slotKeyless) != slotTunnel:
 		case r.flags&slotWebSocket != 0:
 			of(r.shard).Resumable++
 		default:

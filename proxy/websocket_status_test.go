@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -82,7 +83,7 @@ func TestLostSocketsAreCounted(t *testing.T) {
 	app := &chat{t: t}
 	n := newNode(t, "a", rawApp(t, app.serve), func(o *proxy.Options) { o.Shards = shards })
 	c := n.socket()
-	n.swap(1, 2, held(proxy.ReasonMoving))
+	n.swap(1, 2, held(route.ReasonMoving))
 	until(t, "it is without a leg", func() bool { return metric(t, n, "shardway_resumable_websockets", "detached") == 1 })
 	_ = c.Close()
 	until(t, "it counts", func() bool { return metric(t, n, "shardway_websocket_resumptions_total", "client-gone") == 1 })

@@ -22,6 +22,7 @@ import (
 	"shardway/internal/simnet"
 	"shardway/peer/mux"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -45,9 +46,9 @@ type node struct {
 	wraps    func(*mux.Stream) net.Conn     // what a lane is given out as; nil: itself
 	others   sync.Map                       // id → *node
 
-	table     atomic.Pointer[proxy.Table]
+	table     atomic.Pointer[route.Table]
 	lease     atomic.Int64 // nanoseconds left
-	refuse    atomic.Int32 // proxy.Refusal of Admit; zero: admit what the table says
+	refuse    atomic.Int32 // route.Refusal of Admit; zero: admit what the table says
 	running   atomic.Int32
 	asked     atomic.Int32 // calls of Admit
 	admitted  atomic.Int32
@@ -76,19 +77,19 @@ type node struct {
 	seal    atomic.Pointer[secret.TLSWrapper] // TLS between nodes; nil: plain
 }
 
-func (n *node) Table() *proxy.Table { return n.table.Load() }
+func (n *node) Table() *route.Table { return n.table.Load() }
 
 func (n *node) Admit(s shardmap.Shard) (uint64, func(), error) {
 	n.asked.Add(1)
 	n.running.Add(1)
-	if r := proxy.Refusal(n.refuse.Load()); r != 0 {
+	if r := route.Refusal(n.refuse.Load()); r != 0 {
 		n.running.Add(-1)
 		return 0, nil, r
 	}
 	r := n.table.Load().Route(s)
-	if r.Kind != proxy.Local {
+	if r.Kind != route.Local {
 		n.running.Add(-1)
-		return 0, nil, proxy.RefusedNotOwner
+		return 0, nil, route.RefusedNotOwner
 	}
 	n.admitted.Add(1)
 	return r.Epoch, n.release, nil
@@ -145,13 +146,13 @@ func (n *node) connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // swap gives the node a new table.
-func (n *node) swap(committed, proposed uint64, route func(shardmap.Shard) proxy.Route) {
+func (n *node) swap(committed, proposed uint64, routeOf func(shardmap.Shard) route.Route) {
 	generation := uint64(1)
 	if old := n.table.Load(); old != nil {
 		generation = old.Generation() + 1
 	}
-	n.table.Store(proxy.NewTable(proxy.TableSpec{
-		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: route, Before: n.table.Load(),
+	n.table.Store(route.NewTable(route.TableSpec{
+		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: routeOf, Before: n.table.Load(),
 		Keys: n.keys, KeysSince: n.keysSince,
 	}))
 	n.swapped.Lock()
@@ -163,16 +164,16 @@ func (n *node) swap(committed, proposed uint64, route func(shardmap.Shard) proxy
 	}
 }
 
-func local(epoch uint64) func(shardmap.Shard) proxy.Route {
-	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Local, Epoch: epoch} }
+func local(epoch uint64) func(shardmap.Shard) route.Route {
+	return func(shardmap.Shard) route.Route { return route.Route{Kind: route.Local, Epoch: epoch} }
 }
 
-func remote(id string, epoch uint64) func(shardmap.Shard) proxy.Route {
-	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Remote, Node: id, Epoch: epoch} }
+func remote(id string, epoch uint64) func(shardmap.Shard) route.Route {
+	return func(shardmap.Shard) route.Route { return route.Route{Kind: route.Remote, Node: id, Epoch: epoch} }
 }
 
-func held(r proxy.Reason) func(shardmap.Shard) proxy.Route {
-	return func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: r} }
+func held(r route.Reason) func(shardmap.Shard) route.Route {
+	return func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: r} }
 }
 
 // newNode starts a node that serves every shard itself, in epoch 1.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
@@ -110,7 +111,7 @@ func (x *wrecks) settle(w *wreck) {
 // since. What breaks with the same process over and over is one end, and what this node
 // itself cut, because the owner was out of reach, is none.
 func (c *client) wrecked(p *attempt, why cause) bool {
-	if why != causeNone || p.route.Kind != Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
+	if why != causeNone || p.route.Kind != route.Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
 		return false
 	}
 	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.Key)}

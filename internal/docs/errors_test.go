@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"shardway/internal/problem"
-	"shardway/proxy"
+	"shardway/proxy/route"
 )
 
 // docs/reference/errors.md has every code with the status that it is answered with, and no other.
@@ -44,7 +44,7 @@ func TestErrorsOfThePageAreThoseOfTheProgram(t *testing.T) {
 func TestReasonsOfThePageAreThoseOfTheProgram(t *testing.T) {
 	page := pages(t)["docs/reference/errors.md"]
 	seen := 0
-	for r := proxy.Reason(1); !strings.HasPrefix(r.String(), "Reason("); r++ {
+	for r := route.Reason(1); !strings.HasPrefix(r.String(), "Reason("); r++ {
 		seen++
 		if !strings.Contains(page, "`"+r.String()+"`") {
 			t.Errorf("docs/reference/errors.md lacks the reason %q", r)

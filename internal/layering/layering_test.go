@@ -40,10 +40,11 @@ func allowed() map[string][]string {
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
 		"proxy/forwarded":   {"proxy/h1"},
+		"proxy/route":       {"proxy/shardkey", "shardmap"},
 		"proxy/shardkey":    {"proxy/forwarded", "proxy/h1", "keysource", "internal/problem"},
 		"proxy/pathguard":   {},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -53,7 +54,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/shardkey", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/shardkey", "proxy/route", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},

@@ -99,18 +99,18 @@ const epochs = `package node
 import (
 	"sync"
 
-	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/shardmap"
 )
 
 var firstEpochs sync.Map // by shard: the first observed epoch
 
 // plantedRoute returns a route with the epoch that the app receives.
-func (r *router) plantedRoute(route proxy.Route, committed *shardmap.Map, sh shardmap.Shard) proxy.Route {
-	if route.Kind == proxy.Local {
-		route.Epoch = r.plantedEpoch(committed, sh)
+func (r *router) plantedRoute(to route.Route, committed *shardmap.Map, sh shardmap.Shard) route.Route {
+	if to.Kind == route.Local {
+		to.Epoch = r.plantedEpoch(committed, sh)
 	}
-	return route
+	return to
 }
 
 // plantedEpoch returns the ownership epoch that the app receives.

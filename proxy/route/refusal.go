@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import "strconv"
 
@@ -47,8 +47,8 @@ func (r Refusal) String() string {
 // becomes an error without an allocation.
 func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
-// refusalOf reads the value of Shardway-Refused; ok is false for any other.
-func refusalOf(v []byte) (r Refusal, ok bool) {
+// ParseRefusal reads the value of Shardway-Refused; ok is false for any other.
+func ParseRefusal(v []byte) (r Refusal, ok bool) {
 	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
 		if string(v) == r.String() {
 			return r, true
@@ -57,8 +57,8 @@ func refusalOf(v []byte) (r Refusal, ok bool) {
 	return 0, false
 }
 
-// refusalFor says why a node that finds r does not serve the shard.
-func refusalFor(r *Route) Refusal {
+// RefusalFor says why a node that finds r does not serve the shard.
+func RefusalFor(r *Route) Refusal {
 	switch {
 	case r.Kind != Held:
 		return RefusedNotOwner

@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import "strconv"
 
@@ -53,7 +53,7 @@ const (
 	// Routes never have it.
 	ReasonUnreachable
 
-	reasons = int(ReasonUnreachable) + 1
+	ReasonCount = int(ReasonUnreachable) + 1
 )
 
 // String returns the word that stands in metrics, logs and error answers.

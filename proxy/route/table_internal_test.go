@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import "testing"
 
@@ -9,11 +9,11 @@ func FuzzMapHeader(f *testing.F) {
 	f.Add([]byte("18446744073709551615 18446744073709551616"))
 	f.Add([]byte(" 1 2"))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		committed, proposed, ok := parseMap(v)
+		committed, proposed, ok := ParseEpochs(v)
 		if !ok {
 			return
 		}
-		again, after, ok := parseMap(appendMap(nil, committed, proposed))
+		again, after, ok := ParseEpochs(AppendEpochs(nil, committed, proposed))
 		if !ok || again != committed || after != proposed {
 			t.Fatalf("%q is %d %d, then %d %d", v, committed, proposed, again, after)
 		}

@@ -1,4 +1,4 @@
-package proxy
+package route
 
 import (
 	"fmt"
@@ -55,7 +55,7 @@ func NewTable(spec TableSpec) *Table {
 		committed:  spec.Committed,
 		proposed:   spec.Proposed,
 		index:      make([]uint16, spec.Shards),
-		mapValue:   appendMap(nil, spec.Committed, spec.Proposed),
+		mapValue:   AppendEpochs(nil, spec.Committed, spec.Proposed),
 		keys:       spec.Keys, keysSince: spec.KeysSince,
 	}
 	places := make(map[Route]uint16)
@@ -99,9 +99,9 @@ func (t *Table) count(before *Table) {
 	}
 }
 
-// newTo reports that the shard is not served here, or has not been ever since the
+// NewTo reports that the shard is not served here, or has not been ever since the
 // table of that generation.
-func (t *Table) newTo(s shardmap.Shard, generation uint64) bool {
+func (t *Table) NewTo(s shardmap.Shard, generation uint64) bool {
 	return int(s) < len(t.since) && (t.since[s] == 0 || t.since[s] > generation)
 }
 
@@ -114,6 +114,15 @@ func (t *Table) Committed() uint64 { return t.committed }
 // Proposed returns the epoch of the last proposal.
 func (t *Table) Proposed() uint64 { return t.proposed }
 
+// Keys returns the active key configuration of the cluster, or nil if the settings define it.
+func (t *Table) Keys() *shardkey.Keys { return t.keys }
+
+// KeysSince returns the epoch of the committed map with which Keys became active.
+func (t *Table) KeysSince() uint64 { return t.keysSince }
+
+// EpochsHeader returns the value of Shardway-Map. The caller must not change it.
+func (t *Table) EpochsHeader() []byte { return t.mapValue }
+
 // Shards returns the number of shards.
 func (t *Table) Shards() int { return len(t.index) }
 
@@ -121,9 +130,9 @@ func (t *Table) Shards() int { return len(t.index) }
 // to be changed. It panics unless s < t.Shards().
 func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.index[s]] }
 
-// anywhere returns some shard that another node serves, with its route: for a request
+// Anywhere returns some shard that another node serves, with its route: for a request
 // that any app may answer. Without one it is a shard of another kind.
-func (t *Table) anywhere() (shardmap.Shard, *Route) {
+func (t *Table) Anywhere() (shardmap.Shard, *Route) {
 	first := rand.IntN(t.Shards()) //nolint:gosec // it spreads load and keeps no secret
 	s := shardmap.Shard(first)
 	for i := range t.Shards() {
@@ -134,29 +143,29 @@ func (t *Table) anywhere() (shardmap.Shard, *Route) {
 	return s, t.Route(s)
 }
 
-// appendMap appends the value of Shardway-Map: both epochs, decimal.
-func appendMap(dst []byte, committed, proposed uint64) []byte {
+// AppendEpochs appends the value of Shardway-Map: both epochs, decimal.
+func AppendEpochs(dst []byte, committed, proposed uint64) []byte {
 	dst = strconv.AppendUint(dst, committed, 10)
 	dst = append(dst, ' ')
 	return strconv.AppendUint(dst, proposed, 10)
 }
 
-// parseMap reads the value of Shardway-Map. Anything but two decimal numbers
+// ParseEpochs reads the value of Shardway-Map. Anything but two decimal numbers
 // with one space between them gives ok false.
-func parseMap(v []byte) (committed, proposed uint64, ok bool) {
+func ParseEpochs(v []byte) (committed, proposed uint64, ok bool) {
 	for i, c := range v {
 		if c != ' ' {
 			continue
 		}
-		committed, ok1 := parseUint(v[:i])
-		proposed, ok2 := parseUint(v[i+1:])
+		committed, ok1 := ParseUint(v[:i])
+		proposed, ok2 := ParseUint(v[i+1:])
 		return committed, proposed, ok1 && ok2
 	}
 	return 0, 0, false
 }
 
-// parseUint reads a decimal number without sign, and without allocating.
-func parseUint(v []byte) (n uint64, ok bool) {
+// ParseUint reads a decimal number without sign, and without allocating.
+func ParseUint(v []byte) (n uint64, ok bool) {
 	if len(v) == 0 || len(v) > 20 {
 		return 0, false
 	}
