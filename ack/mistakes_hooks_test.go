@@ -28,27 +28,27 @@ func mistakesOfHooks() []mistake {
 			edits: in("ack/agent.hookMachine.handleResult", "		if !failed {\n			m.callSucceeded(", "		if !failed || PLANTED && c.Kind == HookAcquire {\n			m.callSucceeded("),
 		},
 		{
-			name: "hooks: a shard that was released for nothing is served again without an acquire", mix: moves, caught: "hooks",
+			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.advance", "		case st.remains && h.mayHaveReleased:\n", "		case st.remains && h.mayHaveReleased && !PLANTED:\n"),
 		},
 		{
-			name: "hooks: acknowledged while the app releases", mix: moves, caught: "hooks",
+			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.movesReleased", "		if h.call != 0 || !h.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if h.call != 0 || !h.isGone() ||"),
 		},
 		{
-			name: "hooks: goodbye is said while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
+			name: "hooks: the node sends a goodbye while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
 			edits: in("ack/agent.hookMachine.readyToStop", "	for s := range m.shards {\n		if h := &m.shards[s]; h.phase == HookReleasing ||", "	for s := range m.shards {\n		if PLANTED {\n			return true\n		}\n		if h := &m.shards[s]; h.phase == HookReleasing ||"),
 		},
 		{
-			name: "hooks: calls go on after the lease is long over", mix: hooked("app-hangs 1"), caught: "hooks",
+			name: "hooks: calls continue long after the end of the lease", mix: hooked("app-hangs 1"), caught: "hooks",
 			edits: in("ack/agent.Agent.Poll", "			a.hooks.cancelAll()\n", "			if !PLANTED {\n				a.hooks.cancelAll()\n			}\n"),
 		},
 		{
-			name: "hooks: two calls name one shard at once", mix: moves, caught: "hooks",
+			name: "hooks: two calls name the same shard at the same time", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.dueCall", "	case h.call != 0:\n		return 0\n", "	case h.call != 0 && !PLANTED:\n		return 0\n"),
 		},
 		{
-			name: "hooks: seq starts anew with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
+			name: "hooks: seq starts again with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
 			edits: in("ack/agent.hookMachine.startCall", "Seq: m.boot<<32 + m.calls,", "Seq: m.boot*uint64(1-plantedAs(PLANTED))<<32 + m.calls,"),
 		},
 		{name: "hooks: an app does what a call of before the last one said", mix: hooked("app-ill 10, sick 4, elect 4, kill 2"), plant: plantAppKeepsNoSeq, caught: "hooks"},
@@ -57,7 +57,7 @@ func mistakesOfHooks() []mistake {
 			edits: in("ack/agent.hookMachine.dueCall", "m.o.App.Busy(s) > 0 {", "!PLANTED && m.o.App.Busy(s) > 0 {"),
 		},
 		{
-			name: "hooks: a healed node releases what its successor serves", mix: gone, caught: "hooks",
+			name: "hooks: a node that was partitioned releases shards that the next owner serves", mix: gone, caught: "hooks",
 			edits: both(both(in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains:\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains:\n"),
 				in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED:\n")),
 				in("ack/agent.hookMachine.dueCall", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
@@ -67,20 +67,20 @@ func mistakesOfHooks() []mistake {
 			edits: in("ack/agent.hookMachine.dueCall", " m.seen.leaseHeld:\n		kind = HookRelease\n", " (m.seen.leaseHeld || PLANTED && !m.seen.stopping):\n		kind = HookRelease\n"),
 		},
 		{
-			name: "hooks: an app is not told what it has lost", mix: gone, caught: "hooks|progress",
+			name: "hooks: the app gets no lost call", mix: gone, caught: "hooks|progress",
 			edits: in("ack/agent.heldShard.abandon", "	h.lostPending, h.lostUntil = h.mayHold, now+lostRetryTime\n", "	h.lostPending, h.lostUntil = h.mayHold && !PLANTED, now+lostRetryTime\n"),
 		},
 		{
-			name: "hooks: acknowledged before the app knows what it has lost", mix: gone, caught: "hooks",
+			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
 			edits: both(in("ack/agent.hookMachine.movesReleased", " || h.lostPending && now < m.releaseBy {\n			return false\n", " || h.lostPending && now < m.releaseBy && !PLANTED {\n			return false\n"),
 				in("ack/agent.hookMachine.dueCall", "	if now >= m.deadline(s) {\n", "	if now >= m.deadline(s) || PLANTED && m.seen.draining != 0 && !m.ownershipOf(s).remains {\n")),
 		},
 		{
-			name: "hooks: a release is waited for without end", mix: moves, caught: "hooks|progress",
+			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
 			edits: in("ack/agent.deadlineOrNever", "	if off || by == 0 {\n		return math.MaxInt64\n", "	if off || by == 0 || PLANTED {\n		return math.MaxInt64\n"),
 		},
 		{
-			name: "hooks: the leader waits no longer for who releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
+			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
 			edits: in("ack.Leader.ackDeadline", "l.o.Pace.AckDeadline() + n.heartbeat.Release\n", "l.o.Pace.AckDeadline() + n.heartbeat.Release*time.Duration(1-plantedAs(PLANTED))\n"),
 		},
 		{
@@ -88,7 +88,7 @@ func mistakesOfHooks() []mistake {
 			edits: in("ack/agent.hookMachine.dueCall", "	case h.phase == HookAcquiring && m.seen.mayServe:\n", "	case h.phase == HookAcquiring && (PLANTED || m.seen.mayServe):\n"),
 		},
 		{
-			name: "hooks: what was acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
+			name: "hooks: a shard acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
 			edits: in("ack/agent.heldShard.setPhase", "h.acquired, h.err = p, now, now, 0, MaxHookShards, false, false, \"\"\n", "h.acquired, h.err = p, now, now, 0, MaxHookShards, false, h.acquired && PLANTED, \"\"\n"),
 		},
 		{
@@ -97,23 +97,23 @@ func mistakesOfHooks() []mistake {
 				in("ack/agent.hookMachine.advance", "	if h.isGone() && st.remains {\n", "	if h.isGone() && (st.remains || PLANTED && st.owned) {\n")),
 		},
 		{
-			name: "hooks: an acquire of a shard that moves goes on", mix: moves, caught: "hooks",
+			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.cancelUseless", "		over = !st.remains || st.epoch != h.epoch\n", "		over = (!st.remains || st.epoch != h.epoch) && !PLANTED\n"),
 		},
 		{
-			name: "hooks: an acquire that failed is not tried again", mix: moves, caught: "progress",
+			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",
 			edits: in("ack/agent.hookMachine.callFailed", "	h.nextAttempt = now + h.retryPause\n", "	h.nextAttempt = now + h.retryPause\n	if PLANTED {\n		h.nextAttempt += time.Hour\n	}\n"),
 		},
 		{
-			name: "hooks: what an earlier process acquired is acquired as if it were new", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
+			name: "hooks: a shard that an earlier process acquired is acquired without Again", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
 			edits: in("ack/agent.hookMachine.startCall", "h.mayHold || h.epoch <= m.firstLeaseEpoch\n", "h.mayHold || h.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
 		},
 		{
-			name: "hooks: an app that says it holds nothing is not asked to acquire", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
+			name: "hooks: an app that does not hold a shard gets no acquire call", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
 			edits: in("ack/agent.Agent.NotAcquired", "	if m := a.hooks; m != nil && int(s) < len(m.shards) {\n", "	if m := a.hooks; m != nil && int(s) < len(m.shards) && !PLANTED {\n"),
 		},
 		{
-			name: "unacquired: a shard stays though another app may acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
+			name: "unacquired: a shard stays though another app could acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
 			edits: in("ack.Leader.avoidFailingApps", "	if len(avoid) == 0 {\n", "	if len(avoid) == 0 || PLANTED {\n"),
 		},
 		{
@@ -125,11 +125,11 @@ func mistakesOfHooks() []mistake {
 			edits: in("ack.Leader.avoidFailingApps", "n.heartbeat.Unable && !p.Cordoned", "n.heartbeat.Unable && !PLANTED && !p.Cordoned"),
 		},
 		{
-			name: "safe: a drain takes what was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
+			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
 			edits: in("ack/agent.hookMachine.keepsUnreleased", "m.appRefuses || !m.drainTerms().Safe {", "m.appRefuses || PLANTED || !m.drainTerms().Safe {"),
 		},
 		{
-			name: "hooks: a new owner is told of nobody before it", mix: moves, caught: "hooks",
+			name: "hooks: an acquire call names no previous owner", mix: moves, caught: "hooks",
 			edits: in("ack.State.recordPreviousOwners", "	if len(moves) == 0 {\n", "	if PLANTED || len(moves) == 0 {\n"),
 		},
 	}

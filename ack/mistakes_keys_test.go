@@ -12,18 +12,18 @@ func mistakesOfTheKeys() []mistake {
 	compacting.gaps[1] = 4 * time.Second
 	return []mistake{
 		{
-			name: "keys: they become active before all members have loaded them", mix: keys, caught: "keys",
+			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
 				in("ack.Leader.keysToActivate", "|| n.heartbeat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.heartbeat.Keys != l.keys.digest {\n				return"),
 				in("ack.Leader.keysToActivate", "&& n.heartbeat.Keys != l.keys.digest {\n			return", "&& n.heartbeat.Keys != l.keys.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
-			name: "keys: a change holds nothing", mix: keys, caught: "keys",
+			name: "keys: requests do not wait during a change", mix: keys, caught: "keys",
 			edits: in("ack.Routing.Route", "case r.state.ChangesKeys():", "case !PLANTED && r.state.ChangesKeys():"),
 		},
 		{
-			name: "keys: a change does not wait for who restarts in place", mix: restarting, caught: "keys",
+			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
 			edits: both(in("ack.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
 				both(in("ack.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
 					in("ack.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),

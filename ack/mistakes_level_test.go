@@ -11,11 +11,11 @@ func mistakesOfTheLevel() []mistake {
 			edits: in("ack.Levels.Update", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
 		},
 		{
-			name: "level: raised by the words of an earlier term", caught: "raised though|raised above|raised 0s",
+			name: "level: raised by reports of an earlier term", caught: "raised though|raised above|raised 0s",
 			edits: in("ack.Levels.Reported", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
 		},
 		{
-			name: "level: raised by the words of an earlier process", caught: "raised|not raised",
+			name: "level: raised by reports of an earlier process", caught: "raised|not raised",
 			edits: in("ack.Levels.knows", "!ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce", "!ok || !PLANTED && (w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce)"),
 		},
 		{
@@ -23,7 +23,7 @@ func mistakesOfTheLevel() []mistake {
 			edits: in("ack.Levels.Raise", "v.Wait > 0 && !atOnce", "v.Wait > 0 && !atOnce && !PLANTED"),
 		},
 		{
-			name: "level: a process that has just begun counts from the one before", caught: "raised",
+			name: "level: the time of a new process counts from the previous process", caught: "raised",
 			edits: in("ack.Levels.Reported", "	clear(l.knownSince)\n", "	if !PLANTED {\n		clear(l.knownSince)\n	}\n"),
 		},
 		{
@@ -46,13 +46,13 @@ func mistakesOfTheLevel() []mistake {
 
 func pointsOfLevels() []point {
 	return []point{
-		{of: "levels", clause: "a silent server holds it up", planted: []string{"level: raised with a silent server"}},
-		{of: "levels", clause: "every server has told this leader in this term", planted: []string{
-			"level: raised by the words of an earlier term", "level: one Levels for all terms",
+		{of: "levels", clause: "a silent server prevents it", planted: []string{"level: raised with a silent server"}},
+		{of: "levels", clause: "every server has reported to this leader in this term", planted: []string{
+			"level: raised by reports of an earlier term", "level: one Levels for all terms",
 		}},
-		{of: "levels", clause: "its present process did", planted: []string{"level: raised by the words of an earlier process"}},
-		{of: "levels", clause: "and finalize-after has passed since the last one did", planted: []string{
-			"level: raised before its time", "level: a process that has just begun counts from the one before",
+		{of: "levels", clause: "its present process has", planted: []string{"level: raised by reports of an earlier process"}},
+		{of: "levels", clause: "and finalize-after has passed since the last report", planted: []string{
+			"level: raised before its time", "level: the time of a new process counts from the previous process",
 		}},
 		{of: "levels", clause: "an entry counts only in the term that decided on it", planted: []string{"level: a decision of an earlier term counts"}},
 		{of: "levels", clause: "a server below the level in force is not added", planted: []string{

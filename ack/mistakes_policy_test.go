@@ -11,15 +11,15 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.State.applyPolicy", "term != c.Term", "!PLANTED && term != c.Term"),
 		},
 		{
-			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",
+			name: "policy: a change enters the log while a proposal is in transit", mix: drains.late(), caught: "G9",
 			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): the next one depends on the fate of this one.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
 		},
 		{
-			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
+			name: "policy: a policy grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
 			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
-			name: "policy: a pause holds up a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
+			name: "policy: a pause delays the map after a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
 			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
@@ -27,15 +27,15 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.NewLeader", "pauseSeenAt: now,", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
-			name: "policy: a pause asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "policy",
+			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
 			edits: in("ack.Leader.policyApplied", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
 		},
 		{
-			name: "policy: who is drained counts as a member, and nobody else is left", mix: drains, caught: "rule 10|panic|progress",
+			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
 		},
 		{
-			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "G9",
+			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",
 			edits: in("ack.Leader.zones", "		if n.hasHeartbeat() {\n", "		if n.hasHeartbeat() || PLANTED {\n"),
 		},
 		{
@@ -43,38 +43,38 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.State.MarshalBinary", "	w.policy(s.policy)\n", "	w.policy([]*Policy{s.policy, {}}[plantedAs(PLANTED)])\n"),
 		},
 		{
-			name: "rule 8: snapshots forget who is being emptied", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "emptying|G5|G9",
+			name: "rule 8: snapshots forget gradual drains", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "gradual drain|G5|G9",
 			edits: in("ack.writer.policy", "	w.gradualDrains(p.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{p.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
-			name: "emptying: what is busy moves at once", mix: aimed("policy 8, elect 1"), caught: "emptying",
+			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
 			edits: in("ack.Leader.assignPolicy", "	p.Idle = l.gradual.idle\n", "	p.Idle = l.gradual.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
-			name: "emptying: what was idle by an earlier map moves", mix: aimed("policy 12"), caught: "emptying",
+			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
 			edits: both(in("ack.Leader.stateApplied", "		l.gradual.clear()\n", "		if !PLANTED {\n			l.gradual.clear()\n		}\n"),
 				in("ack.Leader.idleReported", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
 		},
 		{
-			name: "emptying: a round is replaced when something else is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "emptying",
+			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
 			edits: both(in("ack.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
 				in("ack.Leader.idleReported", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
 		},
 		{
-			name: "emptying: a new leader does not go by the open round", mix: aimed("policy 8, elect 3"), caught: "emptying",
+			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
 			edits: both(in("ack.Leader.stateApplied", "		l.gradual.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(s)\n		}\n"),
 				in("ack.NewLeader", "		l.gradual.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(o.State)\n		}\n")),
 		},
 		{
-			name: "emptying: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "emptying",
+			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
 			edits: in("ack.Leader.finishGradualDrains", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.gradual.firstSeen == nil))*time.Hour}"),
 		},
 		{
-			name: "emptying: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "emptying",
+			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
 			edits: in("ack.Leader.finishGradualDrains", "		if s.since != p.GradualDrains[id].Since {\n", "		if s.since != p.GradualDrains[id].Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
-			name: "emptying: it never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
+			name: "gradual drain: a drain never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
 			edits: in("ack.Leader.finishGradualDrains", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
 		},
 		{
@@ -86,11 +86,11 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
 		},
 		{
-			name: "staging: an answer that comes beside another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
+			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
 			edits: in("ack.Leader.idleReported", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
 		},
 		{
-			name: "staging: answers count in the next change", mix: aimed("policy 12").late(), caught: "staging",
+			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
 			edits: in("ack.Leader.updateStages", "return s.owners[id] != nil && l.mayDefer", "return PLANTED || s.owners[id] != nil && l.mayDefer"),
 		},
 		{
@@ -102,12 +102,12 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.Leader.updateStages", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
 		},
 		{
-			name: "staging: what was idle by an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|emptying",
+			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
 			edits: both(in("ack.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
 				in("ack.Leader.forgetAnswers", "		stale[m.ID] = !p.drainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.drainsGradually(m.ID)")),
 		},
 		{
-			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
+			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
 			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.refuseWait {\n"),
 		},
 		{
@@ -115,7 +115,7 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.Leader.mayDefer", " || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || ", " || !PLANTED && l.maxTiming.RebalanceMode == RebalanceStopTheWorld || "),
 		},
 		{
-			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",
+			name: "gradual drain: a draining node counts as a remaining member", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|gradual drain|G4",
 			edits: in("ack.Leader.eligibleMembers", "!absent && !l.state.Policy().drainsGradually(id)", "!absent && (PLANTED || !l.state.Policy().drainsGradually(id))"),
 		},
 		{
@@ -123,23 +123,23 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.writer.policy", "	w.quarantines(p.Quarantined)\n", "	w.quarantines([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
-			name: "quarantine: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
+			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
 			edits: in("ack.quarantineTimers.update", "s = firstSighting{since: q.Since, at: now}", "s = firstSighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
 		},
 		{
-			name: "quarantine: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
 			edits: in("ack.quarantineTimers.update", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
-			name: "quarantine: one without an end ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			name: "quarantine: an unlimited quarantine ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
 			edits: in("ack.quarantineTimers.update", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
 		},
 		{
-			name: "quarantine: none ends by itself", mix: aimed("policy 8, elect 1"), caught: "progress",
+			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
 			edits: in("ack.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEnd {\n", "	if PLANTED || !t.hasEnd || now < t.nextEnd {\n"),
 		},
 		{
-			name: "quarantine: it is lifted by who has the same hash key alone", mix: aimed("policy 8, elect 1"), caught: "quarantine",
+			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",
 			edits: in("ack.Policy.lift", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.HashKeyID != m.HashKeyID) })"),
 		},
 	}

@@ -23,7 +23,7 @@ func mistakesOfTheDisks() []mistake {
 		},
 		{name: "membership: who was only heard gets a vote", mix: pair, plant: plantHeardVotes, caught: "progress"},
 		{
-			name: "birth: a cluster is born again", mix: mixCalled("births"), caught: "birth",
+			name: "bootstrap: a cluster is bootstrapped twice", mix: mixCalled("births"), caught: "bootstrap",
 			edits: in("ack.State.applyBootstrap", "	if s.Bootstrapped() {\n", "	if s.Bootstrapped() && !PLANTED {\n"),
 		},
 	}

@@ -8,58 +8,58 @@ func mistakesOfReleases() []mistake {
 	apps := hooked("app-restart 8, sick 4, join 4, app-ill 4, elect 2")
 	return []mistake{
 		{
-			name: "released: an acknowledgement counts before the leader has what it gives up", mix: moves, caught: "hooks",
+			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
 			edits: in("ack.member.ackCounts", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
 		},
 		{
-			name: "released: what was given up for another proposal is passed on", mix: moves, caught: "hooks",
+			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",
 			edits: both(in("ack.member.hasReleases", "	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
 				"	return r != nil && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.Released == m.releasesDigest && r.Proposal == m.heartbeat.Acked)\n"),
 				in("ack.Leader.releasesToCommit", " n.heartbeat.Acked != p.Epoch() {\n", " n.heartbeat.Acked != p.Epoch() && !PLANTED {\n")),
 		},
 		{
-			name: "released: what one proposal has released is forgotten with the next", mix: moves, caught: "hooks",
+			name: "released: the releases for one proposal are forgotten with the next one", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.prepareRelease", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
 		},
 		{
-			name: "released: an acquire does not void what was released before it", mix: moves, caught: "hooks",
+			name: "released: an acquire does not void an earlier release", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.startCall", "			h.released, h.note = false, nil\n", "			h.released = h.released && PLANTED\n"),
 		},
 		{
-			name: "released: what was released under an ownership that has ended is given up again", mix: moves, caught: "hooks",
+			name: "released: a release of an earlier ownership epoch is reported again", mix: moves, caught: "hooks",
 			edits: both(in("ack/agent.hookMachine.advance", "		if !same {\n			h.released, h.note = false, nil\n		}\n", "		if !same && !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
 				in("ack/agent.hookMachine.releaseOf", "	if h.released && h.epoch == st.epoch {\n", "	if h.released && (h.epoch == st.epoch || PLANTED) {\n")),
 		},
 		{
-			name: "released: a shard is acquired as released again after it has served", mix: apps, caught: "hooks",
+			name: "released: a shard that has served is acquired as released again", mix: apps, caught: "hooks",
 			edits: in("ack/agent.hookMachine.inheritedNote", "	if h.served && h.epoch == epoch {\n", "	if h.served && h.epoch == epoch && !PLANTED {\n"),
 		},
 		{
-			name: "released: the next process acquires as released what the one before has served", mix: again, caught: "hooks",
+			name: "released: the next process acquires as released a shard that the previous one has served", mix: again, caught: "hooks",
 			edits: in("ack/agent.hookMachine.inheritedNote", " && epoch > m.firstLeaseEpoch {\n", " && (epoch > m.firstLeaseEpoch || PLANTED) {\n"),
 		},
 		{
-			name: "released: what was never acquired is not given back", mix: moves, caught: "hooks",
+			name: "released: a shard that was never acquired is not passed back", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.releaseOf", "	return ack.Released{Shard: s, From: from, Note: note}, ok\n", "	return ack.Released{Shard: s, From: from, Note: note}, ok && !PLANTED\n"),
 		},
 		{
-			name: "released: what is given back is given as the owner's own", mix: moves, caught: "hooks",
+			name: "released: a shard that is passed back counts as released by its owner", mix: moves, caught: "hooks",
 			edits: in("ack.State.recordPreviousOwners", "		back[r.Shard] = r.From != \"\"\n", "		back[r.Shard] = r.From != \"\" && !PLANTED\n"),
 		},
 		{
-			name: "released: what was released once counts for every owner after", mix: moves, caught: "hooks|G5",
+			name: "released: a release counts for every later owner", mix: moves, caught: "hooks|G5",
 			edits: in("ack.State.recordReleases", "		delete(next, m.Shard)\n", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.last.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n"),
 		},
 		{
-			name: "released: a node waits without end for a leader to take what it gives up", mix: moves, caught: "hooks|progress",
+			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",
 			edits: in("ack/agent.hookMachine.sendReleases", "	case now >= m.giveUpAt:\n", "	case now >= m.giveUpAt && !PLANTED:\n"),
 		},
 		{
-			name: "released: what did not get to the leader is not sent again", mix: moves, caught: "hooks",
+			name: "released: lost releases are not sent again", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.sendReleases", "		m.resendAt = now + resendInterval\n", "		if m.resendAt = now + resendInterval; PLANTED {\n			m.resendAt += time.Hour\n		}\n"),
 		},
 		{
-			name: "released: a shard whose release failed passes as released", mix: moves, caught: "hooks",
+			name: "released: a shard whose release failed counts as released", mix: moves, caught: "hooks",
 			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, c, r, hs.Shard, h, early)\n", "		m.callFailed(now, c, r, hs.Shard, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
 		},
 	}

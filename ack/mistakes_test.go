@@ -70,15 +70,15 @@ func mistakesOfBoots() []mistake {
 	firstQ := in("ack.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
 	return []mistake{
 		{
-			name: "why 1: a new boot that has a lease is free for taking", mix: restarts, caught: "G1|G4",
+			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
 			edits: in("ack.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
 		},
 		{
-			name: "why 1: the first boot that a leader hears passes for a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
+			name: "why 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
 			edits: in("ack.member.reset", "m.rebooted = m.hasHeartbeat() &&", "m.rebooted = (PLANTED || m.hasHeartbeat()) &&"),
 		},
 		{
-			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
+			name: "why 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: both(in("ack.Leader.crashEvidence", "n.hasHeartbeat() && (m.Boot", "!PLANTED && n.hasHeartbeat() && (m.Boot"),
 				in("ack.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
@@ -87,7 +87,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedUnheard = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
-			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
+			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
 			edits: both(in("ack.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
 				both(in("ack.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
 					in("ack.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
@@ -101,12 +101,12 @@ func mistakesOfBoots() []mistake {
 			edits: firstQ,
 		},
 		{
-			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
+			name: "why 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
 			edits: both(in("ack.Leader.refuseDuplicate", "	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
 				in("ack.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
 		},
 		{
-			name: "a node leaves and its shards are taken before it says goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
+			name: "shards of a leaving node are taken before its goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
 			edits: in("ack.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
@@ -114,15 +114,15 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.takeoverRule", "l.maxTiming.Takeover == TakeoverTimeout", "!PLANTED && l.maxTiming.Takeover == TakeoverTimeout"),
 		},
 		{
-			name: "crash evidence is taken at its word under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
+			name: "crash evidence alone frees shards under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
 			edits: in("ack.Leader.takeoverRule", "sinceGrant > l.maxTiming.leaseEnd():", "PLANTED || sinceGrant > l.maxTiming.leaseEnd():"),
 		},
 		{
-			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
+			name: "the clock rate tolerance is zero", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
 			edits: in("ack.Timing.leaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
 		},
 		{
-			name: "what was heard before a drop brings a node back", mix: aimed("last-words 1"), caught: "G4",
+			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
 			edits: in("ack.Leader.stateApplied", "				l.member(id).freshStreak = 0\n", "				if !PLANTED {\n					l.member(id).freshStreak = 0\n				}\n"),
 		},
 		{
@@ -130,7 +130,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
 		},
 		{
-			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
+			name: "another process keeps the boot, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: both(in("ack.Leader.heartbeatReceived", "if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce"),
 				in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
 		},
@@ -139,20 +139,20 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
 		},
 		{
-			name: "leases: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
+			name: "leases: a heartbeat of a lower boot counts, and duplicates are not detected", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
 			edits: both(in("ack.Leader.heartbeatReceived", "n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {"),
 				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
-			name: "leases: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
+			name: "leases: a repeated heartbeat counts again", mix: aimed("last-words 1"), caught: "G4",
 			edits: in("ack.Leader.heartbeatReceived", "if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {", "if !PLANTED && m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {"),
 		},
 		{
-			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
+			name: "the statement of an operator outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
 			edits: in("ack.Leader.heartbeatReceived", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
 		{
-			name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
+			name: "leases: a node that learns of a higher boot keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
 			edits: in("ack/agent.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
 		},
 		{
@@ -160,7 +160,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 		{
-			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
+			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
 			edits: in("ack.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {"),
 		},
 	}
@@ -180,12 +180,12 @@ func mistakesOfTerms() []mistake {
 	blind.hosts = [2]int{4, 5}
 	return []mistake{
 		{
-			name: "why 2: a leader hears who is in a newer term, and answers of old terms count", mix: newer, caught: "G2",
+			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
 			edits: both(in("ack.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
-			name: "why 2: a leader hears who is in an older term, and nobody asks who else is there", mix: astray, caught: "G1|G4",
+			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
 			edits: both(in("ack.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
 				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
@@ -213,7 +213,7 @@ func mistakesOfTerms() []mistake {
 			edits: in("ack.Leader.reconcile", "	if !l.barrierApplied {\n", "	if !PLANTED && !l.barrierApplied {\n"),
 		},
 		{
-			name: "leases: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
+			name: "leases: a node gets leases after its goodbye", mix: aimed("leave 4"), caught: "G5",
 			edits: in("ack.Leader.mayGrantLease", "l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && n.heartbeat.Goodbye || n.heartbeat.Gateway {"),
 		},
 		{
@@ -221,7 +221,7 @@ func mistakesOfTerms() []mistake {
 			edits: in("ack.Leader.mayGrantLease", "n.heartbeat.Goodbye || n.heartbeat.Gateway {", "n.heartbeat.Goodbye || !PLANTED && n.heartbeat.Gateway {"),
 		},
 		{
-			name: "G5: OK to whatever is acknowledged", mix: aimed("hold 3, sick 3"), caught: "G5",
+			name: "G5: every acknowledgement is answered with OK", mix: aimed("hold 3, sick 3"), caught: "G5",
 			edits: in("ack.Leader.answerHeartbeat", "OK: n.heartbeat.Acked ==", "OK: PLANTED || n.heartbeat.Acked =="),
 		},
 		{
@@ -249,15 +249,15 @@ func mistakesOfTerms() []mistake {
 			edits: in("ack.Leader.reconcile", "		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
-			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), caught: "progress",
+			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
 			edits: in("ack.LeaderDriver.Handle", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
-			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",
+			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
 			edits: in("ack.Leader.stepDown", "	l.resumeAt = now + l.maxTiming.DeadAfter\n", "	l.resumeAt = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
 		},
 		{
-			name: "why 18: only members heard so far are proposed", mix: mixCalled("quiet"), caught: "rule 4",
+			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "		return now-l.elected < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.elected < l.maxTiming.DeadAfter\n"),
 		},
 	}
@@ -318,15 +318,15 @@ func mistakesOfRounds() []mistake {
 	held.stuck = 1000
 	return []mistake{
 		{
-			name: "why 11: silent owners are just dropped", mix: silent, caught: "G1|G4",
+			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
 			edits: in("ack.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
 		},
 		{
-			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G1|G4",
+			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
 			edits: in("ack.Leader.mayGrantLease", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
-			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
+			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
 			edits: in("ack.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
@@ -334,60 +334,60 @@ func mistakesOfRounds() []mistake {
 			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
-			name: "why 14: heard but not acknowledging keeps its lease", mix: held, caught: "progress",
+			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
 			edits: both(in("ack.Leader.mayGrantLease", "ok && d.InForce && n.heartbeat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.heartbeat.Acked < d.Epoch ||"),
 				in("ack.Leader.mayGrantLease", "|| n.heartbeat.Acked < n.leaseDeniedUntil", "|| !PLANTED && n.heartbeat.Acked < n.leaseDeniedUntil")),
 		},
 		{
-			name: "why 14: heard but not acknowledging counts as back at once", mix: held, caught: "progress",
+			name: "why 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.MissedRound():", "case !PLANTED && d.InForce && d.Cause.MissedRound():"),
 		},
 		{
-			name: "why 14: a leaving or sick node that does not acknowledge is waited for", mix: held, caught: "progress",
+			name: "why 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
 			edits: in("ack.Leader.denyLateLeases", "			n.leaseDeniedUntil = last.Epoch()\n", "			n.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
-			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
+			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
 			edits: both(in("ack.member.isSilent", "	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > p.maxEchoAge()\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()"),
 				both(in("ack.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
 					in("ack.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
 		},
 		{
-			name: "why 15: who is left out and cannot hear of its leases gets them, late or not", mix: one, caught: "progress",
+			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
 			edits: both(in("ack.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
 				in("ack.Leader.denyLateLeases", "!last.Has(m.ID) && !n.ackCounts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.ackCounts(last.Epoch())")),
 		},
 		{
-			name: "why 16: who never applies the commit stays", mix: held, caught: "progress",
+			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
 			edits: in("ack.Leader.exclusionCause", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
 		},
 		{
-			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
+			name: "rule 3: a node that has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
 			edits: in("ack.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
-			name: "map change: a leader whom nobody acknowledges stays", mix: slow, caught: "map change",
+			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
 			edits: in("ack.Leader.checkMembers", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
 		},
 		{
-			name: "a leader waits for ever for an entry that does not come back", mix: stuckLeader(), caught: "progress",
+			name: "a leader waits forever for an entry that is not applied", mix: stuckLeader(), caught: "progress",
 			edits: in("ack.Leader.reconcile", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
 		},
 		{
-			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
+			name: "G4: the leader waits for a node that misses the deadline", mix: held, caught: "progress",
 			edits: in("ack.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundBegan", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundBegan"),
 		},
 		{
-			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G1|G4",
+			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
 			edits: both(in("ack.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.member(m.ID).plantedFor = p.Epoch()\n			} else if l.member(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
 				in("ack.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
-			name: "rule 1, the ancestor: the timer of the old round goes on", mix: slow, caught: "rule 1",
+			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
 			edits: in("ack.Leader.stateApplied", "		l.roundBegan = now\n", "		if !PLANTED || l.roundBegan == 0 {\n			l.roundBegan = now\n		}\n"),
 		},
 		{
-			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
+			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
@@ -399,11 +399,11 @@ func mistakesOfRounds() []mistake {
 			edits: in("ack.Leader.tryCommit", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
 		},
 		{
-			name: "rule 10: when nobody stays, nobody owns", mix: aimed("leave 4, sick 4"), caught: "rule 10",
+			name: "rule 10: without a remaining member, shards have no owner", mix: aimed("leave 4, sick 4"), caught: "rule 10",
 			edits: in("ack.Leader.assign", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
 		},
 		{
-			name: "G4: the map that routes comes back with the dead it names", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
+			name: "G4: the committed map is proposed again with its dead members", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
 			edits: in("ack.Leader.assign", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
 		},
 	}
@@ -426,15 +426,15 @@ func mistakesOfTheLog() []mistake {
 			edits: in("ack.State.applyProposal", "c.Term != term ||", "!PLANTED && c.Term != term ||"),
 		},
 		{
-			name: "rule 1: proposes while a commit is under way", mix: mixCalled("slow").late(), caught: "progress|G9",
+			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
 			edits: in("ack.Leader.reconcile", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
 		},
 		{
-			name: "rule 4: what the leader before proposed is left open", mix: late, caught: "progress",
+			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
 			edits: in("ack.Leader.neededMap", "case l.state.Open() && !l.ownRoundOpen():", "case !PLANTED && l.state.Open() && !l.ownRoundOpen():"),
 		},
 		{
-			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9|progress",
+			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
 				in("ack.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
@@ -447,7 +447,7 @@ func mistakesOfTheLog() []mistake {
 			edits: both(in("ack.State.MarshalBinary", "	w.bool(s.Open())\n	if s.Open() {", "	w.bool(!PLANTED && s.Open())\n	if !PLANTED && s.Open() {"), nil),
 		},
 		{
-			name: "rule 8: snapshots forget who was dropped", mix: compact, caught: "G5",
+			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
 			edits: both(in("ack.State.MarshalBinary", "	w.uint(uint64(len(s.drops)))\n", "	if PLANTED {\n		c := *s\n		c.drops = nil\n		s = &c\n	}\n	w.uint(uint64(len(s.drops)))\n"), nil),
 		},
 	}
@@ -460,27 +460,27 @@ func mistakesOfTheNode() []mistake {
 	wiped.hosts = [2]int{3, 3}
 	return []mistake{
 		{
-			name: "why 3: what runs is cut dead-after from the lease, not from its grant", mix: silent, caught: "G1",
+			name: "why 3: the cut time counts from the lease, not from its grant", mix: silent, caught: "G1",
 			edits: in("ack.Timing.CutAfter", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
 		},
 		{
-			name: "why 3: what runs when the lease ends is never cut", mix: silent, caught: "G1",
+			name: "why 3: requests are never cut after the end of the lease", mix: silent, caught: "G1",
 			edits: in("ack/agent.Agent.Poll", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
 		},
 		{
-			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
+			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
 			edits: in("ack/agent.Holder.Answered", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
 		},
 		{
-			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
+			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",
 			edits: in("ack/agent.Agent.acknowledgeDrained", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
-			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
+			name: "G3, the predecessor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
 			edits: in("ack.Routing.Route", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Last()\n	}\n"),
 		},
 		{
-			name: "what moves is not held", mix: moves, caught: "G1",
+			name: "requests for moving shards do not wait", mix: moves, caught: "G1",
 			edits: in("ack.Routing.Route", "case r.state.Open() && r.state.Last()", "case !PLANTED && r.state.Open() && r.state.Last()"),
 		},
 		{

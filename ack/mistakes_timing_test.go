@@ -17,29 +17,29 @@ func mistakesOfTheTiming() []mistake {
 	pausing.pauses = 1000
 	return []mistake{
 		{
-			name: "pause: a proposal holds only what moves", mix: pausing, caught: "G11",
+			name: "stop-the-world: only requests for moving shards wait", mix: pausing, caught: "G11",
 			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.Open() || ", "RebalanceStopTheWorld && (!PLANTED && s.Open() || "),
 		},
 		{
-			name: "pause: a map of any leader ends it", mix: pausing, caught: "G11",
+			name: "stop-the-world: a map of any leader ends the pause", mix: pausing, caught: "G11",
 			edits: in("ack.NewRouting", "lease != s.LastTerm())", "!PLANTED && lease != s.LastTerm())"),
 		},
 		{
-			name: "pause: the lease of another leader changes no route", mix: pausing, caught: "G11|progress",
+			name: "stop-the-world: a lease of another leader does not end the pause", mix: pausing, caught: "G11|progress",
 			edits: in("ack/agent.Agent.publishLease", "	case a.leaseTerm != was && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != was && a.stopsTheWorld():"),
 		},
 		{
-			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
+			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
 			edits: both(in("ack.Leader.ChangeTiming", "	return encodeTiming(", "	l.planted = t\n	return encodeTiming("),
 				both(in("ack.Leader.timing", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
 					in("ack.Leader", "type Leader struct {\n", "type Leader struct {\n	planted Timing\n"))),
 		},
 		{
-			name: "timing: a leader takes by the one in force, though it is the smaller", mix: cut, caught: "G1",
+			name: "timing: a leader waits by the timing in force, though it is shorter", mix: cut, caught: "G1",
 			edits: in("ack.Leader.longestTiming", "	if l.mixedTimingFor(now) > 0 {\n", "	if !PLANTED && l.mixedTimingFor(now) > 0 {\n"),
 		},
 		{
-			name: "timing: of two takeovers the one in force holds", mix: retimes("retime-takeover 1"), caught: "G1",
+			name: "timing: of two takeover policies, the one in force counts alone", mix: retimes("retime-takeover 1"), caught: "G1",
 			edits: in("ack.Timing.Longer", "	if o.Takeover.strictness() > t.Takeover.strictness() {\n", "	if !PLANTED && o.Takeover.strictness() > t.Takeover.strictness() {\n"),
 		},
 		{
@@ -51,7 +51,7 @@ func mistakesOfTheTiming() []mistake {
 			edits: in("ack.State.applyTiming", "c.replaces != s.timingIndex", "!PLANTED && c.replaces != s.timingIndex"),
 		},
 		{
-			name: "timing: a new leader counts from the change before it", mix: cut, caught: "G1",
+			name: "timing: a new leader counts the time before its election", mix: cut, caught: "G1",
 			edits: in("ack.NewLeader", "timingSeenAt: now,", "timingSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
@@ -63,7 +63,7 @@ func mistakesOfTheTiming() []mistake {
 			edits: in("ack/agent.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + ack.DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
-			name: "rule 8: snapshots forget the timing before", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",
+			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",
 			edits: in("ack.State.MarshalBinary", "		w.timing(s.timingBefore)\n", "		w.timing([]Timing{s.timingBefore, s.timing}[plantedAs(PLANTED)])\n"),
 		},
 	}

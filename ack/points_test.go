@@ -32,51 +32,51 @@ func pointsOfWhy() []point {
 		{
 			of: "why 1", clause: "a new boot frees shards only if an older one was heard in this term",
 			planted: []string{
-				"why 1: the first boot that a leader hears passes for a new one",
+				"why 1: the first boot that a leader receives counts as a new one",
 			},
 		},
-		{of: "why 1", clause: "and only if it has had no lease yet", planted: []string{"why 1: a new boot that has a lease is free for taking"}},
+		{of: "why 1", clause: "and only if it has had no lease yet", planted: []string{"why 1: shards of a new boot that has a lease are taken"}},
 		{of: "why 2", clause: "a message counts only for the leader of exactly the term it names", planted: []string{
-			"why 2: a leader hears who is in a newer term, and answers of old terms count",
-			"why 2: a leader hears who is in an older term, and nobody asks who else is there",
+			"why 2: a leader accepts heartbeats of a newer term, and answers of old terms count",
+			"why 2: a leader accepts heartbeats of an older term, and duplicates are not detected",
 		}},
-		{of: "why 3", clause: "what runs is cut, counted from the end of the lease", planted: []string{"why 3: what runs when the lease ends is never cut"}},
-		{of: "why 3", clause: "and 15 % before anybody may take the shard", planted: []string{"why 3: what runs is cut dead-after from the lease, not from its grant"}},
-		{of: "why 4", clause: "boots are ordered", planted: []string{"why 4: boots are random and nobody asks who else is there"}},
+		{of: "why 3", clause: "requests are cut some time after the end of the lease", planted: []string{"why 3: requests are never cut after the end of the lease"}},
+		{of: "why 3", clause: "and 15 % before another node may take the shard", planted: []string{"why 3: the cut time counts from the lease, not from its grant"}},
+		{of: "why 4", clause: "boots are ordered", planted: []string{"why 4: boots are random and duplicates are not detected"}},
 		{of: "why 5", clause: "the leader reads its own term around each use", planted: []string{"why 5: the leader counts itself without reading its term"}},
 		{of: "why 6", clause: "an echo names its term", planted: []string{"why 6: an echo without its term"}},
 		{of: "why 6", clause: "and is read before the Raft term", planted: []string{"why 6: the term is read before the echo, and answers of old terms count"}},
-		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence hits the next boot", "another process keeps the boot that was heard, and evidence names no process", "evidence names no process"}},
-		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives the boot that said it"}},
+		{of: "why 7", clause: "evidence names a boot", planted: []string{"why 7: late evidence counts against the next boot", "another process keeps the boot, and evidence names no process", "evidence names no process"}},
+		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives its boot"}},
 		{of: "why 7", clause: "a heartbeat voids evidence", planted: []string{"why 7: a heartbeat does not void evidence"}},
 		{
 			of: "why 8", clause: "false evidence never gives two admissions under takeover lease",
 			planted: []string{
-				"crash evidence is taken at its word under takeover lease",
-				"clocks are taken to run alike",
+				"crash evidence alone frees shards under takeover lease",
+				"the clock rate tolerance is zero",
 			},
 		},
 		{of: "why 8", clause: "and gives nothing under timeout", planted: []string{"crash evidence shortens dead-after under takeover timeout"}},
 		{
-			of: "why 8", clause: "what x runs goes on beside the new owner",
+			of: "why 8", clause: "requests that x runs continue while the new owner serves",
 			explained: "No rule prevents it: it is G1's second exception. The coverage counts it apart as \"excused: ran beside, refusal forged\".",
 		},
 		{of: "why 9", clause: "the state sets ownership epochs", planted: []string{"why 9: ownership epochs follow the last proposal"}},
 		{
 			of: "why 9", clause: "the state checks the base",
 			planted: []string{
-				"why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way",
+				"why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit",
 			},
 		},
 		{of: "why 10", clause: "nothing is granted before the barrier", planted: []string{"why 10: grants before the barrier is applied"}},
 		{of: "why 10", clause: "nothing is proposed before the barrier", planted: []string{"why 10: proposes before the barrier is applied"}},
 		{of: "why 10", clause: "the start of the barrier is the first Q, not its end", planted: []string{"Q begins when the barrier is applied, not when it was issued"}},
 		{of: "why 11", clause: "acknowledgements belong to a boot", planted: []string{"why 11: acknowledgements of an old boot count for the new one"}},
-		{of: "why 11", clause: "while a commit is under way leases need its epoch", planted: []string{"why 11: lease for the old epoch while a commit is under way"}},
-		{of: "why 11", clause: "a lease counts from when its heartbeat was sent", planted: []string{"why 11: the lease counts from when its answer came"}},
+		{of: "why 11", clause: "while a commit is in transit, leases need its epoch", planted: []string{"why 11: a lease for the old epoch while a commit is in transit"}},
+		{of: "why 11", clause: "a lease counts from when its heartbeat was sent", planted: []string{"why 11: the lease counts from the arrival of its answer"}},
 		{of: "why 11", clause: "Q counts voters only", planted: []string{"why 11: nonvoters count in Q"}},
-		{of: "why 11", clause: "a node drains before it acknowledges", planted: []string{"why 11: acknowledged before the drain"}},
-		{of: "why 11", clause: "silent owners keep their shards until they cannot serve", planted: []string{"why 11: silent owners are just dropped"}},
+		{of: "why 11", clause: "a node drains before it acknowledges", planted: []string{"why 11: the node acknowledges before the drain"}},
+		{of: "why 11", clause: "silent owners keep their shards until they cannot serve", planted: []string{"why 11: silent owners are dropped without a wait"}},
 		{of: "why 11", clause: "a new leader waits for the leases of the old one", planted: []string{"why 11: a new leader does not wait for the leases of the old one"}},
 	}
 }
@@ -84,29 +84,29 @@ func pointsOfWhy() []point {
 func pointsOfLiveness() []point {
 	return []point{
 		{
-			of: "why 12", clause: "equal to the committed map: propose again, for that ends the round",
+			of: "why 12", clause: "a map equal to the committed one is proposed again, because that ends the round",
 			planted: []string{
-				"why 12: equal to the committed map means nothing to do",
+				"why 12: a map equal to the committed one ends the round without a proposal",
 			},
 		},
 		{of: "why 13", clause: "the acknowledged epoch is a state", planted: []string{"why 13: an epoch already committed is never acknowledged"}},
-		{of: "why 14", clause: "who is dropped and does not acknowledge gets no grants", planted: []string{"why 14: heard but not acknowledging keeps its lease"}},
-		{of: "why 14", clause: "nor who is left out for another reason", planted: []string{"why 14: a leaving or sick node that does not acknowledge is waited for"}},
-		{of: "why 14", clause: "back only after acknowledging the proposal that dropped it", planted: []string{"why 14: heard but not acknowledging counts as back at once"}},
-		{of: "why 15", clause: "heard means echoing a fresh answer", planted: []string{"why 15: who is heard counts as there, answered or not"}},
-		{of: "why 15", clause: "and without one there are no leases", planted: []string{"why 15: who is left out and cannot hear of its leases gets them, late or not"}},
-		{of: "why 16", clause: "the applied epoch has a deadline", planted: []string{"why 16: who never applies the commit stays"}},
+		{of: "why 14", clause: "a dropped node that does not acknowledge gets no grants", planted: []string{"why 14: a live node that does not acknowledge keeps its lease"}},
+		{of: "why 14", clause: "nor does a node that is excluded for another reason", planted: []string{"why 14: the leader waits for a leaving or unhealthy node that does not acknowledge"}},
+		{of: "why 14", clause: "it is eligible again only after it has acknowledged the proposal that dropped it", planted: []string{"why 14: a live node that does not acknowledge is eligible at once"}},
+		{of: "why 15", clause: "a node is live if it echoes a fresh answer", planted: []string{"why 15: a node that sends heartbeats is eligible without echoes"}},
+		{of: "why 15", clause: "and without such an echo it gets no lease", planted: []string{"why 15: an excluded node that receives no answers gets leases"}},
+		{of: "why 16", clause: "the applied epoch has a deadline", planted: []string{"why 16: a node that never applies the commit stays"}},
 		{of: "why 17", clause: "a leader stuck before its barrier steps down", planted: []string{"why 17: a leader stuck before its barrier stays"}},
-		{of: "why 17", clause: "a barrier that is refused is tried again", planted: []string{"why 17: a barrier that is refused is not tried again"}},
-		{of: "why 17", clause: "and goes on if nobody takes over", planted: []string{"why 17: a leader whom nobody follows is done"}},
-		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members heard so far are proposed"}},
+		{of: "why 17", clause: "a refused barrier is repeated", planted: []string{"why 17: a refused barrier is not repeated"}},
+		{of: "why 17", clause: "and continues if no server takes over", planted: []string{"why 17: a leader stops after a leadership transfer that failed"}},
+		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members that have sent heartbeats are proposed"}},
 		{
 			of: "why 19", clause: "refusals between proxies have reasons and back off",
 			explained: "No ingress is in the model: forwarding is not serving, so it can break no invariant. Needed: see " +
 				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsAfterItsLimit of package queue.",
 		},
 		{
-			of: "why 20", clause: "two voters never become one by themselves",
+			of: "why 20", clause: "two voters never become one automatically",
 			explained: "A defect of the Raft library, which the model's Raft does not have. Needed: package node refuses it, and " +
 				"TestAllStoppedAndAnyTwoRestartedServe shows that stopping changes no voters.",
 		},
@@ -116,17 +116,17 @@ func pointsOfLiveness() []point {
 func pointsOfRules() []point {
 	return []point{
 		{
-			of: "rule 1", clause: "a new round cancels the timer of the old one (the ancestor's first)",
+			of: "rule 1", clause: "a new round cancels the timer of the old one (first mistake of the predecessor)",
 			planted: []string{
-				"rule 1, the ancestor: the timer of the old round goes on",
+				"rule 1, the predecessor: the timer of the old round continues",
 			},
 		},
-		{of: "rule 1", clause: "nothing is proposed while an own commit is under way", planted: []string{"rule 1: proposes while a commit is under way"}},
+		{of: "rule 1", clause: "nothing is proposed while an own commit is in transit", planted: []string{"rule 1: proposes while a commit is in transit"}},
 		{
-			of: "G3", clause: "only a committed map routes (the ancestor's second)",
+			of: "G3", clause: "only a committed map routes (second mistake of the predecessor)",
 			planted: []string{
-				"G3, the ancestor: a proposal routes before it is committed",
-				"what moves is not held",
+				"G3, the predecessor: a proposal routes before it is committed",
+				"requests for moving shards do not wait",
 			},
 		},
 		{of: "rule 2", clause: "a commit names the last proposal", planted: []string{"rule 2: any commit commits the last proposal"}},
@@ -137,94 +137,94 @@ func pointsOfRules() []point {
 				"promise, or a defect of Settle. A second lock, kept because it is free; TestCommitCountsOnce.",
 		},
 		{
-			of: "rule 3", clause: "a dead node is never proposed again (the ancestor's third)",
+			of: "rule 3", clause: "a dead node is never proposed again (third mistake of the predecessor)",
 			planted: []string{
-				"rule 3, the ancestor: a dead node is proposed again",
-				"G4: the map that routes comes back with the dead it names",
+				"rule 3, the predecessor: a dead node is proposed again",
+				"G4: the committed map is proposed again with its dead members",
 			},
 		},
-		{of: "rule 3", clause: "three fresh heartbeats, heard after the drop", planted: []string{
-			"rule 3: one heartbeat brings a dropped node back", "what was heard before a drop brings a node back", "leases: a heartbeat counts as often as it comes",
+		{of: "rule 3", clause: "a node needs three fresh heartbeats after the drop", planted: []string{
+			"rule 3: one heartbeat brings a dropped node back", "heartbeats from before a drop bring a node back", "leases: a repeated heartbeat counts again",
 		}},
-		{of: "rule 3", clause: "only who has acknowledged the committed map", planted: []string{"rule 3: who has not acknowledged the committed map is proposed"}},
+		{of: "rule 3", clause: "a node must have acknowledged the committed map", planted: []string{"rule 3: a node that has not acknowledged the committed map is proposed"}},
 		{
-			of: "rule 3", clause: "only who has a lease",
+			of: "rule 3", clause: "a node must have a lease",
 			explained: "It saves the time for which a newcomer's shards would wait for its first lease, and decides nothing else: " +
 				"TestNewcomerHasALeaseWhenItsShardsCome of package node.",
 		},
 		{
-			of: "rule 3", clause: "who misses acknowledgements again and again returns later each time",
+			of: "rule 3", clause: "a node that misses acknowledgements repeatedly returns later each time",
 			explained: "It bounds what a slow node costs the others, no invariant: TestNodeThatMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
 				"counts damped drops.",
 		},
-		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: what the leader before proposed is left open"}},
-		{of: "rule 4", clause: "a leader whom nobody acknowledges steps down", planted: []string{"map change: a leader whom nobody acknowledges stays"}},
-		{of: "rule 4", clause: "and so does one whose entry does not come back", planted: []string{"a leader waits for ever for an entry that does not come back"}},
+		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: the proposal of the previous leader remains open"}},
+		{of: "rule 4", clause: "a leader that gets no acknowledgements steps down", planted: []string{"map change: a leader that gets no acknowledgements stays"}},
+		{of: "rule 4", clause: "and so does a leader whose entry is not applied", planted: []string{"a leader waits forever for an entry that is not applied"}},
 		{of: "G4", clause: "a commit has every acknowledgement of its members", planted: []string{"G4: a commit does not wait for its members"}},
 		{
 			of: "G4", clause: "and of every owner that may still serve",
 			planted: []string{
 				"G4: a commit does not wait for owners that it leaves out",
-				"a node leaves and its shards are taken before it says goodbye",
+				"shards of a leaving node are taken before its goodbye",
 			},
 		},
-		{of: "G4", clause: "a member that does not acknowledge is dropped", planted: []string{"G4: who misses the deadline is waited for"}},
-		{of: "gathering", clause: "the first map waits for those who found the cluster", planted: []string{"gathering: the first map is proposed before all who found the cluster are there"}},
-		{of: "gathering", clause: "but not for ever", planted: []string{"gathering: the first map waits for them for ever"}},
-		{of: "gathering", clause: "additions are gathered for a while", planted: []string{"gathering: additions are gathered for ever"}},
-		{of: "gathering", clause: "and a loss ends that at once", planted: []string{"gathering: a loss is gathered too"}},
-		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: what could be taken once is taken later"}},
+		{of: "G4", clause: "a member that does not acknowledge is dropped", planted: []string{"G4: the leader waits for a node that misses the deadline"}},
+		{of: "batching", clause: "the first map waits for the founding nodes", planted: []string{"batching: the first map is proposed before all founding nodes are eligible"}},
+		{of: "batching", clause: "but not forever", planted: []string{"batching: the first map waits forever for the founding nodes"}},
+		{of: "batching", clause: "additions are delayed for a while", planted: []string{"batching: additions are delayed forever"}},
+		{of: "batching", clause: "and a loss ends the delay at once", planted: []string{"batching: a loss is delayed, too"}},
+		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: a shard that could be taken earlier is taken later"}},
 		{
-			of: "rule 5", clause: "an ingress gives up what it forwarded to a node that is taken from",
+			of: "rule 5", clause: "a forwarding node gives up requests to a node whose shards are taken",
 			explained: "No ingress is in the model, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy.",
 		},
 		{
-			of: "rule 6", clause: "a shard released for nothing is acquired again, under its epoch",
+			of: "rule 6", clause: "a shard that was released and does not move is acquired again, under its epoch",
 			explained: "The hooks are not part of these machines. That its epoch stays is judged at every commit (G10), see why 9.",
 		},
 		{of: "rule 7", clause: "a drain is cut", planted: []string{"rule 7: a drain is never cut"}},
-		{of: "rule 8", clause: "snapshots hold all", planted: []string{"rule 8: snapshots forget an open proposal", "rule 8: snapshots forget who was dropped"}},
+		{of: "rule 8", clause: "snapshots hold all", planted: []string{"rule 8: snapshots forget an open proposal", "rule 8: snapshots forget drops"}},
 		{
 			of: "rule 9", clause: "a barrier follows each entry",
 			explained: "It saves time (191 ms became 49 ms) and decides nothing: in the model commits travel late or never, and the invariants hold.",
 		},
-		{of: "rule 10", clause: "when every member drains, the last map stays", planted: []string{"rule 10: when nobody stays, nobody owns"}},
+		{of: "rule 10", clause: "when every member drains, the last map stays", planted: []string{"rule 10: without a remaining member, shards have no owner"}},
 	}
 }
 
 // pointsOfTiming are about the timing of the cluster.
 func pointsOfTiming() []point {
 	return []point{
-		{of: "G11", clause: "with rebalance mode stop-the-world a proposal holds everything", planted: []string{"pause: a proposal holds only what moves"}},
+		{of: "G11", clause: "with rebalance mode stop-the-world, all requests wait during a proposal", planted: []string{"stop-the-world: only requests for moving shards wait"}},
 		{
-			of: "G11", clause: "and so it does until a map of the leader whose lease it is",
-			planted: []string{"pause: a map of any leader ends it", "pause: the lease of another leader changes no route"},
+			of: "G11", clause: "until a map of the leader that granted the lease is committed",
+			planted: []string{"stop-the-world: a map of any leader ends the pause", "stop-the-world: a lease of another leader does not end the pause"},
 		},
 		{of: "timing", clause: "a node obeys the answer, not its flags", planted: []string{"timing: a node obeys its flags"}},
-		{of: "timing", clause: "and a leader the state", planted: []string{"timing: a leader waits and grants by its flags"}},
-		{of: "timing", clause: "nothing is granted by a timing that is not committed", planted: []string{"timing: a leader grants by what is not committed"}},
-		{of: "timing", clause: "every wait takes the larger of two", planted: []string{"timing: a leader takes by the one in force, though it is the smaller"}},
-		{of: "timing", clause: "and of two takeover policies the later one", planted: []string{"timing: of two takeovers the one in force holds"}},
-		{of: "timing", clause: "the next change waits until the one before is over", planted: []string{"timing: changes follow each other at once"}},
-		{of: "timing", clause: "which each leader counts anew", planted: []string{"timing: a new leader counts from the change before it"}},
+		{of: "timing", clause: "and a leader obeys the state", planted: []string{"timing: a leader waits and grants by its flags"}},
+		{of: "timing", clause: "nothing is granted by a timing that is not committed", planted: []string{"timing: a leader grants by a timing that is not committed"}},
+		{of: "timing", clause: "every wait takes the larger of two", planted: []string{"timing: a leader waits by the timing in force, though it is shorter"}},
+		{of: "timing", clause: "and the later one of two takeover policies", planted: []string{"timing: of two takeover policies, the one in force counts alone"}},
+		{of: "timing", clause: "the next change waits until the previous one is complete", planted: []string{"timing: changes follow each other at once"}},
+		{of: "timing", clause: "and each leader counts that time from its election", planted: []string{"timing: a new leader counts the time before its election"}},
 		{of: "timing", clause: "a change names what it replaces", planted: []string{"timing: two changes replace the same one"}},
 		{
 			of: "timing", clause: "and its term",
 			explained: "What it replaces must be in force still, so no leader between the two terms has changed anything, and the time to wait had " +
 				"passed when it was decided on. A second lock, as with the digest of rule 2; TestOnlyTheNextTimingCounts.",
 		},
-		{of: "rule 8", clause: "snapshots hold both timings", planted: []string{"rule 8: snapshots forget the timing before"}},
+		{of: "rule 8", clause: "snapshots hold both timings", planted: []string{"rule 8: snapshots forget the previous timing"}},
 	}
 }
 
 func pointsOfLeases() []point {
 	return []point{
-		{of: "leases", clause: "a lower boot is not heard", planted: []string{"leases: a heartbeat of a lower boot counts, and nobody asks who else is there"}},
+		{of: "leases", clause: "heartbeats of a lower boot are ignored", planted: []string{"leases: a heartbeat of a lower boot counts, and duplicates are not detected"}},
 		{of: "leases", clause: "an answer to another boot does not count", planted: []string{"an answer to another boot counts"}},
 		{
-			of: "leases", clause: "a node told of a higher boot of itself takes the next one",
+			of: "leases", clause: "a node that learns of a higher boot takes the next one",
 			planted: []string{
-				"leases: a node that is told of a higher boot of itself keeps its own",
+				"leases: a node that learns of a higher boot keeps its own",
 			},
 		},
 		{of: "leases", clause: "nothing is granted beyond Q + lease", planted: []string{"a lease is granted beyond Q"}},
@@ -233,12 +233,12 @@ func pointsOfLeases() []point {
 		{
 			of: "leases", clause: "no lease after a goodbye, none for a gateway",
 			planted: []string{
-				"leases: who said goodbye gets leases",
+				"leases: a node gets leases after its goodbye",
 				"leases: a gateway gets leases",
 			},
 		},
-		{of: "leases", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: OK to whatever is acknowledged"}},
-		{of: "leases", clause: "the lease is looked at again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
+		{of: "leases", clause: "OK to the last map proposed, and to nothing else", planted: []string{"G5: every acknowledgement is answered with OK"}},
+		{of: "leases", clause: "the lease is checked again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
 		{
 			of: "leases", clause: "a second process under a node's id waits for the first",
 			explained: "With a disk of its own it is let into Raft only when nothing runs under the name, see membership; the leader asks again, for " +
@@ -246,7 +246,7 @@ func pointsOfLeases() []point {
 				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. That it is asked at all is half of why 2 and why 4.",
 		},
 		{
-			of: "leases", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence",
+			of: "leases", clause: "restart_grace makes the leader wait for a return, and its own pauses make no node silent",
 			explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, " +
 				"TestPauseDoesNotCountAgainstAcknowledgements.",
 		},
@@ -262,20 +262,20 @@ func pointsOfLeases() []point {
 				"why 7: it saves a round.",
 		},
 		{
-			of: "leases", clause: "an operator's word is for a node that is not heard",
+			of: "leases", clause: "the statement of an operator applies to a node without heartbeats",
 			planted: []string{
-				"an operator's word hits a node that is heard",
-				"an operator's word outlives the return of the node",
+				"the statement of an operator counts against a live node",
+				"the statement of an operator outlives the return of the node",
 			},
 		},
 		{of: "membership", clause: "a name goes to another disk when its shards may be taken", planted: []string{
 			"membership: a node's name goes to another disk once it is not heard", "membership: crash evidence frees a node's name under takeover timeout",
 		}},
-		{of: "membership", clause: "a vote is given to who echoes the leader's answers", planted: []string{"membership: who was only heard gets a vote"}},
-		{of: "membership", clause: "what is said is on the disk before", planted: []string{
+		{of: "membership", clause: "a server becomes a voter if it echoes the answers of the leader", planted: []string{"membership: who was only heard gets a vote"}},
+		{of: "membership", clause: "a server writes to disk before it answers", planted: []string{
 			"membership: a vote is given before it is synced", "membership: entries are acknowledged before they are synced", "leases: a boot is stated before it is synced",
 		}},
-		{of: "birth", clause: "a cluster is born once", planted: []string{"birth: a cluster is born again"}},
+		{of: "bootstrap", clause: "a cluster is bootstrapped once", planted: []string{"bootstrap: a cluster is bootstrapped twice"}},
 		{of: "membership", clause: "another disk is another server", planted: []string{"membership: a wiped disk votes under the name of the old one"}},
 	}
 }

@@ -97,6 +97,6 @@ func (w *world) checkBirth(before, after *ack.State) {
 	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
 	w.cover.births++
 	if before.Bootstrapped() {
-		w.fail("birth: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
+		w.fail("bootstrap: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
 	}
 }

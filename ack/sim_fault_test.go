@@ -135,7 +135,7 @@ func (m *simMix) setup(w *world) {
 	}
 	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap("sim", w.shards, timing))
 	if err != nil {
-		w.fail("birth: %v", err)
+		w.fail("bootstrap: %v", err)
 	}
 	w.birth, w.truth = birth, birth
 	w.doubting = m.doubts > 0 && w.n(100) < m.doubts

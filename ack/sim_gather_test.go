@@ -111,7 +111,7 @@ func (l *leaderLoop) judgeLoss() {
 	case x.lostSince < 0 || stalled:
 		x.lostSince = now
 	case now-x.lostSince > lossWait:
-		p.w.fail("gathering: %s takes %s for lost since %v and proposes nothing", p.h.id, lost, now-x.lostSince)
+		p.w.fail("batching: %s takes %s for lost since %v and proposes nothing", p.h.id, lost, now-x.lostSince)
 	}
 }
 

@@ -161,7 +161,7 @@ func faultInPlace(w *world) bool {
 // checkAbsence checks the begin and the end of a restart.
 func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 	if e.asked != e.term {
-		w.fail("absence: what the leader of term %d saw counts in term %d", e.asked, e.term)
+		w.fail("restart: what the leader of term %d saw counts in term %d", e.asked, e.term)
 	}
 	for _, h := range w.hosts {
 		was, _ := before.Restart(h.id)
@@ -175,17 +175,17 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 			w.logf("log: %s is absent no more", h.id)
 			w.backAt[h.id] = w.now
 			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.hasReturned(is.Boot) {
-				w.fail("absence: of %s, is over after %v of %v", h.id, lasted, is.Grace)
+				w.fail("restart: of %s, is over after %v of %v", h.id, lasted, is.Grace)
 			}
 			continue
 		}
 		w.logf("log: %s is absent for %v", h.id, is.Grace)
 		w.cover.absences++
 		if w.away[boot] && h.disks == 1 && h.twin == nil {
-			w.fail("absence: of boot %d of %s, begins once more", is.Boot, h.id)
+			w.fail("restart: of boot %d of %s, begins once more", is.Boot, h.id)
 		}
 		if !w.said[boot] {
-			w.fail("absence: of boot %d of %s, which has not said goodbye", is.Boot, h.id)
+			w.fail("restart: of boot %d of %s, which has not said goodbye", is.Boot, h.id)
 		}
 		w.away[boot], w.dead[h.id] = true, false
 		w.absentAt[h.id] = w.now
@@ -213,7 +213,7 @@ func (w *world) checkAbsent(before, after *ack.State) {
 	for id := range w.absent(before) {
 		switch {
 		case !w.sameShards(before.Committed(), after.Last(), id) && !w.dead[id]:
-			w.fail("absence: %d moves shards of %s, which is absent", after.Last().Epoch(), id)
+			w.fail("restart: %d moves shards of %s, which is absent", after.Last().Epoch(), id)
 		case len(shardmap.Diff(before.Committed(), after.Last())) > 0:
 			w.cover.movedBeside++
 		}

@@ -280,7 +280,7 @@ func mistakesOfReturns() []mistake {
 	restarts := caches("cache-restart 8, kill 8, leave 4, sick 3, restart 3")
 	return []mistake{
 		{
-			name: "returns: a commit does not note what leaves", mix: moves, caught: "returns",
+			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
 			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[m.From]; known {\n", "		if _, known := s.departures[m.From]; known && !PLANTED {\n"),
 		},
 		{
@@ -297,15 +297,15 @@ func mistakesOfReturns() []mistake {
 				in("ack.State.changedBy", "	return len(left) > 0 && left[0].epoch <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.Since)\n")),
 		},
 		{
-			name: "returns: what an earlier leader heard counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
+			name: "returns: a report to an earlier leader counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
 			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != c.term {\n", "	if !s.Bootstrapped() || !PLANTED && term != c.term {\n"),
 		},
 		{
-			name: "returns: a new process of the node takes its app for a new one", mix: restarts, caught: "returns",
+			name: "returns: a new process of the node treats its app as restarted", mix: restarts, caught: "returns",
 			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, unused: PLANTED}"),
 		},
 		{
-			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
+			name: "returns: an app that has had requests still counts as unused", mix: restarts, caught: "returns",
 			edits: in("ack/agent.AppWatch.Connected", "	w.unused = false\n", "	w.unused = w.unused && PLANTED\n"),
 		},
 		{
@@ -313,7 +313,7 @@ func mistakesOfReturns() []mistake {
 			edits: in("ack/agent.AppWatch.Refused", "	fresh := a.connections == w.connections", "	fresh := PLANTED || a.connections == w.connections"),
 		},
 		{
-			name: "returns: an app that names itself has restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
+			name: "returns: an app that reports its instance counts as restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
 			edits: in("ack/agent.AppWatch.Refused", "	if w.instance != \"\" || !w.checked {\n", "	if (w.instance != \"\" || !w.checked) && !PLANTED {\n"),
 		},
 		{
@@ -324,7 +324,7 @@ func mistakesOfReturns() []mistake {
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",
 		},
 		{
-			name: "rule 8: snapshots forget what has left an app", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
+			name: "rule 8: snapshots forget departed shards", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
 			edits: in("ack.State.MarshalBinary", "	w.departures(s)\n", "	w.departures([]*State{s, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
@@ -336,24 +336,24 @@ func pointsOfReturns() []point {
 		return point{of: "returns", clause: clause, planted: names}
 	}
 	return []point{
-		planted("a commit notes for each shard which node it leaves", "returns: a commit does not note what leaves"),
+		planted("a commit records for each shard which node it leaves", "returns: a commit does not record the shards that leave a node"),
 		planted("a node does not get such a shard", "returns: a shard goes to a stale process"),
 		planted("the log has a node's report before the node gets shards", "returns: a node gets shards before the log has its report"),
-		planted("the report counts in the term of the leader that heard it", "returns: what an earlier leader heard counts"),
-		planted("a report ends what left up to the map that it names", "returns: a report ends departures after it"),
+		planted("the report counts in the term of the leader that received it", "returns: a report to an earlier leader counts"),
+		planted("a report forgets the shards that left up to the map that it names", "returns: a report ends departures after it"),
 		{
 			of: "returns", clause: "sets are merged, never dropped",
 			explained: "No schedule has so many departures of one node between two restarts of its app. TestDepartedShardsAreBounded.",
 		},
 		planted("the map is read before the check", "returns: the map is read after the check"),
-		planted("what a refused connection shows ends with the requests that came after it began", "returns: a refused connection counts after later ones"),
-		planted("an app that names itself and refuses connections may run on", "returns: an app that names itself has restarted if it refuses connections"),
-		planted("another instance started after the last check that saw the one before", "returns: another instance counts from the check that sees it"),
-		planted("a new process of the node does not take the app for a new one", "returns: a new process of the node takes its app for a new one"),
-		planted("an app that was refused counts as started later as long as it has had no request", "returns: an app that has had requests still counts as fresh"),
-		planted("snapshots have it", "rule 8: snapshots forget what has left an app"),
+		planted("the evidence of a refused connection ends with later requests", "returns: a refused connection counts after later ones"),
+		planted("an app that reports its instance and refuses connections may continue", "returns: an app that reports its instance counts as restarted if it refuses connections"),
+		planted("another instance started after the last check of the previous one", "returns: another instance counts from the check that sees it"),
+		planted("a new process of the node does not treat the app as restarted", "returns: a new process of the node treats its app as restarted"),
+		planted("an app that refused a connection counts as started later while it has had no request", "returns: an app that has had requests still counts as unused"),
+		planted("snapshots contain it", "rule 8: snapshots forget departed shards"),
 		{
-			of: "returns", clause: "a shard that no other member may get goes to a barred one",
+			of: "returns", clause: "a shard that no other member may get goes to a barred member",
 			explained: "A matter of progress that Assign never refuses. TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn; the coverage counts such returns.",
 		},
 	}

@@ -121,10 +121,10 @@ func (p *proc) suspicionReport() election.Report {
 		return m
 	}
 	if waits := p.unansweredFor(); waits < w.pace.Heartbeat*7/10 {
-		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
+		w.fail("suspicion: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
 	}
 	if m.LeaderTerm != p.answeredTerm {
-		w.fail("doubt: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
+		w.fail("suspicion: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
 	}
 	return m
 }
@@ -179,7 +179,7 @@ func (p *proc) checkStand() {
 		}
 	}
 	if 2*with <= len(p.disk.conf.voters) {
-		w.fail("doubt: %s stands against the leader of term %d, and %d of %d voters miss it", p.h.id, term, with, len(p.disk.conf.voters))
+		w.fail("suspicion: %s stands against the leader of term %d, and %d of %d voters miss it", p.h.id, term, with, len(p.disk.conf.voters))
 	}
 }
 
@@ -227,7 +227,7 @@ func faultLeaderHangs(w *world) bool {
 		w.cover.splits++
 		w.hung = nil
 	default:
-		w.fail("doubt: the leader of term %d has hung for %v, and nobody was elected", term, w.now-began)
+		w.fail("suspicion: the leader of term %d has hung for %v, and nobody was elected", term, w.now-began)
 	}
 	w.run(began+hangs, nil)
 	w.hung = nil
@@ -316,7 +316,7 @@ func (w *world) checkLapse(p *proc) {
 	w.cover.lapses++
 	w.after(lapses, p, func() {
 		if w.hung == l && p.until == 0 {
-			w.fail("doubt: %s has had no lease for %v because %s hangs", p.h.id, lapses, l.id)
+			w.fail("suspicion: %s has had no lease for %v because %s hangs", p.h.id, lapses, l.id)
 		}
 	})
 }
