@@ -40,7 +40,7 @@ func pointsOfApps() []point {
 		{of: "apps", clause: "but at once if no other node can own its shards", planted: []string{"apps: an app that flaps is held back though no other node can own its shards"}},
 		{
 			of: "apps", clause: "an app waits for others whose last checks failed",
-			explained: "It saves moves where a dependency is lost, and decides nothing else: TestAppsThatFailTogetherKeepTheirShards, " +
+			explained: "It saves moves if a dependency of all apps fails, and has no other effect: TestAppsThatFailTogetherKeepTheirShards, " +
 				"TestElectionWhileMostAppsAreUnhealthyMovesNothing.",
 		},
 	}

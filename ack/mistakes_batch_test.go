@@ -1,7 +1,7 @@
 package ack_test
 
-// mistakesOfGathering are about what a leader lets wait for more of its kind.
-func mistakesOfGathering() []mistake {
+// mistakesOfBatching are about what a leader lets wait for more of its kind.
+func mistakesOfBatching() []mistake {
 	joins := aimed("join 4, sick 4, leave 2, kill 2")
 	born := *mixCalled("births")
 	born.stuck = 900

@@ -1,8 +1,8 @@
 package ack_test
 
-// mistakesOfKept are those with which a process is told that its shards are as the one
+// mistakesOfKeptNotes are those with which a process is told that its shards are as the one
 // before it released them to restart in place, and they are not; or is not told.
-func mistakesOfKept() []mistake {
+func mistakesOfKeptNotes() []mistake {
 	restarts := hooked("restart 10, app-ill 4, elect 3, sick 3, kill 2")
 	again := hooked("restart 8, kill 10, elect 2, sick 2")
 	moves := hooked("restart 10, sick 6, join 4, app-ill 4, elect 3, leave 2")
@@ -58,8 +58,8 @@ func mistakesOfKept() []mistake {
 	}
 }
 
-// pointsOfKept are those of what a restart in place keeps.
-func pointsOfKept() []point {
+// pointsOfKeptNotes are those of what a restart in place keeps.
+func pointsOfKeptNotes() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "kept", clause: clause, planted: names}
 	}
@@ -70,11 +70,11 @@ func pointsOfKept() []point {
 		planted("a later leader waits for the notes", "kept: a later leader does not wait for the notes"),
 		{
 			of: "kept", clause: "and gets them again",
-			explained: "Who does not send it again loses it, as one does whose messages are lost. TestLaterLeaderGetsReleasesOfAGoodbye.",
+			explained: "Without the repetition the notes are lost, as they are with lost messages. TestLaterLeaderGetsReleasesOfAGoodbye.",
 		},
 		{
 			of: "kept", clause: "for shards owned since its last acknowledgement",
-			explained: "Who is absent gets nothing, and before that each map that gives it a shard needs its word, with which it tells anew what it keeps. A second lock: TestKeptNotesCoverTheShardsOfThatTime.",
+			explained: "A restarting node gets no shards, and before the restart each map that gives it a shard needs its acknowledgement, which includes the notes again. Redundant: TestKeptNotesCoverTheShardsOfThatTime.",
 		},
 		planted("for the disk", "kept: another disk gets the notes"),
 		planted("and the next boot only", "kept: the process after the next one gets the notes, too"),
@@ -85,7 +85,7 @@ func pointsOfKept() []point {
 		planted("snapshots contain it", "rule 8: snapshots forget what a restart keeps"),
 		{
 			of: "kept", clause: "recover and restore forget the notes",
-			explained: "The simulation recovers nothing. TestNothingIsKeptAfterRecovery.",
+			explained: "The simulation has no recovery. TestNothingIsKeptAfterRecovery.",
 		},
 	}
 }

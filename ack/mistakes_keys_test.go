@@ -2,8 +2,8 @@ package ack_test
 
 import "time"
 
-// mistakesOfTheKeys are those that let requests run whose keys were found in two ways.
-func mistakesOfTheKeys() []mistake {
+// mistakesOfKeys are those that let requests run whose keys were found in two ways.
+func mistakesOfKeys() []mistake {
 	keys := aimed("keys 6, kill 2, isolate 1, elect 1")
 	keys.gaps[1] = 4 * time.Second
 	restarting := aimed("keys 6, restart 10")

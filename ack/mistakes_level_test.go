@@ -2,9 +2,9 @@ package ack_test
 
 import "shardway/ack"
 
-// mistakesOfTheLevel are those that put a level into force which somebody does not
+// mistakesOfLevels are those that put a level into force which somebody does not
 // know.
-func mistakesOfTheLevel() []mistake {
+func mistakesOfLevels() []mistake {
 	all := []mistake{
 		{
 			name: "level: raised with a silent server", caught: "raised while",

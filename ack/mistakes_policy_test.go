@@ -1,8 +1,8 @@
 package ack_test
 
-// mistakesOfThePolicy are those by which what operators ask would count where it must
+// mistakesOfPolicy are those by which what operators ask would count where it must
 // not, or hold up what must not wait.
-func mistakesOfThePolicy() []mistake {
+func mistakesOfPolicy() []mistake {
 	asks := aimed("policy 6, policy-elect 6, depose 2, kill 2").late()
 	drains := aimed("policy 8, kill 1, join 1")
 	return []mistake{
@@ -108,7 +108,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
-			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.refuseWait {\n"),
+			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",

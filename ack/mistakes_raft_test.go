@@ -2,9 +2,9 @@ package ack_test
 
 import "shardway/ack"
 
-// mistakesOfTheDisks are those of what a process says before its disk has it, and of
+// mistakesOfDisks are those of what a process says before its disk has it, and of
 // who may take a node's name.
-func mistakesOfTheDisks() []mistake {
+func mistakesOfDisks() []mistake {
 	power := aimed("power 8, outage 3, split 6, elect 4, sick 2, disk 1")
 	power.hosts, power.gaps[1], power.faults = [2]int{3, 3}, power.gaps[1]/10, [2]int{10, 30}
 	doubles := aimed("twin 6, elect 2, depose 2, isolate 2")

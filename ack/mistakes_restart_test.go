@@ -1,8 +1,8 @@
 package ack_test
 
-// mistakesOfAbsence are those by which a restart in place would move shards, hold up
+// mistakesOfRestarts are those by which a restart in place would move shards, hold up
 // what others have, or be waited for when nobody comes.
-func mistakesOfAbsence() []mistake {
+func mistakesOfRestarts() []mistake {
 	restarts := aimed("restart 8, restart-elect 3, restart-join 4, kill 2, join 2")
 	elects := aimed("restart 6, restart-elect 6, depose 3, elect 3")
 	return []mistake{
@@ -54,8 +54,8 @@ func mistakesOfAbsence() []mistake {
 	}
 }
 
-// pointsOfAbsence are those of docs/internals/protocol-state.md, Restart in place.
-func pointsOfAbsence() []point {
+// pointsOfRestarts are those of docs/internals/protocol-state.md, Restart in place.
+func pointsOfRestarts() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "restart", clause: clause, planted: names}
 	}
@@ -64,19 +64,19 @@ func pointsOfAbsence() []point {
 		planted("its target is exactly the shards that it owns", "restart: a joining node gets shards of a restarting node"),
 		{
 			of: "restart", clause: "a proposal does not need its acknowledgement",
-			explained: "Without that rule others wait, and a round ends with the absence. Needed: TestShardsOfOtherNodesMoveDuringARestart.",
+			explained: "Without the rule other nodes wait, and a round ends with the restart. Needed: TestShardsOfOtherNodesMoveDuringARestart.",
 		},
 		{
 			of: "restart", clause: "unless the proposal changes its shards",
-			explained: "A second lock: the target is exactly that, and a proposal that is not the target is replaced before a commit is thought of.",
+			explained: "Redundant: the target is exactly these shards, and a proposal that differs from the target is replaced before a commit.",
 		},
 		{
 			of: "restart", clause: "and a missing acknowledgement is not counted",
-			explained: "Who is absent is a member without being asked, so it is not left out for that. What is left: a leader that nobody has acknowledged to yet would step down for it.",
+			explained: "A restarting node is a member in any case, so it is not excluded for that. Without the rule, a leader without any acknowledgement would step down.",
 		},
 		{
 			of: "restart", clause: "its deadline starts at the end of the restart",
-			explained: "Who is back has acknowledged the map that routes, so an open round that is older would have to be one that others hold up. Needed: TestAckDeadlineStartsAtTheEndOfARestart.",
+			explained: "A node that has returned has acknowledged the committed map, so an older open round must be waiting for other nodes. Needed: TestAckDeadlineStartsAtTheEndOfARestart.",
 		},
 		planted("each leader counts from its election", "restart: a new leader counts the time before its election"),
 		planted("it counts for the leader that received the goodbye", "restart: a goodbye that an earlier leader received counts"),
@@ -85,7 +85,7 @@ func pointsOfAbsence() []point {
 		planted("or when the grace is over", "restart: the cluster waits forever for a node that does not return"),
 		{
 			of: "restart", clause: "or with a map without the node",
-			explained: "Only an operator's word takes one out who is absent, and that ends the absence. What is over must be forgotten, too: TestNodeThatDoesNotReturnLosesItsShards.",
+			explained: "Only the statement of an operator excludes a restarting node, and that ends the restart. Ended restarts must be forgotten, too: TestNodeThatDoesNotReturnLosesItsShards.",
 		},
 		planted("snapshots contain it", "rule 8: snapshots forget restarts"),
 		planted("or by the statement of an operator", "restart: the statement of an operator ends it for one leader only"),

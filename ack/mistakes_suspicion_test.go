@@ -1,8 +1,8 @@
 package ack_test
 
-// mistakesOfDoubt are those by which a leader is replaced that most voters hear, or by
+// mistakesOfSuspicion are those by which a leader is replaced that most voters hear, or by
 // which one that hangs is replaced too late.
-func mistakesOfDoubt() []mistake {
+func mistakesOfSuspicion() []mistake {
 	missed := mixCalled("missed")
 	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")
 	pairs.doubts, pairs.hosts = 100, [2]int{3, 5}
@@ -48,8 +48,8 @@ func mistakesOfDoubt() []mistake {
 	}
 }
 
-// pointsOfDoubt are those of docs/internals/protocol-leases.md, "A leader that is missed".
-func pointsOfDoubt() []point {
+// pointsOfSuspicion are those of docs/internals/protocol-leases.md, "A leader that is missed".
+func pointsOfSuspicion() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "suspicion", clause: clause, planted: names}
 	}
@@ -64,25 +64,25 @@ func pointsOfDoubt() []point {
 		planted("first the voter with the newest log", "suspicion: voters campaign in the order of ids alone"),
 		{
 			of: "suspicion", clause: "a voter waits briefly for missing replies, and longer for a candidate",
-			explained: "Two that stand in one term cost a timeout, as without all this, and only where five vote or more: " +
+			explained: "Two candidates in one term cost an election timeout, as without a suspicion, and only with five or more voters: " +
 				"TestVoterWaitsForRepliesBeforeItCampaigns, TestVoterYieldsToCandidate, TestVoterGivesCandidateTime.",
 		},
 		{
 			of: "suspicion", clause: "and for a voter in a later term",
-			explained: "Two that stand in one term cost a timeout. It takes writes of 70 ms, which no disk of the simulation needs: " +
+			explained: "Two candidates in one term cost an election timeout. That requires writes of 70 ms, which no disk of the simulation needs: " +
 				"TestVoterYieldsToLaterTerm, and in package node TestVotersWithSlowDisksStandOneAfterTheOther.",
 		},
 		{
 			of: "suspicion", clause: "a refused campaign is repeated later",
-			explained: "Another one stands meanwhile, in all but a few cases. TestRefusedCampaignIsRetried.",
+			explained: "In most cases another voter campaigns in the meantime. TestRefusedCampaignIsRetried.",
 		},
 		{
 			of: "suspicion", clause: "a suspicion is abandoned after ten heartbeats",
-			explained: "By then Raft's own timeout has come; it saves questions. TestSuspicionIsAbandoned.",
+			explained: "By then the election timeout of Raft has expired; the rule saves requests. TestSuspicionIsAbandoned.",
 		},
 		{
 			of: "suspicion", clause: "a voter that has replaced a live leader waits longer the next time",
-			explained: "It saves terms on machines without time to spare; no leader of the simulation is called. TestFalseAlarmRaisesTheTimeout.",
+			explained: "It saves terms on busy machines; the simulation does not ask the missed leader. TestFalseAlarmRaisesTheTimeout.",
 		},
 	}
 }

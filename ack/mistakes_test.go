@@ -60,7 +60,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the limits of leases and membership, then the mistakes of the
 // predecessor and those that this simulation has found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheKeys(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfKept(), mistakesOfReturns(), mistakesOfTheDisks(), mistakesOfTheLevel(), mistakesOfDoubt(), mistakesOfApps())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfBatching(), mistakesOfLog(), mistakesOfNodes(), mistakesOfTiming(), mistakesOfKeys(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfPolicy(), mistakesOfRestarts(), mistakesOfKeptNotes(), mistakesOfDepartures(), mistakesOfDisks(), mistakesOfLevels(), mistakesOfSuspicion(), mistakesOfApps())
 }
 
 func mistakesOfBoots() []mistake {
@@ -409,7 +409,7 @@ func mistakesOfRounds() []mistake {
 	}
 }
 
-func mistakesOfTheLog() []mistake {
+func mistakesOfLog() []mistake {
 	late := mixCalled("leaders").late()
 	compact := aimed("compact 4, kill 4, wipe 2, elect 2")
 	return []mistake{
@@ -453,7 +453,7 @@ func mistakesOfTheLog() []mistake {
 	}
 }
 
-func mistakesOfTheNode() []mistake {
+func mistakesOfNodes() []mistake {
 	silent := aimed("isolate 4, pause 3, one-way 3, deaf 2")
 	moves := aimed("leave 4, sick 4, kill 4, join 2")
 	wiped := aimed("wipe 6, hold 3, isolate 4, kill 3, elect 3")

@@ -9,9 +9,9 @@ func retimes(list string) *simMix {
 	return m
 }
 
-// mistakesOfTheTiming are those that let a node run by one timing and a leader wait
+// mistakesOfTiming are those that let a node run by one timing and a leader wait
 // by another.
-func mistakesOfTheTiming() []mistake {
+func mistakesOfTiming() []mistake {
 	cut := retimes("retime-cut 6, isolate 2")
 	pausing := aimed("elect 4, sick 4, kill 3, hold 2, laggard 2")
 	pausing.pauses = 1000

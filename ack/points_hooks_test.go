@@ -16,7 +16,7 @@ func pointsOfHooks() []point {
 		planted("and so does a goodbye", "hooks: the node sends a goodbye while the app releases"),
 		{
 			of: "hooks", clause: "and a new boot, after which all shards are acquired again",
-			explained: "Who is told of a higher boot has had no lease, but for two processes under one id and a change of leaders between them. Needed: TestNewBootAcquiresAgain.",
+			explained: "A node that learns of a higher boot has had no lease, except with two processes of one id and a change of leaders between them. Needed: TestNewBootAcquiresAgain.",
 		},
 		planted("calls are cut like requests after the end of the lease", "hooks: calls continue long after the end of the lease"),
 		planted("one call for a shard at a time", "hooks: two calls name the same shard at the same time"),
@@ -36,7 +36,7 @@ func pointsOfHooks() []point {
 		planted("it is cut when the shard moves", "hooks: an acquire call for a moving shard continues"),
 		{
 			of: "hooks", clause: "all three conditions are checked again on success",
-			explained: "A second lock: what serves under another epoch is not admitted, without a lease nothing is, and what moves is held. TestSuccessWithoutALeaseCountsWithTheNext.",
+			explained: "Redundant: no request is admitted for a shard of another epoch or without a lease, and requests for moving shards wait. TestSuccessWithoutALeaseCountsWithTheNext.",
 		},
 		planted("a shard acquired without a lease is checked again with the next lease", "hooks: a shard acquired without a lease is served under a later epoch"),
 		planted("a failed acquire is repeated", "hooks: an acquire that failed is not repeated"),
@@ -50,12 +50,12 @@ func pointsOfHooks() []point {
 		planted("whose app has not failed to acquire it", "unacquired: a shard goes to a node whose app has failed, too"),
 		{
 			of: "hooks", clause: "if there is such a node",
-			explained: "Few schedules have all apps fail to acquire one shard. TestShardThatNoAppAcquiresStays, TestNothingMovesWhileNoAppAcquires.",
+			explained: "In few schedules all apps fail to acquire one shard. TestShardThatNoAppAcquiresStays, TestNothingMovesWhileNoAppAcquires.",
 		},
 		planted("a node whose app acquires nothing gets no more", "unacquired: a node whose app acquires nothing gets more shards"),
 		{
 			of: "hooks", clause: "until it succeeds",
-			explained: "A schedule is over before a back-off matters. TestShardThatIsNotAcquiredIsReported, TestAppThatAcquiresNothingIsProbed.",
+			explained: "A schedule ends before a backoff matters. TestShardThatIsNotAcquiredIsReported, TestAppThatAcquiresNothingIsProbed.",
 		},
 		planted("a safe drain keeps shards that were not released", "safe: a safe drain moves a shard that was not released"),
 		planted("a new owner learns the previous owner", "hooks: an acquire call names no previous owner"),
@@ -72,7 +72,7 @@ func pointsOfReleases() []point {
 		planted("which belong to the proposal", "released: releases for another proposal are passed on"),
 		{
 			of: "released", clause: "to the boot and to the disk",
-			explained: "It takes a process that starts anew between its acknowledgement and the commit, and acknowledges the same proposal; then nothing can have changed what was released. A second lock: TestReleasesAreBound.",
+			explained: "It requires a process that restarts between its acknowledgement and the commit, and acknowledges the same proposal. Then nothing can have changed the released state. Redundant: TestReleasesAreBound.",
 		},
 		planted("they are sent until the leader confirms them", "released: lost releases are not sent again"),
 		planted("for up to release-timeout", "released: a node waits forever for the leader to confirm its releases"),
@@ -86,7 +86,7 @@ func pointsOfReleases() []point {
 		),
 		{
 			of: "released", clause: "for the disk that acknowledged the map",
-			explained: "Another disk gets the name only once the shards might be taken, and then somebody has. TestAnotherDiskGetsNoReleaseNote.",
+			explained: "Another disk gets the name only when its shards may be taken, and then another node has taken them. TestAnotherDiskGetsNoReleaseNote.",
 		},
 		planted("a shard that was never acquired is passed back", "released: a shard that was never acquired is not passed back"),
 		planted("with the note that it came with", "released: a shard that is passed back counts as released by its owner"),

@@ -10,12 +10,12 @@ func pointsOfKeys() []point {
 		{of: "keys", clause: "and a node acknowledges it after its last request", planted: []string{"keys: a change drains nothing"}},
 		{
 			of: "keys", clause: "only the active one determines keys",
-			explained: "While one is proposed every shard is held, so what was found by it would wait for the commit: a second lock.",
+			explained: "Redundant: during such a proposal all requests wait, so a request with a key of the proposed one would wait for the commit.",
 		},
 		{of: "rule 8", clause: "snapshots contain it, and the proposed one", planted: []string{"rule 8: snapshots forget a change of the keys"}},
 		{
 			of: "keys", clause: "a request forwarded under an earlier one is refused",
-			explained: "No ingress is in the model, see why 19. TestOwnerRefusesWhatWasKeyedBefore of package proxy.",
+			explained: "The model has no forwarding node, see why 19. TestOwnerRefusesWhatWasKeyedBefore of package proxy.",
 		},
 	}
 }

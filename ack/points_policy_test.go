@@ -9,7 +9,7 @@ func pointsOfPolicy() []point {
 		{of: "policy", clause: "a drained node is no member", planted: []string{"policy: a drained node counts as a member, and no other node remains"}},
 		{
 			of: "policy", clause: "and does not count as dead after an election",
-			explained: "TestDrainThroughAnElectionDropsNobody: it costs the requests that were forwarded to it, which the simulation does not have.",
+			explained: "TestDrainThroughAnElectionDropsNobody: it costs the requests that were forwarded to the node, and the simulation forwards none.",
 		},
 		{of: "policy", clause: "lost shards are placed during a pause", planted: []string{"policy: a pause delays the map after a loss"}},
 		{of: "policy", clause: "a pause starts again after an election", planted: []string{"policy: a new leader counts a pause from before its election"}},
@@ -18,12 +18,12 @@ func pointsOfPolicy() []point {
 		{of: "policy", clause: "snapshots contain it", planted: []string{"rule 8: snapshots forget the policy"}},
 		{
 			of: "policy", clause: "drains, cordons and pauses do not outlive the cluster",
-			explained: "Recovery is no part of the simulation. TestOnlyPinsAndWeightsOutliveTheCluster, and TestDrainedSurvivorOwnsEverythingAfterRecovery for rule 10.",
+			explained: "The simulation has no recovery. TestOnlyPinsAndWeightsOutliveTheCluster, and TestDrainedSurvivorOwnsEverythingAfterRecovery for rule 10.",
 		},
 		{of: "policy", clause: "it is bounded", explained: "TestPolicyIsBounded."},
 		{
 			of: "policy", clause: "every entry of it can be decoded by a node",
-			explained: "Whoever asks in the simulation asks for what there is. TestChangesThatCannotBeReadAreRefused.",
+			explained: "The simulation requests only valid changes. TestChangesThatCannotBeReadAreRefused.",
 		},
 		{
 			of: "policy", clause: "a gradual drain moves only shards that the node reported as idle, in the committed map",
@@ -50,7 +50,7 @@ func pointsOfPolicy() []point {
 		{of: "staging", clause: "with rebalance mode stop-the-world, there is one map", planted: []string{"staging: each map of several pauses the cluster"}},
 		{
 			of: "staging", clause: "a round continues without a shard whose request began after the answer",
-			explained: "TestRoundGoesOnWithoutAShardThatHoldsItUp: otherwise the round lasts for drain-timeout, and breaks nothing.",
+			explained: "TestRoundGoesOnWithoutAShardThatHoldsItUp: without the rule, the round lasts for drain-timeout, which violates no guarantee.",
 		},
 		{of: "staging", clause: "a silent owner has all shards moved", explained: "TestSilentOwnerHasAllShardsMovedAtOnce."},
 		{
@@ -63,7 +63,7 @@ func pointsOfPolicy() []point {
 		{of: "policy", clause: "each node refuses the keys that its log names", planted: []string{"rule 8: snapshots forget quarantines"}},
 		{
 			of: "policy", clause: "a quarantine outlives the cluster",
-			explained: "Recovery is no part of the simulation. TestQuarantineOutlivesTheCluster.",
+			explained: "The simulation has no recovery. TestQuarantineOutlivesTheCluster.",
 		},
 	}
 }

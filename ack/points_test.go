@@ -24,10 +24,10 @@ type point struct {
 // a map change, then leases and membership. The mistakes of the predecessor are among the
 // rules.
 func points() []point {
-	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfAbsence(), pointsOfKept(), pointsOfReturns(), pointsOfLevels(), pointsOfDoubt(), pointsOfApps())
+	return slices.Concat(pointsOfReasons(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfRestarts(), pointsOfKeptNotes(), pointsOfDepartures(), pointsOfLevels(), pointsOfSuspicion(), pointsOfApps())
 }
 
-func pointsOfWhy() []point {
+func pointsOfReasons() []point {
 	return []point{
 		{
 			of: "why 1", clause: "a new boot frees shards only if an older one was heard in this term",
@@ -59,7 +59,7 @@ func pointsOfWhy() []point {
 		{of: "why 8", clause: "and gives nothing under timeout", planted: []string{"crash evidence shortens dead-after under takeover timeout"}},
 		{
 			of: "why 8", clause: "requests that x runs continue while the new owner serves",
-			explained: "No rule prevents it: it is G1's second exception. The coverage counts it apart as \"excused: ran beside, refusal forged\".",
+			explained: "No rule prevents it: it is the second exception of G1. The coverage counts it separately as \"excused: ran beside, refusal forged\".",
 		},
 		{of: "why 9", clause: "the state sets ownership epochs", planted: []string{"why 9: ownership epochs follow the last proposal"}},
 		{
@@ -102,12 +102,12 @@ func pointsOfLiveness() []point {
 		{of: "why 18", clause: "members of the last map count as present after an election", planted: []string{"why 18: only members that have sent heartbeats are proposed"}},
 		{
 			of: "why 19", clause: "refusals between proxies have reasons and back off",
-			explained: "No ingress is in the model: forwarding is not serving, so it can break no invariant. Needed: see " +
+			explained: "The model has no forwarding node: forwarding is not serving, so it cannot violate a guarantee. Needed: see " +
 				"TestIngressWaitsForTheOwnersEpochs of package proxy and TestBackOffEndsAfterItsLimit of package queue.",
 		},
 		{
 			of: "why 20", clause: "two voters never become one automatically",
-			explained: "A defect of the Raft library, which the model's Raft does not have. Needed: package node refuses it, and " +
+			explained: "A defect of the Raft library, which the Raft of the model does not have. Needed: package node refuses it, and " +
 				"TestAllStoppedAndAnyTwoRestartedServe shows that stopping changes no voters.",
 		},
 	}
@@ -133,8 +133,8 @@ func pointsOfRules() []point {
 		{of: "rule 2", clause: "entries count in their own term only", planted: []string{"rule 2: a commit counts in any term", "rule 2: a proposal counts in any term"}},
 		{
 			of: "rule 2", clause: "a commit whose digest differs is void",
-			explained: "The epoch is the index of the proposal, and an index has one entry: two maps of one epoch need a log that broke Raft's own " +
-				"promise, or a defect of Settle. A second lock, kept because it is free; TestCommitCountsOnce.",
+			explained: "The epoch is the index of the proposal, and an index has one entry: two maps of one epoch require a log that violates a guarantee of " +
+				"Raft, or a defect of Settle. Redundant, kept because it costs nothing; TestCommitCountsOnce.",
 		},
 		{
 			of: "rule 3", clause: "a dead node is never proposed again (third mistake of the predecessor)",
@@ -149,12 +149,12 @@ func pointsOfRules() []point {
 		{of: "rule 3", clause: "a node must have acknowledged the committed map", planted: []string{"rule 3: a node that has not acknowledged the committed map is proposed"}},
 		{
 			of: "rule 3", clause: "a node must have a lease",
-			explained: "It saves the time for which a newcomer's shards would wait for its first lease, and decides nothing else: " +
+			explained: "It saves the time for which the shards of a new node would wait for its first lease, and has no other effect: " +
 				"TestNewcomerHasALeaseWhenItsShardsCome of package node.",
 		},
 		{
 			of: "rule 3", clause: "a node that misses acknowledgements repeatedly returns later each time",
-			explained: "It bounds what a slow node costs the others, no invariant: TestNodeThatMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
+			explained: "It limits the effect of a slow node on the other nodes, and is not needed for a guarantee: TestNodeThatMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
 				"counts damped drops.",
 		},
 		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: the proposal of the previous leader remains open"}},
@@ -176,17 +176,17 @@ func pointsOfRules() []point {
 		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: a shard that could be taken earlier is taken later"}},
 		{
 			of: "rule 5", clause: "a forwarding node gives up requests to a node whose shards are taken",
-			explained: "No ingress is in the model, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy.",
+			explained: "The model has no forwarding node, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy.",
 		},
 		{
 			of: "rule 6", clause: "a shard that was released and does not move is acquired again, under its epoch",
-			explained: "The hooks are not part of these machines. That its epoch stays is judged at every commit (G10), see why 9.",
+			explained: "Every commit checks that its epoch stays (G10), see why 9.",
 		},
 		{of: "rule 7", clause: "a drain is cut", planted: []string{"rule 7: a drain is never cut"}},
 		{of: "rule 8", clause: "snapshots hold all", planted: []string{"rule 8: snapshots forget an open proposal", "rule 8: snapshots forget drops"}},
 		{
 			of: "rule 9", clause: "a barrier follows each entry",
-			explained: "It saves time (191 ms became 49 ms) and decides nothing: in the model commits travel late or never, and the invariants hold.",
+			explained: "It saves time (49 ms instead of 191 ms) and has no other effect: in the model commits arrive late or never, and the guarantees hold.",
 		},
 		{of: "rule 10", clause: "when every member drains, the last map stays", planted: []string{"rule 10: without a remaining member, shards have no owner"}},
 	}
@@ -210,8 +210,8 @@ func pointsOfTiming() []point {
 		{of: "timing", clause: "a change names what it replaces", planted: []string{"timing: two changes replace the same one"}},
 		{
 			of: "timing", clause: "and its term",
-			explained: "What it replaces must be in force still, so no leader between the two terms has changed anything, and the time to wait had " +
-				"passed when it was decided on. A second lock, as with the digest of rule 2; TestOnlyTheNextTimingCounts.",
+			explained: "The timing that it replaces must still be in force, so no leader between the two terms has changed it, and the waiting time had " +
+				"passed when the leader decided on it. Redundant, like the digest of rule 2; TestOnlyTheNextTimingCounts.",
 		},
 		{of: "rule 8", clause: "snapshots hold both timings", planted: []string{"rule 8: snapshots forget the previous timing"}},
 	}
@@ -241,25 +241,25 @@ func pointsOfLeases() []point {
 		{of: "leases", clause: "the lease is checked again before the first byte", planted: []string{"the lease is not looked at again before the first byte"}},
 		{
 			of: "leases", clause: "a second process under a node's id waits for the first",
-			explained: "With a disk of its own it is let into Raft only when nothing runs under the name, see membership; the leader asks again, for " +
-				"the first may come back: a second lock, TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForRequestsOfTheFirst, " +
-				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. That it is asked at all is half of why 2 and why 4.",
+			explained: "With a disk of its own, it is admitted to Raft only when nothing runs under the name, see membership. The leader checks again, because " +
+				"the first process may return. Redundant: TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForRequestsOfTheFirst, " +
+				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. The check itself is half of why 2 and why 4.",
 		},
 		{
 			of: "leases", clause: "restart_grace makes the leader wait for a return, and its own pauses make no node silent",
-			explained: "Both save moves and decide nothing else: a schedule in ten draws a grace; TestPausedLeaderDropsNobody, " +
+			explained: "Both save moves and have no other effect: one schedule in ten has a grace period; TestPausedLeaderDropsNobody, " +
 				"TestPauseDoesNotCountAgainstAcknowledgements.",
 		},
 		{
 			of: "leases", clause: "a clock that jumped voids the lease",
-			explained: "In the model, as docs/internals/protocol.md assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
-				"where a guest's clock is stopped with it: TestPauseVoidsTheLease.",
+			explained: "In the model, as docs/internals/protocol.md assumes, a clock continues while its process is stopped, so the end of the lease is detected anyway. Needed " +
+				"where the clock of a virtual machine stops with it: TestPauseVoidsTheLease.",
 		},
 		{of: "leases", clause: "evidence comes from a redial begun after the election", planted: []string{"leases: evidence found before the election counts after it"}},
 		{
 			of: "leases", clause: "a node listens before its first heartbeat",
-			explained: "Else a redial finds nobody where a new boot already speaks. What that proves is about the boot whose connection broke, see " +
-				"why 7: it saves a round.",
+			explained: "Without the rule, a redial may be refused although a new boot already sends heartbeats. The refusal concerns the boot whose connection broke, see " +
+				"why 7. The rule saves a round.",
 		},
 		{
 			of: "leases", clause: "the statement of an operator applies to a node without heartbeats",

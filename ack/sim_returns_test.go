@@ -269,8 +269,8 @@ func faultAppPort(w *world) bool {
 	return true
 }
 
-// mistakesOfReturns are mistakes by which a shard returns to an app with an old copy of it.
-func mistakesOfReturns() []mistake {
+// mistakesOfDepartures are mistakes by which a shard returns to an app with an old copy of it.
+func mistakesOfDepartures() []mistake {
 	caches := func(list string) *simMix {
 		m := aimed(list)
 		m.caches = 100
@@ -330,8 +330,8 @@ func mistakesOfReturns() []mistake {
 	}
 }
 
-// pointsOfReturns are those of docs/internals/protocol-state.md, Returns.
-func pointsOfReturns() []point {
+// pointsOfDepartures are those of docs/internals/protocol-state.md, Returns.
+func pointsOfDepartures() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "returns", clause: clause, planted: names}
 	}
@@ -354,7 +354,7 @@ func pointsOfReturns() []point {
 		planted("snapshots contain it", "rule 8: snapshots forget departed shards"),
 		{
 			of: "returns", clause: "a shard that no other member may get goes to a barred member",
-			explained: "A matter of progress that Assign never refuses. TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn; the coverage counts such returns.",
+			explained: "It concerns progress: Assign never refuses such a shard. TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn; the coverage counts such returns.",
 		},
 	}
 }
