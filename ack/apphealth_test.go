@@ -150,7 +150,7 @@ func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 	s.until("b has all shards", func() bool { return s.state.Committed().Count("b") == 12 })
 }
 
-// The wire carries what a node says of its app.
+// A heartbeat carries the app health that the node reports.
 func TestHeartbeatCarriesTheHealthOfTheApp(t *testing.T) {
 	want := ack.Heartbeat{Level: 1, Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, App: ack.AppHealth{Failing: true, Starting: true, Falls: 7}}
 	for _, refused := range []bool{true, false} {

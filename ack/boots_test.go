@@ -13,7 +13,7 @@ import (
 func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.run(3 * time.Second) // whatever ran on the old disk is over
+	s.run(3 * time.Second) // everything on the old disk has ended
 	s.actor("c").boot, s.actor("c").disk = 0, "2"
 	s.start("c")
 	c := s.actor("c")

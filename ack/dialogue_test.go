@@ -14,28 +14,28 @@ import (
 	"shardway/shardmap"
 )
 
-var update = flag.Bool("update", false, "write the dialogues of testdata anew")
+var update = flag.Bool("update", false, "rewrite the dialogues of testdata")
 
 // TestDialogues plays the files of testdata. A line that begins with ">" is what
-// happens; the indented lines below it are what comes of it. Everything else is
+// happens; the indented lines below it are its effects. Everything else is
 // for the reader. A change of the protocol shows there in plain words: look at the
 // difference before -update.
 //
 //	nodes a b c            a new scene: twelve shards, all nodes down
-//	takeover lease            or timeout, or immediate; before anybody leads
-//	grace 3s               the restart grace; likewise
-//	expect 3               how many nodes found the cluster; else those that are up
-//	timing a 1s 6s timeout  a is to change lease, dead-after and takeover
+//	takeover lease            or timeout, or immediate; before the first election
+//	grace 3s               the restart grace; before the first election
+//	expect 3               the number of founding nodes; default: the nodes that are up
+//	timing a 1s 6s timeout  a gets a request to change lease, dead-after and takeover
 //	start a b              processes start, each under its next boot
 //	crash c                its process ends, its connections close
 //	elect b [but a c]      b leads the next term; the others go on as they were
 //	elect-blind b          the same, and its barrier is not applied
-//	tell a                 a hears of the newest term
-//	run 300ms              time passes, everybody speaks
+//	tell a                 a learns of the newest term
+//	run 300ms              time passes, all nodes send heartbeats
 //	show on                every heartbeat and answer is noted, until show off
 //	stuck, flow            what is submitted waits; it enters the log
 //	evidence c 1           the leader learns that boot 1 of c is gone
-//	remove c               an operator says so
+//	remove c               the statement of an operator
 //	leave c, goodbye c     it wants to own nothing; it runs nothing any more
 //	sick c, well c         its app
 //	hold c, release c      its log is not applied
@@ -127,7 +127,7 @@ func playDialogue(t *testing.T, text string) string {
 		}
 		s.lines = nil
 		if !s.perform(words[0], words[1:]) {
-			t.Fatalf("what is %q?", command)
+			t.Fatalf("unknown command %q", command)
 		}
 		for _, l := range s.lines {
 			out = append(out, "  "+l)
@@ -211,7 +211,7 @@ func (s *stage) begin(nodes ...shardmap.NodeID) {
 	}
 }
 
-// follow tells a node the newest term.
+// follow gives a node the newest term.
 func (s *stage) follow(a *actor) {
 	for _, l := range s.leaderParts() {
 		if l.term == s.term {

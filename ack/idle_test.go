@@ -90,7 +90,7 @@ func (d *dueStage) step() {
 		}
 	}
 	d.lead = max(d.now+d.turn.Due(), d.now+10*ms)
-	if len(d.inbox) > 0 { // what came of an effect
+	if len(d.inbox) > 0 { // the result of an effect
 		d.lead = d.now
 	}
 }

@@ -123,7 +123,7 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 	s.until("b is out", func() bool { return s.state.Committed().Count("b") == 0 })
 }
 
-// A leader that was paused, or ran on a busy machine, has handled no heartbeat meanwhile,
+// A leader that was paused, or ran on a busy machine, has handled no heartbeat in that time,
 // including its own. That says nothing about the other nodes.
 func TestPausedLeaderDropsNobody(t *testing.T) {
 	s := serving(t, "a", "b", "c")

@@ -70,7 +70,7 @@ func (d *desk) over(id shardmap.NodeID) bool {
 	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].ProcessGone
 }
 
-// echoes tells whether the leader's answers reach b.
+// echoes reports whether the answers of the leader reach b.
 func (d *desk) echoes() bool {
 	views := d.l.View(d.now)
 	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == "b" })].LinkWorks

@@ -19,8 +19,7 @@ func below(t *testing.T) *State {
 	return &n
 }
 
-// The word of an earlier term is worth nothing: meanwhile a node may have gone back to
-// a program that knows less.
+// Reports of an earlier term do not count: the node may since have returned to an older program.
 func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 	s := below(t)
 	for _, c := range []struct {
@@ -56,7 +55,7 @@ func TestLevelAboveTheProgramStopsIt(t *testing.T) {
 	if !errors.As(err, &above) || above.Level != MaxLevel+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), KnownLevels()) {
 		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxLevel+1, err, outcome)
 	}
-	// An old word that nobody heeds stops nobody.
+	// Ignored old reports prevent nothing.
 	if next, outcome, err = s.Apply(2, 3, encodeLevel(MinLevel, levelEntry{term: 2, level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
 		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
 	}
@@ -75,7 +74,7 @@ func TestLevelIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.level = MaxLevel + 1 // as a program that knows more has it
+	s.level = MaxLevel + 1 // as in a newer program
 	b, err := s.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)

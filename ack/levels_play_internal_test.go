@@ -324,7 +324,7 @@ func (p *LevelPlay) settle() {
 	}
 }
 
-// A level is raised only when every server knows it, whatever is restarted, lost or late.
+// A level is raised only when every server knows it, despite restarts and lost or late messages.
 func TestLevelIsRaisedOnlyWhenAllKnowIt(t *testing.T) {
 	raisedIn := 0
 	for seed := range uint64(4000) {

@@ -2,7 +2,7 @@ package ack_test
 
 import "time"
 
-// hooked is aimed at clusters whose apps are told what they hold.
+// hooked is aimed at clusters whose apps have hooks.
 func hooked(list string) *simMix {
 	m := aimed(list)
 	m.hooks, m.gaps[1] = 100, 1200*time.Millisecond

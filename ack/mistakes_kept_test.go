@@ -1,7 +1,7 @@
 package ack_test
 
-// mistakesOfKeptNotes are those with which a process is told that its shards are as the one
-// before it released them to restart in place, and they are not; or is not told.
+// mistakesOfKeptNotes give a process notes of the previous process for shards that have changed
+// since, or withhold valid notes.
 func mistakesOfKeptNotes() []mistake {
 	restarts := hooked("restart 10, app-ill 4, elect 3, sick 3, kill 2")
 	again := hooked("restart 8, kill 10, elect 2, sick 2")

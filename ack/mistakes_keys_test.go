@@ -2,7 +2,7 @@ package ack_test
 
 import "time"
 
-// mistakesOfKeys are those that let requests run whose keys were found in two ways.
+// mistakesOfKeys let requests run whose keys were determined by two configurations.
 func mistakesOfKeys() []mistake {
 	keys := aimed("keys 6, kill 2, isolate 1, elect 1")
 	keys.gaps[1] = 4 * time.Second

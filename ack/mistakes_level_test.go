@@ -2,7 +2,7 @@ package ack_test
 
 import "shardway/ack"
 
-// mistakesOfLevels are those that put a level into force which somebody does not
+// mistakesOfLevels put a level into force that some server does not
 // know.
 func mistakesOfLevels() []mistake {
 	all := []mistake{

@@ -2,8 +2,8 @@ package ack_test
 
 import "shardway/ack"
 
-// mistakesOfDisks are those of what a process says before its disk has it, and of
-// who may take a node's name.
+// mistakesOfDisks send a message before the disk has its content, or give a node id to a wrong
+// process.
 func mistakesOfDisks() []mistake {
 	power := aimed("power 8, outage 3, split 6, elect 4, sick 2, disk 1")
 	power.hosts, power.gaps[1], power.faults = [2]int{3, 3}, power.gaps[1]/10, [2]int{10, 30}

@@ -1,7 +1,7 @@
 package ack_test
 
-// mistakesOfReleases are those with which an app is told that what it loads is final, and
-// it is not; or is not told, and it is.
+// mistakesOfReleases mark the state that an app loads as final although it is not, or the other
+// way round.
 func mistakesOfReleases() []mistake {
 	moves := hooked("sick 6, elect 4, depose 4, app-ill 6, leave 3, join 4, kill 2, no-deliver 2")
 	again := hooked("kill 8, sick 4, elect 2, join 3")

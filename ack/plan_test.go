@@ -33,7 +33,7 @@ func TestPlanOfASettledClusterMovesNothing(t *testing.T) {
 	}
 }
 
-// While moves are paused a plan says what would move without that, and the map that comes
+// While moves are paused, a plan shows the moves without the pause, and the map that comes
 // once the pause is over is that one.
 func TestPlanListsMovesAfterAPause(t *testing.T) {
 	s := serving(t, "a", "b", "c")
@@ -91,7 +91,7 @@ func TestPlanWaitsForTheBarrier(t *testing.T) {
 	}
 }
 
-// Each move has its own cause, whatever else is asked for at the time.
+// Each move has its own cause, even if several changes coincide.
 func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 	weigh := func(id shardmap.NodeID, w uint32) ack.Change {
 		return ack.Change{Kind: ack.ChangeWeight, Node: id, Weight: w}

@@ -17,7 +17,7 @@ import (
 
 // caughtBy keeps, for each mistake, the first schedule that caught it: it is played
 // first, and only if it does not any more, as another simulation plays another
-// schedule under the same seed, does the search begin. -sim.caught writes it anew.
+// schedule under the same seed, does the search begin. -sim.caught rewrites it.
 const caughtBy = "testdata/caught.json"
 
 // TestPlanted runs in a build with mistakes, for TestEveryMistakeIsCaught.
@@ -78,7 +78,7 @@ func (m mistake) playLevels(t *testing.T) {
 	t.Error("not caught in 20000 schedules")
 }
 
-// catches tells whether a failure is one that must report the mistake.
+// catches reports whether a failure is one that must report the mistake.
 func (m mistake) catches(failure string) bool {
 	return failure != "" && slices.ContainsFunc(strings.Split(m.caught, "|"), func(s string) bool { return strings.HasPrefix(failure, s) })
 }

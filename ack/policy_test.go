@@ -119,7 +119,7 @@ func TestPauseRestartsAfterAnElection(t *testing.T) {
 	}
 	s.amend("b", pause(10*time.Second))
 	s.run(9 * time.Second)
-	s.amend("b", pause(10*time.Second)) // the same again, and anew
+	s.amend("b", pause(10*time.Second)) // the same again, which starts again
 	s.run(9 * time.Second)
 	if s.state.Policy().Pause == 0 {
 		t.Error("asked for again after 9 s, the pause of 10 s is over after 18 s")

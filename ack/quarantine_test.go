@@ -38,7 +38,7 @@ func TestQuarantineExpires(t *testing.T) {
 	if got := s.quarantined(); !maps.Equal(got, map[uint64]bool{1: true, 2: true}) {
 		t.Errorf("18s after it was asked for again: %v", got)
 	}
-	s.elect("b") // who counts anew
+	s.elect("b") // which starts again
 	s.run(18 * time.Second)
 	if !s.quarantined()[1] {
 		t.Error("a new leader ended it before its time")

@@ -158,5 +158,5 @@ func (p *proc) releaseEnded(e agent.ReleaseEnd) {
 	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Why == errApp.Error() || !s.Policy().Terms[p.h.id].Safe {
 		return
 	}
-	p.w.fail("safe: %s gives up shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Why)
+	p.w.fail("safe: %s moves shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Why)
 }

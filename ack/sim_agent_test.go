@@ -212,7 +212,7 @@ func (p *proc) answer(a ack.Answer) {
 		return
 	case agent.BootSuperseded:
 		p.w.cover.refusedBoots++
-		p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
+		p.w.logf("%s learns of its boot %d", p.h.id, a.Known)
 	case agent.DiskRolledBack:
 		p.w.diskRolledBack(p, a)
 		return
@@ -256,12 +256,12 @@ func (p *proc) leave() {
 func (p *proc) exitSoon() {
 	w := p.w
 	p.goodbye = true
-	w.logf("%s says goodbye", p.h.id)
+	w.logf("%s sends a goodbye", p.h.id)
 	if len(p.reqs) > 0 {
-		w.fail("G1: %s says goodbye and runs %d requests", p.h.id, len(p.reqs))
+		w.fail("G1: %s sends a goodbye while %d requests run", p.h.id, len(p.reqs))
 	}
 	if len(p.calls) > 0 {
-		w.fail("hooks: %s says goodbye and has %d calls under way", p.h.id, len(p.calls))
+		w.fail("hooks: %s sends a goodbye while %d calls run", p.h.id, len(p.calls))
 	}
 	w.checkGoodbye(p)
 	if p.back > 0 {

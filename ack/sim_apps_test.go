@@ -54,7 +54,7 @@ func faultSickMost(w *world) bool {
 		})
 		d := w.span(300*time.Millisecond, 500*time.Millisecond)
 		w.undo(d, func() {
-			w.logf("the app of %s is sick with others", h.id)
+			w.logf("the app of %s is unhealthy together with other apps", h.id)
 			h.becomeUnhealthy()
 		})
 		w.undo(d+lasts+longer+w.span(0, 700*time.Millisecond), h.becomeHealthy)
@@ -114,7 +114,7 @@ type appsSeen struct {
 	few     time.Duration                     // since when at most half may be unhealthy; negative: more are
 	able    map[shardmap.NodeID]bool          // at the last tick
 	most    bool                              // at the last tick, more than half of the apps were unhealthy
-	idle    time.Duration                     // since when a healthy node owns nothing while nobody can; negative: none does
+	idle    time.Duration                     // since when a healthy node owns nothing while no node can; negative: none does
 }
 
 // recordAppHealth records the health of an app from a heartbeat that counted.
@@ -243,7 +243,7 @@ func (l *leaderLoop) judgeHeldBack() {
 	case *x < 0:
 		*x = now
 	case now-*x > time.Second:
-		l.p.w.fail("health: %s is held back, and nobody else can own shards", held)
+		l.p.w.fail("health: %s is held back, and no other node can own shards", held)
 	}
 }
 

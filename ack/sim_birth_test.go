@@ -24,7 +24,7 @@ func (w *world) initEmpty() {
 }
 
 // bootstrapFirst bootstraps the first server, unless that has happened. It retries if the
-// process is killed meanwhile.
+// process is killed before it is complete.
 func (w *world) bootstrapFirst() {
 	h := w.hosts[0]
 	switch p := h.proc; {

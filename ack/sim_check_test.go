@@ -160,7 +160,7 @@ func (w *world) checkDrops(before, after *ack.State) {
 				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
-				w.fail("map change: %s is dropped for not acknowledging %d, and nobody has", h.id, before.Last().Epoch())
+				w.fail("map change: %s is dropped for a missing acknowledgement of %d, which no node has acknowledged", h.id, before.Last().Epoch())
 			}
 			if d.Strikes > 1 {
 				w.cover.damped++
@@ -191,7 +191,7 @@ func (w *world) checkCommit(before, after *ack.State) {
 		if p.Has(h.id) || old.Count(h.id) == 0 || h.hasCopy() {
 			continue
 		}
-		// What a boot before it has acknowledged says nothing of this one.
+		// Acknowledgements of an earlier boot do not count for this one.
 		if q := h.proc; q != nil && q.machine.Acked() < p.Epoch() && q.clock() < q.until && w.now >= q.forgedUntil {
 			w.fail("G4: %d is committed, %s has not acknowledged and may still serve", p.Epoch(), h.id)
 		}
@@ -260,7 +260,7 @@ func (w *world) checkServing(p *proc) {
 }
 
 // checkAdmission judges an admission: only a committed map routes (G3), the
-// ownership epoch grows (G10), and nobody else runs the shard (G1).
+// ownership epoch grows (G10), and no other node runs the shard (G1).
 func (w *world) checkAdmission(p *proc, r *simReq) {
 	r.forged = w.now < p.forgedUntil || p.h.hasCopy()
 	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != p.h.id {
@@ -381,7 +381,7 @@ func (w *world) checkReply(l *leaderLoop, m ack.HeartbeatReceived, sent time.Dur
 	}
 }
 
-// serving reports whether everybody who can serve does, and nothing is held.
+// serving reports whether all nodes that can serve do, and no request waits.
 func (w *world) serving() bool {
 	if w.truth.Open() || w.truth.Committed().Orphans() > 0 {
 		return false

@@ -323,13 +323,13 @@ func TestLongRunReportsKindsThatNeverHappened(t *testing.T) {
 		"leader changes with an open proposal", "void commits", "restarts with an old log",
 	} {
 		if !slices.Contains(missing, name) {
-			t.Errorf("nobody misses %q", name)
+			t.Errorf("no test requires %q", name)
 		}
 	}
 	for _, k := range []*spreadOf{&full.steps, &full.faults} {
 		*k = append(*k, 2)
 		if n := len(missing); len(full.missing(true)) <= n {
-			t.Errorf("nobody misses what a schedule must have: %v", *k)
+			t.Errorf("no test requires this figure: %v", *k)
 		}
 		missing = full.missing(true)
 	}

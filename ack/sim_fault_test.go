@@ -26,10 +26,10 @@ type simMix struct {
 	founders   int  // how many vote in the beginning; zero: it is drawn
 	pauses     int  // in a thousand: clusters with rebalance mode stop-the-world, more than one in five
 	twins      int  // in a hundred: clusters that may have two processes under one id
-	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
+	hooks      int  // in a hundred: clusters whose apps have hooks
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
 	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
-	lone       bool // one votes, for ever
+	lone       bool // one votes, permanently
 	doubts     int  // in a hundred: clusters whose voters ask each other whether they miss their leader
 	// quiet faults may not move any shard.
 	quiet bool
@@ -39,7 +39,7 @@ type simMix struct {
 type weighted struct {
 	weight int
 	name   string
-	do     func(w *world) bool // false: it found nobody to hit
+	do     func(w *world) bool // false: it found no host for the fault
 }
 
 // kinds parses a list of faults and their weights.
@@ -231,7 +231,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 		return w
 	}
 	w.quiet, w.astray = s.mix.quiet, s.mix.astray
-	// What hits nobody is drawn again, but not for ever: a tape may be at its end.
+	// A fault without a suitable host is drawn again, but not forever: a tape may be at its end.
 	faults := s.mix.faults[0] + w.pick(s.mix.faults[1]-s.mix.faults[0]+1)
 	for tries := 0; w.faulted < faults && tries < 40*faults && w.failure == ""; tries++ {
 		w.fault()
@@ -347,7 +347,7 @@ func (w *world) stickOne() *host {
 	}
 	what := w.n(8)
 	w.cover.stuck[what]++
-	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"}[what])
+	w.logf("%s stays %s", h.id, [...]string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "unreachable"}[what])
 	switch what {
 	case 0:
 		w.hold(h, true)

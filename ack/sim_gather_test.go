@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// What a leader may let wait, and what not: the first map waits for those who found
-// the cluster, causes that only add are gathered, and a loss waits for nobody.
+// The causes that a leader may delay: the first map waits for the founding nodes, causes that only
+// add nodes are delayed, and a loss is not.
 
 const (
 	// firstMapWait is how long the first map waits for them.
@@ -73,11 +73,11 @@ func (l *leaderLoop) checkSubmit(e ack.Submit) {
 		return
 	}
 	if outcome == ack.OutcomeAppsReported {
-		return // what nodes report of their apps comes first
+		return // reports of nodes about their apps come first
 	}
 	want := l.waits.expect
 	for _, h := range w.hosts {
-		if h.gateway || h.leaves() || l.left[h.id] { // as far as this leader has heard
+		if h.gateway || h.leaves() || l.left[h.id] { // as far as this leader knows
 			want--
 		}
 	}

@@ -102,7 +102,7 @@ func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 		w.cover.emptyingsOver++
 		owns := before.Committed().Count(id) + before.Last().Count(id)
 		if lasted := w.now - w.emptyAt[drainStart{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
-			w.fail("gradual drain: what is busy at %s is moved after %v of %v", id, lasted, x.For)
+			w.fail("gradual drain: busy shards of %s move after %v of %v", id, lasted, x.For)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Po
 	for s := range idle {
 		w.cover.wentIdle++
 		if !open[s] && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
-			w.fail("gradual drain: %d takes shard %d from %s, which has not said that it is idle", p.Epoch(), s, base.Owner(s))
+			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))
 		}
 	}
 	last := before.Last()
@@ -142,7 +142,7 @@ func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Po
 	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = movedFrom(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
-			w.fail("gradual drain: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())
+			w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), last.Epoch())
 		}
 	}
 	return idle

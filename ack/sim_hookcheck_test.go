@@ -150,7 +150,7 @@ func (w *world) checkAcquireBegun(c *simCall, hs agent.HookShard) {
 		}
 		for _, o := range q.sortedCalls() {
 			if e := o.epochOf(hs.Shard); e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != agent.HookLost {
-				w.fail("hooks: %s acquires shard %d of epoch %d while the app of %s is told to %s it", c.p.h.id, hs.Shard, hs.Epoch, h.id, o.Kind)
+				w.fail("hooks: %s acquires shard %d of epoch %d during a call to the app of %s to %s it", c.p.h.id, hs.Shard, hs.Epoch, h.id, o.Kind)
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func (w *world) checkAcknowledged(p *proc) {
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
 			if p.table.Last().Owner(hs.Shard) != p.h.id {
-				w.fail("hooks: %s acknowledges %d while its app is told to %s shard %d", p.h.id, p.machine.Acked(), c.Kind, hs.Shard)
+				w.fail("hooks: %s acknowledges %d during a call to its app to %s shard %d", p.h.id, p.machine.Acked(), c.Kind, hs.Shard)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type simApp struct {
 	down time.Duration
 	held map[shardmap.Shard]shardmap.Epoch
 	seen map[shardmap.Shard]uint64 // the highest seq that named the shard
-	left map[shardEpoch][]byte     // what it has released, and where that is
+	left map[shardEpoch][]byte     // its releases, and where the state is
 	// disks has those that its calls came from; the last one counts.
 	disks []string
 
@@ -44,7 +44,7 @@ type simCall struct {
 	begun bool // the app has begun it
 	cut   bool
 	slow  bool // and it takes its time
-	ended bool // its result was told
+	ended bool // its result was reported
 	late  bool // the process was stopped between its decision and this call
 	// forged: a forged refusal took its shards, outside the guarantee.
 	forged bool
@@ -53,7 +53,7 @@ type simCall struct {
 // appSide is the connection of a process to its app.
 type appSide struct {
 	calls map[uint64]*simCall
-	// got is what the app has told this process that it has acquired.
+	// got are the shards that the app has acquired, as far as this process knows.
 	got map[shardmap.Shard]gotShard
 	// owed are the shards whose app was told to acquire and has not been told of their
 	// end since: under which epoch.
@@ -100,7 +100,7 @@ func (p *proc) hookOptions() *agent.HookOptions {
 	}
 }
 
-var errApp = errors.New("the app said no")
+var errApp = errors.New("the app refused")
 
 // Busy counts what runs for a shard.
 func (p *proc) Busy(s shardmap.Shard) int {
@@ -185,7 +185,7 @@ func (p *proc) reportResult(c *simCall, r agent.HookResult) {
 	p.step()
 }
 
-// arrive handles a call that has reached the app, whatever the state of its node.
+// arrive handles a call that has reached the app, in any state of its node.
 func (a *simApp) arrive(c *simCall) {
 	w := a.h.w
 	if w.now < a.down {
@@ -249,7 +249,7 @@ func (a *simApp) doShard(c *simCall, hs agent.HookShard, r *agent.HookResult) {
 		a.release(hs, r)
 	case agent.HookAcquire:
 		if !hs.Again && a.held[hs.Shard] == hs.Epoch {
-			a.h.w.fail("hooks: %s is told to acquire shard %d under %d as if it did not hold it", a.h.id, hs.Shard, hs.Epoch)
+			a.h.w.fail("hooks: the app of %s gets an acquire call for shard %d under %d without Again, and holds it", a.h.id, hs.Shard, hs.Epoch)
 		}
 		a.held[hs.Shard] = hs.Epoch
 		delete(a.left, shardEpoch{hs.Shard, hs.Epoch})

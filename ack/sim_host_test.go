@@ -27,14 +27,14 @@ type host struct {
 	stoppedAt time.Duration    // when it was stopped last
 	resumedAt time.Duration    // when it went on last after so long that it must notice
 	briefStop [2]time.Duration // start and end of the last stop that was too short to notice
-	deferred  []event          // what waits for SIGCONT
+	deferred  []event          // events that wait for SIGCONT
 	pauseAt   pausePoint
 	pauseFor  time.Duration
 	downFrom  time.Duration // since when no process runs; negative: one does
-	late      int           // heartbeats of the last process that leaders have heard since
+	late      int           // heartbeats of the last process that leaders have received
 	lateBeat  uint64        // the newest of these
 
-	absent      bool // takes no part until it is told to join
+	absent      bool // takes no part until it joins
 	gateway     bool
 	unhealthy   bool
 	failing     bool // the last check of its app failed
@@ -42,14 +42,14 @@ type host struct {
 	falls       uint32
 	holdLog     bool // its state machine applies nothing
 	holdAt      bool // its state machine stops at the next commit
-	slowCut     bool // what it cuts goes on being counted for a while
+	slowCut     bool // requests that it cuts still count for a while
 	deaf        bool // answers to its heartbeats get lost
 	deafForGood bool // also after the faults
 	mute        bool // its heartbeats get lost
-	noDeliver   bool // what it gives up shards with gets lost
+	noDeliver   bool // its releases are lost
 	lost        bool // never starts again
 	weight      uint32
-	speaks      uint64        // the highest boot that was granted a lease, or said that it leaves
+	speaks      uint64        // the highest boot that was granted a lease, or announced to leave
 	diskSlow    time.Duration // the longest that a write takes; zero: none takes any time
 	diskFails   int           // in a thousand: writes that fail
 	diskHangs   time.Duration // until when no write ends
@@ -133,7 +133,7 @@ type brokenBeats struct{ boot, nonce uint64 }
 func (h *host) start() {
 	w := h.w
 	if h.proc != nil {
-		panic("a host starts a process beside another one")
+		panic("a host starts a second process")
 	}
 	h.disk.boot++
 	h.falls = 0

@@ -53,9 +53,9 @@ func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	l.p.w.keeping[k] = r
 	if r == nil {
 		l.p.w.cover.keptNothing++
-		l.p.w.logf("%s does not have what %s keeps", l.p.h.id, node)
+		l.p.w.logf("%s does not have the kept notes of %s", l.p.h.id, node)
 		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.Release/8, time.Second) && l.losingNode() == "" && !l.moving() {
-			l.p.w.fail("hooks: %s tells the log %v after the goodbye of %s that it is absent, without what it keeps", l.p.h.id, waited, node)
+			l.p.w.fail("hooks: %s writes a restart entry %v after the goodbye of %s without its kept notes", l.p.h.id, waited, node)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (w *world) checkTold(p *proc, hs agent.HookShard) {
 	case p.isNextProcess(hs.Shard, hs.Epoch):
 		w.cover.exactInPlace++
 	default:
-		w.fail("hooks: boot %d on %s is told that shard %d of epoch %d was released; in place it was by boot %d on %s", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch, k.boot, k.server)
+		w.fail("hooks: boot %d on %s gets shard %d of epoch %d as released; boot %d on %s released it in place", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch, k.boot, k.server)
 	}
 }
 
@@ -153,7 +153,7 @@ func (w *world) checkTold(p *proc, hs agent.HookShard) {
 func (w *world) checkNotTold(p *proc, hs agent.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
 	if k, ok := w.kept[o]; ok && !p.h.hasCopy() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
-		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
+		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as not released, and the previous boot has released it", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
 	}
 }
 
@@ -165,10 +165,10 @@ func (w *world) checkGoodbye(p *proc) {
 	}
 	r, confirmed := p.machine.Releases()
 	if r == nil && (p.stoppedOnce || p.h.slowCut || p.h.noDeliver || !confirmed) {
-		return // nobody has taken it in time
+		return // no leader has confirmed it in time
 	}
 	if r != nil && !confirmed {
-		w.fail("hooks: %s says goodbye before anybody has what it keeps", p.h.id)
+		w.fail("hooks: %s sends a goodbye before a leader has its kept notes", p.h.id)
 	}
 	given := map[shardmap.Shard]ack.Released{}
 	if r != nil {
@@ -182,17 +182,17 @@ func (w *world) checkGoodbye(p *proc) {
 		x, ok := given[s]
 		switch own := p.released[s] == o.epoch; {
 		case own && (!ok || x.From != ""):
-			w.fail("hooks: %s says goodbye and does not keep what its app has released of shard %d: %+v", p.h.id, s, x)
+			w.fail("hooks: %s sends a goodbye without the release of shard %d by its app: %+v", p.h.id, s, x)
 		case own:
 		case ok && (p.everGot[o] || !p.mayGetNote(s, o.epoch)):
-			w.fail("hooks: %s says goodbye and keeps shard %d, which nobody has released", p.h.id, s)
+			w.fail("hooks: %s sends a goodbye and keeps shard %d, which was not released", p.h.id, s)
 		case !ok && !p.everGot[o] && p.mayGetNote(s, o.epoch):
-			w.fail("hooks: %s says goodbye and does not keep shard %d, which came as released", p.h.id, s)
+			w.fail("hooks: %s sends a goodbye and does not keep shard %d, which it got as released", p.h.id, s)
 		}
 	}
 }
 
-// kept tells what a state has of a release in place, for comparisons.
+// kept returns the record of a release in place in a state, for comparisons.
 func kept(s *ack.State, shard shardmap.Shard) string {
 	k, ok := s.Kept(shard)
 	return fmt.Sprint(k, ok)

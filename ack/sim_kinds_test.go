@@ -6,9 +6,9 @@ import (
 	"shardway/ack"
 )
 
-// The kinds of faults. Each draws whom it hits and for how long.
+// The kinds of faults. Each draws its host and its duration.
 
-// somebody draws a host for which ok holds, or nil.
+// somebody returns a random host for which ok holds, or nil.
 func (w *world) somebody(ok func(h *host) bool) *host {
 	var fit []*host
 	for _, h := range w.hosts {
@@ -254,12 +254,12 @@ func faultForge(w *world) bool {
 	return true
 }
 
-// forge tells a leader that connections to a host are refused.
+// forge sends a leader false evidence that connections to a host are refused.
 func (w *world) forge(l, x *host) {
 	if l == nil {
 		return
 	}
-	w.logf("%s is told that %s refuses connections", l.id, x.id)
+	w.logf("%s gets evidence that %s refuses connections", l.id, x.id)
 	w.cover.forged++
 	lead := l.proc.lead
 	lead.taken[x] = true
@@ -299,13 +299,13 @@ func faultSick(w *world) bool {
 	return true
 }
 
-// faultRemove is the operator's word about a node whose process is down.
+// faultRemove is the statement of an operator about a node whose process is down.
 func faultRemove(w *world) bool {
 	x := w.somebody(func(h *host) bool { return h.proc == nil && !h.absent })
 	if x == nil {
 		return false
 	}
-	w.logf("an operator says that %s is gone", x.id)
+	w.logf("an operator states that %s is gone", x.id)
 	w.cover.removed++
 	for _, h := range w.hosts {
 		if running(h) && leads(h) {

@@ -25,7 +25,7 @@ type leaderLoop struct {
 	goOn  func() // lets it go on
 	busy  bool   // stopped in the middle of a turn
 	inbox []func()
-	taken map[*host]bool // forged evidence about it has been told
+	taken map[*host]bool // forged evidence about it has arrived
 	// acked is what the newest heartbeat that was answered has acknowledged.
 	acked map[shardmap.NodeID]shardmap.Epoch
 	left  map[shardmap.NodeID]bool // and whether it was to own nothing
@@ -222,7 +222,7 @@ func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
 		case ack.Reply:
 			h, ok := m.(ack.HeartbeatReceived)
 			if !ok {
-				w.fail("G5: %s is answered, and nobody has spoken", e.To)
+				w.fail("G5: an answer to %s without a heartbeat", e.To)
 				return
 			}
 			w.checkReply(l, h, from.at, e.Answer)
@@ -331,7 +331,7 @@ func (l *leaderLoop) noted(e ack.Event) {
 		l.expectReleases(e.Epoch)
 		for _, m := range l.told().Last().Members() {
 			if l.acked[m.ID] < e.Epoch && !l.told().Restarting(m.ID) {
-				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
+				w.fail("G4: %s commits %d, and the live boot of %s has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}
 		}
 	case ack.EventTakeover:
@@ -343,14 +343,14 @@ func (l *leaderLoop) noted(e ack.Event) {
 	case ack.EventDuplicate:
 		w.logf("%s sees two of %s", id, e.Node)
 	case ack.EventSilent:
-		w.logf("%s hears nothing from %s", id, e.Node)
+		w.logf("%s receives nothing from %s", id, e.Node)
 	case ack.EventRestart:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 		if e.Grace > 0 {
 			l.announceKept(e.Node)
 		}
 	case ack.EventBack:
-		w.logf("%s hears %s again", id, e.Node)
+		w.logf("%s receives heartbeats of %s again", id, e.Node)
 	case ack.EventNoteDropped:
 		w.fail("hooks: a note of %s is too long", e.Node)
 	}

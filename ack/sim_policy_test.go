@@ -151,7 +151,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	w.logf("log: %d asks for %+v", after.Index(), *is)
 	w.cover.amended++
 	if e.asked != e.term {
-		w.fail("policy: what the leader of term %d was asked counts in term %d", e.asked, e.term)
+		w.fail("policy: a request to the leader of term %d counts in term %d", e.asked, e.term)
 	}
 	if was.Pause > 0 && is.Pause == 0 && !e.byOperator {
 		w.cover.pausesOver++

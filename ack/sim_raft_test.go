@@ -16,7 +16,7 @@ type logEntry struct {
 	conf *simConf
 
 	commit     bool // data is a commit
-	byOperator bool // or a change of the policy that somebody asked for
+	byOperator bool // or a requested change of the policy
 	queuedPolicy
 }
 
@@ -85,7 +85,7 @@ func (p *proc) nudge() {
 	})
 }
 
-// nobody is whom a server follows that knows no leader.
+// nobody is the leader of a server that knows none.
 const nobody = -1
 
 // behindBy is how many entries a server has not applied that is far behind.
@@ -151,7 +151,7 @@ func (w *world) appendTo(d *simDisk, f *proc, then func(match uint64)) {
 	for i > max(d.base, f.disk.base) && d.termAt(i) != f.disk.termAt(i) {
 		i--
 	}
-	// What comes before the first entry is known of the snapshot alone.
+	// Only the snapshot contains the entries before the first one.
 	if i < d.base || i == d.base && d.base < d.snapAt || i == d.base && i >= f.disk.base && f.disk.termAt(i) != d.baseTerm {
 		f.install(d, then)
 		return

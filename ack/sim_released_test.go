@@ -63,7 +63,7 @@ func (w *world) checkExact(p *proc, disk string, hs agent.HookShard) {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
 		}
 		w.checkNotTold(p, hs)
-		// What it releases by itself from now on is of this disk.
+		// Later releases of its own belong to this disk.
 		delete(w.exact, toldRelease{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
@@ -117,7 +117,7 @@ func (w *world) checkGivenUp(p *proc) {
 	given := map[shardmap.Shard]ack.Released{}
 	if r != nil {
 		if r.Boot != p.bootNow() || r.Server != p.disk.server || r.Proposal != p.machine.Acked() {
-			w.fail("hooks: %s acknowledges %d and gives up shards for %d", p.h.id, p.machine.Acked(), r.Proposal)
+			w.fail("hooks: %s acknowledges %d with releases for %d", p.h.id, p.machine.Acked(), r.Proposal)
 		}
 		for _, x := range r.Shards {
 			given[x.Shard] = x
@@ -169,10 +169,10 @@ func (w *world) checkPending(p *proc) {
 	}
 	d := p.clock() - p.pendingSince
 	if d > w.releaseTimeout+300*time.Millisecond {
-		w.fail("hooks: %s waits for %v for somebody to take what it gives up", p.h.id, d)
+		w.fail("hooks: %s has waited for %v for the confirmation of its releases", p.h.id, d)
 	}
 	if d > 250*time.Millisecond && p.sent < 2 {
-		w.fail("hooks: %s does not send again what it gives up", p.h.id)
+		w.fail("hooks: %s does not repeat its releases", p.h.id)
 	}
 }
 
@@ -191,7 +191,7 @@ func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
 			if p.Has(m.ID) && !l.told().Restarting(m.ID) {
-				w.fail("hooks: %s commits %d, and does not have what %s gives up", l.p.h.id, e, m.ID)
+				w.fail("hooks: %s commits %d without the releases of %s", l.p.h.id, e, m.ID)
 			}
 			continue
 		}
@@ -223,7 +223,7 @@ func faultNoDeliver(w *world) bool {
 	if h == nil {
 		return false
 	}
-	w.logf("what %s gives up with does not arrive", h.id)
+	w.logf("releases of %s are lost", h.id)
 	h.noDeliver = true
 	w.undo(w.faultDuration(), func() { h.noDeliver = false })
 	return true

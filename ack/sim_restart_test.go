@@ -13,7 +13,7 @@ import (
 
 // restarting is such a process.
 type restarting struct {
-	back   time.Duration // within what time it says that it comes back; zero: it does not
+	back   time.Duration // announced time until its return; zero: it does not return
 	linger time.Duration // for how long it goes on after its goodbye
 	down   time.Duration // and for how long none is there then
 }
@@ -161,7 +161,7 @@ func faultInPlace(w *world) bool {
 // checkAbsence checks the begin and the end of a restart.
 func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 	if e.asked != e.term {
-		w.fail("restart: what the leader of term %d saw counts in term %d", e.asked, e.term)
+		w.fail("restart: a goodbye to the leader of term %d counts in term %d", e.asked, e.term)
 	}
 	for _, h := range w.hosts {
 		was, _ := before.Restart(h.id)
@@ -185,7 +185,7 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 			w.fail("restart: of boot %d of %s, begins once more", is.Boot, h.id)
 		}
 		if !w.said[boot] {
-			w.fail("restart: of boot %d of %s, which has not said goodbye", is.Boot, h.id)
+			w.fail("restart: of boot %d of %s, which has not sent a goodbye", is.Boot, h.id)
 		}
 		w.away[boot], w.dead[h.id] = true, false
 		w.absentAt[h.id] = w.now

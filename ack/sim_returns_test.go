@@ -144,7 +144,7 @@ func (w *world) checkCached(p *proc, r *simReq) {
 	}
 	had, ok := c.had[r.shard]
 	if ok && had < r.epoch && !c.any && !w.needed[shardEpoch{r.shard, r.epoch}] {
-		w.fail("returns: the app of %s runs a request for shard %d of epoch %d with what it cached in epoch %d", p.h.id, r.shard, r.epoch, had)
+		w.fail("returns: the app of %s runs a request for shard %d of epoch %d with its cache of epoch %d", p.h.id, r.shard, r.epoch, had)
 	}
 	c.had[r.shard] = max(had, r.epoch)
 }
@@ -183,7 +183,7 @@ func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 	w.cover.appReports++
 	w.logf("log: %d reports apps", after.Index())
 	if e.asked != e.term {
-		w.fail("returns: what the leader of term %d heard counts in term %d", e.asked, e.term)
+		w.fail("returns: a report to the leader of term %d counts in term %d", e.asked, e.term)
 	}
 }
 

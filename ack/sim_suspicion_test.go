@@ -16,7 +16,7 @@ type suspicionState struct {
 	unanswered map[uint64]time.Duration
 	// answeredTerm is the term of the leader whose answer counted last.
 	answeredTerm uint64
-	// met is the leader that it has told of itself at once.
+	// met is the leader to which it has sent a heartbeat at once.
 	met int
 }
 
@@ -75,7 +75,7 @@ func (p *proc) pollSuspicion(now time.Duration) {
 		p.checkStand()
 		term := p.disk.term
 		p.w.after(p.w.span(0, 8*time.Millisecond), p, func() {
-			if p.stands == nil && p.disk.term == term { // else another one stands already
+			if p.stands == nil && p.disk.term == term { // it has not voted or campaigned since
 				p.w.cover.doubted++
 				p.stand("the leader is missed", true, p.w.n(2) == 0)
 			}
@@ -121,10 +121,10 @@ func (p *proc) suspicionReport() election.Report {
 		return m
 	}
 	if waits := p.unansweredFor(); waits < w.pace.Heartbeat*7/10 {
-		w.fail("suspicion: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
+		w.fail("suspicion: %s misses the leader of term %d, and has waited for an answer only for %v", p.h.id, m.LeaderTerm, waits)
 	}
 	if m.LeaderTerm != p.answeredTerm {
-		w.fail("suspicion: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
+		w.fail("suspicion: %s misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
 	}
 	return m
 }
@@ -179,7 +179,7 @@ func (p *proc) checkStand() {
 		}
 	}
 	if 2*with <= len(p.disk.conf.voters) {
-		w.fail("suspicion: %s stands against the leader of term %d, and %d of %d voters miss it", p.h.id, term, with, len(p.disk.conf.voters))
+		w.fail("suspicion: %s campaigns against the leader of term %d, and only %d of %d voters miss it", p.h.id, term, with, len(p.disk.conf.voters))
 	}
 }
 
@@ -195,7 +195,7 @@ const (
 // faultLeaderHangs stops the leader of a healthy cluster, or partitions it in one or both
 // directions. No other node may lose its lease.
 func faultLeaderHangs(w *world) bool {
-	w.stable = -1 // what was the matter before, nobody has looked at
+	w.stable = -1 // earlier problems were not checked
 	if !w.run(w.now+10*time.Second, func() bool { return w.settled(400 * time.Millisecond) }) || w.failure != "" {
 		return false
 	}
@@ -211,7 +211,7 @@ func faultLeaderHangs(w *world) bool {
 	term, before := l.proc.disk.term, w.cover.elections
 	w.hung = l
 	how := w.pick(4)
-	w.logf("scene: %s, which leads, %s", l.id, [...]string{"stops", "is cut off", "is not heard", "hears nobody"}[how])
+	w.logf("scene: %s, which leads, %s", l.id, [...]string{"stops", "is partitioned", "cannot send", "cannot receive"}[how])
 	if how == 0 {
 		l.stop(hangs, "as it leads")
 	} else {
@@ -227,7 +227,7 @@ func faultLeaderHangs(w *world) bool {
 		w.cover.splits++
 		w.hung = nil
 	default:
-		w.fail("suspicion: the leader of term %d has hung for %v, and nobody was elected", term, w.now-began)
+		w.fail("suspicion: the leader of term %d has hung for %v, and no other leader was elected", term, w.now-began)
 	}
 	w.run(began+hangs, nil)
 	w.hung = nil
@@ -326,7 +326,7 @@ func faultDoze(w *world) bool {
 	d := w.span(50*time.Millisecond, 400*time.Millisecond)
 	for _, h := range w.hosts {
 		if w.pick(8) > 0 {
-			h.stop(d, "with all others")
+			h.stop(d, "with all other processes")
 		}
 	}
 	w.run(w.now+d+100*time.Millisecond, nil)

@@ -244,7 +244,7 @@ func faultRetimeTakeover(w *world) bool {
 	if l == nil || x == nil {
 		return false
 	}
-	w.logf("scene: takeover timeout is given up, and %s is said to be gone", x.id)
+	w.logf("scene: takeover timeout is replaced, and %s is removed", x.id)
 	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease} {
 		if t := w.truth.Timing(); t.Takeover != takeover && running(l) && leads(l) {
 			t.Takeover = takeover

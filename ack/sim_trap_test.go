@@ -187,7 +187,7 @@ func faultConvert(w *world) bool {
 	if old == nil || next == nil {
 		return false
 	}
-	w.logf("scene: %s votes for %s, the others do not hear of it", old.id, next.id)
+	w.logf("scene: %s votes for %s, and the other servers do not learn of it", old.id, next.id)
 	w.cutLinks(func(i, j int) bool { return i == next.i && j != old.i || j == next.i && i != old.i })
 	next.proc.campaign("by one vote")
 	w.run(w.now+500*time.Millisecond, nil)

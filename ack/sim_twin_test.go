@@ -11,7 +11,7 @@ import (
 // Two processes under one node's id: on a disk of its own, as when a node is started
 // under a name that is taken, or on a copy of the disk.
 //
-// What two processes on disks of their own do is judged as that of two nodes. Two
+// Two processes with separate disks are judged like two nodes. Two
 // copies are judged by that one of them is refused, and by what others do. Raft takes part in the first only: the leader puts the new disk in the place of
 // the old one once that is not heard any more. The streams of a copy are refused by
 // package node/diskhistory, which is not in this model; its heartbeats come all the same.
@@ -89,7 +89,7 @@ func (w *world) diskRolledBack(p *proc, a ack.Answer) {
 		return
 	}
 	if !p.h.hasCopy() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
-		w.fail("membership: %s is told that its disk went back, in boot %d", p.h.id, a.Boot)
+		w.fail("membership: %s gets the answer that its disk was rolled back, in boot %d", p.h.id, a.Boot)
 		return
 	}
 	w.cover.rollbacks++

@@ -7,8 +7,8 @@ import (
 
 // Elections, as hashicorp/raft v1.7.3 holds them with the repairs of package
 // node/consensus: a pre-vote, unless leadership is handed over or the leader's
-// process is known to be gone; the term, then the vote, written before anybody
-// hears of them.
+// process is known to be gone; the term, then the vote, written before any server
+// learns of them.
 
 func (c *simConf) votes(server string) bool { return slices.Contains(c.voters, server) }
 

@@ -23,7 +23,7 @@ type simSetup struct {
 	faults  []byte // when set, they decide the faults in place of the seed
 	plant   plant  // a mistake on the node's side, planted on purpose
 	tracing bool
-	// counts tells which failures playMany looks for; nil: any.
+	// counts reports which failures playMany looks for; nil means any.
 	counts func(failure string) bool
 }
 
@@ -31,7 +31,7 @@ type simSetup struct {
 type world struct {
 	simSetup
 	dice   *rand.Rand
-	now    time.Duration // true time; nobody in the model can read it
+	now    time.Duration // true time; no machine of the model can read it
 	queue  eventQueue
 	steps  int
 	hosts  []*host
@@ -54,7 +54,7 @@ type world struct {
 	healing    bool
 	doubting   bool                    // voters ask each other whether they miss their leader
 	missed     map[string]missedReport // by server, also of a process that has ended
-	hung       *host                   // it leads and stands still, and all else is well; nil: none
+	hung       *host                   // the leader that is stopped in a healthy cluster; nil: none
 
 	raftWorld
 	checks

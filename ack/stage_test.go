@@ -51,7 +51,7 @@ type leaderPart struct {
 	term     uint64
 	turn     *ack.LeaderDriver
 	voters   []string
-	revoked  bool // its Raft knows a newer term
+	revoked  bool // its Raft has a newer term
 	steps    int  // StepDowns
 	answered []ack.Answer
 }
@@ -63,17 +63,17 @@ type actor struct {
 	disk    string // of another disk than the first one
 	nonce   uint64
 	up      bool
-	follows shardmap.NodeID // whom it takes for the leader
+	follows shardmap.NodeID // the leader that it follows
 	term    uint64
 	machine *agent.Agent
 	routing ack.Routing
 	leased  bool
-	last    ack.Heartbeat // what was sent last
+	last    ack.Heartbeat // last heartbeat
 
 	answers []ack.Answer // that have come
 
 	held, deaf, mute, busy               bool
-	runs                                 map[shardmap.Shard]bool // shards with a request, beside busy
+	runs                                 map[shardmap.Shard]bool // shards with a request, in addition to busy
 	reticent                             bool                    // it does not tell what is idle
 	begins                               []shardmap.Shard        // requests begin for these after its next answer
 	keys                                 string                  // the key configuration that it has loaded
@@ -380,7 +380,7 @@ func (g gate) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
 		}
 	}
 	if g.a.busy {
-		g.s.notef("%s cuts what runs: %s", g.a.id, why)
+		g.s.notef("%s cuts running requests: %s", g.a.id, why)
 		g.a.busy = false
 	}
 }
@@ -422,18 +422,18 @@ func (s *stage) hear(a *actor) {
 	for _, ans := range answers {
 		switch ans.Refusal {
 		case ack.RefusedBoot:
-			s.notef("%s is told of its boot %d", a.id, ans.Known)
+			s.notef("%s learns of its boot %d", a.id, ans.Known)
 		case ack.RefusedDuplicate:
 			s.notef("%s is refused: %q", a.id, ans.Elsewhere)
 		case ack.RefusedRollback:
-			s.notef("%s is told that its disk went back", a.id)
+			s.notef("%s gets the answer that its disk was rolled back", a.id)
 		}
 		a.machine.Answered(s.now, ans)
 		s.act(a)
 	}
 }
 
-// manner tells what else a heartbeat says.
+// manner describes the further fields of a heartbeat.
 func manner(hb ack.Heartbeat) string {
 	var b strings.Builder
 	for _, f := range []struct {
@@ -514,11 +514,11 @@ func (s *stage) noted(l *leaderPart, e ack.Event) {
 	case ack.EventDuplicate:
 		s.notef("%s sees %s twice: %s", l.id, e.Node, e.Reason)
 	case ack.EventSilent:
-		s.notef("%s hears nothing from %s", l.id, e.Node)
+		s.notef("%s receives nothing from %s", l.id, e.Node)
 	case ack.EventRestart:
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
 	case ack.EventBack:
-		s.notef("%s hears %s again", l.id, e.Node)
+		s.notef("%s receives heartbeats of %s again", l.id, e.Node)
 	case ack.EventDropped, ack.EventNoteDropped:
 	}
 }

@@ -102,7 +102,7 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	if err := st.retime("a", slower()); err != nil {
 		t.Fatal(err)
 	}
-	st.run(stageTick) // it hears of it
+	st.run(stageTick) // it learns of it
 	soon("after a change", 6*time.Second)
 	st.run(5900 * time.Millisecond)
 	soon("a moment too soon", 100*time.Millisecond)

@@ -172,7 +172,7 @@ func TestReplacedProposalIsNotAcknowledged(t *testing.T) {
 	if f.CutDue(drain-time.Millisecond) || !f.CutDue(drain) {
 		t.Error("not cut drain-timeout after the first proposal")
 	}
-	// What else runs was counted from the second one.
+	// The time of all other requests counts from the second proposal.
 	if !f.CutDue(drain+3*time.Millisecond) || f.CutDue(drain+4*time.Millisecond) {
 		t.Error("not cut drain-timeout after the second proposal, or twice")
 	}

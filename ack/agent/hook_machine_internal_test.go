@@ -34,7 +34,7 @@ type hookStage struct {
 	k    *hookMachine
 	now  time.Duration
 	see  observed
-	got  []ack.Releases // what was to be delivered
+	got  []ack.Releases // delivered releases
 	ends map[shardmap.Shard]ReleaseEnd
 }
 

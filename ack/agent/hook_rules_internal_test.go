@@ -350,7 +350,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 }
 
 // A node that pauses is dropped by one proposal and gets all its shards back by the next,
-// before another node has served them. Its app keeps its state. Before, it was told to drop
+// before another node has served them. Its app keeps its state. It once got a call to drop
 // it.
 func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 	for _, back := range []bool{true, false} {

@@ -7,8 +7,8 @@ import (
 	"shardway/ack"
 )
 
-// An agent at rest looks seldom, and so often that a look may come late by a part of the lease
-// that bears on a busy machine: it is taken for a pause from a quarter on.
+// An idle agent polls rarely, but often enough that a poll may be late on a busy machine: a gap of
+// a quarter lease counts as a pause.
 func TestIdleInterval(t *testing.T) {
 	const ms = time.Millisecond
 	for lease, want := range map[time.Duration]time.Duration{
@@ -21,8 +21,8 @@ func TestIdleInterval(t *testing.T) {
 	}
 }
 
-// Whatever an agent at rest waits for, it looks by then: for what the app is to be told or has to
-// tell, as well as for its next heartbeat. A gateway rests without a lease, which it never has.
+// An idle agent is due for its next heartbeat, for hook calls and for their results. A gateway is
+// idle without a lease, because it never has one.
 func TestDueOfIdleAgent(t *testing.T) {
 	const ms = time.Millisecond
 	for name, tt := range map[string]struct {
@@ -48,8 +48,8 @@ func TestDueOfIdleAgent(t *testing.T) {
 	}
 }
 
-// Only the answer to the last heartbeat says how old the echoes are that the next one would be granted
-// a lease by; and one that grants none, as to a gateway, says nothing of that.
+// Only the answer to the last heartbeat shows the age of the echoes on which the next grant would be
+// based. An answer that grants nothing, as to a gateway, does not show it.
 func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 	const ms = time.Millisecond
 	last := ack.Answer{Beat: 7, Lease: 500 * ms}
