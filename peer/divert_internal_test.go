@@ -31,9 +31,9 @@ func prompted(t *testing.T) (c *lowLatencyConn, far net.Conn) {
 	return c, far
 }
 
-// Who writes to what wraps a connection does not wait for its socket once that is diverted,
-// and what was written goes out when it is taken there.
-func TestWhatIsWrittenIsDiverted(t *testing.T) {
+// A write to a wrapped connection does not wait for the socket once the connection is diverted. The
+// data is sent by the code that takes it.
+func TestWritesAreDiverted(t *testing.T) {
 	c, far := prompted(t)
 	applyKind(c, Trunk)
 	var kept []byte
@@ -52,8 +52,8 @@ func TestWhatIsWrittenIsDiverted(t *testing.T) {
 	}
 }
 
-// A port that closes says goodbye on its streams, while a handler that was just given one has
-// what is written diverted. With the race detector.
+// A port that closes writes to its streams while a handler diverts the writes of a new stream. The
+// race detector checks this.
 func TestAPortMayCloseAsAStreamIsDiverted(t *testing.T) {
 	c, _ := prompted(t)
 	var kept []byte

@@ -57,7 +57,7 @@ func TestCutFrameIsNotTheEnd(t *testing.T) {
 	}
 }
 
-// greedy notes the largest piece anybody wanted of it.
+// greedy records the largest read.
 type greedy struct {
 	io.Reader
 	most int

@@ -46,7 +46,7 @@ func (p placed) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(p.addr))
 }
 
-// knock connects from an address and says nothing.
+// knock connects from an address and sends nothing.
 func (l *fromNets) knock(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -63,9 +63,9 @@ func open(c net.Conn) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, io.EOF)
 }
 
-// A burst of requests made 1 000 handshakes come at once, and strangers can make as
-// many. Beyond 256 the oldest was closed, whoever's it was: heartbeats and Raft
-// streams being dialed anew went with the rest, and leases lapsed.
+// A burst of requests once caused 1,000 handshakes at the same time, and strangers can cause as
+// many. Beyond 256 the oldest was closed, regardless of its origin. Heartbeat and Raft streams that
+// were being dialed again were closed, too, and leases expired.
 func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
@@ -90,7 +90,7 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 			l.knock(t, "10.0.0.2:1")     // another node's, in a burst
 			l.knock(t, "198.51.100.1:1") // a stranger
 			l.knock(t, "[2001:db8::1]:1")
-			l.knock(t, "[2001:db8::2]:1") // the same one, from elsewhere in his net
+			l.knock(t, "[2001:db8::2]:1") // the same one, from another address of its network
 		}
 		if !open(beat) {
 			t.Error("a node's connection was closed to make room for others'")
@@ -111,9 +111,9 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	})
 }
 
-// Whoever shared an address with a node, and knocked there without a pause, pushed out
-// each of its handshakes before it could end: the oldest always went. Now those that
-// came first have a moment, and then one more takes the place of the oldest.
+// A stranger that shared an address with a node, and connected without a pause, displaced each
+// handshake of the node before it could end, because the oldest was always closed. The oldest
+// handshakes now have a minimum time before another one displaces them.
 func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
@@ -146,18 +146,18 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 				t.Errorf("%s: a slow handshake keeps its place for ever", addr)
 			}
 		}
-		// Among strangers a source that has less comes in beside one that has more.
+		// Among strangers, a source with fewer handshakes displaces those of a source with more.
 		for range 4 {
 			l.knock(t, "198.51.100.1:1")
 		}
 		if other := l.knock(t, "203.0.113.1:1"); !open(other) {
-			t.Error("another address does not come in beside a burst")
+			t.Error("another address is not admitted during a burst")
 		}
 	})
 }
 
-// Who has one address of IPv6 has all of its network, and would have a share of
-// places for each.
+// The owner of one IPv6 address has its whole network, and would have a share of handshakes for
+// each address.
 func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
@@ -218,6 +218,6 @@ func TestAnOwnerHasOneOrigin(t *testing.T) {
 		}
 	}
 	if a := p.Origin(&net.UnixAddr{Name: "far"}); a != "far" {
-		t.Errorf("the origin of what is no address of IP is %q, want its text", a)
+		t.Errorf("the origin of an address that is no IP address is %q, want its text", a)
 	}
 }

@@ -25,7 +25,7 @@ func rawHello(version byte) []byte {
 	return append([]byte{'S', 'H', 'W', 'Y', version, 0, byte(len(body))}, body...)
 }
 
-// rawRecord is a boot and nothing else said of a disk.
+// rawRecord is a boot without a disk record.
 func rawRecord(boot byte) string {
 	return string(append(append(make([]byte, 7), boot), make([]byte, 4*8)...))
 }
@@ -310,8 +310,8 @@ func TestCrashedNodeLooksRefused(t *testing.T) {
 	})
 }
 
-// Whoever took over the address may not check what it was asked for.
-func TestDialerChecksWhoAnswers(t *testing.T) {
+// The process that took over the address may not check the request.
+func TestDialerChecksIdentityOfTheAnswer(t *testing.T) {
 	for answer, want := range map[string]peer.Refusal{
 		"\x02c1\x01z\x00":  peer.RefusedNode,
 		"\x02c9\x01b\x00":  peer.RefusedCluster,

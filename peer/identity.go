@@ -10,6 +10,6 @@ type Identity struct {
 	Disk string
 	// Boot is the node's boot counter.
 	Boot uint64
-	// Record is what it says of its disk.
+	// Record is the record of its disk.
 	Record
 }

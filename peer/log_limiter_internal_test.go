@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A stranger who puts 60 KB of other names into each certificate used to fill the
-// log with 80 MB in 3 s: every text was a new one, and none had a bound.
+// A stranger that put 60 KB of different names into each certificate once filled the log with 80 MB
+// in 3 s, because every text was new and none was limited.
 func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ll logLimiter
@@ -32,7 +32,7 @@ func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 			t.Errorf("%d were left out, want %d", n, 10_000-maxTextsPerSource)
 		}
 		if n := ll.takeSuppressed(); n != 0 {
-			t.Errorf("%d were left out, want none told twice", n)
+			t.Errorf("%d were left out, want none counted twice", n)
 		}
 		if !ll.allow(stranger, &Options{}, "another") || ll.allow(stranger, &Options{}, "another") {
 			t.Error("a minute later a refusal is not logged, or twice")
@@ -42,9 +42,9 @@ func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 
 func addr(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
 
-// The lines that one peer made full left none for any other: what a node was refused
-// for was not to be found in the log while a stranger knocked.
-func TestNobodyTakesTheLogFromTheOthers(t *testing.T) {
+// The log lines about one peer once used up the limit of all peers: while a stranger connected, the
+// log did not contain why a node was refused.
+func TestLogLimitsAreSeparateForEachPeer(t *testing.T) {
 	var ll logLimiter
 	o := &Options{Near: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
 	fill := func(from string) (logged int) {
@@ -67,6 +67,6 @@ func TestNobodyTakesTheLogFromTheOthers(t *testing.T) {
 		}
 	}
 	if !ll.allow(nil, o, "no descriptors") {
-		t.Error("what this node met itself is not logged")
+		t.Error("an error of this node itself is not logged")
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"shardway/internal/clock"
 )
 
-// deafReader is a connection whose poller says nothing: a read finds what is there
+// deafReader is a connection whose poller reports nothing: a read returns the data that is there
 // when it begins, or ends by its deadline.
 type deafReader struct {
 	mu    sync.Mutex
 	data  []byte
 	until time.Time
-	moved chan struct{} // latch: the deadline was set anew
+	moved chan struct{} // latch: the deadline was set again
 	reads int
 }
 
@@ -87,9 +87,8 @@ func looking(ctx context.Context, in readWriter) *lowLatencyConn {
 	return c
 }
 
-// TestReadsDoNotWaitForThePoller has bytes come of which the poller says nothing:
-// with 3 000 clients at one node, what a heartbeat's answer waits for is half a
-// second long, and every lease ends meanwhile.
+// TestReadsDoNotWaitForThePoller sends bytes that the poller does not report. With 3,000 clients at
+// one node, the answer to a heartbeat once waited for half a second, and every lease expired.
 func TestReadsDoNotWaitForThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &deafReader{moved: make(chan struct{})}
@@ -164,9 +163,9 @@ func (r *wakingReader) Read(b []byte) (int, error) {
 
 func (r *wakingReader) AtOnce() bool { return r.atOnce }
 
-// What came a moment after a look was taken for what the poller had not said: nodes without
-// any requests looked a hundred times a second at each of their connections, for ever.
-func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
+// Data that arrived just after a check was counted as missed by the poller. Nodes without any
+// requests then checked each of their connections a hundred times a second, forever.
+func TestDataRightAfterACheckDoesNotRaiseTheCheckRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &wakingReader{deafReader: deafReader{moved: make(chan struct{})}}
 		c := looking(t.Context(), r)
@@ -203,9 +202,9 @@ func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
 	})
 }
 
-// TestDeadlinesHoldForPromptReads has a read wait for a deadline that is further
-// away than a look, and a second one for one that is nearer.
-func TestDeadlinesHoldForPromptReads(t *testing.T) {
+// TestLowLatencyReadsKeepDeadlines checks a deadline that is later than the next check, and an earlier
+// one.
+func TestLowLatencyReadsKeepDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := looking(t.Context(), &deafReader{moved: make(chan struct{})})
 		for _, d := range []time.Duration{slowPollInterval / 5, slowPollInterval, 7*slowPollInterval + 1} {
@@ -223,8 +222,8 @@ func TestDeadlinesHoldForPromptReads(t *testing.T) {
 	})
 }
 
-// behindReader is a connection whose reader has been woken by the poller, and waits for
-// its turn: no deadline brings it forward.
+// behindReader is a connection whose reader has been woken by the poller, and waits for a processor.
+// No deadline wakes it earlier.
 type behindReader struct {
 	deafReader
 }
@@ -242,9 +241,9 @@ func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
 	return n, n > 0, nil
 }
 
-// TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn: whom the poller had woken waited
-// behind thousands of requests that were ready, and no look by a deadline changed that.
-func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
+// A goroutine that the poller had woken once waited behind thousands of runnable requests, and no
+// check by a deadline changed that.
+func TestReadsAreFastWhileTheProcessIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &behindReader{deafReader{moved: make(chan struct{})}}
 		p := new(readPoller)
@@ -295,18 +294,18 @@ func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 		}
 		sl.waitStart.Store(time.Now().Add(-highLatency - 1).UnixNano())
 		if !sl.isHigh(time.Now()) {
-			t.Error("who has waited for long is not behind")
+			t.Error("a reader that has waited for long does not count as behind")
 		}
 	})
 }
 
-// TestWhatWasMeasuredIsForgotten: nothing is measured while the process is not busy, and one
-// that was behind as it became idle would look for itself for ever.
-func TestWhatWasMeasuredIsForgotten(t *testing.T) {
+// Nothing is measured while the process is not busy. A process that was behind as it became idle
+// would otherwise check forever.
+func TestMeasurementsExpireWhileIdle(t *testing.T) {
 	sl, now := new(schedLatency), time.Now()
 	sl.record(now.Add(-highLatency-1), now)
 	if !sl.isHigh(now) || !sl.isHigh(now.Add(2*latencyProbeInterval)) {
-		t.Error("who has waited for long is not behind")
+		t.Error("a reader that has waited for long does not count as behind")
 	}
 	if sl.isHigh(now.Add(latencyMaxAge)) {
 		t.Error("it is behind for good")
@@ -332,11 +331,10 @@ func TestPatientReadsDoNotLook(t *testing.T) {
 	})
 }
 
-// TestSilentStrangersAreNotLookedAt counts the reads of connections that say nothing:
-// 256 strangers, who knock again as soon as they are let go, cost 5 000 looks a second, and
-// ten times that where the process was behind, which made it so the more. From a node's
-// address it is one that is about to say what it wants.
-func TestSilentStrangersAreNotLookedAt(t *testing.T) {
+// TestConnectionsOfStrangersAreNotChecked counts the reads of connections without data. 256
+// strangers that connect again at once cost 5,000 checks a second, and ten times as many while the
+// process was behind, which delayed it further. A connection from the address of a node is checked.
+func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 	addr := netip.MustParseAddr("127.0.0.1")
 	ln, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -397,10 +395,10 @@ func (r *countingReader) Look([]byte) (n int, there bool, err error) {
 	return 0, false, nil
 }
 
-// TestWhatALeaseHangsOnIsReadPromptly opens a stream of each kind over loopback and
+// TestHeartbeatAndRaftStreamsAreReadWithLowLatency opens a stream of each kind over loopback and
 // looks at both ends of it: Raft, heartbeats and control are read promptly, requests
 // in their turn.
-func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
+func TestHeartbeatAndRaftStreamsAreReadWithLowLatency(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"shardway/peer"
 )
 
-// memory is a Past that says one thing of its own disk and knows one of all others.
+// memory is a Past with one record of its own disk and one of all other disks.
 type memory struct {
 	own, known peer.Record
 	boot       uint64
@@ -35,7 +35,7 @@ func (m *memory) last(t *testing.T) peer.Meeting {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.met) == 0 {
-		t.Fatal("nobody was met")
+		t.Fatal("no peer was met")
 	}
 	return m.met[len(m.met)-1]
 }
@@ -62,12 +62,12 @@ func TestBothEndsHearOfEachOthersPast(t *testing.T) {
 			t.Errorf("the port met %+v, want %+v", got, want)
 		}
 	}
-	// Who does not name a disk can know nothing of it.
+	// A peer that does not name the disk cannot have a record of it.
 	if err := dialAndClose(p, "b", peer.Control); err != nil {
 		t.Fatal(err)
 	}
 	if got := right.last(t); got.ToldBoot != 0 || got.Told != (peer.Record{}) {
-		t.Errorf("told %d and %+v of no disk", got.ToldBoot, got.Told)
+		t.Errorf("reported %d and %+v for no disk", got.ToldBoot, got.Told)
 	}
 }
 

@@ -37,12 +37,11 @@ func prompts(t *testing.T) (a, b *lowLatencyConn) {
 	return ends[0], ends[1]
 }
 
-// larger is more than the kernel keeps of what nobody reads.
+// larger is more than the kernel buffers without a reader.
 var larger = bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 
-// TestRawSocketsCarryAll: what a prompt connection does behind the scheduler's back is
-// what net.TCPConn does.
-func TestRawSocketsCarryAll(t *testing.T) {
+// A connection with raw reads and writes behaves like a net.TCPConn.
+func TestRawConnBehavesLikeTCPConn(t *testing.T) {
 	a, b := prompts(t)
 	got := make(chan []byte, 1)
 	go func() {
@@ -59,16 +58,16 @@ func TestRawSocketsCarryAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(<-got, larger) {
-		t.Error("what came is not what was sent")
+		t.Error("the received data differs from the sent data")
 	}
 	if n, err := b.Read(nil); n != 0 || err != nil {
 		t.Errorf("reading nothing: %d, %v", n, err)
 	}
 }
 
-// TestLooksFindWhatReadsDo: while the process is behind, looks take the place of reads. One
+// TestChecksFindTheDataOfReads: while the process is behind, looks take the place of reads. One
 // that took the end of a stream for silence would never end.
-func TestLooksFindWhatReadsDo(t *testing.T) {
+func TestChecksFindTheDataOfReads(t *testing.T) {
 	a, b := prompts(t)
 	buf := make([]byte, 4)
 	look := func(what, want string, over error) {
@@ -120,27 +119,27 @@ func TestRawSocketsFailAsOthersDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	for err == nil { // nobody reads it
+	for err == nil { // without a reader
 		_, err = b.Write(larger)
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a write that nobody reads ended with %v", err)
+		t.Errorf("a write without a reader ended with %v", err)
 	}
 	if err = a.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	_ = a.Close() // a reset
 	if _, err = a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a read of what is closed here ended with %v", err)
+		t.Errorf("a read of a locally closed connection ended with %v", err)
 	}
 	_, err = b.Read(make([]byte, 1))
 	op := new(net.OpError)
 	if !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &op) || op.Addr.String() != b.RemoteAddr().String() {
-		t.Errorf("a read of what was reset ended with %v", err)
+		t.Errorf("a read of a reset connection ended with %v", err)
 	}
 }
 
-func TestRawReadsTellWhatWasThere(t *testing.T) {
+func TestRawReadsReportPresentData(t *testing.T) {
 	a, b := prompts(t)
 	in, ok := b.rw.(*rawConn)
 	if !ok {
@@ -156,7 +155,7 @@ func TestRawReadsTellWhatWasThere(t *testing.T) {
 		}
 	}
 	if !in.AtOnce() {
-		t.Error("what had come did not count as there")
+		t.Error("data that had arrived did not count as present")
 	}
 	if err := in.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)

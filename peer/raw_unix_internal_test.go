@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// watched is a socket beneath its net.Conn, and counts what goes by that way.
+// watched is the raw socket of a net.Conn, and counts its reads and writes.
 type watched struct {
 	syscall.RawConn
 	reads, writes atomic.Int64
@@ -30,13 +30,13 @@ func (w *watched) Write(f func(fd uintptr) bool) error {
 	return w.RawConn.Write(f)
 }
 
-// Whatever carries many requests, or heartbeats, is read and written past package net, whose
-// calls tell the scheduler: the first of those after a rest wakes the runtime's monitor thread,
-// and on a busy machine each may cost who makes it its turn.
-func TestStreamsGoPastPackageNet(t *testing.T) {
+// Streams with many requests, and heartbeat streams, bypass package net, whose calls enter the
+// scheduler. The first such call after a pause wakes the monitor thread of the runtime, and on a busy
+// machine each of them may deschedule the caller.
+func TestStreamsBypassPackageNet(t *testing.T) {
 	for k := Raft; int(k) < kinds; k++ {
 		if !k.known() || k == Forward || k == Legs-1 {
-			continue // one for each request is read by who has it
+			continue // a stream for one request is read by its owner
 		}
 		for _, diverted := range []bool{false, true} {
 			near, far := prompts(t)
@@ -71,8 +71,8 @@ func TestStreamsGoPastPackageNet(t *testing.T) {
 	}
 }
 
-// Both ends of a trunk between nodes are read so, who dials and who accepts.
-func TestBothEndsOfATrunkGoPastPackageNet(t *testing.T) {
+// Both ends of a session between nodes are read in this way, the dialer and the listener.
+func TestBothEndsOfASessionBypassPackageNet(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestStreamOverASecretIsOfThatNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Direct() {
-			t.Error("a stream over TLS says that its socket can be read")
+			t.Error("a stream over TLS reports that its socket can be read")
 		}
 		if _, err := c.SyscallConn(); err != nil {
 			t.Errorf("the socket cannot be looked at: %v", err)
@@ -83,7 +83,7 @@ func TestStreamOverASecretIsOfThatNode(t *testing.T) {
 	}
 }
 
-// Somebody with a right certificate says in the preface that he is another node.
+// A node with a valid certificate names another node in its preface.
 func TestNodeCannotSpeakForAnother(t *testing.T) {
 	b, l := &book{}, newSecret()
 	p := echoes(t, b, sealed(t, peer.Options{Node: "b"}, l))
@@ -94,7 +94,7 @@ func TestNodeCannotSpeakForAnother(t *testing.T) {
 	if !errors.As(err, &re) || re.Code != peer.RefusedIdentity || !strings.Contains(re.Reason, `good for node "mallory" and not for node "a"`) {
 		t.Errorf("dial = %v, want it refused for its identity", err)
 	}
-	// And the other way round: who is dialed says so in his answer only.
+	// The dialed node can do so only in its answer.
 	b.set("c", b.addrs["b"])
 	if _, err := dialer(t, b, l).Dial(t.Context(), "c", peer.Forward); err == nil || !strings.Contains(err.Error(), `good for node "b" and not for node "c"`) {
 		t.Errorf("dial of another node = %v", err)
@@ -187,7 +187,7 @@ func TestUnknownNodeIsRefusedUntilItIsKnown(t *testing.T) {
 	})
 }
 
-func TestUnknownNodeMakesNobodyAdopt(t *testing.T) {
+func TestUnknownNodeCausesNoAdoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, bad := hostile(t, peer.Options{Disk: "d2", Cluster: in(""), Known: func(string) bool { return false }, Adopt: func(c string) error {
 			t.Errorf("adopted %q", c)
@@ -203,8 +203,8 @@ func TestUnknownNodeMakesNobodyAdopt(t *testing.T) {
 	})
 }
 
-// A frame of a heartbeat stream, recorded on its way and sent again by somebody
-// else, gets nowhere: neither whole conversations nor single records of them.
+// A recorded heartbeat stream that another host sends again is refused, as a whole conversation and
+// as single records.
 func TestReplayedStreamIsRefused(t *testing.T) {
 	b, l := &book{}, newSecret()
 	var seen atomic.Int64

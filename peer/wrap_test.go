@@ -106,14 +106,14 @@ func TestPlainDialerDoesNotGetThroughTLS(t *testing.T) {
 	}
 }
 
-// staleError is what a layer beneath says of a session that the other end does not know.
+// staleError is the error of a lower layer for a session that the other end does not know.
 type staleError struct{ again bool }
 
 func (staleError) Error() string     { return "stale" }
 func (e staleError) DialAgain() bool { return e.again }
 
-// What is beneath may have a node dialed again, not for ever.
-func TestDialsAgainForWhatIsBeneath(t *testing.T) {
+// The lower layer can request that a node is dialed again, but not forever.
+func TestDialRepeatsForStaleLowerLayer(t *testing.T) {
 	for _, test := range []struct {
 		stale, dials int
 		again        bool
