@@ -1,15 +1,16 @@
-// Package eventstream follows streams of server-sent events (text/event-stream, WHATWG
-// HTML section 9.2): where one may be cut off so that no event is lost, and from which
-// event on it goes on over another connection.
+// Package eventstream parses streams of server-sent events (text/event-stream, WHATWG HTML section
+// 9.2). It finds the places where a stream can be interrupted without losing an event, and the
+// event after which it can be resumed over another connection.
 //
-//	whole := scanner.Next(part)      // the bytes of part up to the last place between events
-//	err := hold.Pass(w, part, whole) // passes those on, and keeps the rest
-//	…                                // the connection breaks
-//	id, ok := scanner.ID()           // Last-Event-ID of the request that goes on with it
-//	hold.Again(); scanner.Again()
+//	complete := scanner.Next(part)           // number of bytes up to the last boundary between events
+//	err := buffer.Write(w, part, complete)   // writes those bytes, and buffers the rest
+//	…                                        // the connection breaks
+//	id, ok := scanner.ID()                   // Last-Event-ID of the request that resumes the stream
+//	buffer.Resume(); scanner.Resume()
 //
-// A place between events is behind a blank line, and behind a comment where no event
-// has begun. Lines end in CR, LF or CR LF, wherever the parts are split; a LF that
-// comes later belongs to its CR. Nothing here has a goroutine, a clock or a lock: a
-// Scanner and a Hold belong to one goroutine.
+// A boundary between events is after a blank line, and after a comment if no event has begun. Lines
+// end in CR, LF or CR LF, wherever the parts are split; an LF that arrives later belongs to its CR.
+//
+// The package has no goroutine, clock or lock. A Scanner and a Buffer belong to one goroutine, that
+// of the relay in package proxy.
 package eventstream

@@ -3,24 +3,24 @@ package eventstream
 import "io"
 
 const (
-	// MaxBuffered is how much of an event that is not whole is held, in bytes.
+	// MaxBuffered is how many bytes of an incomplete event are buffered.
 	MaxBuffered = 64 << 10
-	// maxReused is the room that is kept for the next one.
+	// maxReused is the capacity in bytes that is kept for the next event.
 	maxReused = 4 << 10
 )
 
-// Hold passes whole events on, and keeps what there is of one that is not. An event
-// longer than MaxBuffered passes as it comes. The zero Hold passes all of the first
-// connection; of later ones the byte order mark stays behind.
+// Buffer writes complete events, and buffers an incomplete one. An event longer than MaxBuffered is
+// written as it arrives. The zero Buffer writes everything of the first connection, and omits the
+// byte order mark of later ones.
 type Buffer struct {
 	buffered []byte
-	tooLong  bool  // the event that is open has begun to pass
-	bomBytes uint8 // bytes of a byte order mark that have come
-	mayBeBOM bool  // one may come
+	tooLong  bool  // a part of the present event was written
+	bomBytes uint8 // bytes of a byte order mark that have arrived
+	mayBeBOM bool  // a byte order mark may follow
 }
 
-// Pass takes the bytes that come next, and passes on what is whole: all that is held,
-// and the first whole bytes of p, as Scanner.Next returned. The error is w's.
+// Write takes the next bytes of the stream, and writes to w what is complete: everything buffered,
+// and the first complete bytes of p, as returned by Scanner.Next. The error is that of w.
 func (h *Buffer) Write(w io.Writer, p []byte, whole int) error {
 	if h.mayBeBOM {
 		p, whole = h.skipBOM(p, whole)
@@ -39,7 +39,7 @@ func (h *Buffer) Write(w io.Writer, p []byte, whole int) error {
 	return nil
 }
 
-// flush passes on what is held, and p.
+// flush writes the buffered bytes, and p.
 func (h *Buffer) flush(w io.Writer, p []byte) error {
 	if len(h.buffered) > 0 {
 		if _, err := w.Write(h.buffered); err != nil {
@@ -54,7 +54,7 @@ func (h *Buffer) flush(w io.Writer, p []byte) error {
 	return err
 }
 
-// unmark takes a byte order mark away from the start of a connection.
+// skipBOM removes a byte order mark from the start of a connection.
 func (h *Buffer) skipBOM(p []byte, whole int) ([]byte, int) {
 	for len(p) > 0 && h.mayBeBOM {
 		if p[0] != byteOrderMark[h.bomBytes] {
@@ -68,17 +68,17 @@ func (h *Buffer) skipBOM(p []byte, whole int) ([]byte, int) {
 	return p, whole
 }
 
-// Amid reports whether part of an event has passed whose end has not: it can go on
-// nowhere else.
+// InEvent reports whether a part of an event was written whose end was not. The stream cannot be
+// resumed then.
 func (h *Buffer) InEvent() bool { return h.tooLong }
 
-// Held returns how many bytes are held.
+// Buffered returns the number of buffered bytes.
 func (h *Buffer) Buffered() int { return len(h.buffered) }
 
-// End passes on what is held, as the stream ends with it. The error is w's.
+// End writes the buffered bytes when the stream ends with them. The error is that of w.
 func (h *Buffer) End(w io.Writer) error { return h.flush(w, nil) }
 
-// Again forgets what is held, for the stream goes on over another connection.
+// Resume drops the buffered bytes, because the stream continues over another connection.
 func (h *Buffer) Resume() {
 	h.reset()
 	*h = Buffer{buffered: h.buffered, mayBeBOM: true}

@@ -2,51 +2,51 @@ package eventstream
 
 import "unicode/utf8"
 
-// MaxID is how long the id of an event may be, in bytes, for its stream to go on.
+// MaxID is the maximum length in bytes of an event id with which a stream can be resumed.
 const MaxID = 1 << 10
 
-// Scanner follows the bytes of one event stream, over all its connections. The zero
-// Scanner stands at the start of the first.
+// Scanner parses the bytes of one event stream, over all its connections. The zero Scanner is at
+// the start of the first connection.
 type Scanner struct {
 	position position
-	match    uint8 // bytes of a byte order mark, or of "id", that have come
+	match    uint8 // bytes of a byte order mark, or of "id", that have arrived
 	cr       bool  // the last byte was a CR
-	inEvent  bool  // an event has begun: a line that is no comment
-	ids      *ids  // nil: there was no id yet
+	inEvent  bool  // an event has begun: a line that is not a comment
+	ids      *ids  // nil means that there has been no id
 }
 
-// place is where in a line the next byte stands.
+// position is the position of the next byte within a line.
 type position uint8
 
 const (
-	inBOM     position = iota // at the start of all: there may be a byte order mark
-	lineStart                 // no byte of the line has come
+	inBOM     position = iota // at the start of the stream, which may begin with a byte order mark
+	lineStart                 // at the first byte of a line
 	inID                      // the line has begun like "id"
-	idStart                   // behind "id:"
+	idStart                   // after "id:"
 	idValue
 	inComment
 	inOther // another field
 )
 
-// mark is the byte order mark.
+// byteOrderMark is the UTF-8 byte order mark.
 var byteOrderMark = [...]byte{0xef, 0xbb, 0xbf}
 
-// ids are the ids of a stream.
+// ids are the event ids of a stream.
 type ids struct {
-	last, next, line id   // of the last whole event; of the one that has begun; of the present line
-	seen             bool // there was one that is not empty
-	invalid          bool // there was one that no request can carry
+	last, next, line id   // of the last complete event, of the event that has begun, and of the present line
+	seen             bool // there was an id that is not empty
+	invalid          bool // there was an id that no request can contain
 }
 
 // id is the value of an id field.
 type id struct {
 	text    []byte
-	invalid bool // no request can carry it
-	hasNUL  bool // it has a NUL, and is none
+	invalid bool // no request can contain it
+	hasNUL  bool // it contains a NUL, and is ignored
 }
 
-// Next takes the bytes that come next and returns how many of them there are up to the
-// last place between events; 0 if there is none behind the first byte.
+// Next parses the next bytes. It returns the number of bytes up to the last boundary between
+// events, or 0 if there is no boundary after the first byte.
 func (s *Scanner) Next(p []byte) (whole int) {
 	for i := 0; i < len(p); i++ {
 		if i += s.skipIrrelevant(p[i:]); i == len(p) {
@@ -59,8 +59,8 @@ func (s *Scanner) Next(p []byte) (whole int) {
 	return whole
 }
 
-// skipIrrelevant returns how many of the next bytes tell nothing: those of a line that is
-// neither an id nor at its end.
+// skipIrrelevant returns how many of the next bytes do not matter: those of a line without an id,
+// before its end.
 func (s *Scanner) skipIrrelevant(p []byte) int {
 	if s.position != inComment && s.position != inOther {
 		return 0
@@ -73,8 +73,8 @@ func (s *Scanner) skipIrrelevant(p []byte) int {
 	return len(p)
 }
 
-// Until takes bytes up to the first place between events, none if it stands there, and
-// returns how many, and whether there is one.
+// NextBoundary parses bytes up to the first boundary between events, and none if it is at one. It
+// returns the number of bytes, and whether there is a boundary.
 func (s *Scanner) NextBoundary(p []byte) (n int, over bool) {
 	if s.Between() {
 		return 0, true
@@ -87,15 +87,15 @@ func (s *Scanner) NextBoundary(p []byte) (n int, over bool) {
 	return len(p), false
 }
 
-// Between reports whether no event is open, and no line.
+// Between reports whether no event and no line has begun.
 func (s *Scanner) Between() bool {
 	return !s.inEvent && (s.position == lineStart || s.position == inBOM && s.match == 0)
 }
 
-// ID returns the last event id as it was when the last event was whole: what a browser
-// would send as Last-Event-ID, or nothing if it is empty. False means that the stream
-// cannot go on elsewhere: no id has been shown, or one that no request can carry: longer
-// than MaxID, with control bytes, not UTF-8. It is valid until the next call.
+// ID returns the last event id at the end of the last complete event: what a browser would send as
+// Last-Event-ID, or nothing if it is empty. ok is false if the stream cannot be resumed: there was
+// no id, or one that no request can contain, because it exceeds MaxID, contains control bytes or is
+// not UTF-8. The id is valid until the next call.
 func (s *Scanner) ID() ([]byte, bool) {
 	if s.ids == nil || !s.ids.seen || s.ids.invalid {
 		return nil, false
@@ -103,11 +103,11 @@ func (s *Scanner) ID() ([]byte, bool) {
 	return s.ids.last.text, true
 }
 
-// Spoilt reports whether an event that is whole has shown an id that no request can carry.
+// HasInvalidID reports whether a complete event had an id that no request can contain.
 func (s *Scanner) HasInvalidID() bool { return s.ids != nil && s.ids.invalid }
 
-// Again has the stream go on over another connection, from its start. What of an event
-// has come is forgotten; the last id stays.
+// Resume continues the stream at the start of another connection. It drops an incomplete event, and
+// keeps the last id.
 func (s *Scanner) Resume() {
 	*s = Scanner{ids: s.ids}
 	if s.ids != nil {
@@ -115,10 +115,10 @@ func (s *Scanner) Resume() {
 	}
 }
 
-// next takes one byte.
+// step parses one byte.
 func (s *Scanner) step(b byte) {
 	if b == '\n' && s.cr {
-		s.cr = false // it belongs to the line that CR ended
+		s.cr = false // it belongs to the CR that has ended the line
 		return
 	}
 	s.cr = b == '\r'
@@ -144,7 +144,7 @@ func (s *Scanner) step(b byte) {
 	}
 }
 
-// inBOM takes a byte where a byte order mark may be.
+// stepBOM parses a byte where a byte order mark is possible.
 func (s *Scanner) stepBOM(b byte) {
 	switch {
 	case b == byteOrderMark[s.match] && s.match+1 == uint8(len(byteOrderMark)):
@@ -158,7 +158,7 @@ func (s *Scanner) stepBOM(b byte) {
 	}
 }
 
-// begin takes the first byte of a line.
+// beginLine parses the first byte of a line.
 func (s *Scanner) beginLine(b byte) {
 	switch b {
 	case ':':
@@ -172,7 +172,7 @@ func (s *Scanner) beginLine(b byte) {
 	s.inEvent = true
 }
 
-// stepID takes a byte of a line that has begun like "id".
+// stepID parses a byte of a line that has begun like "id".
 func (s *Scanner) stepID(b byte) {
 	switch {
 	case s.match == 1 && b == 'd':
@@ -185,7 +185,7 @@ func (s *Scanner) stepID(b byte) {
 	}
 }
 
-// value begins the value of an id field.
+// beginID begins the value of an id field.
 func (s *Scanner) beginID() {
 	if s.ids == nil {
 		s.ids = &ids{}
@@ -193,14 +193,14 @@ func (s *Scanner) beginID() {
 	s.ids.line = id{text: s.ids.line.text[:0]}
 }
 
-// endLine takes the end of a line.
+// endLine ends a line.
 func (s *Scanner) endLine() {
 	at, match := s.position, s.match
 	s.position, s.match = lineStart, 0
 	switch at {
 	case inBOM, lineStart:
 		if at == inBOM && match > 0 {
-			s.inEvent = true // a line of half a mark
+			s.inEvent = true // a line with a part of a byte order mark
 			return
 		}
 		s.inEvent = false
@@ -208,7 +208,7 @@ func (s *Scanner) endLine() {
 			s.ids.dispatch()
 		}
 	case inID:
-		if match == 2 { // the name alone: an empty value
+		if match == 2 { // the name without a colon means an empty value
 			s.beginID()
 			s.ids.endField()
 		}
@@ -218,7 +218,7 @@ func (s *Scanner) endLine() {
 	}
 }
 
-// add takes a byte of the value.
+// add adds a byte to the value.
 func (v *id) add(b byte) {
 	switch {
 	case b == 0:
@@ -230,12 +230,12 @@ func (v *id) add(b byte) {
 	}
 }
 
-// take makes v what from is.
+// set sets v to the value of from.
 func (v *id) set(from *id) {
 	v.text, v.invalid = append(v.text[:0], from.text...), from.invalid
 }
 
-// end takes the end of an id field.
+// endField ends an id field.
 func (i *ids) endField() {
 	if i.line.hasNUL {
 		return
@@ -244,7 +244,7 @@ func (i *ids) endField() {
 	i.next.set(&i.line)
 }
 
-// dispatch takes the end of an event: its id is the last one.
+// dispatch ends an event, whose id becomes the last one.
 func (i *ids) dispatch() {
 	i.last.set(&i.next)
 	i.seen = i.seen || len(i.last.text) > 0

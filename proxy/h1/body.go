@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Refusals of bodies.
+// Errors for invalid bodies.
 var (
 	errBodyLimit = &Error{413, "the body is too long"}
 	errChunkSize = &Error{400, "a bad chunk size"}
@@ -18,45 +18,46 @@ var (
 	errTrailers  = &Error{400, "too many trailers"}
 )
 
-// errNeedMore says that what is buffered does not suffice to go on.
+// errNeedMore means that the buffered bytes are not sufficient to continue.
 var errNeedMore = errors.New("h1: more needed")
 
-// direct is the size from which on body bytes go straight from the socket to
-// where they are wanted, and not by way of the read buffer.
+// minDirectRead is the size in bytes from which body data is read from the socket straight into the
+// buffer of the caller, without the read buffer.
 const minDirectRead = 4 << 10
 
-// bodyState is where the reader stands in a body.
+// bodyState is the position of the reader in a body.
 type bodyState uint8
 
 const (
 	inData     bodyState = iota + 1
 	inSize               // at a chunk-size line
-	inDataEnd            // at the CRLF behind chunk data
+	inDataEnd            // at the CRLF after chunk data
 	inTrailers           // in the trailer section
 	atEnd
 )
 
-// Body reads the body of one message. A body that is cut ends with
-// io.ErrUnexpectedEOF, a malformed one with an *Error, and only a whole one
-// with io.EOF. Errors stay. It never takes bytes behind the body.
+// Body reads the body of one message. A truncated body ends with io.ErrUnexpectedEOF, a malformed
+// one with an *Error, and only a complete one with io.EOF. Errors are permanent. Body never takes
+// bytes after the body.
 type Body struct {
-	in             *connReader
-	head           *Header
-	kind           Kind
-	state          bodyState
-	isResponse     bool  // of an answer: refusals have status 502
-	left           int64 // of the body (Length) or of the chunk
+	in         *connReader
+	head       *Header
+	kind       Kind
+	state      bodyState
+	isResponse bool  // the body of a response, whose errors have status 502
+	left       int64 // bytes left of the body (Length) or of the chunk
+	// bytes of the body that were read
 	read           int64
-	limit          int64 // of read; 0: none
+	limit          int64 // maximum of read; zero means no limit
 	extensionBytes int   // bytes of chunk extensions so far
 	err            error
-	// waited is the time spent waiting for it, while a rate is asked for.
+	// waited is the total time of waiting for the body, if a minimum rate is set.
 	waited time.Duration
 
 	trailers []byte
 	lines    int
 	started  bool
-	skipping bool // a trailer line of a response that is longer than what is kept
+	skipping bool // within a trailer line of a response that exceeds the limit
 	// dropped counts trailer fields; droppedName is the name of the first.
 	dropped     int
 	droppedName string
@@ -78,18 +79,18 @@ func (b *Body) start(in *connReader, h *Header, kind Kind, length int64) {
 	}
 }
 
-// Kind returns how the end of the body is found.
+// Kind returns how the end of the body is determined.
 func (b *Body) Kind() Kind { return b.kind }
 
-// Done reports whether the body has been read whole, trailers included.
+// Done reports whether the body has been read completely, including trailers.
 func (b *Body) Done() bool { return b.state == atEnd }
 
-// Begun reports whether any of the body has been seen. A client that waits for
-// 100 (Continue) may have sent none, and may never.
+// Begun reports whether any part of the body has arrived. A client that waits for 100 (Continue)
+// may never send any.
 func (b *Body) Begun() bool { return b.started || b.state == atEnd || b.in.buffered() > 0 }
 
-// Remaining returns how much is left of a body of known length, 0 of one that
-// is done, -1 otherwise.
+// Remaining returns the number of bytes left of a body with a known length, 0 for a body that is
+// done, and -1 otherwise.
 func (b *Body) Remaining() int64 {
 	switch {
 	case b.state == atEnd:
@@ -103,8 +104,8 @@ func (b *Body) Remaining() int64 {
 // Received returns the number of body bytes read so far.
 func (b *Body) Received() int64 { return b.read }
 
-// Limit refuses a body of more than n bytes with status 413: at once when its
-// length is declared, else when it gets there. Zero: no limit.
+// Limit rejects a body of more than n bytes with status 413: at once if the declared length is
+// larger, otherwise when the limit is exceeded. Zero means no limit.
 func (b *Body) Limit(n int64) error {
 	b.limit = n
 	if n > 0 && b.kind == Length && b.read+b.left > n {
@@ -113,11 +114,11 @@ func (b *Body) Limit(n int64) error {
 	return nil
 }
 
-// Trailers returns the trailer lines as they came, each with its CRLF, without
-// the empty line. It is valid once Done, until the next message.
+// Trailers returns the trailer lines in their original form, each with its CRLF, without the empty
+// line. It is valid after Done, until the next message.
 func (b *Body) Trailers() []byte { return b.trailers }
 
-// Read reads some of the body and waits for it if it must.
+// Read reads a part of the body. It blocks until data arrives.
 func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -136,8 +137,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 }
 
-// Fill reads until p is full or the body done, and tells which. It is for
-// bodies kept in memory.
+// Fill reads until p is full or the body is done, and reports which of both. It is for bodies that
+// are kept in memory.
 func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	for n < len(p) && b.state != atEnd {
 		m, err := b.Read(p[n:])
@@ -147,7 +148,7 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 		}
 	}
 	if b.state != atEnd && n == len(p) && b.kind == Chunked {
-		// The end may be there already.
+		// The end of the last chunk may be buffered.
 		if _, err := b.takeBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
 			return n, false, err
 		}
@@ -155,10 +156,10 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	return n, b.state == atEnd, nil
 }
 
-// Gather waits until all that is left of a body of known length is buffered, d at
-// most: afterwards it can be read without waiting, unless that time was too short. A
-// body of more than limit bytes, or of unknown length, is not waited for; limit is at
-// most the ReadBuffer of the Conn. The error tells that the body will never be whole.
+// WaitBuffered waits up to d until the rest of a body with a known length is buffered, so that it
+// can be read without blocking. It does not wait for a body of more than limit bytes or with an
+// unknown length. limit must not exceed the ReadBuffer of the Conn. An error means that the body
+// will never be complete.
 func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	in := b.in
 	if b.kind != Length || b.left > limit || b.left <= int64(in.buffered()) || b.err != nil {
@@ -179,14 +180,14 @@ func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	return nil
 }
 
-// Whole reports whether all that is left of a body of known length is buffered, or
-// nothing is left: it can be read without waiting.
+// IsBuffered reports whether the rest of the body can be read without blocking: nothing is left, or
+// the length is known and all bytes are buffered.
 func (b *Body) IsBuffered() bool {
 	return b.err == nil && (b.state == atEnd || b.kind == Length && b.left <= int64(b.in.buffered()))
 }
 
-// Drain reads and drops the rest of the body, up to limit bytes of it. Nil
-// means that the connection stands at the next message.
+// Drain reads and discards the rest of the body, up to limit bytes. nil means that the next message
+// follows on the connection.
 func (b *Body) Drain(limit int64) error {
 	if b.state == atEnd {
 		return nil
@@ -210,9 +211,8 @@ func (b *Body) Drain(limit int64) error {
 	}
 }
 
-// take moves body bytes from the read buffer to p, errNeedMore when it would have
-// to wait for them. With an empty p it goes up to the next data. It never
-// reads from the socket.
+// takeBuffered moves body data from the read buffer to p. It returns errNeedMore if no data is
+// buffered. With an empty p it advances to the next data. It never reads from the socket.
 func (b *Body) takeBuffered(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -241,7 +241,7 @@ func (b *Body) takeBuffered(p []byte) (int, error) {
 	return n, b.consumed(n)
 }
 
-// took counts n bytes of data.
+// consumed counts n bytes of data.
 func (b *Body) consumed(n int) error {
 	b.read += int64(n)
 	if b.limit > 0 && b.read > b.limit {
@@ -260,9 +260,9 @@ func (b *Body) consumed(n int) error {
 	return nil
 }
 
-// pull reads from the socket once: data straight into p when that is worth it
-// (then it returns its length), else into the read buffer. Without wait it
-// returns errNeedMore when nothing is there.
+// pull reads from the socket once: straight into p, if that is worthwhile, and then returns the
+// length; otherwise into the read buffer. Without wait it returns errNeedMore if no data has
+// arrived.
 func (b *Body) pull(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
@@ -295,11 +295,11 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 	return 0, nil
 }
 
-// lull is for how long a buffer is held where waiting for more needs one.
+// bufferWait is how long a buffer is held on connections where waiting for data requires a buffer.
 const bufferWait = 100 * time.Millisecond
 
-// pullSoon is pull for data that is there, or will be in a moment where that costs
-// less than to do without a buffer. Else it returns errNeedMore.
+// pullSoon is pull for data that has arrived, or that will arrive so soon that holding a buffer is
+// cheaper than returning it. Otherwise it returns errNeedMore.
 func (b *Body) pullSoon(p []byte) (int, error) {
 	in := b.in
 	if in.sock != nil || in.mux != nil {
@@ -316,7 +316,7 @@ func (b *Body) pullSoon(p []byte) (int, error) {
 	return n, err
 }
 
-// arm sets the deadline of a wait for more, which count ends.
+// arm sets the deadline for a wait, which addWait ends. began is set if a minimum rate applies.
 func (b *Body) arm() (began time.Time, err error) {
 	limit, err := b.waitLimit()
 	if err == nil {
@@ -328,21 +328,20 @@ func (b *Body) arm() (began time.Time, err error) {
 	return began, err
 }
 
-// count adds the time of a wait to what has been waited.
+// addWait adds the duration of a wait to waited.
 func (b *Body) addWait(began time.Time) {
 	if b.in.rate > 0 {
 		b.waited += time.Since(began)
 	}
 }
 
-// pace returns how long the next wait may be, by the silence that is allowed and by
-// the rate that is asked for.
+// waitLimit returns how long the next wait may take, by the idle timeout and by the minimum rate.
 func (b *Body) waitLimit() (time.Duration, error) {
 	in := b.in
 	if in.rate <= 0 {
 		return in.body, nil
 	}
-	// By float: a long body times a second is more than fits.
+	// Use float64, because the product of a long body and a second overflows int64.
 	left := in.patience + time.Duration(float64(b.read)/float64(in.rate)*float64(time.Second)) - b.waited
 	if left <= 0 {
 		return 0, os.ErrDeadlineExceeded
@@ -353,7 +352,7 @@ func (b *Body) waitLimit() (time.Duration, error) {
 	return left, nil
 }
 
-// pullData reads data straight into p, never past the body.
+// pullData reads data straight into p, and never past the body.
 func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -371,7 +370,8 @@ func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	return 0, errNeedMore
 }
 
-// ended turns the end of the stream into what it means for the body.
+// ended returns the result of the body at the end of the stream: the end of a body that is
+// delimited by it, or an error.
 func (b *Body) ended(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return b.fail(err)

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// Refusals of what a head says about its message.
+// Errors for the fields that frame a message.
 var (
+	// Errors for the fields that frame a message.
 	errManyLengths  = &Error{400, "more than one Content-Length"}
 	errBadLength    = &Error{400, "a bad Content-Length"}
 	errManyCodings  = &Error{400, "more than one Transfer-Encoding"}
@@ -18,30 +19,31 @@ var (
 	errConnection   = &Error{400, "a bad Connection header"}
 )
 
-// Head is a judged message head, kept as it came. What its methods return
-// stays valid until the next message is read into it.
+// Header is a validated header section, including the start line, in its original form. The results
+// of its methods are valid until the next message is read into it.
 type Header struct {
-	raw   []byte // from the first line to the empty line, both included
+	raw   []byte // from the start line to the empty line, both included
 	lines []line
-	first int // length of the first line with its CRLF
+	first int // length of the start line with its CRLF
 	seen  Set
 
 	minor  uint8
 	opts   option
-	length int64 // Content-Length; -1: none
+	length int64 // Content-Length; -1 means none
 
 	scanned int // offset up to which raw is indexed, while it is read
 	folds   int // number of folded lines that were joined; each counts as a line
 
-	// lenient is set for responses: what has one reading only is repaired (repair.go).
+	// lenient is set for responses: deviations with only one possible meaning are repaired
+	// (repair.go).
 	lenient bool
 	repairs repairs
-	// deferredFramingError is what is wrong with the framing fields of a lenient head; nil: nothing. It
-	// counts only if the message has a body.
+	// deferredFramingError is the error in the framing fields of a lenient header; nil means none.
+	// It is reported only if the message has a body.
 	deferredFramingError *Error
 }
 
-// option is what Connection asks for.
+// option is a set of connection options.
 type option uint8
 
 const (
@@ -50,7 +52,7 @@ const (
 	optUpgrade
 )
 
-// maxReusedHeader is the largest buffer that a Head keeps for its next message.
+// maxReusedHeader is the largest buffer, in bytes, that a Header keeps for its next message.
 const maxReusedHeader = 16 << 10
 
 func (h *Header) reset() {
@@ -66,28 +68,26 @@ func (h *Header) reset() {
 	h.lenient, h.repairs, h.deferredFramingError = false, 0, nil
 }
 
-// Kept returns how much memory the head and the index of its lines take.
+// MemorySize returns the size in bytes of the header and of the index of its lines.
 func (h *Header) MemorySize() int { return cap(h.raw) + cap(h.lines)*int(unsafe.Sizeof(line{})) }
 
-// Fit gives back what the index of the lines has room for beyond them, for a head that
-// stays for long.
+// Compact releases the unused capacity of the index, for a header that is kept for a long time.
 func (h *Header) Compact() { h.lines = slices.Clone(h.lines) }
 
-// Forget gives back the head's memory, with what it says. What its methods have returned
-// stays valid.
+// Clear drops the header and releases its memory. Earlier results of its methods stay valid.
 func (h *Header) Clear() { *h = Header{length: -1} }
 
-// Raw returns the whole head as it came, the empty line included.
+// Raw returns the complete header section in its original form, including the empty line.
 func (h *Header) Raw() []byte { return h.raw }
 
 // Minor returns the minor version: 0 or 1.
 func (h *Header) Minor() int { return int(h.minor) }
 
-// Fields returns the number of header lines.
+// NumFields returns the number of header lines.
 func (h *Header) NumFields() int { return len(h.lines) }
 
-// Field returns the name and the value of header line i as they came, without
-// white space around the value.
+// Field returns the name and the value of header line i in their original form, without white space
+// around the value.
 func (h *Header) Field(i int) (name, value []byte) {
 	l := &h.lines[i]
 	return h.raw[l.start:l.colon], h.raw[l.vs:l.ve]
@@ -104,11 +104,11 @@ func (h *Header) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Has reports whether a field of that number is there. It is one bit test; not
-// for FieldOther.
+// Has reports whether the header contains the known field f. It is one bit test. f must not be
+// FieldOther.
 func (h *Header) Has(f Field) bool { return h.seen.Has(f) }
 
-// Known returns the value of the first line of a known field, nil without one.
+// Known returns the value of the first line of a known field, or nil.
 func (h *Header) Known(f Field) []byte {
 	if !h.seen.Has(f) {
 		return nil
@@ -121,8 +121,7 @@ func (h *Header) Known(f Field) []byte {
 	return nil
 }
 
-// Value returns the value of the first line called name, in any case of
-// letters; nil without one.
+// Value returns the value of the first line with this name, or nil. Case is ignored.
 func (h *Header) Value(name string) []byte {
 	if i := h.Find(name, 0); i >= 0 {
 		_, v := h.Field(i)
@@ -131,7 +130,8 @@ func (h *Header) Value(name string) []byte {
 	return nil
 }
 
-// Find returns the first line called name at from or after it, -1 without one.
+// Find returns the index of the first line with this name, beginning with line from, or -1. Case is
+// ignored.
 func (h *Header) Find(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
@@ -142,8 +142,8 @@ func (h *Header) Find(name string, from int) int {
 	return -1
 }
 
-// FindLookalike is Find with all bytes for one that are neither letters nor digits: those
-// who read header names as CGI and WSGI do take _ and - for one, some the others too.
+// FindLookalike is Find, but treats all bytes that are neither letters nor digits as equal. CGI and
+// WSGI apps take _ and - for the same byte, and some apps also others.
 func (h *Header) FindLookalike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
@@ -154,19 +154,20 @@ func (h *Header) FindLookalike(name string, from int) int {
 	return -1
 }
 
-// Class returns the number of the field that header line i is of.
+// KnownField returns the known field of header line i, or FieldOther.
 func (h *Header) KnownField(i int) Field { return h.lines[i].field }
 
-// Named reports whether Connection names header line i, so that it ends here.
+// IsConnectionOption reports whether the Connection field names header line i, so that the line is
+// hop-by-hop.
 func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].named }
 
-// ContentLength returns the declared length, -1 without one. The answer to a
-// HEAD declares one and has no body.
+// ContentLength returns the declared length, or -1. The response to a HEAD request may declare a
+// length, and has no body.
 func (h *Header) ContentLength() int64 { return h.length }
 
-// index judges the lines of b, a head as far as it has been read, from where
-// it left off. It returns the length of the head once its empty line is there,
-// else 0. firstLine judges the first line without its CRLF.
+// index parses the lines of b, the part of a header that has been read, from where the last call
+// stopped. It returns the length of the header when the empty line has arrived, and zero before.
+// firstLine parses the start line without its CRLF.
 func (h *Header) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
 	for {
 		rest := b[h.scanned:]
@@ -203,7 +204,7 @@ func (h *Header) index(b []byte, maxLines int, firstLine func([]byte) *Error) (i
 	}
 }
 
-// add judges one header line, b[scanned:next] without its CRLF.
+// add parses one header line, b[scanned:next] without its CRLF.
 func (h *Header) add(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	l := &h.lines[len(h.lines)-1]
@@ -226,10 +227,10 @@ func (h *Header) add(text []byte, next uint32) *Error {
 	return nil
 }
 
-// checkFramingField judges a field that frames the message.
+// checkFramingField validates a field that frames the message.
 func (h *Header) checkFramingField(f Field, value []byte) *Error {
 	again := h.seen.Has(f)
-	switch f { //nolint:exhaustive // the others frame nothing
+	switch f { //nolint:exhaustive // the other fields do not frame the message
 	case FieldContentLength:
 		return h.parseContentLength(value, again)
 	case FieldTransferEncoding:
@@ -240,14 +241,14 @@ func (h *Header) checkFramingField(f Field, value []byte) *Error {
 			return h.framingError(errBadCoding)
 		}
 	case FieldHost:
-		if again && !h.lenient { // in a response it means nothing
+		if again && !h.lenient { // a response may contain any Host, without effect
 			return errManyHosts
 		}
 	}
 	return nil
 }
 
-// parseContentLength judges a Content-Length line. Again tells that there was one before.
+// parseContentLength parses a Content-Length line. again means that it is not the first one.
 func (h *Header) parseContentLength(value []byte, again bool) *Error {
 	if again && !h.lenient {
 		return errManyLengths
@@ -270,8 +271,8 @@ func (h *Header) parseContentLength(value []byte, again bool) *Error {
 	return nil
 }
 
-// framingError refuses a head for its framing fields. If the head is lenient, the refusal waits
-// until it is known whether the message has a body at all.
+// framingError rejects a header for its framing fields. For a lenient header the error is deferred
+// until it is known whether the message has a body.
 func (h *Header) framingError(err *Error) *Error {
 	if !h.lenient {
 		return err
@@ -282,7 +283,7 @@ func (h *Header) framingError(err *Error) *Error {
 	return nil
 }
 
-// checkFraming judges what only the whole head tells. raw is set by then.
+// checkFraming validates the framing of the complete header. raw must be set.
 func (h *Header) checkFraming() *Error {
 	if h.seen.Has(FieldTransferEncoding) {
 		if h.minor == 0 {
@@ -305,7 +306,7 @@ func (h *Header) checkFraming() *Error {
 	return nil
 }
 
-// parseLength reads 1*DIGIT of at most 18 digits.
+// parseLength parses 1*DIGIT of up to 18 digits.
 func parseLength(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false
@@ -320,7 +321,7 @@ func parseLength(b []byte) (int64, bool) {
 	return n, true
 }
 
-// persistent tells whether the sender keeps the connection after the message.
+// persistent reports whether the sender keeps the connection open after the message.
 func (h *Header) persistent() bool {
 	if h.opts&optClose != 0 {
 		return false
@@ -328,7 +329,7 @@ func (h *Header) persistent() bool {
 	return h.minor == 1 || h.opts&optKeepAlive != 0
 }
 
-// foldEqual compares ASCII of equal length without regard to case.
+// foldEqual compares ASCII strings of equal length, ignoring case.
 func foldEqual[T string | []byte](b []byte, s T) bool {
 	for i, c := range b {
 		d := s[i]
@@ -342,7 +343,7 @@ func foldEqual[T string | []byte](b []byte, s T) bool {
 	return true
 }
 
-// alike is foldEqual with all bytes for one that are neither letters nor digits.
+// equalLookalike is foldEqual, but treats all bytes that are neither letters nor digits as equal.
 func equalLookalike(b []byte, s string) bool {
 	for i, c := range b {
 		if d := s[i]; c != d && foldNameByte(c) != foldNameByte(d) {
@@ -352,8 +353,7 @@ func equalLookalike(b []byte, s string) bool {
 	return true
 }
 
-// dashed returns a byte of a name in small letters and with - for what is neither
-// letter nor digit.
+// foldNameByte returns c in lower case, or '-' if c is neither a letter nor a digit.
 func foldNameByte(c byte) byte {
 	switch {
 	case c-'A' < 26:

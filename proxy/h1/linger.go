@@ -14,28 +14,29 @@ import (
 const (
 	// lingerSilence is how long the peer may neither send nor acknowledge anything.
 	lingerSilence = 5 * time.Second
-	// lingerWhole is the same for a peer that has sent its whole request and acknowledged the
-	// whole response: only requests that it sends ahead could still come.
+	// lingerWhole is the same for a peer that has sent its complete request and acknowledged the
+	// complete response. Only pipelined requests could still arrive.
 	lingerWhole = time.Second
-	// lingerMost is how long a lingering close takes in all.
+	// lingerMost is the maximum duration of a lingering close.
 	lingerMost = 30 * time.Second
-	// lingerLook is how often the queue of unacknowledged bytes is looked at.
+	// lingerLook is the interval at which the number of unacknowledged bytes is checked.
 	lingerLook = time.Second
 )
 
-// CloseWrite ends the sending side (FIN) and leaves the receiving one open. It
-// reports whether the connection can do that.
+// CloseWrite closes the sending side with a FIN and leaves the receiving side open. It reports
+// whether the connection can do that.
 func (c *Conn) CloseWrite() bool {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
 }
 
-// CloseLinger closes a connection on which unread bytes may be under way, so that the reset they
-// would cause does not discard the response before the client has read it (RFC 9112 section 9.6).
-// It sends FIN, then reads and drops what the client sends, until the client closes. Without that
-// it ends after 5 s in which the client neither sends nor acknowledges anything, and after 30 s in
-// any case. After a request that is whole, 1 s without a byte is enough once all is acknowledged,
-// where the kernel tells that (Linux). Options.Lingering may end it earlier. The caller has flushed.
+// CloseLinger closes a connection on which unread bytes may be in transit, so that the reset which
+// they would cause does not discard the response before the client has read it (RFC 9112 section
+// 9.6). It sends FIN, and then reads and discards what the client sends, until the client closes.
+// It ends after 5 s in which the client neither sends nor acknowledges anything, and after 30 s in
+// any case. After a complete request, 1 s without a byte is sufficient if everything is
+// acknowledged and the kernel reports that (Linux). Options.Lingering may end it earlier. The
+// caller must have flushed.
 func (c *Conn) CloseLinger(request LingerAfter) {
 	defer func() { _ = c.Close() }() // nothing is left to be done about it
 	if !c.CloseWrite() {
@@ -64,8 +65,8 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 	}
 }
 
-// dropUntilDeadline reads and drops what comes until the read deadline or another error, and
-// reports whether anything came.
+// dropUntilDeadline reads and discards data until the read deadline or another error. heard means
+// that data arrived.
 func (c *Conn) dropUntilDeadline(sink []byte) (heard bool, err error) {
 	for {
 		n, err := c.nc.Read(sink)
@@ -76,13 +77,13 @@ func (c *Conn) dropUntilDeadline(sink []byte) (heard bool, err error) {
 	}
 }
 
-// LingerAfter says what the client may still send of its request when CloseLinger begins.
+// LingerAfter describes what the client may still send of its request when CloseLinger begins.
 type LingerAfter uint8
 
 const (
-	// PartOfRequest means that the client may be in the middle of its request.
+	// PartOfRequest means that the client may be within its request.
 	PartOfRequest LingerAfter = iota
-	// WholeRequest means that the request has been read to its end.
+	// WholeRequest means that the request has been read completely.
 	WholeRequest
 )
 
@@ -90,13 +91,14 @@ const (
 type linger struct {
 	request  LingerAfter
 	began    time.Time
-	sent     time.Time // when the peer was last seen to send something; at first: began
-	progress time.Time // when it was last seen to send or acknowledge something; at first: began
-	unacked  int       // bytes that the peer had not acknowledged then; -1: not known
+	sent     time.Time // when the peer was last seen to send something; initially began
+	progress time.Time // when the peer was last seen to send or acknowledge something; initially began
+	unacked  int       // bytes that the peer had not acknowledged then; -1 means unknown
 }
 
-// over reports whether the connection closes now. heard tells that the peer has sent something
-// since the last call, unacked is the present number of unacknowledged bytes, -1 if not known.
+// over reports whether the connection must be closed now. heard means that the peer has sent
+// something since the last call. unacked is the present number of unacknowledged bytes, or -1 if
+// unknown.
 func (l *linger) over(now time.Time, heard bool, unacked int) bool {
 	if heard {
 		l.sent, l.progress = now, now
@@ -114,8 +116,8 @@ func (l *linger) over(now time.Time, heard bool, unacked int) bool {
 	return now.Sub(l.began) >= lingerMost
 }
 
-// unacked returns how many bytes, FIN included, the peer's kernel has not acknowledged; -1 if
-// that is not known.
+// unacked returns how many bytes, including FIN, the kernel of the peer has not acknowledged, or -1
+// if unknown.
 func (c *Conn) unacked() int {
 	raw := c.rawConn()
 	if raw == nil {
@@ -128,12 +130,13 @@ func (c *Conn) unacked() int {
 	return n
 }
 
-// Lingering bounds the number of connections that CloseLinger holds open at the same time: each
-// takes a goroutine and a file descriptor for up to 30 s. When one more begins to linger, the one
-// that has lingered longest closes. The zero value is ready; all methods are safe for concurrent use.
+// Lingering limits the number of connections that CloseLinger holds open at the same time: each
+// occupies a goroutine and a file descriptor for up to 30 s. When another connection begins to
+// linger at the limit, the one that has lingered longest is closed. The zero value is ready to use.
+// All methods are safe for concurrent use.
 type Lingering struct {
-	// Most is the largest number of lingering connections. Zero means 1024. It must not change
-	// once the first connection lingers.
+	// Most is the maximum number of lingering connections. Zero means 1024. It must not change once
+	// the first connection lingers.
 	Most int
 
 	mu    sync.Mutex
@@ -158,17 +161,18 @@ func (g *Lingering) enter(c *Conn) (leave func()) {
 	}
 }
 
-// Len returns the number of connections that linger.
+// Len returns the number of lingering connections.
 func (g *Lingering) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.conns.Len()
 }
 
-// CloseLast closes a connection whose peer has said that it sends nothing more, and of
-// which all has been read: at once if it kept its word so far (RFC 9112 section 9.6 has
-// it send no other request then), else as CloseLinger does. It saves half of what closing
-// costs: nobody waits for the peer's end. The caller has flushed.
+// CloseLast closes a connection whose peer has declared that it sends nothing more, and from which
+// everything has been read. If the peer has sent nothing more so far, CloseLast closes at once (RFC
+// 9112 section 9.6 forbids the peer to send another request). Otherwise it closes like CloseLinger.
+// That halves the cost of closing, because it does not wait for the peer's FIN. The caller must
+// have flushed.
 func (c *Conn) CloseLast() {
 	// Under TLS there is a close_notify to come.
 	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.endIfSilent(c.in.few[:]) {
@@ -178,9 +182,9 @@ func (c *Conn) CloseLast() {
 	_ = c.Close() // nothing is left to be done about it
 }
 
-// Cut closes the connection at once, whatever it carries, so that the peer sees
-// a cut and not an end: by a reset where there is TCP, without close_notify on
-// TLS, which might wait for a peer that reads nothing. Any goroutine may call it.
+// Abort closes the connection at once, so that the peer does not take a truncated message for a
+// complete one: with a reset where there is TCP, and without close_notify on TLS, which might block
+// on a peer that reads nothing. Any goroutine may call it.
 func (c *Conn) Abort() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -190,7 +194,7 @@ func (c *Conn) Abort() error {
 	return reset(c.nc)
 }
 
-// reset closes nc as Cut does: the socket first, then what wraps it.
+// reset closes nc as Abort does: first the socket, then its wrappers.
 func reset(nc net.Conn) error {
 	socket := nc
 	for next := unwrap(nc); next != nil; next = unwrap(next) {

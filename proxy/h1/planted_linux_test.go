@@ -11,7 +11,7 @@ import (
 // sees the bytes, and with readers that have parked.
 func mistakes() map[string]overlay.Edit {
 	return map[string]overlay.Edit{
-		"who closes wakes who has parked":     {Decl: "proxy/h1.Conn.Close", Old: "	defer c.in.ready() // who", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.ready() // who"},
+		"who closes wakes who has parked":     {Decl: "proxy/h1.Conn.Close", Old: "	defer c.in.ready() // wakes", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.ready() // who"},
 		"and who cuts":                        {Decl: "proxy/h1.Conn.Abort", Old: "	defer c.in.ready() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.ready()"},
 		"and who asks for a pause":            {Decl: "proxy/h1.Conn.PauseRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
 		"and who stops reads":                 {Decl: "proxy/h1.Conn.StopRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},

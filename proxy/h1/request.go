@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Refusals of requests.
+// Errors for invalid requests.
 var (
 	errRequestLine = &Error{400, "a bad request line"}
 	errMethod      = &Error{400, "a bad method"}
@@ -23,40 +23,40 @@ var (
 	errExpectation = &Error{417, "an Expect other than 100-continue"}
 )
 
-// Request is one judged request. Use it again for the next one; the zero value
-// is ready.
+// Request is one validated request. It is reused for the next request. The zero value is ready to
+// use.
 type Request struct {
 	Header
-	// Body reads what follows the head.
+	// Body reads the body that follows the header.
 	Body Body
 
 	method []byte
 	target []byte // origin-form or "*"
 	host   []byte
-	form   []byte // the target as it came
+	form   []byte // the target in its original form
 	flags  requestFlag
-	alt    []byte // memory for a target that had to be made
+	alt    []byte // buffer for a target that differs from its original form
 }
 
 type requestFlag uint8
 
 const (
-	reqExpect   requestFlag = 1 << iota // Expect: 100-continue that counts
-	reqUpgrade                          // asks for another protocol
+	reqExpect   requestFlag = 1 << iota // Expect: 100-continue, for a request with a body
+	reqUpgrade                          // the client requests another protocol
 	reqTrailers                         // TE: trailers
 )
 
-// ReadRequest reads the next request head into r and judges it; r.Body then
-// reads its body. io.EOF means that the client closed before the first byte
-// of a request, io.ErrUnexpectedEOF that it did in the middle of the head,
-// ErrStopped that StopIdle ended the wait, an *Error what to answer before
-// closing. Bytes behind the request stay buffered.
+// ReadRequest reads the next request header into r and validates it. r.Body then reads the body.
+// The error is io.EOF if the client has closed the connection before the first byte of a request,
+// io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopIdle ended the wait,
+// and an *Error for an invalid request, which contains the response status. Bytes after the request
+// stay buffered.
 func (c *Conn) ReadRequest(r *Request) error {
 	return c.ReadRequestAfter(time.Time{}, r)
 }
 
-// ReadRequestAfter is ReadRequest by one who has looked at the clock a moment ago: the wait for
-// the first byte is counted from then. Zero: from now.
+// ReadRequestAfter is ReadRequest for a caller that has just read the clock: the time limit for the
+// first byte begins at now. Zero means that it begins with the call.
 func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	r.reset()
 	r.method = nil
@@ -82,7 +82,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	return nil
 }
 
-// start begins the body of a request that has been judged.
+// start starts the body of a validated request.
 func (r *Request) start(in *connReader) {
 	kind := NoBody
 	switch {
@@ -94,8 +94,8 @@ func (r *Request) start(in *connReader) {
 	r.Body.start(in, &r.Header, kind, r.length)
 }
 
-// readHeader indexes a head while it comes in and returns its length. At least
-// one byte of it is buffered.
+// readHeader parses a header while it arrives, and returns its length. At least one byte of it must
+// be buffered.
 func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool) (int, error) {
 	in := &c.in
 	for skipped, armed := false, false; ; {
@@ -134,7 +134,7 @@ func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool
 	}
 }
 
-// reportPartial tells what the head that is being read keeps.
+// reportPartial reports the memory of the header that is being read.
 func (c *Conn) reportPartial() {
 	if n := len(c.in.buf); n > c.partial {
 		n, c.partial = n-c.partial, n
@@ -142,7 +142,8 @@ func (c *Conn) reportPartial() {
 	}
 }
 
-// reportHeaderEnd tells that the head is over. StopHeader may have run its deadline out.
+// reportHeaderEnd reports that the header has been read. StopHeader may have set a deadline that
+// has passed.
 func (c *Conn) reportHeaderEnd() {
 	n := c.partial
 	c.partial = 0
@@ -150,8 +151,8 @@ func (c *Conn) reportHeaderEnd() {
 	_ = c.in.setDeadline(time.Time{}) // the next read sees the error
 }
 
-// StopHeader makes the reading of a head that Options.Partial was told of end as
-// Timeouts.Header does. Any goroutine may call it until Partial was told the end.
+// StopHeader ends the reading of a header that was reported to Options.Partial, as if
+// Timeouts.Header had passed. Any goroutine may call it until the end of the header was reported.
 func (c *Conn) StopHeader() {
 	in := &c.in
 	in.mu.Lock()
@@ -159,11 +160,11 @@ func (c *Conn) StopHeader() {
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
 }
 
-// indexHeader looks at b, what there is of a head: whole, bad, too long, or (0,
-// nil) not yet complete.
+// indexHeader parses b, the present part of a header. It returns the length of a complete header,
+// an error if it is invalid or too long, or zero if it is incomplete.
 func (c *Conn) indexHeader(h *Header, b []byte, firstLine func([]byte) *Error, request bool) (int, error) {
 	if request && !tokenByte[b[0]] {
-		return 0, errMethod // TLS spoken to a plain port need not be waited out
+		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
 	}
 	n, err := h.index(b, c.o.MaxHeaderLines, firstLine)
 	switch {
@@ -177,7 +178,7 @@ func (c *Conn) indexHeader(h *Header, b []byte, firstLine func([]byte) *Error, r
 	return n, nil
 }
 
-// parseRequestLine judges the request line.
+// parseRequestLine parses the request line.
 func (r *Request) parseRequestLine(b []byte) *Error {
 	m := bytes.IndexByte(b, ' ')
 	if m < 0 || !isToken(b[:m]) {
@@ -204,7 +205,7 @@ func (r *Request) parseRequestLine(b []byte) *Error {
 	return nil
 }
 
-// parseVersion reads an HTTP-version.
+// parseVersion parses an HTTP-version.
 func parseVersion(b []byte) (uint8, *Error) {
 	switch string(b) {
 	case "HTTP/1.1":
@@ -218,7 +219,7 @@ func parseVersion(b []byte) (uint8, *Error) {
 	return 0, errRequestLine
 }
 
-// validate judges the whole head, now in r.raw.
+// validate validates the complete header, which is in r.raw.
 func (r *Request) validate() *Error {
 	m := bytes.IndexByte(r.raw, ' ')
 	t := r.first - len(" HTTP/1.1\r\n")
@@ -235,7 +236,7 @@ func (r *Request) validate() *Error {
 	return r.parseExpectUpgradeTE()
 }
 
-// parseTarget finds host and target and checks them against each other.
+// parseTarget determines host and target, and checks that they agree.
 func (r *Request) parseTarget() *Error {
 	r.host, r.target = r.Known(FieldHost), r.form
 	has := r.seen.Has(FieldHost)
@@ -264,9 +265,8 @@ func (r *Request) parseTarget() *Error {
 	return nil
 }
 
-// parseAbsoluteForm takes the absolute-form apart. Its authority must be what Host
-// says, but for a default port of the scheme in one of the two; an HTTP/1.0 request may come
-// without Host.
+// parseAbsoluteForm parses a target in absolute-form. Its authority must equal Host, except that
+// one of them may contain the default port of the scheme. An HTTP/1.0 request may have no Host.
 func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 	scheme, rest, ok := bytes.Cut(r.form, []byte("://"))
 	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
@@ -296,7 +296,7 @@ func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 	return nil
 }
 
-// parseExpectUpgradeTE reads Expect, Upgrade and TE.
+// parseExpectUpgradeTE parses Expect, Upgrade and TE.
 func (r *Request) parseExpectUpgradeTE() *Error {
 	r.flags = 0
 	if r.seen&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
@@ -324,9 +324,9 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 	return nil
 }
 
-// carriesRequests reports whether an Upgrade asks for what has HTTP requests in it again:
-// HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Nobody would judge those: they
-// could go to any path of the app, with any field in them.
+// carriesRequests reports whether an Upgrade field requests a protocol that itself carries HTTP
+// requests: HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Those requests would not be
+// validated: they could be for any path of the app, with any field.
 func carriesRequests(list []byte) bool {
 	for more := true; more; {
 		var e []byte
@@ -340,8 +340,7 @@ func carriesRequests(list []byte) bool {
 	return false
 }
 
-// hasElement reports whether a comma-separated list has an element that is
-// lower, in any case of letters.
+// hasElement reports whether a comma-separated list has the element lower, ignoring case.
 func hasElement(list []byte, lower string) bool {
 	for more := true; more; {
 		var e []byte
@@ -353,41 +352,40 @@ func hasElement(list []byte, lower string) bool {
 	return false
 }
 
-// Method returns the method as it came.
+// Method returns the method in its original form.
 func (r *Request) Method() []byte { return r.method }
 
-// IsHead reports whether the answer has no body whatever it declares. It is known
-// of a request that ReadRequest refused as well.
+// IsHead reports whether the method is HEAD, so that the response has no body whatever length it
+// declares. It is also valid for a request that ReadRequest has rejected.
 func (r *Request) IsHead() bool { return string(r.method) == "HEAD" }
 
-// Target returns the request target in origin-form, or "*": path and query as
-// they came, an empty "?" included.
+// Target returns the request target in origin-form, or "*". Path and query are in their original
+// form, including an empty "?".
 func (r *Request) Target() []byte { return r.target }
 
-// Path returns the target up to the question mark.
+// Path returns the target before the question mark.
 func (r *Request) Path() []byte {
 	p, _, _ := bytes.Cut(r.target, []byte{'?'})
 	return p
 }
 
-// Query returns the target behind the question mark.
+// Query returns the target after the question mark.
 func (r *Request) Query() []byte {
 	_, q, _ := bytes.Cut(r.target, []byte{'?'})
 	return q
 }
 
-// Host returns the host the request is for, with its port if it names one. It
-// is nil only for an HTTP/1.0 request that names none.
+// Host returns the host that the request is for, with the port if it names one. It is nil only for
+// an HTTP/1.0 request without a host.
 func (r *Request) Host() []byte { return r.host }
 
-// KeepAlive reports whether the client keeps the connection after the answer.
+// KeepAlive reports whether the client keeps the connection open after the response.
 func (r *Request) KeepAlive() bool { return r.persistent() }
 
-// Expects reports whether the client waits for 100 (Continue) before it sends
-// its body.
+// Expects reports whether the client waits for 100 (Continue) before it sends the body.
 func (r *Request) Expects() bool { return r.flags&reqExpect != 0 }
 
-// Upgrades reports whether the client really asks for another protocol: an
-// HTTP/1.1 request without a body, whose Connection names Upgrade, and that
-// does not ask for HTTP/2 or TLS. Known(FieldUpgrade) says which.
+// Upgrades reports whether the client requests another protocol: an HTTP/1.1 request without a
+// body, whose Connection field names Upgrade, and that does not request HTTP/2 or TLS.
+// Known(FieldUpgrade) returns the protocol.
 func (r *Request) Upgrades() bool { return r.flags&reqUpgrade != 0 }

@@ -20,15 +20,15 @@ import (
 type socket struct {
 	raw            syscall.RawConn
 	step           func(fd uintptr) bool // s.read, bound once
-	once           func(fd uintptr)      // s.readOnce, likewise
+	once           func(fd uintptr)      // s.readOnce, bound once
 	out            socketWrite
 	sendBeforeRead *Writer // what read sends before it waits; nil: nothing
 	pool           *Buffers
 	size           int
 
-	buf        []byte // nil: borrow one
+	buf        []byte // nil means that a buffer must be borrowed
 	wait       bool
-	endIfEmpty bool // with nothing there, end the sending side at once
+	endIfEmpty bool // close the sending side at once if there is nothing to read
 	n          int
 	err        error
 }
@@ -60,10 +60,10 @@ func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	return s
 }
 
-// stops sets the flag that StopWrite sets for this socket.
+// setStopFlag sets the flag that StopWrite sets for this socket.
 func (s *socket) setStopFlag(stopped *atomic.Bool) { s.out.stopped = stopped }
 
-// forget lets go of everything but what is bound.
+// clear resets everything except the bound methods.
 func (s *socket) clear() {
 	*s = socket{step: s.step, once: s.once, out: socketWrite{step: s.out.step, once: s.out.once}}
 }
@@ -128,7 +128,7 @@ func (s *socket) read(fd uintptr) bool {
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
 		if s.endIfEmpty {
-			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // closing is what is left
+			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // the connection is closed next in any case
 		}
 		return !s.wait
 	}
@@ -139,9 +139,10 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-// silent reports that there is nothing to read, or the end, by taking a byte into p if
-// there is one: it comes last. With nothing there it ends the sending side, and what the
-// kernel kept leaves with that: a peer that speaks from now on is reset after its answer.
+// endIfSilent reports whether there is nothing to read, or the end. It must be the last read,
+// because it consumes a byte. If there is nothing to read, it closes the sending side, which also
+// sends the data that the kernel has kept. A peer that sends after that gets its response first,
+// and then a reset.
 func (s *socket) endIfSilent(p []byte) bool {
 	s.endIfEmpty = true
 	defer func() { s.endIfEmpty = false }()
@@ -149,16 +150,16 @@ func (s *socket) endIfSilent(p []byte) bool {
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
-// socketWrite is one write. It has a deadline only while the socket takes nothing:
-// setting one costs more than most writes take.
+// socketWrite is one write. It sets a deadline only while the socket accepts nothing, because that
+// costs more than most writes.
 type socketWrite struct {
 	nc   net.Conn
 	step func(fd uintptr) bool // o.write, bound once
-	once func(fd uintptr)      // o.writeOnce, likewise
+	once func(fd uintptr)      // o.writeOnce, bound once
 
 	p     []byte
-	last  bool          // the connection is closed as soon as all of p is taken
-	limit time.Duration // for which the socket may take nothing more; zero: any
+	last  bool          // the connection is closed as soon as all of p has been accepted
+	limit time.Duration // how long the socket may accept nothing; zero means no limit
 	armed bool
 	n     int
 	err   error
@@ -177,7 +178,7 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 		err = o.err
 	}
 	if o.armed {
-		_ = setWriteDeadline(o.nc, o.stopped, time.Time{}) // where that fails, so does the next write
+		_ = setWriteDeadline(o.nc, o.stopped, time.Time{}) // if it fails, the next write fails too
 	}
 	return o.n, err
 }
@@ -202,7 +203,7 @@ func (o *socketWrite) writeOnce(fd uintptr) {
 	o.n = n
 }
 
-// ends tells whether the connection is closed right after the next write.
+// setLast sets whether the connection is closed right after the next write.
 func (s *socket) setLast(yes bool) { s.out.last = yes }
 
 func (o *socketWrite) write(fd uintptr) bool {
@@ -220,8 +221,8 @@ func (o *socketWrite) write(fd uintptr) bool {
 	return true
 }
 
-// some writes what the socket takes. What comes last waits there for the end of the
-// connection: that saves a segment, and the peer a wake-up.
+// writeSome writes what the socket accepts. The last data waits there for the end of the
+// connection, which saves a segment, and a wake-up of the peer.
 func (o *socketWrite) writeSome(fd uintptr) (int, error) {
 	if o.last {
 		return rawio.WriteMore(fd, o.p[o.n:])
@@ -229,8 +230,8 @@ func (o *socketWrite) writeSome(fd uintptr) (int, error) {
 	return rawio.Write(fd, o.p[o.n:])
 }
 
-// arm sets the deadline of this write when it has to wait for the first time. False
-// means that it cannot wait.
+// arm sets the deadline when the write must wait for the first time. It reports false if the write
+// cannot wait.
 func (o *socketWrite) arm() bool {
 	if !o.armed && o.limit > 0 {
 		o.armed = true
@@ -249,7 +250,7 @@ func noLinger(nc net.Conn) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // closing is what is left
+	_ = raw.Control(func(fd uintptr) { // the connection is closed next in any case
 		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 	})
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// watch looks out for the peer's leaving while nobody reads.
+// watch detects that the peer disconnects while no goroutine reads.
 type watch struct {
 	raw       syscall.RawConn
-	checkFunc func(fd uintptr) bool // w.look, bound once
-	gone      bool                  // gone
-	done      chan struct{}         // closed when the goroutine has ended; nil: none runs
-	stop      func() bool           // of a lane that is watched
+	checkFunc func(fd uintptr) bool // w.check, bound once
+	gone      bool                  // the peer has disconnected
+	done      chan struct{}         // closed when the goroutine has ended; nil means that none runs
+	stop      func() bool           // ends the watch of a multiplexed stream
 }
 
 func (w *watch) check(fd uintptr) bool {
@@ -22,7 +22,7 @@ func (w *watch) check(fd uintptr) bool {
 	return w.gone
 }
 
-// rawConn returns the socket below c, under whatever wraps it; nil without one.
+// rawConn returns the socket below c, also if it is wrapped, or nil.
 func (c *Conn) rawConn() syscall.RawConn {
 	if c.watch.raw == nil && c.in.sock != nil {
 		c.watch.raw = c.in.sock.raw
@@ -44,8 +44,8 @@ func (c *Conn) rawConn() syscall.RawConn {
 	return c.watch.raw
 }
 
-// below returns the connection that nc wraps, nil if it wraps none: tls.Conn
-// tells it, and so do those made in its likeness.
+// unwrap returns the connection that nc wraps, or nil. tls.Conn has the NetConn method for that,
+// and so have similar wrappers.
 func unwrap(nc net.Conn) net.Conn {
 	if w, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		return w.NetConn()
@@ -53,19 +53,16 @@ func unwrap(nc net.Conn) net.Conn {
 	return nil
 }
 
-// Visible reports whether there is a socket below the connection, so that
-// WatchDisconnect and Alive see what becomes of it.
+// HasSocket reports whether there is a socket below the connection, so that WatchDisconnect and
+// Alive can observe it.
 func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
 
-// WatchDisconnect calls gone, once and from another goroutine, when the peer has
-// closed its side or the connection breaks, until StopWatch. Nothing is
-// consumed: it sees a FIN behind bytes that nobody has read (on Linux). It
-// occupies the reading half, so nobody may read before StopWatch; gone must
-// not call it, and must not block. Connections without a socket of their own
-// are not watched.
+// WatchDisconnect calls gone once, from another goroutine, if the peer closes its side or the
+// connection breaks before StopWatch. It consumes no data. On Linux it detects a FIN behind unread
+// bytes. No goroutine may read before StopWatch. gone must not call StopWatch, and must not block.
+// Connections without a socket are not watched.
 //
-// It costs a goroutine: look with Wait at the other side for a few
-// milliseconds first.
+// It costs a goroutine, so first Wait for a few milliseconds for the other side.
 func (c *Conn) WatchDisconnect(gone func()) {
 	w := &c.watch
 	if c.in.mux != nil && w.done == nil {
@@ -93,8 +90,8 @@ func (c *Conn) WatchDisconnect(gone func()) {
 	}()
 }
 
-// StopWatch ends the watch and returns once it has ended; gone will not be
-// called after that. It reports whether the peer was seen to have left.
+// StopWatch ends the watch and returns when it has ended; gone is not called after that. It reports
+// whether the peer has disconnected.
 func (c *Conn) StopWatch() bool {
 	w := &c.watch
 	if w.done == nil {
@@ -103,20 +100,19 @@ func (c *Conn) StopWatch() bool {
 	if w.stop != nil {
 		return w.stopMux()
 	}
-	_ = c.in.setDeadline(past()) // a closed connection is not waited for
+	_ = c.in.setDeadline(past()) // fails for a closed connection, whose watch has ended
 	<-w.done
 	w.done = nil
 	_ = c.in.setDeadline(time.Time{}) // the next reader sees the error
 	return w.gone
 }
 
-// Alive reports whether an idle connection still looks usable: nothing to
-// read, no end, no error. Bytes that nobody asked for make it unusable too:
-// they would be taken for the next answer. Without a socket to look at, it
-// knows only what is buffered.
+// Alive reports whether an idle connection still looks usable: there is nothing to read, no end and
+// no error. Unexpected bytes make it unusable too, because they would be taken for the next
+// response. Without a socket, Alive checks only the buffer.
 //
-// Under TLS the socket tells of an end and of bytes, whatever they mean; what
-// has been taken from it already and not been asked for is looked for too.
+// With TLS, bytes and an end of the socket count whatever they mean. Alive also checks for data
+// that has been read from the socket and not been requested.
 func (c *Conn) Alive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
@@ -134,9 +130,8 @@ func (c *Conn) Alive() bool {
 	return raw.Control(c.alive.checkFunc) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
 }
 
-// readAhead reports whether something between the socket and this Conn has read
-// bytes that nobody asked for: whatever comes though nobody waits. A deadline
-// that has passed keeps the read from the socket; TLS bears that.
+// readAhead reports whether a layer between the socket and this Conn has read unexpected bytes. The
+// deadline, which has passed, prevents a read from the socket; crypto/tls permits that.
 func (c *Conn) readAhead() bool {
 	in := &c.in
 	if in.setDeadline(past()) != nil {
@@ -147,9 +142,9 @@ func (c *Conn) readAhead() bool {
 	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// liveness looks at a socket once.
+// liveness checks a socket once.
 type liveness struct {
-	checkFunc func(fd uintptr) // l.look, bound once
+	checkFunc func(fd uintptr) // l.check, bound once
 	quiet     bool
 }
 

@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// AppendClose appends a Close with a code and a reason of up to 123 bytes of UTF-8. The code
-// NoCode leaves both out. Masked is for the direction from client to server (RFC 6455
-// section 5.3).
+// AppendClose appends a close frame with a code and a reason of up to 123 bytes of UTF-8. The code
+// NoCode omits both. masked must be true for frames from client to server (RFC 6455 section 5.3).
 func AppendClose(b []byte, code int, reason string, masked bool) []byte {
 	var payload [maxControlPayload]byte
 	n := 0

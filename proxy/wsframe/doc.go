@@ -1,15 +1,16 @@
-// Package wsframe follows one direction of a WebSocket (RFC 6455 section 5) as its
-// bytes pass, to know where a frame ends and where a message does, and judges it
-// strictly: whoever keeps a socket while its connection changes may not guess.
+// Package wsframe parses one direction of a WebSocket (RFC 6455 section 5) as its bytes pass, and
+// finds the ends of frames and messages. It validates strictly, because a proxy that keeps a
+// WebSocket while its upstream connection changes must not guess.
 //
-// A Scanner is fed any chunks of the stream. It looks at heads and counts payloads, so
-// it copies nothing but what a Close says and allocates nothing:
+// A Scanner accepts the stream in pieces of any size. It parses frame headers and counts payloads.
+// It copies nothing except the payloads of control frames, and allocates nothing:
 //
 //	for len(p) > 0 {
-//		n, err := s.Step(p) // up to the end of the frame that p begins in, or of p
-//		… pass p[:n]; s.Control, s.Between and s.Whole say what it was …
+//		n, err := s.Step(p) // up to the end of the frame in which p begins, or of p
+//		… pass p[:n] on; s.IsControl, s.BetweenFrames and s.BetweenMessages describe it …
 //		p = p[n:]
 //	}
 //
-// An error stays: what follows cannot be told apart any more.
+// Errors are permanent, because later frame boundaries are unknown. A Scanner belongs to one
+// goroutine at a time, that of a relay direction in package proxy.
 package wsframe

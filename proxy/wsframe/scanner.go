@@ -17,7 +17,7 @@ const (
 	OpPong         = 0xa
 )
 
-// What is wrong with a stream of frames: each is a reason for Close 1002 (protocol error).
+// Errors for invalid frames. Each is a reason for close code 1002 (protocol error).
 var (
 	ErrReserved   = errors.New("wsframe: a reserved bit or opcode is used")
 	ErrMasking    = errors.New("wsframe: a frame is masked that must not be, or the other way round")
@@ -28,37 +28,37 @@ var (
 	ErrAfterClose = errors.New("wsframe: something follows a Close")
 )
 
-// NoCode is the code of a Close that says none (RFC 6455 section 7.4.1).
+// NoCode is the code of a close frame without a code (RFC 6455 section 7.4.1).
 const NoCode = 1005
 
-// maxControlPayload is the largest payload of a control frame.
+// maxControlPayload is the maximum payload of a control frame, in bytes.
 const maxControlPayload = 125
 
-// Scanner follows one direction. The zero value follows a server's frames, which are not
-// masked; Client makes one for a client's.
+// Scanner parses one direction. The zero value parses frames of a server, which are not masked.
+// Client returns a Scanner for frames of a client.
 type Scanner struct {
 	masked bool
-	// Extra, if not zero, is a reserved control opcode that is taken for one known: of a
-	// private word between two ends that both know it.
+	// ExtraOpcode, if not zero, is a reserved control opcode that is accepted: both ends have
+	// agreed on its meaning.
 	ExtraOpcode byte
 
 	header      [14]byte
-	headerRead  int    // bytes of a head so far
+	headerRead  int    // bytes of a header so far
 	payloadLeft uint64 // bytes of a payload still to come
-	size        uint64 // of the payload
-	inPayload   bool   // a head is complete and its payload is not
-	inMessage   bool   // a data frame without FIN has passed, and not the last one
-	closed      bool   // a Close has passed
+	size        uint64 // length of the payload
+	inPayload   bool   // a header is complete, and its payload is not
+	inMessage   bool   // a data frame without FIN has passed, and the last frame of its message has not
+	closed      bool   // a close frame has passed
 	payload     [maxControlPayload]byte
 	err         error
 }
 
-// Client returns a Scanner for a client's frames, which are masked.
+// Client returns a Scanner for frames of a client, which are masked.
 func Client() Scanner { return Scanner{masked: true} }
 
-// Step takes bytes up to the end of the frame that p begins in, or all of p. The bytes
-// p[:n] belong to one frame. With an error n is 0 or what came before the head that is
-// wrong was complete: none of that frame may be passed on.
+// Step parses bytes up to the end of the frame in which p begins, or all of p. The bytes p[:n]
+// belong to one frame. With an error, n is 0 or the number of bytes before the invalid header. No
+// byte of the invalid frame may be passed on.
 func (s *Scanner) Step(p []byte) (n int, err error) {
 	if s.err != nil {
 		return 0, s.err
@@ -81,7 +81,7 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 	return n, err
 }
 
-// begin takes bytes of a head until it is complete.
+// beginFrame parses bytes of a header until it is complete.
 func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	for n < len(p) {
 		if s.closed {
@@ -101,7 +101,7 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// judge judges the head as far as it is there.
+// checkHeader validates the part of the header that has arrived.
 func (s *Scanner) checkHeader() error {
 	switch s.headerRead {
 	case 1:
@@ -132,7 +132,7 @@ func (s *Scanner) checkHeader() error {
 	return nil
 }
 
-// checkFirstByte judges the first byte of a frame.
+// checkFirstByte validates the first byte of a frame.
 func (s *Scanner) checkFirstByte(b byte) error {
 	fin, op := b&0x80 != 0, b&0x0f
 	switch {
@@ -156,13 +156,13 @@ func (s *Scanner) checkFirstByte(b byte) error {
 	return nil
 }
 
-// keep keeps the payload of a control frame.
+// keepPayload stores bytes of the payload of a control frame.
 func (s *Scanner) keepPayload(p []byte) {
 	at := s.size - s.payloadLeft
 	copy(s.payload[at:], p)
 }
 
-// end ends the frame.
+// endFrame ends the frame.
 func (s *Scanner) endFrame() error {
 	fin, op := s.header[0]&0x80 != 0, s.header[0]&0x0f
 	s.inPayload, s.headerRead = false, 0
@@ -181,7 +181,7 @@ func (s *Scanner) endFrame() error {
 	return nil
 }
 
-// unmask undoes the masking of what was kept.
+// unmask removes the masking from the stored payload.
 func (s *Scanner) unmask() {
 	if !s.masked {
 		return
@@ -192,7 +192,7 @@ func (s *Scanner) unmask() {
 	}
 }
 
-// validClose judges the payload of a Close (RFC 6455 sections 5.5.1 and 7.4).
+// validClose validates the payload of a close frame (RFC 6455 sections 5.5.1 and 7.4).
 func validClose(p []byte) bool {
 	if len(p) == 0 {
 		return true
@@ -203,7 +203,7 @@ func validClose(p []byte) bool {
 	return ValidCode(int(binary.BigEndian.Uint16(p)))
 }
 
-// ValidCode reports whether a Close may say code.
+// ValidCode reports whether a close frame may contain code.
 func ValidCode(code int) bool {
 	switch {
 	case code >= 3000 && code <= 4999:
@@ -219,7 +219,7 @@ func (s *Scanner) fail(err error) error {
 	return err
 }
 
-// headerLen returns the length of the frame's head, once two bytes of it are there.
+// headerLen returns the length of the frame header. Two bytes of the header must be there.
 func (s *Scanner) headerLen() int {
 	n := 2
 	switch s.header[1] & 0x7f {
@@ -234,26 +234,26 @@ func (s *Scanner) headerLen() int {
 	return n
 }
 
-// Op returns the opcode of the frame that the last byte belonged to.
+// Opcode returns the opcode of the frame to which the last byte belonged.
 func (s *Scanner) Opcode() byte { return s.header[0] & 0x0f }
 
-// Control reports whether that is a control frame.
+// IsControl reports whether that frame is a control frame.
 func (s *Scanner) IsControl() bool { return s.header[0]&0x08 != 0 }
 
-// Between reports whether the last byte was the last of a frame, or none has passed.
+// BetweenFrames reports whether the last byte was the last one of a frame, or no byte has passed.
 func (s *Scanner) BetweenFrames() bool { return !s.inPayload && s.headerRead == 0 }
 
-// Whole reports whether no frame and no message is unfinished.
+// BetweenMessages reports whether no frame and no message is incomplete.
 func (s *Scanner) BetweenMessages() bool { return s.BetweenFrames() && !s.inMessage }
 
-// Message reports whether a message has begun and not ended: from the first byte of its
-// first frame on.
+// InMessage reports whether a message has begun, with the first byte of its first frame, and not
+// ended.
 func (s *Scanner) InMessage() bool { return s.inMessage || !s.BetweenFrames() && !s.IsControl() }
 
-// Closed reports whether a Close has passed. Nothing may follow it.
+// Closed reports whether a close frame has passed. Nothing may follow it.
 func (s *Scanner) Closed() bool { return s.closed }
 
-// Code returns the code of the Close that has passed, NoCode if it said none.
+// CloseCode returns the code of the close frame that has passed, or NoCode.
 func (s *Scanner) CloseCode() int {
 	if s.size < 2 {
 		return NoCode
@@ -261,9 +261,9 @@ func (s *Scanner) CloseCode() int {
 	return int(binary.BigEndian.Uint16(s.payload[:]))
 }
 
-// Payload returns what the control frame that has just ended carries, unmasked. It is
-// valid until the next Step.
+// Payload returns the unmasked payload of the control frame that has just ended. It is valid until
+// the next Step.
 func (s *Scanner) Payload() []byte { return s.payload[:s.size] }
 
-// Err returns the error that ended the Scanner, nil while it works.
+// Err returns the error that has ended the Scanner, or nil.
 func (s *Scanner) Err() error { return s.err }
