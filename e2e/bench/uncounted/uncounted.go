@@ -19,8 +19,8 @@ const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		begin("proxy.metrics.request", "func (m *metrics) request(kind Kind, code int) {\n", "\treturn\n"),
-		{Decl: "proxy.metrics.over", Old: "m.durations[x.routeOf()][class].observe(took)", New: ""},
-		begin("proxy.histogram.observe", "func (h *histogram) observe(d time.Duration) {\n", "\treturn\n"),
+		{Decl: "proxy.metrics.over", Old: "m.durations[x.routeOf()][class].Observe(took)", New: ""},
+		begin("internal/nativehist.Histogram.Observe", "func (h *Histogram) Observe(d time.Duration) {\n", "\treturn\n"),
 		{Decl: "proxy.client.beginExchange", Old: "began:  c.s.clock.exact(),\n", New: "began:  0,\n"},
 		begin("proxy.client.startTimer", "func (c *client) startTimer() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
 		begin("proxy.client.recordRun", "func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {\n", "\treturn\n"),
