@@ -50,7 +50,7 @@ hub.on('connection', (ws, req) => {
   }));
 });
 
-// Nobody of them is asked to go on with a socket, and what is no WebSocket has no id of one.
+// No app is asked to resume, and a request that is no WebSocket has no session ID.
 const look = (kind, has) => server.prependListener(kind, ({ headers, url }) => {
   if (headers['shardway-websocket-resumed'] || !!headers['shardway-websocket'] !== has) wrong.push(kind + ' ' + url + ' ' + JSON.stringify(headers));
 });
@@ -83,12 +83,12 @@ const talker = (name, say) => {
 };
 
 const kinds = {
-  upgraded: (name, url) => socketIO(name, url, ['polling', 'websocket']), // what it does by itself
+  upgraded: (name, url) => socketIO(name, url, ['polling', 'websocket']), // the default of the library
   websocket: (name, url) => socketIO(name, url, ['websocket']),
   signalr: (name, url) => {
     const hub = new HubConnectionBuilder().withUrl(url.replace('/?', '/hub?'), { transport: HttpTransportType.WebSockets })
       .configureLogging(LogLevel.None).withAutomaticReconnect(Array(100).fill(100)).build();
-    const t = talker(name, (n) => hub.invoke('say', n).then((node) => t.heard(n, node, 'websocket'), () => {})); // onreconnecting says why
+    const t = talker(name, (n) => hub.invoke('say', n).then((node) => t.heard(n, node, 'websocket'), () => {})); // onreconnecting reports the error
     hub.onreconnecting((e) => t.ended('transport', 'close', ...e.message.match(/\d{4}/)));
     hub.onreconnected(t.begin);
     hub.onclose(t.broken);

@@ -23,7 +23,7 @@ func joinNames(fs []fault) string {
 
 // round injects one or more faults under load, and checks the result.
 func (sc *scenario) round(number int, fs []fault) *Round {
-	sc.number, sc.rng = number, rand.New(rand.NewPCG(sc.o.Seed, uint64(number)+1)) // must be reproducible
+	sc.number, sc.rng = number, rand.New(rand.NewPCG(sc.o.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
 	sc.span = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
 	sc.paired, sc.victims, sc.exiting, sc.began = len(fs) > 1, nil, nil, history.Now()
 	sc.tracef("round %d: %s", number, joinNames(fs))

@@ -37,7 +37,7 @@ type traffic struct {
 	rates      []int
 	noRetry    []string // addresses of nodes that may die
 	generators []*load.Generator
-	ctx        context.Context // of the requests of the round
+	ctx        context.Context //nolint:containedctx // of the requests of the round
 	abort      context.CancelFunc
 
 	// sent is the number of single requests in the round.

@@ -75,7 +75,7 @@ type Cluster struct {
 	stalls stalls
 
 	observed   *mapWatch
-	ctx        context.Context // ends the goroutines of New, at close
+	ctx        context.Context //nolint:containedctx // ends the goroutines of New, at close
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 

@@ -13,7 +13,7 @@ import (
 
 // SecretVariable is an environment variable. If it is set, every possible cluster runs with
 // a secret: all tests must also pass then.
-const SecretVariable = "SHARDWAY_E2E_SECRET"
+const SecretVariable = "SHARDWAY_E2E_SECRET" //nolint:gosec // the name of a variable, not a secret
 
 // wantsSecret returns Secret, or its default. A peerproxy reads the streams between
 // nodes, so it is not possible with TLS.

@@ -44,7 +44,7 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
-	if err = os.MkdirAll(dir, 0o755); err != nil { // the process under test may run as another user
+	if err = os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the process under test may run as another user
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
 	tmpfs, err := newTmpfs(bytes)

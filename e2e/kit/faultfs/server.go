@@ -34,7 +34,7 @@ func startServer(device, tmpfs *os.File) (*server, error) {
 		return nil, fmt.Errorf("faultfs: %s is set: a process that serves a disk cannot mount one", serverVariable)
 	}
 	// If the test does not call Serve, it must not run its tests again.
-	cmd := exec.Command("/proc/self/exe", "-test.run=^$") // it ends with its input
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$") //nolint:noctx // it ends with its input
 	s := &server{cmd: cmd}
 	cmd.Env = append(os.Environ(), serverVariable+"=1")
 	cmd.ExtraFiles = []*os.File{device, tmpfs}

@@ -95,10 +95,10 @@ func (f *Follower) beginConn() (target string, r Request) {
 	return c.Target, r.withDefaults()
 }
 
-// errorResponse is a response without a stream.
-type errorResponse struct{ code, detail string }
+// responseError is a response without a stream.
+type responseError struct{ code, detail string }
 
-func (a errorResponse) Error() string { return a.code + " " + a.detail }
+func (a responseError) Error() string { return a.code + " " + a.detail }
 
 // follow reads a stream to its end. nil means that it ended properly.
 func (f *Follower) follow(ctx context.Context, target string, r Request) (status int, err error) {
@@ -122,7 +122,7 @@ func (f *Follower) follow(ctx context.Context, target string, r Request) (status
 	if res.StatusCode != http.StatusOK {
 		var start prefix
 		_, _ = io.Copy(&start, res.Body)
-		return res.StatusCode, errorResponse{res.Header.Get("Shardway-Error"), string(start)}
+		return res.StatusCode, responseError{res.Header.Get("Shardway-Error"), string(start)}
 	}
 	return res.StatusCode, f.readEvents(res.Body)
 }
@@ -166,7 +166,7 @@ func (f *Follower) endConn(status int, err error) {
 	defer f.mu.Unlock()
 	c := &f.follows[len(f.follows)-1]
 	c.Status, c.Done, c.Ended = status, history.Now(), err == nil
-	var a errorResponse
+	var a responseError
 	switch {
 	case errors.As(err, &a):
 		c.Error, c.Detail = a.code, a.detail

@@ -6,9 +6,9 @@ import (
 	"shardway/e2e/kit/mutants"
 )
 
-// A line that a bug is planted in may change without anybody thinking of the bug: chaos
-// would find that out, minutes later and as root.
-func TestBugsFindTheirPlaces(t *testing.T) {
+// The edits of the bugs must still apply after a change of the source text. Package chaos would
+// detect that only minutes later, and as root.
+func TestEditsOfBugsApply(t *testing.T) {
 	if _, err := mutants.Overlay("../../..", t.TempDir()); err != nil {
 		t.Error(err)
 	}

@@ -4,7 +4,7 @@ package peerproxy
 
 import "bytes"
 
-// nil and the empty array in MessagePack
+// MessagePack codes of nil and of the empty array.
 const (
 	msgpackNil   = 0xc0
 	msgpackEmpty = 0x90

@@ -25,7 +25,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	os.Exit(status) // a separate program
+	os.Exit(status) //nolint:forbidigo // a separate program
 }
 
 // run measures the machine while it runs the command in args.
@@ -172,7 +172,7 @@ func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
 
 // start runs a command and returns its exit status.
 func (r *runner) start(ctx context.Context, out io.Writer, name string, args ...string) (int, error) {
-	cmd := exec.CommandContext(ctx, name, args...) // the command of the caller
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the command of the caller
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
