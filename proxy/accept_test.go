@@ -47,7 +47,7 @@ func (l *lines) has(text string) bool {
 	return strings.Contains(l.buf.String(), text)
 }
 
-func TestLackOfDescriptorsIsSaidAndSurvived(t *testing.T) {
+func TestAcceptResumesAfterDescriptorsRanOut(t *testing.T) {
 	said := new(lines)
 	clients, peers := listen(t), listen(t)
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}
@@ -71,7 +71,7 @@ func TestLackOfDescriptorsIsSaidAndSurvived(t *testing.T) {
 }
 
 // Idle connections give theirs back when there are no more.
-func TestLackOfDescriptorsEndsIdleConnections(t *testing.T) {
+func TestAcceptClosesIdleConnsWithoutDescriptors(t *testing.T) {
 	clients, peers := listen(t), listen(t)
 	hungry := &starved{Listener: clients}
 	n := &node{t: t, id: "a", addr: clients.Addr().String(), peer: peers.Addr().String()}

@@ -11,7 +11,7 @@ import (
 
 // A line names the trace that its request is of, so that one leads to the other. What
 // W3C Trace Context calls invalid names none.
-func TestAccessLogNamesTheTrace(t *testing.T) {
+func TestAccessLogContainsTraceID(t *testing.T) {
 	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	const good = "traceparent: 00-" + trace + "-" + span + "-01\r\n"
 	bad := func(old, other string) string { return strings.Replace(good, old, other, 1) }

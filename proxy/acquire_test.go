@@ -48,7 +48,7 @@ func (f *forgetful) told(_ shardmap.Shard, epoch uint64) {
 
 // An app that restarted by itself says so when it is asked for a shard that it does not
 // hold: it acquires that, and nobody sees anything of it.
-func TestRequestOfAnAppThatForgotGoesAgain(t *testing.T) {
+func TestRequestIsRetriedAfterAppReportsNotAcquired(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			app := &forgetful{}
@@ -79,7 +79,7 @@ func TestRequestOfAnAppThatForgotGoesAgain(t *testing.T) {
 
 // Requests that an app which restarted takes its time to send back were sent before it
 // acquired the shard again: each had it acquire that once more, and everybody waited.
-func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
+func TestLateNotAcquiredResponseTriggersNoSecondAcquire(t *testing.T) {
 	const late = 3
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestLateWordsOfWhatAnAppForgotAskForNoSecondAcquire(t *testing.T) {
 
 // What else changes in the table says nothing of what an app forgot: its requests went
 // again before the node had heard of that, until they were answered for.
-func TestRequestOfAnAppThatForgotWaitsForTheWord(t *testing.T) {
+func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			app, asks := &forgetful{}, atomic.Int32{}
@@ -170,7 +170,7 @@ func TestRequestOfAnAppThatForgotWaitsForTheWord(t *testing.T) {
 
 // Without a lease the app is told to acquire nothing: what it did not hold waits where its
 // client is.
-func TestRequestOfAnAppThatForgotIsNotKeptWithoutALease(t *testing.T) {
+func TestNotAcquiredRequestIsNotKeptWithoutLease(t *testing.T) {
 	app := &forgetful{}
 	ingress, owner := pair(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.told })
 	c := ingress.dial()
@@ -188,7 +188,7 @@ func TestRequestOfAnAppThatForgotIsNotKeptWithoutALease(t *testing.T) {
 }
 
 // An app that never has what it acquired is no reason to ask for ever.
-func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
+func TestRepeatedNotAcquiredGetsErrorResponse(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			app := &forgetful{}
@@ -211,7 +211,7 @@ func TestAppThatForgetsAllTheTimeIsAnsweredFor(t *testing.T) {
 }
 
 // Without hooks, or without the word, it is an answer like any other.
-func TestOtherMisdirectedAnswersPass(t *testing.T) {
+func TestOther421ResponsesPassThrough(t *testing.T) {
 	for name, change := range map[string]func(*proxy.Options){
 		"no hooks": func(*proxy.Options) {},
 		"no word":  func(o *proxy.Options) { o.NotAcquired = func(shardmap.Shard, uint64) { t.Error("told") } },
@@ -268,7 +268,7 @@ func TestForwardedRequestsWaitForTheAcquire(t *testing.T) {
 // An owner whose app acquires for long is no place for all that may come: beyond the bounds
 // of its queue, in number or bytes, requests go back to where their client is and wait there.
 // They were answered 503 queue-full, though there was room at the ingress.
-func TestForwardedRequestsBeyondTheQueueWaitWhereTheirClientsAre(t *testing.T) {
+func TestForwardedRequestsBeyondQueueWaitAtIngress(t *testing.T) {
 	const many = 6
 	for bound, full := range map[string]queue.Options{"number": {Requests: 4}, "bytes": {Bytes: 40 << 10}} {
 		t.Run(bound, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestForwardedRequestsBeyondTheQueueWaitWhereTheirClientsAre(t *testing.T) {
 // of all, on a busy machine, every request that was held took up a connection to an owner
 // without a lease, and for each further one another was made, with its handshake; that kept
 // the machine too busy for leases, and more and more were held.
-func TestForwardedRequestsDoNotWaitForAnAcquireWithoutALease(t *testing.T) {
+func TestForwardedRequestsDoNotWaitForAcquireWithoutLease(t *testing.T) {
 	for _, begins := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lease at first %v", begins), func(t *testing.T) {
 			ingress, owner := pair(t, webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
@@ -341,7 +341,7 @@ func TestForwardedRequestsDoNotWaitForAnAcquireWithoutALease(t *testing.T) {
 
 // Whoever has waited in vain for a shard that the app does not acquire learns which one,
 // where, and why: the app's own words.
-func TestWaiterLearnsWhyItsShardIsNotAcquired(t *testing.T) {
+func TestWaitingRequestReportsAcquireError(t *testing.T) {
 	for way, start := range ways() {
 		for why, want := range map[string]string{"disk full": ": disk full", "": " in time"} {
 			t.Run(way+want, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool 
 	return c.a.last.hangs
 }
 
-func TestAppThatBeginsNoResponseHangs(t *testing.T) {
+func TestAppWithoutResponsesCountsAsHanging(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
 	c.a.record(c.now)
@@ -37,9 +37,9 @@ func TestAppThatBeginsNoResponseHangs(t *testing.T) {
 	}
 }
 
-// TestLongPollsAloneAreNoHang plays an app that gets long polls only, each of a minute, and a
+// TestLongPollsAloneDoNotCountAsHang plays an app that gets long polls only, each of a minute, and a
 // slow one whose responses begin after 50 s.
-func TestLongPollsAloneAreNoHang(t *testing.T) {
+func TestLongPollsAloneDoNotCountAsHang(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
 	for range 10 {
@@ -65,8 +65,8 @@ func TestLongPollsAloneAreNoHang(t *testing.T) {
 	}
 }
 
-// TestRequestsBesideResponsesAreNoHang has one request wait while others are answered.
-func TestRequestsBesideResponsesAreNoHang(t *testing.T) {
+// TestRequestsNextToResponsesDoNotCountAsHang has one request wait while others are answered.
+func TestRequestsNextToResponsesDoNotCountAsHang(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
 	since := c.now

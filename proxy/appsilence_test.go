@@ -13,9 +13,9 @@ import (
 	"shardway/proxy"
 )
 
-// TestHangingAppIsNoticed has an app that answers /poll after half a minute and reads a POST
+// TestHangingAppIsDetected has an app that answers /poll after half a minute and reads a POST
 // without ever answering it.
-func TestHangingAppIsNoticed(t *testing.T) {
+func TestHangingAppIsDetected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		sim := simnet.New(simnet.Config{})

@@ -10,7 +10,7 @@ import (
 
 // Behind an app that was back, each long poll kept all others waiting for another
 // turn: only the head of an answer told that it took connections again.
-func TestLongPollIsNoReasonToWaitForAnAppThatIsBack(t *testing.T) {
+func TestLongPollDoesNotKeepBreakerOpen(t *testing.T) {
 	const polls = 20
 	for way, front := range map[string]func(ingress, owner *node) *node{
 		"local":  func(_, owner *node) *node { return owner },
@@ -46,7 +46,7 @@ func TestLongPollIsNoReasonToWaitForAnAppThatIsBack(t *testing.T) {
 // One connection that was refused shut the gate. Those in use came back, whoever had
 // a turn took one of them, and so nobody ever asked for a new one: one request at a
 // time went to an app that could serve many.
-func TestGateOpensAlthoughConnectionsComeBack(t *testing.T) {
+func TestBreakerClosesAlthoughConnsAreReturned(t *testing.T) {
 	const (
 		most = 20
 		slow = "GET /slow HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"

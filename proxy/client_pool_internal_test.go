@@ -48,7 +48,7 @@ func spareServer() *Server {
 }
 
 // An app in this process may read a request's body, or answer, after its connection's end.
-func TestConnectionToAHandlerIsNotUsedAgain(t *testing.T) {
+func TestFailedHandlerConnIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Cluster: nowhereAt{}, Queue: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
 		if c := briefly(t, s, "", nil); c.isReusable() || again(t, s, c) {
@@ -64,7 +64,7 @@ func (nowhereAt) Table() *route.Table { return route.NewTable(route.TableSpec{})
 
 // A connection's memory goes to one of the next: else these tests show nothing. A sync.Pool
 // forgets some of it, so not each connection's does.
-func TestMemoryOfAConnectionIsUsedAgain(t *testing.T) {
+func TestClientMemoryIsReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, seen := spareServer(), map[*client]bool{}
 		for range 50 {
@@ -77,7 +77,7 @@ func TestMemoryOfAConnectionIsUsedAgain(t *testing.T) {
 }
 
 // Who has found a connection in the registry may still close it, or tell its shard.
-func TestConnectionThatIsLookedAtIsNotUsedAgain(t *testing.T) {
+func TestVisitedClientIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, end, ended := spareServer(), make(chan struct{}), make(chan struct{})
 		c := briefly(t, s, "", func(*client) {
@@ -99,7 +99,7 @@ func TestConnectionThatIsLookedAtIsNotUsedAgain(t *testing.T) {
 }
 
 // What may be known elsewhere is not used again either.
-func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
+func TestEscapedClientIsNotReused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ingress   string
 		meanwhile func(c *client)
@@ -124,7 +124,7 @@ func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
 }
 
 // Nothing of a connection shows in the next one that has its memory.
-func TestNextConnectionBeginsAnew(t *testing.T) {
+func TestReusedClientIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spareServer()
 		for range 50 {

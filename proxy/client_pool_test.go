@@ -104,7 +104,7 @@ func overlapped(t *testing.T) (shown bool) {
 
 // Who cuts a run closes its connections a moment later. If another client had the memory of
 // one by then, its connection would be closed.
-func TestCutNeverMeetsTheNextConnection(t *testing.T) {
+func TestCancelNeverAffectsNextConn(t *testing.T) {
 	shown := 0
 	for range 40 {
 		if overlapped(t) {
@@ -119,7 +119,7 @@ func TestCutNeverMeetsTheNextConnection(t *testing.T) {
 
 // What was upgraded, carried events, or may be kept as a socket, others come to know by more
 // than the registry.
-func TestMemoryOfWhatIsKnownElsewhereIsKept(t *testing.T) {
+func TestMemoryOfEscapedClientIsKept(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)
 		if err != nil {

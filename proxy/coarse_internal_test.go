@@ -9,7 +9,7 @@ import (
 // was set five minutes ahead, all of them were. A test cannot set it; but a clock
 // that counts from 1970 is one that can be set, and one that counts from its start
 // is not. The date in answers is the machine's all the same.
-func TestAgesDoNotGoByTheDate(t *testing.T) {
+func TestAgesIgnoreWallClock(t *testing.T) {
 	s := New(Options{})
 	defer func() { _ = s.Shutdown(t.Context()) }()
 	if got := s.clock.now(); got <= 0 || got > time.Minute {

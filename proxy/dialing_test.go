@@ -30,7 +30,7 @@ func (m mute) Dial(ctx context.Context, node string) (net.Conn, error) {
 // A request that was connecting to a stopped node used to wait as long as
 // connecting may take, though its shard had been taken from that node, and was
 // served for others, long before.
-func TestConnectingEndsWhenTheShardLeaves(t *testing.T) {
+func TestDialEndsWhenShardMoves(t *testing.T) {
 	for what, next := range map[string]func(n *node){
 		"elsewhere": func(n *node) { n.swap(2, 2, remote("owner", 2)) },
 		"here":      func(n *node) { n.swap(2, 2, local(2)) },
@@ -69,7 +69,7 @@ func TestConnectingEndsWhenTheShardLeaves(t *testing.T) {
 }
 
 // A new map that leaves the shard where it is is no reason to give up.
-func TestConnectingGoesOnWhileTheShardStays(t *testing.T) {
+func TestDialContinuesWhileShardStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		ingress := simNode(t, sim, "ingress", simple, func(o *proxy.Options) {

@@ -34,7 +34,7 @@
 // Each connection has one goroutine, which reads a request, runs it and writes the response. A
 // second goroutine sends a streamed body while the response arrives, and a third one detects that
 // the client disconnects. A resumable WebSocket has two goroutines while it has an upstream
-// connection, and none while it is idle (carry.go, websocket_park.go). Idle connections and small
+// connection, and none while it is idle (conn_goroutines.go, websocket_park.go). Idle connections and small
 // requests need no goroutine of their own.
 //
 // The node calls Wake, Cut, CancelUpstream, Abandon and SetDraining from any goroutine. The path of a

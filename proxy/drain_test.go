@@ -9,7 +9,7 @@ import (
 // A body that nobody wanted, of a request without a key, say, was read away for as
 // long as a byte of it came each second: eighteen hours, and a connection in that
 // state is not idle, so that --max-conns of them kept everybody out.
-func TestBodiesNobodyWantsAreAskedForTheirRateToo(t *testing.T) {
+func TestMinBodyRateAppliesToDiscardedBodies(t *testing.T) {
 	for _, framing := range []string{"Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nea60\r\n"} {
 		synctest.Test(t, func(t *testing.T) {
 			sim := newSim(t)

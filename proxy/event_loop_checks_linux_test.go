@@ -67,7 +67,7 @@ func (c *client) right(method string) {
 }
 
 // What the app says on a connection that nobody has asked for is no answer to the next request.
-func TestWhatNobodyAskedForIsNoAnswerInALoop(t *testing.T) {
+func TestEventLoopRejectsUnsolicitedData(t *testing.T) {
 	var asked int
 	told := make(chan *net.TCPConn, 1)
 	n := newNode(t, "a", answering(t, &asked, 0, func(conn *net.TCPConn) { told <- conn }))
@@ -83,7 +83,7 @@ func TestWhatNobodyAskedForIsNoAnswerInALoop(t *testing.T) {
 
 // A connection that ended with its answer carries no further request, though nobody says so
 // again.
-func TestConnectionThatEndsWithItsAnswerCarriesNoOtherInALoop(t *testing.T) {
+func TestEventLoopReusesNoConnThatEndsWithResponse(t *testing.T) {
 	var asked int
 	n := newNode(t, "a", answering(t, &asked, 3, func(*net.TCPConn) {}))
 	c := n.looped()
@@ -96,7 +96,7 @@ func TestConnectionThatEndsWithItsAnswerCarriesNoOtherInALoop(t *testing.T) {
 }
 
 // A loop sends nothing on a connection that the app has ended.
-func TestLoopLooksBeforeItSendsWhatRunsOnce(t *testing.T) {
+func TestEventLoopChecksConnBeforeUnsafeRequest(t *testing.T) {
 	for _, method := range []string{"POST", "GET"} {
 		t.Run(method, func(t *testing.T) {
 			var asked int

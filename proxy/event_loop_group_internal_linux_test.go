@@ -12,7 +12,7 @@ import (
 )
 
 // A moment without descriptors is not for ever; a system without loops is.
-func TestLoopIsTriedAgain(t *testing.T) {
+func TestEventLoopIsTriedAgain(t *testing.T) {
 	g := &eventLoopGroup{s: &Server{}}
 	g.open(g.s)
 	defer g.close()
@@ -42,7 +42,7 @@ func TestLoopIsTriedAgain(t *testing.T) {
 
 // Loops are as many as are busy, and no more than there are processors; and they give up one
 // only when it has not been needed for a while.
-func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
+func TestEventLoopCountFollowsLoad(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	g := &eventLoopGroup{s: &Server{}}
 	g.open(g.s)
@@ -88,7 +88,7 @@ func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
 }
 
 // Who is no good for loops is tried less and less, and anew once it has been for a while.
-func TestHabitDoublesAndEnds(t *testing.T) {
+func TestEligibilityBackoffDoublesAndEnds(t *testing.T) {
 	var h loopEligibility
 	for _, want := range []int{minSkip, 2 * minSkip, 4 * minSkip} {
 		if h.recordMiss(); h.skip != want {
@@ -117,7 +117,7 @@ func TestHabitDoublesAndEnds(t *testing.T) {
 
 // Of a parked connection only the socket is kept, so what has been read of a client that speaks
 // would be lost, and what comes behind it taken for a request.
-func TestWhatHasBeenReadIsNotParked(t *testing.T) {
+func TestBufferedDataPreventsParking(t *testing.T) {
 	s := spareServer()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

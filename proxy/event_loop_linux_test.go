@@ -39,7 +39,7 @@ func (n *node) isLooped() bool { return metric(n.t, n, "shardway_eventloop_conne
 
 func (n *node) carried() int { return int(metric(n.t, n, "shardway_eventloop_requests_total")) }
 
-func TestLoopCarriesSmallRequests(t *testing.T) {
+func TestEventLoopServesSmallRequests(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(append([]byte(r.Method+" "+r.URL.Path+" "+r.Header.Get("Shardway-Key")+" "), body...))
@@ -119,7 +119,7 @@ func odd(conn net.Conn, r *bufio.Reader) {
 
 // What a loop does not carry, a goroutine does, with the same answer as on a connection that
 // no loop has seen; and after it the connection goes on, or has ended, as there.
-func TestWhatIsNotForALoopIsAnsweredAllTheSame(t *testing.T) {
+func TestIneligibleRequestsLeaveEventLoop(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, odd), func(o *proxy.Options) { o.HookPath = "/hooks" })
 	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n" }
 	for name, pieces := range map[string][]string{
@@ -216,7 +216,7 @@ func withoutDates(s string) string {
 
 // What comes while a request is under way is answered after it, be it the end or more than a
 // buffer holds, to the byte.
-func TestLoopHearsWhatComesMeanwhile(t *testing.T) {
+func TestEventLoopReadsDataThatArrivedMeanwhile(t *testing.T) {
 	goes := make(chan struct{})
 	app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
@@ -270,7 +270,7 @@ func TestLoopHearsWhatComesMeanwhile(t *testing.T) {
 }
 
 // What runs in a loop is found by those who cut it, who wait for nothing then.
-func TestWhatALoopRunsIsCut(t *testing.T) {
+func TestEventLoopRequestIsCancelled(t *testing.T) {
 	asked := make(chan struct{}, 4)
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		for first := true; ; first = false {
@@ -304,7 +304,7 @@ func TestWhatALoopRunsIsCut(t *testing.T) {
 }
 
 // What stops a node ends those that wait in a loop, and those that run there.
-func TestStopEndsWhatALoopHas(t *testing.T) {
+func TestShutdownClosesEventLoopConns(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == "POST" {
@@ -331,7 +331,7 @@ func TestStopEndsWhatALoopHas(t *testing.T) {
 
 // A client that leaves while its request runs takes it along, and one that leaves before it
 // asks is let go.
-func TestWhoLeavesALoopIsGone(t *testing.T) {
+func TestEventLoopDetectsClientDisconnect(t *testing.T) {
 	asked, left := make(chan struct{}, 1), make(chan struct{}, 1)
 	app := webApp(t, func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
@@ -357,14 +357,14 @@ func TestWhoLeavesALoopIsGone(t *testing.T) {
 }
 
 // Nobody idles in a loop for longer than elsewhere.
-func TestLoopKeepsNobodyForEver(t *testing.T) {
+func TestEventLoopConnsTimeOut(t *testing.T) {
 	app := webApp(t, func(http.ResponseWriter, *http.Request) {})
 	n := newNode(t, "a", app, func(o *proxy.Options) { o.IdleTimeout = 300 * time.Millisecond })
 	n.looped().closed()
 }
 
 // A client that does not read holds up nobody but itself, and misses nothing.
-func TestUnsentAnswerOfALoopIsSentLater(t *testing.T) {
+func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 	body := strings.Repeat("0123456789abcdef", 1900) // it comes at once, so a loop carries it
 	app := rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		for {
@@ -393,7 +393,7 @@ func TestUnsentAnswerOfALoopIsSentLater(t *testing.T) {
 }
 
 // A connection whose requests are none for a loop is not handed to and fro.
-func TestLoopIsNotTriedWithEachRequest(t *testing.T) {
+func TestEventLoopIsNotTriedForEachRequest(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, odd))
 	c := n.looped()
 	for range 16 {
@@ -407,7 +407,7 @@ func TestLoopIsNotTriedWithEachRequest(t *testing.T) {
 }
 
 // A shard that moves to another node while its client is in a loop is asked for there.
-func TestLoopGoesByTheTableOfTheMoment(t *testing.T) {
+func TestEventLoopUsesPresentTable(t *testing.T) {
 	name := func(id string) string {
 		return webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, id) })
 	}
@@ -435,7 +435,7 @@ func TestLoopGoesByTheTableOfTheMoment(t *testing.T) {
 
 // With more loops each has its share of the connections, and with fewer they go back. All are
 // answered meanwhile.
-func TestConnectionsAreSharedAmongLoops(t *testing.T) {
+func TestConnsAreBalancedAmongEventLoops(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	all := make([]*client, 12)

@@ -62,7 +62,7 @@ func okApp(t *testing.T) string {
 
 // A connection that is given to another loop between two requests that were sent together has
 // its second one answered there: nobody says again that it has come.
-func TestGivenAwayWithARequestInItsBuffer(t *testing.T) {
+func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	n := newNode(t, "a", okApp(t))
 	all := make([]*client, 12)
@@ -79,7 +79,7 @@ func TestGivenAwayWithARequestInItsBuffer(t *testing.T) {
 
 // A client that speaks as its connection is to be parked is answered: what it said was read,
 // and was not left in the socket.
-func TestWhoSpeaksAsItIsRousedIsAnswered(t *testing.T) {
+func TestRequestDuringParkRequestIsServed(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	all := make([]*client, 32)
 	for i := range all {
@@ -91,7 +91,7 @@ func TestWhoSpeaksAsItIsRousedIsAnswered(t *testing.T) {
 
 // A body for which an app may take its time is sent by one who can wait: an app that does not
 // read would hold up all others of the loop.
-func TestLoopSendsNoLongBody(t *testing.T) {
+func TestEventLoopSendsNoLongBody(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	for _, c := range []struct{ length, carried int }{{4 << 10, 1}, {4<<10 + 1, 0}, {6000, 0}} {
 		before := n.carried()
@@ -110,7 +110,7 @@ func TestLoopSendsNoLongBody(t *testing.T) {
 
 // A moment without descriptors kept a connection from being looped for its whole life. Now it
 // is tried again, though not with each request.
-func TestConnectionIsLoopedAfterAMomentWithoutDescriptors(t *testing.T) {
+func TestEventLoopIsRetriedAfterDescriptorsRanOut(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	n.ParkAfter(time.Hour, time.Hour)
 	const few = 2

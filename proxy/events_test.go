@@ -100,7 +100,7 @@ func TestEventStreamEndsBetweenEvents(t *testing.T) {
 }
 
 // A client that does not read keeps no event stream open.
-func TestEventStreamThatNobodyReadsIsCut(t *testing.T) {
+func TestUnreadEventStreamIsCancelled(t *testing.T) {
 	parts := make(chan string)
 	app, ended := eventful(parts)
 	n := newNode(t, "a", rawApp(t, app), func(o *proxy.Options) { o.StreamGrace = -1 })
@@ -126,7 +126,7 @@ func TestEventStreamThatNobodyReadsIsCut(t *testing.T) {
 }
 
 // A stream that is cut at the drain ends between events too.
-func TestDrainCutsEventStreamsBetweenEvents(t *testing.T) {
+func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		n := simNode(t, sim, "a", func(conn net.Conn, r *bufio.Reader) {
@@ -151,7 +151,7 @@ func TestDrainCutsEventStreamsBetweenEvents(t *testing.T) {
 
 // A node that stopped reset its tunnels, without a word: those to other nodes' shards,
 // and its own when nobody was left to take them.
-func TestShutdownTellsStreamsThatTheNodeIsLeaving(t *testing.T) {
+func TestShutdownEndsEventStreams(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" WebSocket", func(t *testing.T) {
 			addr, ended := talk(t)

@@ -186,7 +186,7 @@ const (
 	actionWait                         // wait, then make another attempt
 	actionFail                         // respond with a problem
 	actionNextStream                   // the owner of an event stream is lost: request the rest from the next owner
-	actionRelay                        // a resumable WebSocket has an upstream connection: relay it (carry.go)
+	actionRelay                        // a resumable WebSocket has an upstream connection: relay it (conn_goroutines.go)
 )
 
 // decision is the result of an attempt.

@@ -12,7 +12,7 @@ import (
 
 // Without a map clients waited 10 s and were told that there is no leader, though there was
 // one and no node had an app.
-func TestClientsLearnWhatIsTheMatter(t *testing.T) {
+func TestErrorResponseContainsDiagnosis(t *testing.T) {
 	const sentence = "no-healthy-app: no node has an app (a)"
 	for name, tt := range map[string]struct {
 		why   route.Reason

@@ -12,7 +12,7 @@ import (
 
 // Who gives a seat back has nothing more to do with it: what the next one's request
 // comes to is no second answer to this one's. (The race detector sees it soonest.)
-func TestSeatsGoFromClientToClient(t *testing.T) {
+func TestHandlerConnIsReusedForOtherClient(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.MaxUpstreamConns, o.MaxShardConns = 1, 1
 		o.Handler = func(ctx *fasthttp.RequestCtx) {

@@ -43,7 +43,7 @@ func report(ctx *fasthttp.RequestCtx) {
 	_, _ = fmt.Fprintf(ctx, "%s %s %s %d %s", ctx.Method(), ctx.RequestURI(), ctx.Host(), len(ctx.PostBody()), ctx.PostBody())
 }
 
-func TestHandlerGetsTheJudgedRequest(t *testing.T) {
+func TestHandlerGetsValidatedRequest(t *testing.T) {
 	long := strings.Repeat("x", 300<<10)
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestHandlerGetsTheJudgedRequest(t *testing.T) {
 }
 
 // Whoever waits for 100 gets it when the body is wanted, and not before.
-func TestHandlerAsksForTheBody(t *testing.T) {
+func TestHandlerRequestsBody(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			n, _ := start(t, report)
@@ -91,7 +91,7 @@ func TestHandlerAsksForTheBody(t *testing.T) {
 
 // A body that breaks off, or that is too long, never reaches the handler as a whole
 // one: fasthttp would make the text of the error its body.
-func TestHandlerNeverSeesHalfABody(t *testing.T) {
+func TestHandlerNeverGetsTruncatedBody(t *testing.T) {
 	var calls atomic.Int32
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestHandlerNeverSeesHalfABody(t *testing.T) {
 	}
 }
 
-func TestHandlersAnswerGoesOut(t *testing.T) {
+func TestHandlerResponseIsSent(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			n, _ := start(t, func(ctx *fasthttp.RequestCtx) {
@@ -180,7 +180,7 @@ func TestHandlersAnswerGoesOut(t *testing.T) {
 }
 
 // To HEAD a handler says how long the body of a GET would be, and may have none.
-func TestHandlerSaysToHeadHowLongABodyIs(t *testing.T) {
+func TestHandlerSetsContentLengthForHEAD(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			n, _ := start(t, func(ctx *fasthttp.RequestCtx) {
@@ -211,7 +211,7 @@ func (f atEnd) Read([]byte) (int, error) {
 // A shard's count falls when the handler has returned, and not with its client: else
 // the shard's next owner would run it beside this one (G1). The handler learns of the
 // client's leaving, and of a cut, by Done.
-func TestHandlerCountsUntilItHasReturned(t *testing.T) {
+func TestInflightCountLastsUntilHandlerReturns(t *testing.T) {
 	for _, how := range []string{"client leaves", "shard is drained", "lease is lost"} {
 		t.Run(how, func(t *testing.T) {
 			called, told, returns := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -274,7 +274,7 @@ func TestHandlerCountsUntilItHasReturned(t *testing.T) {
 
 // So it does for what writes a stream, and for what Begin counts. A stream that was
 // cut does not look whole.
-func TestStreamsOfHandlersAreCut(t *testing.T) {
+func TestHandlerStreamsAreCancelled(t *testing.T) {
 	for _, kind := range []string{"writer", "task", "events"} {
 		t.Run(kind, func(t *testing.T) {
 			ended := make(chan struct{})
@@ -325,7 +325,7 @@ func TestStreamsOfHandlersAreCut(t *testing.T) {
 	}
 }
 
-func TestHandlerThatFails(t *testing.T) {
+func TestFailingHandlerGetsErrorResponse(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			var log bytes.Buffer
@@ -380,7 +380,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error) { panic(errors.New("no such disk")) }
 
 // A seat is used again, and Done is not that of its last request.
-func TestHandlersDoneIsItsRequests(t *testing.T) {
+func TestHandlerContextEndsWithRequest(t *testing.T) {
 	seen := make(map[<-chan struct{}]bool)
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.Handler = func(ctx *fasthttp.RequestCtx) {
@@ -402,7 +402,7 @@ func TestHandlersDoneIsItsRequests(t *testing.T) {
 }
 
 // A handler that ends its goroutine, as tests do, leaves no count behind.
-func TestHandlerThatEndsItsGoroutine(t *testing.T) {
+func TestHandlerThatCallsGoexit(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.Handler = func(*fasthttp.RequestCtx) { runtime.Goexit() }
 	})
@@ -413,7 +413,7 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 }
 
 // The first-byte timeout is the handler's time.
-func TestHandlerThatTakesTooLong(t *testing.T) {
+func TestHandlerTimesOut(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.FirstByteTimeout = time.Millisecond
 		o.Handler = func(ctx *fasthttp.RequestCtx) { <-ctx.Done() }
@@ -424,7 +424,7 @@ func TestHandlerThatTakesTooLong(t *testing.T) {
 
 // fasthttp's TimeoutHandler answers while its inner handler runs on: that has what the
 // request lent it for itself, and is told by Done.
-func TestHandlerBehindATimeout(t *testing.T) {
+func TestHandlerWithTimeoutError(t *testing.T) {
 	ended := make(chan string, 1)
 	n := newNode(t, "a", "", func(o *proxy.Options) {
 		o.Handler = fasthttp.TimeoutHandler(func(ctx *fasthttp.RequestCtx) {

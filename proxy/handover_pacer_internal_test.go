@@ -8,7 +8,7 @@ import (
 
 // The shards that move wait for the last leg, however many there are, and however late the
 // node is, and no more of them at once than that takes.
-func TestAllLegsAreHandedOverInTime(t *testing.T) {
+func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 	for _, many := range []int{1, 100, 8_000, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 30 * time.Millisecond
@@ -32,7 +32,7 @@ func TestAllLegsAreHandedOverInTime(t *testing.T) {
 }
 
 // Who is to hand over right after the last of others waits for the next turn.
-func TestHandoversKeepTheirTurns(t *testing.T) {
+func TestHandoversKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &handoverPacer{late: func(time.Time) time.Duration { return 0 }, asking: true} // whose turns are below
 		for i, test := range []struct {

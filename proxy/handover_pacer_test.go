@@ -10,7 +10,7 @@ import (
 )
 
 // Thousands of legs that were asked at once to hand over stood in front of every request.
-func TestLegsAreHandedOverFewAtATime(t *testing.T) {
+func TestRelaysAreHandedOverInBatches(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		var mu sync.Mutex
 		var told map[time.Time]int
@@ -50,7 +50,7 @@ func TestLegsAreHandedOverFewAtATime(t *testing.T) {
 }
 
 // All that waited for a table went on at once when it came, 64 in front of each request.
-func TestWaitingSocketsGoOnFewAtATime(t *testing.T) {
+func TestWaitingWebSocketsAreReleasedInBatches(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local {
 			return // an app that takes them at once has none in line

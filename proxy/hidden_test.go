@@ -32,7 +32,7 @@ func hookSpellings() []string {
 
 // No client reaches the app's hooks, whatever spelling the app reads as their path: not
 // by their own node, nor by one that has not been told of them.
-func TestHooksAreNotForClients(t *testing.T) {
+func TestClientsCannotReachHooks(t *testing.T) {
 	for way, start := range ways() {
 		for _, told := range []string{"both", "owner"} {
 			t.Run(way+" "+told, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestOtherPathsReachTheApp(t *testing.T) {
 
 // Shardway-Hook is the node's word: whatever a server reads as it does not come from a
 // client, not even behind the body.
-func TestClientsCannotSayShardwayHook(t *testing.T) {
+func TestClientsCannotSendShardwayHook(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 )
 
 // An absolute-form target decides which Host the app gets, so it decides the key as well.
-func TestKeyFromHostHeaderIsTheHostThatTheAppGets(t *testing.T) {
+func TestKeyFromHostIsHostOfApp(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:Host"}}) })
 	c := n.dial()
 	for request, want := range map[string]string{

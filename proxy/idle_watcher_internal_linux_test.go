@@ -102,7 +102,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 
 // Who looks at a connection may tell it to end. If it were parked meanwhile, or nevertheless,
 // that would meet nobody.
-func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
+func TestVisitedConnIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
 		"is cut":          func(c *client) { c.terminate(causeShutdown) },
 		"is to end":       func(c *client) { c.conn.StopIdle() },
@@ -139,7 +139,7 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 }
 
 // Many wait for the end of a visit, and the next one begins before all of them have had their turn.
-func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
+func TestConnIsParkedAfterNextVisit(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
@@ -164,7 +164,7 @@ func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
 }
 
 // Where somebody looks all the time none is parked, and what clients say is answered.
-func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
+func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	far := caller(t, addr)
@@ -184,7 +184,7 @@ func TestConnectionThatIsLookedAtForLongIsAnswered(t *testing.T) {
 
 // That somebody looked kept a connection from being parked for its whole life. Now that is tried
 // again, once it has been idle for twice as long.
-func TestConnectionThatWasLookedAtIsParkedLater(t *testing.T) {
+func TestVisitedConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
@@ -197,7 +197,7 @@ func TestConnectionThatWasLookedAtIsParkedLater(t *testing.T) {
 }
 
 // What others may know by more than the registry is not parked: they would act on it later.
-func TestConnectionThatIsKnownElsewhereIsNotParked(t *testing.T) {
+func TestEscapedConnIsNotParked(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
@@ -214,7 +214,7 @@ func TestConnectionThatIsKnownElsewhereIsNotParked(t *testing.T) {
 
 // Word of a connection that has been fetched meanwhile means nothing to the next one, be it
 // over the same socket or over another with its descriptor.
-func TestLateWordMeetsNobody(t *testing.T) {
+func TestLateEventIsIgnored(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
 	seen := map[uint64]bool{}
@@ -238,7 +238,7 @@ func TestLateWordMeetsNobody(t *testing.T) {
 }
 
 // Its client, the sweep and who makes room want one parked connection at once. One has it.
-func TestParkedConnectionIsFetchedOnce(t *testing.T) {
+func TestParkedConnIsUnparkedOnce(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	for range 20 {
 		far := caller(t, addr)
@@ -265,7 +265,7 @@ func TestParkedConnectionIsFetchedOnce(t *testing.T) {
 }
 
 // A client that comes back soon is not parked so soon again.
-func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
+func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	s.parkSoon.Store(int64(time.Hour))
 	caller(t, addr)
@@ -286,7 +286,7 @@ func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
 }
 
 // The end of a listener ends its connections at once, parked ones like others.
-func TestListenerThatEndsCutsWhatIsParked(t *testing.T) {
+func TestListenerEndAbortsParkedConns(t *testing.T) {
 	s, addr, end := parkingServer(t)
 	far := caller(t, addr)
 	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
@@ -298,7 +298,7 @@ func TestListenerThatEndsCutsWhatIsParked(t *testing.T) {
 }
 
 // Where the kernel's word cannot be had any more, nobody stays where nobody hears of him.
-func TestConnectionsLeaveALotThatHearsNothing(t *testing.T) {
+func TestConnsLeaveFailedWatcher(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
 	var p *parkedConn

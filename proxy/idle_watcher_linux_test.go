@@ -34,7 +34,7 @@ func parked(n *node, many int) {
 
 // A client does not see that its connection was parked: before its first request, between
 // two, and before what comes in pieces or together.
-func TestParkedConnectionGoesOn(t *testing.T) {
+func TestParkedConnServesNextRequest(t *testing.T) {
 	n := lotNode(t)
 	c := n.dial()
 	const get = "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
@@ -60,7 +60,7 @@ func TestParkedConnectionGoesOn(t *testing.T) {
 }
 
 // The end that a client says, or its reset, ends a parked connection.
-func TestParkedConnectionEndsWithItsClient(t *testing.T) {
+func TestParkedConnEndsWithItsClient(t *testing.T) {
 	for what, end := range map[string]func(c *net.TCPConn) error{
 		"the end":         (*net.TCPConn).Close,
 		"half of the end": (*net.TCPConn).CloseWrite,
@@ -90,7 +90,7 @@ func TestParkedConnectionEndsWithItsClient(t *testing.T) {
 
 // A parked connection ends when it has been idle for too long, and not before; and so it
 // does when a head is begun and not ended.
-func TestParkedConnectionHasTheClocksOfOthers(t *testing.T) {
+func TestParkedConnHasUsualTimeouts(t *testing.T) {
 	const idle, head = time.Second, 200 * time.Millisecond
 	n := lotNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeaderTimeout = idle, head })
 	began := time.Now()
@@ -111,7 +111,7 @@ func TestParkedConnectionHasTheClocksOfOthers(t *testing.T) {
 }
 
 // A node that leaves ends the parked connections. What a client had said by then is answered.
-func TestNodeThatLeavesEndsParkedConnections(t *testing.T) {
+func TestDrainClosesParkedConns(t *testing.T) {
 	n := lotNode(t)
 	all := make([]*client, 50)
 	for i := range all {
@@ -137,7 +137,7 @@ func TestNodeThatLeavesEndsParkedConnections(t *testing.T) {
 }
 
 // A client that spoke as its connection was told to end, be it parked, is answered.
-func TestWhatWasSaidToAParkedConnectionIsAnswered(t *testing.T) {
+func TestRequestToParkedConnDuringDrainIsServed(t *testing.T) {
 	n := lotNode(t)
 	for range 20 {
 		c := n.dial()
@@ -154,7 +154,7 @@ func TestWhatWasSaidToAParkedConnectionIsAnswered(t *testing.T) {
 }
 
 // A parked connection has a place of those that there are: the next one waits for it.
-func TestParkedConnectionKeepsItsPlace(t *testing.T) {
+func TestParkedConnCountsTowardsMaxConns(t *testing.T) {
 	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 1 })
 	first, second := n.dial(), n.dial() // a place for the newest, besides
 	parked(n, 1)
@@ -167,7 +167,7 @@ func TestParkedConnectionKeepsItsPlace(t *testing.T) {
 }
 
 // A node that stops at once cuts them.
-func TestNodeThatStopsAtOnceCutsParkedConnections(t *testing.T) {
+func TestImmediateStopAbortsParkedConns(t *testing.T) {
 	n := lotNode(t)
 	c := n.dial()
 	parked(n, 1)
@@ -182,7 +182,7 @@ func TestNodeThatStopsAtOnceCutsParkedConnections(t *testing.T) {
 }
 
 // Parked connections make room for others, the longest idle first.
-func TestParkedConnectionsMakeRoom(t *testing.T) {
+func TestParkedConnsAreEvictedAtMaxConns(t *testing.T) {
 	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 3 })
 	first := n.dial()
 	first.get("/")
@@ -204,7 +204,7 @@ func TestParkedConnectionsMakeRoom(t *testing.T) {
 }
 
 // Many clients speak at once whose connections are parked.
-func TestManyParkedConnectionsWakeAtOnce(t *testing.T) {
+func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	many, err := strconv.Atoi(cmpOr(os.Getenv("SHARDWAY_PARKED"), "500"))
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestManyParkedConnectionsWakeAtOnce(t *testing.T) {
 
 // storm has clients come, ask, wait for about as long as it takes to be parked, and go, while
 // connections end and begin under them: each answer is its own client's.
-func TestDescriptorsThatAreUsedAgainMeetNobodyElse(t *testing.T) {
+func TestReusedDescriptorsWakeRightConn(t *testing.T) {
 	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 16 })
 	var wg sync.WaitGroup
 	var answered, shed atomic.Int32

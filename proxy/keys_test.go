@@ -87,7 +87,7 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 	}
 }
 
-func TestFirstSourceWithAKeyCounts(t *testing.T) {
+func TestFirstSourceWithKeyWins(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Keys = keysOf(t, shardkey.Spec{
 			Sources: []string{"header:X-Tenant", "query:t"},
@@ -113,7 +113,7 @@ func TestFirstSourceWithAKeyCounts(t *testing.T) {
 }
 
 // An app may read the last of several lines, while the shard is the first one's.
-func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
+func TestTwoKeysInOneHeaderAreRejected(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:X-Tenant"}})
 	})
@@ -179,7 +179,7 @@ func cookiesOf(t *testing.T, res *reply) []*http.Cookie {
 	return list
 }
 
-func TestKeyMistakesAreAllNamed(t *testing.T) {
+func TestAllKeyErrorsAreReported(t *testing.T) {
 	_, err := shardkey.New(shardkey.Spec{
 		Sources:      []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
 		Routes:       []shardkey.Route{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
@@ -251,7 +251,7 @@ func TestTableRoutes(t *testing.T) {
 	}
 }
 
-func TestRefusalSaysThatTheClaimIsNoScalar(t *testing.T) {
+func TestNonScalarClaimIsReported(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"jwt:aud", "header:X-Tenant"}})
 	})

@@ -9,7 +9,7 @@ import (
 
 // What came in between the last look at a listener and its close was reset, with a request
 // in it. So the look ends the listener, and whoever comes then is refused.
-func TestLastLookEndsTheListener(t *testing.T) {
+func TestDrainingBacklogEndsListener(t *testing.T) {
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

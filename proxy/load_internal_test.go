@@ -8,7 +8,7 @@ import (
 
 // A key is looked at now and then, has a place until it is counted, and none if it is so
 // long that a few of them would be much.
-func TestSamplesOfKeysHaveABound(t *testing.T) {
+func TestKeySamplesAreLimited(t *testing.T) {
 	var l loads
 	l.sample([]byte("before there is a cluster"))
 	l.start(4)
@@ -43,7 +43,7 @@ func TestSamplesOfKeysHaveABound(t *testing.T) {
 }
 
 // Who asks every millisecond gets means over seconds, as who asks now and then.
-func TestLoadIsLookedAtOnceASecond(t *testing.T) {
+func TestLoadIsMeasuredOncePerSecond(t *testing.T) {
 	var l loads
 	l.look(time.Now()) // nothing is counted yet
 	l.start(1)

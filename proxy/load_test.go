@@ -22,7 +22,7 @@ func near(got, want, part float64) bool { return math.Abs(got-want) <= part*want
 
 // In a minute of virtual time one key has forty requests a second of 10 ms each, another
 // one ten: the node says so of their shards, and who they came to of the keys.
-func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
+func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 	const clients = 2 // for each key
 	// Keys are known from a sample of one in 16, as means over 10 s, so of a rate that is
 	// estimated from 20 s of it. This is five standard deviations.
@@ -88,7 +88,7 @@ func TestLoadNamesBusyShardsAndKeys(t *testing.T) {
 
 // Sockets are counted while they are there, and what a socket does for an hour is no hour
 // of work.
-func TestLoadCountsSockets(t *testing.T) {
+func TestLoadCountsWebSockets(t *testing.T) {
 	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.Shards = shards })
 	c := n.dial()
 	c.send("GET /ws HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -106,7 +106,7 @@ func TestLoadCountsSockets(t *testing.T) {
 
 // A node that runs a thousand shards names the busiest of them, keys without what they are
 // unless the access log has them, and nothing of requests that belong to no shard.
-func TestLoadNamesTheBusiestAndNoSecrets(t *testing.T) {
+func TestLoadReportsBusiestWithoutSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 200
 		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.Shards = many })

@@ -10,7 +10,7 @@ import (
 
 // A key of 60 KiB that has to be escaped was served by its own node, and refused with
 // 431 by any other.
-func TestKeysAsLongAsAHeadGoToOtherNodesToo(t *testing.T) {
+func TestLongKeysAreForwarded(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, len(r.Header.Get("Shardway-Key")))
 	})

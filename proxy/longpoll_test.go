@@ -99,7 +99,7 @@ func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 }
 
 // A long poll is not sent again and again: after the third owner its client is told.
-func TestLongPollIsSentToTwoFurtherOwnersAtMost(t *testing.T) {
+func TestLongPollIsSentToAtMostTwoFurtherOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		seen := make(chan string, 1)
@@ -125,7 +125,7 @@ func TestLongPollIsSentToTwoFurtherOwnersAtMost(t *testing.T) {
 
 // A poll may wait for the next owner for all of queue-wait, also one that had waited before
 // its app got it, long ago.
-func TestLongPollWaitsForTheNextOwnerAfresh(t *testing.T) {
+func TestLongPollGetsFullQueueWaitForNextOwner(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			sim := newSim(t)
@@ -165,7 +165,7 @@ func TestLongPollWaitsForTheNextOwnerAfresh(t *testing.T) {
 }
 
 // Of a shard that has not left its owner nobody else can be asked.
-func TestRequestThatIsCutWhereItsShardStaysIsTold(t *testing.T) {
+func TestCancelledRequestOfStayingShardGetsError(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			addr, seen := hanging(t)
@@ -181,7 +181,7 @@ func TestRequestThatIsCutWhereItsShardStaysIsTold(t *testing.T) {
 }
 
 // By whichever way a long poll went, plain, by TLS or by a lane, the next owner answers it.
-func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
+func TestLongPollReachesNextOwnerOnEveryRoute(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			addr, seen := hanging(t)
@@ -216,7 +216,7 @@ func same(r *route.Route) func(shardmap.Shard) route.Route {
 
 // A node that stopped counted the upload as time of a long poll: a GET with a body was cut shortly
 // after the end of its body. The time of a long poll begins at the end of the body.
-func TestLongPollBeginsAfterItsUpload(t *testing.T) {
+func TestLongPollBeginsAfterItsBody(t *testing.T) {
 	proxied := func(*proxy.Options) {}
 	handler := func(streams bool) func(*proxy.Options) {
 		return func(o *proxy.Options) {

@@ -11,7 +11,7 @@ import (
 
 // The sweep loads a run, decides, and cuts. A response that began in between was cut, with the
 // connection of its client.
-func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
+func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		then func(s *slot) // after the run was loaded
 		cut  bool

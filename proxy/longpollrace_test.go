@@ -17,7 +17,7 @@ import (
 
 // A node that stops cut responses of long polls that began while it decided to close their
 // connections. A client gets its whole response, or not one byte of any.
-func TestStopCutsNoResponseThatBegins(t *testing.T) {
+func TestStopCancelsNoStartingResponse(t *testing.T) {
 	const clients, large = 200, 100_000
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)

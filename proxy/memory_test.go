@@ -43,7 +43,7 @@ func quiet(conn net.Conn, r *bufio.Reader) {
 
 // An event stream that was quiet kept two buffers of 32 KiB, a long poll two of 8: a
 // node with ten thousand of them had half a gigabyte for nothing.
-func TestNoBufferIsKeptWhileNothingFlows(t *testing.T) {
+func TestIdleConnsKeepNoBuffer(t *testing.T) {
 	for way, start := range ways() {
 		for path, upgrade := range map[string]string{
 			"idle": "", "poll": "", "events": "", "chunks": "", "length": "", "close": "", "socket": "websocket", "upgrade": "thing",
@@ -71,7 +71,7 @@ func TestNoBufferIsKeptWhileNothingFlows(t *testing.T) {
 }
 
 // What waits counts with all that it keeps: a buffer as a whole, be it half empty.
-func TestHeldRequestsCountWhatTheyKeep(t *testing.T) {
+func TestQueuedRequestsCountTheirMemory(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = time.Minute })
 	n.swap(1, 2, held(route.ReasonMoving))
 	get, post := n.dial(), n.dial()

@@ -76,7 +76,7 @@ func TestRequestsAreCountedByRouteAndCode(t *testing.T) {
 }
 
 // Each answer is timed once, where it went, and the app's part of it too.
-func TestAnswersAreTimed(t *testing.T) {
+func TestResponseTimesAreMeasured(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	c := ingress.dial()
 	c.get("/")
@@ -100,7 +100,7 @@ func TestAnswersAreTimed(t *testing.T) {
 }
 
 // A request that had to wait is timed by what it waited for first.
-func TestHeldRequestsAreTimed(t *testing.T) {
+func TestQueueWaitIsMeasured(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.QueueWait = 50 * time.Millisecond })
 	n.swap(1, 2, held(route.ReasonMoving))
 	n.dial().get("/")

@@ -27,7 +27,7 @@ func minting(t *testing.T, expose bool) func(*proxy.Options) {
 
 // What is created gets a key that nobody has had, and its app learns that it is fresh,
 // over the hop to another node too. A client can say neither.
-func TestMintedKeysAreFreshAndTold(t *testing.T) {
+func TestGeneratedKeysAreUniqueAndReported(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestMintedKeysAreFreshAndTold(t *testing.T) {
 }
 
 // Without Options.DebugHeaders the answer says what the app says.
-func TestMintedKeysAreTheAppsToTell(t *testing.T) {
+func TestAppReportsGeneratedKeysItself(t *testing.T) {
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Key", "told by the app") }), minting(t, false))
 	c := n.dial()
 	c.send("POST /rooms HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
@@ -67,7 +67,7 @@ func TestMintedKeysAreTheAppsToTell(t *testing.T) {
 
 // A request that is sent again keeps its key: what the first try has created is not
 // created twice under two names.
-func TestMintedKeysAreKeptOverRetries(t *testing.T) {
+func TestGeneratedKeysAreKeptOnRetry(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			keys := make(chan string, 10)
@@ -99,7 +99,7 @@ func TestMintedKeysAreKeptOverRetries(t *testing.T) {
 }
 
 // Nobody could come back to what has a fresh key each time.
-func TestMintIsForRoutesOnly(t *testing.T) {
+func TestMintWorksForRoutesOnly(t *testing.T) {
 	for _, spec := range []shardkey.Spec{
 		{Sources: []string{"mint"}},
 		{Sources: []string{"header:X-A", "mint"}},

@@ -13,7 +13,7 @@ const forwardedPost = "POST /x HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShard
 
 // An ingress that is slow, or passes on what it should have read first, takes none of
 // the owner's connections to the app by it.
-func TestOwnerReadsSmallBodiesBeforeItTakesAConnection(t *testing.T) {
+func TestOwnerReadsSmallBodyBeforeTakingConn(t *testing.T) {
 	n := newNode(t, "owner", webApp(t, echo), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns = 1, 1 })
 	slow := n.stream()
 	slow.send(forwardedPost + "Content-Length: 2\r\n\r\nh")
@@ -32,7 +32,7 @@ func TestOwnerReadsSmallBodiesBeforeItTakesAConnection(t *testing.T) {
 
 // The rate of bodies counts between nodes too, for an ingress that does not see to it:
 // a little later than there, so that it is the ingress that tells its client.
-func TestOwnerAsksForTheRateOfBodies(t *testing.T) {
+func TestOwnerEnforcesMinBodyRate(t *testing.T) {
 	for _, tc := range []struct {
 		what   string
 		length int

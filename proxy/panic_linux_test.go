@@ -33,7 +33,7 @@ func (b *buggyAtEnd) Admit(s shardmap.Shard) (uint64, func(), error) {
 
 // A request that panics behind its answer counts by that answer, as well as among those that
 // panicked: one that a loop carried was missing in the first count.
-func TestRequestThatPanicsIsCountedWhoeverCarriesIt(t *testing.T) {
+func TestPanicIsCountedInEveryGoroutine(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	for _, looped := range []bool{true, false} {
 		b := &buggyAtEnd{}

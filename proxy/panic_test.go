@@ -51,7 +51,7 @@ func (l *panicLog) Write(p []byte) (int, error) {
 
 // A bug that one request meets costs that request and its connection. Nothing of
 // it stays behind: not its place at the app, nor its part in the shard's count.
-func TestPanicEndsOneRequest(t *testing.T) {
+func TestPanicEndsOneRequestOnly(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "ok")

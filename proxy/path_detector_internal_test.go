@@ -21,7 +21,7 @@ func (e told) Silent() (d time.Duration, probes int, ok bool) { return e.silent,
 // One lost probe, on one connection of several, cuts nobody: over the others
 // something has come within the second. A node is unheard when all are silent, and
 // two of them have asked.
-func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
+func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 	const s = time.Second
 	asked, closed := told{s + 80*time.Millisecond, 1, true}, told{}
 	for name, tc := range map[string]struct {
@@ -45,7 +45,7 @@ func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
 
 // Of two requests that wait for a node, one is cut first, and the other is alone then:
 // it is not kept waiting for more evidence than the first one was cut for.
-func TestSilenceIsRemembered(t *testing.T) {
+func TestPeerSilenceIsRemembered(t *testing.T) {
 	p, h := &pool{}, &pathDetector{}
 	at := 10 * time.Second
 	h.begin(nil, true, at)
@@ -77,7 +77,7 @@ func (l carried) SessionConn() net.Conn { return l.c }
 
 // The lanes of a trunk have one path, and are one witness of it; the connections beside it,
 // in use or idle, are others.
-func TestATrunkIsOneWitness(t *testing.T) {
+func TestSessionCountsAsOneWitness(t *testing.T) {
 	first, second := &net.TCPConn{}, &net.TCPConn{}
 	p := &pool{}
 	on := func(c net.Conn) *upstreamConn { return &upstreamConn{pool: p, mux: carried{c: c}} }

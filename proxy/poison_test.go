@@ -45,7 +45,7 @@ func workers(t *testing.T, together int) (addr string, killed *atomic.Int32) {
 // A connection that had carried others before was not counted as a try, up to
 // eight times: with those that were, one poisonous GET killed eleven processes of
 // an app that has as many.
-func TestPoisonMeetsThreeProcesses(t *testing.T) {
+func TestPoisonRequestStopsAfterThreeProcesses(t *testing.T) {
 	for way, start := range ways() {
 		for _, method := range []string{"GET", "PUT"} {
 			t.Run(way+" "+method, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPoisonMeetsThreeProcesses(t *testing.T) {
 // An app that lets its old connections go closes each when the next request comes.
 // Two of them may break under a GET; the third try, the last, was spent on one more
 // of them, though a new connection would have been served.
-func TestLastTryGoesOverANewConnection(t *testing.T) {
+func TestLastRetryUsesNewConn(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			const many = 6
@@ -108,7 +108,7 @@ func TestLastTryGoesOverANewConnection(t *testing.T) {
 // An owner whose app is gone refuses a GET, and its ingress waits for the app to
 // come back. Without the owner's count each restart began a new one: within
 // queue-wait a GET killed a supervised app as often as it was restarted.
-func TestPoisonIsCountedOverRestartsAndHops(t *testing.T) {
+func TestPoisonCountSurvivesRestartsAndHops(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			addr := vacant(t)
@@ -166,7 +166,7 @@ func supervise(t *testing.T, addr string, stop <-chan struct{}, killed *atomic.I
 }
 
 // Of a body that is longer than what is kept of one only the rest would go again.
-func TestBodyThatIsNotKeptIsNotSentAgain(t *testing.T) {
+func TestUnbufferedBodyIsNotSentAgain(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			var seen atomic.Int32
@@ -189,7 +189,7 @@ func TestBodyThatIsNotKeptIsNotSentAgain(t *testing.T) {
 
 // An app that breaks every connection is not given each request three times: what
 // may be sent again is a part of what comes, beside a burst.
-func TestFailingAppIsNotGivenItsLoadAgain(t *testing.T) {
+func TestFailingAppIsNotLoadedByRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 1000
 		var ran atomic.Int32

@@ -76,7 +76,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 // A stream that another node opened while this one stopped came to a closed pool,
 // was told to look at the table again, and did so without a pause for as long as it
 // lived: the table said as before that the app is here.
-func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
+func TestClosedAppPoolIsNotReaped(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	for node, again := range map[string]bool{"": false, "b": true} {
 		p := s.newPool(node, nil)
@@ -89,7 +89,7 @@ func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
 
 // A pool that another one has replaced opens no lane, and keeps none that comes back: what it
 // knows of the node is of before. While the gate is shut nothing goes by a lane either.
-func TestAClosedPoolGivesNoLanes(t *testing.T) {
+func TestClosedPoolOpensNoStreams(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("b", nil)
 	opened, ended := 0, 0
@@ -121,7 +121,7 @@ func TestAClosedPoolGivesNoLanes(t *testing.T) {
 
 // What is idle to a process of a node is closed once another one has followed it, and so is
 // what comes back later. What tells of no process is nobody's.
-func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
+func TestPoolFollowsPeerProcess(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, laned := range []bool{false, true} {
 		p := s.newPool("n", nil)
@@ -156,7 +156,7 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 // Who is in line is not given what comes back to an earlier process either, as it does late
 // where the client takes its time. Whoever takes a connection now is the present process,
 // whatever was told.
-func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
+func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	ends := make(chan struct{})
 	p := s.newPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
@@ -193,7 +193,7 @@ func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 }
 
 // A connection that tells of no process takes back nothing of what was told.
-func TestNobodyInParticularIsNotFollowed(t *testing.T) {
+func TestUnknownProcessIsIgnored(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
 	link := func(boot uint64, reused bool) *upstreamConn {
@@ -215,7 +215,7 @@ func TestNobodyInParticularIsNotFollowed(t *testing.T) {
 // A dial that finds another process than was told says that the one before is gone: what is idle
 // to that one is closed, as if it had been told. A request went by it, and was taken for what its
 // process ended with.
-func TestWhatADialFindsIsFollowed(t *testing.T) {
+func TestDialRecordsPeerProcess(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
@@ -250,7 +250,7 @@ func TestWhatADialFindsIsFollowed(t *testing.T) {
 
 // An emptied disk counts boots from one again: by boots alone its process is taken for that which
 // the node had on the disk before. One that does not say who it is yet is told by its boot.
-func TestProcessesOfOneBootAreToldApart(t *testing.T) {
+func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
 	put := func(boot, nonce uint64) *upstreamConn {
@@ -276,7 +276,7 @@ func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 
 // Who is in use as a pool is renewed carries no other request, whether its request began before
 // or it was only asked for: it may lead to whom the renewal is for.
-func TestWhatIsInUseAtARenewalIsNotKept(t *testing.T) {
+func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	made := func() *upstreamConn {
 		near, far := net.Pipe()

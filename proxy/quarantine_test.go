@@ -28,7 +28,7 @@ func beside(key string, shards int) string {
 
 // No owner sees a request of a key in quarantine, and those of its shard's other keys
 // are served.
-func TestQuarantinedKeysGoNowhere(t *testing.T) {
+func TestQuarantinedKeysAreRejected(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, webApp(t, echo))

@@ -32,9 +32,9 @@ func (l *adopting) Adopt(conn net.Conn) net.Conn {
 	return conn
 }
 
-// TestWhoWaitsIsTakenWithoutPackageNet has clients wait at the listener when the node
+// TestRawAcceptTakesBacklog has clients wait at the listener when the node
 // begins, some of whom have asked already. All are answered, again and again.
-func TestWhoWaitsIsTakenWithoutPackageNet(t *testing.T) {
+func TestRawAcceptTakesBacklog(t *testing.T) {
 	ln, ok := listen(t).(*net.TCPListener)
 	if !ok {
 		t.Fatal("no TCP listener")

@@ -36,7 +36,7 @@ func (t *reconnectPacer) comeBack(n int) {
 // Whether all will be back in time is asked of those that are away now. Of those before,
 // which may have been away for longer than that, it says nothing: not even while one of
 // them is not back yet, as its app takes long for it.
-func TestWaveBehindAnotherIsCountedOnItsOwn(t *testing.T) {
+func TestSuccessiveHandoversAreSummarizedSeparately(t *testing.T) {
 	for _, tc := range []struct {
 		stay int
 		gap  time.Duration
@@ -75,7 +75,7 @@ func TestWaveBehindAnotherIsCountedOnItsOwn(t *testing.T) {
 
 // A few more that leave give those that are away for too long already no time: they go on
 // coming back as fast as they did.
-func TestFewMoreThatLeaveDoNotHoldUpThoseThatAreLate(t *testing.T) {
+func TestLateWebSocketsAreNotDelayedByFewMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late atomic.Bool
 		wave := lateTempo(&late)

@@ -97,7 +97,7 @@ func (w *socketTest) wantOn(all []*client) time.Duration {
 
 // Connections that are made for sockets stand in front of requests: a node that is late
 // makes few at once.
-func TestLateIngressConnectsForFewSockets(t *testing.T) {
+func TestLateIngressDialsForFewWebSockets(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{}; return a.returns() }, func(t *socketTest) {
 		all := t.front.sockets(600)
@@ -113,7 +113,7 @@ func TestLateIngressConnectsForFewSockets(t *testing.T) {
 
 // So does what waits for their answers there; once the node is late no more, as many come
 // back at once as before.
-func TestLateIngressBringsFewSocketsBack(t *testing.T) {
+func TestLateIngressResumesFewWebSockets(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 80 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
 		const late, retry = 3 * time.Second, 1200 * time.Millisecond // of connections for which there was no room
@@ -131,7 +131,7 @@ func TestLateIngressBringsFewSocketsBack(t *testing.T) {
 }
 
 // A node that is late all the time brings them back before they would be given up.
-func TestSocketsOfALateNodeComeBackInTime(t *testing.T) {
+func TestWebSocketsOfLateNodeResumeInTime(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 400 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
 		all := t.front.sockets(540)
@@ -147,7 +147,7 @@ func TestSocketsOfALateNodeComeBackInTime(t *testing.T) {
 }
 
 // A node that does not know yet how late they make it begins with few.
-func TestFirstSocketsComeBackFewAtOnce(t *testing.T) {
+func TestFirstWebSocketsResumeFewAtOnce(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{each: 80 * time.Millisecond}; return a.returns() }, func(t *socketTest) {
 		all := t.front.sockets(200)
@@ -164,7 +164,7 @@ func TestFirstSocketsComeBackFewAtOnce(t *testing.T) {
 }
 
 // A node to which connections take longer than they did is late, too.
-func TestFewSocketsComeBackToALateOwner(t *testing.T) {
+func TestFewWebSocketsResumeAtLateOwner(t *testing.T) {
 	var a *tally
 	inSockets(t, func() *chat { a = &tally{}; return a.returns() }, func(t *socketTest) {
 		if t.local {

@@ -16,7 +16,7 @@ import (
 	"shardway/proxy/route"
 )
 
-func TestRefusedRequestGoesAgainWithItsBody(t *testing.T) {
+func TestRefusedRequestIsRetriedWithBody(t *testing.T) {
 	for _, reason := range []route.Refusal{route.RefusedNotOwner, route.RefusedHeld, route.RefusedNoLease} {
 		ingress, owner := pair(t, webApp(t, echo))
 		owner.refuse.Store(int32(reason))
@@ -163,7 +163,7 @@ func TestBodyOfARefusedRequestIsNeverARequest(t *testing.T) {
 	}
 }
 
-func TestUnreadBodyOfAnAnsweredRequestIsNeverARequest(t *testing.T) {
+func TestUnreadBodyAfterResponseIsNeverARequest(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	c := n.dial()
 	evil := strings.Repeat("GET /evil HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", 100)

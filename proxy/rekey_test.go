@@ -37,7 +37,7 @@ func parsedKeys(t *testing.T, text string) *shardkey.Keys {
 // An owner refuses a forwarded request whose ingress found the key by an earlier key
 // configuration, and serves the next one, sent by the map with which the new one became
 // active.
-func TestOwnerRefusesWhatWasKeyedBefore(t *testing.T) {
+func TestOwnerRefusesOutdatedKeyConfig(t *testing.T) {
 	n := newNode(t, "owner", webApp(t, echo))
 	n.rekey(parsedKeys(t, `{"key":["header:x-shard-key"],"on_missing_key":"reject"}`), 2, 2)
 	c := n.stream()
@@ -58,7 +58,7 @@ func TestOwnerRefusesWhatWasKeyedBefore(t *testing.T) {
 
 // An ingress whose log is behind finds the key of a refused request again, by the key
 // configuration that has become active.
-func TestIngressFindsTheKeyAgainAfterAChange(t *testing.T) {
+func TestIngressExtractsKeyAgainAfterChange(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
 	keys := parsedKeys(t, `{"key":["header:x-tenant"],"on_missing_key":"reject"}`)
 	owner.rekey(keys, 2, 2)

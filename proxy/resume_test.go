@@ -204,7 +204,7 @@ func both(t *testing.T, f func(w *streamWorld)) {
 // An event stream ended with its shard's move, and every client came back at once, or
 // after the seconds of its retry. With the app's word it goes on at the next owner, from
 // the last event that has passed as a whole.
-func TestEventStreamGoesOnAtTheNextOwner(t *testing.T) {
+func TestEventStreamResumesAtNextOwner(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
 		l := w.opens(getEvents).wants(t, "the client's", "").begins(resumable, "id: 1\ndata: a\n\nid: 2\ndata: b\n\n")
@@ -233,7 +233,7 @@ func TestEventStreamGoesOnAtTheNextOwner(t *testing.T) {
 
 // What there is of an event when its owner dies has not passed: the next one sends the
 // whole of it. The same of an event that no blank line ends when its shard moves.
-func TestUnfinishedEventOfADeadOwnerDoesNotPass(t *testing.T) {
+func TestIncompleteEventOfDeadOwnerIsDropped(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
 		l := w.opens(getEvents).begins(resumable, "id: 1\ndata: a\n\nid: 2\ndata: ha")
@@ -254,7 +254,7 @@ func TestUnfinishedEventOfADeadOwnerDoesNotPass(t *testing.T) {
 
 // An owner whose app breaks off before it answers sent the request for a further leg again,
 // with the number that it had: an app could not tell the two apart.
-func TestEachRequestForAFurtherLegHasItsNumber(t *testing.T) {
+func TestEachResumeRequestHasItsNumber(t *testing.T) {
 	both(t, func(w *streamWorld) {
 		t := w.t
 		w.opens(getEvents).begins(resumable, "id: 1\n\n")

@@ -20,7 +20,7 @@ import (
 //
 // Two kinds of requests take another way:
 //
-//   - A resumable WebSocket leaves this call tree while it has an upstream connection (carry.go).
+//   - A resumable WebSocket leaves this call tree while it has an upstream connection (conn_goroutines.go).
 //   - The event loop executes the same steps for small requests of many connections
 //     (event_loop_request.go). serveRequests continues where the event loop has stopped.
 

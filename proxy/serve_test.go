@@ -59,7 +59,7 @@ func (n *node) dialTLS() *client {
 
 // A client that leaves is noticed wherever its request is, under TLS too: waiting
 // for its shard, for a connection to the app, for the first byte.
-func TestClientThatLeavesIsNoticedEverywhere(t *testing.T) {
+func TestDisconnectIsDetectedOnEveryNode(t *testing.T) {
 	for name, dial := range map[string]func(*node) *client{"plain": (*node).dial, "TLS": (*node).dialTLS} {
 		t.Run(name, func(t *testing.T) {
 			var aborted atomic.Int32

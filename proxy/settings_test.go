@@ -50,7 +50,7 @@ func TestApplyCountsForTheNextRequestOfAConnection(t *testing.T) {
 	}
 }
 
-func TestApplyChangesTheBoundsOfHeads(t *testing.T) {
+func TestApplyChangesHeaderLimits(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	c := n.dial()
 	c.get("/")
@@ -135,7 +135,7 @@ func want(t *testing.T, line, fields map[string]any) {
 	}
 }
 
-func TestAccessLogTellsOfEachRequest(t *testing.T) {
+func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	var log journal
 	access := &proxy.Access{Log: zerolog.New(&log)}
 	ingress, _ := pair(t, webApp(t, echo), func(o *proxy.Options) {
@@ -166,7 +166,7 @@ func TestAccessLogTellsOfEachRequest(t *testing.T) {
 	want(t, log.next(t, 4), map[string]any{"status": 400.0, "error": "bad-request", "method": nil})
 }
 
-func TestAccessLogTellsOfWaiting(t *testing.T) {
+func TestAccessLogContainsWaitTime(t *testing.T) {
 	var log journal
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.Access, o.QueueWait = &proxy.Access{Log: zerolog.New(&log)}, 50*time.Millisecond
@@ -271,7 +271,7 @@ func TestAppOnAUnixSocket(t *testing.T) {
 	}
 }
 
-func TestShutdownLetsTheNextRequestCome(t *testing.T) {
+func TestShutdownServesNextRequest(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	used, fresh := n.dial(), n.dial() // fresh may still wait to be accepted
 	used.get("/")

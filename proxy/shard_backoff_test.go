@@ -13,7 +13,7 @@ import (
 // ingress asked for itself, five times a second, and was refused after a wait in the
 // owner's line. Now one asks, and the others are in line; and who asks for another
 // shard is not among them.
-func TestWaitersForABusyOwnerHaveOneAsk(t *testing.T) {
+func TestOneWaiterProbesBusyOwner(t *testing.T) {
 	const waiters, waits = 200, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {

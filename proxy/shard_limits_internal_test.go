@@ -15,7 +15,7 @@ import (
 
 // Whatever becomes of connections and of those who wait for them, in the end none
 // is counted any more, for a shard or among the streams.
-func TestCountsOfAPoolComeBackToZero(t *testing.T) {
+func TestPoolCountsReturnToZero(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{}), MaxStreams: 3})
 	var ends sync.Map
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
@@ -84,7 +84,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 // A request whose answer the app has given is under way for the limit of its shard no
 // more, though its connection is still its own: a client that sends the next one as soon
 // as it has its answer was one too many now and then.
-func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
+func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
 	s := New(Options{Queue: queue.New(queue.Options{})})
@@ -126,7 +126,7 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 
 // Who has no bound waits for its shard's share only, and not behind those that wait for the bound:
 // a stream that came back stood in line for as long as a long poll of its shard ran.
-func TestWhoHasNoBoundPassesThoseThatWaitForIt(t *testing.T) {
+func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	s := New(Options{Queue: queue.New(queue.Options{})})
 	over := make(chan struct{})
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {

@@ -44,7 +44,7 @@ func hangingAt(t *testing.T) string {
 
 // 64 requests of one key that hung took all of 64 connections to the app, and no
 // other key was served.
-func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
+func TestStuckShardLeavesConnsToOthers(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 8, 2*time.Second })
@@ -69,7 +69,7 @@ func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
 
 // Tunnels and event streams counted among the app's connections for requests: as
 // many of them as there were, and no request was served.
-func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
+func TestStreamsLeaveConnsToRequests(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxStreams = 1, 4 })
@@ -106,7 +106,7 @@ func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 }
 
 // An answer that goes on and on is a stream too.
-func TestLongAnswerLeavesItsConnectionToRequests(t *testing.T) {
+func TestLongResponseLeavesConnLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		n := simNode(t, sim, "a", func(conn net.Conn, r *bufio.Reader) {
@@ -142,7 +142,7 @@ func TestLongAnswerLeavesItsConnectionToRequests(t *testing.T) {
 
 // Streams beyond their number count among the connections for requests, so that
 // both together have a bound.
-func TestStreamsBeyondTheirNumberKeepTheirConnections(t *testing.T) {
+func TestStreamsBeyondMaxStreamsKeepConns(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) {

@@ -23,7 +23,7 @@ func asking(t *testing.T, line string) *h1.Request {
 }
 
 // What a path's last answer was says what its next one will be, whatever others are.
-func TestTheSizeOfAnAnswerIsExpectedToBeAsBefore(t *testing.T) {
+func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 	s := &sizes{seed: maphash.MakeSeed()}
 	small, large := asking(t, "GET /small?a"), asking(t, "GET /large?b")
 	for s.place(s.key(small)) == s.place(s.key(large)) {

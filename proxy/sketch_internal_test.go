@@ -12,7 +12,7 @@ import (
 
 // Whatever else comes, a key that makes up more than its part of all is among those that
 // are named, and its count is no lower than it should be.
-func TestSketchFindsWhatComesMost(t *testing.T) {
+func TestSketchFindsMostFrequentKeys(t *testing.T) {
 	var s sketch
 	n := raceflag.Share(100_000, 10_000)
 	for i := range n {
@@ -42,7 +42,7 @@ func TestSketchFindsWhatComesMost(t *testing.T) {
 // A count is never too low, and too high by what the sketch says at most, however the keys
 // come and go: a key that came in for another would else stand far below its rate for
 // minutes, or far above it for ever.
-func TestSketchKnowsHowWrongItIs(t *testing.T) {
+func TestSketchReportsItsError(t *testing.T) {
 	var s sketch
 	rng, exact := rand.New(rand.NewPCG(1, 2)), map[string]float64{}
 	for i := range 20_000 {
@@ -80,7 +80,7 @@ func TestSketchKnowsHowWrongItIs(t *testing.T) {
 
 // A key that came once, when there was no place left, is not named with the count of the
 // one whose place it took.
-func TestNewcomerOfAFullSketchIsNotNamed(t *testing.T) {
+func TestNewKeyOfFullSketchIsNotReported(t *testing.T) {
 	var s sketch
 	for i := range sketchKeys {
 		for range 10 {

@@ -41,7 +41,7 @@ func (n *node) atOnce(size int, path string) (all []*client) {
 // Connects to an app do not show that its backlog is full: the kernel completes them
 // while there is room, and drops the next. So there are few that are new, each until it
 // has answered or had its time, however fast they are made.
-func TestNewConnectionsToAnAppAreFew(t *testing.T) {
+func TestNewConnsToAppAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, all := connecting(t, func(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 			return dial(ctx)
@@ -61,7 +61,7 @@ func TestNewConnectionsToAnAppAreFew(t *testing.T) {
 
 // A dial that takes long is one that the kernel dropped, and tries again after a
 // second: others go on beside it, fewer at once, and never without a bound.
-func TestStuckDialsAreBounded(t *testing.T) {
+func TestStuckDialsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{})
 		n, all := connecting(t, func(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
@@ -90,7 +90,7 @@ func TestStuckDialsAreBounded(t *testing.T) {
 // it may, is not told that the app takes none: it takes them as fast as they are asked
 // for. A crowd that had waited for a lease was told so, and so was whoever asks an owner,
 // which lets nobody wait for long.
-func TestConnectionThatIsStillMadeIsNoFaultOfTheApp(t *testing.T) {
+func TestPendingDialIsNotReportedAsAppFailure(t *testing.T) {
 	for way, code := range map[string]string{"local": "queue-timeout", "forwarded": "upstream-busy"} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestConnectionThatIsStillMadeIsNoFaultOfTheApp(t *testing.T) {
 // A node that has ended its connections to the app, and is asked once more before its
 // port is closed, says nothing about the app: it refused as one whose app takes none, and
 // the client was told that.
-func TestStoppingNodeIsNoFaultOfTheApp(t *testing.T) {
+func TestNodeStopIsNotReportedAsAppFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		owner := simNode(t, sim, "owner", simple)

@@ -58,7 +58,7 @@ func spliced(nodes ...*node) (all []*atomic.Int64) {
 
 // Long answers go within the kernel at every node between two plain sockets, and what
 // follows on the connections is what it would be.
-func TestLongAnswersAreSplicedBetweenPlainSockets(t *testing.T) {
+func TestLongResponsesAreSpliced(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, webApp(t, longApp))
@@ -92,7 +92,7 @@ func TestLongAnswersAreSplicedBetweenPlainSockets(t *testing.T) {
 }
 
 // TLS in front needs the bytes here.
-func TestAnswersUnderTLSAreNotSpliced(t *testing.T) {
+func TestTLSResponsesAreNotSpliced(t *testing.T) {
 	n, conf := tlsFront(t, webApp(t, longApp))
 	count := spliced(n)[0]
 	if res, body := n.dialFront(conf).get("/2000000"); body != counted(2_000_000) {
@@ -106,7 +106,7 @@ func TestAnswersUnderTLSAreNotSpliced(t *testing.T) {
 // An app that dies in the middle, a shard that is taken away, and a client that leaves
 // end an answer that is spliced as any other: nobody takes it for whole, and its request
 // does not stay.
-func TestSplicedAnswersEndWithTheirRun(t *testing.T) {
+func TestSplicedResponsesEndWithTheirRun(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, webApp(t, longApp))

@@ -11,7 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-func TestStalledNamesNodesOnceARequestIsOld(t *testing.T) {
+func TestStalledReturnsNodesOfOldRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
 		next := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 // A node whose disk broke had to stop at once. But what waited at its listener was
 // taken after the rest had been cut, and waited on for its shard: for seconds the
 // node went on, and held a lease, without a log.
-func TestWhatWaitsAtTheListenerIsCutWithTheRest(t *testing.T) {
+func TestBacklogIsAbortedOnForcedShutdown(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.QueueWait = 1, time.Hour })
 	first := n.dial()
 	first.get("/")
@@ -44,7 +44,7 @@ func TestWhatWaitsAtTheListenerIsCutWithTheRest(t *testing.T) {
 
 // A listener that stays open while the last connections end takes further ones in
 // and resets them all at its end.
-func TestNobodyIsTakenInWhileTheLastConnectionsEnd(t *testing.T) {
+func TestNoConnIsAcceptedWhileLastConnsEnd(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	idle := n.dial() // kept for a second
 	idle.get("/")

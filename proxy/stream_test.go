@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestAnswerMayBeginBeforeTheRequestEnds(t *testing.T) {
+func TestResponseMayBeginBeforeRequestEnds(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +79,7 @@ func TestEventsArriveAsTheyAreSent(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesPassBothWays(t *testing.T) {
+func TestLargeBodiesPassInBothDirections(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -154,7 +154,7 @@ func TestBodiesOfEverySizePass(t *testing.T) {
 	}
 }
 
-func TestAppThatAnswersWithoutReadingTheBody(t *testing.T) {
+func TestAppRespondsWithoutReadingBody(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -175,7 +175,7 @@ func TestAppThatAnswersWithoutReadingTheBody(t *testing.T) {
 	}
 }
 
-func TestContinueComesFromTheApp(t *testing.T) {
+func TestContinueComesFromApp(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -206,7 +206,7 @@ func TestContinueComesFromTheApp(t *testing.T) {
 	}
 }
 
-func TestInterimAnswersPassInTheirPlace(t *testing.T) {
+func TestInterimResponsesPassInOrder(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -250,7 +250,7 @@ func TestTrailersPass(t *testing.T) {
 	}
 }
 
-func TestBodylessAnswersKeepTheirPlace(t *testing.T) {
+func TestBodylessResponsesKeepTheirOrder(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,7 @@ func listenTCP(t *testing.T, address string) net.Listener {
 	return ln
 }
 
-func TestListenerThatDropsSYNsKeepsWaitingConnections(t *testing.T) {
+func TestListenerThatDropsSYNsKeepsBacklog(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(address, func(t *testing.T) {
 			ln := listenTCP(t, address)

@@ -42,7 +42,7 @@ func halfClose(t *testing.T, conn net.Conn) {
 	}
 }
 
-func TestUpgradedConnectionsCarryBytesBothWays(t *testing.T) {
+func TestUpgradedConnsCopyBothDirections(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, switching(t, func(conn net.Conn, r *bufio.Reader) {
@@ -70,7 +70,7 @@ func TestUpgradedConnectionsCarryBytesBothWays(t *testing.T) {
 	}
 }
 
-func TestRefusedUpgradeIsAnOrdinaryAnswer(t *testing.T) {
+func TestRefusedUpgradeIsOrdinaryResponse(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, echo))
@@ -85,7 +85,7 @@ func TestRefusedUpgradeIsAnOrdinaryAnswer(t *testing.T) {
 	}
 }
 
-func TestUpgradeThatIsNoneIsNotPassedOn(t *testing.T) {
+func TestInvalidUpgradeIsNotForwarded(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, switching(t, func(net.Conn, *bufio.Reader) {}))
@@ -98,7 +98,7 @@ func TestUpgradeThatIsNoneIsNotPassedOn(t *testing.T) {
 	}
 }
 
-func TestCutEndsUpgradedConnections(t *testing.T) {
+func TestCancelEndsUpgradedConns(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, switching(t, func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }))

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestUnreadRequestsAreSeen asks the kernel about requests to an app that has not accepted its
+// TestUnreadRequestsAreCounted asks the kernel about requests to an app that has not accepted its
 // connection, that has not read it, and that has read it.
-func TestUnreadRequestsAreSeen(t *testing.T) {
+func TestUnreadRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		var lc net.ListenConfig
@@ -65,7 +65,7 @@ func tcpAddr(a net.Addr) netip.AddrPort {
 	return plainAddr(t)
 }
 
-func TestStrangeKernelTablesAreRead(t *testing.T) {
+func TestUnusualKernelTablesAreParsed(t *testing.T) {
 	t.Parallel()
 	conns := []waitingConn{{local: netip.MustParseAddrPort("127.0.0.1:2"), remote: netip.MustParseAddrPort("127.0.0.1:1")}}
 	for _, table := range []string{"", "\n\n", "a b c d e f g h i j k", "0: 0100007F 0100007F 01 0:0 0 0 0 0 0", "0: 0100007F:0001 xx:0002 01 0:0 0 0 0 0 0", "0: 01:0001 01:0002 01 0 0 0 0 0 0"} {

@@ -33,7 +33,7 @@ func slowChat(each time.Duration, most int) *chat {
 }
 
 // Sockets that move wait for as long as their queue goes on, and not for ResumeTimeout alone.
-func TestSocketsWaitWhileTheirQueueGoesOn(t *testing.T) {
+func TestWebSocketsWaitWhileQueueProgresses(t *testing.T) {
 	many := 120
 	inSockets(t, func() *chat { return slowChat(time.Second/2, many) }, func(t *socketTest) {
 		all := make([]*client, many)
@@ -53,7 +53,7 @@ func TestSocketsWaitWhileTheirQueueGoesOn(t *testing.T) {
 }
 
 // Once it stands still they have ResumeTimeout, and six times that if it never does.
-func TestSocketsDoNotWaitForEver(t *testing.T) {
+func TestWebSocketWaitIsLimited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		each  time.Duration
 		most  int
@@ -102,7 +102,7 @@ func TestSocketsDoNotWaitForEver(t *testing.T) {
 }
 
 // A queue at one node says nothing of a shard that another one has.
-func TestSocketWaitsForItsOwnQueue(t *testing.T) {
+func TestWebSocketWaitDependsOnItsOwnQueue(t *testing.T) {
 	const many = 40
 	inSockets(t, func() *chat { return slowChat(time.Second, many) }, func(t *socketTest) {
 		mine := shardmap.OfBytes([]byte("other"), shards)

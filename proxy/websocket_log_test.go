@@ -50,7 +50,7 @@ func (l *lines) text(empty bool) string {
 
 // Each leg has a line as it begins and one as it ends, with what passed in it, and what the
 // client has waited stands where the next one begins. The request has no other line.
-func TestLegsAreInTheAccessLog(t *testing.T) {
+func TestAccessLogContainsRelays(t *testing.T) {
 	log := &lines{}
 	inSockets(t, plainChat, func(t *socketTest) {
 		log.text(true)
@@ -111,7 +111,7 @@ func TestLegsAreInTheAccessLog(t *testing.T) {
 }
 
 // Sockets that lose their legs together are told of once, when all have another one.
-func TestSocketsThatMoveTogetherAreToldOfOnce(t *testing.T) {
+func TestJointHandoversAreReportedOnce(t *testing.T) {
 	var mu sync.Mutex
 	var told []proxy.Handover
 	inSockets(t, plainChat, func(t *socketTest) {

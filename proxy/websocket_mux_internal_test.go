@@ -13,7 +13,7 @@ import (
 
 // What is opened for a socket is given to one, and a request that stands in line beside it has
 // a connection made.
-func TestLanesOfSocketsAreForSockets(t *testing.T) {
+func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := func(lone bool) *upstreamConn {
 			near, far := net.Pipe()

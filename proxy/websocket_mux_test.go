@@ -25,7 +25,7 @@ func inLanes(t *testing.T, app func() *chat, f func(t *socketTest)) {
 
 // Sockets of a node's clients share one connection to their owner, and so do their next legs,
 // of which none needs a handshake.
-func TestKeptSocketsShareATrunk(t *testing.T) {
+func TestResumableWebSocketsShareSession(t *testing.T) {
 	inLanes(t, plainChat, func(t *socketTest) {
 		const many = 40
 		var all []*client
@@ -52,7 +52,7 @@ func TestKeptSocketsShareATrunk(t *testing.T) {
 
 // What transfers much has a connection of its own for its next leg, and one that is quiet there
 // a lane again.
-func TestHeavySocketHasAConnectionOfItsOwnNext(t *testing.T) {
+func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
 	inLanes(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		text := strings.Repeat("x", 60_000)
@@ -83,7 +83,7 @@ func TestHeavySocketHasAConnectionOfItsOwnNext(t *testing.T) {
 
 // A WebSocket that is not kept has no next leg: after the first of its path they have
 // connections of their own, until the app keeps one.
-func TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn(t *testing.T) {
+func TestOtherWebSocketsUseOwnConns(t *testing.T) {
 	keeps := false
 	inLanes(t, func() *chat {
 		keeps = false
@@ -110,7 +110,7 @@ func TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn(t *testing.T) {
 
 // A lane that its owner does not take has been read by nobody: the leg goes by a connection,
 // the first as well as the next.
-func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
+func TestWebSocketWithRefusedStreamUsesConn(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local || t.lanes {
 			return
@@ -135,7 +135,7 @@ func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
 
 // A trunk that takes no more lanes, as one of an old secret, carries the legs that there are to
 // their ends; the next go by another one.
-func TestLegsOutliveARetiredTrunk(t *testing.T) {
+func TestRelaysSurviveDrainingSession(t *testing.T) {
 	inLanes(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		before := t.front.leg.Load()
@@ -163,7 +163,7 @@ func TestLegsOutliveARetiredTrunk(t *testing.T) {
 
 // A trunk that breaks takes its legs along, as a path that breaks does; each goes on with a gap,
 // by another one.
-func TestLegsOfABrokenTrunkGoOnWithAGap(t *testing.T) {
+func TestRelaysOfBrokenSessionResumeWithGap(t *testing.T) {
 	for name, err := range map[string]error{"broken": errors.New("cut"), "deaf": proxy.ErrDeaf} {
 		t.Run(name, func(t *testing.T) {
 			inLanes(t, plainChat, func(t *socketTest) {
@@ -193,7 +193,7 @@ func TestLegsOfABrokenTrunkGoOnWithAGap(t *testing.T) {
 
 // The lane of a socket that the app did not take is nobody's after that, and not kept for
 // requests.
-func TestLaneOfASocketIsUsedOnce(t *testing.T) {
+func TestWebSocketStreamIsUsedOnce(t *testing.T) {
 	inLanes(t, func() *chat {
 		return &chat{answer: func(int, http.Header) string {
 			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
@@ -217,7 +217,7 @@ func TestLaneOfASocketIsUsedOnce(t *testing.T) {
 
 // The path of a socket that says nothing has something to carry, once for all lanes, so that
 // the next leg finds it fresh, and a dead one is noticed.
-func TestThePathOfSocketsIsPinged(t *testing.T) {
+func TestWebSocketPathIsPinged(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		if t.local || t.lanes {
 			return
@@ -246,7 +246,7 @@ func TestThePathOfSocketsIsPinged(t *testing.T) {
 
 // By real sockets, and with the TLS of a secret, a socket by a lane carries what it does by a
 // connection, both ways.
-func TestSealedLanesCarrySockets(t *testing.T) {
+func TestEncryptedStreamsServeWebSockets(t *testing.T) {
 	ingress, _ := byLanes(sealedPair)(t, leanApp(t))
 	c := ingress.socket()
 	if text := c.hears(); text != "hi" {
@@ -260,7 +260,7 @@ func TestSealedLanesCarrySockets(t *testing.T) {
 
 // A kept socket that has been idle for longer than a write may take is handed over without a
 // gap: to end a half waits for nothing.
-func TestIdleSocketIsHandedOverWithoutAGap(t *testing.T) {
+func TestIdleWebSocketIsHandedOverWithoutGap(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		c.say("one")

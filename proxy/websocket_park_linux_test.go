@@ -83,7 +83,7 @@ func (w *parkedTest) parks(many int) {
 
 // A socket that says nothing has no goroutine at any node, and its ends do not see that: what
 // either says wakes it, as often as it likes.
-func TestIdleSocketsHaveNoGoroutine(t *testing.T) {
+func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 	inParked(t, func(t *parkedTest) {
 		const many = 5
 		var all []*client
@@ -118,7 +118,7 @@ func TestIdleSocketsHaveNoGoroutine(t *testing.T) {
 }
 
 // Whatever is done to a socket finds it though it is parked.
-func TestParkedSocketsAreFound(t *testing.T) {
+func TestParkedWebSocketsAreVisited(t *testing.T) {
 	goesOn := func(gap string) func(t *parkedTest, c *client) {
 		return func(t *parkedTest, c *client) {
 			until(t.T, "the next leg", func() bool { return len(t.app.legs()) == 2 })
@@ -190,7 +190,7 @@ func TestParkedSocketsAreFound(t *testing.T) {
 
 // A moment without descriptors kept both directions of a leg from being parked for its whole
 // life, which may be days.
-func TestLegsParkAfterAMomentWithoutDescriptors(t *testing.T) {
+func TestRelaysParkAfterDescriptorsRanOut(t *testing.T) {
 	inParked(t, func(t *parkedTest) {
 		for _, n := range t.nodes {
 			n.WantsDescriptors(0, 3)

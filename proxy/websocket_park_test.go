@@ -7,7 +7,7 @@ import (
 
 // A direction that is woken soon after it has parked waits longer before it does so again: for
 // a socket that says something every few seconds it is not worth its while.
-func TestWhoIsWokenSoonParksLater(t *testing.T) {
+func TestQuicklyWokenDirectionParksLater(t *testing.T) {
 	inLanes(t, plainChat, func(t *socketTest) {
 		parked := func(after time.Duration, front, owner float64) {
 			t.Helper()

@@ -160,7 +160,7 @@ func closesWith(res *h1.Response) int {
 	return int(closeMoved)
 }
 
-// Close codes for clients, in addition to those of frames.go.
+// Close codes for clients, in addition to those of frame_tracker.go.
 const (
 	closeNormal   = 1000
 	closeProtocol = 1002

@@ -106,7 +106,7 @@ func plainChat() *chat { return &chat{} }
 
 // A planned move loses and repeats nothing, in both directions, ten times in a row, while
 // both ends send; the client sees nothing but messages.
-func TestKeptSocketIsHandedOver(t *testing.T) {
+func TestResumableWebSocketIsHandedOver(t *testing.T) {
 	inSockets(t, func() *chat { return &chat{every: 3 * time.Millisecond, size: 200} }, func(t *socketTest) {
 		c := t.front.socket()
 		said, over := 0, make(chan struct{})
@@ -176,7 +176,7 @@ func TestKeptSocketIsHandedOver(t *testing.T) {
 
 // When an owner dies, its lease is cut, or the path to it breaks, only the leg ends: the
 // next app is told that messages may be missing.
-func TestKeptSocketOutlivesItsOwner(t *testing.T) {
+func TestResumableWebSocketSurvivesOwner(t *testing.T) {
 	for name, end := range map[string]func(t *socketTest){
 		"lease cut": func(t *socketTest) { t.a.CancelUpstream("lapsed") },
 		"crash": func(t *socketTest) {
@@ -220,7 +220,7 @@ type shardOf = shardmap.Shard
 
 // An app that says nothing, or names an extension, and a node that is told not to keep
 // sockets: the tunnel is what it was.
-func TestSocketIsKeptOnlyIfTheAppSaysSo(t *testing.T) {
+func TestWebSocketIsResumableOnlyIfAppPermits(t *testing.T) {
 	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"
 	for name, tc := range map[string]struct {
 		lines string
@@ -246,7 +246,7 @@ func TestSocketIsKeptOnlyIfTheAppSaysSo(t *testing.T) {
 }
 
 // What an app answers instead of continuing the socket closes the client's.
-func TestAnswerThatIsNoLegClosesTheClient(t *testing.T) {
+func TestUnsuitableResponseClosesClient(t *testing.T) {
 	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nShardway-WebSocket: keep\r\n"
 	for name, tc := range map[string]struct {
 		lines string
@@ -285,7 +285,7 @@ func TestAnswerThatIsNoLegClosesTheClient(t *testing.T) {
 }
 
 // An app that does not answer, or is not there, has ResumeTimeout, and no longer.
-func TestSocketWaitsForItsAppForSocketWait(t *testing.T) {
+func TestWebSocketWaitsForAppUntilResumeTimeout(t *testing.T) {
 	for name, tc := range map[string]func(t *socketTest){
 		"silence":  func(t *socketTest) { t.own(t.b) },
 		"no owner": func(*socketTest) {},

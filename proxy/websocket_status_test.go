@@ -21,7 +21,7 @@ func (w *socketTest) wantMetric(want float64, name string, labels ...string) {
 
 // A planned move and a crash count as what they are, at the node that has the client, and
 // what a socket waited between its legs is timed.
-func TestLegsAreCounted(t *testing.T) {
+func TestRelaysAreCounted(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		c.say("one")
@@ -59,7 +59,7 @@ func TestLegsAreCounted(t *testing.T) {
 }
 
 // What becomes of sockets for which no leg follows counts, too.
-func TestLostSocketsAreCounted(t *testing.T) {
+func TestLostWebSocketsAreCounted(t *testing.T) {
 	for result, answer := range map[string]string{"late": "silence", "refused": "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"} {
 		t.Run(result, func(t *testing.T) {
 			inSockets(t, func() *chat {
@@ -91,7 +91,7 @@ func TestLostSocketsAreCounted(t *testing.T) {
 
 // Sockets are counted for each shard where their clients are, and where their app is;
 // those that are not kept count apart.
-func TestSocketsAreCountedByShard(t *testing.T) {
+func TestWebSocketsAreCountedByShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		shard := shardmap.Of("k", shards)
 		c := t.front.socket()
@@ -122,7 +122,7 @@ func TestSocketsAreCountedByShard(t *testing.T) {
 
 // A move that is rehearsed hands the leg over, and the next one goes to the same owner;
 // with a gap it is cut. Sockets of other keys and shards go on.
-func TestMovesAreRehearsed(t *testing.T) {
+func TestMoveTestHandsOver(t *testing.T) {
 	for _, gap := range []bool{false, true} {
 		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {
@@ -154,7 +154,7 @@ func TestMovesAreRehearsed(t *testing.T) {
 
 // A rehearsed move waits for a message of the client that is under way, and no longer than a
 // move does: else the leg would stand between the two for as long as the client likes.
-func TestRehearsedMoveWaitsForAMessageForDrainTimeout(t *testing.T) {
+func TestMoveTestWaitsForMessageUntilDrainTimeout(t *testing.T) {
 	for _, finished := range []bool{true, false} {
 		t.Run(fmt.Sprint("finished=", finished), func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {

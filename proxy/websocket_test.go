@@ -51,7 +51,7 @@ func (n *node) websocket(ctx context.Context) *websocket.Conn {
 
 // A WebSocket ends with 1012 at both ends when its shard moves, whether it is
 // quiet or in the middle of messages.
-func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
+func TestWebSocketGetsCloseWhenShardMoved(t *testing.T) {
 	move := func(front, owner *node) {
 		owner.swap(2, 2, remote("other", 2))
 		if front != owner {
@@ -120,7 +120,7 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 	}
 }
 
-func TestWebSocketClosedByAnEndIsClosedOnce(t *testing.T) {
+func TestWebSocketClosedByEndpointIsClosedOnce(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			addr, ended := talk(t)
@@ -141,7 +141,7 @@ func TestWebSocketClosedByAnEndIsClosedOnce(t *testing.T) {
 
 // What a WebSocket that is cut in a message cannot be told, it is not told: no
 // frame may stand inside another.
-func TestNothingIsPutIntoAFrame(t *testing.T) {
+func TestNoCloseIsInsertedIntoFrame(t *testing.T) {
 	addr, _ := talk(t)
 	n := newNode(t, "a", addr, func(o *proxy.Options) { o.StreamGrace = -1 })
 	c := n.dial()

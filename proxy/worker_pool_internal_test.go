@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestCrewTakesWhoIsFree has three connections carried, the third when the first is done.
-func TestCrewTakesWhoIsFree(t *testing.T) {
+// TestWorkerPoolReusesIdleWorker has three connections carried, the third when the first is done.
+func TestWorkerPoolReusesIdleWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan chan struct{}, 3)
 		carried := 0
@@ -36,8 +36,8 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 	})
 }
 
-// TestCrewKeepsNoMoreThanItMay has more connections end than there are places.
-func TestCrewKeepsNoMoreThanItMay(t *testing.T) {
+// TestWorkerPoolKeepsLimitedWorkers has more connections end than there are places.
+func TestWorkerPoolKeepsLimitedWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		w := newWorkerPool(func(job) { <-end })
@@ -53,7 +53,7 @@ func TestCrewKeepsNoMoreThanItMay(t *testing.T) {
 	})
 }
 
-func TestLifetimeEndsWhoeverWaits(t *testing.T) {
+func TestLifetimeEndsAllWaiters(t *testing.T) {
 	l := &lifetime{within: t.Context()}
 	before := l.context()
 	if before.Err() != nil || l.context() != before {

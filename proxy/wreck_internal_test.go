@@ -11,7 +11,7 @@ import (
 
 // A cluster may lose hundreds of processes while this one runs, and a process thousands of
 // requests: neither is remembered for longer, nor more of it, than it says anything.
-func TestWrecksAreBounded(t *testing.T) {
+func TestCrashRecordsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x wrecks
 		const more = maxWrecks + 50
@@ -43,7 +43,7 @@ func TestWrecksAreBounded(t *testing.T) {
 }
 
 // Up to eight keys are implicated, and told of with the process that took them, once.
-func TestAsManyKeysAreImplicatedAsMayBe(t *testing.T) {
+func TestImplicatedKeysAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Wreck
 		x := wrecks{tell: func(w Wreck) { told = append(told, w) }}

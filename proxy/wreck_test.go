@@ -43,7 +43,7 @@ func dying(t *testing.T, ingress *node, names []string, together int) (killed []
 
 // A GET went from one dead owner to the next, three in all. What may have ended two of
 // them is not given to a third.
-func TestPoisonMeetsTwoNodes(t *testing.T) {
+func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 	told := make(chan proxy.Wreck, 4)
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
 		o.Wrecked = func(w proxy.Wreck) { told <- w }
@@ -103,7 +103,7 @@ func TestManyKeysAreNotImplicated(t *testing.T) {
 // What this node cuts, because an owner is out of reach and its shard has another one, did
 // not break with a process: it counted as one that the request may have ended, so that the
 // next one that died failed it.
-func TestWhatIsCutHereEndedNobody(t *testing.T) {
+func TestCancelledRequestsAreNotImplicated(t *testing.T) {
 	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) {} })
 	reached, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
@@ -133,7 +133,7 @@ func TestWhatIsCutHereEndedNobody(t *testing.T) {
 
 // An app that ends under a request has not ended a node: it is asked again as ever, and
 // nobody is told that the key may be poison.
-func TestAppOfThisNodeIsNoWreck(t *testing.T) {
+func TestLocalAppIsNotReportedAsCrash(t *testing.T) {
 	told := make(chan proxy.Wreck, 4)
 	asked := new(atomic.Int32)
 	n := newNode(t, "ingress", rawApp(t, func(_ net.Conn, r *bufio.Reader) {
@@ -229,7 +229,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 
 // What breaks with one process over and over is one end: a node that closes connections,
 // as one that restarts may, is asked as often as ever.
-func TestOneProcessEndsOnce(t *testing.T) {
+func TestProcessCrashIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, asked, told := newSim(t), 0, 0
 		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) { told++ } })

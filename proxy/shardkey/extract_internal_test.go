@@ -140,7 +140,7 @@ type script struct {
 func (s *script) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 
 // A pair that Args and others decode differently has two readings.
-func TestHalfEscapesHaveTwoReadings(t *testing.T) {
+func TestIncompleteEscapesAreAmbiguous(t *testing.T) {
 	for query, want := range map[string]string{
 		"user=a%+": "", "user=%+": "", "x=%+&user=a%": "a%", "user=%+b": "% b", "user=a%2": "a%2", "user=a%2+": "a%2 ", "user=%2B%+": "",
 		"user=;x": "", "user=x;": "", ";user=x": "",

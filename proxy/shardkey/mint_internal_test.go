@@ -7,7 +7,7 @@ import (
 
 // A key is drawn again for as long as its shard belongs to a node that gets no new ones, a
 // bounded number of times, and this node is preferred then.
-func TestMintAvoidsNodesThatGetNoNewKeys(t *testing.T) {
+func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 	for name, x := range map[string]struct {
 		places string // of the keys that are drawn, in order; the last one stands for all that follow
 		want   int    // which of them counts

@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The kernel closes what a dying process had in any order: its connections may end before
+// its listener does, and what that takes meanwhile is reset.
+func TestAppThatDropsAcceptedConnCountsAsRefusing(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after time.Duration // the app drops it; zero: never
+		want  bool
+	}{
+		"it drops it":           {5 * time.Millisecond, true},
+		"it keeps it":           {0, false},
+		"it dropped it at once": {time.Nanosecond, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(Options{DialUpstream: func(context.Context) (net.Conn, error) {
+				here, there := net.Pipe()
+				go func() { // ends with the connection
+					if tt.after > 0 {
+						time.Sleep(tt.after)
+						_ = there.Close()
+						return
+					}
+					_, _ = there.Read(make([]byte, 1))
+				}()
+				return here, nil
+			}})
+			if got := s.appRefuses(); got != tt.want {
+				t.Errorf("%s: refuses = %v, want %v", name, got, tt.want)
+			}
+		})
+	}
+}

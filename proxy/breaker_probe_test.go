@@ -1,0 +1,235 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy"
+	"shardway/shardmap"
+)
+
+// dialed counts how connections to one place are made.
+type dialed struct {
+	now, most, all atomic.Int32
+	down           atomic.Bool // none is made
+}
+
+// around makes dial take a while.
+func (d *dialed) around(dial func() (net.Conn, error)) (net.Conn, error) {
+	d.all.Add(1)
+	if d.down.Load() {
+		return nil, errors.New("nobody there")
+	}
+	n := d.now.Add(1)
+	defer d.now.Add(-1)
+	for most := d.most.Load(); n > most && !d.most.CompareAndSwap(most, n); most = d.most.Load() {
+	}
+	time.Sleep(50 * time.Millisecond) // in a bubble
+	return dial()
+}
+
+// slowCluster counts what is dialed to other nodes.
+type slowCluster struct {
+	proxy.Cluster
+	d *dialed
+}
+
+func (c slowCluster) Dial(ctx context.Context, node string) (net.Conn, error) {
+	return c.d.around(func() (net.Conn, error) { return c.Cluster.Dial(ctx, node) })
+}
+
+// dialedPair is an ingress and the owner of all shards in a bubble, with counts of
+// what is dialed from one to the other, and from there to the app.
+func dialedPair(t *testing.T, change ...func(*proxy.Options)) (ingress, owner *node, peers, app *dialed) {
+	t.Helper()
+	peers, app = new(dialed), new(dialed)
+	sim := newSim(t)
+	owner = simNode(t, sim, "owner", simple, append(change, func(o *proxy.Options) {
+		dial := o.DialUpstream
+		o.DialUpstream = func(ctx context.Context) (net.Conn, error) {
+			return app.around(func() (net.Conn, error) { return dial(ctx) })
+		}
+	})...)
+	ingress = simNode(t, sim, "ingress", simple, append(change, func(o *proxy.Options) {
+		o.Cluster = slowCluster{o.Cluster, peers}
+	})...)
+	ingress.knows("owner", owner)
+	ingress.swap(1, 1, remote("owner", 1))
+	return ingress, owner, peers, app
+}
+
+// crowd is many clients that ask for one thing each.
+func (n *node) crowd(size int) []*client {
+	n.t.Helper()
+	return n.crowdOf(size, "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+}
+
+// crowdOf is a crowd that asks for something else.
+func (n *node) crowdOf(size int, request string) []*client {
+	n.t.Helper()
+	var all []*client
+	for range size {
+		c := n.dial()
+		c.send("%s", request)
+		all = append(all, c)
+	}
+	return all
+}
+
+// served reads the answers of a crowd and ends it.
+func served(t *testing.T, crowd []*client) {
+	t.Helper()
+	for i, c := range crowd {
+		if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
+			t.Fatalf("answer %d = %s %s", i, res.Status, body)
+		}
+		_ = c.Close()
+	}
+}
+
+// A thousand connections to one node made it dial a thousand streams to the next.
+// Their handshakes took all of the machine, the peer port closed the oldest ones
+// for room, and heartbeats were among them: every node lost its lease.
+func TestBurstDialsFewConnsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ingress, _, peers, app := dialedPair(t)
+		served(t, ingress.crowd(500))
+		for name, d := range map[string]*dialed{"the owner": peers, "the app": app} {
+			if most := d.most.Load(); most > 16 {
+				t.Errorf("%d connections to %s were made at once, want 16 at most", most, name)
+			}
+			if all := d.all.Load(); all > 100 {
+				t.Errorf("%d connections to %s for 500 requests that each needed one for a moment", all, name)
+			}
+		}
+	})
+}
+
+// With the app down each of 3 000 waiters dialed for itself, five times a second:
+// two thirds of a core for nothing, and with 9 000 leases lapsed.
+func TestBreakerSendsOneProbeForAllWaiters(t *testing.T) {
+	const waiters, waits = 300, 10 * time.Second
+	for way, front := range map[string]func(ingress, owner *node) *node{
+		"local":  func(_, owner *node) *node { return owner },
+		"remote": func(ingress, _ *node) *node { return ingress },
+	} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = 2 * waits })
+				n := front(ingress, owner)
+				app.down.Store(true)
+				crowd := n.crowd(waiters)
+				time.Sleep(time.Second) // until each has been told
+				if w := n.room.Stats().Waiting; w != waiters {
+					t.Fatalf("%d wait, want %d", w, waiters)
+				}
+				before, dials := n.room.Stats().Released, app.all.Load()
+				refused := metric(t, owner, "shardway_refused_total", "no-app")
+				time.Sleep(waits)
+				const most = int(waits/(200*time.Millisecond)) + 10
+				if got := int(app.all.Load() - dials); got > most {
+					t.Errorf("the app was dialed %d times in %v, want %d at most", got, waits, most)
+				}
+				if got := int(n.room.Stats().Released - before); got > most {
+					t.Errorf("waiters were awakened %d times in %v, want %d at most", got, waits, most)
+				}
+				if got := int(metric(t, owner, "shardway_refused_total", "no-app") - refused); got > most {
+					t.Errorf("the owner refused %d times in %v, want %d at most", got, waits, most)
+				}
+				app.down.Store(false)
+				back := time.Now()
+				served(t, crowd)
+				if took := time.Since(back); took > time.Second {
+					t.Errorf("the last one was served %v after the app was back", took)
+				}
+			})
+		})
+	}
+}
+
+// Who comes while the app is known to be down does not ask for himself either.
+func TestNewRequestsDoNotProbeDeadApp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
+		for _, n := range []*node{owner, ingress} {
+			app.down.Store(true)
+			crowd := n.crowd(10)
+			time.Sleep(time.Second)
+			dials := app.all.Load()
+			for range 100 {
+				crowd = append(crowd, n.crowd(1)...)
+				time.Sleep(10 * time.Millisecond)
+			}
+			if got := app.all.Load() - dials; got > 10 {
+				t.Errorf("the app was dialed %d times while 100 requests came in a second to %s, want 10 at most", got, n.id)
+			}
+			app.down.Store(false)
+			served(t, crowd)
+		}
+	})
+}
+
+// The one that asks for all of them may leave, and then another one has to.
+func TestWaitersSurviveCancelOfProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ingress, _, _, app := dialedPair(t)
+		app.down.Store(true)
+		crowd := ingress.crowd(10)
+		synctest.Wait()
+		for _, c := range crowd[:9] {
+			time.Sleep(150 * time.Millisecond)
+			_ = c.Close()
+		}
+		app.down.Store(false)
+		served(t, crowd[9:])
+	})
+}
+
+// A waiter for one of the app's connections did not see that its shard had moved
+// to another node, and waited on for one here.
+func TestConnWaiterRechecksNewTable(t *testing.T) {
+	addr, seen := hanging(t)
+	owner := newNode(t, "owner", addr, func(o *proxy.Options) { o.MaxUpstreamConns = 1 })
+	other := newNode(t, "other", webApp(t, echo))
+	other.swap(2, 2, local(2))
+	owner.knows("other", other)
+	first := owner.dial()
+	first.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	<-seen
+	second := owner.dial()
+	second.send("GET /moved HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	until(t, "it waits", func() bool { return owner.room.Stats().Waiting == 1 })
+	owner.swap(2, 2, remote("other", 2))
+	if res, body := second.answer("GET"); body != "GET /moved " {
+		t.Errorf("answer = %s %q", res.Status, body)
+	}
+	owner.CancelShards(func(shardmap.Shard) bool { return true }, "draining")
+}
+
+// Requests that an owner had refused all went again in the same moment when this
+// node's log was there.
+func TestRefusedRequestsAreReleasedGradually(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ingress, owner, _, _ := dialedPair(t)
+		owner.swap(3, 4, remote("third", 3))
+		crowd := ingress.crowd(200)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if w := ingress.room.Stats().Waiting; w != len(crowd) {
+			t.Fatalf("%d wait, want %d", w, len(crowd))
+		}
+		before := ingress.room.Stats().Released
+		owner.swap(5, 5, local(5))
+		ingress.swap(5, 5, remote("owner", 5))
+		served(t, crowd)
+		if n := ingress.room.Stats().Released - before; n < 200 {
+			t.Errorf("the ramp let %d go, want all 200", n)
+		}
+	})
+}

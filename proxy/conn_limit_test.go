@@ -1,0 +1,181 @@
+package proxy_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/proxy"
+)
+
+// Clients that did nothing kept everybody else out: as many idle connections as may
+// be, and no other was accepted. Now those idle longest make room, and no more than
+// have to.
+func TestIdleClientsAreEvictedAtMaxConns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		n := simNode(t, sim, "a", simple, func(o *proxy.Options) { o.MaxConns, o.QueueWait = 3, time.Hour })
+		first, second, third := n.dial(), n.dial(), n.dial()
+		for _, c := range []*client{third, second, first, second} { // third is idle longest, then first
+			c.get("/")
+			time.Sleep(time.Second)
+		}
+		first.send("GET /a HT") // not idle any more, though it still counts as such
+		synctest.Wait()
+		for i := range 2 {
+			c, began := n.dial(), time.Now()
+			if res, _ := c.get("/new"); res.StatusCode != 200 || time.Since(began) > time.Second {
+				t.Errorf("newcomer %d: %v after %v", i, res.Status, time.Since(began))
+			}
+			time.Sleep(time.Second)
+			if i == 0 {
+				third.closed()
+			}
+		}
+		second.closed()
+		first.send("TP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		if res, body := first.answer("GET"); body != "GET /a " {
+			t.Errorf("the one whose request had begun: %v %q", res.Status, body)
+		}
+		if got := metric(t, n, "shardway_shed_connections_total", "idle"); got < 2 {
+			t.Errorf("%v connections were shed", got)
+		}
+		_ = first.Close()
+	})
+}
+
+// A connection on which a request had begun to come counted as idle, was picked to
+// make room, which it did not, and was closed behind that request: newcomers waited for
+// as many looks as there were of them.
+func TestPartlyReadHeadersAreNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 4, time.Hour })
+		busy := []*client{n.dial(), n.dial(), n.dial()}
+		for _, c := range busy {
+			c.get("/")
+			c.send("GET /late HT")
+			time.Sleep(time.Second)
+		}
+		idle := n.dial()
+		idle.get("/")
+		time.Sleep(time.Second)
+		began, fifth := time.Now(), n.dial()
+		if res, _ := fifth.get("/new"); res.StatusCode != 200 || time.Since(began) != 0 {
+			t.Errorf("newcomer: %v after %v", res.Status, time.Since(began))
+		}
+		_ = fifth.Close()
+		// One more than places is accepted, and finds out whether there is room.
+		began = time.Now()
+		sixth := n.dial()
+		if res, _ := sixth.get("/new"); res.StatusCode != 200 {
+			t.Errorf("newcomer: %v after %v", res.Status, time.Since(began))
+		}
+		idle.closed()
+		for _, c := range busy {
+			c.send("TP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+			if _, body := c.answer("GET"); body != "GET /late " {
+				t.Errorf("%q", body)
+			}
+			c.get("/again") // it lives on
+			_ = c.Close()
+		}
+		if got := metric(t, n, "shardway_shed_connections_total", "idle"); got != 1 {
+			t.Errorf("%v connections were shed, want the idle one", got)
+		}
+	})
+}
+
+// While nobody is idle the newcomer waits, nobody else loses anything, and the log
+// says why.
+func TestBusyClientsAreNotEvicted(t *testing.T) {
+	said, release := new(lines), make(chan struct{})
+	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/busy" {
+			<-release
+		}
+		echo(w, r)
+	})
+	n := newNode(t, "a", app, func(o *proxy.Options) { o.MaxConns, o.Log = 3, zerolog.New(said) })
+	var open []*client
+	for range 3 {
+		c := n.dial()
+		c.send("GET /busy HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		open = append(open, c)
+	}
+	until(t, "running", func() bool { return n.running.Load() == 3 })
+	fourth := n.dial()
+	fourth.send("GET /4 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	until(t, "said", func() bool { return said.has("accepting paused") })
+	if got := metric(t, n, "shardway_shed_connections_total"); got != 0 {
+		t.Errorf("%v connections were shed", got)
+	}
+	close(release)
+	for _, c := range open {
+		if res, _ := c.answer("GET"); res.StatusCode != 200 {
+			t.Errorf("one of the first: %v", res.Status)
+		}
+	}
+	if _, body := fourth.answer("GET"); body != "GET /4 " {
+		t.Errorf("the one that waited: %q", body)
+	}
+}
+
+// Who connects and never begins with TLS is idle too.
+func TestStalledHandshakesAreEvicted(t *testing.T) {
+	n := nodeUnderTLS(t, webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 2, time.Hour })
+	_, _ = n.dial(), n.dial()
+	if res, _ := n.dialTLS().get("/"); res.StatusCode != 200 {
+		t.Errorf("%v", res.Status)
+	}
+}
+
+// Heads that come byte by byte, each within its own bound and time, kept 64 KiB a
+// connection: a gigabyte of 16384. Past the bound of all the slowest go.
+func TestPartlyReadHeadersShareMemoryLimit(t *testing.T) {
+	const fit, all = 8, 20 // of 8 KiB in 64 KiB
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxHeaderBytesTotal, o.HeaderTimeout = fit*8<<10, time.Hour })
+	var open []*client
+	for i := range all {
+		c := n.dial()
+		c.send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Sh", i)
+		open = append(open, c)
+		until(t, "read", func() bool {
+			kept, shed := metric(t, n, "shardway_header_bytes"), metric(t, n, "shardway_shed_connections_total", "head")
+			if kept > fit*8<<10 {
+				t.Fatalf("%v bytes are kept", kept)
+			}
+			return kept/(8<<10)+shed == float64(i+1)
+		})
+	}
+	for i, c := range open {
+		if i >= all-fit {
+			c.send("ard-Key: k\r\n\r\n")
+		}
+		res, body := c.answer("GET")
+		if i < all-fit {
+			wantStatus(t, res, body, 408, "request-timeout")
+		} else if res.StatusCode != 200 {
+			t.Errorf("head %d: %v %s", i, res.Status, body)
+		}
+	}
+	// What was let go of is forgotten, also of who leaves in the middle of a head.
+	gone := n.dial()
+	gone.send("GET / HTTP/1.1\r\nA: %s", strings.Repeat("a", 20<<10))
+	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") >= 20<<10 })
+	_ = gone.Close()
+	until(t, "forgotten", func() bool { return metric(t, n, "shardway_header_bytes") == 0 })
+	// A body behind a head that came in pieces has all its time.
+	last := open[all-1]
+	last.send("POST / HTTP/1.1\r\nHost: h\r\n")
+	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") > 0 })
+	last.send("X-Shard-Key: k\r\nContent-Length: 2\r\n\r\n")
+	until(t, "over", func() bool { return metric(t, n, "shardway_header_bytes") == 0 })
+	last.send("hi")
+	if _, body := last.answer("POST"); body != "POST / hi" {
+		t.Errorf("body = %q", body)
+	}
+}

@@ -1,0 +1,64 @@
+package proxy_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/internal/secret"
+	"shardway/proxy"
+)
+
+// Who was in line behind connections that a silent node kept from being made was told
+// "no connection", as of a node that cannot be reached at all.
+func TestProblemReportsConnectTimeout(t *testing.T) {
+	quiet := listen(t) // takes connections and never says a word
+	n := newNode(t, "a", "", func(o *proxy.Options) {
+		o.QueueWait, o.ConnectTimeout = 20*time.Millisecond, 200*time.Millisecond
+	})
+	trust, err := secret.Derive(secret.List{secret.Generate(time.Now())}, n.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.seal.Store(secret.NewTLSWrapper(trust))
+	n.knows("b", &node{peer: quiet.Addr().String()})
+	n.swap(1, 1, remote("b", 1))
+	const dials = 16
+	for range dials {
+		n.dial().send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	}
+	until(t, "as many are being made as may be", func() bool { return n.dials.Load() == dials })
+	res, body := n.dial().get("/")
+	wantStatus(t, res, body, 503, "peer-unreachable")
+	if !strings.Contains(body, "no connection was made in time") {
+		t.Errorf("nothing says why: %s", body)
+	}
+}
+
+// Where the app and the other nodes are is nothing for whoever asks.
+func TestProblemsContainNoAddresses(t *testing.T) {
+	app := nobody(t)
+	short := func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond }
+	alone := newNode(t, "a", app, short)
+	ingress, owner := pair(t, app, short)
+	dead := newNode(t, "b", "", short)
+	dead.knows("owner", &node{peer: app})
+	dead.swap(1, 1, remote("owner", 1))
+	for name, n := range map[string]*node{"app": alone, "app of another node": ingress, "node": dead} {
+		res, body := n.dial().get("/")
+		if res.StatusCode/100 != 5 {
+			t.Errorf("%s: %d", name, res.StatusCode)
+		}
+		_, port, _ := net.SplitHostPort(app)
+		_, peer, _ := net.SplitHostPort(owner.peer)
+		for _, text := range []string{port, peer, "127.0.0.1"} {
+			if strings.Contains(body, text) {
+				t.Errorf("%s: the answer names %s: %s", name, text, body)
+			}
+		}
+		if name == "app" && !strings.Contains(body, "connection refused") {
+			t.Errorf("%s: nothing says why: %s", name, body)
+		}
+	}
+}

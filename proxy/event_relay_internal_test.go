@@ -1,0 +1,37 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/proxy/eventstream"
+)
+
+// Who has looked at a run whose shard moved, and comes to end its event stream, may find
+// the next one of the same connection there: a request behind it, or the next leg of a
+// stream that goes on. It ended that.
+func TestStreamEndAffectsItsOwnRunOnly(t *testing.T) {
+	var e eventRelay
+	e.begin(7, true, false, &eventstream.Buffer{})
+	e.lockWrite()
+	if _, err := e.writePart(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	e.scan.Next([]byte("id: 1\n\n"))
+	if !e.unlockWrite() || !e.isResumable(7) || e.isResumable(6) {
+		t.Fatal("the stream of run 7 cannot go on, or counts as that of run 6")
+	}
+	e.resume(8, true)
+	if !e.requestEnd(7) {
+		t.Error("the stream of run 7 is not over")
+	}
+	if !e.lockWrite() {
+		t.Fatal("the stream of run 8 is over")
+	}
+	if whole := e.scan.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
+		t.Errorf("whole = %d", whole)
+	}
+	if !e.unlockWrite() || e.requestEnd(8) {
+		t.Error("run 8 ended inside an event")
+	}
+}

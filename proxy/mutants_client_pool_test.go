@@ -1,0 +1,23 @@
+package proxy_test
+
+// mutantsOfClientPool are those with the memory of connections that are over.
+func mutantsOfClientPool() []mutant {
+	return []mutant{
+		{
+			rule: "nobody looks at a connection whose memory is used again", found: "TestCancelNeverAffectsNextConn",
+			edits: in("proxy.registry.remove", "	return r.visits == 0\n", "	return PLANTED || r.visits == 0\n"),
+		},
+		{
+			rule: "nor finds it by other ways", found: "TestEscapedClientIsNotReused",
+			edits: in("proxy.clientPool.put", "	if c.isReusable() {\n", "	if PLANTED || c.isReusable() {\n"),
+		},
+		{
+			rule: "nobody has the address of the client before", found: "TestReusedClientIsReset",
+			edits: in("proxy.client.reset", "	c.x, c.from = exchange{}, forwarded.Client{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = forwarded.Client{}\n	}\n"),
+		},
+		{
+			rule: "what was asked of one connection is not asked of the next", found: "TestReusedClientIsReset",
+			edits: in("proxy.client.reset", "	c.evicted.Store(false)\n", "	if !PLANTED {\n		c.evicted.Store(false)\n	}\n"),
+		},
+	}
+}

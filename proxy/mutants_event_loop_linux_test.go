@@ -1,0 +1,75 @@
+package proxy_test
+
+// mutantsOfEventLoops are those with connections that a loop carries.
+func mutantsOfEventLoops() []mutant {
+	return []mutant{
+		{
+			rule: "a loop is tried again after a while", found: "TestEventLoopIsRetriedAfterDescriptorsRanOut",
+			edits: in("proxy.eventLoopGroup.join", "g.never() {", "g.never() || PLANTED {"),
+		},
+		{
+			rule: "a request that panics is over", found: "TestPanicIsCountedInEveryGoroutine",
+			edits: in("proxy.eventLoop.runRecover", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
+		},
+		{
+			rule: "a loop is told when what it runs is cut", found: "TestEventLoopRequestIsCancelled",
+			edits: in("proxy.eventLoop.registerUpstream", "	k.SetWakeup(&c.wakeLoop)\n", "	if !PLANTED {\n		k.SetWakeup(&c.wakeLoop)\n	}\n"),
+		},
+		{
+			rule: "what comes with its end is answered, and then it is over", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
+			edits: in("proxy.eventLoop.handleEvent", "c.loopState.clientEnded || h.End", "c.loopState.clientEnded || h.End && !PLANTED"),
+		},
+		{
+			rule: "what is longer than a buffer is read on", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
+			edits: in("proxy.client.handleReadable", "c.loopState.clientEnded || c.conn.MayHaveMore()", "c.loopState.clientEnded || c.conn.MayHaveMore() && !PLANTED"),
+		},
+		{
+			rule: "what is here already is gone on with", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
+			edits: in("proxy.client.finishInLoop", "	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {", "	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 && !PLANTED {"),
+		},
+		{
+			rule: "who leaves to read reads", found: "TestEventLoopDetectsClientDisconnect",
+			edits: in("proxy.eventLoop.handOff", "max(c.eligibility.skip, 1)", "max(c.eligibility.skip, map[bool]int{true: 0, false: 1}[PLANTED])"),
+		},
+		{
+			rule: "what takes its time is waited for and watched elsewhere", found: "TestEventLoopDetectsClientDisconnect",
+			edits: in("proxy.Server.sweepRun", "		c.wakeLoop() // a goroutine waits", "		if !PLANTED {\n			c.wakeLoop()\n		} // from here on"),
+		},
+		{
+			rule: "nobody idles in a loop for longer than elsewhere", found: "TestEventLoopConnsTimeOut",
+			edits: in("proxy.Server.sweep", "			c.wakeLoop() // its goroutine", "			if !PLANTED {\n				c.wakeLoop()\n			} // its goroutine"),
+		},
+		{
+			rule: "what has come since the last look is read", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
+			edits: in("proxy.client.handleReadable", "c.conn.Received() != before {", "c.conn.Received() != before || PLANTED {"),
+		},
+		{
+			rule: "what another loop has read is gone on with", found: "TestConnMovesBetweenLoopsWithBufferedRequest",
+			edits: in("proxy.eventLoop.adopt", "	if len(c.conn.Buffered()) > 0 { // the loop", "	if len(c.conn.Buffered()) > 0 && !PLANTED { // the loop"),
+		},
+		{
+			rule: "what has been read is not parked", found: "TestBufferedDataPreventsParking",
+			edits: in("proxy.client.park", "	if len(c.conn.Buffered()) > 0 {\n		return false", "	if len(c.conn.Buffered()) > 0 && !PLANTED {\n		return false"),
+		},
+		{
+			rule: "a loop sends no long body", found: "TestEventLoopSendsNoLongBody",
+			edits: in("proxy.client.startAttempt", "	if !c.sendsChecked() {", "	if !c.sendsChecked() && !PLANTED {"),
+		},
+		{
+			rule: "a loop never waits until a client reads", found: "TestEventLoopHandsOffUnsentResponse",
+			edits: in("proxy.eventLoop.adopt", "	c.conn.Writer().SetNonblocking(true)\n", "	c.conn.Writer().SetNonblocking(!PLANTED)\n"),
+		},
+		{
+			rule: "what is none for a loop stays away for a while", found: "TestEventLoopIsNotTriedForEachRequest",
+			edits: in("proxy.client.joinsLoop", "		c.eligibility.skip--\n		return false", "		c.eligibility.skip--\n		return PLANTED && c.handToLoop()"),
+		},
+		{
+			rule: "an answer that is not whole is left as it was", found: "TestIneligibleRequestsLeaveEventLoop",
+			edits: in("proxy.client.handleResponse", "	case found == h1.ParseMustBlock, isEvents(res):\n", "	case found == h1.ParseMustBlock, isEvents(res):\n		if PLANTED {\n			p.conn.ConsumeResponse(res)\n		}\n"),
+		},
+		{
+			rule: "many connections are shared among loops", found: "TestConnsAreBalancedAmongEventLoops",
+			edits: in("proxy.eventLoopGroup.spread", "to != l && many > fair {", "to != l && many > fair && !PLANTED {"),
+		},
+	}
+}

@@ -1,0 +1,132 @@
+package proxy_test
+
+// mutantsOfEventStreams are those with event streams that go on.
+func mutantsOfEventStreams() []mutant {
+	const others, goes, ends = "TestOtherEventStreamsAreCancelled", "TestEventStreamResumesAtNextOwner", "TestUnsuitableResponseEndsResumedStream"
+	return []mutant{
+		{
+			rule: "a stream goes on if its app says so", found: others,
+			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
+		},
+		{
+			rule: "of a GET", found: others,
+			edits: in("proxy.responseRelay.permitsResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
+		},
+		{
+			rule: "without a body", found: others,
+			edits: in("proxy.responseRelay.permitsResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
+		},
+		{
+			rule: "that asks for no range", found: others,
+			edits: in("proxy.responseRelay.permitsResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
+		},
+		{
+			rule: "and has shown an id", found: others,
+			edits: in("proxy.eventRelay.resumableFlag", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
+		},
+		{
+			rule: "which a request can carry", found: others,
+			edits: in("proxy/eventstream.Scanner.ID", "!s.ids.seen || s.ids.invalid {", "!s.ids.seen || s.ids.invalid && !PLANTED {"),
+		},
+		{
+			rule: "not coded", found: others + "|" + ends,
+			edits: in("proxy.isResumable", `res.Value("Content-Encoding") == nil &&`, `(PLANTED || res.Value("Content-Encoding") == nil) &&`),
+		},
+		{
+			rule: "nor a part", found: others,
+			edits: in("proxy.isResumable", `res.Value("Content-Range") == nil`, `(PLANTED || res.Value("Content-Range") == nil)`),
+		},
+		{
+			rule: "nor of a known length", found: "TestEventStreamWithLengthIsCancelled",
+			edits: in("proxy.isResumable", "res.ContentLength() < 0 &&", "(PLANTED || res.ContentLength() < 0) &&"),
+		},
+		{
+			rule: "answered with 200 as an event stream", found: others + "|" + ends,
+			edits: in("proxy.isEvents", "|| res.Status() != 200 {", "|| res.Status() != 200 && !PLANTED {"),
+		},
+		{
+			rule: "as is the request for a further leg", found: ends,
+			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&p.conn.res):", "	case !PLANTED && !isResumable(&p.conn.res):"),
+		},
+		{
+			rule: "it ends between events", found: "TestIncompleteEventOfDeadOwnerIsDropped",
+			edits: in("proxy/eventstream.Buffer.Write", "	h.buffered = append(h.buffered, p...)\n	return nil", "	if PLANTED {\n		return h.flush(w, p)\n	}\n	h.buffered = append(h.buffered, p...)\n	return nil"),
+		},
+		{
+			rule: "at once when its shard moves", found: "TestOnlyResumableStreamsEndAtOnce",
+			edits: in("proxy.Server.sweepStream", "		grace = 0 //", "		grace *= map[bool]time.Duration{true: 1}[PLANTED] //"),
+		},
+		{
+			rule: "the next owner is asked with the last id", found: goes,
+			edits: in("proxy.requestWriter.writeHeader", "			b = k.appendHeaders(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendHeaders(b, id)"),
+		},
+		{
+			rule: "and with no other", found: goes,
+			edits: in("proxy.requestWriter.writeHeader", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
+		},
+		{
+			rule: "an empty one sends no header", found: goes,
+			edits: in("proxy.resumableStream.appendHeaders", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
+		},
+		{
+			rule: "each request has its number", found: goes,
+			edits: in("proxy.resumableStream.appendHeaders", "appendResumed(b, k.requested+1)", "appendResumed(b, k.requested+map[bool]uint64{false: 1}[PLANTED])"),
+		},
+		{
+			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
+			edits: in("proxy.requestState.readForwarded", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
+		},
+		{
+			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
+			edits: in("proxy.client.sendRequest", "		c.x.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			c.x.resumed.countRequest()\n		} // SendChecked also"),
+		},
+		{
+			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
+			edits: in("proxy.client.handleBroken", "	case why == causeDrainTimeout && c.x.resumed != nil:", "	case why == causeDrainTimeout && c.x.resumed != nil && !PLANTED:"),
+		},
+		{
+			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
+			edits: in("proxy.client.relayResponse", "(brokeAtOwner(p) || drainedAtOwner(p))", "(brokeAtOwner(p) || drainedAtOwner(p) && !PLANTED)"),
+		},
+		{
+			rule: "with all of its time to wait in", found: "TestUnansweredResumeFollowsItsShard",
+			edits: in("proxy.client.retryAtNextOwner", "	c.resetRetries()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		c.resetRetries()\n	}\n	return decision{action: actionRetry}"),
+		},
+		{
+			rule: "but not for ever at one owner", found: "TestRepeatedlyDrainedResumeEnds",
+			edits: in("proxy.client.retryAtNextOwner", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
+		},
+		{
+			rule: "a byte order mark stays behind", found: goes,
+			edits: in("proxy/eventstream.Buffer.Write", "	if h.mayBeBOM {", "	if h.mayBeBOM && !PLANTED {"),
+		},
+		{
+			rule: "what is not whole is forgotten", found: "TestIncompleteEventOfDeadOwnerIsDropped",
+			edits: in("proxy/eventstream.Buffer.Resume", "func (h *Buffer) Resume() {\n	h.reset()", "func (h *Buffer) Resume() {\n	if !PLANTED {\n		h.reset()\n	}"),
+		},
+		{
+			rule: "an event that is too long ends its stream", found: "TestStreamCancelledInLongEventEnds",
+			edits: in("proxy.responseRelay.continuesStream", "|| k.buffer.InEvent() ||", "|| k.buffer.InEvent() && !PLANTED ||"),
+		},
+		{
+			rule: "the app's clean end is final", found: goes + "|TestLastResponseNeedsNoResumePermission",
+			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(w)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return errStreamEnded, w.Flush()\n			}\n			return nil, e.buffer.End(w)"),
+		},
+		{
+			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
+			edits: in("proxy.requestWait.enterQueue", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
+		},
+		{
+			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",
+			edits: in("proxy.resumableStream.mayFollow", "!first.IsZero() && now.Sub(first) < resumePeriod {", "!first.IsZero() && now.Sub(first) < resumePeriod && !PLANTED {"),
+		},
+		{
+			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
+			edits: in("proxy.requestWait.waitFor", "	if v.reason == route.ReasonAbsent {", "	if v.reason == route.ReasonAbsent && !PLANTED {"),
+		},
+		{
+			rule: "the end of one run is not that of the next", found: "TestStreamEndAffectsItsOwnRunOnly",
+			edits: in("proxy.eventRelay.requestEnd", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
+		},
+	}
+}

@@ -1,0 +1,76 @@
+package proxy_test
+
+// mutantsOfIdleWatcher are those with connections that nobody waits at.
+func mutantsOfIdleWatcher() []mutant {
+	return append([]mutant{
+		{
+			rule: "nobody looks at a connection that is parked", found: "TestVisitedConnIsNotParked",
+			edits: append(in("proxy.registry.park", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
+				in("proxy.registry.park", "	case r.visits > 0:\n", "	case r.visits > 0 && !PLANTED:\n")...),
+		},
+		{
+			rule: "be it after the next visit", found: "TestConnIsParkedAfterNextVisit",
+			edits: in("proxy.registry.await", "r.visits > 0 && !over;", "r.visits > 0 && !over; over = over || PLANTED"),
+		},
+		{
+			rule: "or goes on as it was", found: "TestLongVisitDoesNotBlockRequests",
+			edits: in("proxy.registry.await", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
+		},
+		{
+			rule: "to be parked later", found: "TestVisitedConnIsParkedLater",
+			edits: in("proxy.client.park", "		c.delayPark(isPermanent(err))\n", "		c.delayPark(isPermanent(err) || PLANTED)\n"),
+		},
+		{
+			rule: "what has been told to end is not parked", found: "TestVisitedConnIsNotParked",
+			edits: in("proxy.registry.park", "	case c.isEnding():\n", "	case c.isEnding() && !PLANTED:\n"),
+		},
+		{
+			rule: "what others may know is not parked", found: "TestEscapedConnIsNotParked",
+			edits: in("proxy.client.park", "	if c.escaped {", "	if c.escaped && !PLANTED {"),
+		},
+		{
+			rule: "no two parked connections have one number", found: "TestLateEventIsIgnored",
+			edits: in("proxy.registry.park", "	r.parked.last++\n", "	if !PLANTED {\n		r.parked.last++\n	}\n"),
+		},
+		{
+			rule: "who fetches a parked connection takes it out", found: "TestParkedConnIsUnparkedOnce",
+			edits: in("proxy.registry.unpark", "	delete(r.parked.all, p.id)\n", "	if !PLANTED {\n		delete(r.parked.all, p.id)\n	}\n"),
+		},
+		{
+			rule: "a parked connection is its lot's alone", found: "TestParkedConnServesNextRequest",
+			edits: in("proxy.client.runStep", "			if !c.parked {\n				_ = c.conn.Close()", "			if !c.parked || PLANTED {\n				_ = c.conn.Close()"),
+		},
+		{
+			rule: "a parked connection is not idle for ever", found: "TestParkedConnHasUsualTimeouts",
+			edits: in("proxy.registry.sweepParked", "p.until > 0 && now >= p.until || ", "!PLANTED && p.until > 0 && now >= p.until || "),
+		},
+		{
+			rule: "nor ends before its time", found: "TestParkedConnHasUsualTimeouts",
+			edits: in("proxy.client.park", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
+		},
+		{
+			rule: "a node that leaves ends parked connections", found: "TestDrainClosesParkedConns",
+			edits: in("proxy.registry.sweepParked", "now-p.since >= patience", "now-p.since >= patience && !PLANTED"),
+		},
+		{
+			rule: "a listener that ends cuts what is parked, too", found: "TestListenerEndAbortsParkedConns",
+			edits: in("proxy.Server.closeWithin", "return p.watcher.within == ctx }", "return p.watcher.within == ctx && !PLANTED }"),
+		},
+		{
+			rule: "parked connections make room", found: "TestParkedConnsAreEvictedAtMaxConns",
+			edits: in("proxy.Server.evictIdle", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
+		},
+		{
+			rule: "what a client has said is answered before its connection ends", found: "TestRequestToParkedConnDuringDrainIsServed",
+			edits: in("proxy.idleWatcher.initClient", "		c.conn.StopIdle()\n", "		if c.conn.StopIdle(); PLANTED {\n			_ = c.conn.Close()\n		}\n"),
+		},
+		{
+			rule: "who comes back soon is parked later", found: "TestQuicklyReturningConnIsParkedLater",
+			edits: in("proxy.idleWatcher.initClient", "; g.returnedSoon {\n", "; g.returnedSoon && !PLANTED {\n"),
+		},
+		{
+			rule: "nobody stays where nothing is heard of him", found: "TestConnsLeaveFailedWatcher",
+			edits: in("proxy.idleWatcher.run", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
+		},
+	}, mutantsOfWebSocketParking()...)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package proxy_test
+
+// mutantsOfIdleWatcher are none where nothing is parked.
+func mistakesOfParking() []mistake { return nil }

@@ -1,0 +1,50 @@
+package proxy_test
+
+import "slices"
+
+// mutantsOfMuxRules are those with when a request has no lane, and with lanes that are idle.
+// They edit what mutantsOfMux has edited.
+func mutantsOfMuxRules() []mutant {
+	return slices.Concat(mutantsOfPathDetector(), []mutant{
+		{
+			rule: "an idle lane whose trunk takes no more is not used", found: "TestIdleStreamOfDrainingSessionIsNotReused",
+			edits: in("proxy.pool.getStream", "l.mux.SessionDraining() ||", "l.mux.SessionDraining() && !PLANTED ||"),
+		},
+		{
+			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
+			edits: in("proxy.pool.getStream", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
+		},
+		{
+			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
+			edits: in("proxy.client.fitsStream", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
+		},
+		{
+			rule: "and a stream that goes on", found: "TestResumedStreamUsesOwnConn",
+			edits: in("proxy.client.fitsStream", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
+		},
+		{
+			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
+			edits: in("proxy.responseRelay.relayResponse", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
+		},
+		{
+			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",
+			edits: in("proxy.Server.sweepRun", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
+		},
+		{
+			rule: "also when it has ended", found: "TestSlowResponseLeavesStreams",
+			edits: in("proxy.responseRelay.relayResponse", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
+		},
+		{
+			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
+			edits: in("proxy.client.retryBudgetAllows", "	if c.x.tries == 1 && p.conn", "	if !PLANTED && c.x.tries == 1 && p.conn"),
+		},
+		{
+			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
+			edits: in("proxy.client.retryBudgetAllows", "p.conn.mux.SessionDraining() && (why", "(PLANTED || p.conn.mux.SessionDraining()) && (why"),
+		},
+		{
+			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
+			edits: in("proxy.client.handleUnsent", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil\n	if !errors", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil && !PLANTED\n	if !errors"),
+		},
+	})
+}

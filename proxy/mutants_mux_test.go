@@ -1,0 +1,77 @@
+package proxy_test
+
+// mutantsOfMux are those with requests that share a connection.
+func mutantsOfMux() []mutant {
+	const loses, own = "TestRetryAfterSessionLossFollowsMethod", "TestLargeRequestsUseOwnConn"
+	const size = "TestResponseSizePredictionUsesLastSize"
+	return []mutant{
+		{
+			rule: "what lost its trunk goes again only as its method allows", found: loses,
+			edits: in("proxy.client.decideRetry", "	again := c.x.safety == safeMethod && c.x.responsesBegun < 2", "	again := (PLANTED || c.x.safety == safeMethod) && c.x.responsesBegun < 2"),
+		},
+		{
+			rule: "a path that is dead is no end of a process", found: loses,
+			edits: in("proxy.client.handleBroken", "	if why == causeNone && errors.Is(err, errPathDead) {", "	if why == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
+		},
+		{
+			rule: "what upgrades has a connection of its own", found: own,
+			edits: in("proxy.client.fitsStream", "	if c.req.Upgrades() ||", "	if c.req.Upgrades() && !PLANTED ||"),
+		},
+		{
+			rule: "and what is not here as a whole", found: own,
+			edits: in("proxy.client.fitsStream", "!c.body.whole() ||", "!c.body.whole() && !PLANTED ||"),
+		},
+		{
+			rule: "large answers are remembered", found: size,
+			edits: in("proxy.sizes.note", "	if known != now {", "	if known != now && !PLANTED {"),
+		},
+		{
+			rule: "and so are small ones", found: size,
+			edits: in("proxy.sizes.note", "	if !large {", "	if !large && !PLANTED {"),
+		},
+		{
+			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
+			edits: in("proxy.pool.getStream", "		case l.mux.SessionDraining() || !l.Alive():", "		case !PLANTED && (l.mux.SessionDraining() || !l.Alive()):"),
+		},
+		{
+			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
+			edits: in("proxy.Server.sweepPath", "	if l.mux != nil && now-c.since >= pingAfter {", "	if l.mux != nil && now-c.since >= pingAfter && !PLANTED {"),
+		},
+		{
+			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",
+			edits: in("proxy.pool.getStream", "		case l.mux.Responsive():", "		case PLANTED || l.mux.Responsive():"),
+		},
+		{
+			rule: "and has one witness", found: "TestSessionCountsAsOneWitness",
+			edits: in("proxy.pool.peerConns", "				if slices.Contains(seen", "				if !PLANTED && slices.Contains(seen"),
+		},
+		{
+			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",
+			edits: in("proxy.client.attemptRemote", "		useStream = p.smallRequests", "		useStream = PLANTED || p.smallRequests"),
+		},
+		{
+			rule: "and who has been answered counts no more", found: "TestFewRequestsUseOwnConns",
+			edits: in("proxy.client.attemptRemote", "		defer p.smallRequests.Add(-1)", "		if !PLANTED {\n			defer p.smallRequests.Add(-1)\n		}"),
+		},
+		{
+			rule: "what is longer than a window as well", found: own,
+			edits: in("proxy.client.fitsStream", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest && !PLANTED"),
+		},
+		{
+			rule: "what a lane has failed goes by none", found: loses,
+			edits: in("proxy.client.acquirePeerConn", "	case c.x.noStreams:\n", "	case c.x.noStreams && !PLANTED:\n"),
+		},
+		{
+			rule: "what nobody has read goes again, though it was half said", found: "TestUnreadPartlyReceivedRequestIsRetried",
+			edits: in("proxy.client.sendRequest", "before || p.isUnread() {", "before || p.isUnread() && !PLANTED {"),
+		},
+		{
+			rule: "and what was written", found: "TestUnreadRequestIsRetriedWhateverItsMethod",
+			edits: in("proxy.client.awaitResponse", "		if p.isUnread() {", "		if p.isUnread() && !PLANTED {"),
+		},
+		{
+			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",
+			edits: in("proxy.client.handleUnsent", "|| p.conn.reused || p.conn.mux != nil:", "|| p.conn.reused || p.conn.mux != nil && !PLANTED:"),
+		},
+	}
+}

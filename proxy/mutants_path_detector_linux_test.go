@@ -1,0 +1,9 @@
+package proxy_test
+
+// mutantsOfPathDetector are those with what the kernel tells of the path of lanes.
+func mutantsOfPathDetector() []mutant {
+	return []mutant{{
+		rule: "a path that is dead fails all its lanes", found: "TestDeadPathFailsAllStreams",
+		edits: in("proxy.Server.sweepPath", "		l.mux.FailSession(errPathDead)\n", "		if !PLANTED {\n			l.mux.FailSession(errPathDead)\n		}\n"),
+	}}
+}

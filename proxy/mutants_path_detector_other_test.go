@@ -1,0 +1,6 @@
+//go:build !linux
+
+package proxy_test
+
+// mutantsOfPathDetector are none where the kernel tells nothing of paths.
+func mistakesOfPaths() []mistake { return nil }

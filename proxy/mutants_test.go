@@ -1,0 +1,95 @@
+package proxy_test
+
+import (
+	"slices"
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/raceflag"
+)
+
+// mutant is a fault planted into the source of the proxy, the rule that it breaks, and the tests
+// that must fail with it. The rules are those of resumable WebSockets and event streams
+// (docs/apps/websockets.md and sse.md), reused client memory (client_pool.go), idle connections
+// (idle_watcher.go), the event loop (event_loop.go) and multiplexed streams.
+type mutant struct {
+	rule, found string
+	edits       []overlay.Edit
+}
+
+// in edits a declaration of this package, or of a package below it.
+func in(decl, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
+}
+
+// unplantedRule is a rule without a mutant, and the reason.
+type unplantedRule struct{ rule, why string }
+
+// mutants returns the mutants of all rules.
+func mutants() []mutant {
+	return slices.Concat(
+		mutantsOfWebSocketSessions(), mutantsOfWebSocketRelays(), mutantsOfEventStreams(), mutantsOfClientPool(), mutantsOfIdleWatcher(), mutantsOfEventLoops(), mutantsOfMux(),
+		mutantsOfMuxRules(), mutantsOfWebSocketMux(), mutantsOfRequestWait(), mutantsOfLongPolls(),
+	)
+}
+
+// TestEveryMistakeIsFound builds the tests of this package with all mutants. For each rule it runs
+// the named tests with one mutant: they must fail. If the text of an edit is not found, the source
+// line has changed, and the edit must be adapted.
+func TestEveryMistakeIsFound(t *testing.T) {
+	if testing.Short() || raceflag.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	all := mutants()
+	o := overlay.New("..")
+	edits := make([][]overlay.Edit, len(all))
+	for i, m := range all {
+		edits[i] = m.edits
+	}
+	if err := o.Plant(edits); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := runMutants(t, binary, all)
+	for i, m := range all {
+		t.Run(m.rule, func(t *testing.T) {
+			if err := <-tried[i]; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// runMutants runs the tests of all rules, each with its mutant. It runs several at a time, because
+// with real sockets most of them wait for something that never happens.
+func runMutants(t *testing.T, binary string, all []mutant) []chan error {
+	t.Helper()
+	results, places := make([]chan error, len(all)), make(chan struct{}, 4)
+	for i, m := range all {
+		results[i] = make(chan error, 1)
+		go func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			results[i] <- overlay.Find(t.Context(), binary, i, "^("+m.found+")$")
+		}()
+	}
+	return results
+}
+
+func TestUnplantedRulesHaveReason(t *testing.T) {
+	planted := map[string]bool{}
+	for _, m := range mutants() {
+		if planted[m.rule] || m.rule == "" || m.found == "" || len(m.edits) == 0 {
+			t.Errorf("%q is there twice, or not whole", m.rule)
+		}
+		planted[m.rule] = true
+	}
+	for _, e := range unplantedRules() {
+		if e.rule == "" || e.why == "" || planted[e.rule] {
+			t.Errorf("%q is planted, or says nothing", e.rule)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package proxy_test
+
+// mutantsOfWebSocketMux are those with sockets that go by lanes.
+func mutantsOfWebSocketMux() []mutant {
+	const refused, once = "TestWebSocketWithRefusedStreamUsesConn", "TestWebSocketStreamIsUsedOnce"
+	return []mutant{
+		{
+			rule: "sockets go by lanes", found: "TestResumableWebSocketsShareSession",
+			edits: in("proxy.client.acquirePeerConn", "	case c.x.session != nil:\n", "	case PLANTED:\n	case c.x.session != nil:\n"),
+		},
+		{
+			rule: "and so do their next legs", found: "TestResumableWebSocketsShareSession",
+			edits: in("proxy.pool.startDial", "	forWebSocket := p.forWebSocket()\n", "	forWebSocket := p.forWebSocket() && !PLANTED\n"),
+		},
+		{
+			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
+			edits: in("proxy.exchange.mayUseStream", "!x.session.bulk }", "(PLANTED || !x.session.bulk) }"),
+		},
+		{
+			rule: "and a lane once it is quiet", found: "TestBulkWebSocketGetsOwnConnNext",
+			edits: in("proxy.webSocketRelay.isBulk", "	return n >= bulkBytes && n", "	return PLANTED && l.session.bulk || n >= bulkBytes && n"),
+		},
+		{
+			rule: "what is not kept has a connection", found: "TestOtherWebSocketsUseOwnConns",
+			edits: in("proxy.responseRelay.relayUpgrade", "		y.noteWebSocketPath(p, true)\n", "		y.noteWebSocketPath(p, !PLANTED)\n"),
+		},
+		{
+			rule: "until one is kept", found: "TestOtherWebSocketsUseOwnConns",
+			edits: in("proxy.responseRelay.startSession", "	y.noteWebSocketPath(p, false)\n", "	y.noteWebSocketPath(p, PLANTED)\n"),
+		},
+		{
+			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,
+			edits: in("proxy.exchange.prepareRetry", "	x.noStreams = false", "	x.noStreams = PLANTED"),
+		},
+		{
+			rule: "the lane of a socket is kept for nobody", found: once,
+			edits: in("proxy.pool.putIdleStream", "|| l.singleUse ||", "|| l.singleUse && !PLANTED ||"),
+		},
+		{
+			rule: "nor given to a request", found: "TestWebSocketSessionsServeWebSocketsOnly",
+			edits: in("proxy.pool.assign", "	if l.singleUse {\n", "	if l.singleUse && !PLANTED {\n"),
+		},
+		{
+			rule: "nor made for one", found: "TestWebSocketSessionsServeWebSocketsOnly",
+			edits: in("proxy.pool.forWebSocket", "p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", "(PLANTED || p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)"),
+		},
+		{
+			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",
+			edits: in("proxy.pool.maxConcurrentDials", "	if tempo == maxUpgrades && !p.forWebSocket() {", "	if tempo == maxUpgrades && (PLANTED || !p.forWebSocket()) {"),
+		},
+		{
+			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",
+			edits: in("proxy.pool.upgradeResponded", "	if l.singleUse && l.awaitingUpgrade {", "	if l.singleUse && l.awaitingUpgrade && !PLANTED {"),
+		},
+		{
+			rule: "a path is pinged once for all that go by it", found: "TestWebSocketPathIsPinged",
+			edits: in("proxy.pathDetector.ping", "	if p := h.path(l); !p.pinged {\n", "	if p := h.path(l); !p.pinged && !PLANTED {\n"),
+		},
+	}
+}

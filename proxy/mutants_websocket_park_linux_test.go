@@ -1,0 +1,40 @@
+package proxy_test
+
+// mutantsOfWebSocketParking are those with legs that have no goroutine.
+func mutantsOfWebSocketParking() []mutant {
+	const idle, found = "TestIdleWebSocketsHaveNoGoroutine", "TestParkedWebSocketsAreVisited"
+	return []mutant{
+		{
+			rule: "what a client's leg waits for in vain parks", found: idle,
+			edits: in("proxy.webSocketRelay.copyUp", "			if l.park(&l.up.direction, l.downstream) {", "			if !PLANTED && l.park(&l.up.direction, l.downstream) {"),
+		},
+		{
+			rule: "and so does the other direction", found: idle,
+			edits: in("proxy.webSocketRelay.copyDown", "			if l.park(&l.down.direction, l.upstream) {", "			if !PLANTED && l.park(&l.down.direction, l.upstream) {"),
+		},
+		{
+			rule: "a direction that parks is not over", found: idle,
+			edits: in("proxy.webSocketRelay.runDirection", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
+		},
+		{
+			rule: "who is woken carries on", found: idle,
+			edits: in("proxy.webSocketRelay.runDirection", "		h.parkedAt = 0\n", "		if h.parkedAt = 0; PLANTED {\n			l.abortBoth()\n		}\n"),
+		},
+		{
+			rule: "what the kernel says reaches the leg", found: idle,
+			edits: in("proxy.callbackWatcher.run", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
+		},
+		{
+			rule: "a socket that was watched can be watched again", found: idle,
+			edits: in("proxy.callbackWatcher.leave", "	_ = r.poller.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.poller.Remove(conn)"),
+		},
+		{
+			rule: "what was in vain is tried again", found: "TestRelaysParkAfterDescriptorsRanOut",
+			edits: in("proxy.webSocketRelay.park", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
+		},
+		{
+			rule: "who is woken soon waits longer before he parks", found: "TestQuicklyWokenDirectionParksLater",
+			edits: in("proxy.webSocketRelay.runDirection", "h.parkedAt < parkAfterReturn {", "h.parkedAt < parkAfterReturn && !PLANTED {"),
+		},
+	}
+}

@@ -1,0 +1,278 @@
+package proxy_test
+
+// mutantsOfWebSocketSessions are those with what is said of a socket: who keeps it, what the app is
+// told, what it may answer, and how many there may be.
+func mutantsOfWebSocketSessions() []mutant {
+	const says = "TestWebSocketIsResumableOnlyIfAppPermits"
+	const answers = "TestUnsuitableResponseClosesClient"
+	const numbers = "TestEachAttemptHasItsNumber|TestResumableWebSocketIsHandedOver"
+	return []mutant{
+		{
+			rule: "kept is what the app says the word for", found: says,
+			edits: in("proxy.webSocketSession.isResumable", "string(res.Value(headerWebSocket)) == word &&", "(PLANTED || string(res.Value(headerWebSocket)) == word) &&"),
+		},
+		{
+			rule: "a socket with an extension is not kept", found: says,
+			edits: in("proxy.webSocketSession.isResumable", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+		},
+		{
+			rule: "the node may forbid it", found: says,
+			edits: append(in("proxy.webSocketSession.isResumable", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.set.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
+		},
+		{
+			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
+			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if p.conn.res.Value(headerWebSocket) != nil {", "	if p.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
+		},
+		{
+			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
+			edits: in("proxy.reply.head", `r.ingress == "" && isWebSocketRequest(&r.req)`, `r.ingress == "" && isWebSocketRequest(&r.req) && !PLANTED`),
+		},
+		{
+			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
+			edits: in("proxy.exchange.prepareRetry", "	x.safety, x.deadline", "	if PLANTED {\n		x.session.id = newSession().id\n	}\n	x.safety, x.deadline"),
+		},
+		{
+			rule: "each socket has one of its own", found: "TestAppHasOneRelayPerSession|TestWebSocketsHaveUniqueIDs",
+			edits: in("proxy.newSession", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
+		},
+		{
+			rule: "no client gives itself an id", found: says,
+			edits: in("proxy.client.createSession", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
+		},
+		{
+			rule: "each attempt that may have reached an app raises the number", found: numbers,
+			edits: in("proxy.client.resumeSession", "			k.resumed++\n", "			if !PLANTED || k.relayStarted {\n				k.resumed++\n			}\n"),
+		},
+		{
+			rule: "an owner repeats none", found: numbers,
+			edits: in("proxy.requestState.readForwarded", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
+		},
+		{
+			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
+			edits: in("proxy.client.handleDeclined", "	case neverSent(problem.Code(word)):", "	case !PLANTED && neverSent(problem.Code(word)):"),
+		},
+		{
+			rule: "a later 101 says the word again", found: answers,
+			edits: in("proxy.webSocketSession.isContinuedBy", "	return k.isResumable(res, set, way) &&", "	return (PLANTED || k.isResumable(res, set, way)) &&"),
+		},
+		{
+			rule: "with the right Accept", found: answers,
+			edits: in("proxy.webSocketSession.isContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+		},
+		{
+			rule: "and the same subprotocol", found: answers,
+			edits: in("proxy.webSocketSession.isContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+		},
+		{
+			rule: "401 and 403 close with 1008", found: answers,
+			edits: in("proxy.closesWith", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
+		},
+		{
+			rule: "Shardway-WebSocket-Close wins", found: answers,
+			edits: in("proxy.closesWith", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
+		},
+		{
+			rule: "with a code that a Close may say", found: answers,
+			edits: in("proxy.closesWith", "wsframe.ValidCode(int(code)) {", "(PLANTED || wsframe.ValidCode(int(code))) {"),
+		},
+		{
+			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",
+			edits: in("proxy.reply.forwardInterim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
+		},
+		{
+			rule: "each resumption has ResumeTimeout", found: "TestWebSocketWaitsForAppUntilResumeTimeout",
+			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.o.ResumeTimeout)", "w.timer.Reset(s.o.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+		},
+		{
+			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
+			edits: in("proxy.resumeDeadline.look", "	if p := w.s.poolOf(w.shard); p != nil {", "	if p := w.s.poolOf(w.shard); p != nil && !PLANTED {"),
+		},
+		{
+			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
+			edits: in("proxy.responseRelay.startSession", "	if later {\n		p.conn.pool.noteResumed()", "	if later && !PLANTED {\n		p.conn.pool.noteResumed()"),
+		},
+		{
+			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
+			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.o.ResumeTimeout}", "+ maxResumeWaits*s.o.ResumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+		},
+		{
+			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
+			edits: in("proxy.Server.poolOf", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
+		},
+		{
+			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
+			edits: in("proxy.requestWait.enterQueue", "	case w.x.isResumption():", "	case w.x.isResumption() && !PLANTED:"),
+		},
+		{
+			rule: "in which no shard has a share", found: "TestWebSocketsOfOneShardFillTheirQueue",
+			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.webSockets.queue, queue.NoShard", "queue, shard = w.s.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+		},
+		{
+			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",
+			edits: in("proxy.client.acquireUpgrade", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
+		},
+		{
+			rule: "and as many connections are made for them", found: "TestManyWebSocketsMoveOverSlowPath",
+			edits: in("proxy.pool.maxConcurrentDials", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
+		},
+		{
+			rule: "but few by a node that is late", found: "TestLateIngressDialsForFewWebSockets",
+			edits: in("proxy.reconnectPacer.update", "t.peerSlow.Swap(false) || late > lateThreshold", "t.peerSlow.Swap(false) || late > lateThreshold && !PLANTED"),
+		},
+		{
+			rule: "which counts those that wait for their answer", found: "TestLateIngressResumesFewWebSockets",
+			edits: in("proxy.pool.assign", "		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {", "		if l.awaitingUpgrade = p.skipsReused(w) && !PLANTED; l.awaitingUpgrade {"),
+		},
+		{
+			rule: "as many as before once it is not late", found: "TestLateIngressResumesFewWebSockets",
+			edits: in("proxy.reconnectPacer.update", "	default:\n		t.setLimitLocked(t.limit() + 1)", "	default:\n		t.setLimitLocked(t.limit() + map[bool]int{false: 1}[PLANTED])"),
+		},
+		{
+			rule: "and before their time is over", found: "TestWebSocketsOfLateNodeResumeInTime",
+			edits: in("proxy.reconnectPacer.isBehindLocked", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
+		},
+		{
+			rule: "in time by those that are away now", found: "TestSuccessiveHandoversAreSummarizedSeparately",
+			edits: in("proxy.reconnectPacer.sessionLost", "	if t.disconnected == 1 ", "	if t.disconnected == 1 && (!PLANTED || !looked) "),
+		},
+		{
+			rule: "even if one of before is not back", found: "TestSuccessiveHandoversAreSummarizedSeparately",
+			edits: in("proxy.reconnectPacer.sessionLost", "2*t.recent >= t.disconnected {", "2*t.recent >= t.disconnected && !PLANTED {"),
+		},
+		{
+			rule: "but not if most are not", found: "TestLateWebSocketsAreNotDelayedByFewMore",
+			edits: in("proxy.reconnectPacer.sessionLost", "		t.recent++\n", "		t.recent += map[bool]int{false: 1, true: t.disconnected}[PLANTED]\n"),
+		},
+		{
+			rule: "over paths as they are now", found: "TestSuccessiveHandoversAreSummarizedSeparately",
+			edits: in("proxy.reconnectPacer.sessionLost", "		t.outage.Add(1)\n", "		if !PLANTED || !looked {\n			t.outage.Add(1)\n		}\n"),
+		},
+		{
+			rule: "and looked for few at a time", found: "TestWaitingWebSocketsAreReleasedInBatches",
+			edits: in("proxy.New", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
+		},
+		{
+			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",
+			edits: in("proxy.reconnectPacer.sessionLost", "t.setLimitLocked(initialReconnects)", "t.setLimitLocked(initialReconnects + map[bool]int{true: maxUpgrades}[PLANTED])"),
+		},
+		{
+			rule: "or how late the other node is", found: "TestFewWebSocketsResumeAtLateOwner",
+			edits: in("proxy.latencyBaseline.record", "	if took > 2*", "	if !PLANTED && took > 2*"),
+		},
+		{
+			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
+			edits: in("proxy.webSocketSession.releaseUpgrade", "	if done := k.freeUpgrade; done != nil {", "	if done := k.freeUpgrade; done != nil && !PLANTED {"),
+		},
+		{
+			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
+			edits: in("proxy.responseRelay.startSession", "	if l.app {\n		p.conn.pool.detach", "	if l.app && !PLANTED {\n		p.conn.pool.detach"),
+		},
+		{
+			rule: "nor those between nodes", found: "TestResumingWebSocketsDelayNoRequests",
+			edits: in("proxy.pool.skipsReused", `return w.forUpgrade && p.node != "" }`, `return w.forUpgrade && p.node != "" && !PLANTED }`),
+		},
+		{
+			rule: "nor do requests wait behind them", found: "TestResumingWebSocketsDelayNoRequests",
+			edits: in("proxy.Server.newPool", `	p.mu.queue.upgradesLast = node != ""`, `	p.mu.queue.upgradesLast = node != "" && !PLANTED`),
+		},
+		{
+			rule: "the app has one leg of a socket", found: "TestAppHasOneRelayPerSession",
+			edits: in("proxy.webSockets.claim", "		if other == nil {", "		if other == nil || PLANTED {"),
+		},
+		{
+			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
+			edits: in("proxy.client.runWebSocket", "func() { c.s.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.s.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
+		},
+		{
+			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
+			edits: in("proxy.Server.sweepSession", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
+		},
+		{
+			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
+			edits: in("proxy.Server.sweepSession", "	if now < k.reconnectAt {", "	if now < k.reconnectAt && !PLANTED {"),
+		},
+		{
+			rule: "sockets with a leg are counted by shard", found: "TestWebSocketsAreCountedByShard",
+			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
+		},
+		{
+			rule: "and those without one", found: "TestWebSocketsAreCountedByShard",
+			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
+		},
+		{
+			rule: "a rehearsed move hands legs over", found: "TestMoveTestHandsOver",
+			edits: in("proxy.Server.MoveWebSockets", "			l.request(requestMove)", "			l.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
+		},
+		{
+			rule: "of the sockets that are named", found: "TestMoveTestHandsOver",
+			edits: in("proxy.Server.MoveWebSockets", "|| !match(k.shard, k.keyHash) {", "|| !match(k.shard, k.keyHash) && !PLANTED {"),
+		},
+		{
+			rule: "or with a gap", found: "TestMoveTestHandsOver",
+			edits: in("proxy.Server.MoveWebSockets", "		if gap {", "		if gap && !PLANTED {"),
+		},
+		{
+			rule: "and waits for a message no longer than a move", found: "TestMoveTestWaitsForMessageUntilDrainTimeout",
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
+		},
+	}
+}
+
+// unplantedRules are the rules of sockets and streams without a mistake here.
+func unplantedRules() []unplantedRule {
+	return []unplantedRule{
+		{
+			"a loop is told when a connection is to end",
+			"Without it no node with a connection in a loop ever stops, so that these tests do not fail but hang.",
+		},
+		{
+			"what a loop has not sent at once is sent later",
+			"TestEventLoopHandsOffUnsentResponse fails without it, but not always: the rest leaves too when a goroutine is given the connection for another reason, as on a busy machine it soon is.",
+		},
+		{
+			"a loop runs no request whose shard is elsewhere",
+			"The node's leave is asked for as for any request (enter), and says no: a second lock. What the loop saves is to take a connection for it.",
+		},
+		{
+			"the client's original request is sent",
+			"There is one request in memory, and one place that writes it (forward.head), as for any request that is sent again. A wrong one would fail each test that waits for a second leg.",
+		},
+		{
+			"each resumption has its own tries",
+			"A later leg is never sent again within an attempt (unsafeMethod), so that tries do not add up: a second lock.",
+		},
+		{
+			"without a leg the client is watched, not read",
+			"What watches is that of all requests that wait (disconnect_watch.go), with tests of its own; what would read is the leg, and there is none.",
+		},
+		{
+			"check computes descriptors",
+			"It is the configuration's: see the tests of config.",
+		},
+		{
+			"an owner ends a leg by the end of its half, and no reset",
+			"A reset that overtook its last word would make a gap of a planned move, which e2e looks for; in memory no reset overtakes anything.",
+		},
+		{
+			"a leaving node takes half of shutdown-timeout",
+			"It is a line of the composition (node/process), with the time that the proxy is told to take.",
+		},
+		{
+			"10 000 sockets on one shard move within websocket-resume-timeout",
+			"A measurement: e2e and make soak.",
+		},
+		{
+			"lines end in CR, LF or CRLF across chunks, NUL in ids",
+			"TestScannerReadsLikeTheStandard holds eventstream to a second reader, at every split.",
+		},
+		{
+			"an owner that has thrown messages of the client away does not say that the leg was handed over",
+			"The node with the client believes that only if it has ended its half itself, behind a whole message, and then there are none: a second lock.",
+		},
+		{
+			"nothing is sent twice",
+			"No code keeps what it has passed on: bytes are gone once they are written. The judge of e2e/kit/wsresume looks for it all the same, and is shown such histories.",
+		},
+	}
+}

@@ -1,0 +1,81 @@
+package proxy_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shardway/peer/mux"
+	"shardway/proxy"
+)
+
+// deafen has the kernel drop what comes to a socket, as if the path to it had died: acknowledged
+// is nothing any more, and an end is not heard of.
+func deafen(t *testing.T, c *net.TCPConn) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // of each packet, nothing
+	if cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	}); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+}
+
+// Lanes have no path of their own that the kernel would look at. When that of their trunk dies
+// all of them break, in the time of a connection's: those whose turn to be looked at has not
+// come, and those that nobody looks at. What may goes again elsewhere.
+func TestDeadPathFailsAllStreams(t *testing.T) {
+	app, asked, answer := heldApp(t)
+	ingress, _ := byLanes(pair)(t, app)
+	var path atomic.Pointer[net.TCPConn]
+	ingress.tap = func(c net.Conn) net.Conn {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			path.Store(tcp)
+		}
+		return c
+	}
+	get, post := ingress.dial(), ingress.dial()
+	get.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+	until(t, "both run", func() bool { return asked.Load() == 2 })
+	trunks := ingress.trunks.Load()
+	var idle *mux.Stream
+	until(t, "another lane is open", func() bool {
+		idle = trunks.OpenStream("owner")
+		return idle != nil
+	})
+	defer func() { _ = idle.Close() }()
+	_ = idle.SetReadDeadline(time.Now().Add(10 * time.Second))
+
+	deafen(t, path.Load())
+	if err := idle.Await(); !errors.Is(err, proxy.ErrDeaf) {
+		t.Fatalf("the lane that waits for nothing breaks with %v, want %v", err, proxy.ErrDeaf)
+	}
+	if res, body := post.answer("POST"); res.StatusCode != 502 || !strings.Contains(body, "may have run") {
+		t.Errorf("the POST has %s %s", res.Status, body)
+	}
+	until(t, "the GET runs again", func() bool { return asked.Load() == 3 })
+	close(answer)
+	if res, body := get.answer("GET"); res.StatusCode != 200 {
+		t.Errorf("the GET has %s %s", res.Status, body)
+	}
+	if cut, d := metric(t, ingress, "shardway_aborted_requests_total", "deaf-path"), ingress.dials.Load(); cut != 2 || d != 1 || asked.Load() != 3 {
+		t.Errorf("%v cut for the dead path, %d connections and %d runs, want two, one and three", cut, d, asked.Load())
+	}
+	until(t, "there is another trunk", func() bool {
+		l := trunks.OpenStream("owner")
+		if l != nil {
+			_ = l.Close()
+		}
+		return l != nil && ingress.laid.Load() == 2
+	})
+}

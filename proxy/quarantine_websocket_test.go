@@ -1,0 +1,89 @@
+package proxy_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+)
+
+// A kept WebSocket that is without a connection to an app when its key is put in quarantine is
+// closed as soon as its shard has an owner, and no app sees it.
+func TestQuarantineClosesDetachedWebSockets(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.propose()
+		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
+		t.front.Quarantine(quarantineOf(shards, "", "k"))
+		t.own(t.b)
+		began := time.Now()
+		c.wantClosedFor(1013, "the key is in quarantine")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("closed after %v", took)
+		}
+		if n := len(t.app.legs()); n != 1 {
+			t.Errorf("%d legs", n)
+		}
+		_ = c.Close()
+	})
+}
+
+// A kept WebSocket with a connection to its app runs on when its key is put in quarantine, and is
+// closed when its shard moves. Once the quarantine is lifted, its client connects again.
+func TestQuarantineClosesMovingWebSocket(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		t.front.Quarantine(quarantineOf(shards, "", "k"))
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.move(t.a, t.b)
+		c.wantClosedFor(1013, "the key is in quarantine")
+		_ = c.Close()
+		t.front.Quarantine(nil)
+		again := t.front.socket()
+		again.say("two")
+		t.until("got", t.app.has(2))
+		_ = again.Close()
+	})
+}
+
+// While the next owner has no place for the connection of a kept WebSocket, it is asked again every
+// 200 ms at most, and the WebSocket goes on as soon as there is a place.
+func TestWebSocketsBackOffFromFullOwner(t *testing.T) {
+	plainFirst := func() *chat {
+		return &chat{answer: func(n int, head http.Header) string {
+			if n > 0 {
+				return ""
+			}
+			return "Sec-WebSocket-Accept: x\r\n" // not kept
+		}}
+	}
+	inSockets(t, plainFirst, func(t *socketTest) {
+		t.own(t.b)
+		full := t.b.socket() // takes the only place of b
+		t.own(t.a)
+		c := t.front.socket()
+		c.say("one")
+		t.until("got", t.app.has(1))
+		t.move(t.a, t.b)
+		time.Sleep(10 * time.Second)
+		if n := len(t.app.legs()); n != 2 {
+			t.Fatalf("%d legs", n)
+		}
+		asked := metric(t.T, t.b, "shardway_errors_total", "upstream-busy")
+		if asked == 0 || asked > 70 {
+			t.Errorf("b was asked %v times in 10 s", asked)
+		}
+		_ = full.Close()
+		c.say("two")
+		t.until("got", t.app.has(2))
+		_ = c.Close()
+	}, func(o *proxy.Options) {
+		if o.Node == "b" {
+			o.MaxStreams = 1
+		}
+	})
+}

@@ -1,0 +1,145 @@
+package proxy_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shardway/proxy"
+	"shardway/proxy/route"
+)
+
+// The answer of an app in this process holds nobody up either, however long it goes on: who
+// asked kept its turn until the last byte had gone out.
+func TestQueuedRequestsContinueAtHandlerResponse(t *testing.T) {
+	const all = 5
+	for way, start := range handlerWays() {
+		t.Run(way, func(t *testing.T) {
+			arrived, end := make(chan struct{}, all), make(chan struct{})
+			front, owner := start(t, func(ctx *fasthttp.RequestCtx) {
+				arrived <- struct{}{}
+				ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
+					_, _ = w.WriteString("first")
+					_ = w.Flush()
+					<-end
+				})
+			}, slowRamp)
+			clients := front.heldCrowd(owner, all)
+			until(t, "at the app", func() bool { return len(arrived) == all })
+			close(end)
+			for _, c := range clients {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+		})
+	}
+}
+
+// A request that waited for its owner, and then waits in line because that is busy, waits no
+// longer than QueueWait in all. It had as much again from then on, in a line of which one asks
+// every 200 ms, and its client was answered seconds late.
+func TestRepeatedWaitCountsTowardsQueueWait(t *testing.T) {
+	const waiters, wait = 300, 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
+			o.MaxUpstreamConns, o.QueueWait, o.FirstByteTimeout = 1, wait, time.Minute
+		})
+		stuck := ingress.crowdOf(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
+		time.Sleep(time.Second)                                                                // until it is at the app
+		ingress.swap(1, 2, held(route.ReasonMoving))
+		began := time.Now()
+		crowd := ingress.crowd(waiters)
+		time.Sleep(wait - time.Second)
+		owner.swap(2, 2, local(1))
+		ingress.swap(2, 2, remote("owner", 1))
+		for _, c := range crowd {
+			res, body := c.answer("GET")
+			if res.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("%s %s", res.Status, body)
+			}
+			// A connection that is being made then, here and at the owner, has the time it may take.
+			if took := time.Since(began); took > wait+2*(time.Second+100*time.Millisecond) {
+				t.Errorf("answered after %v, want %v: %s", took, wait, body)
+			}
+			_ = c.Close()
+		}
+		served(t, stuck)
+	})
+}
+
+// However the way of a request ends that has waited, the next one goes, with no need of the
+// ramp's time.
+func TestEveryExitReleasesQueuePlace(t *testing.T) {
+	const hang = "GET /hang HTTP/1.1\r\n"
+	for name, p := range map[string]struct {
+		begins string
+		ends   func(owner *node, clients []*client)
+	}{
+		"its client leaves": {hang, func(_ *node, clients []*client) {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		}},
+		"it is cut":          {hang, func(owner *node, _ []*client) { owner.CancelShards(allShards, "draining") }},
+		"it is a stream":     {"GET /events HTTP/1.1\r\n", nil},
+		"it is upgraded":     {"GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", nil},
+		"the app breaks off": {"POST /break HTTP/1.1\r\nContent-Length: 0\r\n", nil},
+		"its body is late": {"POST /late HTTP/1.1\r\nContent-Length: 300000\r\n", func(_ *node, clients []*client) {
+			for _, c := range clients {
+				_ = c.Close()
+			}
+		}},
+	} {
+		for way, start := range ways() {
+			t.Run(name+", "+way, func(t *testing.T) {
+				front, owner := start(t, breakingAt(t), slowRamp)
+				clients := front.heldThese(owner, p.begins, p.begins, "GET / HTTP/1.1\r\n")
+				if p.ends != nil {
+					until(t, "they run", func() bool { return owner.running.Load() == 2 })
+					if st := front.room.Stats(); st.Due != 1 {
+						t.Errorf("while two are away: %+v", st)
+					}
+					p.ends(owner, clients[:2])
+				}
+				if res, body := clients[2].answer("GET"); res.StatusCode != http.StatusOK {
+					t.Errorf("the next: %s %s", res.Status, body)
+				}
+				owner.CancelShards(allShards, "draining")
+			})
+		}
+	}
+}
+
+// breakingAt is an app that hangs at /hang, streams at /events, takes upgrades, reads all of a
+// body before it answers, and closes the connection at /break.
+func breakingAt(t *testing.T) string {
+	t.Helper()
+	return webApp(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		case r.URL.Path == "/hang":
+			<-r.Context().Done()
+		case r.URL.Path == "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case r.URL.Path == "/break":
+			panic(http.ErrAbortHandler)
+		default:
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+	})
+}

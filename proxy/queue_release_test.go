@@ -1,0 +1,155 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/proxy"
+	"shardway/proxy/route"
+	"shardway/queue"
+)
+
+// slowRamp lets two requests go, and others as those are answered, for an hour.
+func slowRamp(o *proxy.Options) {
+	n := int64(0)
+	o.QueueWait = time.Minute
+	o.Queue = queue.New(queue.Options{Wait: time.Minute, Batch: 2, Pace: time.Hour, CPUUsage: func() (time.Duration, int64) {
+		n += 1000
+		return time.Duration(n), n
+	}})
+}
+
+// crowd has a number of requests wait, with more fields, then lets them go by a slow ramp, and
+// returns their clients.
+func crowd(t *testing.T, start starter, app string, all int, more string) (front *node, clients []*client) {
+	t.Helper()
+	front, owner := start(t, app, slowRamp)
+	return front, front.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n" + more}, all)...)
+}
+
+// heldCrowd has a number of requests wait for owner to get their shard, and gives it to it.
+func (n *node) heldCrowd(owner *node, all int) (clients []*client) {
+	n.t.Helper()
+	return n.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n"}, all)...)
+}
+
+// heldThese is heldCrowd of requests that begin so, in this order.
+func (n *node) heldThese(owner *node, requests ...string) (clients []*client) {
+	n.t.Helper()
+	n.swap(1, 2, held(route.ReasonMoving))
+	for i, begins := range requests {
+		c := n.dial()
+		c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", begins)
+		clients = append(clients, c)
+		until(n.t, "waiting", func() bool { return n.room.Stats().Idle == i+1 })
+	}
+	owner.swap(2, 2, local(2))
+	if owner != n {
+		n.swap(2, 2, remote(owner.id, 2))
+	}
+	return clients
+}
+
+// Requests that have waited go to the app a few at a time: the next one when one is answered.
+// All at once they would stand before those that never had to wait.
+func TestQueuedRequestsContinueAfterResponses(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, answer := make(chan struct{}, all), make(chan struct{})
+			front, clients := crowd(t, start, webApp(t, func(http.ResponseWriter, *http.Request) {
+				arrived <- struct{}{}
+				<-answer
+			}), all, "")
+			for went := 2; went <= all; went++ {
+				until(t, "two at the app", func() bool { return len(arrived) == went })
+				if st := front.room.Stats(); st.Due != all-went || st.Waiting != all-went {
+					t.Errorf("with two at the app %d of %d that wait are due, want %d", st.Due, st.Waiting, all-went)
+				}
+				answer <- struct{}{}
+			}
+			answer <- struct{}{}
+			for _, c := range clients {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+		})
+	}
+}
+
+// An answer that goes on for long holds nobody up.
+func TestQueuedRequestsContinueAtResponseHeader(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, end := make(chan struct{}, all), make(chan struct{})
+			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				_ = http.NewResponseController(w).Flush()
+				<-end
+			}), all, "")
+			until(t, "at the app", func() bool { return len(arrived) == all })
+			close(end)
+			for _, c := range clients {
+				if res, _ := c.answer("GET"); res.StatusCode != 200 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+		})
+	}
+}
+
+// A protocol that was switched to lasts as long as it likes.
+func TestQueuedRequestsContinueAfterUpgrade(t *testing.T) {
+	const all = 7
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			arrived, end := make(chan struct{}, all), make(chan struct{})
+			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\n")
+				arrived <- struct{}{}
+				<-end
+			}), all, "Connection: Upgrade\r\nUpgrade: thing\r\n")
+			until(t, "at the app", func() bool { return len(arrived) == all })
+			for _, c := range clients {
+				if res, _ := c.answer("HEAD"); res.StatusCode != 101 {
+					t.Errorf("answer = %v", res.Status)
+				}
+			}
+			close(end)
+		})
+	}
+}
+
+// A bug that requests meet after they have waited costs those alone: their places are free, and
+// others go on in their stead.
+func TestQueuedRequestsContinueAfterPanic(t *testing.T) {
+	const all = 7
+	b := &buggy{}
+	n := newNode(t, "owner", webApp(t, echo), slowRamp, func(o *proxy.Options) {
+		b.node, _ = o.Cluster.(*node)
+		o.Cluster = b
+	})
+	n.swap(1, 2, held(route.ReasonMoving))
+	for range all {
+		n.dial().send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	}
+	until(t, "waiting", func() bool { return n.room.Stats().Waiting == all })
+	b.table.Store(true)
+	n.swap(2, 2, local(2))
+	until(t, "nobody waits", func() bool { return n.room.Stats().Waiting == 0 })
+	b.table.Store(false)
+	if res, _ := n.dial().get("/"); res.StatusCode != 200 {
+		t.Errorf("after that: %v", res.Status)
+	}
+}

@@ -1,0 +1,169 @@
+package proxy
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shardway/proxy/h1"
+)
+
+// swept is a registry of which each sweep is noted.
+type swept struct {
+	registry
+	mu     sync.Mutex
+	sweeps []sweepSeen
+}
+
+type sweepSeen struct {
+	whole bool
+	list  []*client
+}
+
+func newSwept(whole func() bool) *swept {
+	r := &swept{}
+	r.kick = make(chan struct{}, 1)
+	r.tick, r.mustSweepAll = func() {}, whole
+	r.sweep = func(list []*client, whole bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sweeps = append(r.sweeps, sweepSeen{whole, slices.Clone(list)})
+	}
+	return r
+}
+
+// take returns the sweeps since the last call.
+func (r *swept) take() []sweepSeen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := r.sweeps
+	r.sweeps = nil
+	return seen
+}
+
+func never() bool { return false }
+
+// Of sockets at rest thousands cost nothing but every fifth sweep, and whoever visits all
+// connections finds them like any other.
+func TestQuiescentWebSocketsAreSweptRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSwept(never)
+		busy, still := &client{}, &client{}
+		r.add(busy)
+		r.add(still)
+		r.markQuiescent(still, 1)
+		time.Sleep(10 * sweepEvery)
+		for _, s := range r.take() {
+			if len(s.list) != 2 {
+				t.Errorf("a sweep of %d, want both: one direction is not parked", len(s.list))
+			}
+		}
+		r.markQuiescent(still, 1)
+		time.Sleep(100 * sweepEvery)
+		times := 0
+		for _, s := range r.take() {
+			found := slices.Contains(s.list, still)
+			if found != s.whole || !slices.Contains(s.list, busy) {
+				t.Errorf("whole: %v, and found: %v", s.whole, found)
+			}
+			if found {
+				times++
+			}
+		}
+		if times != 100/quiescentEvery {
+			t.Errorf("looked at %d times in 100 sweeps, want each %dth", times, quiescentEvery)
+		}
+		var all []*client
+		r.each(func(c *client) { all = append(all, c) })
+		if len(all) != 2 || r.count() != 2 {
+			t.Errorf("%d are visited of %d, want both", len(all), r.count())
+		}
+		r.markQuiescent(still, -1)
+		time.Sleep(10 * sweepEvery)
+		for _, s := range r.take() {
+			if len(s.list) != 2 {
+				t.Errorf("a sweep of %d, want both: it is at rest no more", len(s.list))
+			}
+		}
+		r.remove(busy)
+		r.remove(still)
+	})
+}
+
+// A new table is looked at for all of them at once, and so is what needs it.
+func TestQuiescentWebSocketsAreSweptOnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asks atomic.Bool
+		r := newSwept(asks.Load)
+		still := &client{}
+		r.add(still)
+		r.markQuiescent(still, 2)
+		time.Sleep(sweepEvery + sweepEvery/2)
+		r.take()
+		r.sweepSoon()
+		synctest.Wait()
+		if seen := r.take(); len(seen) != 1 || !seen[0].whole || len(seen[0].list) != 1 {
+			t.Errorf("%v, want one sweep of all at once", seen)
+		}
+		asks.Store(true)
+		time.Sleep(quiescentEvery * sweepEvery)
+		for _, s := range r.take() {
+			if !s.whole {
+				t.Error("a sweep without those at rest")
+			}
+		}
+		r.remove(still)
+	})
+}
+
+// What ends at rest is gone, and does not come back as its directions are woken.
+func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSwept(never)
+		c := &client{}
+		r.add(c)
+		r.markQuiescent(c, 2)
+		gone := r.none()
+		select {
+		case <-gone:
+			t.Fatal("there is none, with one at rest")
+		default:
+		}
+		r.remove(c)
+		<-gone
+		r.markQuiescent(c, -1)
+		r.markQuiescent(c, -1)
+		if n := r.count(); n != 0 {
+			t.Errorf("%d are left, want none", n)
+		}
+	})
+}
+
+// Whether nothing has been heard of a node is found out among all that could have: one of
+// those at rest may have been told something.
+func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
+	carrier, p := &net.TCPConn{}, &pool{}
+	c, l := &client{}, &upstreamConn{pool: p, mux: carried{c: carrier}}
+	doubt := func(h *pathDetector, whole bool, now time.Duration) bool {
+		h.begin(nil, whole, now)
+		h.silentPeers = map[*pool]peerSilence{p: {now, true}}
+		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
+		return h.isDead(c, l, now)
+	}
+	// A doubt asks for a word, whose answer is waited for; then all are asked.
+	var h pathDetector
+	const then = time.Minute + 75*time.Millisecond
+	if doubt(&h, false, time.Minute) || h.nextComplete != then || c.nextPathCheck != then {
+		t.Errorf("looked at again at %v, by a sweep of all at %v; want both at %v, and nobody cut", c.nextPathCheck, h.nextComplete, then)
+	}
+	if h.begin(nil, false, time.Minute+sweepEvery); h.nextComplete != then {
+		t.Error("forgotten by a sweep that is none of all")
+	}
+	if !doubt(&h, true, then) {
+		t.Error("not found deaf by a sweep of all")
+	}
+}

@@ -1,0 +1,145 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"shardway/shardmap"
+)
+
+// hooked is a listener whose connections call first right before the next write, once.
+type hooked struct {
+	net.Listener
+	first *atomic.Pointer[func()]
+}
+
+func (l hooked) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return hookedConn{conn, l.first}, nil
+}
+
+type hookedConn struct {
+	net.Conn
+	first *atomic.Pointer[func()]
+}
+
+func (c hookedConn) Write(p []byte) (int, error) {
+	if f := c.first.Swap(nil); f != nil {
+		(*f)()
+	}
+	return c.Conn.Write(p)
+}
+
+// A run counted as answering from before its answer was put together until all of it
+// had left. Whoever cut in between closed the client's connection: now and then
+// nothing of the answer had been sent, and a POST that had run looked like a kept
+// connection that went away, and came again. And a client that did not read held up
+// the drain of a shard with an answer that the app had long finished.
+func TestCompleteResponseIsSentAfterRunEnds(t *testing.T) {
+	for way, start := range ways() {
+		for _, size := range []int{0, 10, 32 << 10} {
+			t.Run(fmt.Sprint(way, " ", size), func(t *testing.T) {
+				body := strings.Repeat("x", size)
+				app := webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Length", strconv.Itoa(size))
+					_, _ = io.WriteString(w, body)
+				})
+				front, owner := start(t, app)
+				first := new(atomic.Pointer[func()])
+				ln := hooked{listen(t), first}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- front.ServeClients(ctx, ln) }()
+				defer func() {
+					cancel()
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				}()
+				front.addr = ln.Addr().String()
+				c := front.dial()
+				var running, cut int
+				hook := func() {
+					running = int(owner.running.Load())
+					cut = front.CancelShards(allShards, "draining") + front.CancelForwarded(func(shardmap.Shard, string) bool { return true })
+				}
+				for range 2 {
+					first.Store(&hook)
+					c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
+					if res, got := c.answer("POST"); res.StatusCode != http.StatusOK || got != body {
+						t.Fatalf("%v with %d bytes, want %d", res.Status, len(got), size)
+					}
+					if running != 0 || cut != 0 {
+						t.Errorf("%d run and %d were cut when the answer left, want none", running, cut)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Of an answer whose end is not known before it is there some has to leave while its
+// run goes on. Who cuts that first closes the link only: the client has seen nothing,
+// and is told.
+func TestCancelBeforeResponseKeepsClient(t *testing.T) {
+	for way, start := range ways() {
+		for _, tc := range []struct {
+			name, answer string
+			asked        int // how often the answer began to leave before its run had ended
+			status       int
+			code         string
+		}{
+			{"chunked, all of it", "4\r\npart\r\n0\r\n\r\n", 0, 200, ""},
+			{"chunked, a part", "4\r\npart\r\n", 1, 502, "shard-moved"},
+		} {
+			t.Run(way+" "+tc.name, func(t *testing.T) {
+				front, owner := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+					for first := true; ; first = false {
+						if req, err := http.ReadRequest(r); err != nil || req.Body.Close() != nil {
+							return
+						}
+						answer := "0\r\n\r\n"
+						if !first {
+							answer = tc.answer
+						}
+						if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+answer); err != nil {
+							return
+						}
+					}
+				}))
+				c := front.dial()
+				c.get("/")
+				asked := 0
+				front.BeforeAnswers(func() {
+					asked++
+					front.CancelShards(allShards, "draining")
+					owner.CancelShards(allShards, "draining")
+					front.CancelForwarded(func(shardmap.Shard, string) bool { return true })
+				})
+				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
+				res, body := c.answer("POST")
+				code := tc.code
+				if way != "local" && code == "shard-moved" { // the ingress does not know why its owner lost it
+					code = res.Header.Get("Shardway-Error")
+				}
+				wantStatus(t, res, body, tc.status, code)
+				if asked != tc.asked {
+					t.Errorf("%d answers began to leave while their run went on, want %d", asked, tc.asked)
+				}
+				c.get("/") // the connection lives on
+				until(t, "released", func() bool { return owner.running.Load() == 0 })
+			})
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package proxy_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/proxy"
+)
+
+// Three legs may break within any minute, as often as that is over.
+func TestOldBreaksDoNotCount(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		c := t.front.socket()
+		for i := range 9 {
+			t.until("a leg", func() bool { return len(t.app.legs()) == i+1 && t.a.running.Load() == 1 })
+			time.Sleep(time.Second)
+			if i%3 == 0 {
+				time.Sleep(time.Minute)
+			}
+			t.a.CancelUpstream("lapsed")
+		}
+		t.until("a leg", func() bool { return len(t.app.legs()) == 10 })
+		c.say("on")
+		t.until("it goes on", t.app.has(1))
+		_ = c.Close()
+	})
+}
+
+// Sockets between two legs may all be of one shard.
+func TestWebSocketsOfOneShardFillTheirQueue(t *testing.T) {
+	const many = 8
+	inSockets(t, plainChat, func(t *socketTest) {
+		all := make([]*client, many)
+		for i := range all {
+			all[i] = t.front.socket()
+		}
+		t.propose()
+		time.Sleep(5 * time.Second)
+		if n := metric(t.T, t.front, "shardway_resumable_websockets", "detached"); n != many {
+			t.Fatalf("%v of %d sockets wait", n, many)
+		}
+		t.own(t.b)
+		for _, c := range all {
+			c.say("on")
+		}
+		t.until("all go on", t.app.has(many))
+		for _, c := range all {
+			_ = c.Close()
+		}
+	}, func(o *proxy.Options) { o.MaxConns = many })
+}
+
+// The app knows sockets by their ids: no two have the same.
+func TestWebSocketsHaveUniqueIDs(t *testing.T) {
+	inSockets(t, plainChat, func(t *socketTest) {
+		first, second := t.front.socket(), t.front.socket()
+		first.say("one")
+		second.say("two")
+		t.until("got", t.app.has(2))
+		if legs := t.app.legs(); len(legs) != 2 || legs[0].Get("Shardway-WebSocket") == legs[1].Get("Shardway-WebSocket") {
+			t.Errorf("legs %v", legs)
+		}
+		_, _ = first.Close(), second.Close()
+	})
+}

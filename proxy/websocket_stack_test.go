@@ -1,0 +1,86 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// leanApp keeps sockets, and has no goroutine for each.
+func leanApp(t *testing.T) string {
+	t.Helper()
+	ln, ended := listen(t), make(chan struct{})
+	var conns []net.Conn
+	go func() { // until ln is closed
+		defer close(ended)
+		for head := make([]byte, 4<<10); ; {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns = append(conns, conn)
+			if _, err = conn.Read(head); err == nil {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+					"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n\x81\x02hi")
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		<-ended
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	return ln.Addr().String()
+}
+
+// settled returns the memory in use, without garbage.
+func settled() (m runtime.MemStats) {
+	for range 3 { // what is put into a pool lasts for two
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return m
+}
+
+// A kept socket that was idle stood where its request had gone, on a stack of 8 KiB, with the
+// heads of the request and of its answer. SHARDWAY_IDLE_SOCKETS is how many there are: what
+// each costs is printed, both nodes and both ends of its connections together.
+func TestIdleWebSocketsKeepNoDeepStack(t *testing.T) {
+	many, err := strconv.Atoi(cmpOr(os.Getenv("SHARDWAY_IDLE_SOCKETS"), "8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			front, owner := start(t, leanApp(t))
+			open := func() {
+				c := front.socket()
+				if text := c.hears(); text != "hi" {
+					t.Fatalf("message = %q", text)
+				}
+				c.r = nil
+				c.say("hi")
+			}
+			open() // what does not grow with the sockets is there
+			before := settled()
+			for range many {
+				open()
+			}
+			until(t, "nobody stands in the flow, and all buffers are given back", func() bool {
+				stacks := make([]byte, 64<<20)
+				stacks = stacks[:runtime.Stack(stacks, true)]
+				return !strings.Contains(string(stacks), "(*client).exchange(") && front.lent.Load() == 0 && owner.lent.Load() == 0
+			})
+			after := settled()
+			kib := func(after, before uint64) float64 { return (float64(after) - float64(before)) / 1024 / float64(many) }
+			t.Logf("%d idle sockets, each: heap %.1f KiB, stacks %.1f KiB", many,
+				kib(after.HeapAlloc, before.HeapAlloc), kib(after.StackInuse, before.StackInuse))
+		})
+	}
+}
