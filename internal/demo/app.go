@@ -12,43 +12,45 @@ import (
 	"shardway/internal/statefile"
 )
 
-// App is the sample app: it counts the requests of each key in memory, as a stateful app
-// would keep a room or a session, while its node owns the key's shard. What it has
-// counted stands in the shard's file before it is answered, and every copy of the app
-// begins with what the file says: so the count goes on whoever has the key next.
+// App is the sample app. It counts the requests of each key in memory while its node owns the shard of
+// the key. It saves the shard to a file before it responds. The next owner loads the file and continues
+// the count.
 //
-// At /chat each key is a room, which its sockets stay in while the shard moves.
+// At /chat each key is a chat room. The WebSockets of the room stay open while the shard moves.
 //
-// It does what an app behind Shardway should: it loads a shard when the acquire hook says
-// so and gives it up at release and lost, asks for what it does not hold (421,
-// Shardway-Acquire), and lets the ownership epoch fence what it writes. Any number of
-// goroutines may use it.
+// App does what an app behind Shardway should do:
+//   - It loads a shard at the hook acquire, and drops it at release and lost.
+//   - It responds to a request for a shard that it does not hold with 421 and Shardway-Acquire.
+//   - It fences its writes with the ownership epoch.
+//
+// App is safe for concurrent use.
 type App struct {
 	dir statefile.Dir
 
-	mu     sync.Mutex
-	shards map[uint32]*held
-	seqs   map[string]map[uint32]uint64 // by disk of the node and shard, the highest that named it
+	// mu protects the following fields.
+	mu       sync.Mutex
+	shards   map[uint32]*heldShard
+	lastSeqs map[string]map[uint32]uint64 // disk of the node → shard → highest sequence number of a hook call for it
 }
 
-// held is one shard during one ownership.
-type held struct {
+// heldShard is a shard that the app holds, with its ownership epoch.
+type heldShard struct {
 	epoch uint64
 	state
 }
 
-// state is what of a shard stands in its file.
+// state is the content of the file of a shard.
 type state struct {
 	Counts map[string]uint64 `json:"counts"` // by key
-	Rooms  map[string]*room  `json:"rooms"`  // likewise
+	Rooms  map[string]*room  `json:"rooms"`  // by key
 }
 
-// NewApp returns an App that holds nothing yet. All copies of it share the directory.
+// NewApp returns an App without shards. All instances of the app must use the same directory.
 func NewApp(dir string) *App {
-	return &App{dir: statefile.Dir(dir), shards: make(map[uint32]*held), seqs: make(map[string]map[uint32]uint64)}
+	return &App{dir: statefile.Dir(dir), shards: make(map[uint32]*heldShard), lastSeqs: make(map[string]map[uint32]uint64)}
 }
 
-// Answer is what App says about a request.
+// Answer is the JSON response to a counted request.
 type Answer struct {
 	Node  string `json:"node"`
 	Shard uint32 `json:"shard"`
@@ -57,13 +59,11 @@ type Answer struct {
 	Count uint64 `json:"count"`
 }
 
-// errNotAcquired reports that the app does not hold the shard under the epoch of a
-// request.
+// errNotAcquired means that the app does not hold the shard with the epoch of the request.
 var errNotAcquired = errors.New("demo: not acquired")
 
-// Serve counts one request, or does what a hook says; it is a fasthttp.RequestHandler.
-// It answers with an Answer as JSON, or to a browser as a page. GET /healthz is not
-// counted.
+// Serve handles a request. It is a fasthttp.RequestHandler. It handles hooks, health checks and the chat,
+// and counts all other requests. The response is an Answer as JSON, or a page for browsers.
 func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
 	path := string(ctx.Path())
@@ -71,8 +71,8 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	case path == healthPath:
 		ctx.SetStatusCode(fasthttp.StatusNoContent)
 		return
-	case hook && len(h.Peek("Shardway-Hook")) > 0: // which no client can send
-		a.hook(ctx, name)
+	case hook && len(h.Peek("Shardway-Hook")) > 0: // nodes remove this header from client requests
+		a.handleHook(ctx, name)
 		return
 	}
 	shard, err := strconv.ParseUint(string(h.Peek("Shardway-Shard")), 10, 32)
@@ -87,13 +87,13 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	}
 	x := Answer{Node: string(h.Peek("Shardway-Node")), Shard: uint32(shard), Epoch: epoch, Key: string(h.Peek("Shardway-Key"))}
 	switch {
-	case path == chatPath && asksSocket(h):
-		if err = a.has(x); err == nil {
-			a.switches(ctx, x)
+	case path == chatPath && isWebSocketUpgrade(h):
+		if err = a.checkHeld(x); err == nil {
+			a.upgrade(ctx, x)
 			return
 		}
 	case path == chatPath:
-		answerChat(ctx)
+		writeChatPage(ctx)
 		return
 	default:
 		x.Count, err = a.count(x.Shard, epoch, x.Key)
@@ -106,14 +106,14 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		ctx.Error("the shard has changed hands since: fenced by its epoch", fasthttp.StatusConflict)
 	case err != nil:
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
-	case wantsPage(h):
-		answerPage(ctx, x)
+	case prefersHTML(h):
+		writePage(ctx, x)
 	default:
-		answer(ctx, x)
+		writeJSON(ctx, x)
 	}
 }
 
-func answer(ctx *fasthttp.RequestCtx, v any) {
+func writeJSON(ctx *fasthttp.RequestCtx, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
@@ -123,7 +123,7 @@ func answer(ctx *fasthttp.RequestCtx, v any) {
 	ctx.SetBody(append(b, '\n'))
 }
 
-// count counts a request of a key. What could not be written is not counted.
+// count counts a request of a key. If the shard cannot be saved, it counts nothing and returns an error.
 func (a *App) count(shard uint32, epoch uint64, key string) (n uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,13 +133,13 @@ func (a *App) count(shard uint32, epoch uint64, key string) (n uint64, err error
 	}
 	c.Counts[key]++
 	if err := a.save(shard, c); err != nil {
-		delete(a.shards, shard) // whatever the file says now: it is loaded again before the next
+		delete(a.shards, shard) // the content of the file is unknown: the next request reloads the shard
 		return 0, err
 	}
 	return c.Counts[key], nil
 }
 
-func (a *App) save(shard uint32, c *held) error {
+func (a *App) save(shard uint32, c *heldShard) error {
 	b, err := json.Marshal(c.state)
 	if err != nil {
 		return err

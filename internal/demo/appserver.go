@@ -11,12 +11,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// healthPath is where the sample app says that it is up.
+// healthPath is the path of the health check of the sample app.
 const healthPath = "/healthz"
 
-// RunApp serves a new App on an address until ctx ends, then lets what runs
-// finish for up to 5 s. It keeps its state in dir, which is made if it is not there. It
-// writes one line to out once it listens.
+// RunApp serves a new App on an address until ctx ends. It then waits up to 5 s for running requests. The
+// app stores its state in dir, which is created if necessary. RunApp writes one line to out once it
+// listens.
 func RunApp(ctx context.Context, addr, dir string, out io.Writer) error {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -39,7 +39,7 @@ func RunApp(ctx context.Context, addr, dir string, out io.Writer) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if srv.ShutdownWithContext(stopping) != nil {
-		return nil // the stragglers had their time, and end with the process
+		return nil // the remaining requests end with the process
 	}
 	return <-done
 }

@@ -13,72 +13,72 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// chatPath is where the rooms are: a page, and its WebSocket.
+// chatPath is the path of the chat page and of its WebSocket.
 const chatPath = "/chat"
 
-// chatPage is the page of docs/apps/chat.md too.
+// chatPage is the page that docs/apps/chat.md shows.
 //
 //go:embed chat.html
 var chatPage []byte
 
-func answerChat(ctx *fasthttp.RequestCtx) { answerHTML(ctx, chatPage) }
+func writeChatPage(ctx *fasthttp.RequestCtx) { writeHTML(ctx, chatPage) }
 
-func asksSocket(h *fasthttp.RequestHeader) bool {
+func isWebSocketUpgrade(h *fasthttp.RequestHeader) bool {
 	return h.IsGet() && strings.EqualFold(string(h.Peek("Upgrade")), "websocket")
 }
 
-// switches answers 101, and that the socket may stay while its shard moves: a page is asked
-// how far it is when a leg begins, and says again what has not come back.
-func (a *App) switches(ctx *fasthttp.RequestCtx, x Answer) {
+// upgrade accepts a WebSocket and declares it resumable. For each new connection, the app asks the page
+// for the number of its last line. The page then sends its unconfirmed lines again.
+func (a *App) upgrade(ctx *fasthttp.RequestCtx, x Answer) {
 	key := string(ctx.Request.Header.Peek("Sec-WebSocket-Key"))
 	ctx.SetStatusCode(fasthttp.StatusSwitchingProtocols)
 	for name, value := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Accept": acceptOf(key), "Shardway-WebSocket": "keep",
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Accept": acceptKey(key), "Shardway-WebSocket": "keep",
 	} {
 		ctx.Response.Header.Set(name, value)
 	}
 	ctx.Hijack(func(conn net.Conn) {
-		_ = conn.SetDeadline(time.Time{}) // that of its request
-		l := &chatLeg{a: a, x: x, conn: conn, stop: make(chan struct{})}
+		_ = conn.SetDeadline(time.Time{}) // clears the deadline of the request
+		l := &chatConn{app: a, request: x, conn: conn, stop: make(chan struct{})}
 		l.run()
 	})
 }
 
-// chatLeg is a connection from a node for the socket of a page. One goroutine reads it, and
-// another one tells what is said in the room.
-type chatLeg struct {
-	a    *App
-	x    Answer
-	stop chan struct{}
-	tell sync.WaitGroup
+// chatConn is the upstream connection of the WebSocket of a page. One goroutine reads it, and another one
+// sends the lines of the room.
+type chatConn struct {
+	app     *App
+	request Answer
+	stop    chan struct{}
+	sender  sync.WaitGroup
 
 	mu   sync.Mutex
-	conn net.Conn // writes are under mu
+	conn net.Conn // mu must be held for writes
 }
 
-// run ends with the connection, or with a Close: the node's, which is answered behind all
-// that has been said before it, or ours.
-func (l *chatLeg) run() {
+// run returns when the connection fails, or after a Close frame of either side. It sends its own Close
+// frame after all lines.
+func (l *chatConn) run() {
 	code := l.read()
 	close(l.stop)
-	l.tell.Wait()
+	l.sender.Wait()
 	if code != 0 {
 		l.write(opClose, binary.BigEndian.AppendUint16(nil, code))
 	}
 }
 
-// read takes what comes, and returns the code of the Close to send; zero: none.
-func (l *chatLeg) read() (code uint16) {
-	ask, err := json.Marshal(map[string]any{"ask": true, "node": l.x.Node})
+// read handles received frames. It returns the code of the Close frame to send; zero means none.
+func (l *chatConn) read() (code uint16) {
+	ask, err := json.Marshal(map[string]any{"ask": true, "node": l.request.Node})
 	if err != nil || !l.write(opText, ask) {
 		return 0
 	}
-	told := false
+	sending := false
 	for r := bufio.NewReader(l.conn); ; {
 		f, err := readFrame(r)
 		switch {
 		case err != nil:
-			return closeOf(err)
+			return closeCode(err)
 		case f.op == opClose:
 			return f.code()
 		case f.op == opPing:
@@ -93,24 +93,24 @@ func (l *chatLeg) read() (code uint16) {
 		}
 		switch err := json.Unmarshal(f.payload, &m); {
 		case err != nil:
-			return closeUnfit
+			return closeInvalid
 		case m.Have == nil:
-			if l.a.say(l.x, m.chatLine) != nil {
-				return closeAgain
+			if l.app.addLine(l.request, m.chatLine) != nil {
+				return closeRestart
 			}
-		case !told:
-			told = true
-			l.tell.Go(func() { l.tells(*m.Have) })
+		case !sending:
+			sending = true
+			l.sender.Go(func() { l.sendLines(*m.Have) })
 		}
 	}
 }
 
-// tells sends the lines behind those that the page has, until the leg ends.
-func (l *chatLeg) tells(have int) {
+// sendLines sends the lines after number have until the connection ends.
+func (l *chatConn) sendLines(have int) {
 	for {
-		lines, news, err := l.a.since(l.x, have)
+		lines, news, err := l.app.linesAfter(l.request, have)
 		if err != nil {
-			return // its node ends the leg
+			return // the app no longer holds the shard, and the node closes the connection
 		}
 		for _, line := range lines {
 			b, err := json.Marshal(line)
@@ -127,8 +127,8 @@ func (l *chatLeg) tells(have int) {
 	}
 }
 
-// write sends a frame. What cannot be sent ends the connection, which read sees.
-func (l *chatLeg) write(op byte, payload []byte) bool {
+// write sends a frame. If this fails, it closes the connection, so that read returns.
+func (l *chatConn) write(op byte, payload []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))

@@ -22,14 +22,14 @@ type said struct {
 	Me, Text string
 }
 
-// leg is a connection that a node makes for a page.
-type leg struct {
+// chatConn is an upstream connection for a chat page.
+type chatConn struct {
 	t *testing.T
 	*websocket.Conn
 }
 
-// dial opens a leg for alice in an epoch of shard 7.
-func dial(t *testing.T, app *demo.App, epoch string) leg {
+// dial opens an upstream connection for the key alice with an epoch of shard 7.
+func dial(t *testing.T, app *demo.App, epoch string) chatConn {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,32 +48,32 @@ func dial(t *testing.T, app *demo.App, epoch string) leg {
 	if word := res.Header.Get("Shardway-WebSocket"); word != "keep" || res.Header.Get("Sec-WebSocket-Extensions") != "" {
 		t.Errorf("the app answers %v, which keeps no socket", res.Header)
 	}
-	l := leg{t, ws}
-	if m := l.hear(); !m.Ask || m.Node != "n2" {
-		t.Errorf("a leg begins with %+v, want a question", m)
+	c := chatConn{t, ws}
+	if m := c.read(); !m.Ask || m.Node != "n2" {
+		t.Errorf("the first message is %+v, want the question for the last line", m)
 	}
-	return l
+	return c
 }
 
-func (l leg) hear() (m said) {
-	l.t.Helper()
-	if err := wsjson.Read(l.t.Context(), l.Conn, &m); err != nil {
-		l.t.Fatal(err)
+func (c chatConn) read() (m said) {
+	c.t.Helper()
+	if err := wsjson.Read(c.t.Context(), c.Conn, &m); err != nil {
+		c.t.Fatal(err)
 	}
 	return m
 }
 
-func (l leg) say(m map[string]any) {
-	l.t.Helper()
-	if err := wsjson.Write(l.t.Context(), l.Conn, m); err != nil {
-		l.t.Fatal(err)
+func (c chatConn) send(m map[string]any) {
+	c.t.Helper()
+	if err := wsjson.Write(c.t.Context(), c.Conn, m); err != nil {
+		c.t.Fatal(err)
 	}
 }
 
-func (l leg) wantLine(n int, text string) {
-	l.t.Helper()
-	if m := l.hear(); m.N != n || m.Text != text {
-		l.t.Errorf("heard %+v, want line %d: %q", m, n, text)
+func (c chatConn) wantLine(n int, text string) {
+	c.t.Helper()
+	if m := c.read(); m.N != n || m.Text != text {
+		c.t.Errorf("received %+v, want line %d: %q", m, n, text)
 	}
 }
 
@@ -81,56 +81,53 @@ func line(seq int, text string) map[string]any {
 	return map[string]any{"me": "a", "seq": seq, "text": text}
 }
 
-// A page says again what has not come back; each line counts once, in its order, in whatever
-// leg it comes.
-func TestRoomTakesEachLineOnce(t *testing.T) {
+// A page sends its unconfirmed lines again over the next connection.
+func TestRoomAddsEachLineOnceAndInOrder(t *testing.T) {
 	dir := t.TempDir()
 	one, two := demo.NewApp(dir), demo.NewApp(dir)
 	hook(t, one, "acquire", 1, 7, 3)
-	l := dial(t, one, "3")
-	l.say(line(1, "one"))
-	l.say(map[string]any{"me": "a", "have": 0})
-	l.say(line(1, "one"))
-	l.say(line(3, "too early"))
-	l.say(line(2, "two"))
-	l.wantLine(1, "one")
-	l.wantLine(2, "two")
-	l.say(line(3, "three"))
-	if err := l.Close(websocket.StatusServiceRestart, ""); err != nil {
+	c := dial(t, one, "3")
+	c.send(line(1, "one"))
+	c.send(map[string]any{"me": "a", "have": 0})
+	c.send(line(1, "one"))
+	c.send(line(3, "too early"))
+	c.send(line(2, "two"))
+	c.wantLine(1, "one")
+	c.wantLine(2, "two")
+	c.send(line(3, "three"))
+	if err := c.Close(websocket.StatusServiceRestart, ""); err != nil {
 		t.Errorf("the app answers Close with %v", err)
 	}
 	hook(t, one, "release", 2, 7, 3)
 
 	hook(t, two, "acquire", 1, 7, 5)
-	l = dial(t, two, "5")
-	l.say(map[string]any{"me": "a", "have": 2})
-	l.wantLine(3, "three") // which came before Close
-	l.say(line(3, "three"))
-	l.say(line(4, strings.Repeat("long ", 100)))
-	l.wantLine(4, strings.Repeat("long ", 100))
+	c = dial(t, two, "5")
+	c.send(map[string]any{"me": "a", "have": 2})
+	c.wantLine(3, "three") // which was sent before Close
+	c.send(line(3, "three"))
+	c.send(line(4, strings.Repeat("long ", 100)))
+	c.wantLine(4, strings.Repeat("long ", 100))
 	if w, a := request(t, two, "7", "5", "alice"); a.Count != 1 {
-		t.Errorf("what is said counts as a request: %d (%d)", a.Count, w.StatusCode())
+		t.Errorf("chat lines counted as requests: %d (%d)", a.Count, w.StatusCode())
 	}
 }
 
-// What is said to an app that has lost the shard asks for another leg.
-func TestRoomOfAnotherOwnerTakesNothing(t *testing.T) {
+func TestLineAfterLostShardClosesConnection(t *testing.T) {
 	app := demo.NewApp(t.TempDir())
 	hook(t, app, "acquire", 1, 7, 3)
-	l := dial(t, app, "3")
+	c := dial(t, app, "3")
 	hook(t, app, "lost", 2, 7, 3)
-	l.say(line(1, "one"))
-	wantEnd(t, l, websocket.StatusServiceRestart)
+	c.send(line(1, "one"))
+	wantEnd(t, c, websocket.StatusServiceRestart)
 
 	hook(t, app, "acquire", 3, 7, 5)
-	l = dial(t, app, "5")
-	l.say(map[string]any{"me": "a", "have": 0})
-	l.say(line(1, "anew"))
-	l.wantLine(1, "anew")
+	c = dial(t, app, "5")
+	c.send(map[string]any{"me": "a", "have": 0})
+	c.send(line(1, "again"))
+	c.wantLine(1, "again")
 }
 
-// What no page says ends its socket.
-func TestRoomRefusesWhatNoPageSays(t *testing.T) {
+func TestInvalidMessageClosesConnection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string
 		code websocket.StatusCode
@@ -141,22 +138,22 @@ func TestRoomRefusesWhatNoPageSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			app := demo.NewApp(t.TempDir())
 			hook(t, app, "acquire", 1, 7, 3)
-			l := dial(t, app, "3")
-			if err := l.Ping(l.CloseRead(t.Context())); err != nil {
+			c := dial(t, app, "3")
+			if err := c.Ping(c.CloseRead(t.Context())); err != nil {
 				t.Errorf("a ping is answered with %v", err)
 			}
-			l = dial(t, app, "3")
-			if err := l.Write(t.Context(), websocket.MessageText, []byte(tt.text)); err != nil {
+			c = dial(t, app, "3")
+			if err := c.Write(t.Context(), websocket.MessageText, []byte(tt.text)); err != nil {
 				t.Fatal(err)
 			}
-			wantEnd(t, l, tt.code)
+			wantEnd(t, c, tt.code)
 		})
 	}
 }
 
-func wantEnd(t *testing.T, l leg, code websocket.StatusCode) {
+func wantEnd(t *testing.T, c chatConn, code websocket.StatusCode) {
 	t.Helper()
-	if _, b, err := l.Read(context.WithoutCancel(t.Context())); websocket.CloseStatus(err) != code {
-		t.Errorf("the leg goes on with %q, %v; want Close %d", b, err, code)
+	if _, b, err := c.Read(context.WithoutCancel(t.Context())); websocket.CloseStatus(err) != code {
+		t.Errorf("received %q, %v; want Close %d", b, err, code)
 	}
 }

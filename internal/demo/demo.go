@@ -8,12 +8,11 @@ import (
 	"runtime"
 )
 
-// Run runs the demo until ctx ends, and returns nil then. Before it returns, every
-// process it started has ended and its directory is gone. It fails if the cluster
-// does not come up.
+// Run runs the demo until ctx ends, and then returns nil. Before it returns, it stops all processes and
+// removes their directory. It returns an error if the cluster does not start.
 func Run(ctx context.Context, o Options) (err error) {
-	// See the package comment: children are bound to this thread. If the
-	// goroutine left it, the runtime could end the thread and with it the demo.
+	// Children are bound to this thread (see the package comment). If the goroutine left it, the runtime
+	// could end the thread, and the kernel would kill all children.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -21,7 +20,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	l, err := plan(portFree(ctx))
+	l, err := planLayout(portFree(ctx))
 	if err != nil {
 		return err
 	}
@@ -35,12 +34,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	err = f.run(ctx)
 	f.stop(err == nil)
 	if err != nil && ctx.Err() != nil {
-		return nil // told to stop while it was starting
+		return nil // ctx ended during the start
 	}
 	return err
 }
 
-// newFleet returns the processes of a layout, none of which runs yet.
+// newFleet returns the processes of a layout. It starts none.
 func newFleet(o Options, l layout, s *scratch) *fleet {
 	dir := s.dir
 	f := &fleet{o: o, layout: l, dir: dir, out: &output{w: o.Out}, prober: newProber(), events: make(chan event)}

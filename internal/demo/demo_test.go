@@ -87,7 +87,7 @@ func (d *theDemo) until(pattern string) []string {
 func (d *theDemo) welcome() {
 	d.t.Helper()
 	d.until(`^Three nodes serve`)
-	for range nodes {
+	for range nodeCount {
 		m := d.until(`^  (n\d) +(\d+) +http://(\S+) +http://\S+/status +http://(\S+) \(pid (\d+)\)$`)
 		d.nodes[m[1]], d.nodes[m[1]+"-app"] = number(d.t, m[2]), number(d.t, m[5])
 		d.urls[m[1]+"-app"] = "http://" + m[4]
@@ -164,8 +164,8 @@ func TestDemoSaysWhenOthersHaveTheShards(t *testing.T) {
 	var serve, of int
 	d := startDemo(t, Options{RestartAfter: time.Hour, Progress: func(done, all int) { serve, of = done, all }}, good)
 	d.welcome() // so what the demo said of its progress is over
-	if serve != 2*nodes || of != 2*nodes {
-		t.Errorf("at the end %d of %d processes serve, want all %d", serve, of, 2*nodes)
+	if serve != 2*nodeCount || of != 2*nodeCount {
+		t.Errorf("at the end %d of %d processes serve, want all %d", serve, of, 2*nodeCount)
 	}
 	if err := syscall.Kill(d.nodes["n3"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestWithoutOwnerWaitsForTheMap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := withoutOwner(ctx, client, "n2"); err != nil {
+	if err := waitNotOwner(ctx, client, "n2"); err != nil {
 		t.Errorf("withoutOwner = %v", err)
 	}
 	if !c.waited {
@@ -307,11 +307,11 @@ func TestRestartIsDueAfterItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &proc{}
 		f := &fleet{nodes: []*proc{{}, p}}
-		if got := f.untilRestart(); got != time.Hour {
+		if got := f.timeToRestart(); got != time.Hour {
 			t.Errorf("untilRestart with nothing dead = %v, want an hour", got)
 		}
 		p.restartAt = time.Now().Add(5 * time.Second)
-		if got := f.untilRestart(); got != 5*time.Second {
+		if got := f.timeToRestart(); got != 5*time.Second {
 			t.Errorf("untilRestart = %v, want 5s", got)
 		}
 	})

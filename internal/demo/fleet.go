@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// fleet supervises the demo's processes. All but the goroutines that report
-// events runs on the goroutine that called Run.
+// fleet supervises the processes of the demo. Its methods run on the goroutine that called Run.
+// Reporter goroutines send events to it.
 type fleet struct {
 	o      Options
 	layout layout
@@ -25,23 +25,24 @@ type fleet struct {
 	reporters   sync.WaitGroup
 }
 
-// event is what a reporter tells the supervisor.
+// event is a message of a reporter to the supervisor.
 type event struct {
 	proc *proc
-	what what
-	took time.Duration // healed: since the proc died
+	kind eventKind
+	took time.Duration // failedOver: time since the process exited
 }
 
-type what int
+// eventKind is the kind of an event.
+type eventKind int
 
 const (
-	exited what = iota + 1 // the process has ended
-	ready                  // it serves
-	healed                 // its shards are served by others
+	exited     eventKind = iota + 1 // the process has ended
+	ready                           // it responds with success
+	failedOver                      // other nodes own its shards
 )
 
-// run starts everything, tells the user and watches until ctx ends. It leaves
-// the processes running.
+// run starts all processes, prints the welcome text, and restarts exited processes until ctx ends. It
+// does not stop the processes.
 func (f *fleet) run(ctx context.Context) error {
 	f.progress(0)
 	for i, stage := range [][]*proc{f.apps, f.nodes} {
@@ -50,7 +51,7 @@ func (f *fleet) run(ctx context.Context) error {
 				return fmt.Errorf("demo: %w", err)
 			}
 		}
-		if err := f.await(ctx, stage, i*len(f.apps)); err != nil {
+		if err := f.waitReady(ctx, stage, i*len(f.apps)); err != nil {
 			return err
 		}
 	}
@@ -59,8 +60,8 @@ func (f *fleet) run(ctx context.Context) error {
 	return nil
 }
 
-// start starts a process with the goroutines that report about it. The reporter
-// of its end runs as long as the process; the other one until its end is known.
+// start starts a process and its two reporters. One reports that the process has exited, the other that
+// it is ready.
 func (f *fleet) start(ctx context.Context, p *proc) error {
 	var echo io.Writer
 	if f.o.Verbose {
@@ -72,15 +73,15 @@ func (f *fleet) start(ctx context.Context, p *proc) error {
 	}
 	f.reporters.Go(func() {
 		wait()
-		f.events <- event{proc: p, what: exited} // stop receives until none runs
+		f.events <- event{proc: p, kind: exited} // fleet.stop receives events until no process runs
 	})
-	f.report(ctx, p, event{proc: p, what: ready}, func(ctx context.Context) error { return f.prober.wait(ctx, p.ready) })
+	f.startReporter(ctx, p, event{proc: p, kind: ready}, func(ctx context.Context) error { return f.prober.wait(ctx, p.ready) })
 	return nil
 }
 
-// report has an event told once wait returns without an error, unless the next
-// change of p's state comes first.
-func (f *fleet) report(ctx context.Context, p *proc, e event, wait func(ctx context.Context) error) {
+// startReporter starts a goroutine that sends e once wait returns nil. It cancels the previous reporter
+// of p. The next startReporter or the exit of p cancels this one.
+func (f *fleet) startReporter(ctx context.Context, p *proc, e event, wait func(ctx context.Context) error) {
 	if p.stop != nil {
 		p.stop()
 	}
@@ -105,24 +106,25 @@ func (f *fleet) progress(done int) {
 	}
 }
 
-// await returns once every process of the list serves, beside so many before it. One that
-// ends instead, or takes too long, fails the demo with its last words.
-func (f *fleet) await(ctx context.Context, procs []*proc, before int) error {
+// waitReady returns nil once all procs are ready. before is the number of processes that are ready
+// already, for the progress. If a process exits or is not ready in time, the error contains the end of
+// its log.
+func (f *fleet) waitReady(ctx context.Context, procs []*proc, before int) error {
 	missing := slices.Clone(procs)
 	timeout := time.NewTimer(f.o.StartTimeout)
 	defer timeout.Stop()
 	for len(missing) > 0 {
 		select {
 		case e := <-f.events:
-			if e.what == exited {
-				end := f.ended(e.proc)
+			if e.kind == exited {
+				end := f.markExited(e.proc)
 				return fmt.Errorf("demo: %s %s before it served; its log ends with\n%s", e.proc.name, end, e.proc.tail())
 			}
 			missing = slices.DeleteFunc(missing, func(p *proc) bool { return p == e.proc })
 			f.progress(before + len(procs) - len(missing))
 		case <-timeout.C:
 			p := missing[0]
-			return fmt.Errorf("demo: %s does not serve after %v (%w); its log ends with\n%s", p.name, f.o.StartTimeout, f.prober.ask(ctx, p.ready), p.tail())
+			return fmt.Errorf("demo: %s does not serve after %v (%w); its log ends with\n%s", p.name, f.o.StartTimeout, f.prober.check(ctx, p.ready), p.tail())
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -130,47 +132,48 @@ func (f *fleet) await(ctx context.Context, procs []*proc, before int) error {
 	return nil
 }
 
-// watch starts again what dies, until ctx ends.
+// watch restarts exited processes until ctx ends.
 func (f *fleet) watch(ctx context.Context) {
 	restart := time.NewTimer(0)
 	defer restart.Stop()
 	for {
 		select {
 		case e := <-f.events:
-			f.handle(ctx, e)
-			restart.Reset(f.untilRestart())
+			f.handleEvent(ctx, e)
+			restart.Reset(f.timeToRestart())
 		case <-restart.C:
 			f.restart(ctx)
-			restart.Reset(f.untilRestart())
+			restart.Reset(f.timeToRestart())
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (f *fleet) handle(ctx context.Context, e event) {
+// handleEvent prints an event. It schedules the restart of an exited process.
+func (f *fleet) handleEvent(ctx context.Context, e event) {
 	p := e.proc
-	switch e.what {
+	switch e.kind {
 	case exited:
 		pid := p.pid()
-		end := f.ended(p)
+		end := f.markExited(p)
 		p.died = time.Now()
 		p.restartAt = p.died.Add(f.o.RestartAfter)
 		if p.isApp {
-			f.say("%s (pid %d) %s: others count on for it from what it has written. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
+			f.printLine("%s (pid %d) %s: others count on for it from what it has written. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
 			return
 		}
-		f.say("%s (pid %d) %s: its shards go to the others. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
-		f.report(ctx, p, event{proc: p, what: healed}, f.healing(p))
+		f.printLine("%s (pid %d) %s: its shards go to the others. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
+		f.startReporter(ctx, p, event{proc: p, kind: failedOver}, f.failoverWaiter(p))
 	case ready:
-		f.say("%s is back (pid %d).", p.name, p.pid())
-	case healed:
-		f.say("%s: its shards are served again, by the others, %v after it ended.", p.name, e.took.Round(10*time.Millisecond))
+		f.printLine("%s is back (pid %d).", p.name, p.pid())
+	case failedOver:
+		f.printLine("%s: its shards are served again, by the others, %v after it ended.", p.name, e.took.Round(10*time.Millisecond))
 	}
 }
 
-// ended notes that a process has ended, and says how.
-func (f *fleet) ended(p *proc) string {
+// markExited records that a process has exited, and describes how.
+func (f *fleet) markExited(p *proc) string {
 	state := p.cmd.ProcessState
 	p.cmd = nil
 	p.stop()
@@ -180,8 +183,8 @@ func (f *fleet) ended(p *proc) string {
 	return fmt.Sprintf("ended (%v)", state)
 }
 
-// untilRestart is the time to the next restart that is due, or long.
-func (f *fleet) untilRestart() time.Duration {
+// timeToRestart returns the time until the next scheduled restart, or one hour if none is scheduled.
+func (f *fleet) timeToRestart() time.Duration {
 	next := time.Hour
 	for _, p := range f.all() {
 		if !p.restartAt.IsZero() {
@@ -191,7 +194,7 @@ func (f *fleet) untilRestart() time.Duration {
 	return max(next, 0)
 }
 
-// restart starts what is due.
+// restart starts the processes whose restart is due.
 func (f *fleet) restart(ctx context.Context) {
 	for _, p := range f.all() {
 		if p.restartAt.IsZero() || time.Until(p.restartAt) > 0 {
@@ -199,19 +202,19 @@ func (f *fleet) restart(ctx context.Context) {
 		}
 		if err := f.start(ctx, p); err != nil {
 			p.restartAt = time.Now().Add(f.o.RestartAfter)
-			f.say("%s cannot start, trying again in %v: %v", p.name, f.o.RestartAfter, err)
+			f.printLine("%s cannot start, trying again in %v: %v", p.name, f.o.RestartAfter, err)
 		}
 	}
 }
 
-// stop ends every process: the nodes first, so that their apps answer what still
-// runs. It returns when all have ended.
+// stop stops all processes and returns when they have exited. Nodes stop first, so that their apps
+// complete the running requests.
 func (f *fleet) stop(loud bool) {
 	if loud {
-		f.say("Stopping …")
+		f.printLine("Stopping …")
 	}
-	f.end(f.nodes, f.o.StopTimeout)
-	f.end(f.apps, f.o.StopTimeout)
+	f.terminate(f.nodes, f.o.StopTimeout)
+	f.terminate(f.apps, f.o.StopTimeout)
 	for _, p := range f.all() {
 		if p.stop != nil {
 			p.stop()
@@ -220,26 +223,26 @@ func (f *fleet) stop(loud bool) {
 	f.reporters.Wait()
 }
 
-// end asks processes to stop, and kills by pid those that do not in time.
-func (f *fleet) end(procs []*proc, patience time.Duration) {
+// terminate sends SIGTERM to procs. After timeout it kills the remaining ones.
+func (f *fleet) terminate(procs []*proc, timeout time.Duration) {
 	signal := func(s os.Signal) {
 		for _, p := range procs {
 			if p.running() {
-				_ = p.cmd.Process.Signal(s) // fails only if it has just ended
+				_ = p.cmd.Process.Signal(s) // fails only if the process has just exited
 			}
 		}
 	}
 	signal(syscall.SIGTERM)
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for slices.ContainsFunc(procs, (*proc).running) {
 		select {
 		case e := <-f.events:
-			if e.what == exited {
-				f.ended(e.proc)
+			if e.kind == exited {
+				f.markExited(e.proc)
 			}
-		case <-timeout.C:
-			f.say("Some did not stop within %v: killing them.", patience)
+		case <-timer.C:
+			f.printLine("Some did not stop within %v: killing them.", timeout)
 			signal(os.Kill)
 		}
 	}

@@ -2,44 +2,45 @@ package demo
 
 import (
 	"bufio"
-	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 wants it
+	"crypto/sha1" //nolint:gosec // required by RFC 6455, section 4.2.2
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
 )
 
-// What the chat needs of RFC 6455. It is written here because the binary has no other use
-// for a library; an app of yours takes one (docs/apps/chat.md).
+// The subset of RFC 6455 that the chat needs. It is implemented here because the binary needs no
+// WebSocket library otherwise. Apps should use a library (docs/apps/chat.md).
 const (
 	opText  = 0x1
 	opClose = 0x8
 	opPing  = 0x9
 	opPong  = 0xa
 
-	closeUnfit = 1007 // of a message that is none
-	closeLong  = 1009
-	closeAgain = 1012 // asks for another leg
+	closeInvalid = 1007 // a message is invalid
+	closeTooLong = 1009 // a message is too long
+	closeRestart = 1012 // the node should open another upstream connection
 
-	// maxFrame is more than what somebody says.
+	// maxFrame is the maximum payload in bytes.
 	maxFrame = 3 << 10
 )
 
-// errLong reports a frame that is too long for what is said here, or a part of a message.
-var errLong = errors.New("demo: a message too long")
+// errTooLong means that a frame exceeds maxFrame or is a fragment.
+var errTooLong = errors.New("demo: a message too long")
 
-func acceptOf(key string) string {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
+// acceptKey returns the value of Sec-WebSocket-Accept.
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // required by RFC 6455, section 4.2.2
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// frame is one, unmasked.
+// frame is an unmasked frame.
 type frame struct {
 	op      byte
 	payload []byte
 }
 
-// readFrame reads a frame of a client: masked, and a whole message.
+// readFrame reads a masked frame that is a complete message.
 func readFrame(r *bufio.Reader) (f frame, err error) {
 	var head [2]byte
 	if _, err = io.ReadFull(r, head[:]); err != nil {
@@ -52,10 +53,10 @@ func readFrame(r *bufio.Reader) (f frame, err error) {
 		_, err = io.ReadFull(r, b[:])
 		size = uint64(binary.BigEndian.Uint16(b[:]))
 	case 127:
-		return f, errLong
+		return f, errTooLong
 	}
 	if err == nil && (size > maxFrame || head[0]&0x80 == 0) {
-		err = errLong
+		err = errTooLong
 	}
 	if err != nil {
 		return f, err
@@ -71,7 +72,7 @@ func readFrame(r *bufio.Reader) (f frame, err error) {
 	return f, nil
 }
 
-// code is that of a Close.
+// code returns the status code of a Close frame.
 func (f frame) code() uint16 {
 	if len(f.payload) < 2 {
 		return 1000
@@ -79,16 +80,15 @@ func (f frame) code() uint16 {
 	return binary.BigEndian.Uint16(f.payload)
 }
 
-// closeOf returns the code to close a connection with that cannot be read on; zero: it has
-// ended.
-func closeOf(err error) uint16 {
-	if errors.Is(err, errLong) {
-		return closeLong
+// closeCode returns the status code for a read error; zero means that the connection has ended.
+func closeCode(err error) uint16 {
+	if errors.Is(err, errTooLong) {
+		return closeTooLong
 	}
 	return 0
 }
 
-// appendFrame appends a frame of a server, of less than 64 KiB.
+// appendFrame appends an unmasked frame with a payload of less than 64 KiB.
 func appendFrame(b []byte, op byte, payload []byte) []byte {
 	b = append(b, 0x80|op)
 	if len(payload) < 126 {

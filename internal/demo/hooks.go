@@ -7,10 +7,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// hookPath is where the nodes tell the sample app what it is to hold.
+// hookPath is the path of the hooks of the sample app.
 const hookPath = "/_shards"
 
-// hookCall is what the app reads of a call.
+// hookCall is the body of a hook call, as far as the app uses it.
 type hookCall struct {
 	Seq    uint64 `json:"seq"`
 	Disk   string `json:"disk"`
@@ -20,8 +20,8 @@ type hookCall struct {
 	} `json:"shards"`
 }
 
-// hook does what a node says, and answers what failed.
-func (a *App) hook(ctx *fasthttp.RequestCtx, name string) {
+// handleHook handles a hook call. The response lists the shards that failed.
+func (a *App) handleHook(ctx *fasthttp.RequestCtx, name string) {
 	var do func(shard uint32, epoch uint64) error
 	switch name {
 	case "acquire":
@@ -40,23 +40,23 @@ func (a *App) hook(ctx *fasthttp.RequestCtx, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range call.Shards {
-		if !a.newest(call, s.Shard) {
+		if !a.isNewest(call, s.Shard) {
 			continue
 		}
 		if err := do(s.Shard, s.Epoch); err != nil {
 			failed[strconv.FormatUint(uint64(s.Shard), 10)] = err.Error()
 		}
 	}
-	answer(ctx, map[string]any{"failed": failed})
+	writeJSON(ctx, map[string]any{"failed": failed})
 }
 
-// newest reports that no later call has named the shard: one that was given up may still
-// arrive.
-func (a *App) newest(call hookCall, shard uint32) bool {
-	seqs := a.seqs[call.Disk]
+// isNewest reports whether no later call has named the shard. An abandoned call may arrive late. a.mu
+// must be held.
+func (a *App) isNewest(call hookCall, shard uint32) bool {
+	seqs := a.lastSeqs[call.Disk]
 	if seqs == nil {
 		seqs = make(map[uint32]uint64)
-		a.seqs[call.Disk] = seqs
+		a.lastSeqs[call.Disk] = seqs
 	}
 	if call.Seq < seqs[shard] {
 		return false
@@ -65,7 +65,7 @@ func (a *App) newest(call hookCall, shard uint32) bool {
 	return true
 }
 
-// acquire loads a shard. It is no mistake to be told again of one that is held.
+// acquire loads a shard. A repeated call for a held shard has no effect.
 func (a *App) acquire(shard uint32, epoch uint64) error {
 	if c := a.shards[shard]; c != nil && c.epoch == epoch {
 		return nil
@@ -74,7 +74,7 @@ func (a *App) acquire(shard uint32, epoch uint64) error {
 	if err != nil {
 		return err
 	}
-	c := &held{epoch: epoch, state: state{Counts: make(map[string]uint64), Rooms: make(map[string]*room)}}
+	c := &heldShard{epoch: epoch, state: state{Counts: make(map[string]uint64), Rooms: make(map[string]*room)}}
 	if len(b) > 0 {
 		if err := json.Unmarshal(b, &c.state); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (a *App) acquire(shard uint32, epoch uint64) error {
 	return nil
 }
 
-// release writes a shard for the last time and gives it up.
+// release saves a shard and drops it.
 func (a *App) release(shard uint32, epoch uint64) error {
 	c := a.shards[shard]
 	if c == nil || c.epoch != epoch {
@@ -97,7 +97,7 @@ func (a *App) release(shard uint32, epoch uint64) error {
 	return nil
 }
 
-// lost gives a shard up that another node may have already: nothing is written.
+// lost drops a shard without saving it, because another node may own it already.
 func (a *App) lost(shard uint32, epoch uint64) error {
 	if c := a.shards[shard]; c != nil && c.epoch <= epoch {
 		delete(a.shards, shard)

@@ -7,31 +7,30 @@ import (
 	"time"
 )
 
-// Options is how to run the demo. The zero value is the ordinary demo.
+// Options configure the demo. The zero value is valid.
 type Options struct {
-	// Out is told what goes on. Nil: standard output.
+	// Out receives the output. nil means standard output.
 	Out io.Writer
-	// Verbose shows the logs of all processes on Out too.
+	// Verbose also writes the logs of all processes to Out.
 	Verbose bool
-	// Progress, if set, is told how many of all processes serve, while they start.
+	// Progress, if not nil, is called during the start with the number of ready processes.
 	Progress func(done, all int)
 	// Args are added to the arguments of each node, such as --takeover immediate.
 	Args []string
-	// Command is how the user calls the program, for the commands to try. Empty:
-	// as this process was called.
+	// Command is the name of the program in the commands to try. Empty means the name with which this
+	// process was started.
 	Command string
 
-	// Program is the binary to run. Empty: this one.
+	// Program is the binary of all processes. Empty means the binary of this process.
 	Program string
-	// Env is the environment of every process. Nil: that of this process without
-	// SHARDWAY_…, so that the demo is the same everywhere.
+	// Env is the environment of all processes. nil means the environment of this process without
+	// SHARDWAY_ variables, so that they do not change the demo.
 	Env []string
-	// RestartAfter is how long a killed process stays dead. Zero: 5 s.
+	// RestartAfter is the delay before an exited process restarts. Zero means 5 s.
 	RestartAfter time.Duration
-	// StartTimeout bounds the wait until everything serves. Zero: 30 s.
+	// StartTimeout limits the start of the processes. Zero means 30 s.
 	StartTimeout time.Duration
-	// StopTimeout is how long the nodes may take to stop before they are killed.
-	// Zero: 10 s.
+	// StopTimeout is the time after which processes that do not stop are killed. Zero means 10 s.
 	StopTimeout time.Duration
 }
 

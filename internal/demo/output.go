@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// output is the user's terminal, shared by the supervisor and, when verbose, the
-// logs of every process. Each write goes out whole.
+// output serializes the writes of the supervisor and, with Verbose, of the logs of all processes.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -19,19 +18,17 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.w.Write(b)
 }
 
-// maxLine bounds what a prefixer keeps of a line that does not end.
+// maxLine is the length after which a prefixer writes an incomplete line.
 const maxLine = 64 << 10
 
-// prefixer puts a process's name before each of its lines. It is used from one
-// goroutine.
+// prefixer writes lines with the name of a process as prefix. It is not safe for concurrent use.
 type prefixer struct {
 	w      io.Writer
 	prefix string
-	line   []byte // begun, not ended
+	line   []byte // incomplete line
 }
 
-// Write never fails: a terminal that is gone must not stop the process from
-// logging to its file.
+// Write never returns an error, because io.MultiWriter would then stop writing to the log file.
 func (p *prefixer) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n') + 1

@@ -8,24 +8,24 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// wantsPage reports whether a browser asks to see something. Its script and curl get JSON.
-func wantsPage(h *fasthttp.RequestHeader) bool {
+// prefersHTML reports whether a browser navigates to the app. The script of the page and curl get JSON.
+func prefersHTML(h *fasthttp.RequestHeader) bool {
 	return h.IsGet() && strings.Contains(string(h.Peek("Accept")), "text/html")
 }
 
-// answerPage is answer for a browser. The page asks again every second, so that one sees
-// the count go on while a node ends and comes back. It says of itself that it has no
-// icon: a browser's request for one would be counted.
-func answerPage(ctx *fasthttp.RequestCtx, x Answer) {
+// writePage responds with a page for browsers. The page sends a request every second, so that the user
+// sees the count continue while a node restarts. It declares an empty icon, because the app would count
+// a request for one.
+func writePage(ctx *fasthttp.RequestCtx, x Answer) {
 	var b bytes.Buffer
 	if err := page().Execute(&b, x); err != nil {
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
 		return
 	}
-	answerHTML(ctx, b.Bytes())
+	writeHTML(ctx, b.Bytes())
 }
 
-func answerHTML(ctx *fasthttp.RequestCtx, page []byte) {
+func writeHTML(ctx *fasthttp.RequestCtx, page []byte) {
 	h := &ctx.Response.Header
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:")
 	h.Set("Cache-Control", "no-store")

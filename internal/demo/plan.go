@@ -7,20 +7,19 @@ import (
 	"strconv"
 )
 
-// nodes is how many nodes the demo has: the fewest that survive the loss of any.
-const nodes = 3
+// nodeCount is the number of nodes: the smallest number that tolerates the failure of one.
+const nodeCount = 3
 
-// maxPort is the last port that no system hands out by itself for outgoing
-// connections: Linux begins at 32768.
-const maxPort = 32767
+// lastPort is the highest port below the range for outgoing connections, which starts at 32768 on Linux.
+const lastPort = 32767
 
-// firstAdmin is where every command asks that is not told where.
-const firstAdmin = 8081
+// defaultAdminPort is the port of the default value of --admin.
+const defaultAdminPort = 8081
 
-// host is where the whole demo lives.
+// host is the address of all listeners.
 const host = "127.0.0.1"
 
-// layout is the demo before anything runs: names and ports.
+// layout contains the names and ports of all processes.
 type layout struct{ nodes []nodePlan }
 
 // nodePlan is one node and its app, with their ports.
@@ -29,17 +28,17 @@ type nodePlan struct {
 	http, admin, gossip, peer, app int
 }
 
-// plan gives every listener a port: the usual one, or the next above it that is
-// free and not given to another. Free is asked about each at most once. The first
-// node's admin port comes first: it is the one that every command asks by itself.
-func plan(free func(port int) bool) (layout, error) {
-	l := layout{nodes: make([]nodePlan, nodes)}
+// planLayout assigns a port to each listener: its usual port, or the next higher free port. It calls free
+// at most once for each port. The admin port of the first node is assigned first, because commands use
+// it by default.
+func planLayout(free func(port int) bool) (layout, error) {
+	l := layout{nodes: make([]nodePlan, nodeCount)}
 	given := make(map[int]bool)
 	for _, kind := range []struct {
 		first, step int
 		field       func(n *nodePlan) *int
 	}{
-		{firstAdmin, 2, func(n *nodePlan) *int { return &n.admin }},
+		{defaultAdminPort, 2, func(n *nodePlan) *int { return &n.admin }},
 		{8080, 2, func(n *nodePlan) *int { return &n.http }},
 		{7946, 1, func(n *nodePlan) *int { return &n.gossip }},
 		{7956, 1, func(n *nodePlan) *int { return &n.peer }},
@@ -48,10 +47,10 @@ func plan(free func(port int) bool) (layout, error) {
 		port := kind.first
 		for i := range l.nodes {
 			for port = max(port, kind.first+i*kind.step); given[port] || !free(port); port++ {
-				if port >= maxPort {
-					return layout{}, fmt.Errorf("demo: no free port from %d to %d: stop something that listens there", kind.first, maxPort)
+				if port >= lastPort {
+					return layout{}, fmt.Errorf("demo: no free port from %d to %d: stop something that listens there", kind.first, lastPort)
 				}
-				given[port] = true // taken by someone: need not be asked about again
+				given[port] = true // not free: do not check it again
 			}
 			given[port] = true
 			*kind.field(&l.nodes[i]) = port
@@ -63,8 +62,7 @@ func plan(free func(port int) bool) (layout, error) {
 	return l, nil
 }
 
-// runArgs are the arguments with which node i runs. Each joins all the others:
-// the order in which they come up then does not matter.
+// runArgs returns the arguments of node i. Each node joins all others, so they can start in any order.
 func (l layout) runArgs(i int, dir string, more []string) []string {
 	n := l.nodes[i]
 	args := []string{
@@ -79,8 +77,8 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--peer", addr(n.peer),
 		"--bootstrap-expect", strconv.Itoa(len(l.nodes)),
 		"--key", "header:X-Shard-Key",
-		"--key", "query:room", // of a chat
-		"--on-missing-key", "cookie", // a browser has no key of its own
+		"--key", "query:room", // for the chat
+		"--on-missing-key", "cookie", // for browsers
 		"--log-format", "console",
 	}
 	for j, other := range l.nodes {
@@ -91,12 +89,12 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 	return append(args, more...)
 }
 
-// appArgs are the arguments with which the app of node i runs.
+// appArgs returns the arguments of the app of node i.
 func (l layout) appArgs(i int, dir string) []string {
 	return []string{"demo-app", "--listen", addr(l.nodes[i].app), "--state", stateDir(dir)}
 }
 
-// stateDir is where all the apps keep their shards: what a bucket would be elsewhere.
+// stateDir returns the directory in which all apps store their shards. It stands for an object store.
 func stateDir(dir string) string { return filepath.Join(dir, "state") }
 
 func addr(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

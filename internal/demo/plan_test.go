@@ -9,7 +9,7 @@ import (
 )
 
 func TestPlanTakesTheUsualPorts(t *testing.T) {
-	l, err := plan(func(int) bool { return true })
+	l, err := planLayout(func(int) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestPlanTakesTheUsualPorts(t *testing.T) {
 
 func TestPlanGoesAroundTakenPorts(t *testing.T) {
 	asked := map[int]int{}
-	l, err := plan(func(port int) bool {
+	l, err := planLayout(func(port int) bool {
 		asked[port]++
 		return port != 8080 && (port < 8083 || port > 8300) && (port < 7946 || port > 7957)
 	})
@@ -52,16 +52,16 @@ func TestPlanGoesAroundTakenPorts(t *testing.T) {
 }
 
 func TestPlanStaysBelowTheSystemsOwnPorts(t *testing.T) {
-	if _, err := plan(func(port int) bool { return port > maxPort }); err == nil || !strings.Contains(err.Error(), "no free port from 8081 to 32767") {
+	if _, err := planLayout(func(port int) bool { return port > lastPort }); err == nil || !strings.Contains(err.Error(), "no free port from 8081 to 32767") {
 		t.Errorf("plan = %v, want that no port is free", err)
 	}
-	if _, err := plan(func(port int) bool { return port >= 32765 }); err == nil {
+	if _, err := planLayout(func(port int) bool { return port >= 32765 }); err == nil {
 		t.Error("plan gave out ports twice, or above 32767")
 	}
 }
 
 func TestArguments(t *testing.T) {
-	l, err := plan(func(int) bool { return true })
+	l, err := planLayout(func(int) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestArguments(t *testing.T) {
 
 func TestTakenPortIsNotFree(t *testing.T) {
 	free := portFree(t.Context())
-	l, err := plan(free)
+	l, err := planLayout(free)
 	if err != nil {
 		t.Fatal(err)
 	}

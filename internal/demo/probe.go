@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// How often readiness is asked for, and how long one answer may take.
+// Interval and timeout of readiness checks.
 const (
-	probeEvery   = 50 * time.Millisecond
-	probeTimeout = time.Second
+	probeInterval = 50 * time.Millisecond
+	probeTimeout  = time.Second
 )
 
-// prober asks processes whether they are ready.
+// prober checks whether processes are ready.
 type prober struct{ http *http.Client }
 
 func newProber() prober {
 	return prober{&http.Client{
 		Timeout:   probeTimeout,
-		Transport: &http.Transport{DisableKeepAlives: true}, // straight to loopback, whatever proxy the environment names
+		Transport: &http.Transport{DisableKeepAlives: true}, // without the proxy of the environment
 	}}
 }
 
-// ask returns nil if the URL answers with success, else why not.
-func (p prober) ask(ctx context.Context, url string) error {
+// check returns nil if the response of the URL is a success, and otherwise the cause.
+func (p prober) check(ctx context.Context, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -46,12 +46,12 @@ func (p prober) ask(ctx context.Context, url string) error {
 	return fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(b)))
 }
 
-// wait returns once the URL answers with success, or with ctx's error.
+// wait returns nil once check succeeds, or the error of ctx.
 func (p prober) wait(ctx context.Context, url string) error {
-	tick := time.NewTicker(probeEvery)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
-		if err := p.ask(ctx, url); err == nil {
+		if err := p.check(ctx, url); err == nil {
 			return nil
 		}
 		select {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// proc is one process of the demo, through all its lives.
+// proc is a process of the demo, which may be restarted.
 type proc struct {
 	name  string // n1, or n1-app
 	node  string // id of the node, also for its app
 	isApp bool
 	args  []string
-	ready string   // URL that answers with success once it serves
+	ready string   // URL whose response is a success once the process is ready
 	log   string   // file
-	lock  *os.File // of the scratch directory, held by the process too
+	lock  *os.File // of the scratch directory; the process inherits it
 
-	cmd       *exec.Cmd // nil unless it runs
+	cmd       *exec.Cmd // nil if the process does not run
 	stop      context.CancelFunc
 	died      time.Time // zero while it runs
-	restartAt time.Time // zero: not waiting to be started again
+	restartAt time.Time // zero means that no restart is scheduled
 }
 
 func (p *proc) running() bool { return p.cmd != nil }
 
-// pid is 0 unless it runs.
+// pid returns 0 if the process does not run.
 func (p *proc) pid() int {
 	if p.cmd == nil {
 		return 0
@@ -37,8 +37,8 @@ func (p *proc) pid() int {
 	return p.cmd.Process.Pid
 }
 
-// start runs the program in a process of its own that logs to the proc's file
-// and, if echo is not nil, line by line to echo. The caller must wait.
+// start starts the process. It logs to its file and, if echo is not nil, to echo. The caller must call
+// wait, which returns when the process has exited.
 func (p *proc) start(program string, env []string, echo io.Writer) (wait func(), err error) {
 	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 	if echo != nil {
 		w = io.MultiWriter(f, &prefixer{w: echo, prefix: fmt.Sprintf("%-6s | ", p.name)})
 	}
-	//nolint:gosec,noctx // our own binary, and the supervisor stops its processes in an order of its own
+	//nolint:gosec,noctx // the binary is trusted, and the supervisor stops the processes in a certain order
 	cmd := exec.Command(program, p.args...)
 	cmd.Env = env
 	cmd.SysProcAttr = childAttr()
@@ -60,14 +60,13 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 	}
 	p.cmd, p.died, p.restartAt = cmd, time.Time{}, time.Time{}
 	return func() {
-		// How it ended is in cmd.ProcessState, and nothing can be done about a log.
+		// cmd.ProcessState contains the exit status. Errors of the log file have no remedy here.
 		_ = cmd.Wait()
 		_ = f.Close()
 	}, nil
 }
 
-// tail returns the last lines of the log, for a message about a process that
-// did not come up.
+// tail returns the last lines of the log, up to 2,000 bytes.
 func (p *proc) tail() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {

@@ -2,16 +2,16 @@ package demo
 
 import "errors"
 
-// room is a chat: what was said under one key.
+// room is the chat room of a key.
 type room struct {
 	Last  int            `json:"last"`  // number of the newest line
 	Lines []chatLine     `json:"lines"` // the newest ones
-	Seqs  map[string]int `json:"seqs"`  // of each page the last line that it said
+	Seqs  map[string]int `json:"seqs"`  // page → sequence number of its last line
 
-	news chan struct{} // closed when there is another line; nil: nobody waits
+	news chan struct{} // closed when a line is added; nil if no goroutine waits
 }
 
-// chatLine is one of a room: the N-th there, and the Seq-th of the page that said it.
+// chatLine is line N of a room. It is line Seq of the page Me.
 type chatLine struct {
 	N    int    `json:"n"`
 	Me   string `json:"me"`
@@ -19,11 +19,11 @@ type chatLine struct {
 	Text string `json:"text"`
 }
 
-// kept is how many lines are there for a page that comes.
-const kept = 200
+// maxRoomLines is the number of lines that a room stores.
+const maxRoomLines = 200
 
-// room returns the room of a leg. The lock is held.
-func (a *App) room(x Answer) (*held, *room, error) {
+// room returns the room of a request. a.mu must be held.
+func (a *App) room(x Answer) (*heldShard, *room, error) {
 	c := a.shards[x.Shard]
 	if c == nil || c.epoch != x.Epoch {
 		return nil, nil, errNotAcquired
@@ -36,27 +36,28 @@ func (a *App) room(x Answer) (*held, *room, error) {
 	return c, r, nil
 }
 
-// has reports whether the app holds the shard of a request.
-func (a *App) has(x Answer) error {
+// checkHeld returns an error if the app does not hold the shard of a request.
+func (a *App) checkHeld(x Answer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, _, err := a.room(x)
 	return err
 }
 
-// say adds a line, once: it is written before anyone hears of it.
-func (a *App) say(x Answer, l chatLine) error {
+// addLine adds a line to a room. It ignores a repeated line, and saves the shard before other pages
+// receive the line.
+func (a *App) addLine(x Answer, l chatLine) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c, r, err := a.room(x)
-	if err != nil || l.Seq != r.Seqs[l.Me]+1 { // else it is there, or comes again behind what is missing
+	if err != nil || l.Seq != r.Seqs[l.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
 		return err
 	}
 	r.Last++
 	l.N, r.Seqs[l.Me] = r.Last, l.Seq
-	r.Lines = append(r.Lines[max(0, len(r.Lines)-kept+1):], l)
+	r.Lines = append(r.Lines[max(0, len(r.Lines)-maxRoomLines+1):], l)
 	if err := a.save(x.Shard, c); err != nil {
-		delete(a.shards, x.Shard) // whatever the file says now: it is loaded again before the next
+		delete(a.shards, x.Shard) // the content of the file is unknown: the next request reloads the shard
 		err = errors.Join(err, errNotAcquired)
 		return err
 	}
@@ -67,8 +68,8 @@ func (a *App) say(x Answer, l chatLine) error {
 	return nil
 }
 
-// since returns the lines behind those that a page has, and what is closed when there are more.
-func (a *App) since(x Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
+// linesAfter returns the lines after number have. news is closed when there are more.
+func (a *App) linesAfter(x Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, r, err := a.room(x)

@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// scratchPrefix starts nobody else's names: what has it and no lock is removed.
+// scratchPrefix is the prefix of scratch directories. No other program uses it: directories with this
+// prefix and without a lock are removed.
 const scratchPrefix = "shardway-demo-run-"
 
-// scratch is the directory of one demo. Its processes hold a lock on it, so what
-// a demo left behind that was killed can be told from one that runs, in whichever
-// container.
+// scratch is the directory of a demo. The processes of the demo hold a lock on it. A directory without a
+// lock belongs to a killed demo; process IDs would not prove that across containers.
 type scratch struct {
 	dir  string
 	lock *os.File // the directory itself
 }
 
-// newScratch makes the directory, and removes those of demos that are no more.
+// newScratch creates a directory, and removes the directories of killed demos.
 func newScratch() (*scratch, error) {
-	sweepScratch()
+	removeStaleScratch()
 	for {
 		dir, err := os.MkdirTemp("", scratchPrefix)
 		if err != nil {
@@ -31,11 +31,12 @@ func newScratch() (*scratch, error) {
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.EWOULDBLOCK) {
 			return s, err
 		}
-		// Another demo took it for an old one before it was locked.
+		// Another demo removed the directory before it was locked.
 	}
 }
 
-// lockScratch takes the lock of a directory, if that is there and nobody's.
+// lockScratch locks a directory. The error wraps os.ErrNotExist if the directory does not exist, and
+// EWOULDBLOCK if another process holds the lock.
 func lockScratch(dir string) (*scratch, error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0) //nolint:gosec // a directory of this package's name
 	if err != nil {
@@ -50,16 +51,17 @@ func lockScratch(dir string) (*scratch, error) {
 	return &scratch{dir: dir, lock: f}, nil
 }
 
-// remove removes the directory. All processes of the demo have ended.
+// remove removes the directory. All processes of the demo must have exited.
 func (s *scratch) remove() error {
 	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
 }
 
-// sweepScratch removes what it can: directories may be other users'.
-func sweepScratch() {
+// removeStaleScratch removes the directories of killed demos. It ignores errors, because a directory may
+// belong to another user.
+func removeStaleScratch() {
 	old, err := filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+"*"))
 	if err != nil {
-		return // of the pattern only
+		return // cannot happen: the pattern is valid
 	}
 	for _, dir := range old {
 		if s, err := lockScratch(dir); err == nil {

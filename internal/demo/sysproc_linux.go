@@ -2,8 +2,8 @@ package demo
 
 import "syscall"
 
-// childAttr keeps the terminal's Ctrl-C from a child, which the supervisor stops
-// in order, and has the kernel kill it should the supervisor itself be killed.
+// childAttr puts a child into its own process group, so that Ctrl-C does not reach it: the supervisor
+// stops the children in order. The kernel kills the child if the supervisor is killed.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,6 +4,6 @@ package demo
 
 import "syscall"
 
-// childAttr keeps the terminal's Ctrl-C from a child, which the supervisor stops
-// in order.
+// childAttr puts a child into its own process group, so that Ctrl-C does not reach it: the supervisor
+// stops the children in order.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -10,8 +10,8 @@ import (
 	"shardway/admin/client"
 )
 
-// say writes one line for the user. A terminal that is gone changes nothing.
-func (f *fleet) say(format string, args ...any) {
+// printLine writes one line to the user. It ignores errors, because the terminal may be gone.
+func (f *fleet) printLine(format string, args ...any) {
 	_, _ = f.out.Write(fmt.Appendf(nil, format+"\n", args...))
 }
 
@@ -50,11 +50,11 @@ func (f *fleet) welcome(ctx context.Context) {
 		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: %s' http://%s/\n", exampleKey, addr(n.http))
 	}
 	at := ""
-	if nodes[0].admin != firstAdmin {
+	if nodes[0].admin != defaultAdminPort {
 		at = " --admin " + addr(nodes[0].admin)
 	}
 	fmt.Fprintf(&b, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
-	f.inviteToChat(&b, at)
+	f.writeChatExample(&b, at)
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
 	fmt.Fprintf(&b, "  %s status%s\n", f.o.Command, at)
 	fmt.Fprintf(&b, "  %s locate %s%s\n", f.o.Command, exampleKey, at)
@@ -68,8 +68,8 @@ func (f *fleet) welcome(ctx context.Context) {
 	_, _ = f.out.Write(b.Bytes())
 }
 
-// inviteToChat tells how to see a WebSocket stay open.
-func (f *fleet) inviteToChat(b *bytes.Buffer, at string) {
+// writeChatExample writes commands that show that a WebSocket stays open.
+func (f *fleet) writeChatExample(b *bytes.Buffer, at string) {
 	first := f.layout.nodes[0]
 	fmt.Fprintf(b, "\n  # a chat room: open it in a browser or two, then take its shard from the node, and restart others: they stay connected\n")
 	fmt.Fprintf(b, "  http://%s%s?room=tea\n", addr(first.http), chatPath)

@@ -5,9 +5,9 @@ import (
 	"net"
 )
 
-// portFree returns a function that reports whether nobody has a port, by taking
-// it for TCP and UDP (gossip needs both) and giving it back. Another may take it
-// before the node does: then the node says so.
+// portFree returns a function that reports whether a port is free. The function listens on the port with
+// TCP and UDP, because gossip needs both, and closes it again. If another process takes the port
+// afterwards, the node reports that.
 func portFree(ctx context.Context) func(port int) bool {
 	var lc net.ListenConfig
 	return func(port int) bool {

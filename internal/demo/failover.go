@@ -8,9 +8,9 @@ import (
 	"shardway/admin/client"
 )
 
-// healing returns what waits until no shard has p's node as its owner any more,
-// as the first of the other running nodes sees it.
-func (f *fleet) healing(p *proc) func(ctx context.Context) error {
+// failoverWaiter returns a function that waits until the node of p owns no shard. The function queries
+// the other running nodes, one at a time.
+func (f *fleet) failoverWaiter(p *proc) func(ctx context.Context) error {
 	var others []*client.Client
 	for i, n := range f.nodes {
 		if n == p || !n.running() {
@@ -28,14 +28,14 @@ func (f *fleet) healing(p *proc) func(ctx context.Context) error {
 				return ctx.Err()
 			}
 			c := others[i%len(others)]
-			err := withoutOwner(ctx, c, p.node)
+			err := waitNotOwner(ctx, c, p.node)
 			c.Close()
 			if err == nil || ctx.Err() != nil {
 				return err
 			}
-			// That one died too, or is stopping: ask another, not at once.
+			// This node has exited or is stopping, so query another one after a delay.
 			select {
-			case <-time.After(probeEvery):
+			case <-time.After(probeInterval):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -43,9 +43,8 @@ func (f *fleet) healing(p *proc) func(ctx context.Context) error {
 	}
 }
 
-// withoutOwner returns nil once a node's committed map has every shard with
-// somebody else than the given node.
-func withoutOwner(ctx context.Context, c *client.Client, node string) error {
+// waitNotOwner returns nil once node owns no shard in the committed map.
+func waitNotOwner(ctx context.Context, c *client.Client, node string) error {
 	m, err := c.Map(ctx)
 	for ; err == nil; m, err = c.MapAfter(ctx, m.Epoch, 30*time.Second) {
 		if !owns(m, node) {
