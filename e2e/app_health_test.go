@@ -102,7 +102,7 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 		t.Errorf("about %d maps, want at most five", maps)
 	}
 	if !found {
-		t.Error("nobody tells that the app flaps")
+		t.Error("no node reports that the app flaps")
 	}
 	l.Finish(t)
 }
@@ -141,7 +141,7 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Await(t, "it says that its checks cannot be made", func() error {
+	cluster.Await(t, "it reports that it cannot check its app", func() error {
 		if out := n.Process().Output(1000); !strings.Contains(out, "app check skipped: resources exhausted") {
 			return errors.New(out)
 		}

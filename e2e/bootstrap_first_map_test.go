@@ -26,11 +26,11 @@ func TestColdStartMovesNoShard(t *testing.T) {
 	// second.
 	time.Sleep(2 * time.Second)
 	if after := c.AwaitServing(t); after.Epoch != m.Epoch {
-		t.Errorf("map %d came after the first, %d", after.Epoch, m.Epoch)
+		t.Errorf("map %d follows the first map, %d", after.Epoch, m.Epoch)
 	}
 	for s := range m.Shards {
 		if m.Owner(s) == "" {
-			t.Errorf("nobody owns shard %d", s)
+			t.Errorf("shard %d has no owner", s)
 		}
 	}
 	for _, n := range c.Nodes() {

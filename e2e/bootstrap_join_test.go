@@ -131,7 +131,7 @@ func changeUndisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *sh
 		t.Fatalf("node %s counts no %s: %v", nodes[0].ID, held, err)
 	}
 	if n := c.Sum(t, nodes, held) - before; n != 0 {
-		t.Errorf("%v requests for unmoved shards were held", n)
+		t.Errorf("%v requests for unmoved shards were queued", n)
 	}
 	return after
 }

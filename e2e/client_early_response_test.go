@@ -127,6 +127,6 @@ func TestEarlyRefusalOfUploadArrivesCompletely(t *testing.T) {
 func wantEarly(t *testing.T, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("the refusals are not whole:\n%s", got)
+		t.Errorf("the responses are incomplete:\n%s", got)
 	}
 }

@@ -264,7 +264,7 @@ func (r *realClients) websocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, got, err := c.Read(t.Context()); err != nil || !bytes.Equal(got, sent) {
-				t.Fatalf("message of %d bytes came back with %d, %v", size, len(got), err)
+				t.Fatalf("echo of a message of %d bytes has %d bytes, %v", size, len(got), err)
 			}
 		}
 		if err := c.Close(websocket.StatusNormalClosure, "bye"); err != nil {

@@ -33,5 +33,5 @@ func TestNodeUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 	free := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 1, Shards: shards})
 	bound := cluster.Start(t, cluster.Options{Binaries: told, Nodes: 1, Shards: shards})
 	cluster.AwaitFor(t, 3*time.Minute, "a node that idles", func() error { return using(free, 1) })
-	cluster.Await(t, "one that was told", func() error { return using(bound, fixed) })
+	cluster.Await(t, "the node with an explicit setting", func() error { return using(bound, fixed) })
 }

@@ -31,7 +31,7 @@ func TestDashboardShowsKilledNode(t *testing.T) {
 
 	killed := time.Now()
 	victim.Kill(t)
-	p.Await(t, "the page says that the node failed", state(victim.ID, "failed"))
+	p.Await(t, "the page shows that the node failed", state(victim.ID, "failed"))
 	said := time.Since(killed)
 	p.Await(t, "the page shows its shards at others", fmt.Sprintf(`document.querySelector("#rows tr[data-node='%s'] td[data-col=share] bdi").textContent === "0" && / moved by epoch /.test(document.getElementById("shards-sum").textContent) && !/unavailable/.test(document.getElementById("shards-sum").textContent)`, victim.ID))
 	healed := time.Since(killed)
@@ -45,8 +45,8 @@ func TestDashboardShowsKilledNode(t *testing.T) {
 
 	victim.Kill(t)
 	leader.Kill(t)
-	p.Await(t, "the page says that a quorum is missing, and that nobody serves anything", `/no-quorum/.test(document.getElementById("word").textContent) && document.documentElement.dataset.severity === "outage" && / 128 unavailable \(/.test(document.getElementById("shards-sum").textContent)`)
+	p.Await(t, "the page shows that a quorum is missing, and that no shard is served", `/no-quorum/.test(document.getElementById("word").textContent) && document.documentElement.dataset.severity === "outage" && / 128 unavailable \(/.test(document.getElementById("shards-sum").textContent)`)
 
 	here.Kill(t)
-	p.Await(t, "the page says that it knows nothing any more", `document.documentElement.dataset.severity === "lost"`)
+	p.Await(t, "the page shows that it has no data", `document.documentElement.dataset.severity === "lost"`)
 }

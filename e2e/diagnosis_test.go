@@ -105,7 +105,7 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text st
 	want := map[bool]int{true: 3}[found.Severity == diagnosis.Outage]
 	exit, out := w.run(n, "status")
 	if line := strings.ToUpper(found.Severity.String()) + " " + found.String() + "\n"; !strings.Contains(out, line) || want == 3 && exit != 3 {
-		w.t.Errorf("shardway status ends with %d and says\n%s\nwant %d and the line\n%s", exit, out, want, line)
+		w.t.Errorf("shardway status exits with %d and prints\n%s\nwant %d and the line\n%s", exit, out, want, line)
 	}
 	return found
 }
@@ -174,7 +174,7 @@ func (w diagnosisTest) checkBootstrap(a, b, c, lost *cluster.Node) {
 	w.wantFindingEverywhere(lost, diagnosis.NoPeers, c.Gossip+" (connection refused)")
 	w.wantFinding(lost, diagnosis.Insecure, "can change the cluster")
 	if _, body := w.get(lost.Addr, "/"); strings.Contains(body, c.Gossip) {
-		w.t.Errorf("clients are told addresses: %s", body)
+		w.t.Errorf("error responses contain addresses: %s", body)
 	}
 	lost.Kill(w.t)
 	c.Start(w.t)
@@ -196,10 +196,10 @@ func (w diagnosisTest) checkVoters(a, b, c *cluster.Node) {
 		w.t.Errorf("%+v, %v", s, err)
 	}
 	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "unavailable: this node knows no leader") {
-		w.t.Errorf("locate says\n%s", out)
+		w.t.Errorf("locate prints\n%s", out)
 	}
 	if _, out := w.run(a, "shards"); !strings.Contains(out, "unavailable") || strings.Contains(out, " owned ") {
-		w.t.Errorf("shards says\n%s", out)
+		w.t.Errorf("shards prints\n%s", out)
 	}
 	b.Start(w.t)
 	c.Start(w.t)

@@ -108,11 +108,11 @@ func (c *chatter) talk(ctx context.Context) {
 func (c *chatter) continues(t *testing.T, names ...string) {
 	t.Helper()
 	from := c.counts(t)
-	cluster.Await(t, "the room goes on", func() error {
+	cluster.Await(t, "the room continues", func() error {
 		now := c.counts(t)
 		for _, name := range names {
 			if now[name] < from[name]+5 {
-				return fmt.Errorf("%s heard %d lines of %s, before it was %d", c.name, now[name], name, from[name])
+				return fmt.Errorf("%s received %d lines of %s, before that %d", c.name, now[name], name, from[name])
 			}
 		}
 		return nil
@@ -131,7 +131,7 @@ func (c *chatter) counts(t *testing.T) map[string]int {
 		who, _, _ := strings.Cut(l.Text, " ")
 		last[who]++
 		if l.N != i+1 || l.Text != fmt.Sprint(who, " ", last[who]) {
-			t.Fatalf("line %d that %s heard is %+v, want the %d. of %s", i+1, c.name, l, last[who], who)
+			t.Fatalf("line %d received by %s is %+v, want line %d of %s", i+1, c.name, l, last[who], who)
 		}
 	}
 	return last

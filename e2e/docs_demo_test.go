@@ -167,7 +167,7 @@ func checkCountContinues(t *testing.T, said string, curls [][]string, node strin
 	end(processOf(`(?m)^  ` + second + `\s.*\(pid (\d+)\)`))
 	next(other(node))
 	for _, c := range curls {
-		cluster.Await(t, c[2]+" answers again", func() error {
+		cluster.Await(t, c[2]+" responds again", func() error {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(c[2], "http://"), "/"))
 			if err == nil {
 				err = conn.Close()

@@ -53,7 +53,7 @@ func TestExampleFeedResumes(t *testing.T) {
 		want := fmt.Sprintf("id: %d\ndata: line %d\n\n", last, last)
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(lines, got); string(got) != want {
-			t.Fatalf("the feed goes on with %q, %v; want %q", got, err, want)
+			t.Fatalf("the feed continues with %q, %v; want %q", got, err, want)
 		}
 	}
 	next()

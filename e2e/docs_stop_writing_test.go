@@ -54,7 +54,7 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 						t.Errorf("after the next owner began: %s", strings.Join(late, ", "))
 					}
 					if ignores && len(late) == 0 {
-						t.Error("an app that goes on writing is not found")
+						t.Error("an app that continues to write is not detected")
 					}
 				})
 			}

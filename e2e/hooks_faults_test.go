@@ -191,7 +191,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	}
 	diagnosisTest{t, c}.wantFinding(n, diagnosis.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
 	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
-		t.Errorf("the log says so %d times, want once", lines)
+		t.Errorf("the log contains it %d times, want once", lines)
 	}
 	n.App.SetHookFault(t, "acquire", "well")
 	await(all)

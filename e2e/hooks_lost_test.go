@@ -79,7 +79,7 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 			}
 		}
 		if last == nil || last.From != from || last.Released != released || last.Again {
-			t.Errorf("%s was told %+v of shard %d, want it from %s, released %v", n.ID, last, shard, from, released)
+			t.Errorf("%s received %+v for shard %d, want it from %s, released %v", n.ID, last, shard, from, released)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	for _, s := range acquired(t, n)[len(before):] {
 		again[s.Shard] = s.Again
 		if !s.Again {
-			t.Errorf("told %+v, though it holds it", s)
+			t.Errorf("received %+v, although it holds the shard", s)
 		}
 	}
 	if len(again) != shards {

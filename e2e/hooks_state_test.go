@@ -65,7 +65,7 @@ func wantExactCounts(t *testing.T, was map[string]uint64, answers []history.Resp
 		slices.Sort(counts)
 		for i, n := range counts {
 			if n != was[key]+uint64(i)+1 {
-				t.Errorf("%s: the counts %v do not go on from %d by one", key, counts, was[key])
+				t.Errorf("%s: the counts %v do not continue after %d by one", key, counts, was[key])
 				break
 			}
 		}
@@ -124,7 +124,7 @@ func TestCountersFollowTheirShards(t *testing.T) {
 		}
 	}
 	if t.Logf("%d shards acquired as released", released); released == 0 {
-		t.Error("nobody was told that a shard had been released")
+		t.Error("no app received the release of a shard")
 	}
 }
 

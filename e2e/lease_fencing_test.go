@@ -101,14 +101,14 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 		t.Errorf("report = %v: want an overlap for each of %d keys", report, len(late))
 	}
 	if n := report.Overlapped[uint32(load.ShardOf(open, shards))]; n == 0 {
-		t.Errorf("the overlap in the shard of the unfenced register is not told: %v", report.Overlapped)
+		t.Errorf("the report lacks the overlap in the shard of the unfenced register: %v", report.Overlapped)
 	}
 	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool { return a.Key == open })
 	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: s.Applied()}); err != nil {
 		t.Error(err)
 	}
 	if err := linear.Check(linear.Ops(append(answers, overwritten), runs), linear.Options{Applied: s.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
-		t.Errorf("nobody finds what became of the unfenced register: %v", err)
+		t.Errorf("the checker does not find the overwritten unfenced register: %v", err)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	l.Finish(t)
 	for i, s := range streams {
 		if a := s.Response(t); !a.OK() || a.Bytes != 80_000 {
-			t.Errorf("stream %d: %+v, want it whole", i, a)
+			t.Errorf("stream %d: %+v, want it complete", i, a)
 		}
 	}
 	for _, run := range c.Runs(t) {

@@ -175,7 +175,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Await(t, "the plain node is told why", func() error {
+		cluster.Await(t, "the node without a secret gets the reason", func() error {
 			err := n.Ready(t.Context())
 			if err == nil {
 				t.Fatal("it is let in")

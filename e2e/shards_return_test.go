@@ -170,7 +170,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	for _, n := range c.Nodes() {
 		n.Await(t, "it reports the stale return no more", func(s cluster.Status) bool { return !reported(s) })
 		if out, _ := shardway(t, "locate", key, "--admin", n.Admin); strings.Contains(out, "stale-return") {
-			t.Errorf("locate at %s still says:\n%s", n.ID, out)
+			t.Errorf("locate at %s still prints:\n%s", n.ID, out)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.Counts()[n.ID] != 0 {
-				t.Errorf("%s ended while %s says that it owns %d shards", n.ID, other.ID, m.Counts()[n.ID])
+				t.Errorf("%s exited while %s reports that it owns %d shards", n.ID, other.ID, m.Counts()[n.ID])
 			}
 		}
 		without := c.AwaitServing(t)

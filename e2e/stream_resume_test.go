@@ -146,12 +146,12 @@ func (x *counters) open(t *testing.T, keys []string) {
 	})()`, nil)
 }
 
-// goOn waits until each client has received more events.
-func (x *counters) goOn(t *testing.T) {
+// awaitProgress waits until each client has received more events.
+func (x *counters) awaitProgress(t *testing.T) {
 	t.Helper()
 	for _, c := range x.list {
 		from := c.last.Load()
-		cluster.Await(t, c.name+" goes on", func() error {
+		cluster.Await(t, c.name+" continues", func() error {
 			if err := c.err.Load(); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -166,7 +166,7 @@ func (x *counters) goOn(t *testing.T) {
 	}
 	var from int
 	x.page.Eval(t, "got", &from)
-	x.page.Await(t, "EventSource goes on", fmt.Sprintf("wrong.length || got > %d", from+10))
+	x.page.Await(t, "EventSource continues", fmt.Sprintf("wrong.length || got > %d", from+10))
 	var wrong []string
 	x.page.Eval(t, "wrong", &wrong)
 	if len(wrong) > 0 {
@@ -189,24 +189,24 @@ func TestEventStreamsResumeAfterMoves(t *testing.T) {
 		keys = append(keys, m.Keys(n.ID, 1)[:3]...)
 	}
 	x.open(t, keys)
-	x.goOn(t)
+	x.awaitProgress(t)
 	for _, n := range c.Others(x.at) {
 		n.Stop(t)
-		x.goOn(t)
+		x.awaitProgress(t)
 		n.Start(t)
 		c.AwaitServing(t)
-		x.goOn(t)
+		x.awaitProgress(t)
 	}
 	n := c.Others(x.at)[0]
 	for _, args := range [][]string{{"drain", x.at.ID, "--wait"}, {"uncordon", x.at.ID}} {
 		if out, code := shardway(t, append(args, "--admin", n.Admin)...); code != 0 {
 			t.Fatalf("%q: exit %d, %s", args, code, out)
 		}
-		x.goOn(t)
+		x.awaitProgress(t)
 	}
 	c.AwaitServing(t)
 	n.Kill(t)
-	x.goOn(t)
+	x.awaitProgress(t)
 	if resumed := c.Sum(t, []*cluster.Node{x.at}, "shardway_stream_resumptions_total", "result", "resumed"); resumed < 5 {
 		t.Errorf("%v upstream connections were followed by another, want some for each move", resumed)
 	}

@@ -26,26 +26,26 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	each := len(x.conns) / len(x.front)
 	gateway, behind := x.front[2], x.conns[2*each:]
 	others := &resumeTest{Cluster: x.Cluster, dir: x.dir, conns: x.conns[:2*each]}
-	x.goOn(t)
+	x.awaitProgress(t)
 
 	gateway.Pause(t)
-	others.goOnFor(t, uint64(3*time.Second/wsresume.Every))
+	others.awaitNumbers(t, uint64(3*time.Second/wsresume.Every))
 	gateway.Continue(t)
-	x.goOn(t)
+	x.awaitProgress(t)
 
 	before, _ := x.gaps(t)
 	gateway.Pause(t)
 	x.die(t, x.nodes[1])
-	others.goOn(t)
+	others.awaitProgress(t)
 	gateway.Continue(t)
-	x.goOn(t)
+	x.awaitProgress(t)
 	if gaps, _ := x.gaps(t); gaps == before {
-		t.Error("no app is told of a gap, though one had died")
+		t.Error("no app was told of a gap, although one died")
 	}
 
 	began, conns := history.Now(), x.connCount(t, 2)
 	gateway.Terminate(t)
-	cluster.Await(t, "the clients of the gateway are told to come again", func() error {
+	cluster.Await(t, "the clients of the gateway are told to reconnect", func() error {
 		for i, c := range behind {
 			switch _, err := c.newest(); {
 			case err == nil:
@@ -57,7 +57,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 		return nil
 	})
 	gateway.AwaitExit(t, 0)
-	others.goOn(t)
+	others.awaitProgress(t)
 	if now := x.connCount(t, 2); now != conns && x.Starved(began) < time.Second {
 		t.Errorf("sessions at other nodes had %d upstream connections, and %d before the gateway left", now, conns)
 	}
@@ -67,15 +67,15 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	}
 }
 
-// goOnFor is goOn until the apps have sent this number of messages on each connection.
-func (x *resumeTest) goOnFor(t *testing.T, numbers uint64) {
+// awaitNumbers is awaitProgress until the apps have sent this number of messages on each connection.
+func (x *resumeTest) awaitNumbers(t *testing.T, numbers uint64) {
 	t.Helper()
 	from := make([]uint64, len(x.conns))
 	for i, c := range x.conns {
 		n, _ := c.newest()
 		from[i] = n.N
 	}
-	cluster.Await(t, fmt.Sprintf("all sockets go on for %d numbers", numbers), func() error {
+	cluster.Await(t, fmt.Sprintf("all connections carry %d more numbers", numbers), func() error {
 		for i, c := range x.conns {
 			n, err := c.newest()
 			if err != nil {

@@ -271,14 +271,14 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 	if _, ok := browser.Find(); ok {
 		x.conns = append(x.conns, openPage(t, urls("page"))...)
 	}
-	x.goOn(t)
+	x.awaitProgress(t)
 	began := history.Now()
 	for _, n := range x.nodes {
 		n.Stop(t)
-		x.goOn(t)
+		x.awaitProgress(t)
 		n.Start(t)
 		x.AwaitServedBy(t, x.nodes...)
-		x.goOn(t)
+		x.awaitProgress(t)
 	}
 	_, planned := x.wantPlanned(t, began)
 	x.check(t)

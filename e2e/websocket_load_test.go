@@ -114,7 +114,7 @@ func startKeyRequests(t *testing.T, addr string, keys []string) *keyRequests {
 func (a *keyRequests) end(t *testing.T) string {
 	t.Helper()
 	if err := a.stop(); err != nil || a.failed {
-		t.Errorf("a request beside the sockets failed, as it says: %v", err)
+		t.Errorf("a request failed, as its process reports: %v", err)
 	}
 	slices.Sort(a.took)
 	if len(a.took) == 0 {

@@ -269,7 +269,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	rested()
 	beforeGateway, beforeOwner := x.holds(t, gateway), x.holds(t, owner)
 	open(many)
-	cluster.Await(t, "nobody waits at idle sockets", func() error {
+	cluster.Await(t, "no goroutine waits for idle connections", func() error {
 		for _, n := range []*cluster.Node{gateway, owner} {
 			if parked := int(x.Sum(t, []*cluster.Node{n}, "shardway_idle_websocket_directions")); parked != 2*len(list) {
 				return fmt.Errorf("%d directions of %d sockets are parked at %s", parked, len(list), n.ID)

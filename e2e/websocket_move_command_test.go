@@ -50,7 +50,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	t.Parallel()
 	x := startResume(t)
 	x.open(t)
-	x.goOn(t)
+	x.awaitProgress(t)
 	began, other := history.Now(), x.nodes[1]
 	x.attached(t, other)
 	if out, code := shardway(t, "websockets", "move-test", "--all", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
@@ -62,7 +62,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 		}
 		return nil
 	})
-	x.goOn(t)
+	x.awaitProgress(t)
 	if gaps, _ := x.gaps(t); gaps > 0 && x.Starved(began) < time.Second {
 		t.Errorf("%d connections begin with a gap", gaps)
 	}
@@ -79,7 +79,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 		}
 		return nil
 	})
-	x.goOn(t)
+	x.awaitProgress(t)
 	if out, code := shardway(t, "websockets", "move-test", "--key", key+"-nobody's", "--admin", other.Admin); code != 1 || !strings.Contains(out, "no resumable WebSocket") {
 		t.Errorf("a key without sockets: exit %d, %s", code, out)
 	}

@@ -142,7 +142,7 @@ func (c *reconnectClient) says(text string) {
 func (c *reconnectClient) awaitGoesOn(t *testing.T, node string) {
 	t.Helper()
 	from := -1
-	cluster.Await(t, c.name+" goes on at "+node, func() error {
+	cluster.Await(t, c.name+" continues at "+node, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if from < 0 && c.node == node && c.by == "websocket" {
@@ -152,7 +152,7 @@ func (c *reconnectClient) awaitGoesOn(t *testing.T, node string) {
 			t.Fatalf("%s: %s", c.name, c.wrong)
 		}
 		if from < 0 || c.heard < from+10 || c.node != node {
-			return fmt.Errorf("it heard %d of %q over %q, after it had ended with %q", c.heard, c.node, c.by, c.ended)
+			return fmt.Errorf("it received %d from %q over %q, after it had ended with %q", c.heard, c.node, c.by, c.ended)
 		}
 		return nil
 	})
@@ -242,7 +242,7 @@ func TestSocketIOAndSignalRReconnect(t *testing.T) {
 			t.Errorf("the sockets of %s ended with %q", id, saw.Ends)
 		}
 		if len(saw.Wrong) > 0 {
-			t.Errorf("to the app of %s came %q", id, saw.Wrong)
+			t.Errorf("the app of %s received %q", id, saw.Wrong)
 		}
 	}
 }

@@ -102,14 +102,14 @@ func (x *resumeTest) open(t *testing.T) {
 	x.conns = append(x.conns, mine...)
 }
 
-// goOn waits until each connection has carried new messages in both directions.
-func (x *resumeTest) goOn(t *testing.T) {
+// awaitProgress waits until each connection has carried new messages in both directions.
+func (x *resumeTest) awaitProgress(t *testing.T) {
 	t.Helper()
 	from := make([]wsresume.Number, len(x.conns))
 	for i, c := range x.conns {
 		from[i], _ = c.newest()
 	}
-	cluster.Await(t, "all sockets go on", func() error {
+	cluster.Await(t, "all connections continue", func() error {
 		for i, c := range x.conns {
 			n, err := c.newest()
 			if err != nil {
@@ -149,35 +149,35 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	x := startResume(t)
 	x.open(t)
-	x.goOn(t)
+	x.awaitProgress(t)
 	began := history.Now()
 	first := x.nodes[0]
 	for _, args := range [][]string{{"drain", first.ID, "--wait"}, {"uncordon", first.ID}} {
 		if out, code := shardway(t, append(args, "--admin", first.Admin)...); code != 0 {
 			t.Fatalf("%q: exit %d, %s", args, code, out)
 		}
-		x.goOn(t)
+		x.awaitProgress(t)
 	}
 	x.AwaitServedBy(t, x.nodes...)
 	for _, n := range x.nodes[1:] {
 		n.Stop(t)
-		x.goOn(t)
+		x.awaitProgress(t)
 		n.Start(t)
 		x.AwaitServedBy(t, x.nodes...)
-		x.goOn(t)
+		x.awaitProgress(t)
 	}
 	gaps, planned := x.wantPlanned(t, began)
 	x.die(t, first)
-	x.goOn(t) // an app that restarts before its node notices has ended the connections itself
+	x.awaitProgress(t) // an app that restarts before its node notices has ended the connections itself
 	x.apps[first].start(t)
 	x.AwaitServedBy(t, x.nodes...)
-	x.goOn(t)
+	x.awaitProgress(t)
 	last := x.nodes[2]
 	last.Kill(t)
 	x.die(t, last)
-	x.goOn(t)
+	x.awaitProgress(t)
 	if died, _ := x.gaps(t); died == gaps {
-		t.Error("no app is told of a gap")
+		t.Error("no app was told of a gap")
 	}
 	conns := x.check(t)
 	t.Logf("%d sessions, %d handovers, %d upstream connections in total", len(x.conns), planned, len(conns))

@@ -46,7 +46,7 @@ func rollingRestarts(t *testing.T, kills bool) {
 		must(t, err)
 		x.conns = append(x.conns, c)
 	}
-	x.goOn(t)
+	x.awaitProgress(t)
 	beside := startKeyRequests(t, x.front[1].Addr, keys)
 	began, start := history.Now(), time.Now()
 	var d deaths
@@ -56,18 +56,18 @@ func rollingRestarts(t *testing.T, kills bool) {
 				x.kill(t, n, d.next())
 			} else {
 				n.Stop(t)
-				x.goOn(t)
+				x.awaitProgress(t)
 				n.Start(t)
 			}
 			x.AwaitServedBy(t, x.nodes...)
 		}
 	}
-	x.goOn(t)
+	x.awaitProgress(t)
 	took := time.Since(start)
 	gaps, planned := x.gaps(t)
 	if kills {
 		if gaps == 0 {
-			t.Error("no app is told of a gap")
+			t.Error("no app was told of a gap")
 		}
 	} else {
 		gaps, planned = x.wantPlanned(t, began)
@@ -110,7 +110,7 @@ func (x *resumeTest) kill(t *testing.T, n *cluster.Node, turn int) {
 	if app {
 		x.die(t, n)
 	}
-	x.goOn(t)
+	x.awaitProgress(t)
 	if app {
 		x.apps[n].start(t)
 	}
