@@ -157,7 +157,7 @@ func (s *silent) leader(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if status.Leader == "" {
-		return "", fmt.Errorf("bench: %s: nobody leads", s.name)
+		return "", fmt.Errorf("bench: %s has no leader", s.name)
 	}
 	return status.Leader, nil
 }

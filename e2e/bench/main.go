@@ -49,7 +49,7 @@ func run() error {
 	lines := flag.String("lines", "", "regular expression: the lines to run")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
 	flag.DurationVar(&o.seconds, "time", 3*time.Second, "time of one measurement")
-	flag.StringVar(&o.node, "node", "", "the shardway binary (built anew)")
+	flag.StringVar(&o.node, "node", "", "the shardway binary (default: built from this source)")
 	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
 	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
 	flag.DurationVar(&o.idle, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")

@@ -49,7 +49,7 @@ func scrape(ctx context.Context, url string) error {
 			next.Reset(scrapeInterval)
 		case <-ctx.Done():
 			if n == 0 {
-				return fmt.Errorf("bench: %s was not asked for once", url)
+				return fmt.Errorf("bench: %s was not scraped", url)
 			}
 			return nil
 		}
@@ -66,11 +66,11 @@ func follow(ctx context.Context, url string) error {
 	var said firstByte
 	switch err := read(ctx, url, "text/event-stream", 0, &said); {
 	case ctx.Err() == nil && err == nil:
-		return fmt.Errorf("bench: %s ended by itself", url)
+		return fmt.Errorf("bench: %s ended early", url)
 	case ctx.Err() == nil:
 		return err
 	case !bool(said):
-		return fmt.Errorf("bench: %s said nothing", url)
+		return fmt.Errorf("bench: %s sent nothing", url)
 	}
 	return nil
 }

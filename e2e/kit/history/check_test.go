@@ -101,19 +101,19 @@ func TestCheckFindsPlantedErrors(t *testing.T) {
 			s.now += 20
 			s.asked("z", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners after a stop of another node", history.TwoOwners, func(s *story) {
+		{"two owners after a pause of another node", history.TwoOwners, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
 			s.asked("y", "GET", key(1), "a", 11, 5)
 			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "a", From: 3000 * ms, Until: 3100 * ms})
 		}},
-		{"two owners, the first begun after its stop", history.TwoOwners, func(s *story) {
+		{"two owners, the first started after its pause", history.TwoOwners, func(s *story) {
 			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: 2900 * ms, Until: 2999 * ms})
 			s.asked("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
 			s.asked("y", "GET", key(1), "a", 11, 5)
 		}},
-		{"two owners long after a cut", history.TwoOwners, func(s *story) {
+		{"two owners long after an abort", history.TwoOwners, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 10, 2000)
 			s.Runs[len(s.Runs)-1].Aborted = true
 			s.now += 500
@@ -138,40 +138,40 @@ func TestCheckFindsPlantedErrors(t *testing.T) {
 			s.now += 10
 			s.ran("x", "PUT", key(1), "a", 10, 5)
 		}},
-		{"swallowed answer", history.Lost, func(s *story) {
+		{"missing response", history.Lost, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Status = 0
 		}},
-		{"answer without a run", history.NoRun, func(s *story) {
+		{"response without a run", history.NoRun, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
 		}},
-		{"answer of the proxy's own without a run", history.NoRun, func(s *story) {
+		{"response of the proxy's own without a run", history.NoRun, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
 			s.Responses[len(s.Responses)-1].App, s.Responses[len(s.Responses)-1].EchoID = "", ""
 		}},
-		{"answer of another app", history.WrongResponse, func(s *story) {
+		{"response of another app", history.WrongResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].App = "a"
 		}},
-		{"swapped answer", history.WrongResponse, func(s *story) {
+		{"swapped response", history.WrongResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].EchoID = "g3"
 		}},
-		{"second answer on the connection", history.SecondResponse, func(s *story) {
+		{"second response on the connection", history.SecondResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Extra = 12
 		}},
-		{"second answer under the id", history.SecondResponse, func(s *story) {
+		{"second response under the id", history.SecondResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses = append(s.Responses, s.Responses[len(s.Responses)-1])
 		}},
-		{"cut answer", history.TruncatedResponse, func(s *story) {
+		{"truncated response", history.TruncatedResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Truncated = true
 		}},
-		{"error answer", history.Failed, func(s *story) {
+		{"error response", history.Failed, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Responses[len(s.Responses)-1].Status = 503
 		}},

@@ -62,23 +62,23 @@ func TestCheckFindsPlantedErrorsInStreams(t *testing.T) {
 		want  history.Kind // 0 means none
 		plant func(x *followed)
 	}{
-		{"goes on", 0, func(*followed) {}},
-		{"the last event again", history.RepeatedEvent, func(x *followed) { x.event(10) }},
-		{"an older event again", history.RepeatedEvent, func(x *followed) { x.last().Events = x.last().Events[:5]; x.event(3) }},
+		{"continues", 0, func(*followed) {}},
+		{"the last event repeated", history.RepeatedEvent, func(x *followed) { x.event(10) }},
+		{"an older event repeated", history.RepeatedEvent, func(x *followed) { x.last().Events = x.last().Events[:5]; x.event(3) }},
 		{"an event without an id", history.RepeatedEvent, func(x *followed) { x.event(0) }},
 		{"an event is missing", history.MissingEvent, func(x *followed) { x.event(12) }},
 		{"the first event is missing", history.MissingEvent, func(x *followed) { x.last().Events = x.last().Events[1:] }},
-		{"had before what was judged before", history.RepeatedEvent, func(x *followed) { x.After = 10; x.last().Events = x.last().Events[9:] }},
+		{"received in an earlier check", history.RepeatedEvent, func(x *followed) { x.After = 10; x.last().Events = x.last().Events[9:] }},
 		{"another event's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(x.Key, 12) }},
 		{"another key's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(key(2), 11) }},
 
-		{"cut in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100) }},
-		{"cut as its node ends", 0, func(x *followed) { x.did(history.Terminated, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
-		{"cut before its node was told to end", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
-		{"cut when its node was back", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 10, 20, 90); x.cut(1050, 1100) }},
-		{"cut as another node ends", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"broken in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100) }},
+		{"broken as its node terminates", 0, func(x *followed) { x.did(history.Terminated, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"broken before its node was terminated", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
+		{"broken when its node was back", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 10, 20, 90); x.cut(1050, 1100) }},
+		{"broken as another node terminates", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
 		{"ended in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100); x.last().Ended = true }},
-		{"ended as its node ends", history.BrokenStream, func(x *followed) {
+		{"ended as its node terminates", history.BrokenStream, func(x *followed) {
 			x.did(history.Terminated, "i", 1090, 1200, 0)
 			x.cut(1050, 1100)
 			x.last().Ended = true
@@ -95,46 +95,46 @@ func TestCheckFindsPlantedErrorsInStreams(t *testing.T) {
 			x.back("b", 1110)
 			x.event(12)
 		}},
-		{"comes back, and an event comes again", history.RepeatedEvent, func(x *followed) {
+		{"comes back, and an event is repeated", history.RepeatedEvent, func(x *followed) {
 			x.did(history.Killed, "i", 1090, 1095, 0)
 			x.cut(1050, 1100)
 			x.back("b", 1110)
 			x.event(10)
 		}},
 
-		{"cut by its owner's death", 0, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"cut by another node's death", history.BrokenStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"cut by a death to come", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
-		{"cut long after others have its shard", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
-		{"cut in a short stop", history.BrokenStream, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1200); x.cut(1050, 1100) }},
-		{"cut in a long stop", 0, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1900); x.cut(1050, 1100) }},
-		{"cut when its owner was apart", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 1100) }},
-		{"cut as the owner's app died", 0, func(x *followed) { x.did(history.AppDown, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
-		{"cut as another app died", history.BrokenStream, func(x *followed) { x.did(history.AppDown, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
-		{"cut as the machine stood still, at its owner", 0, func(x *followed) {
+		{"broken by its owner's death", 0, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 1100) }},
+		{"broken by another node's death", history.BrokenStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
+		{"broken by a death to come", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
+		{"broken long after others have its shard", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
+		{"broken in a short pause", history.BrokenStream, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1200); x.cut(1050, 1100) }},
+		{"broken in a long pause", 0, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1900); x.cut(1050, 1100) }},
+		{"broken when its owner was unreachable", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 1100) }},
+		{"broken as the owner's app died", 0, func(x *followed) { x.did(history.AppDown, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"broken as another app died", history.BrokenStream, func(x *followed) { x.did(history.AppDown, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"broken as the machine stalled, at its owner", 0, func(x *followed) {
 			x.last().Target = "a"
 			x.did(history.Stalled, "", 1051, 0, 1080)
 			x.cut(1050, 1100)
 		}},
-		{"cut as the machine stood still, elsewhere", history.BrokenStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
-		{"waits in vain for its owner", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 12_000) }},
+		{"broken as the machine stalled, elsewhere", history.BrokenStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
+		{"times out waiting for its owner", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 12_000) }},
 		{"does not wait for its owner", history.BrokenStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
-		{"had shown no id when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
-		{"had shown no id", history.BrokenStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
-		{"goes on nowhere else", 0, func(x *followed) { x.Bound = true; x.cut(1050, 1100) }},
-		{"goes on nowhere else, and events do", history.RepeatedEvent, func(x *followed) { x.Bound = true; x.event(10) }},
+		{"had no event ID when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
+		{"had no event ID", history.BrokenStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
+		{"is bound to its node", 0, func(x *followed) { x.Bound = true; x.cut(1050, 1100) }},
+		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *followed) { x.Bound = true; x.event(10) }},
 
-		{"nobody listens at a node that has ended", 0, func(x *followed) {
+		{"no listener at a node that has ended", 0, func(x *followed) {
 			x.back("a", 1450)
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
 			x.Follows = x.Follows[1:]
 		}},
-		{"nobody listens at a node that runs", history.NotListening, func(x *followed) {
+		{"no listener at a node that runs", history.NotListening, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
 			x.Follows = x.Follows[1:]
 		}},
-		{"no answer", history.Lost, func(x *followed) {
+		{"no response", history.Lost, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Status, x.last().Done = 0, 1451*ms
 			x.Follows = x.Follows[1:]

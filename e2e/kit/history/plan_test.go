@@ -36,10 +36,10 @@ func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 		later        int64 // ms until the last map
 	}{
 		{"a drained node has a shard", 21, 19, drained(20, 0), []string{"a", "b", "c"}, 11_000},
-		{"a drained node has a shard, before that is taken back", 29, 30, drained(20, 30), []string{"a", "b", "c"}, 11_000},
+		{"a drained node has a shard, before it is withdrawn", 29, 30, drained(20, 30), []string{"a", "b", "c"}, 11_000},
 		{"a drained node gets a shard", 21, 19, drained(20, 0), []string{"c", "b", "c"}, 50},
 		{"a cordoned node gets a shard", 21, 19, cordoned(20, 0, "b"), []string{"b", "b", "c"}, 50},
-		{"a cordoned node gets a shard, before that is taken back", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets a shard, before it is withdrawn", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}, 50},
 		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
 	} {
 		for _, epoch := range []uint64{c.wrong, c.right} {

@@ -66,9 +66,9 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 		}},
 		// A paused node has dead-after, with any takeover: its lease was granted at most
 		// half a second before it was last observed.
-		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Paused)},
-		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Paused)},
-		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Paused)},
+		{"a pause shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Paused)},
+		{"a pause shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Paused)},
+		{"a pause shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Paused)},
 		// For a dead node, and after a forged refusal, the time depends on the takeover.
 		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
 		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
@@ -79,43 +79,43 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 			s.now += n
 			s.asked("y", "POST", key(1), "b", 11, 5)
 		}},
-		{"runs on after an early acknowledgement", history.TwoOwners, 1, 0, "lease", earlyAck},
-		{"runs on after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", earlyAck},
-		{"runs on after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *story, n int64) {
+		{"continues after an early acknowledgement", history.TwoOwners, 1, 0, "lease", earlyAck},
+		{"continues after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", earlyAck},
+		{"continues after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 1, 2, 9000)
 			earlyAck(s, n)
 		}},
-		{"dropped on a kept connection", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
+		{"idle connection closed", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "b", Reused: true, Err: "EOF"}, n)
 		}},
-		{"dropped on a kept connection by SIGTERM", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
+		{"idle connection closed by SIGTERM", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Terminated, "c", -100, 500, 0)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
 		}},
-		{"dropped by SIGTERM, a GET before drain-timeout", history.ClosedIdle, 4900, 5100, "lease", func(s *story, n int64) {
+		{"idle connection closed by SIGTERM, a GET before drain-timeout", history.ClosedIdle, 4900, 5100, "lease", func(s *story, n int64) {
 			s.fault(history.Terminated, "c", -100, 9000, 0)
 			s.asked("x", "GET", key(1), "b", 9, 6000)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
 			s.lasted(n)
 		}},
-		{"dropped by SIGTERM, a POST after drain-timeout", history.ClosedIdle, 5100, 0, "lease", func(s *story, n int64) {
+		{"idle connection closed by SIGTERM, a POST after drain-timeout", history.ClosedIdle, 5100, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Terminated, "c", -100, 9000, 0)
 			s.asked("x", "POST", key(1), "b", 9, 6000)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
 			s.lasted(n)
 		}},
-		{"dropped on a kept connection before a death", history.ClosedIdle, 1, -1, "lease", func(s *story, n int64) {
+		{"idle connection closed before a death", history.ClosedIdle, 1, -1, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", n, 20, 0)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
 		}},
-		{"nobody listens at a node that is to run", history.NotListening, 1, 0, "lease", func(s *story, n int64) {
+		{"no listener at a node that should run", history.NotListening, 1, 0, "lease", func(s *story, n int64) {
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, n)
 		}},
-		{"nobody listens long after the start", history.NotListening, -10_003, -10_002, "lease", func(s *story, n int64) {
+		{"no listener long after the start", history.NotListening, -10_003, -10_002, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", -20_000, -19_990, n)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, 1)
@@ -132,7 +132,7 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 			s.fails("peer-unreachable", n+1)
 			s.fault(history.Killed, "b", 10, 20, 9000)
 		}},
-		{"a 502 long after the wires healed", history.FailedLate, 2001, 1999, "lease", func(s *story, n int64) {
+		{"a 502 long after the network was restored", history.FailedLate, 2001, 1999, "lease", func(s *story, n int64) {
 			s.fault(history.Unreachable, "b", -1500, 0, -500)
 			s.now -= 600
 			s.asked("x", "POST", key(1), "b", 9, 5)
@@ -140,7 +140,7 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 			// It lasted for a second, so a retransmission may come another second later.
 			s.fails("upstream-broken", 101+n)
 		}},
-		{"a 502 long after the wires healed that had long been cut", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
+		{"a 502 long after the end of a long network fault", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
 			s.fault(history.Unreachable, "b", -10_000, 0, -500)
 			s.now -= 600
 			s.asked("x", "POST", key(1), "b", 9, 5)
@@ -155,7 +155,7 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 			s.now += 600
 			s.fails("upstream-broken", 101+n)
 		}},
-		{"a 503 after healing", history.FailedLate, -1, 1, "lease", func(s *story, n int64) {
+		{"a 503 after the fault", history.FailedLate, -1, 1, "lease", func(s *story, n int64) {
 			s.fault(history.Unreachable, "b", -5000, 0, n)
 			s.waits(key(1), "b")
 		}},
@@ -165,7 +165,7 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 			s.now += n
 			s.asked("y", "GET", key(1), "a", 10, 5)
 		}},
-		{"a false drop after a kill", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
+		{"a false exclusion after a kill", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.map3(9, "a", "b", "c")
 			s.now += 700
@@ -175,27 +175,27 @@ func TestExcusesOfOlderCheckerAreRejected(t *testing.T) {
 				s.map3(10, "a", "b", "a")
 			}
 		}},
-		{"a false drop, the machine busy", history.FalseExclusion, 2501, 2500, "lease", func(s *story, n int64) {
+		{"a false exclusion, the node stalled", history.FalseExclusion, 2501, 2500, "lease", func(s *story, n int64) {
 			s.fault(history.Stalled, "c", -150, 0, 1)
 			s.map3(9, "a", "b", "c")
 			s.now += n + 1
 			s.map3(10, "a", "b", "a")
 		}},
-		{"a false drop, the machine busy elsewhere", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
+		{"a false exclusion, another node stalled", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
 			s.map3(9, "a", "b", "c")
 			s.now += 100
 			s.map3(10, "a", "b", "a")
 		}},
 		// Dead-after, drain-timeout + 1 s, and one second until the map is observed.
-		{"a false drop long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *story, n int64) {
+		{"a false exclusion long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.map3(9, "a", "b", "c")
 			s.now += n
 			s.map3(10, "a", "b", "a")
 		}},
 		// The log contained the commit, and there was no majority for four seconds.
-		{"a false drop long after a kill, the others gone meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *story, n int64) {
+		{"a false exclusion long after a kill, without a majority meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.fault(history.Paused, "a", 1000, 0, 5000)
 			s.fault(history.Paused, "b", 1000, 0, 5000)
@@ -296,7 +296,7 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 	}{
 		{"one after the other", 1000, "lease", 0, 0},
 		{"two", 1001, "lease", 0, -1},
-		{"two at a stop", 1001, "lease", history.Paused, -1},
+		{"two at a pause", 1001, "lease", history.Paused, -1},
 		{"two at a reset", 1001, "lease", history.Reset, -1},
 		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
 		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
@@ -395,11 +395,11 @@ func TestBriefStallsAreNoExcuse(t *testing.T) {
 // A request at a node without a fault, for one of its own shards, fails without a
 // majority.
 func TestLostMajorityExcusesRequestsOfHealthyNode(t *testing.T) {
-	for hurt, want := range map[int]int{0: 1, 1: 1, 2: 0} {
+	for faulty, want := range map[int]int{0: 1, 1: 1, 2: 0} {
 		s := good()
 		s.map3(9, "a", "b", "c")
 		s.waits(key(1), "b")
-		for i := range hurt {
+		for i := range faulty {
 			s.fault(history.Paused, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
 		}
 		h := s.History
@@ -411,7 +411,7 @@ func TestLostMajorityExcusesRequestsOfHealthyNode(t *testing.T) {
 		h.Maps[0].Owners[shardOf(key(2))], h.Maps[0].Owners[shardOf(key(3))] = "a", "c"
 		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "4": "spare"}})
 		if len(r.Violations) != want {
-			t.Errorf("%d of three: %v\n%v", hurt, r, r.Violations)
+			t.Errorf("%d of three: %v\n%v", faulty, r, r.Violations)
 		}
 	}
 }

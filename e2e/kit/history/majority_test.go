@@ -11,7 +11,7 @@ import (
 // the grace period from the beginning.
 func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 	const of = "key-2"
-	hurt := func(node string, from, until int64) history.Fault {
+	killed := func(node string, from, until int64) history.Fault {
 		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, By: from*ms + 1, Until: until * ms}
 	}
 	for _, tt := range []struct {
@@ -20,11 +20,11 @@ func TestNewLeaderRestartsGracePeriod(t *testing.T) {
 		fault []history.Fault
 		want  int
 	}{
-		{"nothing else was done", 4 * time.Second, nil, 1},
-		{"a leader may have died", 4 * time.Second, []history.Fault{hurt("b", 2600, 2700)}, 0},
-		{"too long ago", 4 * time.Second, []history.Fault{hurt("b", 2300, 2400)}, 1},
-		{"before it was away", 4 * time.Second, []history.Fault{hurt("b", -8000, -7000)}, 1},
-		{"c hands over", 0, []history.Fault{hurt("b", 2600, 2700)}, 1},
+		{"no other fault", 4 * time.Second, nil, 1},
+		{"a leader may have died", 4 * time.Second, []history.Fault{killed("b", 2600, 2700)}, 0},
+		{"too long ago", 4 * time.Second, []history.Fault{killed("b", 2300, 2400)}, 1},
+		{"before the restart", 4 * time.Second, []history.Fault{killed("b", -8000, -7000)}, 1},
+		{"c hands over", 0, []history.Fault{killed("b", 2600, 2700)}, 1},
 	} {
 		h := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
@@ -67,9 +67,9 @@ func TestIngressPausedAtQueueTimeoutIsExcused(t *testing.T) {
 		from, until int64
 		want        int
 	}{
-		{"it wakes", 5500, 12600, 0},
-		{"it has woken long before", 5500, 9000, 1},
-		{"it falls asleep later", 10_100, 12600, 1},
+		{"it continues", 5500, 12600, 0},
+		{"it continued long before", 5500, 9000, 1},
+		{"it is paused later", 10_100, 12600, 1},
 	} {
 		h := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
@@ -121,7 +121,7 @@ func TestNodeWithoutVoteDoesNotCountForMajority(t *testing.T) {
 		votes int64 // when it gets its vote; 0 means that it has always voted
 		want  int
 	}{
-		{"it was there", 0, 1},
+		{"it always voted", 0, 1},
 		{"it votes later", 20_000, 0},
 		{"it votes after half of the wait", 5100, 0},
 		{"it votes before half of the wait", 4900, 1},
