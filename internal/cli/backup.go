@@ -43,7 +43,7 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 
 type restoreCommand struct {
 	File string `arg:"" help:"File written by backup."                                                        type:"path"`
-	Node string `help:"Id of the first node of the restored cluster (else SHARDWAY_NODE, else random)." placeholder:"ID"`
+	Node string `help:"ID of the first node of the restored cluster (else SHARDWAY_NODE, else random)." placeholder:"ID"`
 	dataDirFlags
 }
 

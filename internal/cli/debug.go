@@ -24,8 +24,8 @@ const maxLogBytes = 1 << 20
 
 type debugCommand struct {
 	Output string `help:"File to write (else shardway-debug-NODE-TIME.tar.gz)." placeholder:"FILE" short:"o" type:"path"`
-	Config string `help:"Settings to include: the file and variables of the node, by name only where they are secret." placeholder:"FILE" type:"path"`
-	Log    string `help:"Log to include, its last MiB." placeholder:"FILE" type:"path"`
+	Config string `help:"Configuration file to include, with the node's variables; secrets only by name." placeholder:"FILE" type:"path"`
+	Log    string `help:"Log file whose last MiB is included." placeholder:"FILE" type:"path"`
 	target
 }
 

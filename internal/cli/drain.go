@@ -19,7 +19,7 @@ type drainCommand struct {
 	Data      string        `help:"With --local, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
 	Wait      bool          `help:"Wait until the node has no shards, requests and WebSockets; show the remaining ones."`
 	Timeout   time.Duration `help:"With --wait: fail after this time; the drain continues (0: no limit)." placeholder:"DURATION"`
-	IdleFirst time.Duration `help:"Move busy shards only after so long, instead of after --drain-timeout (0: after --drain-timeout)." placeholder:"DURATION"`
+	IdleFirst time.Duration `help:"Time after which busy shards move, too (0: --drain-timeout)." placeholder:"DURATION"`
 	Safe      bool          `help:"Keep shards on the node that its app does not release."`
 	Release   time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
 	Force     bool          `help:"Drain even if too few voters, or no other owner, would remain."`

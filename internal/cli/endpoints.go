@@ -3,7 +3,7 @@ package cli
 import "context"
 
 type endpointsCommand struct {
-	Name string `help:"Only endpoints of this name, such as http." placeholder:"NAME"`
+	Name string `help:"Only addresses with this name, such as http." placeholder:"NAME"`
 	target
 }
 

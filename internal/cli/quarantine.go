@@ -13,7 +13,7 @@ type quarantineCommand struct {
 	For   string  `help:"Duration, up to 168h; an election restarts it (else until it is lifted)." placeholder:"DURATION"`
 	Lift  bool    `help:"End the quarantine of the key."`
 	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
-	Shard *uint32 `help:"The shard of --hash." placeholder:"N"`
+	Shard *uint32 `help:"Shard of the key with this --hash." placeholder:"N"`
 	target
 }
 

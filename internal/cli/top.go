@@ -20,7 +20,7 @@ const topShards = 10
 
 type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Time between two updates." placeholder:"DURATION"`
-	Once     bool          `help:"Show it once and exit, as without a terminal."`
+	Once     bool          `help:"Show the state once and exit, as without a terminal."`
 	target
 }
 
