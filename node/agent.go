@@ -12,6 +12,7 @@ import (
 	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/heartbeat"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -38,11 +39,11 @@ type agent struct {
 	metrics         *metrics
 	changes         *eventlog.MapChangeRecorder
 	transmit        func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
-	trips           trips
+	roundTrips      heartbeat.RoundTrips
 	missingMapSince atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
 	stateChanged    <-chan struct{} // notified when the log has a newer state
 	newest          func() *ack.State
-	answers         chan ack.Answer   // unbuffered; heartbeatClient stops sending when its ctx ends
+	answers         chan ack.Answer   // unbuffered; heartbeat.Client stops sending when its ctx ends
 	ownAnswers      <-chan ack.Answer // responses of the leader loop of this node
 	wake            chan struct{}     // notified to send a heartbeat now
 	beatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
@@ -313,7 +314,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		a.duplicateAddr.Store(nil)
 		a.lastAnswer.Store(int64(now))
 		a.heardOf(ans.Epoch, now)
-		if d, ok := a.trips.back(ans.Beat, now); ok {
+		if d, ok := a.roundTrips.Answered(ans.Beat, now); ok {
 			a.metrics.beats.Observe(d.Seconds())
 		}
 		a.orphans.observeEpoch(ans.Epoch)
@@ -345,4 +346,10 @@ func (a *agent) onDuplicate(elsewhere string) {
 		a.refusalLogged = true
 		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused, node ID in use")
 	}
+}
+
+// send sends a heartbeat to the leader and records the time.
+func (a *agent) send(hb ack.Heartbeat) {
+	a.roundTrips.Sent(hb.Number, a.clock.Precise())
+	a.transmit(hb)
 }

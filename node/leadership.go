@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/consensus"
+	"shardway/node/heartbeat"
 	"shardway/node/membership"
 	"shardway/shardmap"
 )
@@ -26,8 +27,8 @@ type leadership struct {
 	// no evidence of a crash.
 	began time.Duration
 
-	beats    chan receivedHeartbeat     // unbuffered
-	own      chan receivedHeartbeat     // cap 1: this node's own newest heartbeat
+	beats    chan heartbeat.Received    // unbuffered
+	own      chan heartbeat.Received    // cap 1: this node's own newest heartbeat
 	messages chan ack.Message           // unbuffered
 	views    chan chan []ack.MemberView // unbuffered
 	plans    chan chan planned          // unbuffered
@@ -45,8 +46,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 	l := &leadership{
 		n: n, raft: n.raft, term: term, began: began,
 		log:      n.log.With().Uint64("term", term).Logger(),
-		beats:    make(chan receivedHeartbeat),
-		own:      make(chan receivedHeartbeat, 1),
+		beats:    make(chan heartbeat.Received),
+		own:      make(chan heartbeat.Received, 1),
 		messages: make(chan ack.Message),
 		views:    make(chan chan []ack.MemberView),
 		plans:    make(chan chan planned),

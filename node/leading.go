@@ -65,11 +65,11 @@ func (l *leading) run(ctx context.Context) {
 		case <-l.n.fsm.leaderHint:
 			l.handle(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
-			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
-			l.onVoterHeartbeat(in.hb.Server)
+			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
+			l.onVoterHeartbeat(in.Heartbeat.Server)
 		case in := <-l.own:
 			l.sendIfDueSoon()
-			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
+			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
 		case m := <-l.messages:
 			l.handle(ctx, m, nil)
 		case r := <-l.retimes:

@@ -29,6 +29,7 @@ import (
 	"shardway/node/disk"
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
+	"shardway/node/heartbeat"
 	"shardway/node/logs"
 	"shardway/node/membership"
 	"shardway/node/rotation"
@@ -59,7 +60,7 @@ type Node struct {
 	proxy    *proxy.Server
 	pulse    clock.Pulse
 	agent    *agent
-	link     *heartbeatClient
+	link     *heartbeat.Client
 	crashes  *crashdetect.Detector
 	poison   *crashdetect.PoisonDetector
 	// diskRecords contains the records of the disks of all nodes.
@@ -268,11 +269,12 @@ func (n *Node) newAgent() {
 	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
 	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
-	n.link = &heartbeatClient{
-		self: n.self, port: n.port, log: n.log, oldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
-		leader: func() string { return n.raft.Leader() }, deliverOwn: n.deliverOwnHeartbeat, answers: a.answers, onConnClosed: n.crashes.ConnClosed, triggerHeartbeat: func() { notify(a.wake) },
-		pending: make(chan ack.Heartbeat, 1),
-	}
+	n.link = heartbeat.NewClient(heartbeat.ClientOptions{
+		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
+		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.deliverOwnHeartbeat, Answers: a.answers,
+		OnConnClosed: func(node string, boot uint64) { n.crashes.ConnClosed(node, crashdetect.Process{Boot: boot}) },
+		Trigger:      func() { notify(a.wake) },
+	})
 	var hooks *ackagent.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
@@ -280,7 +282,7 @@ func (n *Node) newAgent() {
 		n.router.notAcquired = a.hooking.tell
 		hooks = &ackagent.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
-	a.transmit = n.link.send
+	a.transmit = n.link.Send
 	a.machine = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,

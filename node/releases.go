@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/internal/chanutil"
 	"shardway/node/control"
 	"shardway/node/logs"
 	"shardway/shardmap"
@@ -37,7 +38,7 @@ func (h *hooking) deliver(r ack.Releases) {
 			warnOfRoom(&h.log, r.Node, s)
 		}
 	}
-	replaceLatest(h.given, r)
+	chanutil.Replace(h.given, r)
 }
 
 // warnOfRoom logs that a shard moves without its release note, because the notes of one proposal exceed

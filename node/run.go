@@ -125,7 +125,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 		n.poison.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
+	n.port.Handle(peer.Heartbeat, n.newHeartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.Trunk, n.router.requestStreams.Handler(n.log, n.proxy.ServePeer))
@@ -143,7 +143,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 
 // startProtocol starts the goroutines that need Raft. haltAgent stops the agent and waits for it.
 func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
-	s.spawn(ctx, "link", n.link.run)
+	s.spawn(ctx, "link", n.link.Run)
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
 		s.spawn(ctx, "releases", n.bringReleases)

@@ -54,13 +54,14 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/shardkey", "proxy/route", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/shardkey", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
 		"node/crashdetect": {"node/control", "peer", "proxy", "internal/clock"},
 		"node/disk":        {"node/logs"},
 		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
+		"node/heartbeat":   {"node/consensus", "node/logs", "ack", "peer", "shardmap", "internal/chanutil"},
 		"node/hooks":       {"ack", "ack/agent", "shardmap"},
 		"node/clusterid":   {},
 		"node/logs":        {},
@@ -76,6 +77,7 @@ func allowed() map[string][]string {
 		// The ends.
 		"internal/address":     {"internal/valueerr"},
 		"internal/timingrules": {},
+		"internal/chanutil":    {},
 		"internal/clock":       {},
 		"internal/pollctx":     {},
 		"internal/rawio":       {},

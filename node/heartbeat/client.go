@@ -1,4 +1,4 @@
-package node
+package heartbeat
 
 import (
 	"bufio"
@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/node/crashdetect"
+	"shardway/internal/chanutil"
 	"shardway/peer"
 	"shardway/shardmap"
 )
@@ -17,23 +17,41 @@ import (
 // minRedialInterval is the shortest time between two dials of the same leader.
 const minRedialInterval = 50 * time.Millisecond
 
-// heartbeatClient sends this node's heartbeats to the leader and returns the responses. It keeps the
-// connection to the previous leader open for oldConnTimeout: if that connection breaks, the new leader
-// learns that the process of the previous leader has ended.
-type heartbeatClient struct {
-	self             shardmap.NodeID
-	port             *peer.Port
-	log              zerolog.Logger
-	oldConnTimeout   func() time.Duration
-	leader           func() string // the leader according to Raft, or ""
-	deliverOwn       func(ack.Heartbeat)
-	answers          chan<- ack.Answer
-	onConnClosed     func(node string, gone crashdetect.Process) // called when a connection has ended; must not block
-	triggerHeartbeat func()                                      // makes the agent send a heartbeat now; must not block
-	pending          chan ack.Heartbeat                          // cap 1: the newest heartbeat
+// bufferSize is the size of the read buffer of a heartbeat stream, in bytes. The heartbeat of most nodes
+// fits in it, with its length.
+const bufferSize = 512
+
+// ClientOptions configures a Client. The functions must not block.
+type ClientOptions struct {
+	Self shardmap.NodeID
+	Port *peer.Port
+	Log  zerolog.Logger
+	// OldConnTimeout returns how long the connection to the previous leader stays open.
+	OldConnTimeout func() time.Duration
+	// Leader returns the node that leads according to Raft, or "".
+	Leader func() string
+	// DeliverOwn is called with a heartbeat if this node leads.
+	DeliverOwn func(ack.Heartbeat)
+	// Answers receives the responses of leaders, until the context of Run ends.
+	Answers chan<- ack.Answer
+	// OnConnClosed is called when the peer or the network has closed a connection to a process of node.
+	OnConnClosed func(node string, boot uint64)
+	// Trigger is called if another heartbeat should follow at once.
+	Trigger func()
+}
+
+// Client sends this node's heartbeats to the leader and returns the responses. It keeps the connection to
+// the previous leader open for OldConnTimeout: if that connection breaks, the new leader learns that the
+// process of the previous leader has ended.
+type Client struct {
+	o       ClientOptions
+	pending chan ack.Heartbeat // cap 1: the newest heartbeat
 
 	wg sync.WaitGroup
 }
+
+// NewClient returns a Client.
+func NewClient(o ClientOptions) *Client { return &Client{o: o, pending: make(chan ack.Heartbeat, 1)} }
 
 // leaderConn is a connection to a leader, or an attempt to open one.
 type leaderConn struct {
@@ -43,27 +61,12 @@ type leaderConn struct {
 	cancel   context.CancelFunc
 }
 
-// send schedules a heartbeat. It replaces a heartbeat that was not sent yet.
-func (k *heartbeatClient) send(hb ack.Heartbeat) { replaceLatest(k.pending, hb) }
+// Send schedules a heartbeat. It replaces a heartbeat that was not sent yet, and does not block. Only one
+// goroutine may call it.
+func (k *Client) Send(hb ack.Heartbeat) { chanutil.Replace(k.pending, hb) }
 
-// replaceLatest puts v into a channel of capacity one, and removes the value that is in it. Only one
-// goroutine may send to c.
-func replaceLatest[T any](c chan T, v T) {
-	for {
-		select {
-		case c <- v:
-			return
-		default:
-		}
-		select {
-		case <-c:
-		default:
-		}
-	}
-}
-
-// run sends heartbeats until ctx ends. It returns after all goroutines of its connections.
-func (k *heartbeatClient) run(ctx context.Context) {
+// Run sends heartbeats until ctx ends. It returns after all goroutines of its connections.
+func (k *Client) Run(ctx context.Context) {
 	defer k.wg.Wait()
 	conns := map[string]*leaderConn{}
 	for {
@@ -74,7 +77,7 @@ func (k *heartbeatClient) run(ctx context.Context) {
 		case hb = <-k.pending:
 		}
 		now := time.Now()
-		leader := k.leader()
+		leader := k.o.Leader()
 		for node, c := range conns {
 			select {
 			case <-c.done:
@@ -82,14 +85,14 @@ func (k *heartbeatClient) run(ctx context.Context) {
 				continue
 			default:
 			}
-			if node != leader && now.Sub(c.lastUsed) > k.oldConnTimeout() {
+			if node != leader && now.Sub(c.lastUsed) > k.o.OldConnTimeout() {
 				c.cancel()
 			}
 		}
 		switch {
 		case leader == "":
-		case leader == string(k.self):
-			k.deliverOwn(hb)
+		case leader == string(k.o.Self):
+			k.o.DeliverOwn(hb)
 		default:
 			c := conns[leader]
 			if c == nil {
@@ -97,14 +100,14 @@ func (k *heartbeatClient) run(ctx context.Context) {
 				conns[leader] = c
 			}
 			c.lastUsed = now
-			replaceLatest(c.pending, hb)
+			chanutil.Replace(c.pending, hb)
 		}
 	}
 }
 
 // open starts the goroutine of a connection. The goroutine ends when ctx ends, cancel is called or the
 // connection closes.
-func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
+func (k *Client) open(ctx context.Context, node string) *leaderConn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &leaderConn{pending: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
 	k.wg.Go(func() {
@@ -114,7 +117,7 @@ func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
 		// is suspected. So another heartbeat follows at once. It opens a new connection, because
 		// done is already closed.
 		if close(c.done); lost {
-			k.triggerHeartbeat()
+			k.o.Trigger()
 		}
 	})
 	return c
@@ -123,12 +126,12 @@ func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
 // runConn dials node, sends the heartbeats of c and reads the responses until the connection or ctx
 // ends. lost reports whether the peer or the network closed a connection that was open for at least
 // minRedialInterval.
-func (k *heartbeatClient) runConn(ctx context.Context, node string, c *leaderConn) (lost bool) {
+func (k *Client) runConn(ctx context.Context, node string, c *leaderConn) (lost bool) {
 	dialing, stop := context.WithTimeout(ctx, time.Second)
-	conn, err := k.port.Dial(dialing, node, peer.Heartbeat)
+	conn, err := k.o.Port.Dial(dialing, node, peer.Heartbeat)
 	stop()
 	if err != nil {
-		k.log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
+		k.o.Log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
 		// Without this pause, each heartbeat would dial again.
 		select {
 		case <-time.After(minRedialInterval):
@@ -168,19 +171,19 @@ func (k *heartbeatClient) runConn(ctx context.Context, node string, c *leaderCon
 // closeStream closes a stream that is no longer used, and ignores the error.
 func closeStream(c *peer.Conn) { _ = c.Close() }
 
-// reportClosed calls onConnClosed, except if ctx has ended: then this node closed the connection. The
+// reportClosed calls OnConnClosed, except if ctx has ended: then this node closed the connection. The
 // result reports whether it called.
-func (k *heartbeatClient) reportClosed(ctx context.Context, node string, conn *peer.Conn) bool {
+func (k *Client) reportClosed(ctx context.Context, node string, conn *peer.Conn) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	k.onConnClosed(node, crashdetect.Process{Boot: conn.Boot()})
+	k.o.OnConnClosed(node, conn.Boot())
 	return true
 }
 
 // readResponses passes responses to the agent until the connection or ctx ends.
-func (k *heartbeatClient) readResponses(ctx context.Context, conn *peer.Conn) {
-	in := bufio.NewReaderSize(conn, heartbeatBufferSize)
+func (k *Client) readResponses(ctx context.Context, conn *peer.Conn) {
+	in := bufio.NewReaderSize(conn, bufferSize)
 	var buf []byte
 	for {
 		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
@@ -190,11 +193,11 @@ func (k *heartbeatClient) readResponses(ctx context.Context, conn *peer.Conn) {
 		buf = b
 		var a ack.Answer
 		if err := a.UnmarshalBinary(b); err != nil {
-			k.log.Warn().Err(err).Str("peer", conn.Node()).Msg("invalid response to heartbeat")
+			k.o.Log.Warn().Err(err).Str("peer", conn.Node()).Msg("invalid response to heartbeat")
 			return
 		}
 		select {
-		case k.answers <- a:
+		case k.o.Answers <- a:
 		case <-ctx.Done():
 			return
 		}

@@ -1,0 +1,94 @@
+package heartbeat
+
+import (
+	"bufio"
+	"context"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/chanutil"
+	"shardway/node/consensus"
+	"shardway/node/logs"
+	"shardway/peer"
+)
+
+// Received is a heartbeat for the leader loop. Respond sends the leader's response and does not block.
+type Received struct {
+	Heartbeat  ack.Heartbeat
+	RemoteAddr string
+	Respond    func(ack.Answer)
+}
+
+// Server reads the heartbeats of other nodes. Its functions may be called from several goroutines.
+type Server struct {
+	// Deliver passes a heartbeat to the leader loop. It may wait until ctx ends.
+	Deliver func(ctx context.Context, in Received)
+	// OnAccepted is called with a heartbeat that the leader has not refused.
+	OnAccepted func(ack.Heartbeat)
+	// OnClosed is called with the last heartbeat of a stream that the peer or the network has closed.
+	OnClosed func(last ack.Heartbeat)
+	// InvalidLog limits log lines about invalid heartbeats, by node.
+	InvalidLog *logs.Seldom
+	Log        zerolog.Logger
+}
+
+// ServeStream reads the heartbeats of one node until c closes or a heartbeat is invalid, and passes them to
+// Deliver. A separate goroutine writes the responses, so the leader loop never waits for a socket.
+func (s *Server) ServeStream(ctx context.Context, c *peer.Conn) {
+	defer closeStream(c)
+	answers := make(chan ack.Answer, 1)
+	var writer sync.WaitGroup
+	writing, stop := context.WithCancel(ctx)
+	defer writer.Wait()
+	defer stop()
+	writer.Go(func() { writeResponses(writing, c, answers) })
+	in := bufio.NewReaderSize(c, bufferSize)
+	var buf []byte
+	var last ack.Heartbeat
+	remoteAddr := c.RemoteAddr().String()
+	for {
+		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
+		if err != nil {
+			break
+		}
+		buf = b
+		var hb ack.Heartbeat
+		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != consensus.ServerID(c.Node(), c.Peer().Disk) {
+			if s.InvalidLog.Pass(c.Node()) {
+				s.Log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("invalid heartbeat")
+			}
+			break
+		}
+		last = hb
+		s.Deliver(ctx, Received{Heartbeat: hb, RemoteAddr: remoteAddr, Respond: func(a ack.Answer) {
+			if a.Refusal == 0 {
+				s.OnAccepted(hb)
+			}
+			chanutil.Replace(answers, a)
+		}})
+	}
+	if ctx.Err() == nil && last.Boot != 0 {
+		s.OnClosed(last)
+	}
+}
+
+// writeResponses writes responses to c until ctx ends. It closes c after an error.
+func writeResponses(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-answers:
+			b, err := a.MarshalBinary()
+			if err == nil {
+				err = peer.WriteFrame(c, b)
+			}
+			if err != nil {
+				closeStream(c)
+				return
+			}
+		}
+	}
+}
