@@ -2,29 +2,28 @@ package route
 
 import "strconv"
 
-// Refusal tells why a node did not run a request for a shard. It travels from
-// owner to ingress as the value of Shardway-Refused.
-type Refusal uint8 //nolint:errname // a reason first, and an error only for Admit
+// Refusal is why a node did not run a request for a shard. The owner sends it to the ingress as the
+// value of Shardway-Refused.
+type Refusal uint8 //nolint:errname // mainly a reason, and an error only for Cluster.Admit
 
 const (
-	// RefusedNotOwner means that the shard's owner is another node, or none.
-	RefusedNotOwner Refusal = iota + 1 //nolint:errname // as above
-	// RefusedHeld means that the shard is held: it moves, or all are paused.
-	RefusedHeld //nolint:errname // as above
+	// RefusedNotOwner means that the shard has another owner, or none.
+	RefusedNotOwner Refusal = iota + 1 //nolint:errname // see Refusal
+	// RefusedHeld means that the shard is held: it moves, or all shards are paused.
+	RefusedHeld //nolint:errname // see Refusal
 	// RefusedNoLease means that the node has no lease.
-	RefusedNoLease //nolint:errname // as above
-	// RefusedNoApp means that the app took no connection. Only this package uses
-	// it: nothing was sent, so the ingress may wait and ask again.
-	RefusedNoApp //nolint:errname // as above
-	// RefusedBusy means that every connection to the app is in use. Only this
-	// package uses it.
-	RefusedBusy //nolint:errname // as above
-	// RefusedEnded is the last word on a stream: its process ends it, and says nothing of
-	// the shard. Only this package uses it. Nodes that do not know it take it for held.
-	RefusedEnded //nolint:errname // as above
+	RefusedNoLease //nolint:errname // see Refusal
+	// RefusedNoApp means that the app accepted no connection. Nothing was sent, so the ingress may
+	// wait and try again. Only the proxy uses it.
+	RefusedNoApp //nolint:errname // see Refusal
+	// RefusedBusy means that every connection to the app is in use. Only the proxy uses it.
+	RefusedBusy //nolint:errname // see Refusal
+	// RefusedEnded means that the owner process ends the stream because it stops. It says nothing
+	// about the shard. Only the proxy uses it.
+	RefusedEnded //nolint:errname // see Refusal
 )
 
-// String returns the value as it stands in Shardway-Refused.
+// String returns the value of Shardway-Refused.
 func (r Refusal) String() string {
 	switch r {
 	case RefusedNotOwner:
@@ -43,11 +42,11 @@ func (r Refusal) String() string {
 	return "Refusal(" + strconv.Itoa(int(r)) + ")"
 }
 
-// Error makes a Refusal the error of Cluster.Admit. Being one byte wide, it
-// becomes an error without an allocation.
+// Error makes a Refusal the error of Cluster.Admit. A value of one byte becomes an error without an
+// allocation.
 func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
-// ParseRefusal reads the value of Shardway-Refused; ok is false for any other.
+// ParseRefusal reads the value of Shardway-Refused. ok is false for an unknown value.
 func ParseRefusal(v []byte) (r Refusal, ok bool) {
 	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
 		if string(v) == r.String() {
@@ -57,7 +56,7 @@ func ParseRefusal(v []byte) (r Refusal, ok bool) {
 	return 0, false
 }
 
-// RefusalFor says why a node that finds r does not serve the shard.
+// RefusalFor returns why a node with the route r does not serve the shard.
 func RefusalFor(r *Route) Refusal {
 	switch {
 	case r.Kind != Held:

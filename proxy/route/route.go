@@ -2,19 +2,19 @@ package route
 
 import "strconv"
 
-// Kind says what becomes of a request for a shard.
+// Kind is how the requests for a shard are handled.
 type Kind uint8
 
 const (
-	// Held means that the request waits here.
+	// Held means that the request waits in the queue of this node.
 	Held Kind = iota + 1
-	// Local means that the app behind this node serves it.
+	// Local means that the app of this node serves it.
 	Local
 	// Remote means that another node serves it.
 	Remote
 )
 
-// String returns the word that stands in metrics and logs.
+// String returns the name for metrics and logs.
 func (k Kind) String() string {
 	switch k {
 	case Held:
@@ -27,36 +27,37 @@ func (k Kind) String() string {
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Reason says why a shard is held.
+// Reason is why a shard is held.
 type Reason uint8
 
 const (
 	// ReasonMoving means that a proposed map gives the shard to another node.
 	ReasonMoving Reason = iota + 1
-	// ReasonOrphaned means that the committed map gives the shard to nobody.
+	// ReasonOrphaned means that the shard has no owner in the committed map.
 	ReasonOrphaned
 	// ReasonNoMap means that no map has been committed yet.
 	ReasonNoMap
-	// ReasonPaused means that all shards are held, as rebalance mode stop-the-world wants it.
+	// ReasonPaused means that all shards are held because of the rebalance mode stop-the-world.
 	ReasonPaused
-	// ReasonNoLease means that this node owns the shard and has no lease.
+	// ReasonNoLease means that this node owns the shard but has no lease.
 	ReasonNoLease
-	// ReasonAcquiring means that the app behind this node has not acquired the shard
-	// yet: it is told to before its first request.
+	// ReasonAcquiring means that the app of this node has not acquired the shard yet. The acquire
+	// hook must succeed before the first request.
 	ReasonAcquiring
-	// ReasonAbsent means that the owner restarts in place and is waited for.
+	// ReasonAbsent means that the owner is restarting and its shards wait for it.
 	ReasonAbsent
-	// ReasonRefused means that the owner refused for now. Routes never have it;
-	// requests that wait after a 421 are counted under it.
+	// ReasonRefused means that the owner has refused the request with 421. No Route has this reason;
+	// it exists for metrics and errors.
 	ReasonRefused
-	// ReasonUnreachable means that the owner, or the app, took no connection.
-	// Routes never have it.
+	// ReasonUnreachable means that the owner or the app accepted no connection. No Route has this
+	// reason.
 	ReasonUnreachable
 
+	// ReasonCount is the length of an array that is indexed by Reason.
 	ReasonCount = int(ReasonUnreachable) + 1
 )
 
-// String returns the word that stands in metrics, logs and error answers.
+// String returns the name for metrics, logs and error responses.
 func (r Reason) String() string {
 	switch r {
 	case ReasonMoving:
@@ -81,15 +82,14 @@ func (r Reason) String() string {
 	return "Reason(" + strconv.Itoa(int(r)) + ")"
 }
 
-// Route is what a Table says about one shard.
+// Route is how the requests for one shard are handled.
 type Route struct {
 	Kind Kind
-	// Node is the owner's id, of a Remote route; other kinds leave it empty.
+	// Node is the id of the owner. It is empty unless the route is Remote.
 	Node string
-	// Reason is set for Held only.
+	// Reason is set only if the route is Held.
 	Reason Reason
-	// Epoch is the shard's ownership epoch in the committed map. It lets a PUT
-	// or DELETE that broke off at another node be sent again; with zero it is
-	// not.
+	// Epoch is the ownership epoch of the shard in the committed map. A PUT or DELETE that failed at
+	// another node is sent again only in the same epoch, and never if it is zero.
 	Epoch uint64
 }

@@ -10,45 +10,42 @@ import (
 	"shardway/shardmap"
 )
 
-// TableSpec is what a Table is made from.
+// TableSpec is the input of NewTable.
 type TableSpec struct {
-	// Generation counts tables: it grows at every swap, also when only the
-	// lease came back, for requests wait for a generation newer than the one
-	// they saw.
+	// Generation is the number of the table. It increases with each table, even if only the lease
+	// has returned, because held requests wait for a higher generation.
 	Generation uint64
-	// Committed and Proposed are the epochs of the committed map and of the last
-	// proposal that went into the table. A node that has applied no proposal
-	// since the commit says the committed epoch twice, or less than it.
+	// Committed and Proposed are the epochs of the committed map and of the last proposal in the
+	// table. Without a proposal since the commit, Proposed is not higher than Committed.
 	Committed, Proposed uint64
 	// Shards is the number of shards.
 	Shards int
-	// Before is the table in whose place this one comes; nil: there was none, or it
-	// does not matter since when a shard has been served here.
+	// Before is the previous table. With nil, the table does not record since when each shard has
+	// been served here.
 	Before *Table
-	// Keys is the active key configuration of the cluster; nil: the settings have it.
+	// Keys is the active key configuration of the cluster. nil means that the settings define it.
 	Keys *shardkey.Keys
-	// KeysSince is the epoch of the committed map with which Keys became active: what was
-	// forwarded by an earlier map was keyed by other ones.
+	// KeysSince is the epoch of the committed map with which Keys became active. The keys of requests
+	// that were forwarded by an earlier map were found with another configuration.
 	KeysSince uint64
-	// Route is asked once for each shard, in order. One of no known kind is Held, as a
-	// shard that nobody owns is.
+	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route of
+	// an unknown kind counts as held, like an orphaned shard.
 	Route func(s shardmap.Shard) Route
 }
 
-// Table says of each shard what becomes of its requests. It never changes once
-// made: a node makes a new one and stores it in one atomic pointer.
+// Table maps each shard to its route. It does not change.
 type Table struct {
 	generation, committed, proposed uint64
-	index                           []uint16 // shard → place in routes
-	routes                          []Route  // each kind of route once
-	since                           []uint64 // by shard, the table since which it is Local; zero: it is not. Nil: not known
+	index                           []uint16 // by shard, the index in routes
+	routes                          []Route  // each different route once
+	since                           []uint64 // by shard, the generation since which it is Local; zero means that it is not; nil means unknown
 	mapValue                        []byte   // value of Shardway-Map
 	keys                            *shardkey.Keys
 	keysSince                       uint64
 }
 
-// NewTable makes a Table. It panics if there are more than 65 536 shards or
-// different routes: the number of shards is bounded where a cluster is born.
+// NewTable returns a Table. It panics with more than 65,536 different routes. The number of shards is
+// limited when a cluster is created.
 func NewTable(spec TableSpec) *Table {
 	t := &Table{
 		generation: spec.Generation,
@@ -75,12 +72,12 @@ func NewTable(spec TableSpec) *Table {
 		}
 		t.index[s] = i
 	}
-	t.count(spec.Before)
+	t.setSince(spec.Before)
 	return t
 }
 
-// count notes since which table each shard is Local.
-func (t *Table) count(before *Table) {
+// setSince records since which generation each shard is Local.
+func (t *Table) setSince(before *Table) {
 	if before == nil {
 		return
 	}
@@ -99,13 +96,13 @@ func (t *Table) count(before *Table) {
 	}
 }
 
-// NewTo reports that the shard is not served here, or has not been ever since the
-// table of that generation.
+// NewTo reports whether the shard is not served here, or is served here only since a later table than
+// that of the generation.
 func (t *Table) NewTo(s shardmap.Shard, generation uint64) bool {
 	return int(s) < len(t.since) && (t.since[s] == 0 || t.since[s] > generation)
 }
 
-// Generation returns the number of the table: it grows at every swap.
+// Generation returns the number of the table. It increases with each table.
 func (t *Table) Generation() uint64 { return t.generation }
 
 // Committed returns the epoch of the committed map.
@@ -126,14 +123,13 @@ func (t *Table) EpochsHeader() []byte { return t.mapValue }
 // Shards returns the number of shards.
 func (t *Table) Shards() int { return len(t.index) }
 
-// Route returns what becomes of requests for s. The value is shared: it is not
-// to be changed. It panics unless s < t.Shards().
+// Route returns the route of s, which the caller must not change. It panics unless s < t.Shards().
 func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.index[s]] }
 
-// Anywhere returns some shard that another node serves, with its route: for a request
-// that any app may answer. Without one it is a shard of another kind.
+// Anywhere returns a random shard that another node serves, with its route, for a request that any
+// app may answer. If other nodes serve no shard, it returns a shard of another kind.
 func (t *Table) Anywhere() (shardmap.Shard, *Route) {
-	first := rand.IntN(t.Shards()) //nolint:gosec // it spreads load and keeps no secret
+	first := rand.IntN(t.Shards()) //nolint:gosec // for load distribution, not a secret
 	s := shardmap.Shard(first)
 	for i := range t.Shards() {
 		if s = shardmap.Shard((first + i) % t.Shards()); t.Route(s).Kind == Remote {
@@ -143,15 +139,15 @@ func (t *Table) Anywhere() (shardmap.Shard, *Route) {
 	return s, t.Route(s)
 }
 
-// AppendEpochs appends the value of Shardway-Map: both epochs, decimal.
+// AppendEpochs appends the value of Shardway-Map: both epochs as decimal numbers.
 func AppendEpochs(dst []byte, committed, proposed uint64) []byte {
 	dst = strconv.AppendUint(dst, committed, 10)
 	dst = append(dst, ' ')
 	return strconv.AppendUint(dst, proposed, 10)
 }
 
-// ParseEpochs reads the value of Shardway-Map. Anything but two decimal numbers
-// with one space between them gives ok false.
+// ParseEpochs reads the value of Shardway-Map. ok is false unless it consists of two decimal numbers
+// and one space between them.
 func ParseEpochs(v []byte) (committed, proposed uint64, ok bool) {
 	for i, c := range v {
 		if c != ' ' {
@@ -164,7 +160,7 @@ func ParseEpochs(v []byte) (committed, proposed uint64, ok bool) {
 	return 0, 0, false
 }
 
-// ParseUint reads a decimal number without sign, and without allocating.
+// ParseUint reads a decimal number without a sign. It does not allocate.
 func ParseUint(v []byte) (n uint64, ok bool) {
 	if len(v) == 0 || len(v) > 20 {
 		return 0, false

@@ -19,7 +19,7 @@ type Spec struct {
 	OnMissingKey string
 }
 
-// Route is one line of KeySpec.Routes.
+// Route is one entry of Spec.Routes.
 type Route = keysource.Route
 
 // Keys is a key configuration. It does not change.
@@ -46,7 +46,7 @@ func Parse(text string) (*Keys, error) {
 	return k, nil
 }
 
-// New reads a KeySpec. The error names every mistake in it.
+// New returns the Keys of a Spec. The error lists every mistake.
 func New(spec Spec) (*Keys, error) {
 	table, err := keysource.NewTable(keysource.Spec{Sources: spec.Sources, Routes: spec.Routes})
 	missing, bad := keysource.ParseMissing(spec.OnMissingKey)
