@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/topk"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -62,7 +63,7 @@ type loads struct {
 	mu    sync.Mutex
 	last  time.Time
 	rates []rates
-	keys  sketch
+	keys  topk.Sketch
 	scale float64 // decayed samples, those too that found no slot
 }
 
@@ -220,11 +221,11 @@ func (l *loads) look(now time.Time) {
 	l.scale = l.scale*kept + float64(l.seen.Swap(0))/took.Seconds()*(1-kept)
 	for i := range l.slots {
 		if s := &l.slots[i]; s.state.CompareAndSwap(sampleFull, sampleTaken) {
-			l.keys.add(s.key)
+			l.keys.Add(s.key)
 			s.state.Store(sampleFree)
 		}
 	}
-	l.keys.fade(kept) // the new ones, too: nobody may have looked for an hour
+	l.keys.Fade(kept) // the new ones, too: nobody may have looked for an hour
 }
 
 // Load returns what this node has to do.
@@ -248,13 +249,13 @@ func (s *Server) Load() Load {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard))
 	})
 	out.Shards = out.Shards[:min(len(out.Shards), busiest)]
-	for _, k := range l.keys.most(loudest) {
+	for _, k := range l.keys.Top(loudest) {
 		x := KeyLoad{
-			Shard: shardmap.Of(k.key, len(l.shards)), Hash: KeyHash(s.o.HashKey(), []byte(k.key)),
-			Requests: k.count / l.keys.total() * l.scale * sampleOne,
+			Shard: shardmap.Of(k.Key, len(l.shards)), Hash: KeyHash(s.o.HashKey(), []byte(k.Key)),
+			Requests: k.Count / l.keys.Total() * l.scale * sampleOne,
 		}
 		if set.Access != nil && set.Access.Keys {
-			x.Key = k.key
+			x.Key = k.Key
 		}
 		out.Keys = append(out.Keys, x)
 	}

@@ -44,7 +44,7 @@ func allowed() map[string][]string {
 		"proxy/shardkey":    {"proxy/forwarded", "proxy/h1", "keysource", "internal/problem"},
 		"proxy/pathguard":   {},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "internal/topk"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -87,6 +87,7 @@ func allowed() map[string][]string {
 		"internal/valueerr":    {},
 		"internal/suggest":     {},
 		"internal/nativehist":  {},
+		"internal/topk":        {},
 		"internal/overlay":     {}, // only tests use it
 		"internal/problem":     {},
 		"internal/processors":  {"internal/clock"},
