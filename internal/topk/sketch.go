@@ -5,36 +5,36 @@ import (
 	"slices"
 )
 
-// sketchKeys is how many keys a sketch has: every one that makes up more than so manieth
-// part of what is added is among them.
-const sketchKeys = 256
+// maxKeys is the number of keys in a Sketch. A key with a share of more than 1/maxKeys is always among
+// them.
+const maxKeys = 256
 
-// faint is a count that is as good as none.
-const faint = 0.01
+// minCount is the count below which a key is forgotten.
+const minCount = 0.01
 
-// Sketch counts the keys that come most: the space-saving algorithm (Metwally, Agrawal,
-// El Abbadi, 2005), whose counts fade. The zero value has none.
+// Sketch counts the most frequent keys. The zero value is empty.
 type Sketch struct {
 	by map[string]*Item
 }
 
-// Item is a key with its count, which is too high by over at most.
+// Item is a key with its estimated count, which is too high by at most over.
 type Item struct {
 	Key         string
 	Count, over float64
 }
 
-// Add counts a key once more. A new one takes the place of the one with the least.
+// Add counts a key once. If the sketch is full, a new key replaces the key with the lowest count and
+// starts from that count.
 func (s *Sketch) Add(key []byte) {
 	if c := s.by[string(key)]; c != nil {
 		c.Count++
 		return
 	}
 	if s.by == nil {
-		s.by = make(map[string]*Item, sketchKeys)
+		s.by = make(map[string]*Item, maxKeys)
 	}
 	c := &Item{Key: string(key), Count: 1}
-	if len(s.by) >= sketchKeys {
+	if len(s.by) >= maxKeys {
 		var least *Item
 		for _, o := range s.by {
 			if least == nil || o.Count < least.Count {
@@ -47,18 +47,17 @@ func (s *Sketch) Add(key []byte) {
 	s.by[c.Key] = c
 }
 
-// Fade leaves that part of every count.
+// Fade multiplies every count by kept.
 func (s *Sketch) Fade(kept float64) {
 	for key, c := range s.by {
 		c.Count, c.over = c.Count*kept, c.over*kept
-		if c.Count < faint {
+		if c.Count < minCount {
 			delete(s.by, key)
 		}
 	}
 }
 
-// Total returns the sum of all counts: what was added, faded. It is above zero if there
-// are any.
+// Total returns the sum of all counts. It is above zero if the sketch contains a key.
 func (s *Sketch) Total() float64 {
 	sum := 0.0
 	for _, c := range s.by {
@@ -67,8 +66,8 @@ func (s *Sketch) Total() float64 {
 	return sum
 }
 
-// Top returns at most n keys, those with the highest counts first. One that may owe its
-// count to those in whose place it came is left out.
+// Top returns up to n keys, with the highest counts first. It omits a key if most of its count may
+// belong to the keys that it replaced.
 func (s *Sketch) Top(n int) []Item {
 	var all []Item
 	for _, c := range s.by {

@@ -10,8 +10,7 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// Whatever else comes, a key that makes up more than its part of all is among those that
-// are named, and its count is no lower than it should be.
+// A key with a large share is found among any number of rare keys, and its count is not too low.
 func TestSketchFindsMostFrequentKeys(t *testing.T) {
 	var s Sketch
 	n := raceflag.Share(100_000, 10_000)
@@ -24,7 +23,7 @@ func TestSketchFindsMostFrequentKeys(t *testing.T) {
 			s.Add([]byte("second"))
 		}
 	}
-	if len(s.by) > sketchKeys {
+	if len(s.by) > maxKeys {
 		t.Errorf("%d keys are kept", len(s.by))
 	}
 	top := s.Top(2)
@@ -39,14 +38,13 @@ func TestSketchFindsMostFrequentKeys(t *testing.T) {
 	}
 }
 
-// A count is never too low, and too high by what the sketch says at most, however the keys
-// come and go: a key that came in for another would else stand far below its rate for
-// minutes, or far above it for ever.
+// A count is never too low, and too high by at most over, in any order of keys. Otherwise a key that
+// replaced another one would stay far from its rate.
 func TestSketchReportsItsError(t *testing.T) {
 	var s Sketch
 	rng, exact := rand.New(rand.NewPCG(1, 2)), map[string]float64{}
 	for i := range 20_000 {
-		key := strconv.Itoa(rng.IntN(1 + rng.IntN(4*sketchKeys)))
+		key := strconv.Itoa(rng.IntN(1 + rng.IntN(4*maxKeys)))
 		s.Add([]byte(key))
 		exact[key]++
 		if i%5000 == 4999 {
@@ -56,15 +54,15 @@ func TestSketchReportsItsError(t *testing.T) {
 			}
 		}
 	}
-	if len(s.by) != sketchKeys {
-		t.Errorf("%d keys are kept, want %d", len(s.by), sketchKeys)
+	if len(s.by) != maxKeys {
+		t.Errorf("%d keys are kept, want %d", len(s.by), maxKeys)
 	}
 	for key, c := range s.by {
 		if n := exact[key]; c.Count < n || c.Count > n+c.over {
 			t.Errorf("%s came %v times, and is counted %v, too high by %v at most", key, n, c.Count, c.over)
 		}
 	}
-	all := s.Top(2 * sketchKeys)
+	all := s.Top(2 * maxKeys)
 	for i, c := range all {
 		if c.Count <= 2*c.over {
 			t.Errorf("%+v is named, and may owe its count to others", c)
@@ -78,11 +76,10 @@ func TestSketchReportsItsError(t *testing.T) {
 	}
 }
 
-// A key that came once, when there was no place left, is not named with the count of the
-// one whose place it took.
+// A key that occurred once in a full sketch is not returned with the count of the replaced key.
 func TestNewKeyOfFullSketchIsNotReported(t *testing.T) {
 	var s Sketch
-	for i := range sketchKeys {
+	for i := range maxKeys {
 		for range 10 {
 			s.Add(fmt.Append(nil, i))
 		}
@@ -91,7 +88,7 @@ func TestNewKeyOfFullSketchIsNotReported(t *testing.T) {
 	if c := s.by["new"]; c == nil || c.Count != 11 || c.over != 10 {
 		t.Errorf("the new one is %+v, want the count of the one before it and one more", c)
 	}
-	for _, c := range s.Top(sketchKeys) {
+	for _, c := range s.Top(maxKeys) {
 		if c.Key == "new" {
 			t.Errorf("named: %+v", c)
 		}
