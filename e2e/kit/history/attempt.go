@@ -9,14 +9,14 @@ package history
 //   - An idle connection is closed under a request only if the process dies meanwhile.
 //
 // A process that was asked to terminate responds first, except to long polls.
-func (c *checker) checkAttempts(a *Response) {
+func (c *checker) checkAttempts(resp *Response) {
 	r := c.report
-	if len(a.Attempts) > 1 {
+	if len(resp.Attempts) > 1 {
 		r.Reattempts++
 	}
-	for i := range a.Attempts {
-		t := &a.Attempts[i]
-		if i == len(a.Attempts)-1 && a.Status != 0 {
+	for i := range resp.Attempts {
+		t := &resp.Attempts[i]
+		if i == len(resp.Attempts)-1 && resp.Status != 0 {
 			return
 		}
 		node := c.rules.node(t.Target)
@@ -24,21 +24,21 @@ func (c *checker) checkAttempts(a *Response) {
 		case t.Refused && c.mayBeDown(node, t):
 			r.Refused++
 		case t.Refused:
-			r.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", a.Method, a.ID, a.Key, node)
+			r.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
 		case t.Reused && c.diedDuring(node, t):
 			r.Broken++
-		case t.Reused && c.isLongPoll(a, t) && c.mayBeDown(node, t):
+		case t.Reused && c.isLongPoll(resp, t) && c.mayBeDown(node, t):
 			r.Broken++
-		case t.Reused && i < len(a.Attempts)-1:
-			r.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", a.Method, a.ID, a.Key, node, t.Err)
+		case t.Reused && i < len(resp.Attempts)-1:
+			r.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, t.Err)
 		}
 	}
 }
 
 // isLongPoll reports whether a safe request had waited for DrainTimeout for its response.
 // A terminating node then closes the connection, and the client asks another node.
-func (c *checker) isLongPoll(a *Response, t *Attempt) bool {
-	return a.Safe() && t.Done-t.Sent >= c.rules.shortest(c.rules.DrainTimeout)
+func (c *checker) isLongPoll(resp *Response, t *Attempt) bool {
+	return resp.Safe() && t.Done-t.Sent >= c.rules.shortest(c.rules.DrainTimeout)
 }
 
 // mayBeDown reports whether possibly no process of the node listened during an attempt.

@@ -131,12 +131,12 @@ func (c *checker) checkOwnership() {
 func (c *checker) checkResponses() {
 	seen := make(map[string]bool, len(c.h.Responses))
 	for i := range c.h.Responses {
-		a := &c.h.Responses[i]
-		if seen[a.ID] {
-			c.report.add(SecondResponse, "%s %s has two responses", a.Method, a.ID)
+		resp := &c.h.Responses[i]
+		if seen[resp.ID] {
+			c.report.add(SecondResponse, "%s %s has two responses", resp.Method, resp.ID)
 		}
-		seen[a.ID] = true
-		c.checkResponse(a)
+		seen[resp.ID] = true
+		c.checkResponse(resp)
 	}
 }
 
@@ -162,57 +162,57 @@ func (c *checker) checkRuns() {
 }
 
 // checkResponse checks one request: the result of the client, and the runs for it.
-func (c *checker) checkResponse(a *Response) {
-	r, runs := c.report, c.runs[a.ID]
-	c.checkAttempts(a)
-	if a.Extra > 0 {
-		r.add(SecondResponse, "%s %s: %d bytes after the response", a.Method, a.ID, a.Extra)
+func (c *checker) checkResponse(resp *Response) {
+	r, runs := c.report, c.runs[resp.ID]
+	c.checkAttempts(resp)
+	if resp.Extra > 0 {
+		r.add(SecondResponse, "%s %s: %d bytes after the response", resp.Method, resp.ID, resp.Extra)
 	}
 	c.checkSingleRun(runs)
-	if a.Denied() && len(runs) > 0 {
-		r.add(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", a.Method, a.ID, a.Error, runs[0].App, runs[0].Epoch)
+	if resp.Denied() && len(runs) > 0 {
+		r.add(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", resp.Method, resp.ID, resp.Error, runs[0].App, runs[0].Epoch)
 		return
 	}
-	if a.OK() {
+	if resp.OK() {
 		r.Answered++
-		c.checkOrigin(a, runs)
+		c.checkOrigin(resp, runs)
 		return
 	}
-	if a.Fenced() {
-		c.checkOrigin(a, runs)
-		if c.excused[a.ID] {
+	if resp.Fenced() {
+		c.checkOrigin(resp, runs)
+		if c.excused[resp.ID] {
 			r.Fenced++
 			return
 		}
 	}
-	why, late := c.failureReason(a)
-	if why != "" {
-		r.Excused[why]++
+	reason, late := c.failureReason(resp)
+	if reason != "" {
+		r.Excused[reason]++
 		return
 	}
 	kind, lateBy := Failed, ""
 	switch {
 	case late != 0:
-		kind, lateBy = FailedLate, ", "+time.Duration(a.Done()-late).String()+" after it should have worked again"
-	case a.Status == 0:
+		kind, lateBy = FailedLate, ", "+time.Duration(resp.Done()-late).String()+" after it should have worked again"
+	case resp.Status == 0:
 		kind = Lost
-	case a.Truncated:
+	case resp.Truncated:
 		kind = TruncatedResponse
 	}
-	r.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", a.Method, a.ID, a.Key, a.final().Target,
-		time.Duration(a.Done()-a.Sent()), a.Status, strings.TrimSpace(a.errorText()), lateBy, c.describe(a, runs))
+	r.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.final().Target,
+		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describe(resp, runs))
 }
 
 // describe returns where a request ran and which faults were active meanwhile. A reader
 // of the report needs it to find the cause of a failure.
-func (c *checker) describe(a *Response, runs []Run) string {
+func (c *checker) describe(resp *Response, runs []Run) string {
 	var b strings.Builder
-	since := func(t int64) time.Duration { return time.Duration(t - a.Sent()).Round(time.Millisecond) }
+	since := func(t int64) time.Duration { return time.Duration(t - resp.Sent()).Round(time.Millisecond) }
 	for _, run := range runs {
 		fmt.Fprintf(&b, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
 	}
 	for i := range c.h.Faults {
-		if f := &c.h.Faults[i]; f.From <= a.Done() && a.Sent() <= c.rules.effectsEnd(f) {
+		if f := &c.h.Faults[i]; f.From <= resp.Done() && resp.Sent() <= c.rules.effectsEnd(f) {
 			fmt.Fprintf(&b, "; %s %s%s from %v to %v", f.Node, f.Kind, f.Peer, since(f.From), since(f.end()))
 		}
 	}
@@ -220,29 +220,29 @@ func (c *checker) describe(a *Response, runs []Run) string {
 }
 
 // errorText returns the text of the error response, or the error of the last attempt.
-func (a *Response) errorText() string {
+func (r *Response) errorText() string {
 	switch {
-	case a.Status == 0:
-		return a.final().Err
-	case a.Truncated:
-		return "truncated: " + a.final().Err
+	case r.Status == 0:
+		return r.final().Err
+	case r.Truncated:
+		return "truncated: " + r.final().Err
 	}
-	return a.Error + " " + a.Detail
+	return r.Error + " " + r.Detail
 }
 
 // checkOrigin checks that the response of the app belongs to a run of this request.
-func (c *checker) checkOrigin(a *Response, runs []Run) {
+func (c *checker) checkOrigin(resp *Response, runs []Run) {
 	r := c.report
 	if len(runs) == 0 {
-		r.add(NoRun, "%s %s got a response from %q with the ID %q", a.Method, a.ID, a.App, a.EchoID)
+		r.add(NoRun, "%s %s got a response from %q with the ID %q", resp.Method, resp.ID, resp.App, resp.EchoID)
 		return
 	}
-	if a.EchoID != a.ID {
-		r.add(WrongResponse, "%s %s got the response to %q", a.Method, a.ID, a.EchoID)
+	if resp.EchoID != resp.ID {
+		r.add(WrongResponse, "%s %s got the response to %q", resp.Method, resp.ID, resp.EchoID)
 		return
 	}
-	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == a.App }) {
-		r.add(WrongResponse, "%s %s got its response from %q but ran on %q", a.Method, a.ID, a.App, runs[0].App)
+	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == resp.App }) {
+		r.add(WrongResponse, "%s %s got its response from %q but ran on %q", resp.Method, resp.ID, resp.App, runs[0].App)
 	}
 }
 

@@ -23,58 +23,58 @@ const maxTries = 3
 //
 // One excuse needs no fault: a run that lasted DrainTimeout may be aborted when its shard
 // moves.
-func (c *checker) failureReason(a *Response) (why string, late int64) {
-	if len(a.Attempts) == 0 {
+func (c *checker) failureReason(resp *Response) (reason string, late int64) {
+	if len(resp.Attempts) == 0 {
 		return "", 0
 	}
-	if a.Status == 0 {
-		return c.lossReason(a), 0
+	if resp.Status == 0 {
+		return c.lossReason(resp), 0
 	}
-	if why := cmp.Or(c.drainReason(a), c.lapsedLeaseReason(a), c.notHeldReason(a)); why != "" {
-		return why, 0
+	if reason := cmp.Or(c.drainReason(resp), c.lapsedLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
+		return reason, 0
 	}
-	shard, ok := c.shardOf(a)
+	shard, ok := c.shardOf(resp)
 	if !ok {
 		return "", 0
 	}
-	waited := c.waitedInVain(a)
-	if a.Status == http.StatusServiceUnavailable && !waited {
+	waited := c.waitedInVain(resp)
+	if resp.Status == http.StatusServiceUnavailable && !waited {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
-	ingress := c.ingress[a.ID]
-	owners := c.owners(shard, a.Sent(), a.Done())
+	ingress := c.ingress[resp.ID]
+	owners := c.owners(shard, resp.Sent(), resp.Done())
 	// Without a majority no node gets a lease. New requests wait at every node, and
 	// running requests are aborted after a while. A majority that exists for half of that
 	// time suffices.
-	alone := c.longestWithoutMajority(a)
-	noMajority := waited && alone > c.rules.shortest(c.rules.QueueWait/2) || !waited && alone > c.rules.shortest(c.rules.DeadAfter/2)
+	withoutMajority := c.longestWithoutMajority(resp)
+	noMajority := waited && withoutMajority > c.rules.shortest(c.rules.QueueWait/2) || !waited && withoutMajority > c.rules.shortest(c.rules.DeadAfter/2)
 	for i := range c.h.Faults {
 		f := &c.h.Faults[i]
 		atIngress, atOwner := f.affects(ingress), false
 		for node := range owners {
 			atOwner = atOwner || f.affects(node)
 		}
-		if !atIngress && !atOwner && !noMajority || a.Done() < f.From || c.isBrief(i) {
+		if !atIngress && !atOwner && !noMajority || resp.Done() < f.From || c.isBrief(i) {
 			continue
 		}
-		if f.Kind == Terminated && !noMajority && (!atOwner || !waited || !c.graceRestarted(a, f)) {
+		if f.Kind == Terminated && !noMajority && (!atOwner || !waited || !c.graceRestarted(resp, f)) {
 			continue
 		}
-		reason := c.failureMode(a, f, atIngress || noMajority, atOwner, noMajority)
+		reason := c.failureMode(resp, f, atIngress || noMajority, atOwner, noMajority)
 		if reason == "" {
 			continue
 		}
-		until := c.excuseEnd(a, f, shard, atIngress || noMajority)
+		until := c.excuseEnd(resp, f, shard, atIngress || noMajority)
 		if noMajority && f.Kind == Killed { // The lease that ended with the process aborts nothing earlier.
 			until = max(until, addTime(f.From, int64(c.rules.DeadAfter+c.rules.Settle)))
 		}
-		if c.abortedByFaulty(a, f) { // The node has no lease since then, and aborts its requests DeadAfter later.
+		if c.abortedByFaulty(resp, f) { // The node has no lease since then, and aborts its requests DeadAfter later.
 			until = max(until, addTime(f.end(), int64(c.rules.DeadAfter)))
 		}
-		if a.Done() <= until && (!waited || a.final().Sent <= f.end()) {
+		if resp.Done() <= until && (!waited || resp.final().Sent <= f.end()) {
 			return reason, 0
 		}
-		if a.Done() <= until {
+		if resp.Done() <= until {
 			until = f.end() // The request was sent after that.
 		}
 		late = max(late, until)
@@ -86,10 +86,10 @@ func (c *checker) failureReason(a *Response) (why string, late int64) {
 // restarts in place. Each new leader starts the grace period from the beginning. After a
 // fault of another node during the restart, the grace period may therefore end that much
 // later.
-func (c *checker) graceRestarted(a *Response, f *Fault) bool {
+func (c *checker) graceRestarted(resp *Response, f *Fault) bool {
 	extra := int64(f.Grace + c.rules.DeadAfter + c.rules.Settle)
 	return f.Grace > 0 && slices.ContainsFunc(c.h.Faults, func(g Fault) bool {
-		return g.Node != f.Node && f.From <= g.end() && g.From <= a.Done() && a.Done() <= addTime(c.rules.effectsEnd(&g), extra)
+		return g.Node != f.Node && f.From <= g.end() && g.From <= resp.Done() && resp.Done() <= addTime(c.rules.effectsEnd(&g), extra)
 	})
 }
 
@@ -97,19 +97,19 @@ func (c *checker) graceRestarted(a *Response, f *Fault) bool {
 // excluded node gets no lease before it has drained its shards. So it aborts requests of
 // reassigned shards 0.85 * DeadAfter after its last lease, even if the fault has ended by
 // then.
-func (c *checker) abortedByFaulty(a *Response, f *Fault) bool {
-	return slices.ContainsFunc(c.runs[a.ID], func(r Run) bool { return r.Aborted && f.affects(r.App) })
+func (c *checker) abortedByFaulty(resp *Response, f *Fault) bool {
+	return slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool { return r.Aborted && f.affects(r.App) })
 }
 
 // lossReason returns the excuse for a request without any response: its ingress process
 // died, or no process listened and the client tries only once.
-func (c *checker) lossReason(a *Response) string {
-	last := a.final()
+func (c *checker) lossReason(resp *Response) string {
+	last := resp.final()
 	node := c.rules.node(last.Target)
 	switch {
 	case !last.Refused && c.diedDuring(node, &last):
 		return "no response, the ingress node died"
-	case last.Refused && len(a.Attempts) == 1 && c.mayBeDown(node, &last):
+	case last.Refused && len(resp.Attempts) == 1 && c.mayBeDown(node, &last):
 		return "no process listened"
 	}
 	return ""
@@ -117,14 +117,14 @@ func (c *checker) lossReason(a *Response) string {
 
 // drainReason returns the excuse of a request that was aborted because its shard had to
 // move.
-func (c *checker) drainReason(a *Response) string {
-	if a.Error != "shard-moved" && !a.Truncated {
+func (c *checker) drainReason(resp *Response) string {
+	if resp.Error != "shard-moved" && !resp.Truncated {
 		return ""
 	}
-	for _, run := range c.runs[a.ID] {
+	for _, run := range c.runs[resp.ID] {
 		over, cut := run.end(), run.Aborted
-		if !cut && c.leftUnread(a, run) {
-			over, cut = a.Done(), true
+		if !cut && c.leftUnread(resp, run) {
+			over, cut = resp.Done(), true
 		}
 		if cut && over-run.Start >= c.rules.shortest(c.rules.DrainTimeout) {
 			return "aborted after the drain timeout"
@@ -136,7 +136,7 @@ func (c *checker) drainReason(a *Response) string {
 // leftUnread reports whether the node of a run was paused when its app responded, and
 // continued only now. A node aborts a request that exceeded its drain timeout before it
 // reads the response. Of adjacent pauses the last one counts.
-func (c *checker) leftUnread(a *Response, run Run) bool {
+func (c *checker) leftUnread(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
 		for i := range c.h.Faults {
 			if f := &c.h.Faults[i]; f.Kind == Paused && f.Node == run.App && f.overlaps(at, at) {
@@ -149,20 +149,20 @@ func (c *checker) leftUnread(a *Response, run Run) bool {
 	for next := pausedUntil(until); until > 0 && next > until; next = pausedUntil(until) {
 		until = next
 	}
-	return until > 0 && until <= a.Done() && a.Done() <= addTime(until, int64(c.rules.CutNotice))
+	return until > 0 && until <= resp.Done() && resp.Done() <= addTime(until, int64(c.rules.CutNotice))
 }
 
 // lapsedLeaseReason returns the excuse of a request that was aborted because its node had
 // no lease for too long: 0.85 * DeadAfter after the node last held a lease, less the
 // lease. A fault of a single node cannot end the lease of another node for that long.
-func (c *checker) lapsedLeaseReason(a *Response) string {
-	if a.Status != http.StatusBadGateway || !a.mayHaveRun() || a.Safe() {
+func (c *checker) lapsedLeaseReason(resp *Response) string {
+	if resp.Status != http.StatusBadGateway || !resp.mayHaveRun() || resp.Safe() {
 		return ""
 	}
 	long := c.rules.shortest(c.rules.DeadAfter*17/20 - c.rules.Lease)
-	for _, run := range c.runs[a.ID] {
+	for _, run := range c.runs[resp.ID] {
 		leased, ok := c.lastLease(run.App, run.end())
-		if run.Aborted && ok && run.end()-leased >= long && a.Done() <= addTime(run.end(), int64(c.rules.Settle)) && c.severalFaulty(leased, run.end()) {
+		if run.Aborted && ok && run.end()-leased >= long && resp.Done() <= addTime(run.end(), int64(c.rules.Settle)) && c.severalFaulty(leased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
 	}
@@ -173,20 +173,22 @@ func (c *checker) lapsedLeaseReason(a *Response) string {
 // hold, if the body was too large for the node to buffer. Before such a request the node
 // cannot know that the app has lost its shards. The excuse ends for a shard after its
 // first run on that node since the restart.
-func (c *checker) notHeldReason(a *Response) string {
-	shard, ok := c.shardOf(a)
-	if !ok || a.Error != string(problem.UpstreamBroken) || !strings.Contains(a.Detail, problem.UnheldInPart) || len(c.runs[a.ID]) > 0 {
+func (c *checker) notHeldReason(resp *Response) string {
+	shard, ok := c.shardOf(resp)
+	if !ok || resp.Error != string(problem.UpstreamBroken) || !strings.Contains(resp.Detail, problem.UnheldInPart) || len(c.runs[resp.ID]) > 0 {
 		return ""
 	}
-	owners := c.owners(shard, a.final().Sent, a.Done())
-	restarted := make(map[string]int64) // when the app of a node was there for the last time
+	owners := c.owners(shard, resp.final().Sent, resp.Done())
+	restarted := make(map[string]int64) // last restart of the app, by node
 	for i := range c.h.Faults {
-		if f := &c.h.Faults[i]; f.Kind == AppDown && owners[f.Node] && f.By != 0 && f.By <= a.Done() { // The process that started the app may notice later that it responds.
+		// f.Until may be later than the response: the process that started the app may notice
+		// late that the app responds.
+		if f := &c.h.Faults[i]; f.Kind == AppDown && owners[f.Node] && f.By != 0 && f.By <= resp.Done() {
 			restarted[f.Node] = max(restarted[f.Node], f.end())
 		}
 	}
 	for _, r := range c.shards[shard] {
-		if at, ok := restarted[r.App]; ok && r.Start >= at && addTime(r.end(), int64(c.rules.Settle)) < a.Done() {
+		if at, ok := restarted[r.App]; ok && r.Start >= at && addTime(r.end(), int64(c.rules.Settle)) < resp.Done() {
 			delete(restarted, r.App)
 		}
 	}
@@ -215,49 +217,50 @@ func (c *checker) severalFaulty(from, until int64) bool {
 // the fault cannot explain the failure. atIngress reports a fault of the ingress node,
 // atOwner a fault of an owner, noMajority that no majority was left. A safe request fails
 // only after it was broken off as often as it may be tried.
-func (c *checker) failureMode(a *Response, f *Fault, atIngress, atOwner, noMajority bool) string {
-	unresponsive := f.isNetwork() || atOwner && (f.Kind == Paused || f.isCrash()) && c.severalFaulty(a.final().Sent, a.Done()) || // the destination does not respond
-		atIngress && f.Kind == Paused && c.pausedAtDeadline(a, f) || atIngress && c.missedTakeover(a, f) // the sender was not running
+func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMajority bool) string {
+	ownerUnresponsive := f.isNetwork() || atOwner && (f.Kind == Paused || f.isCrash()) && c.severalFaulty(resp.final().Sent, resp.Done())
+	ingressDelayed := atIngress && (f.Kind == Paused && c.pausedAtDeadline(resp, f) || c.missedTakeover(resp, f))
+	unresponsive := ownerUnresponsive || ingressDelayed
 	switch {
-	case a.Status == http.StatusOK && a.Truncated:
-		if f.affects(a.App) || atIngress && f.Kind != AppDown {
+	case resp.Status == http.StatusOK && resp.Truncated:
+		if f.affects(resp.App) || atIngress && f.Kind != AppDown {
 			return "truncated, " + f.Kind.String()
 		}
-	case a.Error == "":
+	case resp.Error == "":
 		// An error of the app: checkResponse has checked whether it was fenced correctly.
-	case c.waitedInVain(a) && (a.Error != "peer-unreachable" || unresponsive || noMajority || a.Status == http.StatusBadGateway):
-		return "timed out in the queue: " + a.Error
-	case a.Status == http.StatusBadGateway && a.mayHaveRun() && (!a.Safe() || len(c.runs[a.ID])+c.lostSends(a) >= maxTries || c.ownerFailures(a) > 1):
-		return "may have run: " + a.Error
-	case a.Status == http.StatusBadGateway && a.Error == "upstream-refused" && f.Kind == AppDown:
-		return a.Error
-	case a.Status == http.StatusBadGateway && a.Error == "peer-unreachable" && f.isNetwork():
-		return a.Error
-	case a.Error == "upstream-connect-timeout" && f.Kind == Paused:
-		return a.Error // The paused node could not observe that the app accepted the connection.
+	case c.waitedInVain(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
+		return "timed out in the queue: " + resp.Error
+	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runs[resp.ID])+c.lostSends(resp) >= maxTries || c.ownerFailures(resp) > 1):
+		return "may have run: " + resp.Error
+	case resp.Status == http.StatusBadGateway && resp.Error == "upstream-refused" && f.Kind == AppDown:
+		return resp.Error
+	case resp.Status == http.StatusBadGateway && resp.Error == "peer-unreachable" && f.isNetwork():
+		return resp.Error
+	case resp.Error == "upstream-connect-timeout" && f.Kind == Paused:
+		return resp.Error // The paused node could not observe that the app accepted the connection.
 	}
 	return ""
 }
 
 // pausedAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
-func (c *checker) pausedAtDeadline(a *Response, f *Fault) bool {
-	deadline := addTime(a.final().Sent, c.rules.shortest(c.rules.QueueWait))
+func (c *checker) pausedAtDeadline(resp *Response, f *Fault) bool {
+	deadline := addTime(resp.final().Sent, c.rules.shortest(c.rules.QueueWait))
 	return f.overlaps(deadline, deadline)
 }
 
 // missedTakeover reports whether the ingress node waited for an owner that was gone,
 // because its own copy of the log was delayed at the time of the queue timeout. Nodes
 // learn only from their logs which node has taken over a shard.
-func (c *checker) missedTakeover(a *Response, f *Fault) bool {
-	deadline := addTime(a.final().Sent, c.rules.shortest(c.rules.QueueWait))
-	shard, _ := c.shardOf(a)
-	if f.Kind != DiskFault && f.Kind != LogDelayed || f.Node != c.ingress[a.ID] || !f.overlaps(deadline, deadline) {
+func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
+	deadline := addTime(resp.final().Sent, c.rules.shortest(c.rules.QueueWait))
+	shard, _ := c.shardOf(resp)
+	if f.Kind != DiskFault && f.Kind != LogDelayed || f.Node != c.ingress[resp.ID] || !f.overlaps(deadline, deadline) {
 		return false
 	}
 	for i := 1; i < len(c.maps); i++ {
 		old, m := &c.maps[i-1], &c.maps[i]
-		if int(shard) >= min(len(old.Owners), len(m.Owners)) || m.At < f.From || m.At > a.Done() || m.Owners[shard] == old.Owners[shard] {
+		if int(shard) >= min(len(old.Owners), len(m.Owners)) || m.At < f.From || m.At > resp.Done() || m.Owners[shard] == old.Owners[shard] {
 			continue
 		}
 		if slices.ContainsFunc(c.h.Faults, func(g Fault) bool {
@@ -275,15 +278,15 @@ func (c *checker) missedTakeover(a *Response, f *Fault) bool {
 //     broken off. Each later start of packet loss is one lost send.
 //   - If a node dies under the request, one more idle connection may be tried before the
 //     death is detected.
-func (c *checker) lostSends(a *Response) int {
+func (c *checker) lostSends(resp *Response) int {
 	began, died := make(map[int64]bool), 0
 	for i := range c.h.Faults {
 		f := &c.h.Faults[i]
-		involved := f.affects(c.ingress[a.ID]) || slices.ContainsFunc(c.runs[a.ID], func(r Run) bool { return f.affects(r.App) })
-		if involved && f.isNetwork() && f.overlaps(a.Sent(), a.Done()) {
+		involved := f.affects(c.ingress[resp.ID]) || slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool { return f.affects(r.App) })
+		if involved && f.isNetwork() && f.overlaps(resp.Sent(), resp.Done()) {
 			began[f.From] = true
 		}
-		if f.isCrash() && slices.ContainsFunc(c.runs[a.ID], func(r Run) bool {
+		if f.isCrash() && slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool {
 			return r.Aborted && r.App == f.Node && f.From <= r.end() && r.end() <= addTime(f.By, int64(c.rules.CutNotice))
 		}) {
 			died = 1 // The proxy sends over at most two idle connections, and the run was the first.
@@ -297,22 +300,22 @@ func (c *checker) lostSends(a *Response) int {
 // request may be the cause. Each death, pause or disconnection of a node that owned its
 // shard, or ran it, counts. It also counts shortly before the request, since an idle
 // connection reports the failure only when it is used.
-func (c *checker) ownerFailures(a *Response) int {
+func (c *checker) ownerFailures(resp *Response) int {
 	type end struct {
 		node string
 		from int64
 	}
 	ends := make(map[end]bool)
-	since := a.Sent() - int64(c.rules.Settle)
-	shard, _ := c.shardOf(a)
-	nodes := c.owners(shard, a.Sent(), a.Done())
-	for _, r := range c.runs[a.ID] {
+	since := resp.Sent() - int64(c.rules.Settle)
+	shard, _ := c.shardOf(resp)
+	nodes := c.owners(shard, resp.Sent(), resp.Done())
+	for _, r := range c.runs[resp.ID] {
 		nodes[r.App] = true
 	}
 	for node := range nodes {
 		for i := range c.h.Faults {
 			f := &c.h.Faults[i]
-			if f.affects(node) && (f.isCrash() || f.Kind == Paused && !c.isBrief(i) || f.isNetwork()) && f.overlaps(since, a.Done()) {
+			if f.affects(node) && (f.isCrash() || f.Kind == Paused && !c.isBrief(i) || f.isNetwork()) && f.overlaps(since, resp.Done()) {
 				ends[end{node, f.From}] = true
 			}
 		}
@@ -321,35 +324,35 @@ func (c *checker) ownerFailures(a *Response) int {
 }
 
 // mayHaveRun reports whether the response says that the request may have run.
-func (a *Response) mayHaveRun() bool { return strings.Contains(a.Detail, "may have run") }
+func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may have run") }
 
 // waitedInVain reports whether the request failed because it had waited as long as
 // permitted. It was rejected, or it is safe, had been tried before, and waited for the
 // next try.
-func (c *checker) waitedInVain(a *Response) bool {
+func (c *checker) waitedInVain(resp *Response) bool {
 	switch {
-	case a.Done()-a.final().Sent < c.rules.shortest(c.rules.QueueWait):
+	case resp.Done()-resp.final().Sent < c.rules.shortest(c.rules.QueueWait):
 		return false
-	case a.Status == http.StatusServiceUnavailable:
-		return a.Error == "no-leader" || a.Error == "queue-timeout" || a.Error == "peer-unreachable" || a.Error == "upstream-busy"
+	case resp.Status == http.StatusServiceUnavailable:
+		return resp.Error == "no-leader" || resp.Error == "queue-timeout" || resp.Error == "peer-unreachable" || resp.Error == "upstream-busy"
 	}
-	return a.Status == http.StatusBadGateway && a.Safe() && a.mayHaveRun()
+	return resp.Status == http.StatusBadGateway && resp.Safe() && resp.mayHaveRun()
 }
 
 // excuseEnd returns until when a fault may make a request for a shard fail.
-func (c *checker) excuseEnd(a *Response, f *Fault, shard uint32, atIngress bool) int64 {
+func (c *checker) excuseEnd(resp *Response, f *Fault, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(f)
 	if f.Kind == Killed {
 		until = min(until, orNever(f.By)) // Its connections broke when it died.
-		if c.waitedInVain(a) {
+		if c.waitedInVain(resp) {
 			until = f.end()
 		}
 	}
-	if c.waitedInVain(a) {
+	if c.waitedInVain(resp) {
 		until = addTime(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, c.nextOwnerServes(f, shard, a.Done()))
+		until = min(until, c.nextOwnerServes(f, shard, resp.Done()))
 	}
 	return addTime(until, int64(c.rules.Settle))
 }
@@ -394,11 +397,11 @@ func (c *checker) findBriefFaults() {
 }
 
 // shardOf returns the shard of a request; ok is false if the shard is not known.
-func (c *checker) shardOf(a *Response) (uint32, bool) {
+func (c *checker) shardOf(resp *Response) (uint32, bool) {
 	if n := c.rules.Shards; n > 0 {
-		return shardOf(a.Key, n), true
+		return shardOf(resp.Key, n), true
 	}
-	for _, run := range c.runs[a.ID] {
+	for _, run := range c.runs[resp.ID] {
 		return run.Shard, true
 	}
 	return 0, false

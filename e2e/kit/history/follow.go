@@ -86,30 +86,30 @@ func (c *checker) checkFollowers() {
 // checkFollow checks the end of a connection. The apps never end a stream, so a proper
 // end was made up by a node.
 func (c *checker) checkFollow(f *Follower, conn *Follow) {
-	a := conn.response(f)
+	resp := conn.response(f)
 	switch {
 	case conn.Refused:
-		if !c.mayBeDown(c.rules.node(conn.Target), &a.Attempts[0]) {
+		if !c.mayBeDown(c.rules.node(conn.Target), &resp.Attempts[0]) {
 			c.report.add(NotListening, "%s: no process listened at %s, which should have been running", f.Name, conn.Target)
 		}
 		return
 	case conn.Status != 200:
-		c.checkResponse(&a)
+		c.checkResponse(&resp)
 		return
 	case conn.Ended:
 		c.report.add(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", f.Name, f.Key, conn.Target)
 		return
 	}
-	why, late := c.brokenReason(f, conn)
-	if why != "" {
-		c.report.Excused["broken stream, "+why]++
+	reason, late := c.brokenReason(f, conn)
+	if reason != "" {
+		c.report.Excused["broken stream, "+reason]++
 		return
 	}
 	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", f.Name, f.Key, conn.Target, conn.Err)
 	if late != 0 {
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
 	}
-	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.seen()), time.Duration(conn.Done-conn.Sent), c.describe(&a, c.runs[conn.ID]))
+	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.seen()), time.Duration(conn.Done-conn.Sent), c.describe(&resp, c.runs[conn.ID]))
 }
 
 // seen returns the last time at which the stream demonstrably worked.
@@ -134,8 +134,8 @@ func (w *Follow) response(f *Follower) Response {
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
 func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int64) {
-	a, ingress := conn.response(f), c.rules.node(conn.Target)
-	shard, _ := c.shardOf(&a)
+	resp, ingress := conn.response(f), c.rules.node(conn.Target)
+	shard, _ := c.shardOf(&resp)
 	owners := c.owners(shard, conn.seen(), conn.Done)
 	switch {
 	case f.Bound:
@@ -143,7 +143,7 @@ func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int6
 	case conn.Last == 0 && len(owners) > 1:
 		return "it had no event ID yet", 0
 	}
-	noMajority := c.longestWithoutMajority(&a) > c.rules.shortest(c.rules.DeadAfter/2)
+	noMajority := c.longestWithoutMajority(&resp) > c.rules.shortest(c.rules.DeadAfter/2)
 	for i := range c.h.Faults {
 		fault := &c.h.Faults[i]
 		atIngress, atOwner := fault.affects(ingress), false

@@ -9,9 +9,9 @@ import (
 // nodes had faults that the others were no majority. A majority that exists for less than
 // Rules.Settle has no leader yet that grants leases. It does not end the interval, but
 // its own time does not count.
-func (c *checker) longestWithoutMajority(a *Response) (longest int64) {
+func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 	sum, restored := int64(0), int64(0)
-	c.eachSpan(a.final().Sent, a.Done(), func(from, until int64, noMajority bool) {
+	c.eachSpan(resp.final().Sent, resp.Done(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
 			return

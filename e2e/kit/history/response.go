@@ -50,47 +50,47 @@ type Response struct {
 }
 
 // Sent returns the start of the first attempt.
-func (a *Response) Sent() int64 {
-	if len(a.Attempts) == 0 {
+func (r *Response) Sent() int64 {
+	if len(r.Attempts) == 0 {
 		return 0
 	}
-	return a.Attempts[0].Sent
+	return r.Attempts[0].Sent
 }
 
 // Done returns the end of the last attempt.
-func (a *Response) Done() int64 {
-	if len(a.Attempts) == 0 {
+func (r *Response) Done() int64 {
+	if len(r.Attempts) == 0 {
 		return 0
 	}
-	return a.Attempts[len(a.Attempts)-1].Done
+	return r.Attempts[len(r.Attempts)-1].Done
 }
 
 // OK reports whether this is a complete response with status 200.
-func (a *Response) OK() bool { return a.Status == 200 && !a.Truncated }
+func (r *Response) OK() bool { return r.Status == 200 && !r.Truncated }
 
 // Fenced reports whether an app sent this response because the store had rejected its
 // epoch. The app has not changed anything then.
-func (a *Response) Fenced() bool {
-	return a.Status == 409 && a.Error == "" && !a.Truncated && a.App != "" && a.EchoID == a.ID
+func (r *Response) Fenced() bool {
+	return r.Status == 409 && r.Error == "" && !r.Truncated && r.App != "" && r.EchoID == r.ID
 }
 
 // Denied reports whether a node responded that it has not run an unsafe request, which is
 // the meaning of 503. A safe request may have run before without success.
-func (a *Response) Denied() bool {
-	return a.Status == 503 && a.Error != "" && !a.Safe()
+func (r *Response) Denied() bool {
+	return r.Status == 503 && r.Error != "" && !r.Safe()
 }
 
 // Safe reports whether the request may run more than once.
-func (a *Response) Safe() bool { return safe(a.Method) }
+func (r *Response) Safe() bool { return safe(r.Method) }
 
 func safe(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "OPTIONS"
 }
 
 // final returns the last attempt, which received the response if there is one.
-func (a *Response) final() Attempt {
-	if len(a.Attempts) == 0 {
+func (r *Response) final() Attempt {
+	if len(r.Attempts) == 0 {
 		return Attempt{Err: "never sent"}
 	}
-	return a.Attempts[len(a.Attempts)-1]
+	return r.Attempts[len(r.Attempts)-1]
 }
