@@ -228,7 +228,7 @@ func (followerRaft) LogEnd() election.LogEnd { return election.LogEnd{} }
 // and the end of its lease in time.
 func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
-	doubt := election.New(election.Options{Server: "a/disk", Heartbeat: 100 * ms, Raft: followerRaft{}}, d.now)
+	suspicion := election.New(election.Options{Server: "a/disk", Heartbeat: 100 * ms, Raft: followerRaft{}}, d.now)
 	missed, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(200*ms, nil)
 	d.mute = true
@@ -236,7 +236,7 @@ func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d.pass(800*ms, func() bool {
 		if d.looks > looks { // it has looked just now
 			looks = d.looks
-			if _, _ = doubt.Poll(d.now, d.a.agent.Unanswered()); missed == 0 && doubt.Report().LeaderTerm != 0 {
+			if _, _ = suspicion.Poll(d.now, d.a.agent.Unanswered()); missed == 0 && suspicion.Report().LeaderTerm != 0 {
 				missed = d.now
 			}
 		}

@@ -59,8 +59,8 @@ func LevelPlants() []string {
 // PlayLevels runs one schedule. It returns the failure, "" if there is none, and whether the
 // level was raised before the end.
 func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
-	born := NewState()
-	s := *born
+	initial := NewState()
+	s := *initial
 	s.cluster, s.level = "c", oldProgram-1
 	p := &LevelPlay{Plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: &s, level: oldProgram}
 	p.levels = NewLevels(p.term, finalizeAfter)

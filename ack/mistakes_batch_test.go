@@ -3,15 +3,15 @@ package ack_test
 // mistakesOfBatching are about what a leader lets wait for more of its kind.
 func mistakesOfBatching() []mistake {
 	joins := aimed("join 4, sick 4, leave 2, kill 2")
-	born := *mixCalled("births")
-	born.stuck = 900
+	bootstrapping := *mixCalled("births")
+	bootstrapping.stuck = 900
 	return []mistake{
 		{
 			name: "batching: the first map is proposed before all founding nodes are eligible", mix: joins, caught: "first map",
 			edits: in("ack.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),
 		},
 		{
-			name: "batching: the first map waits forever for the founding nodes", mix: &born, caught: "progress",
+			name: "batching: the first map waits forever for the founding nodes", mix: &bootstrapping, caught: "progress",
 			edits: in("ack.Leader.batchDelay", "			return maxBatchDelay\n", "			if PLANTED {\n				return time.Hour\n			}\n			return maxBatchDelay\n"),
 		},
 		{

@@ -5,7 +5,7 @@ package ack_test
 func mistakesOfSuspicion() []mistake {
 	missed := mixCalled("missed")
 	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")
-	pairs.doubts, pairs.hosts = 100, [2]int{3, 5}
+	pairs.suspicions, pairs.hosts = 100, [2]int{3, 5}
 	return []mistake{
 		{
 			name: "suspicion: one voter that misses its leader is enough", mix: pairs, caught: "suspicion",

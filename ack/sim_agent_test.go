@@ -36,7 +36,7 @@ func (p *proc) initAgent() {
 		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Hooks: p.hookOptions(),
 		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
 	}, 0)
-	p.initDoubt()
+	p.initSuspicion()
 }
 
 func (p *proc) bootNow() uint64 { return p.machine.Boot() }
@@ -45,7 +45,7 @@ func (p *proc) bootNow() uint64 { return p.machine.Boot() }
 func (p *proc) tick() {
 	p.step()
 	late := [2]time.Duration{15 * time.Millisecond, 50 * time.Millisecond}
-	if p.w.doubting {
+	if p.w.suspicions {
 		late = [2]time.Duration{8 * time.Millisecond, 12 * time.Millisecond}
 	}
 	p.w.after(p.w.span(late[0], late[1]), p, p.tick)
@@ -265,7 +265,7 @@ func (p *proc) exitSoon() {
 	}
 	w.checkGoodbye(p)
 	if p.back > 0 {
-		p.lingerAfterGoodbye(w.now + absentPatience)
+		p.lingerAfterGoodbye(w.now + restartEntryWait)
 		return
 	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {

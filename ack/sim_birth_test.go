@@ -32,7 +32,7 @@ func (w *world) bootstrapFirst() {
 		return
 	case p == nil || h.stopped || p.writing != nil:
 	case w.pick(4) == 0:
-		w.cover.failedBirths++
+		w.cover.failedBootstraps++
 		w.logf("%s is killed before it has founded anything", h.id)
 		h.crash()
 		w.back(h, w.span(10*time.Millisecond, 200*time.Millisecond))
@@ -63,11 +63,11 @@ func (l *leaderLoop) bootstrap() {
 	d := w.span(0, time.Millisecond)
 	if w.perMille(w.lateSubmit) {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
-		w.cover.lateBirths++
+		w.cover.lateBootstraps++
 	}
 	w.after(d, p, func() {
 		if !p.raftAccepts() || w.perMille(w.lateSubmit/2) {
-			w.cover.failedBirths++
+			w.cover.failedBootstraps++
 			w.logf("%s could not submit a birth", p.h.id)
 			w.after(w.span(0, 300*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
 			return
@@ -92,10 +92,10 @@ func (l *leaderLoop) awaitApplied(i uint64) {
 	})
 }
 
-// checkBirth checks that a cluster is bootstrapped once.
-func (w *world) checkBirth(before, after *ack.State) {
+// checkBootstrap checks that a cluster is bootstrapped once.
+func (w *world) checkBootstrap(before, after *ack.State) {
 	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
-	w.cover.births++
+	w.cover.bootstraps++
 	if before.Bootstrapped() {
 		w.fail("bootstrap: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
 	}

@@ -113,11 +113,11 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 	case ack.OutcomePolicyChanged:
 		w.checkAmendment(before, after, e)
 	case ack.OutcomeRestartChanged:
-		w.checkAbsence(before, after, e)
+		w.checkRestartEntry(before, after, e)
 	case ack.OutcomeAppsReported:
 		w.checkAppReport(after, e)
 	case ack.OutcomeBootstrapped:
-		w.checkBirth(before, after)
+		w.checkBootstrap(before, after)
 	case ack.OutcomeLevelRaised: // there is one level
 	}
 }
@@ -143,7 +143,7 @@ func (w *world) checkProposal(before, after *ack.State) {
 		}
 	}
 	w.checkDrops(before, after)
-	w.checkAbsent(before, after)
+	w.checkRestarting(before, after)
 }
 
 // checkDrops checks which nodes a proposal drops.
@@ -341,7 +341,7 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 		if h.id != id || p == nil || !l.taken[h] && (h.twin == nil || !l.taken[h.twin]) {
 			continue
 		}
-		w.cover.forgedTakings++
+		w.cover.forgedTakeovers++
 		for _, r := range p.reqs {
 			r.forged = true
 		}

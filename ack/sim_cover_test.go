@@ -14,55 +14,55 @@ import (
 // coverage counts what occurred in schedules. A full run must have met all of it, otherwise it
 // proves less than it seems.
 type coverage struct {
-	schedules                                          int
-	steps, faults                                      spreadOf
-	lost, repeated, delayed, stalled                   int
-	elections, openElections, openLeads                int
-	crashes, wipes, pauses, pausedWrites               int
-	partitions, oneWays, bridges, noLogs               int
-	oldStarts, installs, openRestores                  int
-	snapshots, reconfigured                            int
-	commits, voids, voidCommits, lateSubmits           int
-	failedSubmits, leases, requests                    int
-	lateBarriers, failedBarriers                       int
-	cuts, cutDrains, damped                            int
-	refusedBoots, refusedDuplicates                    int
-	retimed, tooSoon, rekeyed                          int
-	forged, forgedTakings, removed                     int
-	excusedAdmits, excusedForged                       int
-	excusedStops, extremeClocks                        int
-	rivals, undecided, secondVotes                     int
-	blackouts, torn, waited, cutOffs                   int
-	slowWrites, hungWrites, failedWrites               int
-	inherited, inheritedConfs                          int
-	lostEntries, lostConfs                             int
-	trails, skips, lateLeaders                         int
-	demoted, expelled, leftLeaders, letGo              int
-	births, lateBirths, failedBirths                   int
-	retimedElections, retimedHalves                    int
-	amends, amended, pausesOver                        int
-	quarantined, quarantinesOver                       int
-	emptied, emptyingsOver, idles, wentIdle            int
-	staged, deferred, stagedIdle, freed                int
-	pausedCluster                                      int
-	twins                                              [2]int
-	rollbacks, excusedCopies, forgedNames              int
-	stuck                                              [8]int
-	cutCalls, refusedCalls, hungCalls                  int
-	keptSafe, relocated, unrelocated, reported, unable int
-	foundOpen                                          int
-	staleCalls, absentShards, appRestarts, asked       int
-	restarts, absences, movedBeside, without           int
-	exact, passedOn, givenBack, undelivered            int
-	kept, keptNothing, exactInPlace                    int
-	flaps, panics                                      int
-	doubts, doubted, hangs, splits, lapses             int
-	rounds, drops, takings, stepDowns, calls           map[string]int
+	schedules                                             int
+	steps, faults                                         spreadOf
+	lost, repeated, delayed, stalled                      int
+	elections, openElections, openLeads                   int
+	crashes, wipes, pauses, pausedWrites                  int
+	partitions, oneWays, bridges, noLogs                  int
+	oldStarts, installs, openRestores                     int
+	snapshots, reconfigured                               int
+	commits, voids, voidCommits, lateSubmits              int
+	failedSubmits, leases, requests                       int
+	lateBarriers, failedBarriers                          int
+	cuts, cutDrains, damped                               int
+	refusedBoots, refusedDuplicates                       int
+	retimed, tooSoon, rekeyed                             int
+	forged, forgedTakeovers, removed                      int
+	excusedAdmits, excusedForged                          int
+	excusedStops, extremeClocks                           int
+	rivals, undecided, secondVotes                        int
+	blackouts, torn, waited, cutOffs                      int
+	slowWrites, hungWrites, failedWrites                  int
+	inherited, inheritedConfs                             int
+	lostEntries, lostConfs                                int
+	trails, skips, lateLeaders                            int
+	demoted, expelled, leftLeaders, removedDead           int
+	bootstraps, lateBootstraps, failedBootstraps          int
+	retimedElections, retimedHalves                       int
+	amends, amended, pausesOver                           int
+	quarantined, quarantinesOver                          int
+	emptied, gradualDrainsOver, idles, wentIdle           int
+	staged, deferred, stagedIdle, freed                   int
+	pausedCluster                                         int
+	twins                                                 [2]int
+	rollbacks, excusedCopies, forgedNames                 int
+	stuck                                                 [8]int
+	cutCalls, refusedCalls, hungCalls                     int
+	keptSafe, relocated, unrelocated, reported, unable    int
+	foundOpen                                             int
+	staleCalls, absentShards, appRestarts, asked          int
+	restarts, restartEntries, movedBeside, without        int
+	exact, passedOn, givenBack, undelivered               int
+	kept, keptNothing, exactInPlace                       int
+	flaps, panics                                         int
+	suspicions, suspicionCampaigns, hangs, splits, lapses int
+	rounds, drops, takeovers, stepDowns, calls            map[string]int
 	returnsCoverage
 }
 
 func newCoverage() *coverage {
-	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takings: map[string]int{}, stepDowns: map[string]int{}, calls: map[string]int{}}
+	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takeovers: map[string]int{}, stepDowns: map[string]int{}, calls: map[string]int{}}
 }
 
 // What every schedule of an ordinary mix must have, at least.
@@ -165,7 +165,7 @@ func (c *coverage) counters() []counter {
 		{"changes of the policy queued", &c.amends, false},
 		{"changes of the policy", &c.amended, false},
 		{"restarts in place", &c.restarts, false},
-		{"restarts in place that the log contains", &c.absences, false},
+		{"restarts in place that the log contains", &c.restartEntries, false},
 		{"shards that moved during a restart of another node", &c.movedBeside, false},
 		{"commits without the acknowledgement of a restarting node", &c.without, false},
 		{"pauses that ended", &c.pausesOver, false},
@@ -174,13 +174,13 @@ func (c *coverage) counters() []counter {
 		{"gradual drains", &c.emptied, false},
 		{"reports of idle shards", &c.idles, false},
 		{"idle shards that moved", &c.wentIdle, false},
-		{"gradual drains that ended automatically", &c.emptyingsOver, false},
+		{"gradual drains that ended automatically", &c.gradualDrainsOver, false},
 		{"maps that defer moves", &c.staged, false},
 		{"answers about busy shards of an open round", &c.freed, false},
 		{"shards that a map defers", &c.deferred, false},
 		{"idle shards of staged owners that move", &c.stagedIdle, false},
 		{"refusals forged", &c.forged, false},
-		{"takeovers after a forged refusal", &c.forgedTakings, true},
+		{"takeovers after a forged refusal", &c.forgedTakeovers, true},
 		{"removals", &c.removed, false},
 		{"admissions with rebalance mode stop-the-world", &c.pausedCluster, false},
 		{"excused: admitted by both, refusal forged", &c.excusedAdmits, true},
@@ -205,10 +205,10 @@ func (c *coverage) counters() []counter {
 		{"leaders elected far behind the committed entries", &c.lateLeaders, false},
 		{"voters demoted", &c.demoted, false},
 		{"running servers removed", &c.expelled, false},
-		{"servers removed that left or were dead for a long time", &c.letGo, false},
-		{"bootstraps", &c.births, false},
-		{"bootstrap entries submitted late", &c.lateBirths, false},
-		{"bootstraps that failed", &c.failedBirths, false},
+		{"servers removed that left or were dead for a long time", &c.removedDead, false},
+		{"bootstraps", &c.bootstraps, false},
+		{"bootstrap entries submitted late", &c.lateBootstraps, false},
+		{"bootstraps that failed", &c.failedBootstraps, false},
 		{"second processes with a disk of their own", &c.twins[0], false},
 		{"second processes with a copy of the disk", &c.twins[1], false},
 		{"excused: admitted or ran beside a copy", &c.excusedCopies, true},
@@ -244,8 +244,8 @@ func (c *coverage) counters() []counter {
 		{"apps that cache restarted", &c.cacheRestarts, false},
 		{"apps that cache closed their ports", &c.closedPorts, false},
 		{split, &c.splits, true},
-		{"voters asked whether they miss their leader", &c.doubts, false},
-		{"candidates that miss their leader", &c.doubted, false},
+		{"voters asked whether they miss their leader", &c.suspicions, false},
+		{"candidates that miss their leader", &c.suspicionCampaigns, false},
 		{"leaders that hung in a healthy cluster", &c.hangs, false},
 		{"leases that ended briefly because of that", &c.lapses, true},
 	}
@@ -259,7 +259,7 @@ func (c *coverage) figures() []figure {
 	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "unreachable"} {
 		f = append(f, figure{"permanently: " + what, c.stuck[i], true})
 	}
-	f = append(f, namedFigures("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
+	f = append(f, namedFigures("taken by ", c.takeovers, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
 	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
 	f = append(f, namedFigures("round: ", c.rounds, "new leader", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
 	f = append(f, namedFigures("app told: ", c.calls, "release", "acquire", "lost")...)
@@ -345,7 +345,7 @@ func (c *coverage) add(o *coverage) {
 	for i := range c.stuck {
 		c.stuck[i] += o.stuck[i]
 	}
-	for _, p := range [][2]map[string]int{{c.rounds, o.rounds}, {c.drops, o.drops}, {c.takings, o.takings}, {c.stepDowns, o.stepDowns}, {c.calls, o.calls}} {
+	for _, p := range [][2]map[string]int{{c.rounds, o.rounds}, {c.drops, o.drops}, {c.takeovers, o.takeovers}, {c.stepDowns, o.stepDowns}, {c.calls, o.calls}} {
 		for k, n := range p[1] {
 			p[0][k] += n
 		}

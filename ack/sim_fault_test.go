@@ -28,9 +28,9 @@ type simMix struct {
 	twins      int  // in a hundred: clusters that may have two processes under one id
 	hooks      int  // in a hundred: clusters whose apps have hooks
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
-	births     int  // in a hundred: clusters that are not founded yet, and meet faults at once
+	bootstraps int  // in a hundred: clusters that are not founded yet, and meet faults at once
 	lone       bool // one votes, permanently
-	doubts     int  // in a hundred: clusters whose voters ask each other whether they miss their leader
+	suspicions int  // in a hundred: clusters whose voters ask each other whether they miss their leader
 	// quiet faults may not move any shard.
 	quiet bool
 }
@@ -138,7 +138,7 @@ func (m *simMix) setup(w *world) {
 		w.fail("bootstrap: %v", err)
 	}
 	w.birth, w.truth = birth, birth
-	w.doubting = m.doubts > 0 && w.n(100) < m.doubts
+	w.suspicions = m.suspicions > 0 && w.n(100) < m.suspicions
 	w.populate(n, founders)
 	if m.hooks > 0 && w.n(100) < m.hooks {
 		w.addHookApps()
@@ -146,7 +146,7 @@ func (m *simMix) setup(w *world) {
 	if m.caches > 0 && w.n(100) < m.caches {
 		w.addCachingApps()
 	}
-	if w.n(100) < m.births {
+	if w.n(100) < m.bootstraps {
 		w.initEmpty()
 	} else if w.n(100) < m.twins {
 		w.addTwin()

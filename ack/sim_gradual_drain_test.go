@@ -82,9 +82,9 @@ func (p *proc) idle() ack.IdleShards {
 	return m
 }
 
-// checkEmptying checks the effect of a policy change on gradual drains: a leader ends only
+// checkGradualDrain checks the effect of a policy change on gradual drains: a leader ends only
 // those whose time is over, or whose node owns nothing.
-func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
+func (w *world) checkGradualDrain(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	for id, x := range is.GradualDrains {
 		if was.GradualDrains[id] != x {
@@ -99,7 +99,7 @@ func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 		if _, stays := is.GradualDrains[id]; stays || e.byOperator {
 			continue
 		}
-		w.cover.emptyingsOver++
+		w.cover.gradualDrainsOver++
 		owns := before.Committed().Count(id) + before.Last().Count(id)
 		if lasted := w.now - w.emptyAt[drainStart{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
 			w.fail("gradual drain: busy shards of %s move after %v of %v", id, lasted, x.For)
@@ -119,13 +119,13 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 	return idle
 }
 
-// checkLetGo judges what a proposal takes from members that are being emptied: what they
+// checkIdleMoves judges what a proposal takes from members that are being emptied: what they
 // have said to be idle by this very map, to this leader or to that of the round that is
 // open, whose proposal was judged before. It returns that. A round that is open is not
 // replaced because something else has become idle; but what the nodes have that were
 // absent as it began, and are there now, or the reverse, goes by another rule since. A
 // new leader proposes it again as it was.
-func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
+func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}
 	if before.Open() {
@@ -139,7 +139,7 @@ func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Po
 	}
 	last := before.Last()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
+	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = movedFrom(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), last.Epoch())

@@ -335,7 +335,7 @@ func (l *leaderLoop) noted(e ack.Event) {
 			}
 		}
 	case ack.EventTakeover:
-		w.cover.takings[e.Reason]++
+		w.cover.takeovers[e.Reason]++
 		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)
 		if e.Reason == "evidence" || e.Reason == "refusal" {
 			w.takenByEvidence(l, e.Node, e.Reason)

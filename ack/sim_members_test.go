@@ -100,7 +100,7 @@ func (l *leaderLoop) removeServer() bool {
 		case c.votes(s) && long && spare != "" && len(c.voters) <= w.voters:
 			l.reconfigure("promotes "+spare+" in place of "+s, with(c.voters, spare), without(c.others, spare))
 		case !c.votes(s) || long && len(c.voters) > 3 && 2*l.countStayingVoters(s) > len(c.voters) || !long && l.countStayingVoters(s) >= 3:
-			w.cover.letGo++
+			w.cover.removedDead++
 			l.reconfigure("lets go "+s, without(c.voters, s), without(c.others, s))
 		default:
 			continue

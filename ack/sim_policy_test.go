@@ -164,7 +164,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 		w.pausedAt = w.now
 	}
 	w.checkQuarantines(after, e)
-	w.checkEmptying(before, after, e)
+	w.checkGradualDrain(before, after, e)
 }
 
 // checkPlacement judges whether a proposal is what Assign makes of the map before it by
@@ -190,7 +190,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 		}
 		by.Emptying[id] = true
 	}
-	by.Idle = w.checkLetGo(before, after, e, by)
+	by.Idle = w.checkIdleMoves(before, after, e, by)
 	by.Kept = e.kept
 	members := w.checkStage(before, after, e, &by)
 	w.placed = members

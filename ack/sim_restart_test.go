@@ -18,9 +18,9 @@ type restarting struct {
 	down   time.Duration // and for how long none is there then
 }
 
-// absentPatience is how long a process that has said goodbye waits until its own log
+// restartEntryWait is how long a process that has said goodbye waits until its own log
 // says that it is absent.
-const absentPatience = 3 * time.Second
+const restartEntryWait = 3 * time.Second
 
 // restartChecks is global knowledge about restarts in place.
 type restartChecks struct {
@@ -29,8 +29,8 @@ type restartChecks struct {
 	away     map[speakingBoot]bool
 	said     map[speakingBoot]bool // goodbye, and that it comes back
 	dead     map[shardmap.NodeID]bool
-	// absenceAt is the index of the entry with which one began or ended last.
-	absenceAt uint64
+	// restartEntryAt is the index of the entry with which one began or ended last.
+	restartEntryAt uint64
 }
 
 // speakingBoot is a boot of a node.
@@ -158,8 +158,8 @@ func faultInPlace(w *world) bool {
 	return true
 }
 
-// checkAbsence checks the begin and the end of a restart.
-func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
+// checkRestartEntry checks the begin and the end of a restart.
+func (w *world) checkRestartEntry(before, after *ack.State, e *logEntry) {
 	if e.asked != e.term {
 		w.fail("restart: a goodbye to the leader of term %d counts in term %d", e.asked, e.term)
 	}
@@ -169,7 +169,7 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 		if was == is || h.twin != nil && h.i > h.twin.i {
 			continue
 		}
-		w.absenceAt = after.Index()
+		w.restartEntryAt = after.Index()
 		boot := speakingBoot{h.id, is.Boot}
 		if is.Over {
 			w.logf("log: %s is absent no more", h.id)
@@ -180,7 +180,7 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		w.logf("log: %s is absent for %v", h.id, is.Grace)
-		w.cover.absences++
+		w.cover.restartEntries++
 		if w.away[boot] && h.disks == 1 && h.twin == nil {
 			w.fail("restart: of boot %d of %s, begins once more", is.Boot, h.id)
 		}
@@ -205,8 +205,8 @@ func (w *world) checkSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 // hasReturned reports whether a process with a higher boot serves or leaves.
 func (h *host) hasReturned(boot uint64) bool { return h.speaks > boot || h.disks > 1 || h.twin != nil }
 
-// checkAbsent checks that a proposal leaves the shards of restarting nodes in place.
-func (w *world) checkAbsent(before, after *ack.State) {
+// checkRestarting checks that a proposal leaves the shards of restarting nodes in place.
+func (w *world) checkRestarting(before, after *ack.State) {
 	if after.Last().SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
 	}

@@ -10,7 +10,7 @@ import (
 
 // suspicionState is the suspicion of a node, with global knowledge about it.
 type suspicionState struct {
-	doubt *election.Suspicion // nil: the voters of this cluster wait for the election timeout of Raft
+	suspicion *election.Suspicion // nil: the voters of this cluster wait for the election timeout of Raft
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
 	// in true time.
 	unanswered map[uint64]time.Duration
@@ -50,24 +50,24 @@ func (v voter) LogEnd() election.LogEnd {
 	return election.LogEnd{Term: d.termAt(d.last()), Index: d.last()}
 }
 
-func (p *proc) initDoubt() {
-	if p.w.doubting {
+func (p *proc) initSuspicion() {
+	if p.w.suspicions {
 		p.unanswered = map[uint64]time.Duration{}
 		p.met = nobody
-		p.doubt = election.New(election.Options{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
+		p.suspicion = election.New(election.Options{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
 	}
 }
 
 // pollSuspicion polls the suspicion of the node.
 func (p *proc) pollSuspicion(now time.Duration) {
-	if p.doubt == nil {
+	if p.suspicion == nil {
 		return
 	}
 	var of election.UnansweredHeartbeat
 	if !p.leader {
 		of = p.machine.Unanswered()
 	}
-	ask, stand := p.doubt.Poll(now, of)
+	ask, stand := p.suspicion.Poll(now, of)
 	for _, server := range ask {
 		p.requestReport(server)
 	}
@@ -76,7 +76,7 @@ func (p *proc) pollSuspicion(now time.Duration) {
 		term := p.disk.term
 		p.w.after(p.w.span(0, 8*time.Millisecond), p, func() {
 			if p.stands == nil && p.disk.term == term { // it has not voted or campaigned since
-				p.w.cover.doubted++
+				p.w.cover.suspicionCampaigns++
 				p.stand("the leader is missed", true, p.w.n(2) == 0)
 			}
 		})
@@ -89,20 +89,20 @@ func (p *proc) requestReport(server string) {
 	if h == nil {
 		return
 	}
-	w.cover.doubts++
+	w.cover.suspicions++
 	asked := p.clock()
 	w.send(p.h, h, func(q *proc) {
-		if q.disk.server != server || q.doubt == nil {
+		if q.disk.server != server || q.suspicion == nil {
 			return
 		}
 		q.pollSuspicion(q.clock())
-		q.doubt.ReportRequested(q.clock(), p.disk.server)
+		q.suspicion.ReportRequested(q.clock(), p.disk.server)
 		q.pollSuspicion(q.clock())
 		theirs := q.suspicionReport()
 		w.send(h, p.h, func(r *proc) {
 			if r == p {
 				p.pollSuspicion(p.clock())
-				p.doubt.ReportReceived(asked, server, theirs)
+				p.suspicion.ReportReceived(asked, server, theirs)
 				p.pollSuspicion(p.clock())
 			}
 		})
@@ -112,7 +112,7 @@ func (p *proc) requestReport(server string) {
 // suspicionReport returns the report of the node, and checks that it misses the leader only if that is
 // true.
 func (p *proc) suspicionReport() election.Report {
-	m, w := p.doubt.Report(), p.w
+	m, w := p.suspicion.Report(), p.w
 	if m.LeaderTerm == 0 {
 		return m
 	}
@@ -145,7 +145,7 @@ func (p *proc) unansweredFor() time.Duration {
 
 // heartbeatSent records a sent heartbeat.
 func (p *proc) heartbeatSent(hb ack.Heartbeat) {
-	if p.doubt != nil {
+	if p.suspicion != nil {
 		p.unanswered[hb.Number] = p.w.now
 	}
 }
@@ -162,7 +162,7 @@ func (p *proc) answerCounted(a ack.Answer) {
 
 // greetLeader makes the node send a heartbeat at once to a leader that is new to it.
 func (p *proc) greetLeader() {
-	if p.doubt != nil && p.met != p.follows && p.follows != nobody {
+	if p.suspicion != nil && p.met != p.follows && p.follows != nobody {
 		p.met = p.follows
 		p.machine.HeartbeatNow()
 		p.w.after(0, p, p.step)
@@ -171,7 +171,7 @@ func (p *proc) greetLeader() {
 
 // checkStand checks that a majority has recently reported that it misses the leader.
 func (p *proc) checkStand() {
-	w, term, with := p.w, p.doubt.Report().LeaderTerm, 1
+	w, term, with := p.w, p.suspicion.Report().LeaderTerm, 1
 	lately := w.pace.Heartbeat * 11 / 10
 	for _, server := range p.disk.conf.voters {
 		if said := w.missed[server]; server != p.disk.server && said.term == term && w.now-said.at <= lately {
@@ -184,10 +184,10 @@ func (p *proc) checkStand() {
 }
 
 const (
-	// doubtTakes is how long it takes, at most, from when a leader stops until another
+	// maxElectionTime is how long it takes, at most, from when a leader stops until another
 	// one is elected, if all is well but for that: a heartbeat until the next one of the
 	// last voter that is needed, what that waits, and what the election takes.
-	doubtTakes = 250 * time.Millisecond
+	maxElectionTime = 250 * time.Millisecond
 	// hangs is how long a leader stops then.
 	hangs = 600 * time.Millisecond
 )
@@ -218,7 +218,7 @@ func faultLeaderHangs(w *world) bool {
 		w.partitionLeader(l, how)
 	}
 	began := w.now
-	w.run(w.now+doubtTakes, func() bool { return w.cover.elections > before })
+	w.run(w.now+maxElectionTime, func() bool { return w.cover.elections > before })
 	switch {
 	case w.cover.elections > before:
 	case w.stood[term+1] > 1:

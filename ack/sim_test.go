@@ -56,15 +56,15 @@ func mixes() []*simMix {
 		"disk 5, power 4, outage 1, split 4, demote 3, expel 2, reconfigure 2, trail 3, policy 5"
 	return []*simMix{
 		{
-			name: "everything", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10, doubts: 50,
+			name: "everything", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{3, 10}, gaps: long, stuck: 250, lateSubmit: 30, astray: 10, suspicions: 50,
 			kinds: kinds(everything),
 		},
 		{
-			name: "dense", hosts: [2]int{3, 4}, takeovers: allTakeovers(), faults: [2]int{6, 24}, gaps: short, stuck: 100, lateSubmit: 60, astray: 10, doubts: 50,
+			name: "dense", hosts: [2]int{3, 4}, takeovers: allTakeovers(), faults: [2]int{6, 24}, gaps: short, stuck: 100, lateSubmit: 60, astray: 10, suspicions: 50,
 			kinds: kinds(everything),
 		},
 		{
-			name: "leaders", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 16}, gaps: short, stuck: 100, lateSubmit: 200, astray: 10, doubts: 50,
+			name: "leaders", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 16}, gaps: short, stuck: 100, lateSubmit: 200, astray: 10, suspicions: 50,
 			kinds: kinds("elect 6, depose 8, storm 4, pause 4, kill 3, leave 3, sick 3, compact 2, join 2, hold 2, stall 3, retime 4"),
 		},
 		{
@@ -92,7 +92,7 @@ func mixes() []*simMix {
 			kinds: kinds("policy 14, policy-elect 6, pause-loss 3, kill 4, leave 4, sick 3, isolate 3, depose 4, elect 4, hold 3, one-way 2, deaf 2, compact 4, join 3, pause 2, weight 2, remove 2, wipe 1, retime 1"),
 		},
 		{
-			name: "disks", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: short, stuck: 100, lateSubmit: 60, doubts: 50,
+			name: "disks", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: short, stuck: 100, lateSubmit: 60, suspicions: 50,
 			kinds: kinds("disk 10, hang 2, power 6, outage 2, kill 5, split 4, elect 4, compact 3, sick 2, leave 2, trail 2, stall 2, pause 2"),
 		},
 		{
@@ -100,19 +100,19 @@ func mixes() []*simMix {
 			kinds: kinds("sick-most 8, flap 6, flap-loss 4, sick 4, kill 3, elect 3, depose 2, leave 2, join 3, pause 2, isolate 2, policy 2, restart 1"),
 		},
 		{
-			name: "members", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, doubts: 50,
+			name: "members", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 100, lateSubmit: 60, suspicions: 50,
 			kinds: kinds("demote 8, expel 6, reconfigure 5, leave 6, wipe 4, kill 4, depose 4, elect 3, isolate 4, one-way 3, compact 3, join 3, trail 2, split 2"),
 		},
 		{
-			name: "births", hosts: [2]int{1, 5}, takeovers: allTakeovers(), faults: [2]int{3, 9}, gaps: short, stuck: 50, lateSubmit: 200, births: 100,
+			name: "births", hosts: [2]int{1, 5}, takeovers: allTakeovers(), faults: [2]int{3, 9}, gaps: short, stuck: 50, lateSubmit: 200, bootstraps: 100,
 			kinds: kinds("kill 8, power 4, disk 4, pause 3, isolate 3, one-way 2, elect 4, depose 3, split 2, compact 3, noise 2, join 2, leave 1, retime 2, demote 1"),
 		},
 		{
-			name: "twins", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 8}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, twins: 100, doubts: 50,
+			name: "twins", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{3, 8}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, twins: 100, suspicions: 50,
 			kinds: kinds("twin 8, kill 4, pause 3, isolate 3, elect 3, depose 3, sick 2, wipe 1, forge 2, power 2, compact 2, retime 2, leave 1"),
 		},
 		{
-			name: "hooks", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 100, doubts: 50,
+			name: "hooks", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{4, 14}, gaps: long, stuck: 50, lateSubmit: 60, astray: 10, hooks: 100, suspicions: 50,
 			kinds: kinds("app-ill 12, app-restart 8, app-hangs 3, no-deliver 4, restart 7, restart-elect 3, restart-join 3, kill 6, leave 6, sick 5, join 4, pause 4, isolate 4, one-way 3, halves 3, elect 4, depose 4, storm 2, forge 3, " +
 				"hold 3, slow-cut 2, deaf 2, trail 2, wipe 2, stall 3, compact 3, remove 1, noise 2, retime 1, power 2"),
 		},
@@ -129,11 +129,11 @@ func mixes() []*simMix {
 			kinds: kinds("in-place 1"),
 		},
 		{
-			name: "missed", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 9}, gaps: short, doubts: 100,
+			name: "missed", hosts: [2]int{3, 5}, takeovers: allTakeovers(), faults: [2]int{4, 9}, gaps: short, suspicions: 100,
 			kinds: kinds("leader-hangs 8, doze 3, pair 3, pause 2, kill 2, elect 2, isolate 2, noise 1, stall 1, disk 1, compact 1"),
 		},
 		{
-			name: "keys", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{3, 10}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 50, lateSubmit: 60, hooks: 25, doubts: 50,
+			name: "keys", hosts: [2]int{2, 5}, takeovers: allTakeovers(), faults: [2]int{3, 10}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 50, lateSubmit: 60, hooks: 25, suspicions: 50,
 			kinds: kinds("keys 16, kill 4, isolate 3, one-way 2, depose 3, elect 3, pause 3, compact 3, join 3, leave 3, sick 2, hold 2, restart 3, forge 2, policy 1, wipe 1"),
 		},
 		{

@@ -31,7 +31,7 @@ type suspiciousVoter struct {
 	stood bool
 }
 
-func newDoubter(t *testing.T, self string, voters ...string) *suspiciousVoter {
+func newSuspiciousVoter(t *testing.T, self string, voters ...string) *suspiciousVoter {
 	t.Helper()
 	r := &raftOf{term: 7, voters: voters, leader: "a", log: election.LogEnd{Term: 7, Index: 20}}
 	return &suspiciousVoter{t: t, raft: r, now: time.Second, d: election.New(election.Options{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
@@ -69,7 +69,7 @@ func suspicionOf(index uint64) election.Report {
 }
 
 func TestVoterCampaignsOnceAMajorityMissesTheLeader(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(70 * time.Millisecond)
 	if v.asked != nil || v.d.Report().LeaderTerm != 0 {
 		t.Errorf("it asks %v and says %v before a heartbeat has waited", v.asked, v.d.Report())
@@ -96,7 +96,7 @@ func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 		first  bool
 	}{{"b", 20, true}, {"c", 20, false}, {"b", 21, false}, {"c", 19, true}} {
 		other := map[string]string{"b": "c", "c": "b"}[c.self]
-		v := newDoubter(t, c.self, "a", "b", "c")
+		v := newSuspiciousVoter(t, c.self, "a", "b", "c")
 		v.pass(80 * time.Millisecond)
 		v.receive(suspicionOf(c.theirs), other)
 		v.pass(50 * time.Millisecond)
@@ -110,7 +110,7 @@ func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 }
 
 func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
-	v := newDoubter(t, "c", "a", "b", "c", "d", "e")
+	v := newSuspiciousVoter(t, "c", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	v.receive(suspicionOf(20), "d", "e")
 	v.pass(10 * time.Millisecond)
@@ -118,7 +118,7 @@ func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
 	v.receive(suspicionOf(20), "b")
 	v.pass(50 * time.Millisecond)
 	v.wants(false, "after b, which is before it,")
-	silent := newDoubter(t, "c", "a", "b", "c", "d", "e")
+	silent := newSuspiciousVoter(t, "c", "a", "b", "c", "d", "e")
 	silent.pass(80 * time.Millisecond)
 	silent.receive(suspicionOf(20), "d", "e")
 	silent.pass(40 * time.Millisecond)
@@ -126,7 +126,7 @@ func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
 }
 
 func TestVoterYieldsToCandidate(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := suspicionOf(19)
 	m.Candidate = true
@@ -138,7 +138,7 @@ func TestVoterYieldsToCandidate(t *testing.T) {
 // A report from before the term of a candidate was written is no reason to campaign: on disks
 // with 70 ms per write both split the vote each time.
 func TestVoterWaitsForReplyOfPrecedingVoter(t *testing.T) {
-	v := newDoubter(t, "c", "a", "b", "c")
+	v := newSuspiciousVoter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.receive(suspicionOf(20), "b")
 	v.pass(50 * time.Millisecond)
@@ -153,7 +153,7 @@ func TestVoterWaitsForReplyOfPrecedingVoter(t *testing.T) {
 // A reported candidate gets more time than a voter that is only first in order. If its
 // campaign has failed after that, the next voter campaigns.
 func TestVoterGivesCandidateTime(t *testing.T) {
-	v := newDoubter(t, "c", "a", "b", "c")
+	v := newSuspiciousVoter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := suspicionOf(20)
 	m.Candidate = true
@@ -170,7 +170,7 @@ func TestVoterGivesCandidateTime(t *testing.T) {
 // Of five voters, three may miss the leader while a fourth has written its term. A campaign of
 // another voter would split the vote.
 func TestVoterYieldsToLaterTerm(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c", "d", "e")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	for range 4 {
 		v.receive(election.Report{CurrentTerm: 8}, "c")
@@ -184,7 +184,7 @@ func TestVoterYieldsToLaterTerm(t *testing.T) {
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(true, "after the time of a slow election")
-	other := newDoubter(t, "b", "a", "b", "c", "d", "e")
+	other := newSuspiciousVoter(t, "b", "a", "b", "c", "d", "e")
 	other.pass(80 * time.Millisecond)
 	other.receive(election.Report{CurrentTerm: 7}, "c")
 	other.receive(suspicionOf(20), "d", "e")
@@ -195,7 +195,7 @@ func TestVoterYieldsToLaterTerm(t *testing.T) {
 // A voter whose Raft server refused the campaign is no candidate. It once reported to be one
 // for as long as that leader hung.
 func TestRefusedCampaignIsRetried(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.receive(suspicionOf(20), "c")
 	v.pass(10 * time.Millisecond)
@@ -220,7 +220,7 @@ func TestRefusedCampaignIsRetried(t *testing.T) {
 }
 
 func TestSuspicionIsAbandoned(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(2 * time.Second)
 	v.asked = nil
 	v.receive(suspicionOf(20), "c")
@@ -233,7 +233,7 @@ func TestSuspicionIsAbandoned(t *testing.T) {
 
 // A voter that is asked while it misses the leader asks in turn, but at a limited rate.
 func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.d.ReportRequested(v.now, "c")
 	v.pass(80 * time.Millisecond)
 	v.asked = nil
@@ -252,7 +252,7 @@ func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 }
 
 func TestNonvoterNeverCampaigns(t *testing.T) {
-	v := newDoubter(t, "d", "a", "b", "c")
+	v := newSuspiciousVoter(t, "d", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.receive(suspicionOf(20), "b", "c")
 	v.pass(200 * time.Millisecond)
@@ -265,7 +265,7 @@ func TestNonvoterNeverCampaigns(t *testing.T) {
 // A replaced leader that answers a moment later was alive: on busy machines voters must wait
 // longer, otherwise they would replace one leader after the other.
 func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.d.LeaderAlive(v.now, 7)
 	v.raft.term = 8
@@ -316,7 +316,7 @@ func (v *suspiciousVoter) missedAfter() (waited time.Duration) {
 // A leader that answered a while before its replacement may have hung since.
 func TestLateReplacementIsNoFalseAlarm(t *testing.T) {
 	for spoke, want := range map[time.Duration]time.Duration{time.Second: 160 * time.Millisecond, 1010 * time.Millisecond: 80 * time.Millisecond} {
-		v := newDoubter(t, "b", "a", "b", "c")
+		v := newSuspiciousVoter(t, "b", "a", "b", "c")
 		v.replaceLeader(spoke)
 		if got := v.missedAfter(); got != want {
 			t.Errorf("a leader spoke %v before it was replaced, and the next one is missed after %v, want %v", spoke, got, want)
@@ -326,7 +326,7 @@ func TestLateReplacementIsNoFalseAlarm(t *testing.T) {
 
 // However often live leaders are replaced, a leader that hangs is missed as soon as by Raft.
 func TestTimeoutOfASuspicionIsBounded(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	for i, want := range []time.Duration{160 * time.Millisecond, 320 * time.Millisecond, 640 * time.Millisecond, 640 * time.Millisecond, 640 * time.Millisecond} {
 		v.replaceLeader(10 * time.Millisecond)
 		if got := v.missedAfter(); got != want {
@@ -337,7 +337,7 @@ func TestTimeoutOfASuspicionIsBounded(t *testing.T) {
 
 // A reply that arrives after the reply to a later request is ignored.
 func TestVoterUsesReplyToItsLastRequest(t *testing.T) {
-	v := newDoubter(t, "b", "a", "b", "c")
+	v := newSuspiciousVoter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	first := v.now
 	v.pass(50 * time.Millisecond)
