@@ -10,7 +10,7 @@ import (
 	"shardway/internal/address"
 )
 
-// checkBind judges an address to listen on: host:port, the host may be empty.
+// checkBind checks a listen address: host:port, where the host may be empty.
 func checkBind(s string) *flaw {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -22,7 +22,7 @@ func checkBind(s string) *flaw {
 	return checkPort(port)
 }
 
-// checkPort judges a port.
+// checkPort checks a port.
 func checkPort(s string) *flaw {
 	if !address.IsPort(s) {
 		return &flaw{strconv.Quote(s) + " is not a port", "give a fixed port from 1 to 65535"}
@@ -30,7 +30,7 @@ func checkPort(s string) *flaw {
 	return nil
 }
 
-// checkReach judges an address that others dial: host:port, no wildcard.
+// checkReach checks an address that other nodes dial: host:port, without a wildcard.
 func checkReach(s string) *flaw {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -45,8 +45,8 @@ func checkReach(s string) *flaw {
 	return checkPort(port)
 }
 
-// checkJoin judges an address or a name of the cluster; the port may be left
-// out, and must be with SRV records, which have one.
+// checkJoin checks an address or a name of the cluster. The port is optional. A name of SRV records must
+// not have a port, because the records contain it.
 func checkJoin(s string) *flaw {
 	if strings.HasPrefix(s, "_") {
 		return checkSRV(s)
@@ -63,7 +63,7 @@ func checkJoin(s string) *flaw {
 	return checkReach(s)
 }
 
-// checkSRV judges the name of SRV records, as RFC 2782 writes them.
+// checkSRV checks the name of SRV records (RFC 2782).
 func checkSRV(s string) *flaw {
 	if host, port, err := net.SplitHostPort(s); err == nil {
 		return &flaw{"the port comes with the SRV records of a name that starts with _", "write " + host + " without :" + port}
@@ -74,7 +74,7 @@ func checkSRV(s string) *flaw {
 	return nil
 }
 
-// overlap reports whether two bind addresses cannot both be listened on.
+// overlap reports whether two listen addresses conflict.
 func overlap(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -84,9 +84,8 @@ func overlap(a, b string) bool {
 	return wildcard(hostA) || wildcard(hostB) || canonical(hostA) == canonical(hostB)
 }
 
-// serves reports whether who dials target certainly reaches the listener at
-// bind. With a wildcard that is known of loopback only: the same port on another
-// host is another program.
+// serves reports whether a connection to target certainly reaches the listener at bind. For a wildcard,
+// this is certain only for loopback: the same port on another host belongs to another program.
 func serves(bind, target string) bool {
 	host, _, err := net.SplitHostPort(bind)
 	return err == nil && overlap(bind, target) && (!wildcard(host) || address.IsLoopback(target))
@@ -107,7 +106,7 @@ func canonical(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// withPort completes an advertised host by the port that is listened on.
+// withPort adds the port of the listener to an advertised host.
 func withPort(advertise, bind string) string {
 	_, port, err := net.SplitHostPort(bind)
 	if advertise == "" || err != nil {
@@ -122,20 +121,20 @@ func withPort(advertise, bind string) string {
 	return net.JoinHostPort(advertise, port)
 }
 
-// checkUpstream judges the address of the app.
+// checkUpstream checks the address of the app.
 func checkUpstream(s string) *flaw {
 	_, err := address.ParseUpstream(s)
 	return flawOf(err)
 }
 
-// checkHooks judges where the hooks are.
+// checkHooks checks the URL or path of the hooks.
 func checkHooks(s string) *flaw {
 	_, err := address.ParseHooks(s)
 	return flawOf(err)
 }
 
-// HooksAt returns where the app's hooks are; zero without any, for an app in this
-// process, and for what Validate refuses.
+// HooksAt returns the address of the hooks. It returns the zero value without hooks, for an app in this
+// process, and for an invalid setting.
 func (c *Config) HooksAt() address.Hooks {
 	h, err := address.ParseHooks(c.Hooks)
 	if c.Hooks == "" || err != nil {
@@ -144,8 +143,7 @@ func (c *Config) HooksAt() address.Hooks {
 	return h
 }
 
-// hooksAddress returns the address of hooks that have one of their own, as
-// UpstreamAddress does.
+// hooksAddress returns the address of hooks that are not at Upstream, in the form of UpstreamAddress.
 func (c *Config) hooksAddress() string {
 	if h := c.HooksAt(); h.Upstream.Network == "tcp" {
 		return h.Upstream.Address
@@ -153,8 +151,8 @@ func (c *Config) hooksAddress() string {
 	return ""
 }
 
-// hooksInTheOpen reports whether clients could reach hooks whose address is the app's:
-// only their path tells then what is refused.
+// hooksInTheOpen reports whether the hooks share the address of the app. The proxy must then reject client
+// requests by their path.
 func (c *Config) hooksInTheOpen() bool {
 	app, err := address.ParseUpstream(c.Upstream)
 	h := c.HooksAt()
@@ -164,8 +162,8 @@ func (c *Config) hooksInTheOpen() bool {
 	return app == h.Upstream || app.Network == "tcp" && overlap(app.Address, h.Upstream.Address)
 }
 
-// UpstreamAddress returns the app's address as host:port; empty for a gateway,
-// for a Unix socket, and for an upstream that Validate refuses.
+// UpstreamAddress returns the address of the app as host:port. It is empty for a gateway, for a Unix
+// socket, and for an invalid setting.
 func (c *Config) UpstreamAddress() string {
 	if u, err := address.ParseUpstream(c.Upstream); err == nil && u.Network == "tcp" {
 		return u.Address
@@ -173,7 +171,7 @@ func (c *Config) UpstreamAddress() string {
 	return ""
 }
 
-// checkEndpoint judges one announced endpoint.
+// checkEndpoint checks one announced endpoint.
 func checkEndpoint(e Endpoint) *flaw {
 	switch e.Name {
 	case "http", "peer", "admin":

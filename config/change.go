@@ -2,18 +2,17 @@ package config
 
 import "slices"
 
-// Changes says what differs between two sets of settings.
+// Changes contains the differences between two Configs.
 type Changes struct {
-	// Live are the keys that a running node takes over, Restart those that it
-	// was started with and keeps. Both are in the order of the help.
+	// Live contains the settings that a running node applies, and Restart the settings that require a
+	// restart. Both are in the order of the help.
 	Live, Restart []string
 }
 
-// None reports whether nothing differs.
+// None reports whether there are no differences.
 func (c Changes) None() bool { return len(c.Live)+len(c.Restart) == 0 }
 
-// Since says what differs from the settings before. Where a value was written
-// does not count.
+// Since returns the differences from the settings before. It ignores the origins of values.
 func (c *Config) Since(before *Config) Changes {
 	var d Changes
 	for _, s := range settings() {

@@ -8,7 +8,7 @@ import (
 	"shardway/keysource"
 )
 
-// maxClusterSetting bounds the text of one value in ClusterSettings, in bytes.
+// maxClusterSetting is the maximum length of a value in ClusterSettings, in bytes.
 const maxClusterSetting = 160
 
 // KeyConfig returns the settings that decide which key a request has.
@@ -34,7 +34,7 @@ func (c *Config) sameOnAllNodes() []string {
 
 // ClusterSettings returns the settings that must be the same on all nodes, by name. Values
 // are in canonical form, so equal texts mean equal settings. A long value ends in its hash.
-// Nodes tell each other these texts; none of them is secret.
+// Nodes exchange these texts, so none of them is secret.
 func (c *Config) ClusterSettings() map[string]string {
 	all := make(map[string]string)
 	for _, name := range c.sameOnAllNodes() {
@@ -62,8 +62,8 @@ func (c *Config) ClusterSettings() map[string]string {
 	return all
 }
 
-// RunningSettings returns the ClusterSettings of a node that was started with other settings
-// and has reloaded these: what needs a restart is as it was.
+// RunningSettings returns the ClusterSettings of a node that was started with the settings started and
+// has reloaded c. Settings that require a restart have their old values.
 func (c *Config) RunningSettings(started *Config) map[string]string {
 	all, before := c.ClusterSettings(), started.ClusterSettings()
 	for _, s := range settings() {
@@ -79,7 +79,7 @@ func (c *Config) RunningSettings(started *Config) map[string]string {
 	return all
 }
 
-// hooksForComparison returns where the hooks are, without an address of the machine.
+// hooksForComparison returns the setting hooks without addresses that differ between machines.
 func (c *Config) hooksForComparison() string {
 	switch h := c.HooksAt(); {
 	case !c.HasHooks():
@@ -91,7 +91,7 @@ func (c *Config) hooksForComparison() string {
 	}
 }
 
-// bounded returns text, or of a long one the beginning and a hash of all of it.
+// bounded returns text. It replaces the end of a long text with the hash of the whole text.
 func bounded(text string) string {
 	if len(text) <= maxClusterSetting {
 		return text

@@ -7,33 +7,31 @@ import (
 	"shardway/keysource"
 )
 
-// Takeover says what must have happened before the shards of a node that went
-// silent may be served elsewhere.
+// Takeover is the condition for moving the shards of an unresponsive node to other nodes.
 type Takeover string
 
-// The takeover policies, from the most careful to the quickest.
+// The takeover policies, from the safest to the fastest.
 const (
-	// TakeoverTimeout waits for dead-after, whatever the evidence says.
+	// TakeoverTimeout always waits for dead-after, even if there is evidence of a crash.
 	TakeoverTimeout Takeover = "timeout"
-	// TakeoverLease takes a crash for one once the node's lease has certainly run
-	// out.
+	// TakeoverLease waits after evidence of a crash until the lease of the node has certainly expired.
 	TakeoverLease Takeover = "lease"
-	// TakeoverImmediate takes a refused connection at its word.
+	// TakeoverImmediate treats a refused connection as a crash and does not wait.
 	TakeoverImmediate Takeover = "immediate"
 )
 
-// RebalanceMode says what stops while the shard map changes.
+// RebalanceMode selects the requests that wait while the shard map changes.
 type RebalanceMode string
 
 // The rebalance modes.
 const (
-	// RebalanceIncremental holds only the shards that change their owner.
+	// RebalanceIncremental queues only the requests of shards that change their owner.
 	RebalanceIncremental RebalanceMode = "incremental"
-	// RebalanceStopTheWorld starts nothing anywhere until the new map is committed.
+	// RebalanceStopTheWorld queues all requests until the new map is committed.
 	RebalanceStopTheWorld RebalanceMode = "stop-the-world"
 )
 
-// LogFormat is how log lines look.
+// LogFormat is the format of log lines.
 type LogFormat string
 
 // The log formats. LogAuto is console on a terminal and JSON elsewhere.
@@ -43,105 +41,106 @@ const (
 	LogJSON    LogFormat = "json"
 )
 
-// What AccessLog may say instead of a file's name.
+// Values of AccessLog that are not file names.
 const (
 	AccessOff    = "off"
 	AccessStdout = "stdout"
 )
 
-// Route gives the requests below a path prefix their own key sources.
+// Route contains the key sources for requests below a path prefix.
 type Route struct {
 	Prefix string   // begins with a slash
 	Keys   []string // key sources, tried in order; never empty
 }
 
-// Endpoint is one address that a node announces besides its own.
+// Endpoint is an additional address that a node announces.
 type Endpoint struct {
 	Name    string
 	Address string // host:port
 }
 
-// WebSockets says what becomes of a WebSocket whose app says that it may be kept.
+// WebSockets is the treatment of WebSockets that the app declares resumable.
 type WebSockets string
 
 const (
-	// WebSocketsKeep means that it stays open when its shard moves.
+	// WebSocketsKeep keeps the WebSocket open when its shard moves.
 	WebSocketsKeep WebSockets = "keep"
-	// WebSocketsClose means that it is closed then, as any other.
+	// WebSocketsClose closes the WebSocket when its shard moves.
 	WebSocketsClose WebSockets = "close"
 )
 
-// Returns is when a shard that has left an app without hooks may return to it.
+// Returns is the condition for the return of a shard to an app without hooks that had it before.
 type Returns string
 
 const (
-	// ReturnsAfterRestart means after the app has restarted, or if no other node can own it.
+	// ReturnsAfterRestart permits the return after the app has restarted, or if no other node can own
+	// the shard.
 	ReturnsAfterRestart Returns = "after-restart"
-	// ReturnsAny means at any time.
+	// ReturnsAny always permits the return.
 	ReturnsAny Returns = "any"
 )
 
-// OnShutdown says what a node that is told to stop does with its shards.
+// OnShutdown is what a stopping node does with its shards.
 type OnShutdown string
 
 const (
-	// OnShutdownHandoff means that other nodes get them.
+	// OnShutdownHandoff moves the shards to other nodes.
 	OnShutdownHandoff OnShutdown = "handoff"
-	// OnShutdownHold means that they wait for the node's next process.
+	// OnShutdownHold keeps the shards for the next process of the node.
 	OnShutdownHold OnShutdown = "hold"
 )
 
-// MaxWeight is the highest weight of a node, as shardmap.MaxWeight.
+// MaxWeight is the highest weight of a node. It equals shardmap.MaxWeight.
 const MaxWeight = 1000
 
-// Config holds every setting of a node. Default and Load make it; the zero
-// value is not usable. The slices are shared: nobody changes them.
+// Config contains all settings of a node. Use Default or Load: the zero value is not valid. A Config is
+// immutable, and its slices are shared.
 type Config struct {
-	File string // the YAML file; empty: none
+	File string // the YAML file; empty means none
 
-	Node       string // empty: the id kept in the data directory
+	Node       string // empty means the ID in the data directory
 	Data       string // directory of the Raft log, the snapshots and the identity
-	Zone       string // empty: none
-	AppVersion string // empty: not said
+	Zone       string // empty means none
+	AppVersion string // empty means unknown
 	Weight     int    // 1..MaxWeight
 
-	Embedded bool // the app is in this process; no setting
-	Hooked   bool // that one has hooks; no setting
+	Embedded bool // the app runs in this process; not a setting
+	Hooked   bool // the embedded app has hooks; not a setting
 
-	Upstream         string // http://host:port or unix:/path; empty: a gateway, which owns nothing
+	Upstream         string // http://host:port or unix:/path; empty means a gateway, which owns no shards
 	MaxUpstreamConns int
-	MaxShardConns    int // zero: half of MaxUpstreamConns
-	MaxShardInflight int // zero: any number
+	MaxShardConns    int // zero means half of MaxUpstreamConns
+	MaxShardInflight int // zero means no limit
 	MaxStreams       int
-	Health           string // path of the app's health check; empty: connect only
+	Health           string // path of the app's health check; empty means a connection attempt only
 
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
-	HealthFall     int // failed checks in a row that make the app unhealthy
-	HealthRise     int // good ones that make it healthy
+	HealthFall     int // consecutive failed checks after which the app is unhealthy
+	HealthRise     int // consecutive successful checks after which the app is healthy
 
-	Returns Returns // of shards to an app without hooks
+	Returns Returns // see Returns
 
-	Hooks string // URL of the app's hooks, or their path at Upstream, which a gateway may know too; empty: there are none
+	Hooks string // URL of the hooks of the app, or their path at Upstream; a gateway may have it, too; empty means no hooks
 
 	Listen          string
 	Admin           string
 	Gossip          string
-	GossipAdvertise string // empty: the address of the route towards the first join
+	GossipAdvertise string // empty means the local address of the route to the first join address
 	Peer            string
-	PeerAdvertise   string // empty: as GossipAdvertise, with the port of Peer
-	Probes          string // empty: probes are answered on Admin only
-	ProbePath       string // empty: the app port answers no probe
-	TLSCert         string // empty: app traffic is plain
+	PeerAdvertise   string // empty means GossipAdvertise with the port of Peer
+	Probes          string // empty means that only Admin serves probes
+	ProbePath       string // empty means that the app port serves no probe
+	TLSCert         string // empty means plain HTTP for app traffic
 	TLSKey          string // set with TLSCert
 	Endpoints       []Endpoint
 
 	Join            []string // host:port, or a name to look up
-	BootstrapExpect int      // how many nodes start the cluster together
+	BootstrapExpect int      // number of nodes that start the cluster together
 	Shards          int
 	MaxVoters       int
-	RemoveDeadAfter time.Duration // zero: a dead server is never removed
-	FinalizeAfter   time.Duration // zero: the format version is raised as soon as all nodes support the next one
+	RemoveDeadAfter time.Duration // zero means that a dead server is never removed
+	FinalizeAfter   time.Duration // zero means that the format version is raised as soon as all nodes support the next one
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
@@ -159,8 +158,8 @@ type Config struct {
 	AcquireTimeout         time.Duration
 	StreamGrace            time.Duration
 	WebSocketResumeTimeout time.Duration
-	RestartGrace           time.Duration // zero: a restart is not waited for
-	LameDuck               time.Duration // zero: the listener closes as soon as the shards are elsewhere
+	RestartGrace           time.Duration // zero means that the cluster does not wait for a restart
+	LameDuck               time.Duration // zero means that the listener closes as soon as other nodes own the shards
 	ShutdownTimeout        time.Duration
 	OnShutdown             OnShutdown
 	HoldGrace              time.Duration
@@ -177,18 +176,18 @@ type Config struct {
 	MaxBodyTotal        int64
 	MaxHeaders          int
 	MaxURI              int64
-	MaxBody             int64 // zero: no bound
+	MaxBody             int64 // zero means no limit
 	MaxConns            int
 
 	HeaderTimeout       time.Duration
 	IdleTimeout         time.Duration
-	MinBodyRate         int64 // bytes a second; zero: any
+	MinBodyRate         int64 // bytes per second; zero means no limit
 	ConnectTimeout      time.Duration
-	FirstByteTimeout    time.Duration // zero: no bound
-	UpstreamIdleTimeout time.Duration // zero: no bound
+	FirstByteTimeout    time.Duration // zero means no limit
+	UpstreamIdleTimeout time.Duration // zero means no limit
 
-	SecretFile  string // the cluster's secrets; empty: nothing between nodes is protected by one
-	TLSCA       string // own certificates for the peer port: all three or none
+	SecretFile  string // file with the secrets of the cluster; empty means no protection between nodes
+	TLSCA       string // certificates for the peer port: all three or none
 	TLSNodeCert string
 	TLSNodeKey  string
 	Insecure    bool
@@ -197,7 +196,7 @@ type Config struct {
 	AdminWriteTokenFile string
 	AdminCert           string // TLS on the admin port: both or none
 	AdminKey            string
-	AdminReadCA         string // who issues client certificates; with AdminCert only
+	AdminReadCA         string // authorities of client certificates; requires AdminCert
 	AdminWriteCA        string
 	AdminHosts          []string
 
@@ -205,15 +204,14 @@ type Config struct {
 	LogFormat LogFormat
 
 	AccessLog      string // AccessOff, AccessStdout or a file
-	AccessLogKeys  bool   // with the keys themselves
-	AccessLogQuery bool   // with the queries
+	AccessLogKeys  bool   // log keys in plain text
+	AccessLogQuery bool   // log query strings
 
-	// from says where a setting's value came from; a missing one is the default.
+	// from maps a setting to the origin of its value. A missing setting has its default.
 	from map[string]string
 }
 
-// Default returns the settings of a node that nobody configured: it runs on one
-// machine, as a cluster of its own.
+// Default returns the default settings: a cluster of one node on one machine.
 func Default() Config {
 	var c Config
 	for _, s := range settings() {
@@ -227,24 +225,24 @@ func Default() Config {
 	return c
 }
 
-// Sealed reports whether the peer port speaks TLS.
+// Sealed reports whether the peer port uses TLS.
 func (c *Config) Sealed() bool { return c.SecretFile != "" || c.TLSCA != "" }
 
-// Guarded reports whether the admin port asks who is there.
+// Guarded reports whether the admin port requires credentials.
 func (c *Config) Guarded() bool {
 	return c.AdminReadTokenFile != "" || c.AdminWriteTokenFile != "" || c.AdminReadCA != "" || c.AdminWriteCA != ""
 }
 
-// Gateway reports whether the node routes and owns nothing.
+// Gateway reports whether the node is a gateway: it routes requests and owns no shards.
 func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
 
-// HasHooks reports whether the app takes part in giving up and taking over shards.
+// HasHooks reports whether the app has hooks.
 func (c *Config) HasHooks() bool { return c.Hooks != "" || c.Hooked }
 
-// FromDefault is Value.From of what nobody chose.
+// FromDefault is Value.From of a setting with its default.
 const FromDefault = "default"
 
-// source says where the value of a setting came from.
+// source returns the origin of the value of a setting.
 func (c *Config) source(name string) string {
 	if from, ok := c.from[name]; ok {
 		return from
@@ -252,7 +250,7 @@ func (c *Config) source(name string) string {
 	return FromDefault
 }
 
-// given reports whether somebody chose the value of a setting.
+// given reports whether the value of a setting was set explicitly.
 func (c *Config) given(name string) bool {
 	_, ok := c.from[name]
 	return ok

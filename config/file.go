@@ -13,10 +13,10 @@ import (
 	"shardway/internal/suggest"
 )
 
-// routesKey is the one YAML key that is no setting: a table does not fit a flag.
+// routesKey is the only YAML key that is not a setting, because a flag cannot contain a table.
 const routesKey = "routes"
 
-// file is what the YAML file says.
+// file contains the settings of the YAML file.
 type file struct {
 	path     string
 	layer    layer
@@ -25,9 +25,8 @@ type file struct {
 	problems []Problem
 }
 
-// parseFile reads the text of the YAML file: one table of settings. A byte order mark before
-// it says nothing (YAML 1.2.2, section 5.2), and the parser would take it for a part of the
-// first key.
+// parseFile reads the text of the YAML file: one table of settings. It removes
+// a byte order mark (YAML 1.2.2, section 5.2), which the parser would treat as a part of the first key.
 func parseFile(table []setting, path string, data []byte) *file {
 	f := &file{path: path, layer: make(layer)}
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -65,9 +64,8 @@ func parseFile(table []setting, path string, data []byte) *file {
 	return f
 }
 
-// unique returns the entries whose keys are new. A key that is there twice is a
-// mistake of its own: nobody can see which one counts. The key of the problem is
-// the table's, if it has one.
+// unique returns the entries whose keys are new. A duplicate key is a problem,
+// because readers could not tell which value applies. The key of the problem is table, if it is not empty.
 func (f *file) unique(entries []*ast.MappingValueNode, table string) []*ast.MappingValueNode {
 	first := make(map[string]int)
 	var out []*ast.MappingValueNode
@@ -83,7 +81,7 @@ func (f *file) unique(entries []*ast.MappingValueNode, table string) []*ast.Mapp
 	return out
 }
 
-// entry reads one line of the table.
+// entry reads one entry of the table.
 func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 	key, at := scalarText(e.Key), line(e.Key)
 	if key == routesKey {
@@ -110,7 +108,7 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 	f.layer[s.name] = given{texts: texts, from: f.at(at)}
 }
 
-// example is a value as it stands in YAML.
+// example returns an example value in YAML syntax.
 func (s setting) example() string {
 	word := s.metavar
 	if len(s.def) > 0 {
@@ -189,8 +187,7 @@ func textsOf(n ast.Node, many bool) ([]string, bool) {
 	return []string{scalarText(n)}, true
 }
 
-// scalar reports whether the node is a plain value. References and typed values
-// are not: nothing here is worth them.
+// scalar reports whether the node is a plain value. References and typed values are not supported.
 func scalar(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
@@ -199,7 +196,7 @@ func scalar(n ast.Node) bool {
 	return false
 }
 
-// scalarText is a plain value as it was written, without quotes.
+// scalarText returns a plain value without quotes.
 func scalarText(n ast.Node) string {
 	if l, ok := n.(*ast.LiteralNode); ok {
 		return strings.TrimRight(l.Value.Value, "\n")
@@ -209,8 +206,8 @@ func scalarText(n ast.Node) string {
 
 func line(n ast.Node) int { return n.GetToken().Position.Line }
 
-// syntax takes line and message from the parser's error; its own text shows the
-// file's lines in colour over several lines.
+// syntax returns the line and the message of a parser error. The text of the error itself contains several
+// lines of the file, in colour.
 func syntax(err error) (int, string) {
 	if ye := yaml.Error(nil); errors.As(err, &ye) && ye.GetToken() != nil {
 		return ye.GetToken().Position.Line, ye.GetMessage()

@@ -14,7 +14,7 @@ const (
 	maxFileNesting = 16        // brackets, or dashes in one line; settings need 3
 )
 
-// checkFileBounds reports a file that exceeds the bounds, with the line where it does. nil
+// checkFileBounds returns an error for a file that exceeds the bounds, with its line. nil
 // means that the parser can read the file in a short time.
 func checkFileBounds(data string) (line int, f *flaw) {
 	if len(data) > maxFileSize {

@@ -3,17 +3,17 @@ package config
 import "strconv"
 
 const (
-	// otherFiles is for what a node has open besides the connections that have settings of
-	// their own: up to 512 at the admin port and as many for probes (connlimit.MaxConns), and its
-	// disk, gossip, Raft, connections that wait, and the pipes by which long answers go (h1).
+	// otherFiles is the number of descriptors for all other purposes: up to 512 connections each at the
+	// admin port and for probes (connlimit.MaxConns), the disk, gossip, Raft, waiting connections, and
+	// the pipes for long responses (package h1).
 	otherFiles = 2*512 + 256
-	// sides: whatever comes in goes on, to the app or to another node.
+	// sides is 2, because each incoming connection has a connection to the app or to another node.
 	sides = 2
 )
 
-// Descriptors is how many files and connections a node may have open at once by its own
-// bounds. A kept socket is two where its client is connected, one to the client and one to
-// the owner, and two at the owner, one to that node and one to the app.
+// Descriptors returns the maximum number of open files and connections by the limits of the node. A
+// resumable WebSocket counts twice at the node of its client (client and owner) and twice at the owner
+// (node of the client and app).
 func (c *Config) Descriptors() int {
 	conns := c.MaxConns
 	if !c.Gateway() {
@@ -22,8 +22,7 @@ func (c *Config) Descriptors() int {
 	return sides*conns + otherFiles
 }
 
-// Files is the condition between what the system lets a process have open and the bounds
-// of connections.
+// Files returns the rule that Descriptors must not exceed limit, the maximum number of open files.
 func (c *Config) Files(limit uint64) Bound {
 	need, keys := c.Descriptors(), "max-conns"
 	if !c.Gateway() {
@@ -36,7 +35,7 @@ func (c *Config) Files(limit uint64) Bound {
 	}
 }
 
-// socketFigures says how many sockets a node may have, and what they cost it.
+// socketFigures returns the maximum number of WebSockets and of descriptors.
 func (c *Config) socketFigures() []Figure {
 	at := strconv.Itoa(c.MaxConns) + " of clients here"
 	if !c.Gateway() {

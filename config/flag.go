@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Flag is what the help says about a setting.
+// Flag is the help of a setting.
 type Flag struct {
 	Name    string // without the dashes
 	Metavar string // stands for the value; empty: a switch
@@ -16,7 +16,7 @@ type Flag struct {
 	Many    bool // may be repeated
 }
 
-// Flags returns the settings in the order of the help.
+// Flags returns all settings in the order of the help.
 func Flags() []Flag {
 	table := settings()
 	flags := make([]Flag, len(table))
@@ -33,14 +33,14 @@ func Flags() []Flag {
 	return flags
 }
 
-// Value is a setting as it is in effect.
+// Value is the effective value of a setting.
 type Value struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 	From  string `json:"from"` // "flag", a variable's name, "shardway.yaml:12", "default"
 }
 
-// Values returns what every setting is and where that came from.
+// Values returns the effective value and the origin of each setting.
 func (c *Config) Values() []Value {
 	table := settings()
 	values := make([]Value, 0, len(table)+len(c.Routes))

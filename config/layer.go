@@ -9,21 +9,21 @@ import (
 	"shardway/internal/suggest"
 )
 
-// envPrefix begins the name of every environment variable that is read.
+// envPrefix is the prefix of all environment variables.
 const envPrefix = "SHARDWAY_"
 
-// given is what one place says about a setting.
+// given is the value of a setting in one layer.
 type given struct {
 	texts []string
 	from  string
 }
 
-// layer is one place that settings come from: setting name → what it says.
+// layer contains the settings of one origin, by name.
 type layer map[string]given
 
 // flagLayer reads the command line: --name value, --name=value, and for a
-// switch --name, --name=false or --no-name. The last of several counts, except
-// for lists and for --upstream, which may have only one value.
+// switch --name, --name=false or --no-name. The last of several values applies, except
+// for lists, and for --upstream, which may have only one value.
 func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 	l, problems := make(layer), []Problem(nil)
 	for i := 0; i < len(args); i++ {
@@ -74,7 +74,7 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 	return l, problems, false
 }
 
-// add notes one occurrence of a flag.
+// add records one occurrence of a flag.
 func (l layer) add(s setting, val string) {
 	g := given{texts: []string{val}, from: "flag"}
 	if s.many {
@@ -91,9 +91,9 @@ func unknownFlag(table []setting, name string) Problem {
 	return p
 }
 
-// envLayer reads the environment. An empty variable counts as none. A variable
-// of ours that is no setting is a mistake only when it is close to one: others
-// may use the prefix too, Kubernetes for one.
+// envLayer reads the environment. It ignores empty variables. An unknown variable with the prefix is a
+// problem only if its name resembles a setting, because other programs, such as Kubernetes, may use the
+// prefix.
 func envLayer(table []setting, environ []string) (layer, []Problem) {
 	l, problems := make(layer), []Problem(nil)
 	known := names(table, setting.env)
@@ -112,14 +112,14 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			continue
 		}
 		if near := suggest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
-			// Its value may be the secret that belongs into a file.
+			// The value may be a secret, so the problem does not contain it.
 			problems = append(problems, Problem{Key: name, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}
 	}
 	return l, problems
 }
 
-// bare removes the common prefix, which would make all names look alike.
+// bare removes the common prefix, which would distort the comparison of names.
 func bare(known []string) []string {
 	out := make([]string, len(known))
 	for i, k := range known {
@@ -128,7 +128,7 @@ func bare(known []string) []string {
 	return out
 }
 
-// split takes a list apart that is written as one text.
+// split splits a list in one text.
 func split(s string) []string {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {

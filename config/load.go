@@ -5,16 +5,15 @@ import "errors"
 // ErrHelp reports that the command line asks for help, with --help or -h.
 var ErrHelp = errors.New("config: help wanted")
 
-// Load reads the settings from the command line (without the command's name),
-// the environment (as os.Environ returns it) and the YAML file that one of the
-// two names, which read returns. The error is an *Error with every mistake, those
-// of Validate included, or ErrHelp. The Config is returned with an error too:
-// what was understood stands in it.
+// Load reads the settings from the command line (without the name of the command), the environment (see
+// os.Environ) and the YAML file that one of them specifies. It reads the file with read. The error is
+// ErrHelp, or an *Error with all problems, including those of Validate. With an error, the Config
+// contains the valid settings.
 func Load(args, environ []string, read func(path string) ([]byte, error)) (Config, error) {
 	return load(settings(), make(layer), Program{Args: args, Environ: environ, Read: read})
 }
 
-// load is Load with a layer before all others.
+// load is Load with a layer that overrides all others.
 func load(table []setting, first layer, p Program) (Config, error) {
 	c := Default()
 	c.Embedded, c.Hooked = p.Embedded, p.Hooked
@@ -50,7 +49,7 @@ func load(table []setting, first layer, p Program) (Config, error) {
 	return c, failure(problems)
 }
 
-// openFile reads the file that the first of the layers names.
+// openFile reads the file that the first layer with the setting config specifies.
 func openFile(table []setting, layers []layer, read func(string) ([]byte, error)) *file {
 	for _, l := range layers {
 		g, ok := l["config"]
@@ -72,7 +71,7 @@ func openFile(table []setting, layers []layer, read func(string) ([]byte, error)
 	return nil
 }
 
-// take sets s from the first layer that has it.
+// take sets s from the first layer that contains it.
 func (c *Config) take(s setting, layers []layer) (Problem, bool) {
 	for _, l := range layers {
 		g, ok := l[s.name]
@@ -90,8 +89,8 @@ func (c *Config) take(s setting, layers []layer) (Problem, bool) {
 	return Problem{}, true
 }
 
-// complete derives what was left open: where to listen with a secret, ports of
-// advertised hosts, and a stream grace that fits into a shorter drain timeout.
+// complete derives defaults that depend on other settings: listen addresses if there is a secret, ports of
+// advertised hosts, and a stream grace that is not longer than the drain timeout.
 func (c *Config) complete() {
 	if c.SecretFile != "" {
 		if !c.given("gossip") {

@@ -8,7 +8,7 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// Problem is one mistake in the settings.
+// Problem is one error in the settings.
 type Problem struct {
 	Key    string `json:"key"`             // as written in the place it came from; empty: no single key is at fault
 	Value  string `json:"value,omitempty"` // empty: there is none to show
@@ -17,7 +17,7 @@ type Problem struct {
 	Remedy string `json:"remedy"`
 }
 
-// String is one line that names key, value, origin, mistake and remedy.
+// String returns one line with the key, the value, the origin, the error and the remedy.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Key == "" {
@@ -41,12 +41,12 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error is every mistake that was found, at least one.
+// Error contains all problems, at least one.
 type Error struct {
 	Problems []Problem
 }
 
-// Error is one line for each problem.
+// Error returns one line for each problem.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// failure is the error for the problems, nil if there are none.
+// failure returns the error for the problems, or nil if there are none.
 func failure(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
@@ -63,13 +63,13 @@ func failure(problems []Problem) error {
 	return &Error{problems}
 }
 
-// flaw is what is wrong with one value, without whose value it is.
+// flaw is an error in a value, without the name of the setting.
 type flaw struct {
 	wrong  string
 	remedy string
 }
 
-// flawOf is what a parser says of a value, nil if nothing.
+// flawOf converts an error of a parser; nil means no error.
 func flawOf(err error) *flaw {
 	if err == nil {
 		return nil

@@ -2,32 +2,32 @@ package config
 
 import "slices"
 
-// Program is what a program says of its settings that has a node within itself. What
-// it gives beats the rest, which Load reads.
+// Program contains the settings of a program that embeds a node. They override the settings that Load
+// reads.
 type Program struct {
-	// Embedded tells that the program is the app: there is no other upstream.
+	// Embedded means that the program is the app, and that there is no other upstream.
 	Embedded bool
 	Hooked   bool // the app has hooks
 	Given    []Given
-	Routes   []Route // nil: those of the file
-	// Args and Environ are a command line and an environment as Load reads them; nil:
-	// there is none. Read reads the YAML file that they name, or a Given called config.
+	Routes   []Route // nil means the routes of the file
+	// Args and Environ are the command line and the environment for Load; nil means none. Read reads the
+	// YAML file that they, or the setting config in Given, specify.
 	Args, Environ []string
 	Read          func(path string) ([]byte, error)
 }
 
-// Given is one setting as a program gives it.
+// Given is the value of a setting from a program.
 type Given struct {
 	Name  string   // with dashes
-	Texts []string // one, or as many as a list has
-	From  string   // how errors call the place, like Config.Lease
+	Texts []string // one text, or any number for a list
+	From  string   // origin in errors, such as Config.Lease
 }
 
-// Setting is what a program has to know of a setting to give it.
+// Setting describes a setting for a program that sets it.
 type Setting struct {
 	Name string
 	Many bool   // a list
-	None string // what stands for zero, where nothing does: off, half or 0s
+	None string // text that stands for zero, such as off, half or 0s
 }
 
 // Settings lists all settings, in the order of the help.
@@ -40,7 +40,7 @@ func Settings() []Setting {
 	return all
 }
 
-// none returns the word for zero.
+// none returns the text that stands for zero.
 func none(v value) string {
 	switch v := v.(type) {
 	case span:

@@ -8,8 +8,8 @@ import (
 	"shardway/internal/address"
 )
 
-// reachRules: who joins nodes of other machines must be where those reach it. A name is
-// not looked up: it is known when the node joins.
+// reachRules returns the rules for a node that joins nodes on other machines: they must be able to reach
+// it. The rules do not look up names, because a name is resolved only when the node joins.
 func (c *Config) reachRules() []rule {
 	far := c.farthest()
 	if far == "" {
@@ -25,8 +25,8 @@ func (c *Config) reachRules() []rule {
 		if !c.given(x.name) && c.SecretFile == "" {
 			remedy = unguarded + x.name + ", and add --insecure if everyone who reaches it may be trusted"
 		}
-		// Another program may listen for the others and pass what they say on to the
-		// peer port. Gossip sends from where it listens.
+		// Another program may accept connections and forward them to the peer port. Gossip sends from
+		// its listen address.
 		forwarded := x.name == "peer" && x.advertise != "" && !address.IsLoopback(x.advertise)
 		near := address.IsLoopback(x.bind) && !forwarded
 		rules = append(rules, rule{
@@ -41,8 +41,7 @@ func (c *Config) reachRules() []rule {
 	return rules
 }
 
-// farthest returns the first join address that is certainly not on loopback; empty:
-// there is none.
+// farthest returns the first join address that is certainly not on loopback, or "" if there is none.
 func (c *Config) farthest() string {
 	for _, j := range c.Join {
 		host, _, err := net.SplitHostPort(j)

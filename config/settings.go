@@ -11,7 +11,7 @@ import (
 	"shardway/keysource"
 )
 
-// setting is one row of the table: all that is known about a key.
+// setting is one row of the table of settings.
 type setting struct {
 	name    string              // with dashes
 	def     []string            // the default as somebody would write it; empty: none
@@ -32,7 +32,7 @@ func (s setting) env() string {
 
 func (s setting) yaml() string { return strings.ReplaceAll(s.name, "-", "_") }
 
-// row keeps the table below in columns.
+// row returns a setting, so that the table can be written in columns.
 func row(name, metavar, def, help string, bind func(*Config) value) setting {
 	s := setting{name: name, metavar: metavar, help: help, bind: bind}
 	if def != "" {
@@ -53,7 +53,7 @@ func grouped(g string, rows ...setting) []setting {
 	return rows
 }
 
-// settings returns the table. Its order is that of the help and of the problems.
+// settings returns the table, in the order of the help and of problems.
 func settings() []setting {
 	var all []setting
 	all = append(all, nodeSettings()...)
@@ -314,11 +314,11 @@ func operationSettings() []setting {
 	)
 }
 
-// maxVoters keeps a quorum small: each entry of the log waits for it.
+// maxVoters limits the size of a quorum, because each log entry waits for it.
 const maxVoters = 9
 
-// checkID judges the name of a node or a zone. It stands in Serf tags, in Raft's
-// server ids (before a slash) and in headers.
+// checkID checks the name of a node or a zone. Serf tags, Raft server IDs (before a slash) and headers
+// contain it.
 func checkID(s string) *flaw {
 	if len(s) <= 64 && regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`).MatchString(s) {
 		return nil
@@ -326,11 +326,11 @@ func checkID(s string) *flaw {
 	return &flaw{"not a name", "use up to 64 letters, digits, dots, dashes and underscores, a letter or digit at both ends"}
 }
 
-// maxAppVersion bounds a text that each node tells by gossip, where all of them have 512
-// bytes for everything.
+// maxAppVersion is the maximum length of the app version, which is a gossip tag. All tags together have
+// 512 bytes.
 const maxAppVersion = 64
 
-// checkAppVersion judges what an operator calls the version of the app.
+// checkAppVersion checks the version of the app.
 func checkAppVersion(s string) *flaw {
 	if len(s) > maxAppVersion {
 		return &flaw{"it has " + strconv.Itoa(len(s)) + " bytes", "use at most " + strconv.Itoa(maxAppVersion)}
@@ -341,7 +341,7 @@ func checkAppVersion(s string) *flaw {
 	return nil
 }
 
-// checkPath judges the path of a probe or a health check.
+// checkPath checks the path of a probe or a health check.
 func checkPath(s string) *flaw {
 	if !strings.HasPrefix(s, "/") || strings.ContainsAny(s, " \t\r\n#") {
 		return &flaw{"not a path", "write it like /healthz"}
@@ -349,7 +349,7 @@ func checkPath(s string) *flaw {
 	return nil
 }
 
-// checkProbe judges the path that the node itself answers.
+// checkProbe checks the path of the probe that the node serves.
 func checkProbe(s string) *flaw {
 	if strings.Contains(s, "?") {
 		return &flaw{"a path with a query", "leave out what begins with the ?: the query of a request is not looked at"}
@@ -357,7 +357,7 @@ func checkProbe(s string) *flaw {
 	return checkPath(s)
 }
 
-// checkHostName judges a name by which a port is called.
+// checkHostName checks a host name of a port.
 func checkHostName(s string) *flaw {
 	if !address.IsHost(s) {
 		return &flaw{"not a name", "write it without scheme and port, like node-1.example.com"}

@@ -7,16 +7,15 @@ import (
 	"shardway/internal/timingrules"
 )
 
-// The constants that stand beside the configured timings.
+// Timings that cannot be configured.
 const (
 	// ackSlack is the time for an acknowledgement after drain-timeout.
 	ackSlack = time.Second
-	// silentHeartbeats is the number of heartbeats after which a node counts as
-	// silent.
+	// silentHeartbeats is the number of missed heartbeats after which a node is unresponsive.
 	silentHeartbeats = 5
-	// leaveSlack is the time for handing over leadership and leaving.
+	// leaveSlack is the time for the leadership transfer and for leaving.
 	leaveSlack = time.Second
-	// election is the time in which a leader is usually found.
+	// election is the usual duration of an election.
 	election = time.Second
 )
 
@@ -32,50 +31,50 @@ type Bound struct {
 	remedy string
 }
 
-// concerns reports whether a setting of the bound is among the given ones.
+// concerns reports whether the bound depends on one of the given settings.
 func (b Bound) concerns(names map[string]bool) bool {
 	return slices.ContainsFunc(b.keys, func(k string) bool { return names[k] })
 }
 
-// Figure is a time, or a number, that follows from the settings.
+// Figure is a duration or a number that follows from the settings.
 type Figure struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	Why   string `json:"why"`
 }
 
-// Explanation is what the timings mean together.
+// Explanation contains the conditions between the timings and the derived figures.
 type Explanation struct {
 	Bounds  []Bound  `json:"bounds"`
 	Figures []Figure `json:"figures"`
 }
 
-// Explain returns the conditions between the timings and what follows from them.
+// Explain returns the conditions between the timings and the derived figures.
 func (c *Config) Explain() Explanation {
 	return Explanation{Bounds: c.Bounds(), Figures: c.Figures()}
 }
 
-// Silent is how long a node may be unheard before the leader acts.
+// Silent returns the time without a heartbeat after which the leader acts.
 func (c *Config) Silent() time.Duration { return silentHeartbeats * c.Heartbeat }
 
-// LeaseRunOut is when the last lease of a crashed node has certainly run out:
-// the rates of two clocks may differ by 10 %.
+// LeaseRunOut returns the time after which the last lease of a crashed node has certainly expired. The
+// rates of two clocks may differ by 10 %.
 func (c *Config) LeaseRunOut() time.Duration { return timingrules.LatestExpiry(c.Lease) }
 
-// CutAfter is how long running requests go on after the end of a lease. A node
-// whose clock runs 10 % slow still ends them before dead-after.
+// CutAfter returns how long running requests continue after the end of a lease. A node whose clock is
+// 10 % slow still ends them before dead-after.
 func (c *Config) CutAfter() time.Duration { return timingrules.CutAfter(c.Lease, c.DeadAfter) }
 
-// Unwell is how long an app may fail, at most, until it counts as unhealthy: checks begin
-// an interval apart, a tenth more or less, or as soon as the one before has ended.
+// Unwell returns the maximum time until a failing app is unhealthy. A check starts one interval (±10 %)
+// after the start of the previous check, or when that check ends if this is later.
 func (c *Config) Unwell() time.Duration {
 	return c.HealthInterval*11/10 + time.Duration(c.HealthFall-1)*max(c.HealthInterval*11/10, c.HealthTimeout) + c.HealthTimeout
 }
 
-// AckDeadline is how long the leader waits for a node's acknowledgement.
+// AckDeadline returns how long the leader waits for the acknowledgement of a node.
 func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releases() + ackSlack }
 
-// releases is what the hooks of the app add to a map change; zero without any.
+// releases returns the time that the hooks of the app add to a map change; zero without hooks.
 func (c *Config) releases() time.Duration {
 	if !c.HasHooks() {
 		return 0
@@ -83,7 +82,7 @@ func (c *Config) releases() time.Duration {
 	return c.ReleaseTimeout
 }
 
-// Bounds returns every condition between the timings, held or not.
+// Bounds returns all conditions between the timings, whether they hold or not.
 func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
 
 func (c *Config) musts() []Bound {
@@ -137,7 +136,7 @@ func (c *Config) musts() []Bound {
 	})
 }
 
-// handsOver names what a shard's hand-over takes at most, but for ackSlack.
+// handsOver names the settings that limit the handover of a shard, except ackSlack.
 func (c *Config) handsOver() string {
 	if c.HasHooks() {
 		return "drain-timeout + release-timeout"
@@ -165,7 +164,7 @@ func (c *Config) advice() []Bound {
 	}
 }
 
-// Figures returns what follows from the settings: times, and how much there may be.
+// Figures returns the durations and maximum numbers that follow from the settings.
 func (c *Config) Figures() []Figure {
 	taken := c.LeaseRunOut()
 	switch c.Takeover {

@@ -10,14 +10,13 @@ import (
 	"shardway/keysource"
 )
 
-// Validate judges the settings one by one and beside each other. The error is
-// an *Error with every mistake.
+// Validate checks the settings and the rules between them. The error is an *Error with all problems.
 func (c *Config) Validate() error {
 	return failure(c.judge(nil))
 }
 
-// judge finds every mistake. Settings that could not even be read are left out:
-// what stands in their place is not what somebody wanted.
+// judge returns all problems. It skips settings that could not be parsed, because they have their
+// defaults instead of the intended values.
 func (c *Config) judge(broken map[string]bool) []Problem {
 	skip := make(map[string]bool)
 	for name := range broken {
@@ -51,7 +50,7 @@ func (c *Config) judge(broken map[string]bool) []Problem {
 	return problems
 }
 
-// problem says what is wrong with the value that a setting has.
+// problem returns a Problem with the current value of a setting.
 func (c *Config) problem(name string, f *flaw) Problem {
 	p := Problem{Key: name, From: c.source(name), Wrong: f.wrong, Remedy: f.remedy}
 	if s, ok := lookup(settings(), name); ok {
@@ -60,7 +59,7 @@ func (c *Config) problem(name string, f *flaw) Problem {
 	return p
 }
 
-// rule is a condition between settings that are no timings.
+// rule is a condition between settings. Conditions between timings are Bounds.
 type rule struct {
 	key    string // the setting to change
 	beside string // the setting it is compared to; empty: none
@@ -97,7 +96,7 @@ func (c *Config) rules() []rule {
 	return append(rules, c.collisionRules()...)
 }
 
-// requiredRules: these addresses have defaults, and no node works without them.
+// requiredRules returns the rules for addresses that must not be empty.
 func (c *Config) requiredRules() []rule {
 	var rules []rule
 	for _, b := range c.binds() {
@@ -108,7 +107,7 @@ func (c *Config) requiredRules() []rule {
 	return rules
 }
 
-// fileRules: files that are of use only together.
+// fileRules returns the rules for files that must be set together.
 func (c *Config) fileRules() []rule {
 	var rules []rule
 	together := func(why string, files map[string]string, order ...string) {
@@ -134,8 +133,8 @@ func (c *Config) fileRules() []rule {
 	return rules
 }
 
-// exposureRules: without a secret nothing but app traffic and probes leaves the
-// machine, unless somebody says so aloud.
+// exposureRules returns the rules for unprotected ports: without a secret, only app traffic and probes
+// may leave the machine, unless insecure is set.
 func (c *Config) exposureRules() []rule {
 	var rules []rule
 	for _, b := range c.binds() {
@@ -159,7 +158,7 @@ func (c *Config) exposureRules() []rule {
 	return rules
 }
 
-// bind is an address that the node listens on.
+// bind is a listen address of the node.
 type bind struct {
 	name   string
 	addr   string
@@ -176,8 +175,7 @@ func (c *Config) binds() []bind {
 	}
 }
 
-// collisionRules: every listener has a port of its own, and the app is none of
-// them.
+// collisionRules returns the rules for distinct ports of all listeners and the app.
 func (c *Config) collisionRules() []rule {
 	var rules []rule
 	all := c.binds()
@@ -199,7 +197,7 @@ func (c *Config) collisionRules() []rule {
 	return rules
 }
 
-// checkKeySource judges one key source.
+// checkKeySource checks one key source.
 func checkKeySource(s string) *flaw {
 	source, err := keysource.Parse(s)
 	if err == nil && source.Kind == keysource.Mint {
@@ -208,13 +206,13 @@ func checkKeySource(s string) *flaw {
 	return flawOf(err)
 }
 
-// checkRoutes judges the table of path prefixes.
+// checkRoutes checks the table of path prefixes.
 func (c *Config) checkRoutes() *flaw {
 	_, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()})
 	return flawOf(err) // of several, the first
 }
 
-// keyConfigRules: nodes exchange the key configuration, so its size is bounded.
+// keyConfigRules limits the size of the key configuration, because nodes exchange it.
 func (c *Config) keyConfigRules() []rule {
 	k := c.KeyConfig()
 	if _, err := keysource.NewTable(k.Spec); err != nil {

@@ -11,17 +11,17 @@ import (
 	"shardway/internal/timingrules"
 )
 
-// value is a setting's place in a Config.
+// value is a parser and formatter for a field of a Config.
 type value interface {
-	// set reads the value. A setting that is no list gets exactly one text.
+	// set parses the value. texts has one element unless the setting is a list.
 	set(texts []string) *flaw
-	// check judges the value that is there, by itself.
+	// check checks the current value.
 	check() *flaw
-	// String is the value as somebody would write it.
+	// String returns the value in the syntax of set.
 	String() string
 }
 
-// text is a string with a grammar of its own.
+// text is a string with a check function.
 type text struct {
 	p     *string
 	judge func(string) *flaw // not asked about the empty string; nil: anything goes
@@ -41,7 +41,7 @@ func (v text) check() *flaw {
 
 func (v text) String() string { return *v.p }
 
-// choice is one of a few words.
+// choice is one of several words.
 type choice[T ~string] struct {
 	p  *T
 	of []T
@@ -155,7 +155,7 @@ func (v span) String() string {
 	return short(*v.p)
 }
 
-// short is the duration without the zero units that its String ends in.
+// short formats a duration without trailing zero units.
 func short(d time.Duration) string { return timingrules.Short(d) }
 
 // size is a number of bytes within bounds.
@@ -165,7 +165,7 @@ type size struct {
 	off    bool // the word "off" stands for zero, and zero is allowed
 }
 
-// unit is a suffix of a size. Only powers of two: "MB" means either.
+// unit is a suffix of a size. Units are powers of two only, because "MB" is ambiguous.
 type unit struct {
 	name  string
 	bytes int64
@@ -220,7 +220,7 @@ func (v size) String() string {
 	return bytes(*v.p)
 }
 
-// bytes is n in the largest unit that leaves no remainder.
+// bytes formats n in the largest unit without a remainder.
 func bytes(n int64) string {
 	for _, u := range units() {
 		if n >= u.bytes && n%u.bytes == 0 {
@@ -230,7 +230,7 @@ func bytes(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// toggle is on or off.
+// toggle is a Boolean value.
 type toggle struct{ p *bool }
 
 func (v toggle) set(texts []string) *flaw {
