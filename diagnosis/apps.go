@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// apps judges the apps behind the nodes.
-func apps(in Inputs) (out []Finding) {
+// appFindings returns the findings about the apps of all nodes.
+func appFindings(in Inputs) (out []Finding) {
 	owners := in.pick(func(n Node) bool { return n.Here && !n.Gateway })
 	gateways := in.pick(func(n Node) bool { return n.Here && n.Gateway })
-	sick := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppFailing })
-	led := in.Leader != "" // without one nobody knows of the apps of others
+	unhealthyNodes := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppFailing })
+	led := in.Leader != "" // only the leader knows the apps of all nodes
 	switch {
 	case led && in.NoOwner:
 		return []Finding{
@@ -20,31 +20,31 @@ func apps(in Inputs) (out []Finding) {
 			},
 			noApp(in, Warning, ""),
 		}
-	case led && len(owners) > 0 && len(sick) == len(owners):
-		text := "no node has an app that answers: "
-		why := in.whys(sick)
-		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(sick), Remedy: "start the app of a node, or correct --upstream and --health"}
+	case led && len(owners) > 0 && len(unhealthyNodes) == len(owners):
+		text := "no node has an app that responds: "
+		why := in.listWithErrors(unhealthyNodes)
+		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(unhealthyNodes), Remedy: "start the app of a node, or correct --upstream and --health"}
 		if f.Brief == f.Text {
 			f.Brief = ""
 		}
 		out = append(out, f)
-	case led && len(sick) > 0 && len(in.pick(func(n Node) bool { return n.Kept })) > 0:
-		// Of an app that is steadily unhealthy it is told late, and of one that is kept at once.
+	case led && len(unhealthyNodes) > 0 && len(in.pick(func(n Node) bool { return n.Kept })) > 0:
+		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at once.
 		unhealthy := in.pick(func(n Node) bool { return n.Here && !n.Gateway && (n.App == AppFailing || n.Kept) })
 		out = append(out, in.healthPanic(unhealthy, len(owners)))
-	case len(sick) > 0:
-		text := fmt.Sprintf("the app of node %s does not answer", list(sick))
+	case len(unhealthyNodes) > 0:
+		text := fmt.Sprintf("the app of node %s does not answer", list(unhealthyNodes))
 		f := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then"}
-		if len(sick) > 1 {
+		if len(unhealthyNodes) > 1 {
 			f.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
 		}
-		if why := in.whys(sick); why != list(sick) {
+		if why := in.listWithErrors(unhealthyNodes); why != list(unhealthyNodes) {
 			f.Text, f.Brief = "the app does not answer: "+why, text
 		}
 		out = append(out, f)
 	}
 	out = append(out, flapping(in)...)
-	out = append(out, hangs(in)...)
+	out = append(out, appNotResponding(in)...)
 	out = append(out, staleReturns(in)...)
 	if in.Gateway {
 		out = append(out, noApp(in, Info, ", and forwards to the others"))
@@ -52,23 +52,23 @@ func apps(in Inputs) (out []Finding) {
 	return out
 }
 
-// healthPanic tells that shards stay at unhealthy apps, because most are.
-func (in Inputs) healthPanic(sick []string, owners int) Finding {
-	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(sick), owners, list(sick))
-	if 2*len(sick) <= owners {
-		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(sick), are(len(sick)))
+// healthPanic reports that shards stay at unhealthy apps because most apps are unhealthy.
+func (in Inputs) healthPanic(unhealthyNodes []string, owners int) Finding {
+	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(unhealthyNodes), owners, list(unhealthyNodes))
+	if 2*len(unhealthyNodes) <= owners {
+		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(unhealthyNodes), are(len(unhealthyNodes)))
 	}
 	f := Finding{
 		Code: HealthPanic, Severity: Outage, Text: brief,
 		Remedy: "check what all apps depend on, such as a database; shards leave a single unhealthy app once most apps are healthy for 5 s",
 	}
-	if why := in.whys(sick); why != list(sick) {
+	if why := in.listWithErrors(unhealthyNodes); why != list(unhealthyNodes) {
 		f.Text, f.Brief = brief+": "+why, brief
 	}
 	return f
 }
 
-// flapping tells whose apps get no shards yet, because they became unhealthy again and again.
+// flapping reports apps that get no shards yet because they became unhealthy repeatedly.
 func flapping(in Inputs) (out []Finding) {
 	for _, n := range in.Nodes {
 		if n.Held <= 0 || !n.Here {
@@ -83,8 +83,8 @@ func flapping(in Inputs) (out []Finding) {
 	return out
 }
 
-// hangs reports that the app of this node begins no response.
-func hangs(in Inputs) []Finding {
+// appNotResponding reports that the app of this node begins no response.
+func appNotResponding(in Inputs) []Finding {
 	if in.AppSilent <= 0 {
 		return nil
 	}
@@ -124,8 +124,8 @@ func noApp(in Inputs, s Severity, what string) Finding {
 	}
 }
 
-// whys names nodes, each with why its app is not well where that is known.
-func (in Inputs) whys(ids []string) string {
+// listWithErrors joins the names of nodes, each with the error of its health check if known.
+func (in Inputs) listWithErrors(ids []string) string {
 	why := map[string]string{}
 	for _, n := range in.Nodes {
 		why[n.ID] = n.Why

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// lostAfter is how long nobody leads before it is told that a quorum is missing, if one
-	// is: longer than an election among nodes that are there takes at its best.
-	lostAfter = time.Second
-	// stuckAfter is how long nobody leads before that is told though a quorum seems to be
-	// there: elections that split the vote take several rounds.
-	stuckAfter = 4 * time.Second
+	// noQuorumAfter is how long there must be no leader before a missing quorum is reported. It is
+	// longer than a fast election among live nodes.
+	noQuorumAfter = time.Second
+	// noLeaderAfter is how long there must be no leader before it is reported although a quorum seems
+	// to be present. Elections with split votes take several rounds.
+	noLeaderAfter = 4 * time.Second
 )
 
-// cluster judges whether there is one, who leads and who votes.
-func cluster(in Inputs) (all []Finding) {
+// clusterFindings returns the findings about bootstrap, leader and voters.
+func clusterFindings(in Inputs) (all []Finding) {
 	all = append(all, unborn(in)...)
 	all = append(all, alone(in)...)
 	all = append(all, clustersDiffer(in)...)
@@ -32,7 +32,7 @@ func unborn(in Inputs) []Finding {
 	case u == nil:
 		return nil
 	case u.Adds != "" && in.JoinConflict != nil:
-		return nil // clustersDiffer tells why it is not added
+		return nil // clustersDiffer reports why it is not added
 	case u.Adds != "":
 		return []Finding{{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
@@ -40,7 +40,7 @@ func unborn(in Inputs) []Finding {
 		}}
 	case u.Founder != "":
 		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to found the cluster and is gone", u.Founder),
+			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to bootstrap the cluster and is gone", u.Founder),
 			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start a node with its ID (--node %s)", u.Founder),
 		}}
 	case u.BootstrapExpect > 1:
@@ -50,7 +50,7 @@ func unborn(in Inputs) []Finding {
 		}
 		if u.Founds() {
 			return []Finding{{
-				Code: Bootstrapping, Severity: Outage, Text: text + ", and have not founded it yet",
+				Code: Bootstrapping, Severity: Outage, Text: text + ", and have not bootstrapped it yet",
 				Remedy: "wait a few seconds; otherwise open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` lists the unreachable ports",
 			}}
 		}
@@ -58,7 +58,7 @@ func unborn(in Inputs) []Finding {
 			Code: Bootstrapping, Severity: Outage, Text: text,
 			Remedy: fmt.Sprintf("start the other nodes with --bootstrap-expect %d and the gossip address of one of these nodes in --join", u.BootstrapExpect),
 		}}
-	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // else it is about to say whom it has tried
+	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // otherwise alone reports the addresses
 		return []Finding{{
 			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
 			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
@@ -80,8 +80,8 @@ func alone(in Inputs) []Finding {
 	if len(tried) > 0 {
 		text += ": " + strings.Join(tried, ", ")
 	}
-	remedy := "start the others, or name their gossip addresses (--gossip, port 7946) with --join"
-	if in.Alone.strange() {
+	remedy := "start the other nodes, or set their gossip addresses (--gossip, port 7946) in --join"
+	if in.Alone.needsSecret() {
 		remedy = sameSecret
 	} else if in.Unborn != nil && in.Unborn.BootstrapExpect <= 1 && in.Alone.onlyItself() {
 		remedy = "set --join to the gossip address of another node; to start a new cluster, start this node without --join, or with --bootstrap-expect 1 and its own IP address in --join"
@@ -126,8 +126,8 @@ func unreached(in Inputs) (all []Finding) {
 			f.Text = fmt.Sprintf("node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
 			f.Brief = fmt.Sprintf("node %s does not reach the peer port of node %s", u.By, u.Node)
 		case in.Unborn.Founds():
-			f.Text = fmt.Sprintf("the cluster is not founded: node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
-			f.Brief = fmt.Sprintf("the cluster is not founded: node %s does not reach the peer port of node %s", u.By, u.Node)
+			f.Text = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
+			f.Brief = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s", u.By, u.Node)
 		default:
 			f.Text = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port%s: %s", u.Node, u.By, at, u.Why)
 			f.Brief = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port", u.Node, u.By)
@@ -138,33 +138,33 @@ func unreached(in Inputs) (all []Finding) {
 	return all
 }
 
-const sameSecret = "start this node with the secret of the others (--secret-file)"
+const sameSecret = "start this node with the secret of the other nodes (--secret-file)"
 
-// strange reports that others are there whose secret this node needs.
-func (a *Alone) strange() bool {
+// needsSecret reports whether other nodes responded that use another secret.
+func (a *Alone) needsSecret() bool {
 	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return x.Secret })
 }
 
-// onlyItself reports that every address led to this node.
+// onlyItself reports whether every address led to this node.
 func (a *Alone) onlyItself() bool {
 	return len(a.Asked) > 0 && !slices.ContainsFunc(a.Asked, func(x Attempt) bool { return !x.Itself })
 }
 
-// lost reports that nobody leads, and that this is no mere election.
-func (in Inputs) lost() bool {
+// hasLostLeader reports whether there is no leader for longer than an election takes.
+func (in Inputs) hasLostLeader() bool {
 	all, here, _ := in.voters()
 	missing := len(here) < quorum(len(all))
-	return in.CutOff || in.Leader == "" && (missing && in.NoLeader >= lostAfter || in.NoLeader >= stuckAfter)
+	return in.CutOff || in.Leader == "" && (missing && in.NoLeader >= noQuorumAfter || in.NoLeader >= noLeaderAfter)
 }
 
 func leaderless(in Inputs) []Finding {
 	all, here, missing := in.voters()
-	if len(all) == 0 || in.CutOff || !in.lost() {
+	if len(all) == 0 || in.CutOff || !in.hasLostLeader() {
 		return nil
 	}
 	if len(here) < quorum(len(all)) {
-		remedy := "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/operate/backup-recovery.md)"
-		if in.Alone.strange() {
+		remedy := "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; if their data is lost for good, continue with one remaining node: `shardway recover` (docs/operate/backup-recovery.md)"
+		if in.Alone.needsSecret() {
 			remedy = sameSecret
 		}
 		return []Finding{{
@@ -188,7 +188,7 @@ func leaderless(in Inputs) []Finding {
 	}
 	return []Finding{{
 		Code: NoQuorum, Severity: Outage,
-		Text:   fmt.Sprintf("node %s knows no leader, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
+		Text:   fmt.Sprintf("node %s knows no leader, although %d of %d voters are present: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
 		Remedy: "check the network between the peer ports (--peer, port 7947), and the disks of the voters",
 	}}
 }
@@ -203,7 +203,7 @@ func voters(in Inputs) (out []Finding) {
 		})
 	}
 	if in.EvenVoters && len(all) > 0 && len(all)%2 == 0 {
-		text := fmt.Sprintf("%d voters (%s) bear no more losses than %d would", len(all), list(all), len(all)-1)
+		text := fmt.Sprintf("%d voters (%s) tolerate no more failures than %d would", len(all), list(all), len(all)-1)
 		if len(all) == 2 {
 			text = fmt.Sprintf("two voters (%s): the loss of either stops the cluster", list(all))
 		}

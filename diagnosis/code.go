@@ -1,11 +1,10 @@
 package diagnosis
 
-// Code names a kind of finding. It never changes its meaning: alerts and scripts match
-// on it.
+// Code identifies a kind of finding. The meaning of a code never changes, because alerts and
+// scripts match on it.
 type Code string
 
-// The codes, in the order in which findings of one severity are told: what explains the
-// others comes before them.
+// The codes, in the order of findings of the same severity: causes come before their effects.
 const (
 	NoQuorum            Code = "no-quorum"
 	Bootstrapping       Code = "bootstrapping"
@@ -47,7 +46,7 @@ const (
 	Quarantined         Code = "quarantined"
 )
 
-// Codes returns every code, in their order.
+// Codes returns all codes of Of in order.
 func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Of returns what is the matter, the gravest first.
+// Of returns the findings for in, most severe first.
 func Of(in Inputs) []Finding {
-	all := slices.Concat(cluster(in), apps(in), serving(in), machine(in), configs(in.Differences), policy(in))
-	sorted(all)
+	all := slices.Concat(clusterFindings(in), appFindings(in), servingFindings(in), machineFindings(in), settingFindings(in.Differences), policyFindings(in))
+	sortFindings(all)
 	return all
 }
 
-// sorted brings findings into the order in which they are told.
-func sorted(all []Finding) {
+// sortFindings sorts findings by severity, then by the order of their codes.
+func sortFindings(all []Finding) {
 	order := map[Code]int{}
 	for i, c := range slices.Concat(Codes(), DoctorCodes()) {
 		order[c] = i
@@ -25,10 +25,10 @@ func sorted(all []Finding) {
 	})
 }
 
-// maxNamed is how many nodes a sentence names.
+// maxNamed is the maximum number of nodes that a sentence names.
 const maxNamed = 8
 
-// list names nodes: "a", "a and b", "a, b and c".
+// list joins the names of nodes: "a", "a and b", "a, b and c".
 func list(names []string) string {
 	if len(names) > maxNamed {
 		return strings.Join(names[:maxNamed], ", ") + " and " + strconv.Itoa(len(names)-maxNamed) + " more"
@@ -48,7 +48,7 @@ func count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// are is the verb for so many.
+// are returns the verb for n subjects.
 func are(n int) string {
 	if n == 1 {
 		return "is"
@@ -56,7 +56,7 @@ func are(n int) string {
 	return "are"
 }
 
-// have is the verb for so many.
+// have returns the verb for n subjects.
 func have(n int) string {
 	if n == 1 {
 		return "has"
@@ -64,7 +64,7 @@ func have(n int) string {
 	return "have"
 }
 
-// pick returns the ids of the nodes that keep says yes to.
+// pick returns the ids of the nodes for which keep returns true.
 func (in Inputs) pick(keep func(Node) bool) (ids []string) {
 	for _, n := range in.Nodes {
 		if keep(n) {
@@ -74,7 +74,7 @@ func (in Inputs) pick(keep func(Node) bool) (ids []string) {
 	return ids
 }
 
-// voters returns those that vote, and which of them are here and missing.
+// voters returns the ids of all voters, of those that respond, and of those that are missing.
 func (in Inputs) voters() (all, here, missing []string) {
 	all = in.pick(func(n Node) bool { return n.Voter })
 	here = in.pick(func(n Node) bool { return n.Voter && n.Here })
@@ -82,5 +82,5 @@ func (in Inputs) voters() (all, here, missing []string) {
 	return all, here, missing
 }
 
-// quorum is how many of so many voters it takes.
+// quorum returns the number of voters in a quorum.
 func quorum(voters int) int { return voters/2 + 1 }

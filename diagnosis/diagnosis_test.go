@@ -74,7 +74,7 @@ func clusterTable() []want {
 		{"an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
 		{"an election among all takes a while", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
 		{"nobody wins an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
-			"outage no-quorum: node a knows no leader, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
+			"outage no-quorum: node a knows no leader, although 3 of 3 voters are present: they do not reach each other's peer ports, or cannot agree",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"a voter is at another address", with(func(in *diagnosis.Inputs) {
@@ -93,12 +93,12 @@ func clusterTable() []want {
 		{"four vote", with(func(in *diagnosis.Inputs) {
 			in.EvenVoters = true
 			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Voter: true, Here: true})
-		}), []string{"warning even-voters: 4 voters (a, b, c and d) bear no more losses than 3 would"}},
+		}), []string{"warning even-voters: 4 voters (a, b, c and d) tolerate no more failures than 3 would"}},
 		{"one of the founders is there", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
 			"outage bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)",
 		}},
 		{"the founder is gone", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
-			"outage bootstrapping: node c was about to found the cluster and is gone",
+			"outage bootstrapping: node c was about to bootstrap the cluster and is gone",
 		}},
 		{"nobody founds", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
@@ -171,7 +171,7 @@ func servingTable() []want {
 			in.Orphaned = 1024
 			nodes(in, func(n *diagnosis.Node) { n.Shards = 0 }, "a", "b", "c")
 		}), []string{
-			"outage no-healthy-app: no node has an app that answers: a (connection refused), b and c",
+			"outage no-healthy-app: no node has an app that responds: a (connection refused), b and c",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},

@@ -1,12 +1,14 @@
-// Package diagnosis says in sentences what is the matter with a cluster, as one node
-// sees it: Of turns what the node knows (Inputs) into findings, the gravest first.
+// Package diagnosis describes the problems of a cluster, as one node sees them, with a remedy
+// for each. Of converts the state that the node knows (Inputs) to findings, most severe first.
+// Compare does the same for the reports of all nodes (Checkup), for `shardway doctor`.
 //
-// It is pure: no clock, lock, goroutine or socket. Everything that people, scripts and
-// clients are told of the cluster's state comes from here, so all of them are told the
-// same: /status and `shardway status`, the body of /readyz and of the proxy's 503s, one
-// log line for each change, and the gauge shardway_finding. What flickers is steadied
-// before it gets in (Steady): Of itself remembers nothing.
+// All surfaces report these findings, so all of them agree: /status and `shardway status`, the
+// body of /readyz and of the proxy's 503 responses, one log line for each change, and the gauge
+// shardway_finding.
 //
-// Package node collects the inputs, now and then and in one goroutine. The findings of a
-// moment never change, so any number of goroutines may read them.
+// The package is pure: it has no clock, lock, goroutine or I/O, and Of keeps no state. Conditions
+// that change often are debounced before they become inputs (Steady).
+//
+// Package node collects the inputs periodically in one goroutine. Findings are immutable, so any
+// number of goroutines may read them.
 package diagnosis

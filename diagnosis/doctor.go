@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What only who asks every node can find.
+// Codes of findings that need the reports of all nodes.
 const (
 	Unresponsive   Code = "unresponsive"
 	LeadersDiffer  Code = "leaders-differ"
@@ -26,42 +26,42 @@ func DoctorCodes() []Code {
 	return []Code{Unresponsive, LeadersDiffer, MapsDiffer, Unreachable, ClockDrift, MixedVersions, SettingsDiffer}
 }
 
-// clockBears is by how much the rates of two clocks may differ before that is told. The
-// protocol bears a tenth.
-const clockBears = 0.01
+// maxClockDrift is the difference of the rates of two clocks above which Compare reports it. The
+// protocol tolerates 10 %.
+const maxClockDrift = 0.01
 
-// Checkup is what a node has heard of all that are there, itself included.
+// Checkup contains the reports that a node has collected from all nodes, including itself.
 type Checkup struct {
-	From    string   `json:"from"` // the node that asked the others
+	From    string   `json:"from"` // the node that collected the reports
 	Reports []Report `json:"reports"`
-	// Unresponsive are the nodes that did not answer at their peer port in time.
+	// Unresponsive are the nodes that did not respond at their peer port in time.
 	Unresponsive []string `json:"unresponsive"`
-	// AskedNS and AnsweredNS are by the clock of the node that asked: between them each
-	// report was made.
+	// AskedNS and AnsweredNS are times by the clock of the collecting node. Each report was created
+	// between them.
 	AskedNS    int64 `json:"asked_ns"`
 	AnsweredNS int64 `json:"answered_ns"`
 }
 
-// Report is what a node says of itself.
+// Report is the report of a node about itself.
 type Report struct {
 	Node     string    `json:"node"`
 	Boot     uint64    `json:"boot"`
 	Version  string    `json:"version"`
 	State    string    `json:"state"`
-	Leader   string    `json:"leader"` // empty while it knows none
+	Leader   string    `json:"leader"` // empty if unknown
 	Term     uint64    `json:"term"`
 	Epoch    uint64    `json:"epoch"`            // of the committed map
 	Timing   string    `json:"cluster_settings"` // in force
 	Flags    string    `json:"flags"`            // the cluster-wide settings with which the node was started
 	ClockNS  int64     `json:"clock_ns"`
 	Findings []Finding `json:"findings"`
-	// Settings are those that must be the same on all nodes, by name.
+	// Settings are the settings that must be the same on all nodes, by name.
 	Settings map[string]string `json:"settings"`
-	// Unreached are the ports that it does not reach, if it was to try.
+	// Unreached are the ports that the node cannot reach. It is empty unless the checkup tests ports.
 	Unreached []Reach `json:"unreached"`
 }
 
-// Reach is one port of a node that was not reached.
+// Reach is a port of a node that was not reachable.
 type Reach struct {
 	Node string `json:"node"`
 	Port string `json:"port"` // gossip, peer, admin or http
@@ -69,8 +69,8 @@ type Reach struct {
 	Why  string `json:"why"`
 }
 
-// Merged returns what the nodes of a checkup find, each once: in the words of the leader,
-// or else of the first node.
+// Merged returns the findings of all nodes of a checkup without duplicates. Of duplicates, it takes
+// the finding of the leader, otherwise of the first node.
 func Merged(c Checkup) (all []Finding) {
 	reports := slices.Clone(c.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {
@@ -84,7 +84,7 @@ func Merged(c Checkup) (all []Finding) {
 	})
 	for _, r := range reports {
 		for _, f := range r.Findings {
-			if own(f.Code) && (f.Code != Acquiring || f.Subject == "") {
+			if isLocal(f.Code) && (f.Code != Acquiring || f.Subject == "") {
 				f.Subject = r.Node + " " + f.Text
 			}
 			if !slices.ContainsFunc(all, f.Same) {
@@ -92,12 +92,11 @@ func Merged(c Checkup) (all []Finding) {
 			}
 		}
 	}
-	sorted(all)
+	sortFindings(all)
 	return all
 }
 
-// Together puts findings of several sources into the order in which they are told, each
-// once.
+// Together returns the findings of several sources in order, without duplicates.
 func Together(all ...[]Finding) []Finding {
 	var out []Finding
 	for _, f := range slices.Concat(all...) {
@@ -105,26 +104,26 @@ func Together(all ...[]Finding) []Finding {
 			out = append(out, f)
 		}
 	}
-	sorted(out)
+	sortFindings(out)
 	return out
 }
 
-// own reports whether a finding is of the node that tells it, so that two nodes with it
-// tell two things.
-func own(c Code) bool {
+// isLocal reports whether a finding concerns only the node that reports it, so that two nodes
+// report two different problems.
+func isLocal(c Code) bool {
 	return slices.Contains([]Code{
 		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure,
 	}, c)
 }
 
-// Compare judges two checkups of one node, a while apart, and what was not reached from
-// where the command runs.
+// Compare returns the findings from two successive checkups of one node. here are the ports that
+// are not reachable from the machine on which the command runs.
 func Compare(first, second Checkup, here []Reach) []Finding {
-	return slices.Concat(unresponsive(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second), configs(Differences(second.settings())))
+	return slices.Concat(unresponsive(second), leaders(second), epochs(first, second), unreachablePorts(second, here), clockDrift(first, second), versions(second), differentSettings(second), settingFindings(Differences(second.settings())))
 }
 
-// settings returns those of every node that has reported.
+// settings returns the settings of every node that has reported.
 func (c Checkup) settings() (all []SettingsOf) {
 	for _, r := range c.Reports {
 		all = append(all, SettingsOf{Node: r.Node, Settings: r.Settings})
@@ -142,27 +141,28 @@ func unresponsive(c Checkup) (out []Finding) {
 	return out
 }
 
-// names of nodes by what they say.
-func by(c Checkup, what func(Report) string) (said []string, nodes map[string][]string) {
+// groupNodes groups the nodes by a value of their reports. values are sorted by the number of nodes,
+// highest first.
+func groupNodes(c Checkup, value func(Report) string) (values []string, nodes map[string][]string) {
 	nodes = map[string][]string{}
 	for _, r := range c.Reports {
-		if w := what(r); w != "" {
+		if w := value(r); w != "" {
 			nodes[w] = append(nodes[w], r.Node)
 		}
 	}
-	said = slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
+	values = slices.SortedFunc(maps.Keys(nodes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(nodes[b]), len(nodes[a])), cmp.Compare(a, b))
 	})
-	return said, nodes
+	return values, nodes
 }
 
 func leaders(c Checkup) []Finding {
-	said, nodes := by(c, func(r Report) string { return r.Leader })
-	if len(said) < 2 {
+	values, nodes := groupNodes(c, func(r Report) string { return r.Leader })
+	if len(values) < 2 {
 		return nil
 	}
 	var texts []string
-	for _, leader := range said {
+	for _, leader := range values {
 		texts = append(texts, list(nodes[leader])+" "+follows(len(nodes[leader]))+" "+leader)
 	}
 	return []Finding{{
@@ -187,8 +187,8 @@ func epochs(first, second Checkup) (out []Finding) {
 	return out
 }
 
-// reaches tells of each port who does not reach it.
-func reaches(c Checkup, here []Reach) (out []Finding) {
+// unreachablePorts returns a finding for each port that is not reachable from some machine.
+func unreachablePorts(c Checkup, here []Reach) (out []Finding) {
 	type port struct{ node, port, addr string }
 	from, why := map[port][]string{}, map[port]string{}
 	add := func(who string, all []Reach) {
@@ -210,17 +210,17 @@ func reaches(c Checkup, here []Reach) (out []Finding) {
 			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
 			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
-		// People and other machines may be kept from ports that the nodes need of each other.
+		// A firewall may allow only the nodes to use these ports.
 		if slices.Equal(from[p], []string{"this machine"}) || p.port == "admin" {
-			f.Severity, f.Remedy = Info, "no matter, if that is meant to be"
+			f.Severity, f.Remedy = Info, "ignore this if a firewall blocks the port on purpose"
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// clocks compares the rates of the nodes' clocks with that of the node that asked.
-func clocks(first, second Checkup) (out []Finding) {
+// clockDrift compares the clock rates of the nodes with that of the collecting node.
+func clockDrift(first, second Checkup) (out []Finding) {
 	least, most := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
 	if least <= 0 {
 		return nil
@@ -235,7 +235,7 @@ func clocks(first, second Checkup) (out []Finding) {
 		if slower := 1 - went/least; slower > off {
 			off, word = slower, "slower"
 		}
-		if off <= clockBears {
+		if off <= maxClockDrift {
 			continue
 		}
 		out = append(out, Finding{
@@ -248,18 +248,18 @@ func clocks(first, second Checkup) (out []Finding) {
 }
 
 func versions(c Checkup) []Finding {
-	said, nodes := by(c, func(r Report) string { return r.Version })
-	if len(said) < 2 {
+	values, nodes := groupNodes(c, func(r Report) string { return r.Version })
+	if len(values) < 2 {
 		return nil
 	}
 	var texts []string
-	for _, v := range said {
+	for _, v := range values {
 		texts = append(texts, list(nodes[v])+" "+run(len(nodes[v]))+" "+v)
 	}
 	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
-func timings(c Checkup) (out []Finding) {
+func differentSettings(c Checkup) (out []Finding) {
 	for _, r := range c.Reports {
 		if r.Timing == "" || r.Flags == r.Timing {
 			continue

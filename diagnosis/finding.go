@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Severity says how grave a finding is.
+// Severity is the severity of a finding.
 type Severity uint8
 
-// The severities. With an outage, requests are not served that ought to be; a warning
-// will become one, or makes the next fault one; an info is as somebody wanted it.
+// The severities. During an Outage, some requests are not served. A Warning will become an outage,
+// or the next fault will. An Info is a state that an operator requested.
 const (
 	Info Severity = iota + 1
 	Warning
 	Outage
 )
 
-// String returns the severity as JSON has it.
+// String returns the severity as in JSON.
 func (s Severity) String() string {
 	switch s {
 	case Info:
@@ -30,10 +30,10 @@ func (s Severity) String() string {
 	return fmt.Sprintf("Severity(%d)", uint8(s))
 }
 
-// MarshalText writes the severity as String does.
+// MarshalText returns the same text as String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is the reverse. What it does not know, a newer node says: it counts as a
+// UnmarshalText parses a severity. An unknown severity comes from a newer node and counts as a
 // warning.
 func (s *Severity) UnmarshalText(b []byte) error {
 	*s = Warning
@@ -45,18 +45,18 @@ func (s *Severity) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Finding is one thing that is the matter.
+// Finding is one problem or notable state.
 type Finding struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`
 	// Text is one sentence that names nodes and numbers, without a full stop.
 	Text string `json:"text"`
-	// Remedy is the command or the setting that mends it.
+	// Remedy is the command or the setting that fixes it.
 	Remedy string `json:"remedy"`
-	// Brief is Text without addresses and without what sockets and apps said, for those
-	// who may not read the admin port; empty: Text has none of that.
+	// Brief is Text without addresses and errors of sockets and apps, for readers without access to
+	// the admin port. Empty means that Text has none of these.
 	Brief string `json:"-"`
-	// Subject tells findings of one code apart; empty: there is one at most.
+	// Subject distinguishes findings of one code. Empty means that there is at most one.
 	Subject string `json:"-"`
 }
 
@@ -68,13 +68,13 @@ func (f Finding) String() string {
 	return string(f.Code) + ": " + f.Text + "; " + f.Remedy
 }
 
-// Public returns the code and the sentence for everybody.
+// Public returns the code and the sentence for readers without access to the admin port.
 func (f Finding) Public() string { return string(f.Code) + ": " + cmp.Or(f.Brief, f.Text) }
 
-// Same reports whether two findings are about the same, whatever the numbers in them.
+// Same reports whether two findings have the same code and subject. Numbers in them may differ.
 func (f Finding) Same(o Finding) bool { return f.Code == o.Code && f.Subject == o.Subject }
 
-// Worst returns the gravest severity of all, zero without findings.
+// Worst returns the highest severity, or zero without findings.
 func Worst(all []Finding) (worst Severity) {
 	for _, f := range all {
 		worst = max(worst, f.Severity)
@@ -82,7 +82,7 @@ func Worst(all []Finding) (worst Severity) {
 	return worst
 }
 
-// Changes returns what is in now and not in before, and the reverse.
+// Changes returns the findings that are only in now, and those that are only in before.
 func Changes(before, now []Finding) (came, went []Finding) {
 	missing := func(from, in []Finding) (out []Finding) {
 		for _, f := range from {

@@ -2,136 +2,137 @@ package diagnosis
 
 import "time"
 
-// Inputs are what one node knows. The zero value is a node that knows nothing and of
-// which nothing can be said.
+// Inputs is the state that one node knows. Of returns no findings for the zero value.
 type Inputs struct {
-	// Self is this node, Gateway that it has no app.
+	// Self is the id of this node. Gateway means that it has no app.
 	Self    string
 	Gateway bool
-	// Now is what certificates are judged by; zero: they are not.
+	// Now is the time for checks of certificates. Zero means no checks.
 	Now time.Time
 
-	// Nodes are all that are known, ordered by id.
+	// Nodes contains all known nodes, sorted by id.
 	Nodes []Node
-	// Leader is who leads, "" if nobody does as far as this node knows, and NoLeader for
-	// how long nobody has.
+	// Leader is the id of the leader; empty if this node knows none. NoLeader is how long it has known
+	// none.
 	Leader   string
 	NoLeader time.Duration
-	// CutOff: this node's disk hangs while it led, so it does not learn who leads.
+	// CutOff means that the disk of this node stalled while it was the leader. It cannot learn who the
+	// leader is.
 	CutOff bool
 
-	// Unborn is why there is no cluster for this node; nil: it belongs to one.
+	// Unborn describes why this node belongs to no cluster. nil means that it belongs to one.
 	Unborn *Unborn
-	// Alone is what became of its attempts to join others; nil: it sees another node, or
-	// needs none.
+	// Alone contains the results of the attempts to join other nodes. nil means that this node has
+	// reached another node, or needs none.
 	Alone *Alone
 
-	// JoinConflict are two join addresses that belong to different clusters; nil: there are none.
+	// JoinConflict contains two join addresses of different clusters. nil means that there are none.
 	JoinConflict *JoinConflict
 
-	// Moved are nodes that announce another address than gossip has.
+	// Moved contains the nodes that announce another address than gossip has.
 	Moved []Moved
 
-	// Unreached are nodes that are not added to a cluster because a peer port is not reached.
+	// Unreached contains the nodes that are not added because a peer port is not reachable.
 	Unreached []Unreached
 
-	// Shards are all shards, Orphaned those without an owner, as long as that has lasted;
-	// before the first map all are.
+	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
+	// while; before the first map, these are all shards.
 	Shards, Orphaned int
-	// Epoch is that of the committed map.
+	// Epoch is the epoch of the committed map.
 	Epoch uint64
-	// Mapped: there is a map. NoMap is for how long a leader has made none.
+	// Mapped means that there is a map. NoMap is how long a leader has proposed no first map.
 	Mapped bool
 	NoMap  time.Duration
-	// NoOwner: all that are here are gateways, and have been for a while.
+	// NoOwner means that all live nodes have been gateways for a while.
 	NoOwner bool
-	// EvenVoters: an even number has voted for a while.
+	// EvenVoters means that the number of voters has been even for a while.
 	EvenVoters bool
-	// NoLease is for how long this node, which should have a lease, has had none.
+	// NoLease is how long this node has had no lease although it should have one.
 	NoLease time.Duration
-	// Drains: this process is to stop, or was drained on its machine.
+	// Drains means that this process will stop, or that drain --local was run.
 	Drains bool
-	// Joins: it is not in the map though it wants to be.
+	// Joins means that this node is not in the map yet although it should be.
 	Joins bool
-	// Acquiring are shards that this node's app has been acquiring for a while or has
-	// failed to acquire, as text, and why it did.
+	// Acquiring describes the shards that the app of this node has been acquiring for a while.
+	// NotAcquired is the error of shards that it failed to acquire.
 	Acquiring    string
 	NotAcquired  string
-	AppSilent    time.Duration // for how long this node's app has begun no response while requests wait; zero: it responds
-	AppWaiting   int           // the number of these requests, and of those that it has not even read
-	AppUnread    int
-	Elsewhere    string        // the other process with this node's id; empty: none
-	Stopped      time.Duration // for how long the process stood still lately; zero: it did not
+	AppSilent    time.Duration // how long the app of this node has begun no response while requests wait; zero: it responds
+	AppWaiting   int           // number of these requests
+	AppUnread    int           // number of these requests that the app has not read
+	Elsewhere    string        // another process with the id of this node; empty: none
+	Stopped      time.Duration // duration of a recent stop of the process; zero: none
 	DiskStalled  bool
-	DiskTook     time.Duration // the longest write lately if it was too long; zero: it was not
-	Lease        time.Duration // of the cluster
-	QueueRefused int           // requests refused lately, because too many waited
+	DiskTook     time.Duration // longest recent write, if it was too long; otherwise zero
+	Lease        time.Duration // lease duration of the cluster
+	QueueRefused int           // requests that were refused recently because the queue was full
 	QueueWaiting int
-	TagsUsed     int // bytes of gossip's tags, of at most TagsMost
+	TagsUsed     int // bytes of the gossip tags, up to TagsMost
 	TagsMost     int
 
-	// Level is in force, Next the one that Behind holds up; empty: nobody does.
+	// Level is the active format version. Behind is the node that prevents the format version Next.
+	// Empty means that no node does.
 	Level, Next int
 	Behind      string
-	// Differences are the settings that differ between nodes, as the leader said last.
+	// Differences contains the settings that differ between nodes, as last reported by the leader.
 	Differences []Difference
-	// KeysUnreadable is why this node cannot read the active key configuration; empty: it can.
+	// KeysUnreadable is the error of reading the active key configuration. Empty means no error.
 	KeysUnreadable string
-	// Pause is for how long planned moves are paused; empty: they are not.
+	// Pause is the duration of the pause of planned moves. Empty means no pause.
 	Pause string
-	// Quarantined are the keys in quarantine, Stale those of them that are let through.
+	// Quarantined is the number of keys in quarantine. Stale is the number of these keys whose requests
+	// are admitted anyway.
 	Quarantined, Stale int
 	Poison             []Poison
 	Certificates       []Certificate
-	// Insecure are sentences on what is open to everybody, each with its remedy.
+	// Insecure contains the unprotected ports, each with a remedy.
 	Insecure []Exposure
 }
 
-// App says how the app of a node is.
+// App is the health of the app of a node.
 type App uint8
 
-// What is known of an app.
+// Health states of an app.
 const (
 	AppUnknown App = iota
 	AppHealthy
 	AppFailing
 )
 
-// Node is one node as another sees it.
+// Node is the state of a node as this node sees it.
 type Node struct {
 	ID      string
 	Gateway bool
 	Voter   bool
-	// Here: it is heard, as far as anybody can tell. Gone: it has not been for so long that
-	// its shards ought to be elsewhere.
+	// Here means that the node is alive as far as known. Gone means that it has been unresponsive for
+	// so long that other nodes should own its shards.
 	Here, Gone bool
 	App        App
-	// Kept: its app is unhealthy, and it keeps its shards, because most apps are. Falls is
-	// how often its app became unhealthy in a row, and Held for how long it gets no shards
-	// for that, though its app has recovered; zero: it is not held back.
+	// Kept means that the app is unhealthy and keeps its shards because most apps are unhealthy.
+	// Falls is how often in a row the app became unhealthy. Held is how long the node gets no shards
+	// for that reason although the app has recovered. Zero means that it may get shards.
 	Kept  bool
 	Falls int
 	Held  time.Duration
-	// Why is what its app's health check failed with, if that is known here.
+	// Why is the error of the health check of its app, if known.
 	Why string
-	// Drained and Cordoned are what operators asked for. Leaving: its process is to stop.
+	// Drained and Cordoned are requests of operators. Leaving means that its process will stop.
 	Drained, Cordoned, Leaving bool
-	// Absent: it restarts in place, within Grace.
+	// Absent means that the node restarts in place, within Grace.
 	Absent bool
 	Grace  time.Duration
-	// Shards are those it owns in the committed map.
+	// Shards is the number of shards that it owns in the committed map.
 	Shards int
-	// StaleReturns are those of them that have returned to its app, which has not restarted
-	// since they left.
+	// StaleReturns is the number of these shards that returned to its app although the app has not
+	// restarted since they left.
 	StaleReturns int
 	// NotAcquired is the number of its shards whose requests wait because its app does not
-	// acquire them. Withheld is the number of shards that went to other nodes for that, or are
-	// to, and do not come back yet. Unable: its app acquires nothing, so it gets no shards.
+	// acquire them. Withheld is the number of shards that move to other nodes for that reason and do
+	// not return yet. Unable means that its app acquires no shard, so the node gets none.
 	NotAcquired, Withheld int
 	Unable                bool
-	// NotReleased is the number of shards that moved within the last ten minutes though the
-	// node's app had not released them. NotReleasedWhy is why the first of them did, if that
-	// is known here.
+	// NotReleased is the number of shards that moved within the last ten minutes although the app of
+	// the node had not released them. NotReleasedWhy is the reason for the first of them, if known.
 	NotReleased    int
 	NotReleasedWhy string
 	// Unmoved is the number of shards that a safe drain leaves at the node, because its app does
@@ -139,27 +140,28 @@ type Node struct {
 	// knows both.
 	Unmoved    int
 	UnmovedWhy string
-	// Lags: its log has not come to the committed map, Applied is the epoch that it has,
-	// and that has lasted.
+	// Lags means that its log has lacked the committed map for a while. Applied is the epoch that it
+	// has.
 	Lags    bool
 	Applied uint64
 }
 
-// Unborn is a node without a cluster.
+// Unborn is the state of a node that belongs to no cluster yet.
 type Unborn struct {
-	// Adds is the cluster that it waits to be added to; empty: nobody is there who
-	// belongs to one.
+	// Adds is the cluster to which the node waits to be added. Empty means that no reachable node
+	// belongs to a cluster.
 	Adds string
-	// BootstrapExpect is its --bootstrap-expect, and Here the nodes that are there with the same, ordered.
+	// BootstrapExpect is the --bootstrap-expect of the node. Here contains the live nodes with the same
+	// value, sorted.
 	BootstrapExpect int
 	Here            []string
-	// Founder was about to found the cluster, and is gone; empty: nobody.
+	// Founder is a failed node that was about to bootstrap the cluster. Empty means none.
 	Founder string
-	// Joins: it was told of others.
+	// Joins means that --join contains addresses of other nodes.
 	Joins bool
 }
 
-// Waits returns the cluster to which the node waits to be added; empty: it does not wait.
+// Waits returns the cluster to which the node waits to be added. Empty means that it does not wait.
 func (u *Unborn) Waits() string {
 	if u == nil {
 		return ""
@@ -167,12 +169,12 @@ func (u *Unborn) Waits() string {
 	return u.Adds
 }
 
-// Founds reports whether all nodes that found the cluster are present.
+// Founds reports whether all nodes that bootstrap the cluster are present.
 func (u *Unborn) Founds() bool {
 	return u != nil && u.Adds == "" && u.Founder == "" && u.BootstrapExpect > 1 && len(u.Here) >= u.BootstrapExpect
 }
 
-// Unreached is a peer port that is not reached, so that a node is not added to its cluster.
+// Unreached is an unreachable peer port that prevents the addition of a node to its cluster.
 type Unreached struct {
 	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
 	// empty if the node announces none.
@@ -182,46 +184,46 @@ type Unreached struct {
 	Why  string `json:"why"`
 }
 
-// Alone is a node that has reached no other.
+// Alone is the state of a node that has reached no other node.
 type Alone struct {
-	// Asked are the addresses that were tried, and what became of it.
+	// Asked contains the addresses that were tried, with the results.
 	Asked []Attempt
 }
 
 // JoinConflict is two join addresses that belong to different clusters.
 type JoinConflict struct{ First, Second Party }
 
-// Party is the cluster of a join address: its id, the node that answered and its gossip address.
+// Party is the cluster of a join address: its id, the node that responded and its gossip address.
 // Without an address it is this node's own cluster.
 type Party struct{ Cluster, Node, Addr string }
 
 // Attempt is one address of --join.
 type Attempt struct {
 	Addr, Why string
-	Secret    bool // somebody is there whose secret this node needs
+	Secret    bool // a node with another secret responded
 	Itself    bool // the address led to this node itself
 }
 
 // Moved is a node that announces another address than gossip has.
 type Moved struct {
 	Node, From, To string
-	// Why it was not accepted there yet; empty: that is being checked.
+	// Why is the reason why the new address is not accepted yet. Empty means that it is being checked.
 	Why string
 }
 
-// Poison is a key that was under way at nodes that broke.
+// Poison is a key with requests in flight at nodes when they crashed.
 type Poison struct {
 	Shard uint32
 	Hash  uint64
-	Nodes []string // in the order of their ends
+	Nodes []string // in the order of their crashes
 }
 
-// Certificate is one that this node shows.
+// Certificate is a certificate that this node presents.
 type Certificate struct {
 	What  string // "of the app port"
-	Flag  string // that names its file
+	Flag  string // the flag that sets its file
 	Until time.Time
 }
 
-// Exposure is something that is open to everybody who reaches it.
+// Exposure is an unprotected port.
 type Exposure struct{ Text, Remedy string }

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// expiresWithin is how long before its end a certificate is told of.
+	// expiresWithin is how long before its expiry a certificate is reported.
 	expiresWithin = 14 * 24 * time.Hour
-	// nearlyFull is the share of gossip's tags, in percent, from which on that is told.
+	// nearlyFull is the used share of the gossip tags, in percent, above which it is reported.
 	nearlyFull = 90
 )
 
-// machine judges what this node stands on.
-func machine(in Inputs) (out []Finding) {
+// machineFindings returns the findings about disk, clock, certificates and configuration of this node.
+func machineFindings(in Inputs) (out []Finding) {
 	warn := func(code Code, remedy, format string, args ...any) {
 		out = append(out, Finding{Code: code, Severity: Warning, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
@@ -63,7 +63,7 @@ func expires(in Inputs, c Certificate) []Finding {
 	return []Finding{f}
 }
 
-// rounded is a time as people read it.
+// rounded rounds a duration for a message.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// policy tells what operators have asked for, and what they ought to.
-func policy(in Inputs) (out []Finding) {
+// policyFindings returns the findings about requests of operators, and about actions that they should take.
+func policyFindings(in Inputs) (out []Finding) {
 	for _, p := range in.Poison {
 		out = append(out, Finding{
 			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", p.Shard, p.Hash),

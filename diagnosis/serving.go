@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// unleasedAfter is how long a node may be without a lease before that is told: it waits
-// for the first one, and for an election, as a rule.
+// unleasedAfter is how long a node may be without a lease before it is reported. A node usually
+// waits this long for its first lease or for an election.
 const unleasedAfter = time.Second
 
-// unmappedAfter is how long a leader may take for the first map: it waits for those that
-// found the cluster, 2 s at most.
+// unmappedAfter is how long a leader may take for the first map. It waits up to 2 s for the nodes
+// that bootstrap the cluster.
 const unmappedAfter = 3 * time.Second
 
-// serving judges whether what there is is served.
-func serving(in Inputs) (out []Finding) {
+// servingFindings returns the findings about shards that are not served.
+func servingFindings(in Inputs) (out []Finding) {
 	out = append(out, unreadable(in)...)
 	out = append(out, unavailable(in)...)
 	if in.Elsewhere != "" {
@@ -41,14 +41,14 @@ func serving(in Inputs) (out []Finding) {
 			Remedy: "wait until its app responds; the leader then adds the node, unless it is drained",
 		})
 	}
-	if f, ok := acquires(in); ok {
+	if f, ok := acquiring(in); ok {
 		out = append(out, f)
 	}
-	return append(out, others(in)...)
+	return append(out, nodeFindings(in)...)
 }
 
-// unreadable judges whether this node can read the active key configuration. It finds no keys
-// otherwise, and holds all requests.
+// unreadable reports that this node cannot read the active key configuration. Without it, the node
+// finds no keys, and all requests wait.
 func unreadable(in Inputs) []Finding {
 	if in.KeysUnreadable == "" {
 		return nil
@@ -60,9 +60,9 @@ func unreadable(in Inputs) []Finding {
 	}}
 }
 
-// acquires judges what the app of this node does not acquire, or has not yet.
-func acquires(in Inputs) (f Finding, ok bool) {
-	own := in.own()
+// acquiring reports shards that the app of this node has not acquired yet, or does not acquire.
+func acquiring(in Inputs) (f Finding, ok bool) {
+	own := in.self()
 	switch {
 	case in.Acquiring == "" || in.NotAcquired == "" && in.NoLease >= unleasedAfter: // nothing is acquired without a lease
 		return f, false
@@ -83,8 +83,8 @@ func acquires(in Inputs) (f Finding, ok bool) {
 	return f, true
 }
 
-// own returns this node as the others see it.
-func (in Inputs) own() Node {
+// self returns this node as the other nodes see it.
+func (in Inputs) self() Node {
 	for _, x := range in.Nodes {
 		if x.ID == in.Self {
 			return x
@@ -93,7 +93,7 @@ func (in Inputs) own() Node {
 	return Node{}
 }
 
-// notAcquired judges the app of a node by what the leader knows of it.
+// notAcquired returns the finding for a node whose app does not acquire shards, as the leader reports.
 func notAcquired(x Node) Finding {
 	f := Finding{
 		Code: Acquiring, Severity: Outage, Subject: x.ID, Text: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", x.ID, count(x.NotAcquired, "shard")),
@@ -111,9 +111,9 @@ func notAcquired(x Node) Finding {
 	return f
 }
 
-// Unavailable counts the shards that nobody serves as far as the node knows.
+// Unavailable returns the number of shards that no node serves, as far as this node knows.
 func (in Inputs) Unavailable() int {
-	if in.lost() || !in.Mapped {
+	if in.hasLostLeader() || !in.Mapped {
 		return in.Shards
 	}
 	n := in.Orphaned
@@ -125,7 +125,8 @@ func (in Inputs) Unavailable() int {
 	return n
 }
 
-// Idle says why an owner does not serve, as far as the node knows; empty: it does.
+// Idle returns the reason why an owner serves no shards, as far as this node knows. Empty means
+// that it serves them.
 func (in Inputs) Idle(owner string) string {
 	switch {
 	case in.CutOff:
@@ -174,8 +175,8 @@ func unavailable(in Inputs) []Finding {
 	return []Finding{f}
 }
 
-// others judges single nodes.
-func others(in Inputs) (out []Finding) {
+// nodeFindings returns the findings about single nodes.
+func nodeFindings(in Inputs) (out []Finding) {
 	for _, x := range in.Nodes {
 		switch {
 		case x.Absent:
@@ -200,7 +201,7 @@ func others(in Inputs) (out []Finding) {
 	return out
 }
 
-// notReleased judges a node whose app has not released what moved away from it.
+// notReleased returns the finding for a node whose app has not released shards that moved away.
 func notReleased(x Node) Finding {
 	f := Finding{
 		Code: NotReleased, Severity: Warning, Subject: x.ID,
@@ -216,7 +217,7 @@ func notReleased(x Node) Finding {
 	return f
 }
 
-// them is the pronoun for so many.
+// them returns the pronoun for n objects.
 func them(n int) string {
 	if n == 1 {
 		return "it"

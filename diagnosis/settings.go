@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// SettingsOf are the settings of one node that must be the same on all nodes, by name.
+// SettingsOf contains the settings of one node that must be the same on all nodes, by name.
 type SettingsOf struct {
 	Node     string            `json:"node"`
 	Settings map[string]string `json:"settings"`
@@ -18,7 +18,7 @@ type SettingsOf struct {
 // Difference is a setting that is not the same on all nodes.
 type Difference struct {
 	Setting string         `json:"setting"`
-	Values  []SettingValue `json:"values"` // those of most nodes first
+	Values  []SettingValue `json:"values"` // values of most nodes first
 }
 
 // SettingValue is a value of a setting, and the nodes that have it, sorted.
@@ -27,14 +27,14 @@ type SettingValue struct {
 	Nodes []string `json:"nodes"`
 }
 
-// maxDifferences and maxValues bound what Differences returns.
+// maxDifferences and maxValues limit the result of Differences.
 const (
 	maxDifferences = 64
 	maxValues      = 8
 )
 
-// Differences compares the settings of nodes. A node that does not have a setting is not
-// counted for it: it may be a gateway, or run another version.
+// Differences compares the settings of nodes. A node without a setting is ignored for it: the node
+// may be a gateway, or run another version.
 func Differences(all []SettingsOf) []Difference {
 	if same := func(n SettingsOf) bool { return maps.Equal(n.Settings, all[0].Settings) }; !slices.ContainsFunc(all, func(n SettingsOf) bool { return !same(n) }) {
 		return nil
@@ -67,13 +67,13 @@ func Differences(all []SettingsOf) []Difference {
 	return out
 }
 
-// decidesKey reports whether the setting decides which key a request has.
+// decidesKey reports whether the setting determines the key of a request.
 func decidesKey(setting string) bool {
 	return slices.Contains([]string{"key", "routes", "on-missing-key", "trusted-proxies"}, setting)
 }
 
-// configs judges the settings that differ between nodes.
-func configs(differences []Difference) (out []Finding) {
+// settingFindings returns the findings about settings that differ between nodes.
+func settingFindings(differences []Difference) (out []Finding) {
 	for _, d := range differences {
 		var texts []string
 		for _, v := range d.Values {

@@ -2,17 +2,16 @@ package diagnosis
 
 import "time"
 
-// Steady keeps a condition that flickers from getting into the inputs: it holds once the
-// condition has held for On without a break, and holds no more once it has not for Off.
-// The zero value follows at once.
+// Steady debounces a condition. Its output becomes true after the condition was true for On without
+// interruption, and false after it was false for Off. The zero value has no delay.
 type Steady struct {
 	On, Off time.Duration
 
 	holds, turning bool
-	since          time.Time // of turning: when the condition became what holds is not
+	since          time.Time // if turning: when the condition began to differ from the output
 }
 
-// Look takes what is so now, and returns what holds. Now must not run backwards.
+// Look takes the present condition and returns the output. now must not decrease.
 func (s *Steady) Look(now time.Time, so bool) bool {
 	if so == s.holds {
 		s.turning = false
@@ -31,14 +30,14 @@ func (s *Steady) Look(now time.Time, so bool) bool {
 	return s.holds
 }
 
-// Turns reports whether what was so last is not what holds, yet.
+// Turns reports whether the last condition differs from the output.
 func (s *Steady) Turns() bool { return s.turning }
 
-// For keeps since when a condition has held.
+// For measures how long a condition has been true.
 type For struct{ since time.Time }
 
-// Look takes what is so now, and returns for how long that has been so; zero: it is not,
-// or has just begun.
+// Look takes the present condition and returns how long it has been true. Zero means that it is
+// false or has just become true.
 func (f *For) Look(now time.Time, so bool) time.Duration {
 	switch {
 	case !so:
@@ -51,18 +50,18 @@ func (f *For) Look(now time.Time, so bool) time.Duration {
 	return 0
 }
 
-// Moments counts what happens now and then, for as long as it is lately.
+// Moments counts the recent events of a counter.
 type Moments struct {
 	Lately time.Duration
 
 	last  time.Time
 	known bool
-	from  uint64 // the counter before the present run
+	from  uint64 // value of the counter before the present series
 	upTo  uint64
 }
 
-// Look takes a counter, and returns by how much it has grown in the run of growth that is
-// not over for Lately yet.
+// Look takes the value of the counter and returns its growth in the present series of events. A
+// series ends when the counter has not grown for Lately.
 func (m *Moments) Look(now time.Time, counter uint64) uint64 {
 	if !m.known {
 		m.known, m.from, m.upTo = true, counter, counter

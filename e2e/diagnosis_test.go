@@ -224,7 +224,7 @@ func (w diagnosisTest) checkApps(a, b, c *cluster.Node) {
 	w.wantFinding(b, diagnosis.Joining, "node b is not in the shard map yet")
 	a.App.Kill(w.t)
 	c.App.Kill(w.t)
-	w.wantFindingEverywhere(a, diagnosis.NoHealthyApp, "no node has an app that answers: a")
+	w.wantFindingEverywhere(a, diagnosis.NoHealthyApp, "no node has an app that responds: a")
 	for _, n := range []*cluster.Node{a, b, c} {
 		n.App.Start(w.t)
 	}

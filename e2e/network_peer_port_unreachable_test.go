@@ -42,8 +42,8 @@ func TestUnreachablePeerPortPreventsBootstrap(t *testing.T) {
 	b.Start(t)
 	d.Start(t, "--peer-advertise", nowhere)
 	for _, n := range []*cluster.Node{a, b} {
-		w.wantFinding(n, diagnosis.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
-		w.wantFinding(n, diagnosis.Bootstrapping, "3 of the 3 nodes that must start the cluster are here (a, b and c), and have not founded it yet")
+		w.wantFinding(n, diagnosis.PeerPortUnreachable, "the cluster is not bootstrapped: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
+		w.wantFinding(n, diagnosis.Bootstrapping, "3 of the 3 nodes that must start the cluster are here (a, b and c), and have not bootstrapped it yet")
 	}
 	w.wantFinding(d, diagnosis.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
 	d.Kill(t)

@@ -177,7 +177,7 @@ func TestAppsAreToldOfByEveryNode(t *testing.T) {
 		sick["a"].Store(true)
 		sick["c"].Store(true)
 		for _, p := range w.running() {
-			w.untilSays(p, "no-healthy-app: no node has an app that answers: ")
+			w.untilSays(p, "no-healthy-app: no node has an app that responds: ")
 			if e := p.node.Explain(route.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.Led || e.Vain {
 				w.t.Errorf("clients of %s are told %+v", p.name, e)
 			}

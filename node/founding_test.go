@@ -58,7 +58,7 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
 		w.all["a"].kill()
 		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
-		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to found the cluster and is gone; start it again") {
+		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to bootstrap the cluster and is gone; start it again") {
 			t.Errorf("Ready() = %v, want it to say who is missing", err)
 		}
 		w.all["c"].kill() // its promise is on its disk

@@ -47,7 +47,7 @@ func TestSharedDependencyMovesNoShards(t *testing.T) {
 			x.Store(true)
 		}
 		for _, p := range w.running() {
-			w.untilSays(p, "no-healthy-app: no node has an app that answers: ")
+			w.untilSays(p, "no-healthy-app: no node has an app that responds: ")
 		}
 		ill["a"].Store(false)
 		for _, p := range w.running() {
