@@ -5,10 +5,19 @@
 //	                            │                     │       ▲ │
 //	                            └── heartbeats ──► leading ───┘ └──► link ──► leader
 //
-// One goroutine each owns what changes: the agent owns Holder and Follower and
-// alone swaps the routing table; leading owns the ack.Leader for one Raft term, and
-// others reach it by a leadership.
-// The request path reads three atomics of the router and takes no lock.
+// The agent goroutine owns the leases and the hooks of this node, and is the only one that replaces the
+// routing table. The leader loop owns the ack.Leader for one Raft term. Other goroutines send requests to
+// the leader loop through a leadership. The request path reads three atomics of the router and takes no lock.
+//
+// These sub-packages do a part of the work without a Node:
+//
+//   - apphealth: health checks of the app
+//   - control: requests between nodes; handlers in requests.go lists all of them
+//   - crashdetect: ended processes, poison requests, unreachable owners
+//   - eventlog: events of nodes, leaders and map changes
+//   - heartbeat: heartbeats to the leader and its responses
+//   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
+//   - muxpool: multiplexed streams to and from other nodes
 //
 // New checks and builds, Run starts everything, and stops it in the opposite
 // order. Its context's end means SIGTERM: the node hands its shards over first.
