@@ -301,7 +301,7 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
 		return true
 	}
-	return c.s.budget.spend()
+	return c.s.budget.Spend()
 }
 
 // handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The

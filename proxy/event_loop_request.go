@@ -123,7 +123,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 	if v := c.admitAttempt(p, k, t, r); v.action != 0 {
 		return false
 	}
-	c.s.budget.earn()
+	c.s.budget.Earn()
 	c.s.load.sample(c.x.Key)
 	c.bindAttempt(p)
 	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()

@@ -40,7 +40,10 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 }
 
 // SpendRetries leaves nothing of what was saved for requests that go again.
-func (s *Server) SpendRetries() { s.budget.saved.Store(0) }
+func (s *Server) SpendRetries() {
+	for s.budget.Spend() {
+	}
+}
 
 // Parked counts the connections that are parked.
 func (s *Server) Parked() int { return s.conns.countParked() }

@@ -137,7 +137,7 @@ func (c *client) beginExchange() {
 func (c *client) handleRequest() {
 	c.beginExchange()
 	defer c.finishExchange()
-	c.s.budget.earn()
+	c.s.budget.Earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
 			c.reply.problem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})

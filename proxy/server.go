@@ -12,6 +12,7 @@ import (
 
 	"shardway/proxy/h1"
 	"shardway/proxy/pathguard"
+	"shardway/proxy/retry"
 	"shardway/proxy/route"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -39,7 +40,7 @@ type Server struct {
 	streamThreshold int32
 	headerMemory    memoryLimit // headers that are partly read
 	awaited         memoryLimit // bodies that are read before their requests continue
-	budget          budget
+	budget          retry.Budget
 	load            loads
 	wrecks          wrecks
 	// quarantine is nil while no key is in quarantine.
@@ -119,7 +120,7 @@ func New(o Options) *Server {
 		s.upstream.mu.shardLimits.most = max(s.o.MaxShardConns, 0)
 	}
 	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
-	s.budget.fill()
+	s.budget.Fill()
 	s.load.start(s.o.Shards)
 	s.wrecks.tell = s.o.Wrecked
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})

@@ -42,9 +42,10 @@ func allowed() map[string][]string {
 		"proxy/forwarded":   {"proxy/h1"},
 		"proxy/route":       {"proxy/shardkey", "shardmap"},
 		"proxy/shardkey":    {"proxy/forwarded", "proxy/h1", "keysource", "internal/problem"},
+		"proxy/retry":       {},
 		"proxy/pathguard":   {},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "internal/topk"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "internal/topk"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},

@@ -1,4 +1,4 @@
-package proxy
+package retry
 
 import "sync/atomic"
 
@@ -10,24 +10,24 @@ const (
 	budgetMax = 1000 * budgetPerRetry
 )
 
-// budget bounds how often requests that may have reached an app are sent again,
+// Budget bounds how often requests that may have reached an app are sent again,
 // so that a failing app is not given its own load a second time. It starts full.
 // What was never sent goes again without it.
-type budget struct {
+type Budget struct {
 	saved atomic.Int64
 }
 
-func (b *budget) fill() { b.saved.Store(budgetMax) }
+func (b *Budget) Fill() { b.saved.Store(budgetMax) }
 
-// earn counts a request. Full, as it nearly always is, it only reads.
-func (b *budget) earn() {
+// Earn counts a request. Full, as it nearly always is, it only reads.
+func (b *Budget) Earn() {
 	if b.saved.Load() < budgetMax {
 		b.saved.Add(1)
 	}
 }
 
-// spend takes one retry out of the budget, if there is one.
-func (b *budget) spend() bool {
+// Spend takes one retry out of the budget, if there is one.
+func (b *Budget) Spend() bool {
 	if b.saved.Add(-budgetPerRetry) >= 0 {
 		return true
 	}

@@ -1,13 +1,13 @@
-package proxy
+package retry
 
 import "testing"
 
 // A node that has spent its savings sends again what one in five requests earns.
 func TestRetriesStayWithinTheBudget(t *testing.T) {
-	var b budget
-	b.fill()
+	var b Budget
+	b.Fill()
 	saved := 0
-	for b.spend() {
+	for b.Spend() {
 		saved++
 	}
 	if saved != 1000 {
@@ -15,8 +15,8 @@ func TestRetriesStayWithinTheBudget(t *testing.T) {
 	}
 	again := 0
 	for range 500 {
-		b.earn()
-		if b.spend() {
+		b.Earn()
+		if b.Spend() {
 			again++
 		}
 	}
@@ -24,7 +24,7 @@ func TestRetriesStayWithinTheBudget(t *testing.T) {
 		t.Errorf("%d retries of 500 requests, want 100", again)
 	}
 	for range 20_000 {
-		b.earn()
+		b.Earn()
 	}
 	if n := b.saved.Load(); n != budgetMax {
 		t.Errorf("saved %d, want no more than %d", n, budgetMax)
