@@ -3,34 +3,34 @@ package retry
 import "sync/atomic"
 
 const (
-	// budgetPerRetry requests earn one retry: 20 % of requests may go twice.
-	budgetPerRetry = 5
-	// budgetMax bounds what may be saved up: a burst of 1000 retries, about what
-	// runs through a node that dies.
-	budgetMax = 1000 * budgetPerRetry
+	// perRetry is the number of requests that earn one retry: 20 % of requests may be sent twice.
+	perRetry = 5
+	// maxSaved limits the savings to a burst of 1000 retries, about the number of requests in flight at
+	// a node that dies.
+	maxSaved = 1000 * perRetry
 )
 
-// Budget bounds how often requests that may have reached an app are sent again,
-// so that a failing app is not given its own load a second time. It starts full.
-// What was never sent goes again without it.
+// Budget limits how often requests that may have reached an app are sent again. A request that was
+// never sent needs no budget. Fill must be called first.
 type Budget struct {
 	saved atomic.Int64
 }
 
-func (b *Budget) Fill() { b.saved.Store(budgetMax) }
+// Fill sets the budget to its maximum.
+func (b *Budget) Fill() { b.saved.Store(maxSaved) }
 
-// Earn counts a request. Full, as it nearly always is, it only reads.
+// Earn counts a request. If the budget is full, which is nearly always true, it only reads.
 func (b *Budget) Earn() {
-	if b.saved.Load() < budgetMax {
+	if b.saved.Load() < maxSaved {
 		b.saved.Add(1)
 	}
 }
 
-// Spend takes one retry out of the budget, if there is one.
+// Spend takes one retry from the budget, and reports whether there was one.
 func (b *Budget) Spend() bool {
-	if b.saved.Add(-budgetPerRetry) >= 0 {
+	if b.saved.Add(-perRetry) >= 0 {
 		return true
 	}
-	b.saved.Add(budgetPerRetry)
+	b.saved.Add(perRetry)
 	return false
 }

@@ -26,7 +26,7 @@ func TestRetriesStayWithinTheBudget(t *testing.T) {
 	for range 20_000 {
 		b.Earn()
 	}
-	if n := b.saved.Load(); n != budgetMax {
-		t.Errorf("saved %d, want no more than %d", n, budgetMax)
+	if n := b.saved.Load(); n != maxSaved {
+		t.Errorf("saved %d, want no more than %d", n, maxSaved)
 	}
 }
