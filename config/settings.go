@@ -14,15 +14,15 @@ import (
 // setting is one row of the table of settings.
 type setting struct {
 	name    string              // with dashes
-	def     []string            // the default as somebody would write it; empty: none
-	shown   string              // the default in words, where def does not tell it
-	metavar string              // what stands for the value in the help; empty: a switch
+	def     []string            // default in the syntax of the setting; empty means none
+	shown   string              // default in words, if def does not describe it
+	metavar string              // placeholder of the value in the help; empty means a switch
 	many    bool                // a list: the flag may be repeated
 	group   string              // heading in the help
 	help    string              // one line
-	bind    func(*Config) value // its place
-	flagged bool                // no YAML key: flag and environment only
-	live    bool                // a running node takes a new value over
+	bind    func(*Config) value // returns the field of a Config
+	flagged bool                // has no YAML key, only a flag and a variable
+	live    bool                // a running node applies a new value
 	once    bool                // the flag must not be repeated, because an operator might take it for a list
 }
 
