@@ -19,7 +19,7 @@ type Policy struct {
 }
 
 // EmptyingNode is a node with a gradual drain: idle shards move first, the others after the
-// duration Gently. A new leader starts the duration again.
+// duration IdleFirst. A new leader starts the duration again.
 type EmptyingNode struct {
 	Node      string `json:"node"`
 	IdleFirst string `json:"idle_first"`

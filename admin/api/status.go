@@ -28,7 +28,7 @@ type Status struct {
 	// Keys is the active key configuration; nil before there is one.
 	Keys *KeysState `json:"keys,omitempty"`
 
-	// Level is the current level as far as the node has been informed; see UpgradeState.
+	// FormatVersion is the current format version as far as the node has been informed; see UpgradeState.
 	FormatVersion uint8 `json:"format_version"`
 
 	Shards ShardCounts `json:"shards"`
