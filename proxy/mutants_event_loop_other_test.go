@@ -3,4 +3,4 @@
 package proxy_test
 
 // mutantsOfEventLoops: there are no loops here.
-func mistakesOfLoops() []mistake { return nil }
+func mutantsOfEventLoops() []mutant { return nil }

@@ -3,4 +3,4 @@
 package proxy_test
 
 // mutantsOfIdleWatcher are none where nothing is parked.
-func mistakesOfParking() []mistake { return nil }
+func mutantsOfIdleWatcher() []mutant { return nil }

@@ -3,4 +3,4 @@
 package proxy_test
 
 // mutantsOfPathDetector are none where the kernel tells nothing of paths.
-func mistakesOfPaths() []mistake { return nil }
+func mutantsOfPathDetector() []mutant { return nil }

@@ -92,7 +92,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(closeReason, x, r):"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(why, x, r):"),
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestResumableWebSocketSurvivesOwner",

@@ -106,7 +106,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "in which no shard has a share", found: "TestWebSocketsOfOneShardFillTheirQueue",
-			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.webSockets.queue, queue.NoShard", "queue, shard = w.s.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.webSockets.queue, queue.NoShard", "room, shard = w.s.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",

@@ -16,16 +16,16 @@ type socket struct {
 	raw syscall.RawConn
 	// read sends this before it waits; nil means nothing
 	sendBeforeRead *Writer
-	fin            bool
+	endIfEmpty     bool
 }
 
 // newSocket returns the socket of nc, or nil if nc must be read by its Read method. It may reuse
 // the memory of over, which was cleared; nil means none.
 func newSocket(*socket, net.Conn, *Options) *socket { return nil }
 
-func (*socket) stops(*atomic.Bool) {}
+func (*socket) setStopFlag(*atomic.Bool) {}
 
-func (*socket) forget() { panic("h1: no socket") }
+func (*socket) clear() { panic("h1: no socket") }
 
 // receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer with the n
 // bytes. It borrows no buffer if n is 0. Without wait, n = 0 and no error mean that no data has
@@ -46,9 +46,9 @@ func (*socket) sendNonblock([]byte) (int, error) { panic("h1: no socket") }
 // waits up to limit; zero means no limit. It returns the number of bytes that were accepted.
 func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket") }
 
-func (*socket) ends(bool) { panic("h1: no socket") }
+func (*socket) setLast(bool) { panic("h1: no socket") }
 
-func (*socket) silent([]byte) bool { panic("h1: no socket") }
+func (*socket) endIfSilent([]byte) bool { panic("h1: no socket") }
 
 // noLinger makes closing nc a reset if nc wraps a TCP connection.
 func noLinger(net.Conn) {}
