@@ -118,7 +118,7 @@ func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (
 
 // Belongs asks the node at addr, which the gossip of another cluster lists, to which cluster it
 // belongs. The node itself answers, over TLS if the port uses it: reports of other nodes may be
-// old or forged. It returns an error if no node answers or the answer does not contain a cluster.
+// old or forged. It returns an error if no node responds or the response does not contain a cluster.
 func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, err error) {
 	self := p.self()
 	h, err := (&hello{kind: Control, from: self, wantNode: node}).encode()

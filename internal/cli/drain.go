@@ -193,7 +193,7 @@ const (
 	drainPollInterval = 500 * time.Millisecond
 	localPollInterval = 200 * time.Millisecond
 	// stablePolls is the number of consecutive responses that prove that a drain was cancelled or is
-	// blocked. Fewer are not enough: the log of a node may lag behind the log of the leader, and
+	// blocked. Fewer are not enough: the log of a node may lack entries of the log of the leader, and
 	// another node may become eligible soon.
 	stablePolls = 3
 )

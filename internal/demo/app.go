@@ -63,7 +63,7 @@ type Answer struct {
 var errNotAcquired = errors.New("demo: not acquired")
 
 // Serve handles a request. It is a fasthttp.RequestHandler. It handles hooks, health checks and the chat,
-// and counts all other requests. The response is an Answer as JSON, or a page for browsers.
+// and counts all other requests. The response is the type Answer as JSON, or a page for browsers.
 func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Request.Header
 	path := string(ctx.Path())

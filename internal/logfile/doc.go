@@ -1,8 +1,7 @@
-// Package logfile writes lines to a file without making anybody wait for it.
+// Package logfile writes lines to a file without blocking the callers.
 //
-// Write puts a line into a buffer of bounded size; one goroutine, Run, empties it
-// into the file every tenth of a second. When the disk does not keep up lines are
-// lost, never the time of who writes them: they are counted, and a line says how
-// many are missing where they are missing. What was written is in the file after
-// Run has returned; a process that is killed loses the last tenth of a second.
+// Write appends a line to a bounded buffer. One goroutine, Run, writes the buffer to the file every
+// 100 ms. If the disk is too slow, lines are dropped and counted, and a line in their place states
+// how many are missing. After Run has returned, all written lines are in the file. A killed process
+// loses the lines of the last 100 ms.
 package logfile

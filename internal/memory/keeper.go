@@ -3,14 +3,14 @@ package memory
 import "time"
 
 const (
-	// look is how often a Keeper is asked, about.
+	// look is the approximate interval between two checks of a Keeper.
 	look = 2 * time.Second
-	// little is up to which share of one processor's time the process rests, in percent.
+	// little is the share of one processor, in percent, up to which the process counts as idle.
 	little = 10
-	// calm is for how many looks it must have rested. Who comes back fetches anew what was
-	// given back, some microseconds for each 64 KiB.
+	// calm is the number of successive idle checks before memory is released. A process that becomes
+	// busy again allocates the memory again, which takes some microseconds for each 64 KiB.
 	calm = 2
-	// pause is how long nothing is given back again: a process that rests works a little.
+	// pause is the minimum interval between two releases, because an idle process works a little.
 	pause = 10 * time.Second
 	// least is how many bytes are worth a collection, which reads all that is in use; and
 	// part which part of that at least.

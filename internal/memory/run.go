@@ -19,8 +19,8 @@ func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 	process{used: clock.Used, use: newReader().read, give: giveBack}.run(ctx, p, log)
 }
 
-// giveBack gives back what is not in use. The runtime does so without a pause, some 50 ms for
-// each GiB, on a processor that nobody else has meanwhile, and a process at rest uses one.
+// giveBack releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
+// process, but it occupies one processor, and an idle process uses only one. So a second is allowed.
 func giveBack() {
 	defer processors.AtLeast(2)()
 	debug.FreeOSMemory()

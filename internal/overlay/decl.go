@@ -93,8 +93,8 @@ func span(file, text, name string) (begin, end int, err error) {
 }
 
 // each calls f with every top-level declaration of a file: its name and where it begins, with its
-// doc comment, and ends, with the rest of its last line. A group of specifications goes by each
-// of the names of its first one. Blank names and imports are left out.
+// doc comment, and ends, with the rest of its last line. A group of specifications has
+// the names of its first one. Blank names and imports are left out.
 func each(file, text string, f func(name string, begin, end int)) error {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)

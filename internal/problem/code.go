@@ -2,22 +2,22 @@ package problem
 
 import "net/http"
 
-// HeaderError is the header that carries the Code of a problem. An answer
-// without it is the app's.
+// HeaderError is the header that carries the Code of a problem. A response
+// without it comes from the app.
 const HeaderError = "Shardway-Error"
 
 // ContentType is the media type of a problem (RFC 9457, section 3).
 const ContentType = "application/problem+json"
 
-// typePrefix makes a Code a URI reference for the member "type". The code names
-// the problem wholly: there is no page behind it.
+// typePrefix makes a Code a URI reference for the member "type". The code identifies
+// the problem completely: the URI has no page.
 const typePrefix = "urn:shardway:"
 
-// Code names a kind of problem. It is the value of Shardway-Error and never
-// changes its meaning: clients and alerts match on it.
+// Code identifies a kind of problem. It is the value of Shardway-Error. The meaning of a code
+// never changes, because clients and alerts match on it.
 type Code string
 
-// What the proxy answers on the app port.
+// Codes of the app port.
 const (
 	NoKey           Code = "no-key"
 	NoLeader        Code = "no-leader"
@@ -26,10 +26,10 @@ const (
 	UpstreamRefused Code = "upstream-refused"
 	UpstreamTimeout Code = "upstream-timeout"
 	UpstreamBroken  Code = "upstream-broken"
-	// UpstreamConnectTimeout is for an app that neither took nor refused a connection.
+	// UpstreamConnectTimeout is for an app that neither accepted nor refused a connection.
 	UpstreamConnectTimeout Code = "upstream-connect-timeout"
-	// AppFailed is for an app in the node's process that panicked, or that answered what
-	// is no answer.
+	// AppFailed is for an app in the node's process that panicked, or whose response
+	// is invalid.
 	AppFailed Code = "app-failed"
 	// UpstreamBusy is for a request beyond the connections allowed to the app.
 	UpstreamBusy Code = "upstream-busy"
@@ -59,7 +59,7 @@ const (
 	NotFound             Code = "not-found"
 	MethodNotAllowed     Code = "method-not-allowed"
 	UnsupportedMediaType Code = "unsupported-media-type"
-	// Unauthorized is for who has shown nothing that is known here.
+	// Unauthorized is for a request without valid credentials.
 	Unauthorized    Code = "unauthorized"
 	Forbidden       Code = "forbidden"
 	TooManyRequests Code = "too-many-requests"

@@ -1,6 +1,6 @@
 package problem
 
 // UnheldInPart is the detail of an UpstreamBroken for a request whose app did not hold its
-// shard, after more of its body had gone there than is kept. It stands here because those
-// who judge histories know such an answer by it.
+// shard, after more of its body had gone there than is kept. It is a constant because the
+// history checkers of tests recognize the response by it.
 const UnheldInPart = "the app did not hold the shard (Shardway-Acquire), and part of the body had been sent to it: send the request again, it has not run"

@@ -1,9 +1,7 @@
-// Package problem makes the answers that Shardway gives by itself when it cannot
-// give the app's: RFC 9457 problem JSON and the header Shardway-Error, whose
-// value is a Code.
+// Package problem creates the error responses of Shardway itself: RFC 9457 problem JSON and the
+// header Shardway-Error, whose value is a Code.
 //
-// The proxy appends a Problem to a buffer of its own (AppendJSON: no reflection,
-// no allocation beyond the buffer); the admin server hands it to Write. Problem is
-// an error, so it also travels through code that returns one, and Decode makes
-// it again from the bytes on the other side.
+// The proxy appends a Problem to its own buffer with AppendJSON, without reflection and without
+// other allocations. The admin server uses Write. Problem is an error, so functions can return it.
+// Clients use Decode to parse the response.
 package problem

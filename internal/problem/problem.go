@@ -9,35 +9,34 @@ import (
 	"time"
 )
 
-// Problem is one answer. It is small and meant to be a value on the stack; the
-// zero value of each field but Code leaves its member out or takes the code's
-// default.
+// Problem is one error response. It is small and meant to be a value on the stack. The zero value
+// of each field except Code omits the member, or means the default of the code.
 //
-//nolint:errname // RFC 9457 calls it a problem, and so does everybody.
+//nolint:errname // RFC 9457 calls it a problem, and so do other libraries.
 type Problem struct {
 	Code Code
 	// Status is the HTTP status. Zero takes the code's.
 	Status int
 	// Title is the same for every problem of a kind. Empty takes the code's.
 	Title string
-	// Detail says what happened this time and what to do about it.
+	// Detail states what happened and what to do about it.
 	Detail string
-	// RetryAfter tells the client when to come again, rounded up to seconds.
+	// RetryAfter is when the client may retry. It is rounded up to seconds.
 	RetryAfter time.Duration
 
-	// Node is the id of the node that answers.
+	// Node is the id of the responding node.
 	Node string
 	// Shard counts only if HasShard is set: shard 0 is a shard.
 	Shard    uint32
 	HasShard bool
-	// Epoch is that of the map the node routed by.
+	// Epoch is the epoch of the map that the node used.
 	Epoch uint64
-	// Reason is one word that tells problems of one code apart: why a shard was
-	// held, which bound was reached.
+	// Reason is one word that distinguishes problems of one code: why a request
+	// waited, which limit was reached.
 	Reason string
-	// Finding is what is the matter with the cluster, where that explains it.
+	// Finding is the finding about the cluster that explains the problem, if any.
 	Finding string
-	// Param and Value name what in the request is at fault.
+	// Param and Value are the invalid part of the request.
 	Param string
 	Value string
 }

@@ -9,8 +9,8 @@ const (
 	// spare is up to which share half of them are enough. A request costs less with
 	// fewer, so half of them will be less busy than that.
 	spare = 88
-	// look is how long the process is watched before it is judged, about. Beside others
-	// that are as busy, what it is given comes in bursts of tens of milliseconds.
+	// look is the approximate interval between two measurements. Next to other busy
+	// processes, the process gets CPU time in bursts of tens of milliseconds.
 	look = 100 * time.Millisecond
 	// calm is for how long half of them must have been enough before they are given
 	// back. Each change stops the whole process for a moment.

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// number is how many processors the process uses, which is one number: what Run decides, and
-// what somebody asks for meanwhile.
+// number is the number of processors of the process: the maximum of the decision of Run and of the
+// present request of AtLeast.
 var number struct {
 	sync.Mutex
 	want  int // Run's; zero: it has not decided
@@ -34,8 +34,8 @@ func use(n int) {
 	runtime.GOMAXPROCS(max(n, number.least))
 }
 
-// AtLeast has the process use n processors at least, until release: for what keeps one to
-// itself for long. Run goes on meanwhile. One goroutine at a time has it.
+// AtLeast makes the process use at least n processors until release, for work that occupies one of
+// them for long. Run continues. Only one goroutine at a time may call it.
 func AtLeast(n int) (release func()) {
 	number.Lock()
 	defer number.Unlock()

@@ -133,7 +133,7 @@ func Known(conn net.Conn) bool {
 }
 
 // Part removes the connection from the poller until a goroutine waits for it again. The
-// caller must be the only user of the connection, must not read or write meanwhile, and
+// caller must be the only user of the connection, must not read or write at the same time, and
 // must have removed it from every Poller. Deadlines are cleared. On an error the connection
 // is unchanged: it is not a Conn, it is closed, or it is in use.
 func Part(conn net.Conn) error {

@@ -56,7 +56,7 @@ func (m Manager) Tell(lines ...string) error {
 	return nil
 }
 
-// Status is the line that shows a text to who asks the manager about the process.
+// Status returns the line that sets the status text of the process in the service manager.
 func Status(text string) string {
 	return "STATUS=" + strings.Map(func(r rune) rune {
 		if r < ' ' {
@@ -66,9 +66,8 @@ func Status(text string) string {
 	}, text)
 }
 
-// Reloading are the lines that say that the process reads its settings again, until it
-// says Ready: the time tells the manager that a Ready that was under way is no answer to
-// its wish.
+// Reloading returns the lines that report a reload of the settings, until Ready. The time lets the
+// manager ignore a Ready that was sent before its request.
 func Reloading() []string {
 	return []string{"RELOADING=1", "MONOTONIC_USEC=" + strconv.FormatInt(monotonic().Microseconds(), 10)}
 }

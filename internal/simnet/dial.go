@@ -41,7 +41,7 @@ func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, error) {
 	n := h.n
 	give := time.Now().Add(connectTimeout)
-	// arrive is when the answer to the knock is back; zero: none was sent.
+	// arrive is when the response to the SYN arrives; zero means that none was sent.
 	var arrive time.Time
 	for {
 		// Without the lock: a context may ask for the time of a machine that stands still.

@@ -55,7 +55,7 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	if err := d.Save(shard, epoch, state); err != nil {
 		return nil, err
 	}
-	_ = os.Remove(d.file(shard, written)) // whoever reads it now fails, and asks again
+	_ = os.Remove(d.file(shard, written)) // a concurrent reader fails and retries
 	_ = os.Remove(d.file(shard, written) + claim)
 	return state, nil
 }

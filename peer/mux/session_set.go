@@ -19,7 +19,7 @@ const (
 	connectTimeout, pongTimeout = 5 * time.Second, time.Second
 	// dialInterval is the initial time between two dials of a node. maxDialInterval limits the
 	// backoff, and is the interval for a node that does not support sessions: it may be upgraded
-	// meanwhile. A session that failed earlier than maxDialInterval counts as a dial failure.
+	// later. A session that failed earlier than maxDialInterval counts as a dial failure.
 	dialInterval, maxDialInterval = time.Second, time.Minute
 	// maxDialDoublings limits how often the dial interval doubles after failed dials, and
 	// maxBrokenDoublings after sessions that soon failed, and failed their streams with them.

@@ -157,7 +157,7 @@ func (d *deadline) startExisting() bool {
 }
 
 // hasExpired reports whether the deadline has passed. A timer that fires does not prove that,
-// because the deadline may have been moved meanwhile.
+// because the deadline may have been moved since.
 func (d *deadline) hasExpired() bool {
 	d.expired = d.expired || !d.at.IsZero() && time.Until(d.at) <= 0
 	return d.expired
