@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/config"
+	"shardway/internal/logsafe"
 	"shardway/internal/memory"
 	"shardway/internal/processors"
 	"shardway/internal/sdnotify"
@@ -117,3 +118,15 @@ cluster; a second signal stops it immediately. On SIGHUP it reloads its settings
 code is 1 if the node failed, and 2 if the configuration is invalid.
 `)
 }
+
+// logger returns the logger of a node. setLogLevel sets its level.
+func logger(c *config.Config, w io.Writer) zerolog.Logger {
+	return logsafe.New(w, c.LogFormat == config.LogConsole || c.LogFormat == config.LogAuto && isTerminal(w))
+}
+
+// setLogLevel sets the log level of the whole process, so that a reload affects all copies of the
+// logger.
+func setLogLevel(c *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(c.LogLevel)) }
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool { return logsafe.Terminal(w) }
