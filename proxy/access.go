@@ -28,7 +28,7 @@ type Access struct {
 // It is kept up only while there is an access log, status and code aside.
 type account struct {
 	began    time.Time // zero: no line
-	leg      int       // of a kept socket, or of an event stream that has gone on; zero: it has not
+	leg      int       // number of the relay, or of the response of a resumed event stream; zero means the first response
 	received int64     // by the connection, when the head was there
 	sent     int64
 	held     time.Duration

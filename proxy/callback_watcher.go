@@ -26,7 +26,7 @@ type callbackWatcher struct {
 	newPoller func() (*rawio.Poller, error) // replaces rawio.NewPoller in tests; nil means rawio.NewPoller
 }
 
-var errCallbackWatcherClosed = errors.New("proxy: no leg is parked any more")
+var errCallbackWatcherClosed = errors.New("proxy: callback watcher closed")
 
 // Watch implements h1.Watcher.
 func (r *callbackWatcher) Watch(conn net.Conn, ready func()) (leave func(), err error) {

@@ -157,7 +157,7 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 			c.x.ended = ended
 		}
 	case actionRelay:
-		c.relay.webSocket.sent = sent // it is counted when the leg is over
+		c.relay.webSocket.sent = sent // it is counted when the relay has ended
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 
 var retryNames = [retryWhys]string{"unsent", "refused", "broken", "moved"}
 
-// resumeEnd says what came of an event stream whose leg had ended.
+// resumeEnd is the outcome for an event stream whose upstream response has ended.
 type resumeEnd uint8
 
 const (

@@ -122,8 +122,8 @@ func (u *requestBody) await(total int64) error {
 	return nil
 }
 
-// errGivenUp reports a body that was given up because all incomplete bodies together exceeded the
-// memory limit.
+// errGivenUp is the result of reading a body that was cancelled because all incomplete bodies
+// together exceed the memory limit.
 var errGivenUp = errors.New("proxy: body given up")
 
 // note counts the memory of a request whose body is incomplete, plus long bytes elsewhere. had is

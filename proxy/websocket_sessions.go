@@ -14,7 +14,7 @@ import (
 	"shardway/queue"
 )
 
-// Sockets counts the upgraded connections to this node's app.
+// CountUpgraded returns the number of upgraded connections to the app of this node.
 func (s *Server) CountUpgraded() int {
 	total := 0
 	for i := range s.load.shards {
