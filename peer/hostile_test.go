@@ -86,7 +86,7 @@ func wantStream(t *testing.T, p *peer.Port, node string, k peer.Kind) *peer.Conn
 	return c
 }
 
-func TestUnknownVersionIsToldBothNumbers(t *testing.T) {
+func TestUnknownVersionErrorHasBothNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, bad := hostile(t, peer.Options{})
 		c := knock(t, bad)
@@ -174,7 +174,7 @@ func TestGarbageIsClosedUnanswered(t *testing.T) {
 	})
 }
 
-func TestMalformedPrefaceIsToldSo(t *testing.T) {
+func TestMalformedPrefaceIsReported(t *testing.T) {
 	long := rawHello(2)
 	long[5], long[6] = 0xff, 0xff
 	short := rawHello(2)
@@ -268,7 +268,7 @@ func TestSilentDialersDoNotKeepPeersOut(t *testing.T) {
 	})
 }
 
-func TestOneKindCannotCrowdOutAnother(t *testing.T) {
+func TestOneKindDoesNotExhaustTheLimitOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := hostile(t, peer.Options{MaxForward: 4})
 		var open []*peer.Conn

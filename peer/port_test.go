@@ -138,7 +138,7 @@ func TestDialToOneself(t *testing.T) {
 	wantEcho(t, c, "me")
 }
 
-func TestDialErrorsTellApart(t *testing.T) {
+func TestDialErrorsAreDistinguishable(t *testing.T) {
 	b := &book{}
 	a := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Lookup: b.lookup})
 	if _, err := a.Dial(t.Context(), "b", peer.Forward); !errors.Is(err, peer.ErrUnknownNode) {

@@ -40,7 +40,7 @@ func (m *memory) last(t *testing.T) peer.Meeting {
 	return m.met[len(m.met)-1]
 }
 
-func TestBothEndsHearOfEachOthersPast(t *testing.T) {
+func TestBothEndsExchangePreviousIdentities(t *testing.T) {
 	var b book
 	left := &memory{own: peer.Record{Nonce: 1, Term: 2, Last: 3, Applied: 4}, boot: 9, known: peer.Record{Nonce: 10, Term: 11, Applied: 12}}
 	right := &memory{own: peer.Record{Nonce: 5, Term: 6, Last: 7, Applied: 8}}

@@ -44,7 +44,7 @@ func files(t *testing.T, name string) map[string]string {
 
 // A real node, with a secret and a token in its settings, and a log in which somebody has
 // written both.
-func TestBundleTellsMuchAndNoSecret(t *testing.T) {
+func TestBundleContainsStateAndNoSecret(t *testing.T) {
 	dir := t.TempDir()
 	_, secret, _ := run(t, "keygen")
 	token := base64.RawURLEncoding.EncodeToString([]byte("a token of thirty-two bytes, all"))
@@ -97,7 +97,7 @@ func TestBundleTellsMuchAndNoSecret(t *testing.T) {
 // Secrets stand where nobody wants them: in place of the name of their file, in a log from
 // before they were replaced, in an address; and a token may have a colon in it, or what JSON
 // escapes.
-func TestBundleTellsNoMisplacedSecret(t *testing.T) {
+func TestBundleContainsNoMisplacedSecret(t *testing.T) {
 	dir := t.TempDir()
 	_, file, _ := run(t, "keygen")
 	made := strings.Fields(file)
@@ -134,7 +134,7 @@ func TestBundleTellsNoMisplacedSecret(t *testing.T) {
 
 // What cannot be had is named, and the rest is there; a name that a node gives itself
 // leads nowhere else.
-func TestBundleSaysWhatIsMissing(t *testing.T) {
+func TestBundleListsMissingParts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	code, said, errOut := run(t, "debug --json --log=/nonexistent --admin="+serve(t, &cluster{}))
 	if code != 0 {

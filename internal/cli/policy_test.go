@@ -82,7 +82,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 	}
 }
 
-func TestUncordonSaysWhetherItWorked(t *testing.T) {
+func TestUncordonReportsItsResult(t *testing.T) {
 	addr := serveCluster(t, &policed{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}})
 	for node, want := range map[string]string{
 		"a": "node a can own shards again: its drain has ended\n",
@@ -113,7 +113,7 @@ func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
 }
 
 // What was done is said in words; what is too much is refused before anything is.
-func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
+func TestPolicyCommandsReportTheirResult(t *testing.T) {
 	c := &policed{cluster: &cluster{done: make(chan api.Action, 9)}}
 	addr := serveCluster(t, c)
 	far := "a"
@@ -153,7 +153,7 @@ type unasked struct {
 
 func (c *unasked) Policy() api.Policy { return api.Policy{Emptying: c.emptying} }
 
-func TestPolicyOfNothingSaysSo(t *testing.T) {
+func TestEmptyPolicyIsShown(t *testing.T) {
 	c := &unasked{policed: policed{cluster: &cluster{}}}
 	addr := serveCluster(t, c)
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {

@@ -162,7 +162,7 @@ func app(t *testing.T) string {
 	return s.URL
 }
 
-func TestRunServesUntilItIsToldToStop(t *testing.T) {
+func TestRunServesUntilItIsStopped(t *testing.T) {
 	n := start(t, app(t), "--health=/", "--probe-path=/_ready", "--debug-headers", "--endpoint=grpc=10.0.0.5:9000")
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
@@ -196,7 +196,7 @@ func TestRunServesUntilItIsToldToStop(t *testing.T) {
 	}
 }
 
-func TestSickAppMakesTheNodeUnready(t *testing.T) {
+func TestUnhealthyAppMakesTheNodeUnready(t *testing.T) {
 	n := start(t, app(t), "--health=/sick")
 	n.get(t, "http://"+n.admin+"/livez", http.StatusOK)
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
@@ -205,7 +205,7 @@ func TestSickAppMakesTheNodeUnready(t *testing.T) {
 	}
 }
 
-func TestWhatCannotRunSaysWhatToDo(t *testing.T) {
+func TestFailedStartNamesTheRemedy(t *testing.T) {
 	n := start(t, app(t))
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	data := strings.TrimPrefix(n.args[2], "--data=")

@@ -57,7 +57,7 @@ func TestKeygenMakesAFileThatANodeTakes(t *testing.T) {
 	}
 }
 
-func TestRotateSaysWhoHasTheNewSecret(t *testing.T) {
+func TestRotateListsNodesWithTheNewSecret(t *testing.T) {
 	code, out, errOut := run(t, "rotate-secret --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&rotating{})}))
 	if code != 0 || out != "secret c0ffee is the only one on a, b\n" {
 		t.Errorf("exit %d: %s%s", code, out, errOut)

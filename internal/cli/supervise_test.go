@@ -17,7 +17,7 @@ import (
 
 // The service manager is told why a node is not ready, that it is, once it serves, that it
 // reads its settings again, and that it stops: `systemctl start` and `reload` wait for it.
-func TestServiceManagerIsTold(t *testing.T) {
+func TestServiceManagerIsNotified(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // short enough for a socket's path
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"shardway/admin/auth"
 )
 
-func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
+func TestWaitShowsTheUnmetCondition(t *testing.T) {
 	empty := api.Status{Node: "a"}
 	orphans := api.Status{Node: "a", Epoch: 3, Shards: api.ShardCounts{Orphaned: 2}}
 	gone := api.Status{Node: "a", Epoch: 3, Shards: api.ShardCounts{Unavailable: 341}}

@@ -29,7 +29,7 @@ func heard(t *testing.T, name string) func() string {
 	}
 }
 
-func TestManagerHearsEachWord(t *testing.T) {
+func TestManagerReceivesEachNotification(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // short enough for a socket's path
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestManagerHearsEachWord(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWhereNobodyAsked(t *testing.T) {
+func TestNotificationWithoutManagerDoesNothing(t *testing.T) {
 	for _, environ := range [][]string{nil, {"NOTIFY_SOCKET="}, {"NOTIFY_SOCKET=vsock:2:1"}} {
 		m := sdnotify.New(environ)
 		if err := m.Tell(sdnotify.Ready); err != nil || m.Asked() {
