@@ -100,7 +100,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	if err = p.credentials.applyTo(&o); err != nil {
 		return nil, err
 	}
-	if p.node, err = node.New(o); err != nil {
+	if p.node, err = node.New(o); err != nil { //nolint:contextcheck // a check for a crash ends with the node
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
