@@ -7,23 +7,25 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// Hooks is where an app takes calls of its hooks.
+// Hooks is the address at which an app receives hook calls.
 type Hooks struct {
-	// Upstream has an empty Network if the hooks are where the app's requests go.
+	// Upstream is the host and port, or the socket. An empty Network means that hook calls
+	// use the same address as the requests for the app.
 	Upstream Upstream
-	// Path is what their names are appended to; empty, or it begins with a slash and
-	// ends without one.
+	// Path is the prefix of the hook names in the URL. It is empty, or begins with a slash
+	// and does not end with one.
 	Path string
 }
 
-// Own reports whether the hooks have an address of their own.
+// Own reports whether the hooks have a separate address, different from that of the app.
 func (h Hooks) Own() bool { return h.Upstream.Network != "" }
 
-// maxHookPath bounds the path: no request needs a longer one to be compared.
+// maxHookPath is the maximum length of the path in bytes. It limits how much of each
+// request path must be compared with the hook path.
 const maxHookPath = 128
 
-// ParseHooks reads where hooks are: http://HOST:PORT/PATH or unix:/SOCKET, or with
-// /PATH alone that of the app itself. The error is a *valueerr.Error without its key.
+// ParseHooks parses the address of hooks: http://HOST:PORT/PATH or unix:/SOCKET. A /PATH
+// alone is a path of the app itself. The error is a *valueerr.Error without its key.
 func ParseHooks(text string) (Hooks, error) {
 	const remedy = "write an address of its own, like http://127.0.0.1:9001 or unix:/path, or a path of the app, like /hooks"
 	wrong := func(wrong, remedy string) (Hooks, error) {
@@ -65,8 +67,9 @@ func ParseHooks(text string) (Hooks, error) {
 	return Hooks{u, path}, nil
 }
 
-// hookPath says what speaks against a path, which everybody has to read alike: nothing
-// in it may be written in two ways, but for the case of letters.
+// hookPath returns why a path is not permitted, or an empty string. The proxy blocks client
+// requests for hook paths, so a path must have only one spelling, apart from the case of
+// letters. Percent-encoding, dot segments and empty segments would permit several.
 func hookPath(path string) string {
 	if path == "" {
 		return ""

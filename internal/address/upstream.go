@@ -9,13 +9,13 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// Upstream is where an app listens, in the words of package net.
+// Upstream is the address of an app, as the arguments of net.Dial.
 type Upstream struct {
 	Network string // tcp or unix
 	Address string // host:port, or the path of the socket
 }
 
-// ParseUpstream reads the address of an app: http://HOST, http://HOST:PORT or
+// ParseUpstream parses the address of an app: http://HOST, http://HOST:PORT or
 // unix:/PATH. The error is a *valueerr.Error without its key.
 func ParseUpstream(text string) (Upstream, error) {
 	const remedy = "write http://host:port, like http://127.0.0.1:9000, or unix:/path"
@@ -23,7 +23,7 @@ func ParseUpstream(text string) (Upstream, error) {
 		return Upstream{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
-		const longest = 107 // sun_path without its final zero
+		const longest = 107 // sun_path has 108 bytes, including the final zero
 		switch {
 		case !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//"):
 			return wrong("the path of the socket does not begin at the root", "write unix:/path, like unix:/run/app.sock")

@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// flushEvery is how old a line gets before it is written.
+	// flushEvery is the interval between two writes to the file.
 	flushEvery = 100 * time.Millisecond
-	// room is how many bytes of lines wait at most.
+	// room is the capacity of the buffer in bytes.
 	room = 4 << 20
 )
 
 // File is a log file. Write may be called from any goroutine.
 type File struct {
-	path string    // empty: not a file of ours
-	to   io.Writer // without a path
+	path string    // empty means that the File writes to the writer to
+	to   io.Writer // used if path is empty
 	log  zerolog.Logger
 	lost atomic.Uint64
-	full chan struct{} // cap 1: a hint that half the room is taken
+	full chan struct{} // capacity 1; wakes Run when half of the buffer is used
 
 	mu struct {
 		sync.Mutex
 		buf     []byte
 		missing int // lines lost since the last flush
 	}
-	out struct { // Run's and Reopen's
+	out struct { // used by Run, Reopen and Close
 		sync.Mutex
 		f      *os.File
-		broken bool // the last write failed, and that was said
+		broken bool // the last write failed, and the failure was logged
 	}
 }
 
 var _ io.Writer = (*File)(nil)
 
-// Open opens the file at path for appending, and makes it if it is not there.
+// Open opens the file at path for appending. It creates the file if it does not exist.
 func Open(path string, log zerolog.Logger) (*File, error) {
 	f := newFile(log)
 	f.path = path
 	return f, f.Reopen()
 }
 
-// To returns a File that writes to w, which nobody reopens.
+// To returns a File that writes to w. Reopen has no effect on it.
 func To(w io.Writer, log zerolog.Logger) *File {
 	f := newFile(log)
 	f.to = w
@@ -58,18 +58,18 @@ func To(w io.Writer, log zerolog.Logger) *File {
 
 func newFile(log zerolog.Logger) *File { return &File{log: log, full: make(chan struct{}, 1)} }
 
-// Reopen opens the path again, after somebody has moved the file away. An error
-// leaves the old one in use.
+// Reopen opens the path again, for example after log rotation has renamed the file. After
+// an error, the old file remains in use.
 func (f *File) Reopen() error {
 	if f.path == "" {
 		return nil
 	}
-	const mode = 0o640 // others have no business with who asked for what
+	const mode = 0o640 // the access log shows who requested what, so other users must not read it
 	next, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, mode)
 	if err != nil {
 		return fmt.Errorf("logfile: %w", err)
 	}
-	f.flush() // what was written before belongs to the old one
+	f.flush() // lines that are already in the buffer belong in the old file
 	f.out.Lock()
 	old := f.out.f
 	f.out.f, f.out.broken = next, false
@@ -80,8 +80,8 @@ func (f *File) Reopen() error {
 	return nil
 }
 
-// Write takes one line. It never waits and never fails: without room the line is
-// lost and counted.
+// Write appends one line to the buffer. It never blocks and never fails. If the buffer is
+// full, the line is dropped and counted.
 func (f *File) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,10 +100,11 @@ func (f *File) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Lost returns the number of lines that were lost.
+// Lost returns the total number of dropped lines.
 func (f *File) Lost() uint64 { return f.lost.Load() }
 
-// Run writes what is put in until ctx ends, then the rest, and closes the file.
+// Run writes the buffered lines until ctx ends. Then it writes the remaining lines and
+// closes the file.
 func (f *File) Run(ctx context.Context) {
 	t := time.NewTicker(flushEvery)
 	defer t.Stop()
@@ -118,18 +119,18 @@ func (f *File) Run(ctx context.Context) {
 	f.Close()
 }
 
-// Close writes the rest and closes the file. Run calls it.
+// Close writes the remaining lines and closes the file. Run calls it when ctx ends.
 func (f *File) Close() {
 	f.flush()
 	f.out.Lock()
 	defer f.out.Unlock()
 	if f.out.f != nil {
-		_ = f.out.f.Close() // the writes have told what there was to tell
+		_ = f.out.f.Close() // failed writes have already been logged
 		f.out.f = nil
 	}
 }
 
-// flush writes what is in the buffer.
+// flush writes the buffered lines, and the number of lines dropped since the last flush.
 func (f *File) flush() {
 	f.out.Lock()
 	defer f.out.Unlock()

@@ -1,9 +1,11 @@
 // Package memory decides how much memory the Go runtime keeps.
 //
-// Limit lets it know what the process's container may have. Run gives back, while the process
-// rests, what is not in use: the collector lets as much garbage be there as there is in use
-// before it looks, and what a burst took the runtime keeps for the next one. Under load that is
-// right, as less would be more work. A process that rests has the time, and what it holds then
-// is what it has in use: of thousands of connections that say nothing about half
-// (docs/internals/performance-log.md, "Idle WebSockets").
+// Limit sets the memory limit of the runtime from the limit of the container. Run returns
+// unused memory to the system while the process is idle.
+//
+// The garbage collector starts when there is as much garbage as live memory, and after a burst
+// the runtime keeps the freed memory for the next burst. Under load this is right, since
+// collecting more often costs CPU time. An idle process has that time. With thousands of idle
+// connections, Run halves the memory of the process (docs/internals/performance-log.md, "Idle
+// WebSockets").
 package memory

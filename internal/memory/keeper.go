@@ -12,38 +12,38 @@ const (
 	calm = 2
 	// pause is the minimum interval between two releases, because an idle process works a little.
 	pause = 10 * time.Second
-	// least is how many bytes are worth a collection, which reads all that is in use; and
-	// part which part of that at least.
+	// A release must be expected to return at least this many bytes, and at least 1/part of the
+	// live memory. Otherwise it is not worth its cost: a collection reads all live memory.
 	least = 8 << 20
 	part  = 4
 )
 
-// Use is what a process has of memory, in bytes.
+// Use is the memory usage of a process, in bytes.
 type Use struct {
-	Live uint64 // in use, when the collector looked last
-	Held uint64 // of the heap, and not given back to the system
+	Live uint64 // live memory at the end of the last collection
+	Held uint64 // heap memory that has not been returned to the system
 }
 
-// spare is what may be given back.
+// spare returns how much memory a release might return to the system.
 func (u Use) spare() uint64 { return u.Held - min(u.Live, u.Held) }
 
-// Keeper decides when memory is to be given back. Its caller is one goroutine.
+// Keeper decides when to return memory to the system. Only one goroutine may use it.
 type Keeper struct {
-	at, by time.Duration // the last look: when, and what processor time was used by then
-	rested int           // looks for which the process has rested
-	after  time.Duration // nothing is given back before
-	bound  uint64        // what was left over the last time, as far as it still is: it cannot be given back
+	at, by time.Duration // time of the last check, and the CPU time used by then
+	rested int           // number of successive idle checks
+	after  time.Duration // no release before this time
+	bound  uint64        // unused memory that the last release could not return, such as partly used pages
 }
 
-// NewKeeper returns the Keeper of a process that has used so much processor time by now.
+// NewKeeper returns a Keeper. used is the CPU time that the process has used until now.
 func NewKeeper(now, used time.Duration) *Keeper { return &Keeper{at: now, by: used} }
 
-// Look reports whether memory is to be given back now; then Kept is to be told what became
-// of it. It is due every two seconds.
+// Look reports whether memory should be released now. After a release, the caller must call
+// Kept. Look must be called about every two seconds, with the CPU time used so far.
 func (k *Keeper) Look(now, used time.Duration, u Use) bool {
 	passed, did := now-k.at, used-k.by
 	if passed < look/2 {
-		return false // the last one was late
+		return false // the last check was late
 	}
 	k.at, k.by, k.bound = now, used, min(k.bound, u.spare())
 	if k.rested++; did*100 > passed*little {
@@ -52,5 +52,5 @@ func (k *Keeper) Look(now, used time.Duration, u Use) bool {
 	return k.rested >= calm && now >= k.after && u.spare() >= k.bound+max(least, u.Live/part)
 }
 
-// Kept says what there is since memory was given back.
+// Kept records the memory usage after a release.
 func (k *Keeper) Kept(now time.Duration, u Use) { k.after, k.bound = now+pause, u.spare() }

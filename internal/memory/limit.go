@@ -7,14 +7,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// share is how much of what the container may have is Go's to fill: the
-// rest is for stacks of the kernel's making, and for the bursts between two
-// collections.
+// share is the share of the container limit that the Go runtime may use. The rest is for
+// kernel memory of the container, and for growth between two collections.
 const share = 0.9
 
-// Limit lets the garbage collector know of the limit of this process's
-// control group: it works harder near it, instead of being killed beyond it. A
-// GOMEMLIMIT of the operator's stays.
+// Limit sets the soft memory limit of the runtime from the limit of the control group. Near
+// that limit the garbage collector runs more often. Without it, the kernel might kill the
+// process first. If the operator has set GOMEMLIMIT, that value remains in force.
 func Limit(log zerolog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(share))
 	switch {

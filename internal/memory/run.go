@@ -12,9 +12,10 @@ import (
 	"shardway/internal/processors"
 )
 
-// Run gives memory back while the process rests, until ctx ends. It looks by the beats of p.
-// Where the platform does not tell what a process uses of processors it returns at once. One
-// goroutine of a process calls Run: what it holds is one number.
+// Run returns unused memory to the system while the process is idle, until ctx ends. It checks
+// the process at ticks of p. If the platform does not report the CPU time of a process, Run
+// returns immediately. Only one goroutine of a process may call Run, because memory usage is a
+// property of the whole process.
 func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 	process{used: clock.Used, use: newReader().read, give: giveBack}.run(ctx, p, log)
 }
@@ -26,9 +27,10 @@ func giveBack() {
 	debug.FreeOSMemory()
 }
 
-// process is what Run looks at, and what it does.
+// process contains the functions with which Run observes and changes the process. Tests
+// replace them.
 type process struct {
-	used func() (time.Duration, bool) // processor time so far; false: not known
+	used func() (time.Duration, bool) // CPU time so far; false means not known
 	use  func() Use
 	give func()
 }
@@ -60,10 +62,10 @@ func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 	}
 }
 
-// reader reads what the runtime says of its memory.
+// reader reads memory metrics of the runtime.
 type reader []metrics.Sample
 
-// What a reader reads. All but the first is held.
+// The metrics of a reader. Use.Held is the sum of all except live.
 const (
 	live    = "/gc/heap/live:bytes"
 	objects = "/memory/classes/heap/objects:bytes"
@@ -78,7 +80,7 @@ func (r reader) read() Use {
 	var u Use
 	for i := range r {
 		if r[i].Value.Kind() != metrics.KindUint64 {
-			return Use{} // this runtime does not say: nothing is given back
+			return Use{} // this runtime lacks the metric: with zero usage, no memory is released
 		}
 		if v := r[i].Value.Uint64(); i == 0 {
 			u.Live = v

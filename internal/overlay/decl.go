@@ -41,7 +41,8 @@ func (o *Overlay) find(dir, name string) (string, error) {
 	}
 }
 
-// index notes what the files of a package declare that this platform compiles, without tests.
+// index records the declarations of a package: those in files that are compiled on this platform,
+// without tests.
 func (o *Overlay) index(dir string) error {
 	entries, err := os.ReadDir(filepath.Join(o.root, dir))
 	if err != nil {
@@ -78,7 +79,7 @@ func (o *Overlay) index(dir string) error {
 	return nil
 }
 
-// span returns where a declaration begins and ends in the text of its file.
+// span returns the start and end offsets of a declaration in the text of its file.
 func span(file, text, name string) (begin, end int, err error) {
 	begin = -1
 	err = each(file, text, func(n string, b, e int) {
@@ -92,9 +93,9 @@ func span(file, text, name string) (begin, end int, err error) {
 	return begin, end, err
 }
 
-// each calls f with every top-level declaration of a file: its name and where it begins, with its
-// doc comment, and ends, with the rest of its last line. A group of specifications has
-// the names of its first one. Blank names and imports are left out.
+// each calls f for every top-level declaration of a file, with its name and its start and end
+// offsets. The range includes the doc comment and the rest of the last line. A group of
+// specifications has the names of its first specification. Blank names and imports are omitted.
 func each(file, text string, f func(name string, begin, end int)) error {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -120,7 +121,7 @@ func each(file, text string, f func(name string, begin, end int)) error {
 	return nil
 }
 
-// described returns by which names a declaration goes, and its doc comment.
+// described returns the names of a declaration and its doc comment.
 func described(d ast.Decl) (names []string, doc *ast.CommentGroup) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

@@ -1,8 +1,8 @@
-// Package overlay plants mistakes in source for tests: it writes files with edits
-// in them, and the list by which the go command's -overlay compiles these in the
-// place of the real ones. The code that is shipped knows nothing of them.
+// Package overlay plants bugs in the source code, so that tests can verify that other tests
+// find them. It writes edited copies of source files, and the list of replacements for the
+// -overlay flag of the go command. The source files themselves remain unchanged.
 //
-// Only tests use it.
+// Only tests and benchmarks use it.
 package overlay
 
 import (
@@ -16,24 +16,24 @@ import (
 	"strings"
 )
 
-// Edit replaces text in one declaration of a package, doc comment included. Which file declares
-// it does not matter, so an edit outlives moves between files.
+// Edit replaces text in one declaration of a package, including its doc comment. It does not
+// name the file, so it remains valid when the declaration moves to another file of the package.
 type Edit struct {
-	// Decl names the declaration as Go qualifies it, with the directory of its package below
-	// the root of the source: "ack/agent.Agent.Tick" is a method, "proxy/h1.errTooLong" a function, a
-	// type, or the first name of a group of variables or constants. "main.Type" is in the
-	// package of the root itself.
+	// Decl is the qualified name of the declaration, with the directory of the package below the
+	// root of the source: "ack/agent.Agent.Tick" is a method. "proxy/h1.errTooLong" is a
+	// function, a type, or the first name of a group of variables or constants. "main.Type" is
+	// in the package of the root itself.
 	Decl string
-	// Old must occur exactly once in the declaration, and New takes its place.
+	// Old must occur exactly once in the declaration. It is replaced by New.
 	Old, New string
 }
 
-// Overlay is what a build is to see instead of the files on disk.
+// Overlay contains the files that a build uses instead of the files on disk.
 type Overlay struct {
 	root  string
 	files map[string]string // by path below root
-	// declared is where the declarations of the packages are that were edited, by package
-	// directory and name.
+	// declared contains the file of each declaration, by package directory and name. It covers
+	// only packages that were edited. An empty file means that the name is not unique.
 	declared map[string]map[string]string
 }
 
@@ -42,12 +42,12 @@ func New(root string) *Overlay {
 	return &Overlay{root: root, files: map[string]string{}, declared: map[string]map[string]string{}}
 }
 
-// Add adds a file, or replaces it whole.
+// Add adds a file, or replaces its whole text.
 func (o *Overlay) Add(file, text string) { o.files[file] = text }
 
-// Edit edits a declaration, with the edits it had before. It fails unless the package has one
-// declaration of that name for this platform, and the old text occurs once in it: otherwise the
-// source has changed, and the edit must change with it.
+// Edit applies e, in addition to earlier edits. It fails unless the package has exactly one
+// declaration of that name for this platform, and the old text occurs exactly once in it. A
+// failure means that the source has changed, and the edit must be adapted.
 func (o *Overlay) Edit(e Edit) error {
 	dir, name, err := split(e.Decl)
 	if err != nil {
@@ -73,7 +73,7 @@ func (o *Overlay) Edit(e Edit) error {
 	return nil
 }
 
-// text returns a file with the edits that it has had.
+// text returns the text of a file, with all edits so far.
 func (o *Overlay) text(file string) (string, error) {
 	if text, ok := o.files[file]; ok {
 		return text, nil
@@ -85,8 +85,7 @@ func (o *Overlay) text(file string) (string, error) {
 	return string(b), nil
 }
 
-// Write writes the files into dir and returns the path that go build -overlay
-// takes.
+// Write writes the files into dir and returns the argument for go build -overlay.
 func (o *Overlay) Write(dir string) (string, error) {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
@@ -111,12 +110,12 @@ func (o *Overlay) Write(dir string) (string, error) {
 	return path, nil
 }
 
-// Switch is the environment variable that says which mistake a program built by
-// TestBinary has: its number, counted from 1.
+// Switch is the environment variable that activates one bug in a program built by TestBinary.
+// Its value is the number of the bug, counted from 1.
 const Switch = "SHARDWAY_TEST_MISTAKE"
 
-// Plant edits the source for mistakes that are all compiled into one program. In the edits of
-// each, PLANTED stands for the condition that the program has it.
+// Plant adds several bugs to the source, so that one program contains all of them. The word
+// PLANTED in an edit is replaced by a condition that is true while Switch activates its bug.
 func (o *Overlay) Plant(mistakes [][]Edit) error {
 	for i, edits := range mistakes {
 		for _, e := range edits {
@@ -150,13 +149,12 @@ func (o *Overlay) TestBinary(ctx context.Context, dir, path string) (string, err
 	return binary, nil
 }
 
-// Number returns what Switch says for the i-th of the mistakes that Plant was given,
-// from 0.
+// Number returns the value of Switch for the bug at index i of the argument of Plant.
 func Number(i int) string { return strconv.Itoa(i + 1) }
 
-// Find runs those tests of a binary that a pattern matches, with the mistake of index i. It
-// returns an error unless one of them fails within two minutes. A test that times out has not found
-// the mistake. A synctest bubble in which all goroutines are blocked panics, which counts as found.
+// Find runs the tests of a binary that match a pattern, with the bug of index i. It returns an
+// error unless one of them fails within two minutes. A test that times out has not found the bug.
+// A synctest bubble in which all goroutines are blocked panics, which counts as found.
 func Find(ctx context.Context, binary string, i int, tests string) error {
 	cmd := exec.CommandContext(ctx, binary, "-test.run="+tests, "-test.failfast", "-test.timeout=2m") //nolint:gosec // a test's own
 	cmd.Env = append(os.Environ(), Switch+"="+Number(i))

@@ -9,8 +9,8 @@ const HeaderError = "Shardway-Error"
 // ContentType is the media type of a problem (RFC 9457, section 3).
 const ContentType = "application/problem+json"
 
-// typePrefix makes a Code a URI reference for the member "type". The code identifies
-// the problem completely: the URI has no page.
+// typePrefix makes a Code a URI for the member "type". The URI is only an identifier: no page
+// exists at it.
 const typePrefix = "urn:shardway:"
 
 // Code identifies a kind of problem. It is the value of Shardway-Error. The meaning of a code
@@ -31,21 +31,21 @@ const (
 	// AppFailed is for an app in the node's process that panicked, or whose response
 	// is invalid.
 	AppFailed Code = "app-failed"
-	// UpstreamBusy is for a request beyond the connections allowed to the app.
+	// UpstreamBusy is for a request beyond the limit of connections to the app.
 	UpstreamBusy Code = "upstream-busy"
-	// ShardBusy is for a request beyond those of its shard that may be under way.
+	// ShardBusy is for a request beyond the limit of concurrent requests of its shard.
 	ShardBusy       Code = "shard-busy"
 	PeerUnreachable Code = "peer-unreachable"
 	// Misrouted is for a request that reached a node that may not serve it and
 	// may not be forwarded again.
 	Misrouted  Code = "misrouted"
 	BadRequest Code = "bad-request"
-	// TooLarge is for a body, URITooLong for a request line, HeadersTooLarge for a
-	// head, or for too many lines of one.
+	// TooLarge is for a body, URITooLong for a request line. HeadersTooLarge is for a header
+	// section with too many bytes or too many fields.
 	TooLarge        Code = "too-large"
 	URITooLong      Code = "uri-too-long"
 	HeadersTooLarge Code = "headers-too-large"
-	// RequestTimeout is for a request that did not come in in time.
+	// RequestTimeout is for a request that was not received completely in time.
 	RequestTimeout Code = "request-timeout"
 	// Quarantined is for a request whose key an operator has put in quarantine.
 	Quarantined Code = "quarantined"
@@ -53,7 +53,7 @@ const (
 	ShardMoved Code = "shard-moved"
 )
 
-// What only the admin server answers.
+// Codes of the admin server only.
 const (
 	NotReady             Code = "not-ready"
 	NotFound             Code = "not-found"
@@ -69,21 +69,22 @@ const (
 	Internal Code = "internal"
 )
 
-// Status returns the HTTP status that c is answered with unless the problem
-// says otherwise: 500 for a code unknown here.
+// Status returns the default HTTP status of c. Problem.Status can override it. An unknown code
+// has the status 500.
 func (c Code) Status() int {
 	status, _ := c.defaults()
 	return status
 }
 
-// Title returns the short sentence that belongs to c, or c itself when c is
-// unknown here.
+// Title returns the default title of c, a short sentence. It returns c itself for an unknown
+// code.
 func (c Code) Title() string {
 	_, title := c.defaults()
 	return title
 }
 
-// defaults is a table in the form of a switch: it costs no package state.
+// defaults returns the status and title of c. It is a switch, because a table would be a mutable
+// package variable.
 func (c Code) defaults() (status int, title string) {
 	switch c {
 	case NoKey:

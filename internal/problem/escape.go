@@ -4,10 +4,10 @@ import "unicode/utf8"
 
 const hexDigits = "0123456789abcdef"
 
-// appendEscaped appends s as the inside of a JSON string. It escapes what JSON
-// asks for (RFC 8259, section 7), and <, >, &, U+2028 and U+2029 too: the text
-// may quote a client, and somebody will put it on a page. Bytes that are not
-// UTF-8 become U+FFFD.
+// appendEscaped appends s as the content of a JSON string, without the quotes. In addition to
+// the characters that JSON requires (RFC 8259, section 7), it escapes <, >, &, U+2028 and
+// U+2029. The text may contain input of a client, and an app may embed it in an HTML page.
+// Invalid UTF-8 becomes U+FFFD.
 func appendEscaped(dst []byte, s string) []byte {
 	plain := 0
 	for i := 0; i < len(s); {

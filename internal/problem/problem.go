@@ -15,9 +15,9 @@ import (
 //nolint:errname // RFC 9457 calls it a problem, and so do other libraries.
 type Problem struct {
 	Code Code
-	// Status is the HTTP status. Zero takes the code's.
+	// Status is the HTTP status. Zero means the default of the code.
 	Status int
-	// Title is the same for every problem of a kind. Empty takes the code's.
+	// Title is the same for every problem of a kind. Empty means the default of the code.
 	Title string
 	// Detail states what happened and what to do about it.
 	Detail string
@@ -26,7 +26,7 @@ type Problem struct {
 
 	// Node is the id of the responding node.
 	Node string
-	// Shard counts only if HasShard is set: shard 0 is a shard.
+	// Shard is valid only if HasShard is set, because 0 is a valid shard.
 	Shard    uint32
 	HasShard bool
 	// Epoch is the epoch of the map that the node used.
@@ -59,7 +59,7 @@ func (p *Problem) Error() string {
 	return string(p.Code) + ": " + p.Detail
 }
 
-// StatusCode returns the HTTP status to answer with.
+// StatusCode returns the HTTP status of the response.
 func (p *Problem) StatusCode() int {
 	if p.Status != 0 {
 		return p.Status
@@ -67,8 +67,8 @@ func (p *Problem) StatusCode() int {
 	return p.Code.Status()
 }
 
-// RetryAfterSeconds returns the value of the header Retry-After, rounded up so
-// that nobody comes too early: 0 means no header.
+// RetryAfterSeconds returns the value of the header Retry-After, or 0 for no header. It rounds
+// up, so that no client retries too early.
 func (p *Problem) RetryAfterSeconds() int {
 	if p.RetryAfter <= 0 {
 		return 0
@@ -83,8 +83,8 @@ func (p *Problem) title() string {
 	return p.Code.Title()
 }
 
-// AppendJSON appends p as a JSON object, without a newline, and returns the
-// longer slice. Strings may hold any bytes.
+// AppendJSON appends p as a JSON object without a newline, and returns the extended slice. The
+// strings of p may contain any bytes.
 func (p *Problem) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"type":"`+typePrefix...)
 	dst = appendEscaped(dst, string(p.Code))
@@ -116,7 +116,7 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// Write answers a request with p. The header must not have been written.
+// Write writes p as the response to a request. The response header must not have been written.
 func Write(w http.ResponseWriter, p *Problem) {
 	body := append(p.AppendJSON(make([]byte, 0, 512)), '\n')
 	h := w.Header()
@@ -129,12 +129,12 @@ func Write(w http.ResponseWriter, p *Problem) {
 		h.Set("Retry-After", strconv.Itoa(s))
 	}
 	w.WriteHeader(p.StatusCode())
-	// The client may have gone: nobody is left to tell.
+	// An error means that the client has disconnected.
 	_, _ = w.Write(body)
 }
 
-// Decode is the reverse of AppendJSON, for the side that receives a problem.
-// Members it does not know are ignored (RFC 9457, section 3.2).
+// Decode parses the output of AppendJSON, for clients. It ignores unknown members (RFC 9457,
+// section 3.2).
 func Decode(b []byte) (*Problem, error) {
 	var m struct {
 		Title      string  `json:"title"`
@@ -161,7 +161,7 @@ func Decode(b []byte) (*Problem, error) {
 		Epoch: m.Epoch, Finding: m.Finding, Param: m.Param, Value: m.Value, RetryAfter: time.Duration(m.RetryAfter) * time.Second,
 	}
 	if p.Status < 400 || p.Status > 599 {
-		p.Status = 0 // a status from elsewhere must not make WriteHeader panic
+		p.Status = 0 // an invalid status of another server must not make WriteHeader panic
 	}
 	if m.Shard != nil {
 		p.Shard, p.HasShard = *m.Shard, true

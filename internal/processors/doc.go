@@ -1,14 +1,15 @@
-// Package processors has the Go runtime use as many processors as the work needs.
+// Package processors adjusts GOMAXPROCS to the load.
 //
-// Where a process may use several, each goroutine that becomes ready wakes a thread to
-// look for work, which wakes the next one. For a proxy, whose work comes in pieces of
-// microseconds, that is most of what waking up costs: with one processor a request takes
-// a tenth to a quarter less processor time, and is answered as soon (docs/internals/performance-log.md,
-// "As many processors as the work needs"). One is not enough for much work, so a Governor
-// looks at what the process uses: it takes all there are as soon as those it has are busy,
-// or it is itself behind time, and gives half of them back after some seconds in which half
-// had done.
+// If the runtime may use several processors, each goroutine that becomes ready wakes a thread
+// to look for work, and that thread wakes the next one. The work of a proxy comes in pieces of
+// microseconds, so these wake-ups are a large part of its cost. With one processor, a request
+// needs 10 to 25 % less CPU time and has the same latency (docs/internals/performance-log.md,
+// "As many processors as the work needs"). High load needs more than one processor, so a
+// Governor measures the CPU time of the process:
 //
-// A Governor decides and changes nothing; Run has the runtime follow it. One goroutine of
-// a process calls Run: how many processors a process uses is one number.
+//   - It permits all processors as soon as the current ones are busy, or its own check is late.
+//   - It permits half as many after several seconds in which half would have sufficed.
+//
+// A Governor only decides, and Run applies its decisions to the runtime. Only one goroutine of
+// a process may call Run, because GOMAXPROCS is a property of the whole process.
 package processors

@@ -3,44 +3,46 @@ package processors
 import "time"
 
 const (
-	// busy is from which share of the processors' time on there are too few, in percent:
-	// what comes then waits for its turn.
+	// busy is the utilization of the current processors, in percent, from which on the process
+	// gets all processors. At that utilization, new work waits for a processor.
 	busy = 95
-	// spare is up to which share half of them are enough. A request costs less with
-	// fewer, so half of them will be less busy than that.
+	// spare is the highest expected utilization of half of the processors, in percent, at which
+	// half are considered enough. The actual utilization will be lower, because a request costs
+	// less CPU time with fewer processors.
 	spare = 88
 	// look is the approximate interval between two measurements. Next to other busy
 	// processes, the process gets CPU time in bursts of tens of milliseconds.
 	look = 100 * time.Millisecond
-	// calm is for how long half of them must have been enough before they are given
-	// back. Each change stops the whole process for a moment.
+	// calm is how long half of the processors must have been enough before the number is
+	// halved. The delay keeps changes rare: each of them briefly stops all goroutines.
 	calm = 5 * time.Second
-	// behind is how late a look may be. A process whose look is later shares the machine
-	// with others and is given less than it could use: more threads get it a larger share.
+	// behind is the maximum delay of a measurement. A longer delay means that other processes
+	// compete for the processors. More threads then give this process a larger share of them.
 	behind = look / 2
 )
 
-// Governor decides how many processors a process is to use, by what it uses. Its caller
-// is one goroutine.
+// Governor decides how many processors a process should use, from the CPU time that it uses.
+// Only one goroutine may use it.
 type Governor struct {
 	most, now int
 
-	at, by time.Duration // the last judgement: when, and what was used by then
-	since  time.Duration // since when half of them have been enough
+	at, by time.Duration // time of the last measurement, and the CPU time used by then
+	since  time.Duration // time since which half of the processors have been enough
 }
 
-// NewGovernor returns the Governor of a process that may use most processors, one at
-// least, and uses all of them now: who starts has much to do.
+// NewGovernor returns the Governor of a process that may use up to most processors, which must
+// be at least 1. used is the CPU time that the process has used until now. The process begins
+// with all processors, because a start is much work.
 func NewGovernor(most int, now, used time.Duration) *Governor {
 	return &Governor{most: most, now: most, at: now, by: used, since: now}
 }
 
-// Look returns how many processors to use. It is due every 100 ms; used is the processor
-// time of the process so far.
+// Look returns how many processors to use. It must be called about every 100 ms, with the CPU
+// time used so far.
 func (g *Governor) Look(now, used time.Duration) int {
 	passed, did := now-g.at, used-g.by
 	if passed < look/2 {
-		return g.now // the last one was late
+		return g.now // the last measurement was late
 	}
 	g.at, g.by = now, used
 	switch {
@@ -54,8 +56,8 @@ func (g *Governor) Look(now, used time.Duration) int {
 	return g.now
 }
 
-// Resize says that the process may use another number of processors, and uses all of them.
+// Resize sets the maximum number of processors, after the process has begun to use all of them.
 func (g *Governor) Resize(most int) { g.most, g.now = most, most }
 
-// half is what is left of them when half are given back.
+// half returns half of the current number, rounded up.
 func (g *Governor) half() int { return (g.now + 1) / 2 }

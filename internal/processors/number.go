@@ -9,12 +9,12 @@ import (
 // present request of AtLeast.
 var number struct {
 	sync.Mutex
-	want  int // Run's; zero: it has not decided
-	least int // AtLeast's; zero: nobody asks
+	want  int // the decision of Run; zero means none yet
+	least int // the request of AtLeast; zero means none
 }
 
-// all has the process use all processors that it may use now, and returns how many they
-// are: the limit of its control group can change.
+// all makes the process use all permitted processors and returns their number. The number may
+// differ between calls, because the limit of the control group can change.
 func all() int {
 	number.Lock()
 	defer number.Unlock()
@@ -26,7 +26,7 @@ func all() int {
 	return number.want
 }
 
-// use has the process use n processors.
+// use makes the process use n processors, or more if AtLeast requests more.
 func use(n int) {
 	number.Lock()
 	defer number.Unlock()

@@ -9,16 +9,17 @@ import (
 	"shardway/internal/clock"
 )
 
-// Run has the process use as many processors as it needs, up to those that it may use when
-// Run begins, until ctx ends; then all of them. It looks by the beats of p. Where the
-// platform does not tell what a process uses, or it may use one only, it returns at once.
+// Run adjusts GOMAXPROCS to the load until ctx ends, and then sets it to the maximum. It
+// measures the load at ticks of p. Run returns immediately if the process may use only one
+// processor, or if the platform does not report the CPU time of a process.
 func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 	process{used: clock.Used, use: use, all: all}.run(ctx, p, log)
 }
 
-// process is what Run looks at, and what it changes.
+// process contains the functions with which Run observes and changes the process. Tests
+// replace them.
 type process struct {
-	used func() (time.Duration, bool) // processor time so far; false: not known
+	used func() (time.Duration, bool) // CPU time so far; false means not known
 	use  func(n int)
 	all  func() int
 }

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic reads the clock by which the manager judges: zero if it cannot be read,
-// which is older than any wish.
+// monotonic reads CLOCK_MONOTONIC, with which the service manager compares the time of a
+// reload. It returns zero on an error. The manager then considers the reload older than its
+// request.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {

@@ -4,5 +4,5 @@ package sdnotify
 
 import "time"
 
-// monotonic is zero where there is no such manager.
+// monotonic returns zero: only Linux has such a service manager.
 func monotonic() time.Duration { return 0 }

@@ -1,5 +1,5 @@
-// Package sdnotify tells the service manager that started this process how it fares:
-// the protocol of sd_notify(3), datagrams of lines to a Unix socket.
+// Package sdnotify reports the state of this process to the service manager that started it. It
+// implements the protocol of sd_notify(3): datagrams with lines of text to a Unix socket.
 package sdnotify
 
 import (
@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// sendTimeout bounds a word to a service manager that does not read.
+// sendTimeout limits a send to a service manager that does not read its socket.
 const sendTimeout = time.Second
 
-// What a process may say of itself. Each is a line of its own; see Status and Reloading
-// for the others.
+// Lines that report a state. Status and Reloading return further lines.
 const (
 	Ready    = "READY=1"
 	Stopping = "STOPPING=1"
 )
 
-// Manager is the service manager. The zero value is none: what it is told goes nowhere.
+// Manager is the service manager of this process. The zero value means that there is none, and
+// discards all reports.
 type Manager struct{ addr string }
 
-// New finds the manager in the environment, NAME=VALUE: systemd names its socket in
-// NOTIFY_SOCKET, by a path or, after "@", a name.
+// New returns the manager that an environment names, a list of NAME=VALUE. systemd sets
+// NOTIFY_SOCKET to the path of its socket, or to "@" and the name of an abstract socket.
 func New(environ []string) Manager {
 	for _, e := range environ {
 		if addr, ok := strings.CutPrefix(e, "NOTIFY_SOCKET="); ok && (strings.HasPrefix(addr, "/") || strings.HasPrefix(addr, "@")) {
@@ -34,10 +34,10 @@ func New(environ []string) Manager {
 	return Manager{}
 }
 
-// Asked reports whether there is a manager that wants to know.
+// Asked reports whether there is a manager that accepts reports.
 func (m Manager) Asked() bool { return m.addr != "" }
 
-// Tell sends these lines together. An error means that the manager does not know.
+// Tell sends the lines to the manager in one datagram. It does nothing without a manager.
 func (m Manager) Tell(lines ...string) error {
 	if m.addr == "" {
 		return nil

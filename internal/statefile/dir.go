@@ -1,14 +1,14 @@
-// Package statefile keeps the state of shards in a directory that all apps share: a
-// stand-in for a bucket, for the sample app and for tests.
+// Package statefile stores the state of shards in a directory that all apps share. The
+// sample app and tests use it in place of an object store.
 //
-// Each ownership of a shard writes a file of its own, with the ownership epoch in its
-// name. The next owner first leaves its epoch there, then begins with what the newest file
-// says, and writes into its own; so what comes late from an earlier one is in a file that nobody reads any more, and
-// whoever wrote it is told. No lock is needed, and nothing that all file systems and
-// buckets do not have: a name that is written whole or not at all.
+// Each owner of a shard writes its own file, whose name is the ownership epoch. A new owner
+// first creates a marker file for its epoch. Then it reads the newest state file, and
+// copies that state into its own file. A late write of an earlier owner therefore changes a
+// file that no owner reads any more, and Save returns ErrFenced to that owner. This needs
+// no locks. The file system or object store must only replace a file atomically.
 //
-// A write is as safe as the page cache: it survives the end of any process, not that of
-// the machine.
+// Files are not synced. A write survives the death of every process, but not a crash of the
+// machine.
 package statefile
 
 import (
@@ -20,22 +20,23 @@ import (
 	"strings"
 )
 
-// ErrFenced reports that a later owner has taken the shard: what this one holds counts no
-// more.
+// ErrFenced reports that the shard has a later owner. The caller must discard its copy of
+// the state.
 var ErrFenced = errors.New("statefile: fenced: the shard has a later owner")
 
-// Dir is the directory. Any number of processes use it at once; of each shard, one
-// goroutine in each.
+// Dir is the path of the directory. Any number of processes may use it concurrently. Within
+// one process, only one goroutine at a time may use a shard.
 type Dir string
 
-// Take begins an ownership, or goes on with it: it returns the state that the shard had
-// last, nil if it never had one, and from then on fences every earlier owner.
+// Take begins the ownership of a shard under an epoch, or continues it after a restart. It
+// returns the newest state of the shard; nil means that the shard never had any. From then
+// on, writes of all earlier owners fail with ErrFenced.
 func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	if err = os.MkdirAll(d.folder(shard), 0o700); err != nil {
 		return nil, err
 	}
-	// First this: whoever writes for an earlier epoch either has written before the state
-	// is read, or finds it afterwards.
+	// The marker must exist before the state is read. An earlier owner then has either
+	// written before the read, or finds the marker after its write and gets ErrFenced.
 	if err = os.WriteFile(d.file(shard, epoch)+claim, nil, 0o600); err != nil {
 		return nil, err
 	}
@@ -60,7 +61,8 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	return state, nil
 }
 
-// Save writes the state of an ownership that was taken.
+// Save writes the state of a shard. The caller must have called Take for this epoch. It
+// returns ErrFenced if a later owner has called Take since.
 func (d Dir) Save(shard uint32, epoch uint64, state []byte) error {
 	f, err := os.CreateTemp(d.folder(shard), "new-*")
 	if err != nil {
@@ -73,7 +75,8 @@ func (d Dir) Save(shard uint32, epoch uint64, state []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	// Looked at last, see Take.
+	// The markers are checked after the write. A check before it could miss a later owner
+	// that reads the old state in between.
 	switch _, claimed, err := d.newest(shard); {
 	case err != nil:
 		return err
@@ -87,11 +90,11 @@ func fenced(shard uint32, epoch, last uint64) error {
 	return fmt.Errorf("%w: shard %d is of epoch %d, and this is %d", ErrFenced, shard, last, epoch)
 }
 
-// claim ends the name of the file that says that an epoch was taken.
+// claim is the suffix of a marker file, which shows that Take was called for an epoch.
 const claim = ".taken"
 
-// newest returns the highest epoch that has written and the highest that was taken, 0 if
-// none has.
+// newest returns the highest epoch with a state file, and the highest epoch with a marker
+// file. 0 means that there is no such file.
 func (d Dir) newest(shard uint32) (written, claimed uint64, err error) {
 	files, err := os.ReadDir(d.folder(shard))
 	for _, f := range files {

@@ -1,5 +1,5 @@
-// Package version says which version of Shardway this source tree is, and which build
-// of it this program is.
+// Package version contains the version of Shardway, and reports from which source the running
+// program was built.
 package version
 
 import (
@@ -7,31 +7,32 @@ import (
 	"runtime/debug"
 )
 
-// Version is that of this source tree.
+// Version is the version of this source tree.
 const Version = "0.1.0-dev"
 
-// The linker sets these for a build outside of a repository, or of a release:
+// The linker sets these variables for releases, and for builds outside of a repository:
 //
 //	-ldflags "-X shardway/internal/version.commit=HASH -X shardway/internal/version.date=RFC3339"
 var commit, date string
 
-// Build is what is known of this program. What the build did not tell is empty.
+// Build describes the build of this program. A field is empty if the build did not record it.
 type Build struct {
 	Version  string `json:"version"`
 	Commit   string `json:"commit,omitempty"`
-	Date     string `json:"date,omitempty"`     // RFC 3339, of the commit unless the release says another
-	Modified bool   `json:"modified,omitempty"` // the source had changes that are in no commit
+	Date     string `json:"date,omitempty"`     // RFC 3339; the date of the commit, or the date that the linker set
+	Modified bool   `json:"modified,omitempty"` // the source contained uncommitted changes
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// Read returns what is known of this program.
+// Read returns the description of this program.
 func Read() Build {
 	info, _ := debug.ReadBuildInfo()
 	return read(info, commit, date)
 }
 
-// read prefers what the linker set over what the go command found in the repository.
+// read returns the values that the linker set. Without them, it returns the values that the go
+// command found in the repository.
 func read(info *debug.BuildInfo, commit, date string) Build {
 	b := Build{Version: Version, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil || commit != "" {
@@ -52,7 +53,7 @@ func read(info *debug.BuildInfo, commit, date string) Build {
 	return b
 }
 
-// String is one line for people.
+// String returns the description as one line for operators.
 func (b Build) String() string {
 	text := "shardway " + b.Version
 	if b.Commit != "" {
