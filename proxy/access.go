@@ -13,49 +13,49 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// Access is where the lines about requests go, one for each that a client sent
-// to this node: what another node forwarded is in that node's log. A line is
-// written when the request is over, a tunnel's when that is.
+// Access is the configuration of the access log. The log contains one line for each request that a
+// client has sent to this node. A forwarded request is in the log of its ingress only. A line is
+// written when the request, or the tunnel that it has opened, has ended.
 type Access struct {
-	// Log takes the lines. It should not wait for a disk: the request's
-	// connection waits for it.
+	// Log receives the lines. It should not block on a disk, because the connection of the request
+	// waits for it.
 	Log zerolog.Logger
-	// Keys adds the keys themselves, and Query the queries.
+	// Keys adds the shard keys to the lines, and Query adds the query strings.
 	Keys, Query bool
 }
 
-// account is what a line of the access log needs to know and nobody else does.
-// It is kept up only while there is an access log, status and code aside.
+// account contains the data of a request that only its access log line needs. Except for status and
+// code, it is recorded only while the access log is enabled.
 type account struct {
-	began    time.Time // zero: no line
+	began    time.Time // start of the request; zero means that no line is written
 	leg      int       // number of the relay, or of the response of a resumed event stream; zero means the first response
-	received int64     // by the connection, when the head was there
+	received int64     // bytes received on the connection when the header had been read
 	sent     int64
 	held     time.Duration
 	upstream time.Duration
-	owner    string // empty: it got to nobody
+	owner    string // node that the request was sent to; empty means none
 	epoch    uint64
-	status   int // zero: there was no answer
+	status   int // zero means that no response was sent
 	code     problem.Code
 }
 
-// logs reports whether there is a line of the request in the access log.
+// logs reports whether a line for the request is written to the access log.
 func (c *client) logs() bool { return c.set.Access != nil && c.ingress == "" }
 
-// open begins the line of the request that has been read from h, if there is to be one.
+// open starts the line of the request that has just been read from h.
 func (a *account) open(h *h1.Conn) {
 	a.began = time.Now()
 	a.received, a.sent = h.Received(), h.Sent()+int64(h.Writer().Pending())
 }
 
-// again begins the line of the next leg of an event stream.
+// again starts the line of the next upstream response of an event stream.
 func (a *account) again(h *h1.Conn) {
 	leg, status := a.leg+1, a.status
 	*a = account{leg: leg, status: status}
 	a.open(h)
 }
 
-// now is time.Now, or zero if there is to be no line.
+// now returns the present time, or zero if no line is written.
 func (a *account) now() time.Time {
 	if a.began.IsZero() {
 		return time.Time{}
@@ -63,7 +63,7 @@ func (a *account) now() time.Time {
 	return time.Now()
 }
 
-// since returns how long ago now returned what it did.
+// since returns the time that has passed since then, which is a result of now.
 func (a *account) since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return 0
@@ -71,7 +71,7 @@ func (a *account) since(then time.Time) time.Duration {
 	return time.Since(then)
 }
 
-// answered notes what the client was answered, with an app's own answer or with ours.
+// answered records the response to the client. res is nil for a response of this node itself.
 func (a *account) answered(status int, res *h1.Response, way route.Kind) {
 	a.status = status
 	if res == nil || a.began.IsZero() {
@@ -82,23 +82,23 @@ func (a *account) answered(status int, res *h1.Response, way route.Kind) {
 	}
 }
 
-// Errors of the access log that no answer could tell.
+// Error codes that appear only in the access log, because no response could contain them.
 const (
-	accessGone problem.Code = "client-gone" // no answer: nobody was there for it
-	accessCut  problem.Code = "cut"         // the answer broke off
+	accessGone problem.Code = "client-gone" // no response was sent, because the client had disconnected
+	accessCut  problem.Code = "cut"         // the response ended early
 )
 
-// accessTime is how lines write when a request came.
+// accessTime is the format of the start time in the lines.
 const accessTime = "2006-01-02T15:04:05.000Z"
 
-// accessLine writes the line of a request.
+// accessLine writes access log lines for a request.
 type accessLine struct {
 	*requestState
 	keys *shardkey.Extractor
 }
 
-// write writes the line of a request that is over. What has become a kept socket has lines
-// of its own, see sessionLog.
+// write writes the line of a request that has ended. It writes nothing for a resumable WebSocket,
+// because sessionLog writes its lines.
 func (l accessLine) write() {
 	if l.x.isResumption() {
 		return
@@ -106,7 +106,7 @@ func (l accessLine) write() {
 	a := &l.x.account
 	in := int64(len(l.req.Raw())) + l.req.Body.Received()
 	if a.leg > 1 {
-		in = 0 // the client has asked once
+		in = 0 // the client has sent the request only once
 	}
 	if a.status == 101 {
 		in = int64(len(l.req.Raw())) + l.conn.Received() - a.received
@@ -114,7 +114,8 @@ func (l accessLine) write() {
 	l.send(in, "", "")
 }
 
-// send writes a line; with a word it is one of a kept socket.
+// send writes a line. If socket is not empty, the line belongs to a resumable WebSocket, and why is
+// the reason or the result.
 func (l accessLine) send(in int64, socket, why string) {
 	a := &l.x.account
 	took := time.Since(a.began)
@@ -146,7 +147,7 @@ func (l accessLine) send(in int64, socket, why string) {
 	e.Send()
 }
 
-// who writes from whom the request came, and by which names others know it.
+// who adds the client's address and the ids by which other systems identify the request.
 func (l accessLine) who(e *zerolog.Event) {
 	e.Str("client", l.from.Text)
 	if ip := l.keys.ClientIP(); string(ip) != l.from.Text {
@@ -160,7 +161,8 @@ func (l accessLine) who(e *zerolog.Event) {
 	}
 }
 
-// writeBad writes the line of bytes that are no request; there is little to say of them.
+// writeBad writes the line for received bytes that are not a valid request. Most fields are unknown
+// then.
 func (l accessLine) writeBad() {
 	a := &l.x.account
 	if l.set.Access == nil || l.ingress != "" || a.status == 0 {
@@ -170,7 +172,7 @@ func (l accessLine) writeBad() {
 		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.Text).Send()
 }
 
-// place writes where the request's key lives.
+// place adds the shard, the ownership epoch, the owner and the key of the request.
 func (l accessLine) place(e *zerolog.Event) {
 	if l.x.sharded {
 		e.Uint32("shard", uint32(l.x.shard))
@@ -190,8 +192,8 @@ func (l accessLine) place(e *zerolog.Event) {
 	}
 }
 
-// routeName names the way the request went: held if it waited and never left,
-// and none if it got not even there.
+// routeName returns the name of the request's route. It is "held" if the request has waited without
+// being sent, and "none" if the request failed before routing.
 func (l accessLine) routeName() string {
 	if way := l.x.routeOf(); way != 0 {
 		return way.String()
@@ -199,13 +201,12 @@ func (l accessLine) routeName() string {
 	return "none"
 }
 
-// keyHash returns what stands in the log for a request's key: its KeyHash, in
-// hexadecimal.
+// keyHash returns the KeyHash of a key in hexadecimal, as the log contains it.
 func keyHash(hashKey, key []byte) []byte {
 	return fmt.Appendf(nil, "%016x", KeyHash(hashKey, key))
 }
 
-// millis writes a time with three decimals.
+// millis adds a duration in milliseconds with three decimals.
 func millis(e *zerolog.Event, name string, d time.Duration) {
 	e.Float64(name, float64(d.Microseconds())/1000)
 }

@@ -8,35 +8,36 @@ import (
 	"time"
 )
 
-// maxDials is how many connections to one destination are dialed at the same time. More of them
-// would only wait for each other there, and delay the connected ones. A dial to a node costs two
-// handshakes. An app accepts no more than its listen backlog; further dials wait a second or more
-// for a TCP retransmission.
+// maxDials is the maximum number of concurrent dials to one destination. More dials would delay
+// each other and the connected requests. A dial to a node costs two handshakes. An app accepts no
+// more connections at a time than its listen backlog; each further dial waits a second or more for
+// a TCP retransmission.
 const maxDials = 16
 
-// maxConcurrentDials returns how many dials may be in progress. Each WebSocket that is resumed at
-// a node keeps its connection, so returned connections do not help. For these, as many dials are
-// allowed as the owner accepts upgrades at the same time; otherwise, with slow handshakes,
-// thousands of WebSockets would exceed --websocket-resume-timeout. An overloaded node dials fewer, and also
-// counts the WebSockets that await their upgrade response. The caller holds p.mu.
+// maxConcurrentDials returns how many dials may be in progress now. A WebSocket that is resumed at
+// a node keeps its connection, so returned connections do not help other WebSockets. For WebSockets
+// the limit is therefore as high as the number of upgrades that the owner accepts at a time. With a
+// lower limit and slow handshakes, thousands of WebSockets would exceed --websocket-resume-timeout.
+// An overloaded node dials fewer connections, and includes the WebSockets that await their upgrade
+// response in the number. The caller must hold p.mu.
 func (p *pool) maxConcurrentDials() int {
 	if p.node == "" {
 		return maxDials
 	}
 	most := min(max(maxDials, p.mu.queue.upgrades), maxUpgrades)
 	w, tempo := p.mu.queue.head, p.pacer.limit()
-	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue
+	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue, so requests are waiting
 		return most
 	}
-	if tempo == maxUpgrades && !p.forWebSocket() { // the pacer always limits streams: they open at once, so all WebSockets would request an upgrade together
+	if tempo == maxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
 		return most
 	}
 	return min(most, tempo-p.mu.awaitingUpgrade)
 }
 
-// dialForWaiters starts as many dials as the waiters need and the limits allow. At the limit of
+// dialForWaiters starts as many dials as the waiters need and the limits permit. At the limit of
 // open connections, it replaces the connection that has been idle longest, which no waiter could
-// use. The caller holds p.mu.
+// use. The caller must hold p.mu.
 func (p *pool) dialForWaiters() {
 	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.n && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
 		var old *upstreamConn
@@ -55,12 +56,12 @@ func (p *pool) dialForWaiters() {
 	}
 }
 
-// dialProbe dials a connection without a waiter. The result resets the breaker or trips it again.
-// The caller holds p.mu.
+// dialProbe dials a connection to test the destination, without a waiter. The result resets the
+// breaker or trips it again. The caller must hold p.mu.
 func (p *pool) dialProbe() {
 	atBound := p.max > 0 && p.mu.open >= p.max
 	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) || atBound {
-		return // a dial in progress gives the answer
+		return // a dial in progress will test the destination; otherwise a limit forbids another dial
 	}
 	p.mu.open++
 	p.startDial(nil)
@@ -78,9 +79,10 @@ func (p *pool) startDial(old *upstreamConn) {
 	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), forWebSocket)
 }
 
-// runDial dials a connection for the first waiter at the time when the dial has succeeded. A
-// request that receives a returned connection does not wait for its dial. With forWebSocket, it
-// tries to open a multiplexed stream first.
+// runDial dials a connection and gives it to the waiter that is first at that time. That may be
+// another request than the one that caused the dial, because a waiter may have received a returned
+// connection meanwhile. won is the number of successful dials at the start, and over ends the
+// observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
 func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
 	defer p.dialers.Done()
 	if old != nil {
@@ -115,10 +117,11 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	p.addDialed(l)
 }
 
-// dialFailed reports the error of a dial to the waiters. others means that other dials have
-// succeeded meanwhile, so that the error says little about the destination. Then only one waiter
-// receives it, so that a destination that refuses some dials is not dialed without a pause. A
-// timeout is a sufficient pause. The caller holds p.mu.
+// dialFailed handles a failed dial. others means that another dial has succeeded since this one
+// started; then the error says little about the destination. Without others, dialFailed trips the
+// breaker and all waiters receive the error. With others, only the first waiter receives the error,
+// so that its request pauses before the next dial. After a timeout, no further pause is needed. The
+// caller must hold p.mu.
 func (p *pool) dialFailed(err error, others bool) {
 	switch {
 	case !others && !p.mu.closed:
@@ -137,8 +140,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// addDialed offers a new connection to the waiters. It discards idle connections to a former
-// process of the node.
+// addDialed gives a new connection to a waiter. It also discards idle connections to previous
+// processes of the node.
 func (p *pool) addDialed(l *upstreamConn) {
 	p.mu.Lock()
 	old := p.adoptPeerProcess(l)
@@ -147,15 +150,15 @@ func (p *pool) addDialed(l *upstreamConn) {
 	p.offerNew(l)
 }
 
-// offerNew gives a new connection to a waiter. Without a waiter, a connection to a node stays
-// idle, and a connection to the app is closed: an app that serves one connection at a time would
-// wait for a request on it.
+// offerNew gives a new connection to a waiter. If there is none, a connection to a node becomes
+// idle. A connection to the app is closed instead, because an app that serves one connection at a
+// time would wait for a request on it.
 func (p *pool) offerNew(l *upstreamConn) {
 	p.mu.Lock()
 	if l.idleSince = p.clock.now(); l.singleUse {
-		l.idleSince = p.clock.exact() // start of the wait for the upgrade response
+		l.idleSince = p.clock.exact() // the wait for the upgrade response starts now
 	}
-	p.releaseShard(l) // of a waiter that has left
+	p.releaseShard(l) // release the shard of the waiter that had l but has left the queue
 	used := (p.node != "" || p.mu.queue.n > 0) && p.assign(l)
 	p.dialForWaiters()
 	p.mu.Unlock()
@@ -165,7 +168,7 @@ func (p *pool) offerNew(l *upstreamConn) {
 }
 
 // dialRecover dials a connection, or opens a stream for a WebSocket. It converts a panic into an
-// error.
+// error, so that the counters of the pool stay correct.
 func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -7,11 +7,14 @@ import (
 	"shardway/proxy/route"
 )
 
-// This file contains the steps of a request that an event loop executes. handleReadable covers
-// readRequest, handleRequest and the attempt until the request has been sent. handleResponse
-// covers the rest. The steps and their order are those of serve.go. A request that would block,
-// or that needs a step which the event loop does not support, continues in a goroutine. If
-// nothing has begun, the goroutine starts handleRequest again (resumeRequest).
+// This file contains the steps of a request that an event loop executes. handleReadable reads the
+// request and sends it to the app; it corresponds to readRequest, handleRequest and the first half
+// of the attempt. handleResponse executes the remaining steps. The steps and their order are the
+// same as in serve.go.
+//
+// A request that would block, or that needs a step which the event loop does not support, continues
+// in a goroutine. If the event loop has not started an attempt, the goroutine runs handleRequest
+// from its beginning (resumeRequest).
 
 // resumePoint is the step at which the goroutine of a client continues after an event loop has
 // handed the client off.
@@ -23,14 +26,14 @@ const (
 	resumeResponse                    // the request was sent; wait for the response
 	resumeDecision                    // an attempt has ended with loopAttempt.decision
 	resumeUnsent                      // send the rest of the response
-	resumeFinish                      // the request has ended
+	resumeFinish                      // the response has been sent; finish the request
 )
 
 // loopState is the state of a client within its event loop.
 type loopState struct {
 	id          uint64
 	mayHaveData bool          // the socket may have data to read
-	clientEnded bool          // the client has closed its sending side; the kernel reports that only once
+	clientEnded bool          // the client has closed its sending side; stored because the kernel reports that only once
 	upstream    *upstreamSlot // registration of the connection that carries the request; nil means none
 }
 
@@ -43,8 +46,8 @@ type loopAttempt struct {
 	decision decision // result of the attempt, for resumeDecision
 }
 
-// handleReadable reads the next request and sends it to the app, as far as that is possible
-// without blocking.
+// handleReadable reads the next request and sends it to the app. It never blocks: if the request
+// cannot be read or sent completely now, a goroutine continues.
 func (c *client) handleReadable() {
 	l, before := c.loop.Load(), c.conn.Received()
 	switch found := c.conn.TryReadRequest(&c.req); found {
@@ -53,7 +56,7 @@ func (c *client) handleReadable() {
 		c.conn.Idle()
 		return
 	case h1.ParseComplete:
-		if c.conn.Received() != before { // otherwise data that arrived meanwhile is still unread
+		if c.conn.Received() != before { // if no bytes were read from the socket, its data is still unread, and mayHaveData stays set
 			c.loopState.mayHaveData = c.loopState.clientEnded || c.conn.MayHaveMore()
 		}
 	case h1.ParseIncomplete, h1.ParseMustBlock:
@@ -82,8 +85,8 @@ func (c *client) handleReadable() {
 	}
 }
 
-// startAttempt starts the attempt of an ordinary request. It reports false if it has changed
-// nothing, and the request must run in a goroutine.
+// startAttempt starts the attempt of an ordinary request to the app of this node. If it reports
+// false, no attempt has started, and the request must run in a goroutine.
 func (c *client) startAttempt(l *eventLoop) bool {
 	if !c.isLoopable() {
 		c.eligibility.recordMiss()
@@ -107,7 +110,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		}
 		return false
 	}
-	if !c.sendsChecked() { // sending the request may block
+	if !c.sendsChecked() { // without SendChecked, sending the request may block
 		c.eligibility.recordMiss()
 		return false
 	}
@@ -131,8 +134,8 @@ func (c *client) startAttempt(l *eventLoop) bool {
 	return true
 }
 
-// isLoopable reports whether an event loop can serve the request that has been read: it uses no
-// special feature, and has arrived completely.
+// isLoopable reports whether an event loop can serve the request that has been read. Such a request
+// has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
 	r := &c.req
 	if !r.KeepAlive() || c.draining() || r.Upgrades() || r.Expects() || c.logs() {
@@ -144,14 +147,15 @@ func (c *client) isLoopable() bool {
 	if r.Body.Done() {
 		return true
 	}
-	c.body.reset() // the previous body may have been too long for the buffer
+	c.body.reset() // the buffer of the previous body may have been discarded because it was too large
 	if c.set.MaxBody > 0 && r.Body.Limit(c.set.MaxBody) != nil {
 		return false
 	}
 	return c.body.readAvailable() == nil && r.Body.Done()
 }
 
-// handleResponse passes a response that has arrived on to the client.
+// handleResponse reads the response of the app and sends it to the client. It returns without
+// effect if the response header is incomplete.
 func (c *client) handleResponse() {
 	l, p := c.loop.Load(), &c.loopAttempt.attempt
 	res := &p.conn.res
@@ -186,7 +190,8 @@ func (c *client) handleResponse() {
 	}
 }
 
-// finishInLoop ends a request whose response has been sent.
+// finishInLoop finishes a request whose response has been sent, and prepares the connection for the
+// next request.
 func (c *client) finishInLoop(l *eventLoop) {
 	c.body.free()
 	if !c.x.keep || c.x.aborted || !c.req.Body.Done() {
@@ -202,7 +207,8 @@ func (c *client) finishInLoop(l *eventLoop) {
 	}
 }
 
-// resumeExchange completes a request that an event loop has started.
+// resumeExchange completes a request that an event loop has started. at is the step at which the
+// event loop handed it off.
 func (c *client) resumeExchange(at resumePoint) {
 	defer c.finishExchange()
 	f := &c.loopAttempt
@@ -221,7 +227,8 @@ func (c *client) resumeExchange(at resumePoint) {
 	c.resume()
 }
 
-// awaitResumed sends what the event loop could not send at once, and continues as awaitResponse.
+// awaitResumed sends the part of the request that the event loop could not send without blocking.
+// Then it waits for the response, like awaitResponse.
 func (c *client) awaitResumed(f *loopAttempt) decision {
 	switch err := f.conn.FlushPending(); {
 	case err == nil:
@@ -233,11 +240,11 @@ func (c *client) awaitResumed(f *loopAttempt) decision {
 	}
 }
 
-// loopEligibility decides whether the next request of a connection goes to an event loop. After a
-// request that the event loop could not serve, the next few requests stay in the goroutine. Each
-// further miss doubles that number.
+// loopEligibility decides whether the next request of a connection is served by an event loop.
+// After a request that the event loop could not serve (a miss), the connection's goroutine serves
+// the next skip requests. Each further miss doubles that number.
 type loopEligibility struct {
-	skip     int // requests that stay in the goroutine before the next try
+	skip     int // requests that the goroutine serves before the event loop gets another one
 	nextSkip int // value of skip after the last miss
 	streak   int // requests that the event loop has served since the last miss
 }
@@ -245,7 +252,8 @@ type loopEligibility struct {
 const (
 	minSkip = 16
 	maxSkip = 1024
-	// resetAfter is the number of served requests after which earlier misses no longer count.
+	// resetAfter is the number of requests that the event loop must serve for earlier misses to be
+	// forgotten.
 	resetAfter = 32
 )
 
@@ -260,8 +268,8 @@ func (h *loopEligibility) recordHit() {
 	}
 }
 
-// joinsLoop reports whether an event loop waits for the next request and serves it. If it reports
-// true, the caller must not use the connection any more.
+// joinsLoop reports whether an event loop takes over the connection, to wait for the next request
+// and serve it. If it returns true, the caller must not use the connection any more.
 func (c *client) joinsLoop() bool {
 	switch {
 	case c.eventLoops == nil || len(c.conn.Buffered()) > 0 || c.logs() || c.draining() || c.parkRequested.Load() || c.isEnding():
@@ -273,13 +281,14 @@ func (c *client) joinsLoop() bool {
 	return c.handToLoop()
 }
 
-// handToLoop marks the connection for an event loop, to which continueServing hands it.
+// handToLoop marks the connection so that continueServing hands it to an event loop. It always
+// returns true.
 func (c *client) handToLoop() bool {
 	c.handedToLoop = true
 	return true
 }
 
-// requestPark asks the owner of an idle connection to park it.
+// requestPark asks the goroutine or the event loop that owns an idle connection to park it.
 func (c *client) requestPark() {
 	if c.loop.Load() == nil {
 		c.conn.RequestPark()

@@ -13,30 +13,30 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errDirectWrite is returned to a handler that writes to the connection itself.
+// errDirectWrite is returned to a handler that writes to the connection instead of its Response.
 var errDirectWrite = errors.New("proxy: handlers may not write to the connection: set the Response instead")
 
-// handlerOutcome is the result of a request that an app in this process has run.
+// handlerOutcome is the result of a request for an app that runs in this process.
 type handlerOutcome uint8
 
 const (
 	outcomeUnread     handlerOutcome = iota // fasthttp could not read the header
 	outcomeNotCalled                        // the run was cancelled before the handler was called
-	outcomeNoResponse                       // the run was cancelled, or the client disconnected or broke off the body, before the response began
-	outcomeFailed                           // the app failed: see handlerConn.failed
-	outcomeResponded                        // a response was sent, complete or not, and the attempt has ended
+	outcomeNoResponse                       // the run was cancelled, the client disconnected, or the request body broke off before the response began
+	outcomeFailed                           // the app failed; handlerConn.failed contains the reason
+	outcomeResponded                        // a response was sent, completely or in part, and the attempt has ended
 )
 
-// serveRequest runs the handler for the request whose header is in w, and sends its response. The
-// in-flight count of the shard falls when the handler has returned and every Task that it began has
-// ended, also if the client has disconnected before.
+// serveRequest runs the handler for the request whose header is buffered in w, and sends the
+// response. The request counts as in flight until the handler and all its Tasks have ended, even if
+// the client disconnects earlier.
 func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOutcome {
 	t.attempt = *p // a copy, so that p itself stays on the stack
 	t.a, t.reply, t.p, t.outcome, t.answered, t.disposition = to.requestState, to, &t.attempt, outcomeUnread, false, dispositionEnded
 	t.runNumber = p.slot.load().number
 	t.taskFailed.Store(false)
 	t.serveFastHTTP(w.Unsent())
-	out := t.outcome // read it before the pool can lend t to another request
+	out := t.outcome // read the outcome before the pool can assign t to another request
 	switch {
 	case out != outcomeResponded:
 	case t.disposition == dispositionReuse:
@@ -51,25 +51,25 @@ func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOu
 // detailHandlerPanicked is the detail of the error response after a panic of the handler.
 const detailHandlerPanicked = "the app's handler panicked"
 
-// disposition decides what becomes of a handlerConn after its request.
+// disposition is what happens to a handlerConn after its request.
 type disposition uint8
 
 const (
-	dispositionEnded   disposition = iota // the attempt has ended, and the connection with it
+	dispositionEnded   disposition = iota // the attempt has ended and closed it
 	dispositionReuse                      // return it to the pool
 	dispositionDiscard                    // close it
 )
 
-// handle is the handler of the fasthttp Server. It runs the handler of the app and sends the
-// response.
+// handle is the handler of the fasthttp.Server. It runs the handler of the app, sends the response
+// to the client, and resets the RequestCtx for reuse.
 func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 	if t.blank == nil {
 		t.blank = new(fasthttp.Response)
 		ctx.Response.CopyTo(t.blank)
 	}
 	t.outcome = t.handleRequest(ctx)
-	// Everything that fasthttp writes from here on is discarded. It writes no date: see
-	// appendResponseHeader.
+	// From here on, the output of fasthttp is discarded, because the response has already been
+	// sent. fasthttp adds no date: see appendResponseHeader.
 	t.answered = true
 	ctx.Response.ReleaseBody(maxReusedBody)
 	t.blank.CopyTo(t.response(ctx))
@@ -84,7 +84,7 @@ func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 // request.
 const maxReusedBody = 64 << 10
 
-// handleRequest does the work of handle and returns the outcome.
+// handleRequest runs the handler and sends its response. It returns the outcome.
 func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	a := t.a
 	if t.closed.Load() {
@@ -98,7 +98,7 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 		return outcomeNoResponse
 	}
 	if a.req.Body.Done() {
-		t.p.disconnect.arm() // no goroutine reads from the client now
+		t.p.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
 	}
 	t.failed = t.callHandler(ctx)
 	t.body.close()
@@ -117,8 +117,8 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	return t.relayResponse(ctx)
 }
 
-// bodyDone records that the body is not read any more. If a cancellation has interrupted the
-// reading, the connection of the client ends with this request.
+// bodyDone records that the handler no longer reads the body. If a cancellation has interrupted a
+// read, the client's connection is out of step and must end with this request.
 func (t *handlerConn) bodyDone() {
 	t.mu.Lock()
 	reading := t.mu.client != nil
@@ -129,13 +129,14 @@ func (t *handlerConn) bodyDone() {
 	}
 }
 
-// callHandler calls the handler. failed is the reason why the handler has no response, or empty.
+// callHandler calls the handler of the app. failed is empty if the handler has returned; otherwise
+// it is the reason for the error response.
 func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	returned := false
 	defer func() {
 		switch v := recover(); {
 		case returned:
-		case v == nil: // runtime.Goexit: this goroutine ends, and serveFastHTTP with it
+		case v == nil: // runtime.Goexit: this goroutine exits, and serveFastHTTP returns
 			t.discardResponse(ctx)
 			t.p.abort()
 		default:
@@ -148,15 +149,16 @@ func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// discardResponse drops a response that is not sent, and waits for the goroutines that write it.
+// discardResponse discards a response that is not sent, and waits for the tasks that still write
+// it.
 func (t *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
 	_ = t.Close()
 	t.closeStream(ctx)
 	t.tasks.Wait()
 }
 
-// checkResponse builds the header of the response and validates it like that of any app. failed is
-// the reason why the response is invalid, or empty.
+// checkResponse builds the header of the response and validates it like the response of any other
+// app. failed is empty if the response is valid; otherwise it is the reason for the error response.
 func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
@@ -171,7 +173,7 @@ func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case stream == nil && (len(res.Body()) > 0 || !t.a.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
-	case stream == nil: // for HEAD the handler may set the length of the body of a GET
+	case stream == nil: // a handler may set the Content-Length that a GET would have
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
@@ -185,8 +187,8 @@ func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// appendResponseHeader appends the header as fasthttp would write it, without a date: fasthttp
-// keeps the date in a goroutine of the whole process, and the proxy writes its own.
+// appendResponseHeader appends the header in the format of fasthttp, but without a date. fasthttp
+// updates its date in a process-wide goroutine, and the proxy sets its own date.
 func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 	text := string(h.StatusMessage())
 	if text == "" {
@@ -199,7 +201,7 @@ func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(t []byte) bool { return bytes.Equal(t, name) }):
 			continue
 		case h.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
-			continue // the default value of fasthttp, which describes no body
+			continue // the default Content-Type of fasthttp, although there is no body
 		}
 		b = append(b, name...)
 		b = append(b, ": "...)
@@ -209,9 +211,9 @@ func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 	return append(b, "\r\n"...)
 }
 
-// response returns the response of the handler. After TimeoutError the handler may still write to
-// its own Response and use everything else that belongs to the request. Therefore the memory of the
-// request is not reused then.
+// response returns the response that the handler has set. After TimeoutError, a handler may still
+// be running and use its Response and all other data of the request. Therefore response then marks
+// t as unusable, so that no memory of the request is reused.
 func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	late := ctx.LastTimeoutErrorResponse()
 	if late == nil {
@@ -257,15 +259,15 @@ func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 		_, err = w.Write(res.Body())
 	}
 	if t.runningTasks.Load() > 0 && err == nil {
-		err = w.Flush() // the client does not wait for the tasks
+		err = w.Flush() // send the response before waiting for the tasks
 	}
 	t.tasks.Wait()
 	t.finishResponse(w, nil, err)
 	return outcomeResponded
 }
 
-// finishResponse ends a request whose response was passed to w. A slow client may take its time to
-// read the rest of the buffer.
+// finishResponse ends a request whose response has been written to w. It releases the shard before
+// it flushes w, so that a slow client does not block the shard. err is the first error of a write.
 func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
 	t.disposition = dispositionReuse
 	if t.p.slot.finish() != causeNone || t.unusable {
@@ -278,7 +280,7 @@ func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
 	}
 }
 
-// appPanicked logs a panic of the app. The node continues.
+// appPanicked logs a panic in the app's code. The node continues to run.
 func (s *Server) appPanicked(v any) {
 	s.o.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
 }
@@ -297,15 +299,15 @@ func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 // errHandlerTarget rejects a request target that fasthttp cannot parse.
 var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target")
 
-// setRequestBody sets the body of the fasthttp request: the complete body, or a stream if the
-// handler accepts streams. It omits trailers, because fasthttp would add them to the headers.
+// setRequestBody gives the handler the request body: as a stream if the handler accepts streams,
+// and otherwise as a complete buffer. It omits trailers, because fasthttp would add them to the
+// headers.
 func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	a, r := t.a, &ctx.Request
 	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
-		// may be of the judged one.
-		// fasthttp takes the text after // for the host if the target also contains ://. The
-		// key may come from the host that was validated, so parse the complete URL.
-		// may be of the judged one.
+		// If the target starts with // and contains ://, fasthttp uses the text after // as the
+		// host. The shard key may come from the host that was validated. Therefore parse an
+		// absolute URL with that host.
 		whole := slices.Concat([]byte("http://"), r.Header.Host(), target)
 		if err := ctx.URI().Parse(nil, whole); err != nil {
 			return errHandlerTarget
@@ -335,7 +337,7 @@ func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// runInHandler runs the request in the app of this process and sends the response.
+// runInHandler runs an attempt in the app of this process, and sends the response.
 func (c *client) runInHandler(p *attempt) decision {
 	p.conn.pool.markProven(p.conn)
 	w := c.requestWriter.writeHeader(p)
@@ -358,7 +360,7 @@ func (c *client) runInHandler(p *attempt) decision {
 		return c.handleBroken(p, nil)
 	case outcomeFailed:
 		p.abort()
-		c.x.runAborted = true // the app may have run the request
+		c.x.runAborted = true // the app may have executed the request
 		return fail(problem.AppFailed, t.failed)
 	case outcomeResponded:
 	}

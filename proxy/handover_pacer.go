@@ -6,31 +6,32 @@ import (
 )
 
 const (
-	// firstHandovers is how many hand-overs are requested in one step at first, and while this
-	// node is overloaded. mostHandovers is the maximum otherwise.
+	// firstHandovers is the number of hand-overs in the first step, and in each step while this
+	// node is overloaded. Otherwise the number doubles from step to step, up to mostHandovers.
 	firstHandovers = 16
 	mostHandovers  = 64
 	// handoversEvery is the time between two steps.
 	handoversEvery = time.Millisecond
-	// handoversWithin is the time within which all hand-overs are requested, because the moving
-	// shards wait for the last one.
+	// handoversWithin is the time limit for requesting all queued hand-overs. A moving shard waits
+	// for the last of them.
 	handoversWithin = moveAfter * 3 / 4
 )
 
-// handoverPacer paces the hand-overs of relays whose shards move. Each hand-over wakes goroutines of
-// three processes. When thousands were woken at once, all requests waited for a fifth of a second.
-// Therefore a few are requested at a time, and requests run between the steps.
+// handoverPacer spreads the hand-overs of WebSocket relays whose shards move over several steps.
+// Each hand-over wakes goroutines in three processes. When thousands of relays were woken together,
+// all other requests were delayed by 200 ms. Therefore each step requests a limited number of
+// hand-overs, and other requests run between the steps.
 type handoverPacer struct {
-	late func(due time.Time) time.Duration // as reconnectPacer.measureDelay
+	late func(due time.Time) time.Duration // returns how late a step runs; see reconnectPacer.measureDelay
 
 	mu     sync.Mutex
-	queue  []*webSocketRelay // relays that wait, in order
-	n      int               // size of a step
-	began  time.Time         // when the first of the queue was added
-	asking bool              // a step is scheduled; that includes one step after the queue is empty, so that a relay that arrives then waits for it
+	queue  []*webSocketRelay // relays whose hand-over has not been requested yet, in order
+	n      int               // maximum number of hand-overs in the next step
+	began  time.Time         // when the first relay was added to the empty queue
+	asking bool              // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
 }
 
-// ask queues a relay for its hand-over.
+// ask adds a relay to the queue, and schedules the first step if none is scheduled.
 func (h *handoverPacer) ask(l *webSocketRelay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -44,7 +45,8 @@ func (h *handoverPacer) ask(l *webSocketRelay) {
 	}
 }
 
-// goOn schedules a step at due, and further ones while needed.
+// goOn schedules a step at due. After the step it schedules the next one, until take reports that
+// none is needed.
 func (h *handoverPacer) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
@@ -58,8 +60,10 @@ func (h *handoverPacer) goOn(due time.Time) {
 	})
 }
 
-// take removes and returns the relays of the next step, and reports whether another step must
-// follow.
+// take removes the relays of the next step from the queue and returns them. late is the delay of
+// the present step; a large delay means that the node is overloaded. more reports whether another
+// step must follow. A step exceeds its maximum if the queue would otherwise not be empty within
+// handoversWithin.
 func (h *handoverPacer) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 const (
 	// parkAfter is how long a client connection must be idle before it is parked.
 	parkAfter = time.Second
-	// parkAfterReturn is the same time for a connection that was parked and whose client sent its
-	// next request within this time. Parking a connection and resuming it costs about half as much
-	// as a request over one hop. For a client that sends a request every few seconds, that is not
-	// worth it.
+	// parkAfterReturn is the same time for a connection that was parked before, if its client sent
+	// the next request within parkAfterReturn. Parking and resuming a connection costs about half
+	// as much as forwarding a request. For a client that sends a request every few seconds, that
+	// cost exceeds the benefit.
 	parkAfterReturn = 10 * time.Second
-	// maxParksPerSweep is the number of connections that one sweep parks. Requests wait for the
-	// processor meanwhile.
+	// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps
+	// the sweep short, because requests need the processor meanwhile.
 	maxParksPerSweep = 256
 )
 
@@ -34,23 +34,24 @@ const (
 //   - the caller of unpark: the goroutine of the idleWatcher when the client sends something, the
 //     sweep when the idle timeout has passed, or a function that closes connections
 //
-// The last owner makes a new client for the connection. Poller events of a connection that is
-// not parked any more are ignored; ids are never reused.
+// The last of these owners creates a new client for the connection. Poller events for a connection
+// that is no longer parked are ignored. Ids are never reused, so that an old event cannot match
+// another connection.
 //
 //	client ──park──► parked ──unpark──► client
 //
-// The old client must not be used after park. clientPool explains why no other goroutine can
-// still hold it.
+// The old client must not be used after park. The documentation of clientPool explains why no other
+// goroutine can still have a reference to it.
 type idleWatcher struct {
-	within  context.Context //nolint:containedctx // of the listener's whole life
+	within  context.Context //nolint:containedctx // lives as long as the listener
 	workers *workerPool     // its WaitGroup also counts the parked connections
 	conns   *registry
 	clock   *coarse
 
 	// conns.mu protects the following fields.
-	poller *rawio.Poller // nil means that no connection has been parked yet
-	ended  chan struct{} // closed when the goroutine has ended
-	broken bool          // the goroutine has ended, and no connection can be parked
+	poller *rawio.Poller // nil means that no connection has been parked so far
+	ended  chan struct{} // closed when the goroutine has exited
+	broken bool          // the goroutine has exited, or close was called; no connection can be parked any more
 }
 
 var (
@@ -67,7 +68,7 @@ type parkedConn struct {
 	until   time.Duration // when its idle timeout ends; zero means no timeout
 }
 
-// watch starts to watch p. The caller holds conns.mu.
+// watch adds p to the poller. The first call starts the goroutine. The caller must hold conns.mu.
 func (l *idleWatcher) watch(p *parkedConn) error {
 	if l.poller == nil && !l.broken {
 		lookout, err := rawio.NewPoller()
@@ -75,7 +76,7 @@ func (l *idleWatcher) watch(p *parkedConn) error {
 			return err
 		}
 		l.poller, l.ended = lookout, make(chan struct{})
-		go l.run() // until close
+		go l.run() // exits after close
 	}
 	if l.broken {
 		return errWatcherClosed
@@ -87,7 +88,8 @@ func (l *idleWatcher) watch(p *parkedConn) error {
 	return nil
 }
 
-// run resumes the connections whose clients have sent something or disconnected, until close.
+// run resumes parked connections whose clients have sent data or disconnected. It returns after
+// close, or after an error of the poller.
 func (l *idleWatcher) run() {
 	defer close(l.ended)
 	for heard := []rawio.Event(nil); ; {
@@ -100,18 +102,19 @@ func (l *idleWatcher) run() {
 	l.conns.mu.Lock()
 	l.broken = true
 	l.conns.mu.Unlock()
-	l.conns.wake(false, func(p *parkedConn) bool { return p.watcher == l }) // after close there are none; after a poller error these continue
+	l.conns.wake(false, func(p *parkedConn) bool { return p.watcher == l }) // after close, none is left; after an error of the poller, the parked connections continue in goroutines
 }
 
-// initClient prepares a client for a connection of this listener, which is new or was parked.
+// initClient prepares a client for a connection of this listener, which is new or was parked
+// before.
 func (l *idleWatcher) initClient(c *client, g job) {
 	c.watcher = l
 	if c.conn.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
 		c.eventLoops = &c.s.loops
 		c.conn.SetWakeup(&c.wakeLoop)
-		c.eligibility = loopEligibility{skip: 1} // the first request has arrived, or will arrive in a moment
+		c.eligibility = loopEligibility{skip: 1} // the first request has arrived or is about to arrive, so the goroutine serves it
 	}
-	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from it
+	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from the connection
 	if c.parkDelay.Store(c.s.parkAfter.Load()); g.returnedSoon {
 		c.parkDelay.Store(c.s.parkSoon.Load())
 	}
@@ -121,13 +124,13 @@ func (l *idleWatcher) initClient(c *client, g job) {
 	}
 }
 
-// resume gives a client that has left its event loop to a goroutine.
+// resume gives a client that has left its event loop to a worker goroutine.
 func (l *idleWatcher) resume(c *client) {
 	l.workers.submit(job{client: c})
 	l.workers.wg.Done()
 }
 
-// close ends the watcher. No connection may be parked any more.
+// close stops the watcher. After it, no connection can be parked.
 func (l *idleWatcher) close() {
 	l.conns.mu.Lock()
 	lookout, ended := l.poller, l.ended
@@ -139,25 +142,26 @@ func (l *idleWatcher) close() {
 	}
 }
 
-// wake resumes a connection that unpark has removed. With stop, the connection is closed unless
-// its client has sent something.
+// wake resumes a connection that unpark has removed from the registry. With stop, the connection is
+// closed unless its client has sent data.
 func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
 
-// resume gives a connection that unpark has removed to a goroutine, with a new client.
+// resume gives a connection that unpark has removed to a worker goroutine, which creates a new
+// client.
 func (p *parkedConn) resume(g job) {
-	_ = p.watcher.poller.Remove(p.conn) // an error means that it is not watched
+	_ = p.watcher.poller.Remove(p.conn) // an error means that the poller no longer watches it
 	p.watcher.workers.submit(g)
 	p.watcher.workers.wg.Done()
 }
 
-// park parks the idle connection and reports whether it is parked. If it reports false, the
-// connection continues, or ends. Only the socket is kept, so that a connection with buffered data
-// cannot be parked.
+// park parks the idle connection, and reports whether it did. If park returns false, the caller
+// keeps the connection. A connection with buffered data cannot be parked, because only its socket
+// is kept.
 func (c *client) park() bool {
 	if len(c.conn.Buffered()) > 0 {
 		return false
 	}
-	if c.escaped { // other goroutines may still use c
+	if c.escaped { // other goroutines may still have a reference to c
 		c.canPark.Store(false)
 		return false
 	}
@@ -174,14 +178,15 @@ func (c *client) park() bool {
 	return c.parked
 }
 
-// isPermanent reports whether an error of the poller will not go away, in contrast to a temporary
-// lack of file descriptors.
+// isPermanent reports whether an error of the poller is permanent. A lack of file descriptors, for
+// example, is temporary.
 func isPermanent(err error) bool {
 	return errors.Is(err, errWatcherClosed) || errors.Is(err, errCallbackWatcherClosed) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// delayPark postpones parking until the connection has been idle for twice as long as now, or
-// forever. During an attempt to park, nothing reads from the connection, so attempts become rare.
+// delayPark postpones the next attempt to park until the connection has been idle for twice as long
+// as now. With never, there are no further attempts. Attempts must become rare, because nothing
+// reads from the connection during an attempt.
 func (c *client) delayPark(never bool) {
 	if never {
 		c.canPark.Store(false)
@@ -191,7 +196,7 @@ func (c *client) delayPark(never bool) {
 	c.parkDelay.Store(max(2*int64(idle), c.s.parkSoon.Load()))
 }
 
-// isEnding reports whether the connection must end after its present request.
+// isEnding reports whether the connection must close after its present request.
 func (c *client) isEnding() bool {
 	return c.closing.Load() || c.conn.Stopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
 }

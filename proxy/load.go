@@ -15,71 +15,71 @@ import (
 )
 
 const (
-	// busiest is how many shards a Load names, and loudest how many keys.
+	// busiest is the maximum number of shards in a Load, and loudest the maximum number of keys.
 	busiest = 64
 	loudest = 32
-	// loadMemory is the time after which what was counts for a third: rates are means
-	// over about so long.
+	// loadMemory is the time constant of the moving averages: after this time, an old value still
+	// has a weight of one third.
 	loadMemory = 10 * time.Second
-	// One request in sampleOne has its key looked at, if that has at most sampleKey
-	// bytes, and sampleSlots wait to be counted.
+	// One request in sampleOne has its key sampled, unless the key is longer than sampleKey bytes.
+	// Up to sampleSlots sampled keys wait to be counted.
 	sampleOne   = 16
 	sampleKey   = 256
 	sampleSlots = 256
 )
 
-// Load is what a node has to do: the busiest shards that it runs, and the keys that its
-// clients ask for most, both with the most first.
+// Load is the load of a node: the busiest shards that it runs, and the keys that its clients
+// request most often. Both lists are in descending order.
 type Load struct {
 	Shards []ShardLoad `json:"shards"`
 	Keys   []KeyLoad   `json:"keys"`
 }
 
-// ShardLoad is the load of a shard, as means over about ten seconds.
+// ShardLoad is the load of a shard, averaged over about ten seconds.
 type ShardLoad struct {
 	Shard    shardmap.Shard `json:"shard"`
-	Requests float64        `json:"requests"` // ended per second
-	Busy     float64        `json:"busy"`     // that ran at once, at the app
-	Bytes    float64        `json:"bytes"`    // per second, both ways
-	Sockets  int32          `json:"sockets"`  // upgraded connections now
+	Requests float64        `json:"requests"` // finished requests per second
+	Busy     float64        `json:"busy"`     // average number of requests in progress at the app
+	Bytes    float64        `json:"bytes"`    // bytes per second, in both directions
+	Sockets  int32          `json:"sockets"`  // upgraded connections at the moment
 }
 
 // KeyLoad is an estimate, from a sample, of the requests per second for a key.
 type KeyLoad struct {
 	Shard    shardmap.Shard `json:"shard"`
-	Hash     uint64         `json:"hash"`          // see KeyHash
-	Key      string         `json:"key,omitempty"` // only if the access log has keys
+	Hash     uint64         `json:"hash"`          // hash of the key; see KeyHash
+	Key      string         `json:"key,omitempty"` // set only if the access log contains keys
 	Requests float64        `json:"requests"`
 }
 
-// loads counts. Requests add to atomics alone, and what reads them is the sweep's
-// business, or that of who asks.
+// loads counts the load of a node. Requests only add to atomic counters and sample keys. The sweep
+// and callers of Load compute the averages from them.
 type loads struct {
-	shards []shardLoad // nil: nothing is counted
+	shards []shardLoad // nil means that nothing is counted
 	slots  []sample
 	next   atomic.Uint32
-	seen   atomic.Uint64 // samples, those too that found no slot
+	seen   atomic.Uint64 // number of samples, including those for which no slot was free
 
 	mu    sync.Mutex
 	last  time.Time
 	rates []rates
 	keys  topk.Sketch
-	scale float64 // decayed samples, those too that found no slot
+	scale float64 // decayed rate of samples per second, including those for which no slot was free
 }
 
-// shardLoad is counted up for ever.
+// shardLoad contains the counters of a shard. They are never reset.
 type shardLoad struct {
 	requests, busy, bytes atomic.Int64
 	sockets               atomic.Int32
 }
 
-// rates are what was counted at the last look, and the means.
+// rates contains the counters at the time of the last look, and the averages computed from them.
 type rates struct {
 	counted [3]int64
 	mean    [3]float64 // per second
 }
 
-// sample is a key that waits to be counted.
+// sample is a slot for a sampled key that has not been counted yet.
 type sample struct {
 	state atomic.Uint32 // sampleFree, sampleTaken or sampleFull
 	key   []byte
@@ -91,7 +91,7 @@ const (
 	sampleFull
 )
 
-// start begins to count for so many shards.
+// start starts counting for the given number of shards.
 func (l *loads) start(shards int) {
 	if shards < 1 {
 		return
@@ -103,7 +103,8 @@ func (l *loads) start(shards int) {
 	l.last = time.Now()
 }
 
-// of returns where a request counts that runs here; nil: nowhere.
+// of returns the counters for a request that runs on the local app. It returns nil if the request
+// is not counted.
 func (l *loads) of(x *exchange, way route.Kind) *shardLoad {
 	if way != route.Local || x.Keyless || int(x.shard) >= len(l.shards) {
 		return nil
@@ -111,7 +112,7 @@ func (l *loads) of(x *exchange, way route.Kind) *shardLoad {
 	return &l.shards[x.shard]
 }
 
-// runTimed runs a trip and keeps account of it.
+// runTimed runs an attempt, and records its destination and duration for the access log.
 func (c *client) runTimed(p *attempt) decision {
 	c.bindAttempt(p)
 	a := &c.x.account
@@ -127,13 +128,13 @@ func (c *client) runTimed(p *attempt) decision {
 	return v
 }
 
-// bindAttempt has a trip know the connection that its request came by.
+// bindAttempt gives the attempt access to the state of the connection on which its request arrived.
 func (c *client) bindAttempt(p *attempt) {
 	p.slot, p.body, p.disconnect, p.responsesBefore = &c.slot, &c.body, &c.disconnect, c.x.responsesBegun
 }
 
-// runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
-// is none.
+// runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
+// that is followed by a retry is not counted.
 func (c *client) runCounted(p *attempt) decision {
 	began, sent := c.startTimer()
 	v := c.runByKind(p)
@@ -141,15 +142,16 @@ func (c *client) runCounted(p *attempt) decision {
 	return v
 }
 
-// startTimer returns what a run is counted from: when it set out, and what the client had been
-// sent by then.
+// startTimer returns the values from which recordRun computes differences: the present time, and
+// the number of bytes sent to the client so far.
 func (c *client) startTimer() (began time.Duration, sent int64) {
 	return c.s.clock.exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
 }
 
-// recordRun counts a run that came to v.
+// recordRun counts a run that has ended with the decision v. began and sent are the results of
+// startTimer.
 func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {
-	switch v.action { //nolint:exhaustive // the others are no run
+	switch v.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
 		ended := c.s.clock.exact()
 		c.recordLoad(p.route.Kind, ended-began, sent)
@@ -157,13 +159,14 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 			c.x.ended = ended
 		}
 	case actionRelay:
-		c.relay.webSocket.sent = sent // it is counted when the relay has ended
+		c.relay.webSocket.sent = sent // a relay is counted when it has ended
 	}
 }
 
-// recordLoad counts a run that is over, and took so long. Sent is what the client had been sent before.
+// recordLoad counts a run that has ended after took. sent is the number of bytes that were sent to
+// the client before it.
 func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
-	tunnel := c.x.account.status == 101 // which is no work
+	tunnel := c.x.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
 	if !tunnel {
 		c.s.metrics.upstream[way].Observe(took)
 	}
@@ -178,7 +181,7 @@ func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
 	}
 }
 
-// bytes returns how many bytes of requests have been counted, both ways.
+// bytes returns the total number of bytes of counted requests, in both directions.
 func (l *loads) bytes() int64 {
 	var sum int64
 	for i := range l.shards {
@@ -187,7 +190,7 @@ func (l *loads) bytes() int64 {
 	return sum
 }
 
-// sample looks at a key now and then.
+// sample samples the key of one request in sampleOne. It drops the sample if no slot is free.
 func (l *loads) sample(key []byte) {
 	if len(l.slots) == 0 || rand.Uint32()%sampleOne != 0 { //nolint:gosec // no secret
 		return
@@ -201,7 +204,8 @@ func (l *loads) sample(key []byte) {
 	s.state.Store(sampleFull)
 }
 
-// look brings the means up to now. Less than a second after the last time it does nothing.
+// look updates the averages and counts the sampled keys. It does nothing within a second of the
+// previous update.
 func (l *loads) look(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,10 +229,10 @@ func (l *loads) look(now time.Time) {
 			s.state.Store(sampleFree)
 		}
 	}
-	l.keys.Fade(kept) // the new ones, too: nobody may have looked for an hour
+	l.keys.Fade(kept) // this also fades the new samples, because the previous update may have been an hour ago
 }
 
-// Load returns what this node has to do.
+// Load returns the present load of this node.
 func (s *Server) Load() Load {
 	l := &s.load
 	l.look(time.Now())

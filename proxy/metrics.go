@@ -14,19 +14,20 @@ import (
 	"shardway/proxy/route"
 )
 
-// Codes that metrics tell apart: 100 to 599.
+// Status codes 100 to 599 are counted separately.
 const firstCode, codes = 100, 500
 
-// classes bounds the classes of status codes that are timed: 2 to 5, for an answer.
+// classes is one more than the highest class of status codes whose duration is measured. The
+// classes are 2 to 5.
 const classes = 6
 
-// retryWhy says why a request was sent again.
+// retryWhy is the reason why a request was sent again.
 type retryWhy uint8
 
 const (
-	retryUnsent  retryWhy = iota // no byte of it had been sent
+	retryUnsent  retryWhy = iota // no byte of the request had been sent
 	retryRefused                 // the owner refused it
-	retryBroken                  // it may have run, and its method allows it
+	retryBroken                  // the request may have run, and its method permits a retry
 	retryMoved                   // its shard moved before the response began
 	retryWhys
 )
@@ -37,22 +38,23 @@ var retryNames = [retryWhys]string{"unsent", "refused", "broken", "moved"}
 type resumeEnd uint8
 
 const (
-	resumeDone  resumeEnd = iota // it goes on
-	resumeUnfit                  // it cannot, or nobody goes on with it
-	resumeLate                   // nobody did in time
+	resumeDone  resumeEnd = iota // the stream continues
+	resumeUnfit                  // the stream cannot be resumed
+	resumeLate                   // no owner resumed the stream in time
 	resumeEnds
 )
 
 var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
 
-// metrics counts by atomic adds into arrays: a prometheus.CounterVec would look
-// its labels up for each request. They become metrics when they are asked for.
+// metrics contains the counters of a Server. It uses atomic counters in arrays, because a
+// prometheus.CounterVec would look up its labels for each request. Collect converts the counters
+// into Prometheus metrics.
 type metrics struct {
 	requests       [int(route.Remote) + 1][codes]atomic.Uint64
 	held           [route.ReasonCount]atomic.Uint64
 	heldNanos      [route.ReasonCount]atomic.Int64
-	refused        [int(route.RefusedEnded) + 1]atomic.Uint64 // by this node
-	refusals       [int(route.RefusedEnded) + 1]atomic.Uint64 // met at other nodes
+	refused        [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by this node
+	refusals       [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by other nodes
 	retries        [retryWhys]atomic.Uint64
 	errors         [errorCodes]atomic.Uint64
 	answersCut     atomic.Uint64
@@ -65,9 +67,9 @@ type metrics struct {
 	tunnels        atomic.Int64
 	streamRequests atomic.Uint64
 	looped         atomic.Uint64
-	resumable      atomic.Int64 // event streams
+	resumable      atomic.Int64 // resumable event streams at the moment
 	resumptions    [resumeEnds]atomic.Uint64
-	// Of kept sockets, at the node that has their clients.
+	// The following fields count resumable WebSockets at their ingress.
 	legs      [relayStarts]atomic.Uint64
 	legEnds   [relayEnds]atomic.Uint64
 	sockets   [sessionEnds]atomic.Uint64
@@ -79,21 +81,22 @@ type metrics struct {
 	heldFor   [route.ReasonCount]nativehist.Histogram // by the first reason
 
 	mu   sync.Mutex
-	cuts map[string]uint64 // by reason; rare
+	cuts map[string]uint64 // aborted requests by reason; a map suffices because they are rare
 }
 
 func newMetrics() *metrics { return &metrics{cuts: make(map[string]uint64), since: time.Now()} }
 
-// request counts an answer by the way its request went; zero kind means that it
-// never got as far as a route.
+// request counts a response by route and status code. kind zero means that the request failed
+// before routing.
 func (m *metrics) request(kind route.Kind, code int) {
 	if i := code - firstCode; i >= 0 && i < codes {
 		m.requests[kind][i].Add(1)
 	}
 }
 
-// over times a request that is over, and took so long. A connection that was upgraded lasts for as long as
-// its two sides wish, and who has left was not answered: neither is a time to answer.
+// over records the duration of a request that has ended. It does not record the duration of an
+// upgraded connection, which depends on its endpoints, nor that of a request whose client
+// disconnected before the response.
 func (m *metrics) over(x *exchange, took time.Duration) {
 	m.waited(x)
 	if x.resumed != nil {
@@ -104,14 +107,15 @@ func (m *metrics) over(x *exchange, took time.Duration) {
 	}
 }
 
-// waited times what a request has waited, in all, or for the present leg of its stream.
+// waited records how long a request has waited in total. For an event stream, it is the wait for
+// the present upstream response.
 func (m *metrics) waited(x *exchange) {
 	if x.waited {
 		m.heldFor[x.waitedFor].Observe(x.waitTime)
 	}
 }
 
-// problem counts an answer that the proxy made itself.
+// problem counts an error response of this node.
 func (m *metrics) problem(code problem.Code) {
 	for i, known := range problemCodes() {
 		if code == known {
@@ -121,7 +125,7 @@ func (m *metrics) problem(code problem.Code) {
 	}
 }
 
-// problemCodes lists the codes of this package's answers.
+// problemCodes returns the codes of the error responses of this package.
 func problemCodes() [errorCodes]problem.Code {
 	return [errorCodes]problem.Code{
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
@@ -133,7 +137,7 @@ func problemCodes() [errorCodes]problem.Code {
 
 const errorCodes = 20
 
-// cut counts requests cut for a reason.
+// cut counts n requests that were aborted for a reason.
 func (m *metrics) cut(reason string, n int) {
 	if n == 0 {
 		return
@@ -249,7 +253,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// timings sends the histograms of what has occurred.
+// timings sends the histograms that contain at least one value.
 func (m *metrics) timings(ch chan<- prometheus.Metric) {
 	send := func(h *nativehist.Histogram, d *prometheus.Desc, labels ...string) {
 		if x := h.Metric(d, m.since, labels...); x != nil {
@@ -267,7 +271,7 @@ func (m *metrics) timings(ch chan<- prometheus.Metric) {
 	}
 }
 
-// routeLabel names the way a request went; zero kind is that it went none.
+// routeLabel returns the label of a route. kind zero means that the request failed before routing.
 func routeLabel(kind route.Kind) string {
 	if kind == 0 {
 		return "none"
@@ -275,8 +279,7 @@ func routeLabel(kind route.Kind) string {
 	return kind.String()
 }
 
-// collect gives each counter to count: those without labels and those with few
-// values always, status codes once they occurred.
+// collect calls count for each counter. It skips status codes that have not occurred.
 func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...string)) {
 	for kind := range m.requests {
 		route := routeLabel(route.Kind(kind))

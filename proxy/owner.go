@@ -7,7 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// readForwarded reads what the ingress says.
+// readForwarded reads the headers with which the ingress has described the request: its shard, the
+// expected ownership epoch, and the epochs of the ingress's table. ok is false if a required header
+// is missing or invalid.
 func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	committed, proposed, ok1 := route.ParseEpochs(a.req.Known(h1.FieldShardwayMap))
 	name := a.req.Known(h1.FieldShardwayShard)
@@ -27,7 +29,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	}
 	a.x.tries = triesOf(&a.req.Header)
 	if a.x.wasResumed, _ = route.ParseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
-		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
+		a.x.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
 	}
 	if isWebSocketRequest(&a.req) && !a.x.Keyless && !a.set.CloseSockets {
 		if a.x.session = readSession(&a.req); a.x.session != nil && a.x.session.resumed > 0 {
@@ -46,10 +48,11 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	return committed, proposed, true
 }
 
-// maxShard is the highest number a shard can have.
+// maxShard is the highest valid shard number.
 const maxShard = 1<<16 - 1
 
-// serveAsOwner goes by the table until the request is answered or refused.
+// serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
+// retry or to wait replaces t by the current routing table.
 func (c *client) serveAsOwner(t *route.Table) {
 	first := t.Proposed()
 	for {
@@ -79,13 +82,17 @@ func (c *client) serveAsOwner(t *route.Table) {
 	}
 }
 
-// awaitAcquire has a forwarded request wait for the app to acquire its shard, and look
-// again now and then whether there is still a lease. Without one the app is not told to
-// acquire anything, and the request is refused: each that waits here takes up a connection,
-// so that for what comes behind it another one is made; and what waits here when the shard
-// is taken counts as sent. What finds no place in the queue waits at its ingress, in line,
-// as for an app that is busy. What the app itself has sent back waits for the node to hear
-// of that.
+// awaitAcquire lets a forwarded request wait until the app has acquired its shard. t is the routing
+// table with which v was decided.
+//
+// If this node holds no lease, awaitAcquire refuses the request, because the app is not told to
+// acquire a shard without a lease. Each waiting request occupies a connection from its ingress,
+// which must open another one for later requests. In addition, the ingress regards a request that
+// waits here as sent to the app once the shard is acquired.
+//
+// If the queue of this node is full, the request waits at its ingress instead, as for a busy app.
+// If the app itself has returned the request because it had not acquired the shard, backoff is not
+// set, and the wait ends when a new table arrives.
 func (c *client) awaitAcquire(v decision, t *route.Table) decision {
 	if v.backoff = t.Route(c.x.shard).Kind == route.Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
 		v.refusal = route.RefusedNoLease
@@ -93,7 +100,7 @@ func (c *client) awaitAcquire(v decision, t *route.Table) decision {
 	}
 	v.generation = t.Generation()
 	if v = c.waitFor(v); v.code == problem.QueueFull {
-		// There may be room where its client is.
+		// The queue of the ingress may have room.
 		return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedBusy}
 	}
 	return v

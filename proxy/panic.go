@@ -5,28 +5,29 @@ import (
 	"runtime/debug"
 )
 
-// errPanicked is the result of a body copy that panicked.
+// errPanicked replaces the error of an operation that panicked.
 var errPanicked = errors.New("proxy: panicked")
 
-// panicked logs a panic while a request was served, which is a bug. The node continues.
+// panicked logs a panic of the proxy that occurred while it served a request. Such a panic is
+// always a bug. The node continues to run.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.Add(1)
 	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
-// closeAfterPanic closes a connection whose request panicked. It releases what the request has
-// acquired: an in-flight count that stays up would block its shard forever. It does not release the
-// buffers, because another goroutine may still write into them.
+// closeAfterPanic closes a connection whose request panicked. It releases the resources of the
+// request: an in-flight count that is never decremented would block its shard forever. It does not
+// return the buffers to their pool, because another goroutine may still write to them.
 func (c *client) closeAfterPanic(v any) {
 	c.s.panicked(v)
-	if c.hasRelay() { // no other goroutine will end it
+	if c.hasRelay() { // the relay goroutines do not end it after a panic
 		c.leaveRelay()
 		c.finishExchange()
 	}
 	running := c.slot.load().kind != 0
 	c.terminate(causeShutdown)
 	_ = c.conn.Close()
-	c.body.stop() // returns at once, because both connections are closed
+	c.body.stop() // does not block, because both connections are closed
 	if running {
 		l := c.slot.conn.Load()
 		c.slot.finish()
@@ -37,7 +38,7 @@ func (c *client) closeAfterPanic(v any) {
 	c.x.leaveQueue()
 }
 
-// pumpSafely calls send, which sends a body, and turns a panic into errPanicked.
+// pumpSafely calls send, which sends a message body. It converts a panic into errPanicked.
 func (s *Server) pumpSafely(send func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -48,8 +49,8 @@ func (s *Server) pumpSafely(send func() error) (err error) {
 	return send()
 }
 
-// copySafely calls direction, which copies one direction of a tunnel. It reports false if direction
-// did, or panicked.
+// copySafely calls direction, which copies one direction of a tunnel. whole is the result of
+// direction, or false after a panic.
 func (s *Server) copySafely(direction func() bool) (whole bool) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -7,24 +7,27 @@ import (
 	"shardway/internal/rawio"
 )
 
-// dueGrain is the minimum time between two scans of the parked connections. For idle timeouts of
-// about a minute, the resolution of the sweep is not needed.
+// dueGrain is the minimum time between two scans of the parked connections. Idle timeouts are about
+// a minute, so they do not need the resolution of the sweep.
 const dueGrain = 4 * sweepEvery
 
-// parking is the part of the registry for parked connections. The registry's mu protects it.
+// parking is the registry's state for parked connections: idle client connections without a
+// goroutine. registry.mu protects it.
 type parking struct {
 	all   map[uint64]*parkedConn
-	last  uint64        // last id
+	last  uint64        // id of the connection that was parked last
 	due   time.Duration // time of the next scan for idle timeouts
-	still chan struct{} // closed when no visit is in progress; nil if no caller waits
+	still chan struct{} // closed when no visit (registry.visit) is in progress; nil means that no caller waits for that
 }
 
-// parkPatience is how long park waits for a moment without visits. If visits follow each other
-// closely, there may be no such moment, and nothing reads from the connection meanwhile.
+// parkPatience is how long park waits for a moment in which no visit is in progress. If visits
+// follow each other closely, there may be no such moment. The wait is short because nothing reads
+// from the connection meanwhile.
 const parkPatience = 500 * time.Millisecond
 
-// park hands the connection of c to its idleWatcher and removes c. No visit is using c then. It
-// reports false if c must end, or after an error.
+// park hands the connection of c to its idleWatcher and removes c from the registry. No visit can
+// hold c then, so that c can be reused. It returns false and no error if the connection of c must
+// end.
 func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +57,9 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	return true, nil
 }
 
-// await waits until no visit is in progress, or for parkPatience. The caller holds mu, which await
-// releases while it waits. A new visit may have begun when await returns.
+// await waits until no visit is in progress, for up to parkPatience. The caller must hold mu; await
+// releases it while it waits. After a timeout a visit may still be in progress, so the caller must
+// check visits.
 func (r *registry) await() {
 	if r.visits == 0 {
 		return
@@ -77,7 +81,8 @@ func (r *registry) await() {
 	}
 }
 
-// claim resumes the parked connections among those in heard, whose clients have sent something.
+// claim resumes the parked connections for which heard contains an event. Their clients have sent
+// data or disconnected. Events of connections that are not parked any more are ignored.
 func (r *registry) claim(heard []rawio.Event, now time.Duration) {
 	var some [16]*parkedConn
 	for _, p := range r.find(heard, some[:0]) {
@@ -85,7 +90,7 @@ func (r *registry) claim(heard []rawio.Event, now time.Duration) {
 	}
 }
 
-// find unparks the parked connections among those in heard, and appends them to list.
+// find unparks the parked connections for which heard contains an event, and appends them to list.
 func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +103,8 @@ func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
 	return list
 }
 
-// unpark removes a parked connection, which then belongs to the caller. The caller holds mu.
+// unpark removes a parked connection from the registry. The caller becomes its owner, and must
+// resume it. The caller must hold mu.
 func (r *registry) unpark(p *parkedConn) {
 	delete(r.parked.all, p.id)
 	if r.open() == 0 {
@@ -116,8 +122,8 @@ func (r *registry) countParked() int {
 // everyone matches any parked connection.
 func everyone(*parkedConn) bool { return true }
 
-// wake resumes the parked connections that match. With stop, they end unless their clients have
-// sent something.
+// wake resumes the parked connections for which match returns true. With stop, a resumed connection
+// is closed unless its client has sent data.
 func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 	var list []*parkedConn
 	r.mu.Lock()
@@ -133,8 +139,9 @@ func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 	}
 }
 
-// sweepParked ends the parked connections whose idle timeout has passed, and those that have been
-// idle for the patience of a leaving node.
+// sweepParked closes the parked connections whose idle timeout has passed. It also closes the
+// connections that have been idle for at least patience, which is finite only while this node is
+// leaving.
 func (r *registry) sweepParked(now, patience time.Duration) {
 	r.mu.Lock()
 	due := now >= r.parked.due || patience < math.MaxInt64
@@ -160,7 +167,8 @@ func (r *registry) sweepParked(now, patience time.Duration) {
 	r.mu.Unlock()
 }
 
-// appendIdle appends the parked connections that have been idle for least at now.
+// appendIdle appends to all the parked connections that have been idle for at least least at the
+// time now.
 func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +180,7 @@ func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleCo
 	return all
 }
 
-// end resumes p so that it ends, if it is still parked.
+// end closes p if it is still parked and its client has sent no data.
 func (r *registry) end(p *parkedConn) {
 	for _, p := range r.find([]rawio.Event{{ID: p.id}}, nil) {
 		p.wake(true)

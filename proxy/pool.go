@@ -16,7 +16,7 @@ import (
 // few connections at a time (dialing.go). While the destination accepts no connections, the
 // circuit breaker lets one request at a time through (breaker.go).
 type pool struct {
-	node  string // the node at the other end; empty: the app
+	node  string // the node at the other end; empty means the app
 	dial  func(ctx context.Context) (*upstreamConn, error)
 	clock *coarse
 	max   int // limit of open connections; zero means no limit
@@ -25,17 +25,19 @@ type pool struct {
 	checkBeforeReuse bool
 	maxIdle          int // limit of idle connections; zero means no limit
 	// life ends all dials in progress; dialers counts them.
-	life    context.Context //nolint:containedctx // of the Server's whole life
+	life    context.Context //nolint:containedctx // lives as long as the Server
 	dialers *sync.WaitGroup
 	breaker breaker
 	backoff shardBackoff
-	// upgradeBackoff holds WebSockets back while the destination is resuming as many as it may.
+	// upgradeBackoff holds back resumed WebSockets while the destination has no free place for
+	// upgrades.
 	upgradeBackoff shardBackoff
-	lastResumed    atomic.Int64 // when a resumed WebSocket last had its response, by clock
+	lastResumed    atomic.Int64 // when a resumed WebSocket last received its response, by clock
 	streams        *streams
 	pacer          *reconnectPacer
-	// openStream opens a stream of a multiplexed session with the node. It returns nil if there
-	// is none at once. smallRequests counts the requests in progress that a stream can carry.
+	// openStream opens a stream of a multiplexed session with the node. It returns nil if that
+	// would block. smallRequests counts the requests in progress that are small enough for a
+	// stream.
 	openStream func() *upstreamConn
 	// openWebSocketStream opens a stream for a WebSocket, and may block to do so.
 	openWebSocketStream func(ctx context.Context) *upstreamConn
@@ -43,10 +45,10 @@ type pool struct {
 
 	mu struct {
 		sync.Mutex
-		idle             []*upstreamConn // the one that was used last is last
+		idle             []*upstreamConn // in order of last use; the most recently used connection is last
 		idleStreams      []*upstreamConn // the same for streams of multiplexed sessions
 		open             int             // connections that are idle, in use or being dialed
-		longLived        int             // open in addition to these, see upstreamConn.longLived
+		longLived        int             // open in addition to open; see upstreamConn.longLived
 		dialing          int             // of open, connections that are being dialed
 		dialingStreams   int             // of dialing, streams for WebSockets
 		awaitingUpgrade  int             // of open, connections on which a resumed WebSocket awaits its upgrade response
@@ -57,7 +59,7 @@ type pool struct {
 		queue            waitQueue // requests that wait for a connection
 		shardLimits      shardLimits
 		boot             uint64 // boot number of the node's present process; zero means unknown
-		nonce            uint64 // nonce of that process, which an emptied disk does not repeat; zero means unknown
+		nonce            uint64 // nonce of that process, which is unique even if the node's data directory was emptied; zero means unknown
 		generation       uint64 // number of calls of renew
 		closed           bool
 	}
@@ -78,8 +80,8 @@ type connRequest struct {
 	loop          *eventLoop // prefer a connection that is registered with this event loop; nil means no preference
 }
 
-// get returns an idle connection without blocking. It returns nil if there is none; then the
-// caller can wait with join.
+// get returns an idle connection without blocking. It returns nil if there is none; the caller can
+// then wait for one with join.
 func (p *pool) get(want connRequest) *upstreamConn {
 	for {
 		oldest := p.clock.now() - freshFor
@@ -98,8 +100,8 @@ func (p *pool) get(want connRequest) *upstreamConn {
 	}
 }
 
-// popIdle removes and returns the idle connection that was used last. If want.fresh is set and
-// that connection is too old, popIdle leaves it to other requests and returns nil.
+// popIdle removes and returns the most recently used idle connection. If want.fresh is set and that
+// connection has been idle for too long, popIdle leaves it for other requests and returns nil.
 func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,9 +119,9 @@ func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	return l
 }
 
-// preferLoopScan is how many of the most recently used connections are searched for one that is
-// registered with the event loop. Moving a connection to another event loop takes two system
-// calls.
+// preferLoopScan is the number of recently used connections among which preferLoop searches. A
+// connection that is registered with the caller's event loop is preferred, because moving a
+// connection to another event loop costs two system calls.
 const preferLoopScan = 64
 
 // preferLoop moves the most recently used connection of the event loop to the end of the idle
@@ -152,9 +154,9 @@ func (p *pool) popNewest(fresh bool, oldest time.Duration) *upstreamConn {
 	return l
 }
 
-// skipsReused reports whether a returned connection must not go to w. A WebSocket keeps its
-// connection, and a node accepts any number of connections, so that a WebSocket always gets a new
-// one.
+// skipsReused reports whether w must not receive a returned connection. A resumed WebSocket
+// occupies its connection, so it would take connections away from requests. It gets a new one,
+// because a node accepts any number of connections.
 func (p *pool) skipsReused(w *waiter) bool { return w.forUpgrade && p.node != "" }
 
 // popNewestFor returns an idle connection that suits the waiter, or nil. The caller holds p.mu.
@@ -168,11 +170,11 @@ func (p *pool) popNewestFor(w *waiter) *upstreamConn {
 // put returns a connection that can carry another request to the pool.
 func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.clock.now()) }
 
-// putUsedAt is put for a connection whose peer finished its response at the time last. The client
-// may have taken longer to read it.
+// putUsedAt is like put, for a connection whose peer finished its response at the time last. The
+// client may have needed more time to read that response.
 func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	if len(l.Buffered()) > 0 {
-		p.discard(l) // the extra bytes would be taken for the next response
+		p.discard(l) // the next request would read the extra bytes as its response
 		return
 	}
 	l.reused = true
@@ -180,11 +182,11 @@ func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	p.mu.Lock()
 	if l.longLived {
 		p.mu.Unlock()
-		p.discard(l) // it no longer counts as pooled, see detach
+		p.discard(l) // detach has removed it from the number of pooled connections
 		return
 	}
 	awaited := l.awaitingUpgrade
-	p.releaseShard(l) // the next request of the shard joins the queue
+	p.releaseShard(l) // this may move the next request of the shard into the queue
 	pooled := p.putIdleStream(l) || l.mux == nil && p.assign(l)
 	if awaited {
 		p.dialForWaiters()
@@ -197,8 +199,8 @@ func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	}
 }
 
-// probeWithIdle lets the next request through a tripped breaker if there are idle connections. A
-// request that waits for a returned connection can use any of them.
+// probeWithIdle lets the next request through a tripped breaker if there are idle connections.
+// A request that waits for a returned connection can use any of them.
 func (p *pool) probeWithIdle() {
 	if !p.breaker.tripped.Load() {
 		return
@@ -211,8 +213,8 @@ func (p *pool) probeWithIdle() {
 	}
 }
 
-// assign gives l to the first waiter that can use it, or keeps it idle. It reports false if the
-// caller must discard l. The caller holds p.mu.
+// assign gives l to the first waiter that can use it, and otherwise keeps it idle. If it returns
+// false, the caller must discard l. The caller must hold p.mu.
 func (p *pool) assign(l *upstreamConn) bool {
 	if l.reused && p.isStale(l) {
 		return false
@@ -227,7 +229,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {
 			p.mu.awaitingUpgrade++
 		}
-		w.granted <- grant{l: l} // does not block: the channel has room for the only grant
+		w.granted <- grant{l: l} // does not block, because the channel has a buffer for one grant
 		return true
 	}
 	if l.singleUse || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
@@ -275,7 +277,7 @@ func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
 	p.discardAll(old)
 }
 
-// hasOpenConn reports whether at least one connection is open at both ends. It discards the idle
+// hasOpenConn reports whether at least one connection is open. It first discards the idle
 // connections that the peer has closed.
 func (p *pool) hasOpenConn() bool {
 	p.discardIdle(func(l *upstreamConn) bool { return !l.Alive() })
@@ -322,16 +324,16 @@ func (p *pool) renew() {
 	p.discardAll(old)
 }
 
-// closeIdleTo closes the idle connections to a process of the node that is stopping. boot zero
-// selects the connections whose process is unknown. Each of them would deliver the refusal of the
-// stopping process to one more request.
+// closeIdleTo closes the idle connections to the process boot, which is stopping. boot zero selects
+// the connections whose process is unknown. If they stayed open, each of them would cause one more
+// request to be refused by the stopping process.
 func (p *pool) closeIdleTo(boot uint64) {
 	p.discardIdle(func(l *upstreamConn) bool { return l.boot == boot })
 }
 
-// setPeerProcess sets the present process of the node. Connections to former processes are closed,
-// now if they are idle, and otherwise when they are returned. If a request used such a connection,
-// its failure would be attributed to the present process.
+// setPeerProcess sets the present process of the node. It closes idle connections to previous
+// processes. Connections in use are closed when they are returned. Otherwise a failure of such a
+// connection would be attributed to the present process.
 func (p *pool) setPeerProcess(boot, nonce uint64) {
 	p.mu.Lock()
 	p.mu.boot, p.mu.nonce = boot, nonce
@@ -340,10 +342,10 @@ func (p *pool) setPeerProcess(boot, nonce uint64) {
 	p.discardAll(old)
 }
 
-// isToFormerProcess reports whether l leads to a process of the node before the present one. A
-// node with an emptied disk counts its boots from one again. Therefore boot numbers are compared
-// only if one of the processes has not reported its nonce, as happens right after its start. The
-// caller holds p.mu.
+// isToFormerProcess reports whether l leads to a previous process of the node. Nonces are compared
+// if both are known, because a node with an emptied data directory counts its boot numbers from one
+// again. Right after the start of a process its nonce may be unknown; then the boot numbers are
+// compared. The caller must hold p.mu.
 func (p *pool) isToFormerProcess(l *upstreamConn) bool {
 	if p.mu.nonce != 0 && l.nonce != 0 {
 		return l.nonce != p.mu.nonce
@@ -351,16 +353,16 @@ func (p *pool) isToFormerProcess(l *upstreamConn) bool {
 	return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot
 }
 
-// isStale reports whether l must not carry another request: the pool was renewed after l was
-// dialed, or l leads to a former process. The caller holds p.mu.
+// isStale reports whether l must not carry another request. That is the case if the pool was
+// renewed after l was dialed, or if l leads to a previous process. The caller must hold p.mu.
 func (p *pool) isStale(l *upstreamConn) bool {
 	return l.generation != p.mu.generation || p.isToFormerProcess(l)
 }
 
 // adoptPeerProcess records the process that has accepted l as the present one, even if another one
-// was reported before. It returns the idle connections to former processes, which the caller must
-// discard. A multiplexed stream proves nothing, because its session was accepted earlier. The
-// caller holds p.mu.
+// was reported before. It ignores a multiplexed stream, because its session may have been accepted
+// by a previous process. It returns the idle connections to previous processes; the caller must
+// discard them after it has released p.mu. The caller must hold p.mu.
 func (p *pool) adoptPeerProcess(l *upstreamConn) (old []*upstreamConn) {
 	if l.boot == 0 || l.mux != nil || p.mu.nonce != 0 && !p.isToFormerProcess(l) {
 		return nil
@@ -369,8 +371,8 @@ func (p *pool) adoptPeerProcess(l *upstreamConn) (old []*upstreamConn) {
 	return p.removeIdle(p.isToFormerProcess)
 }
 
-// close closes all idle connections, and each other connection when it is returned. Waiting
-// requests look up their route again, and find another pool.
+// close closes all idle connections. Connections in use are closed when they are returned. Waiting
+// requests look up their route again, and then use another pool.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.mu.closed = true
@@ -380,7 +382,7 @@ func (p *pool) close() {
 	p.renew()
 }
 
-// openConns returns the number of open connections, with those that are being dialed.
+// openConns returns the number of open connections, including those that are being dialed.
 func (p *pool) openConns() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

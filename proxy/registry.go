@@ -7,40 +7,43 @@ import (
 	"shardway/proxy/h1"
 )
 
-// sweepEvery is the interval of the sweep. It is the resolution of timeouts that are too frequent
-// for a timer in each request.
+// sweepEvery is the interval between sweeps. The sweep implements timeouts for which a timer in
+// each request would be too expensive; sweepEvery is their resolution.
 const sweepEvery = 50 * time.Millisecond
 
-// quiescentEvery is the number of sweeps of which one also visits quiescent WebSockets. For thousands
-// of idle WebSockets, the visits are their only cost.
+// quiescentEvery means that one of quiescentEvery sweeps also visits quiescent WebSockets. Visits
+// are the only cost of thousands of idle WebSockets, so they are less frequent.
 const quiescentEvery = 5
 
-// registry contains the open connections of clients and other nodes. While there is one, a
-// goroutine sweeps all of them every sweepEvery.
+// registry contains the open connections of clients and of other nodes. While it contains a
+// connection, a goroutine sweeps all connections every sweepEvery.
 //
-// Parked connections (idle_watcher.go) have no client, and a visit does not find them. WebSockets
-// with two parked directions (websocket_park.go) are quiescent: every quiescentEvery-th sweep
-// visits them, and each sweep for which mustSweepAll or a caller of sweepSoon requests it.
+// A visit is a call of a function with a list of the connections. During a visit, the clients in
+// the list are not reused for other connections. A sweep is a visit.
+//
+// Parked connections (idle_watcher.go) have no client, so visits do not include them. A WebSocket
+// whose two directions are parked (websocket_park.go) is quiescent. Only every quiescentEvery-th
+// sweep includes quiescent WebSockets, unless mustSweepAll returns true or sweepSoon was called.
 type registry struct {
-	tick         func()                           // sets the clock; called before each sweep, and before the first connection
-	sweep        func(list []*client, whole bool) // called from the sweeping goroutine only
-	mustSweepAll func() bool                      // whether the next sweep must visit all; called from the sweeping goroutine only
+	tick         func()                           // updates the clock; called before each sweep, and before the first connection is added
+	sweep        func(list []*client, whole bool) // called only by the sweeping goroutine
+	mustSweepAll func() bool                      // reports whether the next sweep must include quiescent WebSockets; called only by the sweeping goroutine
 
 	mu          sync.Mutex
 	conns       map[*client]struct{}
 	quiescent   map[*client]struct{} // quiescent WebSockets; these are not in conns
 	parked      parking
-	kick        chan struct{} // holds an element if a sweep is due at once
-	stop        chan struct{} // closed when the last connection goes
-	ended       chan struct{} // closed when the last sweeping goroutine has ended; nil means that there was none
+	kick        chan struct{} // contains an element if sweepSoon has requested a sweep
+	stop        chan struct{} // closed when the last connection is removed
+	ended       chan struct{} // closed when the last sweeping goroutine has exited; nil means that there was none
 	empty       chan struct{} // closed when no connection is open; nil if no caller waits
 	clientsGone chan struct{} // closed when no client is connected; nil if no caller waits
-	visits      int           // visits in progress
-	accepted    int           // accepted client connections that have not ended
+	visits      int           // number of visits in progress
+	accepted    int           // number of accepted client connections that have not ended
 }
 
-// add adds a connection. The first one starts the sweeping goroutine, which ends after the last
-// one was removed.
+// add adds a connection. The first connection starts the sweeping goroutine, which exits after the
+// last connection was removed.
 func (r *registry) add(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +58,8 @@ func (r *registry) add(c *client) {
 	}
 }
 
-// remove removes a connection. alone means that no visit is in progress that could have found it.
+// remove removes a connection. alone means that no visit is in progress, so that no other goroutine
+// can have found c in the registry.
 func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,8 +72,8 @@ func (r *registry) remove(c *client) (alone bool) {
 	return r.visits == 0
 }
 
-// markQuiescent adds directions, which may be negative, to the number of parked directions of the
-// WebSocket of c.
+// markQuiescent changes the number of parked directions of the WebSocket of c by directions. A
+// WebSocket with two parked directions is moved to quiescent.
 func (r *registry) markQuiescent(c *client, directions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,13 +82,13 @@ func (r *registry) markQuiescent(c *client, directions int) {
 	if c.parkedHalves == 2 {
 		from, to = to, from
 	}
-	if _, ok := from[c]; ok { // otherwise it is in the right map, or was removed
+	if _, ok := from[c]; ok { // otherwise c is already in the right map, or has been removed
 		delete(from, c)
 		to[c] = struct{}{}
 	}
 }
 
-// addAccepted counts a connection that was accepted, until removeAccepted.
+// addAccepted counts an accepted connection, until the caller calls removeAccepted.
 func (r *registry) addAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +103,8 @@ func (r *registry) removeAccepted() {
 	r.signalEmpty()
 }
 
-// signalEmpty closes empty and clientsGone when their condition holds. The caller holds mu.
+// signalEmpty closes empty and clientsGone if their conditions are fulfilled. The caller must hold
+// mu.
 func (r *registry) signalEmpty() {
 	if r.clientsGone != nil && r.accepted == 0 {
 		close(r.clientsGone)
@@ -111,7 +116,7 @@ func (r *registry) signalEmpty() {
 	}
 }
 
-// run sweeps until stop is closed. It begins when the previous goroutine has ended.
+// run sweeps until stop is closed. It first waits for last, so that only one goroutine sweeps.
 func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	if last != nil {
@@ -134,7 +139,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	}
 }
 
-// sweepSoon triggers a sweep of all connections.
+// sweepSoon triggers an immediate sweep of all connections.
 func (r *registry) sweepSoon() {
 	select {
 	case r.kick <- struct{}{}:
@@ -142,14 +147,15 @@ func (r *registry) sweepSoon() {
 	}
 }
 
-// visit calls f with the open connections. It stores them in list and returns that slice. Until f
-// returns, no client is reused for another connection; f must not keep a client.
+// visit calls f with all open connections that have a client. It stores them in list, and returns
+// the slice for reuse. Until f returns, no client in the list is reused for another connection. f
+// must not keep a reference to a client.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
 	return r.visitFor(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// visitFor is visit, with or without quiescent WebSockets. f is told whether all connections are
-// included.
+// visitFor is like visit, but includes quiescent WebSockets only with whole. The argument whole of
+// f reports whether all connections are included.
 func (r *registry) visitFor(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
 	list, whole = r.enter(list, whole)
 	defer r.leave()
@@ -158,8 +164,8 @@ func (r *registry) visitFor(list []*client, whole bool, f func(all []*client, wh
 	return list
 }
 
-// enter begins a visit and appends the open connections to list. It returns whether all are
-// included.
+// enter starts a visit, and appends the open connections to list. It returns whether all of them
+// are included.
 func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +181,7 @@ func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	return list, whole || len(r.quiescent) == 0
 }
 
-// leave ends a visit.
+// leave ends a visit, and wakes callers of await after the last visit.
 func (r *registry) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +191,7 @@ func (r *registry) leave() {
 	}
 }
 
-// each calls f with each open connection during a visit.
+// each visits all open connections, and calls f with each of them.
 func (r *registry) each(f func(c *client)) {
 	r.visit(nil, func(all []*client) {
 		for _, c := range all {
@@ -201,7 +207,7 @@ func (r *registry) count() int {
 	return r.open()
 }
 
-// open is count for a caller that holds mu.
+// open is like count. The caller must hold mu.
 func (r *registry) open() int { return r.clientCount() + len(r.parked.all) }
 
 // clientCount returns the number of connections that have a client. The caller holds mu.
@@ -222,7 +228,7 @@ func (r *registry) none() <-chan struct{} {
 	return r.empty
 }
 
-// noClients returns a channel that is closed when no open connection belongs to a client.
+// noClients returns a channel that is closed when no accepted client connection is open.
 func (r *registry) noClients() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +240,8 @@ func (r *registry) noClients() <-chan struct{} {
 	return alone
 }
 
-// cancelRuns cancels every run for which match returns true, and returns their number.
+// cancelRuns cancels each run for which match returns true, and returns the number of cancelled
+// runs.
 func (r *registry) cancelRuns(c cause, match func(r run, node string) bool) int {
 	n := 0
 	r.visit(nil, func(all []*client) {

@@ -14,39 +14,43 @@ import (
 // of its shard.
 const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
 
-// shardBackoff contains the shards of a pool whose owner has refused requests: all connections to
-// its app, or all that the shard may use, are busy, or the shard has the maximum number of
-// requests in progress. Further requests of the shard wait in the queue. One of them is sent after
-// 10 ms, doubling up to 200 ms. Each request that the app accepts or finishes lets another one go.
-// So the owner receives as many requests as it accepts, and thousands of waiting requests do not
-// keep two nodes busy with refusals.
+// shardBackoff holds back requests for shards whose owner has refused requests. The owner refuses a
+// request when all connections to its app, or all connections that the shard may use, are in use,
+// or when the shard has the maximum number of requests in progress.
+//
+// Further requests for such a shard wait in the queue. One of them is sent as a probe after 10 ms.
+// After each refusal the pause doubles, up to 200 ms. Each request that the app accepts or finishes
+// releases one more. So the owner receives about as many requests as it can accept, and thousands
+// of waiting requests do not keep two nodes busy with refusals.
 type shardBackoff struct {
 	room          rooms
-	waitingShards atomic.Int32 // number of entries in shards; almost always zero, so that a check costs one load
+	waitingShards atomic.Int32 // number of entries in shards; almost always zero, which makes allow cost one atomic load
 
 	mu     sync.Mutex
 	shards map[int]*shardWait
 }
 
-// shardWait is the set of requests that wait for one shard. It ends when no request waits.
+// shardWait is the set of requests that wait for one shard. It is removed from shards when no
+// request waits any more.
 type shardWait struct {
 	b     *shardBackoff
 	shard int
-	over  atomic.Bool // changed with b.mu held
-	// sheds means that the owner refuses requests that have not waited for the shard, with a final
-	// response.
+	over  atomic.Bool // removed from shards; written with b.mu held
+	// sheds means that the owner sends a final error response to requests that have not waited for
+	// the shard before.
 	sheds atomic.Bool
 
-	waiting int // waiting requests; b.mu protects this and the following fields
-	probes  int // requests that may be sent now
+	waiting int // number of waiting requests; b.mu protects this and the following fields
+	probes  int // number of requests that may be sent now
 	pause   time.Duration
 	timer   *time.Timer
 }
 
 var _ waitable = (*shardWait)(nil)
 
-// allow reports with nil that a request for the shard may be sent. Otherwise it returns the
-// shardWait to join. A request that has not waited may not be sent while the owner sheds.
+// allow returns nil if a request for the shard may be sent now. Otherwise it returns the shardWait
+// that the request must join. waited means that the request has already waited for the shard; a
+// request that has not waited is never sent while the owner sheds.
 func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
 	if b.waitingShards.Load() == 0 {
 		return nil
@@ -61,7 +65,8 @@ func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
 	return nil
 }
 
-// onRefused records that the owner has refused a request, and returns the shardWait to join.
+// onRefused records that the owner has refused a request, and lengthens the pause before the next
+// probe. It returns the shardWait that the request must join. sheds sets shardWait.sheds.
 func (b *shardBackoff) onRefused(shard int, sheds bool) *shardWait {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +103,8 @@ func (b *shardBackoff) onAccepted(shard int) {
 	}
 }
 
-// allowProbe lets one more request go, the one that has waited longest.
+// allowProbe permits one more request to be sent, and wakes the request that has waited longest. If
+// no request waits, it removes the shardWait.
 func (c *shardWait) allowProbe() {
 	b := c.b
 	b.mu.Lock()
@@ -115,7 +121,7 @@ func (c *shardWait) allowProbe() {
 		return
 	}
 	c.probes++
-	c.timer.Reset(lastPause) // in case the request has no result
+	c.timer.Reset(lastPause) // a probe may end without a result; then the timer permits another one
 	b.mu.Unlock()
 	b.room.RouseOne(c)
 }
@@ -137,7 +143,8 @@ func (c *shardWait) count(n int) {
 	c.waiting += n
 }
 
-// waitBehind returns the decision for a request that finds others waiting for its shard.
+// waitBehind returns the decision for a request whose shard other requests are waiting for. If the
+// owner sheds, a request that has not waited fails.
 func (x *exchange) waitBehind(c *shardWait) decision {
 	if !c.sheds.Load() {
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c}
@@ -157,9 +164,9 @@ func (x *exchange) shardInflightFull() decision {
 	return fail(problem.ShardBusy, detailShardInflight)
 }
 
-// shedByOwner reports whether another node has refused the request because the shard has the
-// maximum number of requests in progress, and the request waits again: it has already waited for
-// the shard, together with the requests that are in progress now.
+// shedByOwner reports whether a request must wait again after another node has refused it because
+// the shard has the maximum number of requests in progress. Only a request that has waited before
+// does so: it has already waited for the requests that are in progress now.
 func (x *exchange) shedByOwner(p *attempt) bool {
 	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(p, problem.ShardBusy)
 }

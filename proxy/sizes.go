@@ -8,30 +8,32 @@ import (
 )
 
 const (
-	// largeSealed and largePlain are the sizes from which on an answer costs less by a
-	// connection of its own, with TLS between the nodes and without: a lane copies it twice
-	// more, and saves records and system calls.
+	// largeSealed and largePlain are the response sizes above which a separate connection is
+	// cheaper than a multiplexed stream, with and without TLS between the nodes. A stream copies
+	// the data two more times, but needs fewer TLS records and system calls.
 	largeSealed = 16 << 10
 	largePlain  = 8 << 10
-	// sizesKept is how many paths are remembered at once.
+	// sizesKept is the number of paths that are remembered.
 	sizesKept = 4 << 10
-	// The odds that the answer of a path nobody has asked for before is large are in
-	// parts of oddsWhole, and change by a part of oddsPace with each such answer. Above
-	// oddsLarge it is taken for large: one that is costs more than some that are not.
+	// For a path that is not remembered, the proxy estimates the probability that its response is
+	// large, from the responses to such paths so far. odds contains it in units of 1/oddsWhole.
+	// Each such response changes it by 1/oddsPace of the difference. Above oddsLarge the response
+	// is expected to be large. The threshold is low, because a wrong guess costs more for a large
+	// response than for several small ones.
 	oddsWhole = 1 << 10
 	oddsPace  = 16
 	oddsLarge = oddsWhole / 32
 )
 
-// sizes remembers whether the answer to a path, from other nodes, was large. What it says
-// is a guess, and costs time only.
+// sizes remembers for each request path whether the response of another node was large. The result
+// is only a guess; a wrong guess costs some time and nothing else.
 type sizes struct {
 	seed maphash.Seed
 	odds atomic.Int32
-	at   [sizesKept]atomic.Uint64 // what was seen last: hash of method and path, and in its last bit whether it was large
+	at   [sizesKept]atomic.Uint64 // last response in each slot: hash of method and path, with the lowest bit set if it was large
 }
 
-// key is what a request's answer is remembered by.
+// key returns the hash under which the response to a request is remembered.
 func (s *sizes) key(r *h1.Request) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.seed)
@@ -40,7 +42,7 @@ func (s *sizes) key(r *h1.Request) uint64 {
 	return h.Sum64() | 1
 }
 
-// place returns what remembers a key, and others in its turn.
+// place returns the slot for a key. Several keys share a slot, which contains the last of them.
 func (s *sizes) place(key uint64) *atomic.Uint64 { return &s.at[key/2%sizesKept] }
 
 // large reports whether the answer to r is likely to be large.
@@ -52,7 +54,7 @@ func (s *sizes) large(r *h1.Request) bool {
 	return s.odds.Load() > oddsLarge
 }
 
-// note notes an answer to what is remembered by a key.
+// note records whether the response to the request with this key was large.
 func (s *sizes) note(key uint64, large bool) {
 	at := s.place(key)
 	known := at.Load()
@@ -66,14 +68,14 @@ func (s *sizes) note(key uint64, large bool) {
 		if large {
 			step = (oddsWhole - odds) / oddsPace
 		}
-		s.odds.CompareAndSwap(odds, odds+step) // one of several at a time will do
+		s.odds.CompareAndSwap(odds, odds+step) // if other goroutines change odds at the same time, one of the changes is enough
 	}
 	if known != now {
 		at.Store(now)
 	}
 }
 
-// isLarge reports whether what came over the link costs less by a connection of its own.
+// isLarge reports whether a response of received bytes is cheaper on a separate connection.
 func (l *upstreamConn) isLarge(received int64) bool {
 	if l.unencrypted {
 		return received > largePlain

@@ -11,27 +11,29 @@ import (
 const (
 	// maxIdleAge is how long an idle connection to the app or to a node is kept.
 	maxIdleAge = time.Minute
-	// longResponse is the duration after which a response that has begun counts as a stream.
+	// longResponse is the time after which a response that has begun counts as a stream.
 	longResponse = 10 * time.Second
-	// drainIdleTimeout is how long a client connection must be idle before it is closed for a
-	// drain. A connection that was used very recently will probably be used again.
+	// drainIdleTimeout is how long a client connection must be idle before it is closed during a
+	// drain. Its client will probably reuse a connection that was used very recently, and a close
+	// could collide with the next request.
 	drainIdleTimeout = time.Second
-	// drainStreamTimeout is the same for a connection from another node, in Shutdown. That node
-	// has the map without this node, or is about to apply it.
+	// drainStreamTimeout is the same time for a connection from another node during Shutdown. It is
+	// shorter, because that node already has a shard map without this node, or is about to apply
+	// one.
 	drainStreamTimeout = 250 * time.Millisecond
 )
 
-// mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node
-// leaves, each of them has a deadline of its own. To decide whether a peer is silent, all its
-// connections must be included.
+// mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node is
+// leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
+// connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
 	return s.pathDetector.nextComplete > 0 && s.clock.now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
-// sweep visits the open connections. It starts disconnect watches for requests that have run long
-// enough, and detects apps that do not respond, WebSockets whose shard has moved, and idle
-// connections during a drain. One goroutine at a time calls it. Without whole, quiescent
-// WebSockets are not included.
+// sweep checks the open connections. It starts disconnect watches for requests that have run for
+// some time. It detects apps that do not respond, WebSockets whose shard has moved, and idle
+// connections during a drain. Without whole, list does not contain quiescent WebSockets. Only the
+// sweeping goroutine calls it.
 func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
@@ -52,7 +54,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 			c.requestPark()
 			parks--
 		case c.loop.Load() != nil && now-since >= set.IdleTimeout:
-			c.wakeLoop() // its goroutine knows how long it may be idle
+			c.wakeLoop() // its goroutine checks the idle timeout
 		}
 	}
 	s.appWatch.end()
@@ -76,7 +78,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	s.peers.reap(maxIdleAge)
 }
 
-// patience returns how long a connection may be idle before it is closed because the node is
+// idleLimit returns how long a connection may be idle before it is closed because the node is
 // leaving.
 func (s *Server) idleLimit(c *client) time.Duration {
 	switch {
@@ -88,7 +90,8 @@ func (s *Server) idleLimit(c *client) time.Duration {
 	return math.MaxInt64
 }
 
-// sweepRun checks the run of a connection.
+// sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
+// moved.
 func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
 	if r.cause != causeNone && r.kind == route.Local && r.flags&slotResumable != 0 {
@@ -135,8 +138,8 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 	}
 }
 
-// sweepPath checks the network path of a run to its owner, and cancels the run if the path is
-// dead. If the run uses a multiplexed stream, all streams of the session fail.
+// sweepPath checks the network path of a run to its owner. If the path is dead, it cancels the run
+// and returns true. If the run uses a multiplexed stream, it fails all streams of the session.
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	l := c.slot.conn.Load()
 	if l.mux != nil && now-c.since >= pingAfter {
@@ -152,7 +155,8 @@ func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	return true
 }
 
-// streamRun counts a response that takes long as a stream.
+// countAsStream removes the connection of a long response from the limit of upstream connections,
+// and counts it as a stream instead.
 func (s *Server) countAsStream(c *client, r run) {
 	if c.streamRun == r.number || s.streams.full() {
 		return
@@ -164,10 +168,10 @@ func (s *Server) countAsStream(c *client, r run) {
 	}
 }
 
-// sweepStream ends a tunnel or an event stream whose shard has been elsewhere for the grace
-// period, or whose node has been stopping for that long. An event stream may continue for up to
-// endWait, so that it ends between two events. If a stopping node is only the ingress of an event
-// stream, the stream continues until shortly before the deadline: see leaveBy.
+// sweepStream ends a tunnel or an event stream after a grace period. The period starts when its
+// shard has moved, or when its node starts to leave. An event stream has up to endWait more, so
+// that it can end between two events. If a leaving node is only the ingress of an event stream, the
+// stream continues until shortly before leaveBy.
 func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.Duration) {
 	why := causeShardMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || isAtRoute(r, c.slot.node.Load(), t.Route(r.shard)) {
@@ -183,7 +187,7 @@ func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.D
 		kept := c.slot.events.isResumable(r.number)
 		switch {
 		case why == causeShardMoved && kept:
-			grace = 0 // the new owner resumes it
+			grace = 0 // the new owner resumes it, so there is no reason to wait
 		case why == causeLeaving && r.kind == route.Remote && !kept:
 			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
 		}
@@ -195,20 +199,22 @@ func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.D
 	s.cancelRun(c, r, why)
 }
 
-// sweepStuckStream closes a client that reads nothing and thereby delays the end of a cancelled
-// run. The next owner of the shard may be waiting for that.
+// sweepStuckStream aborts the connection of a client that does not read, and thereby delays the end
+// of a cancelled run. The next owner of the shard may be waiting for that end.
 func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
 	if c.cancelledRun != r.number {
 		c.cancelledRun, c.cancelledAt = r.number, now
 		return
 	}
 	if now-c.cancelledAt >= endWait && c.slot.load().number == r.number {
-		_ = c.conn.Abort() // its goroutine gets an error
+		_ = c.conn.Abort() // its goroutine receives an error
 	}
 }
 
-// isAtRoute reports whether the run is at the place to which the table routes its shard, as far
-// as that is known. A node that has lost its lease has not lost the shard.
+// isAtRoute reports whether the run is at the destination to which the table routes its shard. If
+// the table contains no destination because the owner has lost its lease or is paused, the run
+// counts as there: the owner has not lost the shard. If the table contains no destination for
+// another reason, a run at another node also counts as there.
 func isAtRoute(r run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:
@@ -223,8 +229,9 @@ func isAtRoute(r run, node *string, dest *route.Route) bool {
 // cancelRun cancels the run r, if it is still in progress.
 func (s *Server) cancelRun(c *client, r run, why cause) { s.cancelIn(&c.slot, r, why) }
 
-// cancelBeforeResponse cancels the run r, unless its response has begun since r was loaded. The
-// slot decides in one step: a response either continues undisturbed or sends no byte.
+// cancelBeforeResponse cancels the run r unless its response has begun since r was loaded. The slot
+// checks and cancels in one atomic step. So a response either continues undisturbed or sends no
+// byte.
 func (s *Server) cancelBeforeResponse(c *client, r run, why cause) {
 	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
 }
@@ -234,8 +241,8 @@ func (s *Server) cancelIn(in *slot, r run, why cause) {
 	s.cancelMatching(in, r, why, func(now run) bool { return now.number == r.number })
 }
 
-// cancelMatching cancels the run r of a slot if match accepts what the slot contains at that
-// moment.
+// cancelMatching cancels the run in a slot if match returns true for the present content of the
+// slot. r is the run that the caller has seen.
 func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) bool) {
 	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {

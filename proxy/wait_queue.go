@@ -10,37 +10,38 @@ import (
 
 // Errors of a wait for a connection, in addition to the errors of a dial.
 var (
-	// errBusy reports that all connections are in use, and that none was returned in time.
+	// errBusy reports that all connections are in use, and that no request returned one in time.
 	errBusy = errors.New("proxy: all connections in use")
-	// errShardConnLimit reports the same for the connections that one shard may use.
+	// errShardConnLimit reports that all connections that one shard may use are in use.
 	errShardConnLimit = errors.New("proxy: all connections of the shard's share in use")
 	// errShardInflightLimit reports that the shard has the maximum number of requests in progress.
 	errShardInflightLimit = errors.New("proxy: too many requests of the shard")
-	// errDialing reports that connections are being dialed, and that none was ready in time.
+	// errDialing reports that connections are being dialed, and that none was established in time.
 	errDialing = errors.New("proxy: no connection was made in time")
 	// errRouteChanged tells the caller to look up the route again: another node serves the shard,
 	// or another pool has replaced this one.
 	errRouteChanged = errors.New("proxy: look again")
 	// errStopping reports that this node stops and closes the connections to its app.
 	errStopping = errors.New("proxy: this node is stopping")
-	// errBreakerOpen reports that the breaker is tripped.
+	// errBreakerOpen reports that the circuit breaker is open (tripped).
 	errBreakerOpen = errors.New("proxy: waiting for its turn to ask")
-	// errNoApp is the cause of a tripped breaker if a node is reachable and its app accepts no
+	// errNoApp is the cause of a tripped breaker if a node is reachable, but its app accepts no
 	// connections.
 	errNoApp = errors.New("proxy: the app behind the owner accepts no connections")
 )
 
 // waiter is a request that waits for a connection.
 type waiter struct {
-	shard         int  // shard for which the connection counts; noShard also means that the route never changes
+	shard         int  // shard to which the connection is charged; noShard also means that the route does not depend on the shard
 	fresh         bool // as in connRequest
 	maxInflight   int  // as in connRequest
-	newOnly       bool // needs a new connection, because reused ones broke
-	forUpgrade    bool // a WebSocket that is resumed: it keeps the connection
-	streamAllowed bool // forUpgrade, and a multiplexed stream suffices
-	waitsForShard bool // waits for a limit of its shard first
-	// hasWaited means that the request has waited for its shard. It waits at the in-flight limit,
-	// while other requests are refused. inflightFull means that the limit was reached.
+	newOnly       bool // the request needs a new connection, because reused ones have broken
+	forUpgrade    bool // the request is a resumed WebSocket, which keeps the connection
+	streamAllowed bool // with forUpgrade: a multiplexed stream can be used instead of a connection
+	waitsForShard bool // the request waits for a limit of its shard, outside the queue
+	// hasWaited means that the request has waited for its shard before. At the in-flight limit,
+	// such a request waits again, whereas other requests are refused. inflightFull means that the
+	// limit was reached when the request joined.
 	hasWaited, inflightFull bool
 	granted                 chan grant
 
@@ -48,21 +49,22 @@ type waiter struct {
 	prev, next *waiter
 }
 
-// grant is sent to a waiter once: a connection, or the error.
+// grant is the single message to a waiter. It contains a connection or an error.
 type grant struct {
 	l   *upstreamConn
 	err error
 }
 
-// waitQueue is a FIFO queue of waiters. A waiter can be removed from the middle.
+// waitQueue is a FIFO queue of waiters, as a linked list, because a waiter can leave from the
+// middle.
 type waitQueue struct {
 	head, tail *waiter
 	n          int
 	upgrades   int // of n, waiters with forUpgrade
 	unbounded  int // of n, waiters without an in-flight limit
-	// upgradesLast places waiters with forUpgrade behind all others. It is set for nodes, which
-	// accept any number of connections: otherwise requests would wait for seconds behind thousands
-	// of WebSockets that move at once.
+	// upgradesLast places waiters with forUpgrade behind all other waiters. It is set for pools of
+	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
+	// behind them.
 	upgradesLast bool
 	firstUpgrade *waiter // with upgradesLast, the first waiter with forUpgrade
 }
@@ -119,8 +121,8 @@ func (q *waitQueue) remove(w *waiter) {
 	}
 }
 
-// join adds w to the queue. If a connection is available, join returns it instead. dialed means
-// that a connection is being dialed for each waiter, including this one.
+// join adds w to the queue, or returns a connection if one is available. dialed means that a dial
+// is in progress for each waiter, including w.
 func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	w.granted = make(chan grant, 1)
 	p.mu.Lock()
@@ -152,9 +154,9 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.n, nil
 }
 
-// closedError returns the error for a pool that is closed. A node's pool is replaced by another
-// one. The app's pool is closed when this node stops; there, errRouteChanged would cause an
-// endless loop.
+// closedError returns the error for a request that joins a closed pool. The pool of a node has been
+// replaced by another one, so the request looks up its route again. The pool of the app is closed
+// when this node stops; errRouteChanged would cause an endless loop then.
 func (p *pool) closedError() error {
 	if p.node == "" {
 		return errStopping
@@ -162,7 +164,8 @@ func (p *pool) closedError() error {
 	return errRouteChanged
 }
 
-// await waits for the connection that join did not return.
+// await waits for the grant of w, after join has returned no connection. It returns an error after
+// limit or when done is closed.
 func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*upstreamConn, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -175,8 +178,8 @@ func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*ups
 	return nil, p.leaveQueue(w)
 }
 
-// leaveQueue removes a waiter from the queue, and returns why the wait was in vain. If a
-// connection was granted at the same moment, leaveQueue passes it on.
+// leaveQueue removes a waiter whose wait has ended without a connection, and returns the reason. If
+// a connection was granted at the same moment, leaveQueue gives it to another waiter.
 func (p *pool) leaveQueue(w *waiter) error {
 	p.mu.Lock()
 	why := errBusy
@@ -196,7 +199,7 @@ func (p *pool) leaveQueue(w *waiter) error {
 	if waits {
 		return why
 	}
-	t := <-w.granted // does not block: it was sent before the removal released mu
+	t := <-w.granted // does not block: the grant was sent before p.mu was released
 	switch {
 	case t.l == nil:
 		return t.err
@@ -208,9 +211,9 @@ func (p *pool) leaveQueue(w *waiter) error {
 	return why
 }
 
-// recheckWaiters ends the wait of requests whose shard another node serves according to t. The
-// caller has installed t before. A waiter checks the table again after it has joined the queue, so
-// that one of the two checks sees the change.
+// recheckWaiters removes the waiters whose shard has another destination in the table t. The caller
+// must have installed t before. A waiter checks the table again after it has joined the queue. So
+// either the waiter or recheckWaiters notices a concurrent change.
 func (p *pool) recheckWaiters(t *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,13 +241,13 @@ func (w *waiter) shardMoved(t *route.Table, node string) bool {
 	return r.Kind != route.Remote || r.Node != node
 }
 
-// failWaiters removes all waiters with the error. With nil they look up their route again. The
-// caller holds p.mu.
+// failWaiters removes all waiters and sends them the error. nil means that they must look up their
+// route again. The caller must hold p.mu.
 func (p *pool) failWaiters(err error) {
 	if err == nil {
 		err = errRouteChanged
 	}
-	for _, w := range p.waiters() { // waiters at a shard limit come first, so that none of them joins the queue
+	for _, w := range p.waiters() { // the list begins with the waiters at a shard limit, so that a removal does not move another one of them into the queue
 		p.remove(w)
 		w.granted <- grant{err: err}
 	}

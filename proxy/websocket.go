@@ -12,26 +12,27 @@ import (
 )
 
 const (
-	// closeFrameWrite bounds the writing of one close frame.
+	// closeFrameWrite is the time limit for writing one close frame.
 	closeFrameWrite = 50 * time.Millisecond
-	// endWait is how long a stream may take to end on request: the two ends of a WebSocket to
-	// answer their close frames, an event stream to reach the end of an event. The next owner of
-	// the shard may be waiting.
+	// endWait is how long a stream may continue after its end was requested: a WebSocket until both
+	// endpoints have answered their close frames, an event stream until the end of the present
+	// event. The limit is short because the next owner of the shard may be waiting.
 	endWait = 150 * time.Millisecond
 )
 
-// webSocketTunnel closes a WebSocket that is not resumable, so that both ends learn the reason:
-// each gets a close frame and may answer it before both connections are closed.
+// webSocketTunnel closes a WebSocket that is not resumable. It sends a close frame to both
+// endpoints, so that both receive the reason, and lets them answer before it closes the
+// connections.
 type webSocketTunnel struct {
 	once      sync.Once
-	began     chan struct{}   // closed when the tunnel copies; before that, other goroutines write
+	began     chan struct{}   // closed when the tunnel starts to copy; before that, other goroutines write to the connections
 	over      chan struct{}   // closed by tunnelEnded
-	closeDone chan struct{}   // closed when closeBoth has returned, or will never run
+	closeDone chan struct{}   // closed when closeBoth has returned, or when it can no longer be called
 	up        tunnelDirection // from the client to the app
 	down      tunnelDirection // from the app to the client
 	// lingers means that the connection of the client must be closed by a lingering close.
 	lingers    atomic.Bool
-	abortTimer *time.Timer // aborts a tunnel whose app accepts no more data; nil means that it is not set
+	abortTimer *time.Timer // aborts the tunnel when the app accepts no more data; nil means that it is not set
 }
 
 func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
@@ -41,15 +42,15 @@ func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
 	return ws
 }
 
-// begin permits both directions to write, by their own goroutines and by closeBoth.
+// begin permits the goroutines of both directions and closeBoth to write.
 func (ws *webSocketTunnel) begin() {
 	ws.up.to.Writer().Begin(h1.UntilClose, 0)
 	ws.down.to.Writer().Begin(h1.UntilClose, 0)
 	close(ws.began)
 }
 
-// requestClose starts the close of the WebSocket. It does not wait. The tunnel ends within a
-// moment.
+// requestClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
+// Only the first call has an effect.
 func (ws *webSocketTunnel) requestClose(why cause) {
 	ws.once.Do(func() {
 		code := closeMoved
@@ -64,10 +65,11 @@ func (ws *webSocketTunnel) requestClose(why cause) {
 	})
 }
 
-// tunnelEnded is called when the tunnel has ended. The connections are not used after it.
+// tunnelEnded must be called when the tunnel has ended. When it returns, closeBoth does not use the
+// connections any more.
 func (ws *webSocketTunnel) tunnelEnded() {
 	close(ws.over)
-	ws.once.Do(func() { close(ws.closeDone) }) // requestClose does nothing from now on
+	ws.once.Do(func() { close(ws.closeDone) }) // later calls of requestClose have no effect
 	<-ws.closeDone
 	if ws.abortTimer != nil {
 		ws.abortTimer.Stop()
@@ -90,7 +92,7 @@ func (ws *webSocketTunnel) closeBoth() {
 		select {
 		case <-s.replied:
 		case <-timer.C:
-			timer.Reset(0) // do not wait for the other direction either
+			timer.Reset(0) // check the other direction without waiting again
 		case <-ws.over:
 			return
 		}
@@ -114,8 +116,9 @@ func (ws *webSocketTunnel) abort() {
 	_ = ws.up.to.Abort()
 }
 
-// copyUp copies from the client to the app. If the app accepts no more data, it may have sent the
-// reason. Therefore the other direction continues for up to endWait.
+// copyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
+// app accepts no more data, it may have sent the reason in the other direction. Therefore the
+// tunnel continues for up to endWait then.
 func (ws *webSocketTunnel) copyUp(client *h1.Conn) bool {
 	if err := ws.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
@@ -130,36 +133,36 @@ func (ws *webSocketTunnel) copyDown(app *h1.Conn) bool { return ws.down.copyFrom
 // errReceiverFailed reports that the receiver of a direction accepts no more data.
 var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 
-// tunnelDirection is one direction of a WebSocket. Its goroutine copies bytes. Another goroutine
-// may append a close frame between two frames; after that nothing more is copied. One atomic word
-// decides which of them may write:
+// tunnelDirection is one direction of a WebSocket tunnel. Its goroutine copies bytes. Another
+// goroutine may send a close frame between two copied frames; after that frame, nothing more is
+// copied. The atomic state decides which goroutine may write:
 //
 //	idle ──lockWrite──► busy ──unlockWrite──► idle, or in a frame that has not ended
 //	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested meanwhile
 type tunnelDirection struct {
 	to            *h1.Conn
 	masked        bool
-	code          closeCode // set before state gets directionCloseRequested or directionClosed
+	code          closeCode // set before state contains directionCloseRequested or directionClosed
 	state         atomic.Uint32
 	frames        frameTracker
-	replied       chan struct{} // closed when a close frame or the end arrived after our close frame
-	replySignaled bool          // replied is closed; used by the copying goroutine only
+	replied       chan struct{} // closed when a close frame, or the end of the stream, has arrived after our close frame
+	replySignaled bool          // replied has been closed; used only by the goroutine that copies
 }
 
 const (
-	directionBusy           uint32 = 1 << iota // the goroutine of the direction writes
-	directionInFrame                           // no frame can be inserted here
+	directionBusy           uint32 = 1 << iota // the goroutine of the direction is writing
+	directionInFrame                           // the last copied frame is incomplete, so no frame can be inserted
 	directionCloseRequested                    // a close frame must be sent as soon as possible
 	directionClosed                            // our close frame was sent
-	directionSenderClosed                      // the close frame of the sender was passed on
+	directionSenderClosed                      // the sender's close frame was copied to the receiver
 )
 
 func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
 	s.to, s.masked, s.replied = to, masked, make(chan struct{})
 }
 
-// copyFrom copies data until the source ends, and passes the end on. The error is the reason why
-// the tunnel is broken.
+// copyFrom copies data from the connection from until it ends, and then closes the sending side of
+// the receiver. It returns an error if the tunnel must be aborted.
 func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	w := s.to.Writer()
 	for {
@@ -177,7 +180,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			}
 			continue
 		}
-		if end { // keep the lock: nothing may follow
+		if end { // keep the write lock, because nothing may follow the FIN
 			if !s.to.CloseWrite() {
 				return errReceiverFailed
 			}
@@ -192,7 +195,8 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	}
 }
 
-// closeSent reports whether the receiver has got a close frame.
+// closeSent reports whether the receiver has been sent a close frame, by this node or by the
+// sender.
 func (s *tunnelDirection) closeSent() bool {
 	return s.state.Load()&(directionClosed|directionSenderClosed) != 0
 }
@@ -217,8 +221,8 @@ func (s *tunnelDirection) lockWrite() bool {
 	}
 }
 
-// unlockWrite releases the right to write. It sends the close frame if one was requested and may
-// stand here.
+// unlockWrite releases the right to write. If a close frame was requested and the last frame is
+// complete, unlockWrite sends the close frame.
 func (s *tunnelDirection) unlockWrite() {
 	next := uint32(0)
 	switch {
@@ -240,7 +244,7 @@ func (s *tunnelDirection) unlockWrite() {
 	}
 }
 
-// requestClose sends the close frame now, or as soon as it may stand between two frames.
+// requestClose sends the close frame now, or as soon as the frame that is being copied is complete.
 func (s *tunnelDirection) requestClose() {
 	for {
 		old := s.state.Load()
@@ -264,6 +268,6 @@ func (s *tunnelDirection) writeClose() {
 	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()
 	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.code, s.masked, key)) // the connection ends in any case
+	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.code, s.masked, key)) // an error does not matter, because the connection ends in any case
 	_ = w.Flush()
 }

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// closeReplyTimeout is how long an endpoint that has received a close frame may be silent before
-// it answers. RFC 6455 section 5.5.1 requires the answer as soon as practical, at the latest after
-// the current message, so silence is a failure. Section 7.1.1 requires the server to end the
-// connection then. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has
-// sent a close frame and disappeared would keep its relay for IdleTimeout, because nothing reads
-// what follows a close frame.
+// closeReplyTimeout is how long an endpoint that has received a close frame may be silent before it
+// answers. RFC 6455 section 5.5.1 requires an answer as soon as practical, at the latest after the
+// present message, so silence is a failure. Section 7.1.1 then requires the server to close the
+// connection. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has sent a
+// close frame and disappeared would occupy its relay for IdleTimeout, because no goroutine reads
+// from the client after its close frame.
 const closeReplyTimeout = 10 * time.Second
 
-// activeNow is the value of direction.lastActivity while the direction is passing something on.
+// activeNow is the value of direction.lastActivity while the direction is copying data.
 const activeNow = math.MaxInt64
 
-// noteActivity records that a direction has passed on all available data.
+// noteActivity records that a direction has copied all available data.
 func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.now())) }
 
-// closeReplyWait waits for the answer to a close frame that was passed on.
+// closeReplyWait limits the wait for the answer to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
 	l     *webSocketRelay
-	from  *direction    // the direction in which the answer arrives
+	from  *direction    // the direction in which the answer is expected
 	begun time.Duration // start, by the clock of the server
-	most  time.Duration // latest end, whatever else arrives
+	most  time.Duration // latest end of the wait, even if other data arrives
 	end   func()
 	timer *time.Timer
 }
 
-// awaitCloseReply calls end if the endpoint of the direction from is silent for closeReplyTimeout,
-// or has not answered within IdleTimeout, unless the relay has ended. While the direction is
-// passing data on, it is not silent: the other endpoint is slow. end must not block.
+// awaitCloseReply calls end if the answer does not arrive in time. The source of the direction from
+// must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the direction
+// is copying data, its source does not count as silent, because then the receiver is slow. end must
+// not block, and must have no effect after the relay has ended.
 func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
 	now, idle := l.s.clock.now(), l.s.set.Load().IdleTimeout
 	p := &closeReplyWait{l: l, from: from, begun: now, most: now + idle, end: end}

@@ -9,24 +9,25 @@ import (
 	"shardway/shardmap"
 )
 
-// maxResumeWaits is the total time that a WebSocket may wait, as a multiple of ResumeTimeout.
+// maxResumeWaits limits the total time that a WebSocket may wait for a relay, as a multiple of
+// ResumeTimeout.
 const maxResumeWaits = 6
 
 // resumeDeadline limits how long a resumable WebSocket may be without an upstream connection. The
-// limit is ResumeTimeout, and begins again whenever another WebSocket is resumed at the same
-// destination. A queue that makes progress is not an outage, however slow the machine and however
-// long the queue; closing its clients would make all of them reconnect at once. When the time has
-// passed, look checks for progress.
+// limit is ResumeTimeout. It starts again whenever another WebSocket is resumed at the same
+// destination: a queue that makes progress is not an outage, even if the machine is slow and the
+// queue is long. If the clients in such a queue were closed, all of them would reconnect together.
+// look extends the limit after checking for progress.
 type resumeDeadline struct {
 	s     *Server
 	shard shardmap.Shard
 	end   context.CancelFunc
-	most  time.Duration // latest end, by the clock of the server
+	most  time.Duration // latest deadline, by the clock of the server
 	timer *time.Timer
 }
 
-// limitResume calls end when a WebSocket of the shard has exceeded its resumeDeadline, unless stop
-// is called before.
+// limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
+// permits, unless the caller calls stop first.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
 	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.ResumeTimeout}
 	w.timer = time.AfterFunc(math.MaxInt64, w.look) // w.timer must be set before look runs

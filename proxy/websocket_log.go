@@ -2,43 +2,43 @@ package proxy
 
 import "shardway/proxy/shardkey"
 
-// sessionLog writes the access log lines of a resumable WebSocket, instead of a line for its
-// request: when a relay begins, when it ends, and when no further relay follows.
+// sessionLog writes access log lines for a resumable WebSocket, instead of one line for its
+// request. It writes a line when a relay starts, when a relay ends, and when no further relay
+// follows.
 type sessionLog struct{ *requestState }
 
-// Words of the lines.
+// Values of the field "socket" in these lines.
 const (
-	// Types of lines.
 	lineBegin = "begin"
 	lineEnd   = "end"
 	lineLost  = "lost"
 )
 
-// relayStarted logs how long the client has waited for the relay, since its request or since the
-// end of the previous relay.
+// relayStarted logs the start of a relay. The line contains how long the client has waited for it,
+// since its request or since the end of the previous relay.
 func (l sessionLog) relayStarted() {
 	k, in := l.x.session, int64(0)
 	if k.relays == 1 {
 		in = int64(len(l.req.Raw()))
 	}
-	l.x.account.upstream = 0 // it still has the value of the previous relay
+	l.x.account.upstream = 0 // the field still contains the time of the previous relay
 	l.write(in, lineBegin, relayStartNames[k.startedBy])
 }
 
-// relayEnded logs what the relay has transferred.
+// relayEnded logs the end of a relay and the amount of data that it has transferred.
 func (l sessionLog) relayEnded(end relayEnd) {
 	a := &l.x.account
 	a.upstream = a.since(a.began)
 	l.write(l.conn.Received()-a.received, lineEnd, relayEndNames[end])
 }
 
-// sessionLost logs that the WebSocket gets no further relay.
+// sessionLost logs that no further relay follows.
 func (l sessionLog) sessionLost(end sessionEnd) {
 	l.x.account.upstream = 0
 	l.write(0, lineLost, sessionEndNames[end])
 }
 
-// write writes one line and starts the record of the next one.
+// write writes one line, and starts the account of the next line.
 func (l sessionLog) write(in int64, word, why string) {
 	a := &l.x.account
 	if a.began.IsZero() {

@@ -7,17 +7,19 @@ import (
 	"shardway/proxy/route"
 )
 
-// A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available.
-// Its session carries such WebSockets only, so that they take no places of requests, and their
-// data does not delay requests. If thousands of WebSockets move, each one then needs a few frames
-// instead of a handshake, and an idle WebSocket occupies no connection.
+// A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available. A
+// separate multiplexed session carries these WebSockets. So they do not use up the streams of
+// requests, and their data does not delay requests. If thousands of WebSockets move, each of them
+// needs a few frames instead of a handshake. An idle WebSocket occupies no connection.
 //
-// A WebSocket that transfers much data gets a connection of its own: the window of a stream is
-// limited, and its data would delay others. The size of its last relay decides. A path whose
-// WebSockets are not resumable also gets connections, because these WebSockets never move.
+// A WebSocket that transfers much data uses a connection of its own, because the window of a stream
+// is limited, and because its data would delay other WebSockets. The amount of data of its last
+// relay decides. WebSockets of a path that are not resumable also use connections: they never move,
+// so they would not benefit from streams.
 
 const (
-	// streamWait is how long a WebSocket waits for a session before it uses a connection.
+	// streamWait is how long a WebSocket waits for a multiplexed session before it uses a
+	// connection.
 	streamWait = time.Second
 	// A relay counts as bulk if it has transferred at least bulkBytes bytes, and at least bulkRate
 	// bytes per second of its life.
@@ -25,8 +27,8 @@ const (
 	bulkRate  = 64 << 10
 )
 
-// getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if there is
-// none, or if the WebSocket needs a connection.
+// getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
+// is available, or if the WebSocket needs a connection of its own.
 func (c *client) getWebSocketStream(p *pool) *upstreamConn {
 	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
@@ -50,8 +52,8 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 	return l
 }
 
-// forWebSocket reports whether the next dial should open a stream for a WebSocket: connections for
-// all waiting requests are being dialed already. The caller holds p.mu.
+// forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
+// if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
 func (p *pool) forWebSocket() bool {
 	w := p.mu.queue.firstUpgrade
 	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
@@ -71,14 +73,14 @@ func (l *webSocketRelay) transferred() int64 {
 	return l.downstream.Received() + l.downstream.Sent() - l.before
 }
 
-// isBulk reports whether the relay, which has ended, has transferred much data.
+// isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
 func (l *webSocketRelay) isBulk() bool {
 	n, d := l.transferred(), l.s.clock.now()-l.born
 	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
 }
 
-// noteWebSocketPath remembers whether the WebSockets of a path are resumable, as the response of
-// the owner says.
+// noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
+// to the response of the owner. unkept means that they are not.
 func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
 	if p.route.Kind == route.Remote {
 		y.s.nonResumable.note(y.s.nonResumable.key(&y.req), unkept)

@@ -9,9 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// decideOutcome decides what follows for a session whose relay has ended, at the node that has the
-// client: another relay, a close frame with a code for the client, or the end of its connection.
-// why is the cause if the relay was cancelled.
+// decideOutcome decides what follows at the ingress after a relay has ended: another relay, a close
+// frame for the client, or the end of the client's connection without a close frame. why is the
+// cause for which the relay was cancelled, or causeNone. r is the route that the relay has used.
 func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 	k := l.session
 	switch {
@@ -26,7 +26,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 		k.closeCode, k.closeReason = int(closeMoved), closeLeaving.reason()
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
 		k.closeCode, k.closeReason = int(closeMoved), reasonUnfinished
-	case l.streaming: // no other relay can continue within a message
+	case l.streaming: // another relay cannot continue in the middle of a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
@@ -36,18 +36,18 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 		k.resumes, k.gap, k.skip = true, true, !l.scan.BetweenMessages()
 	}
 	if l.streaming {
-		k.closeCode = 0 // a close frame is not possible there either
+		k.closeCode = 0 // a close frame cannot be sent within a message either
 	}
 }
 
-// hasUnfinishedMessage reports whether a message of the client or the app was incomplete when
-// drain-timeout had passed.
+// hasUnfinishedMessage reports whether a message of the client or of the app was still incomplete
+// after drain-timeout.
 func (l *webSocketRelay) hasUnfinishedMessage() bool {
 	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.InMessage())
 }
 
-// handedOver reports whether the hand-over is complete: the app has received complete messages and
-// answered the close frame, and everything that it sent was passed on.
+// handedOver reports whether the hand-over is complete. Then the app has received complete messages
+// only and has answered the close frame, and all its data has been sent to the client.
 func (l *webSocketRelay) handedOver() bool {
 	if l.app {
 		return l.closeAcknowledged && l.upIsBetweenMessages()
@@ -55,8 +55,9 @@ func (l *webSocketRelay) handedOver() bool {
 	return l.ownerCode == endMoved && l.halfClosed
 }
 
-// shouldResume reports whether another relay follows one that broke. If the app itself ended the
-// connection without a close frame, none follows while the same app is in place.
+// shouldResume reports whether another relay must follow a relay that broke. If the app itself
+// ended the connection without a close frame, the app wants it to end. Then another relay follows
+// only if the shard has a new owner, or if the app has died.
 func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bool {
 	switch {
 	case why != causeNone, l.isRequested(requestMove), l.appClose == int(closeMoved):
@@ -75,9 +76,9 @@ func (s *Server) elsewhere(shard shardmap.Shard, r *route.Route) bool {
 	return int(shard) >= t.Shards() || *t.Route(shard) != *r
 }
 
-// reportEnd ends downstream at an owner after the app's connection is closed. It sends the end
-// code and closes the sending side. Then it waits until the ingress has closed its side, so that
-// no reset overtakes the data.
+// reportEnd closes downstream at an owner after the app's connection has ended. It sends the end
+// code to the ingress and closes the sending side. Then it waits until the ingress has closed its
+// side, because a reset could overtake data that is still on the way.
 func (l *webSocketRelay) reportEnd(why cause) {
 	if l.closeSent.Load() != 0 && !l.invalid {
 		late := time.AfterFunc(moveAfter, func() { l.request(requestStop) })
@@ -99,7 +100,7 @@ func (l *webSocketRelay) reportEnd(why cause) {
 	case word != 0:
 		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{word}, false))
 	}
-	if w.Flush() == nil { // after a failed write the end of the connection is sufficient
+	if w.Flush() == nil { // after a failed write, the ingress notices the end of the connection anyway
 		l.downstream.CloseLinger(h1.WholeRequest)
 	}
 }
@@ -119,8 +120,8 @@ func (l *webSocketRelay) endCode(why cause) byte {
 	return endEnded
 }
 
-// Reasons in close frames for clients that must reconnect although their shard has not just
-// moved. They appear in the logs of clients and name the limit that was exceeded.
+// Reasons in close frames for clients that must reconnect for another cause than a move of their
+// shard. They appear in the logs of clients.
 const (
 	reasonUnfinished = "a message was not whole when the shard had moved"
 	reasonBrokeOften = "the connection to the app broke too often"

@@ -8,23 +8,26 @@ import (
 	"shardway/proxy/h1"
 )
 
-// A WebSocket may be idle for days. A direction that has nothing to pass on for a while parks:
-// its goroutine ends. h1.Conn starts another goroutine when data arrives on the socket
-// (callbackWatcher) or on the multiplexed stream, when the connection is closed, or when another
-// goroutine sends a request to the relay. All state of the direction is in the relay, and
-// nothing is buffered.
+// A WebSocket may be idle for days. A direction of a relay that has had no data for a while parks:
+// its goroutine exits. h1.Conn starts another goroutine for the direction in these cases:
 //
-// After a direction has parked, it belongs to the next goroutine. The goroutine that has parked
-// it must not use the relay any more.
+//   - data arrives on the socket (callbackWatcher) or on the multiplexed stream
+//   - the connection is closed
+//   - another goroutine sets a bit in the relay's requests
+//
+// The complete state of the direction is in the relay, and no data is buffered.
+//
+// After a direction has parked, it belongs to the goroutine that wakes it. The goroutine that has
+// parked the direction must not use the relay any more.
 
 // direction is the state of one direction of a relay.
 type direction struct {
-	// lastActivity is when the direction last passed something on, by the clock of the server, or
-	// activeNow while it does so.
+	// lastActivity is when the direction last copied data, by the clock of the server. It is
+	// activeNow while the direction is copying.
 	lastActivity atomic.Int64
 
 	parkDelay time.Duration // idle time before the direction parks; zero means that it does not park
-	parkedAt  time.Duration // when it parked, by the clock of the server; zero means that it has not
+	parkedAt  time.Duration // when the direction parked, by the clock of the server; zero means that it was not parked since the last start
 	wake      func()        // starts another goroutine for the direction
 }
 
@@ -36,8 +39,8 @@ func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
 	return time.Duration(l.s.parkAfter.Load())
 }
 
-// wakeFunc returns a function that continues a parked direction with f in another goroutine. It
-// does not block.
+// wakeFunc returns a function that continues a parked direction with f in another goroutine. The
+// returned function does not block.
 func (l *webSocketRelay) wakeFunc(f func()) func() {
 	goOn := func() {
 		l.countParked(-1)
@@ -45,12 +48,12 @@ func (l *webSocketRelay) wakeFunc(f func()) func() {
 	}
 	return func() {
 		l.c.goroutines.Go(goOn)
-		l.c.goroutines.Done() // a parked direction is counted as a goroutine
+		l.c.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
 	}
 }
 
-// runDirection runs a direction that begins or was woken. If it returns true, the direction has
-// parked, and belongs to the goroutine that wakes it. Otherwise it has ended.
+// runDirection runs a direction that has started or was woken. It returns true if the direction has
+// parked, and false if it has ended.
 func (l *webSocketRelay) runDirection(direction func() (parked bool), h *direction) (parked bool) {
 	if h.parkedAt != 0 {
 		h.parkDelay = time.Duration(l.s.parkAfter.Load())
@@ -71,8 +74,8 @@ func (l *webSocketRelay) countParked(n int) {
 	l.s.conns.markQuiescent(l.c, n)
 }
 
-// park parks a direction that reads from conn and was idle for its parkDelay. It reports false if
-// the direction continues.
+// park parks a direction that reads from conn and has been idle for its parkDelay. It returns false
+// if the direction must continue.
 func (l *webSocketRelay) park(h *direction, conn *h1.Conn) bool {
 	s, hands := l.s, l.c.goroutines
 	h.parkedAt = max(s.clock.now(), 1)

@@ -10,47 +10,48 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// webSocketRelay relays a resumable WebSocket over one upstream connection. downstream is the
-// connection towards the client, and upstream the connection towards the app. Relays run on
-// three kinds of nodes:
+// webSocketRelay relays a resumable WebSocket over one upstream connection. A WebSocket that
+// outlives this connection gets another relay. downstream is the connection towards the client, and
+// upstream is the connection towards the app. A WebSocket has one relay if its ingress also runs
+// the app, and otherwise two:
 //
 //	client ── downstream │ ingress │ upstream ── downstream │ owner │ upstream ── app
 //	client ── downstream │ ingress that is the owner                 │ upstream ── app
 //
-// Two goroutines run a relay, one for each direction. Each writes to one connection only, so
-// that a close frame is never inserted into a frame that the other goroutine is writing:
+// Two goroutines run a relay, one for each direction. Each goroutine writes to one connection only,
+// so that a close frame is never inserted into a frame that the other goroutine is writing:
 //
 //	up    downstream → upstream   until it must stop: at the end of a message, for a hand-over, or at once
 //	down  upstream → downstream   until upstream ends or sends a close frame; then it stops up
 //
-// Other goroutines set bits in requests. After up has ended, down decides what follows for the
-// session (websocket_outcome.go).
+// Other goroutines request actions by bits in requests. After the direction up has stopped, the
+// goroutine of the direction down decides what follows for the session (websocket_outcome.go).
 type webSocketRelay struct {
 	s                    *Server
-	c                    *client // nil means that the relay has not begun
+	c                    *client // nil means that the relay has not started
 	session              *webSocketSession
 	downstream, upstream *h1.Conn
-	client               bool // downstream is the client
-	app                  bool // upstream is the app
+	client               bool // downstream leads to the client itself; false at an owner that is not the ingress
+	app                  bool // upstream leads to the app itself; false at an ingress that is not the owner
 
 	attempt      attempt
 	responseSent bool          // the header of the first response has been sent
 	load         *shardLoad    // counters of the shard; nil means none
 	sent         int64         // bytes sent to the client before the relay
 	before       int64         // bytes transferred on downstream before the relay
-	born         time.Duration // start, by the clock of the server
+	born         time.Duration // start time, by the clock of the server
 
 	requests     atomic.Uint32
 	code         atomic.Int32  // code of the close frame that ends upstream; set before requests
 	closeSent    atomic.Int32  // code of the close frame that this node sends to the app; zero means none
-	drainExpired atomic.Bool   // the shard moves, and drain-timeout has passed
-	closeWritten chan struct{} // closed when that frame has been written
-	clientClosed atomic.Bool   // downstream has sent a close frame, which was passed on
-	upEnd        chan struct{} // closed when up has ended
+	drainExpired atomic.Bool   // drain-timeout has passed since the shard moved
+	closeWritten chan struct{} // closed when the close frame to the app has been written
+	clientClosed atomic.Bool   // downstream has sent a close frame, which was sent to upstream
+	upEnd        chan struct{} // closed when the direction up has stopped
 
 	// mu protects the following fields.
 	mu    sync.Mutex
-	over  bool      // the connections do not belong to the relay any more
+	over  bool      // the relay has ended, and no longer owns the connections
 	asked time.Time // when a hand-over was first requested
 
 	up
@@ -68,10 +69,10 @@ func (l *webSocketRelay) addRunning(n int32) {
 
 // Bits of webSocketRelay.requests.
 const (
-	requestMove      uint32 = 1 << iota // hand over: stop between two messages
-	requestStop                         // stop at once
+	requestMove      uint32 = 1 << iota // hand over: stop after the present message
+	requestStop                         // stop immediately
 	requestClose                        // with requestStop: send a close frame to the app, if possible
-	requestReconnect                    // close the client so that it connects to another node
+	requestReconnect                    // close the client's connection, so that the client connects to another node
 )
 
 // up is the state of the direction from downstream to upstream.
@@ -80,9 +81,9 @@ type up struct {
 	scan        *wsframe.Scanner
 	clean       bool // upstream has received complete frames only
 	halfClosed  bool // this node has closed its sending side of upstream
-	clientEnded bool // downstream has closed its sending side, or has broken
-	clientEOF   bool // downstream has closed its sending side
-	discarded   bool // data of downstream was discarded after closeSent
+	clientEnded bool // downstream has closed its sending side, or has failed
+	clientEOF   bool // downstream has closed its sending side with a FIN
+	discarded   bool // data of downstream was discarded after this node had sent its close frame
 	invalid     bool // downstream violates the protocol
 }
 
@@ -90,40 +91,40 @@ type up struct {
 type down struct {
 	direction
 	from              wsframe.Scanner
-	held              []byte // an incomplete message
-	ctl               []byte // an incomplete control frame
-	streaming         bool   // a message that is too long for held is being passed on
+	held              []byte // the part of an incomplete message that has not been sent to downstream
+	ctl               []byte // the part of an incomplete control frame that has been received
+	streaming         bool   // a message that exceeds maxHeldMessage is being sent in parts
 	appClose          int    // code of the app's close frame; zero means none
-	ponged            bool   // the app has read everything before our close frame
-	closeAcknowledged bool   // the app has answered our close frame
-	closeForwarded    bool   // the close frame of the app was passed on
+	ponged            bool   // the app has answered pingMoved, so it has read everything before our close frame
+	closeAcknowledged bool   // the app has answered the close frame of this node
+	closeForwarded    bool   // a close frame of the app was sent to downstream
 	ownerCode         byte   // end code of the owner; zero means none
 	upstreamErr       error
 	appInvalid        bool // upstream violates the protocol
 	clientGone        bool // downstream accepts no more data
 }
 
-// End codes. The owner sends one to the ingress in a frame with the reserved opcode opEndCode,
-// which no app can send. A FIN alone proves nothing, because the kernel also sends one for a
-// process that dies.
+// End codes. With an end code, the owner reports to the ingress why a relay has ended. It sends the
+// code in a frame with the reserved opcode opEndCode, which no app can send. A FIN is not
+// sufficient proof of a hand-over, because the kernel also sends a FIN for a process that dies.
 const (
 	opEndCode  = 0xf
-	endMoved   = 'm' // handed over: the app has answered the close frame and has received everything
-	endLate    = 'l' // a message was incomplete when drain-timeout had passed
+	endMoved   = 'm' // handed over: the app has received all data and has answered the close frame
+	endLate    = 'l' // a message was still incomplete after drain-timeout
 	endEnded   = 'e' // the app ended the connection without a close frame
-	endRefused = 'r' // the same, and the app accepts no connections
+	endRefused = 'r' // as endEnded, and the app accepts no connections
 )
 
-// pingMoved is the payload of the ping that is sent to an app before the close frame 1012: see
-// acknowledgesClose.
+// pingMoved is the payload of the ping that precedes the close frame 1012 to an app.
+// acknowledgesClose explains its purpose.
 const pingMoved = "the shard moves"
 
-// maxHeldMessage is the size in bytes up to which a message of the app is passed on only when it is
-// complete.
+// maxHeldMessage is the maximum size in bytes of an app message that is buffered until it is
+// complete. A longer message is sent to the client in parts.
 const maxHeldMessage = 64 << 10
 
-// moveAfter is how long an owner waits after its shard has moved for the ingress to close its
-// sending side.
+// moveAfter is how long an owner waits after its shard has moved for the ingress to request the
+// hand-over. After that, the owner starts the hand-over itself.
 const moveAfter = time.Second
 
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
@@ -143,7 +144,8 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	return l
 }
 
-// request sets bits in requests. Any goroutine may call it.
+// request sets bits in requests, and interrupts the direction up so that it acts on them. Any
+// goroutine may call it.
 func (l *webSocketRelay) request(want uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +159,8 @@ func (l *webSocketRelay) request(want uint32) {
 
 func (l *webSocketRelay) isRequested(want uint32) bool { return l.requests.Load()&want != 0 }
 
-// end prevents other goroutines from acting on the connections.
+// end marks the relay as ended. After end has returned, no other goroutine uses the connections
+// through this relay.
 func (l *webSocketRelay) end() {
 	l.mu.Lock()
 	l.over = true
@@ -165,7 +168,7 @@ func (l *webSocketRelay) end() {
 	l.downstream.ResumeRead()
 }
 
-// abortAfter resets the connection c after d, unless the relay has ended by then.
+// abortAfter aborts the connection c after d, unless the relay has ended by then.
 func (l *webSocketRelay) abortAfter(d time.Duration, c *h1.Conn) {
 	l.runAfter(d, func() { _ = c.Abort() })
 }
@@ -190,7 +193,8 @@ func (l *webSocketRelay) isOver() bool {
 	return l.over
 }
 
-// start prepares the connections and starts the direction up. runDown runs the other direction.
+// start prepares the connections and starts the goroutine of the direction up. The caller then runs
+// the other direction with runDown.
 func (l *webSocketRelay) start(c *client) {
 	l.c = c
 	if !l.responseSent {
@@ -210,7 +214,8 @@ func (l *webSocketRelay) start(c *client) {
 	c.goroutines.Go(l.runUp)
 }
 
-// runUp runs the direction up until one of the connections ends, down stops it, or it parks.
+// runUp runs the direction up until it parks or stops. It stops when one of the connections ends,
+// or when the direction down requests it.
 func (l *webSocketRelay) runUp() {
 	if !l.runDirection(l.copyUp, &l.up.direction) {
 		close(l.upEnd)
@@ -229,19 +234,19 @@ func (l *webSocketRelay) runDown() (parked bool) {
 	return false
 }
 
-// finish ends the direction up after down has ended. At an owner that hands over, downstream may
-// continue for a moment: see reportEnd.
+// finish stops the direction up after the direction down has ended. At an owner that hands over,
+// downstream stays open until reportEnd has sent the end code.
 func (l *webSocketRelay) finish() {
 	switch {
 	case !l.responseSent:
 		return
-	case l.closeForwarded && !l.clientGone: // the client answers, and its answer is passed on
+	case l.closeForwarded && !l.clientGone: // the client's answer must still reach the app
 		late := l.awaitCloseReply(&l.up.direction, func() { l.request(requestStop) })
 		<-l.upEnd
 		late.timer.Stop()
 		return
 	case !l.client && l.closeSent.Load() != 0:
-		<-l.closeWritten // nothing else is sent to upstream
+		<-l.closeWritten // after the close frame, nothing else is sent to upstream
 		return
 	case l.appInvalid:
 		l.code.Store(closeProtocol)
@@ -257,9 +262,10 @@ func (l *webSocketRelay) finish() {
 
 func (l *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
 
-// cancel implements slot.cancel for a resumable WebSocket. Only the relay ends, unless the client has
-// gone or the process stops. If this node has the app, the shard must become free: then downstream
-// is reset if it does not accept data within a moment. Otherwise a slow client may take its time.
+// cancel implements slot.cancel for a resumable WebSocket. It ends the relay and keeps the client's
+// connection, unless the client has gone or the process stops. At the node of the app, the shard
+// must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
+// accept data soon. On other nodes a slow client has no such limit.
 func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	switch why {
 	case causeClientGone, causeShutdown:
@@ -280,9 +286,9 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	return closes
 }
 
-// cancelStuck resets downstream if it does not accept the data that is being passed on. If no data
-// is being passed on, this node is late to notice the end of the relay, which is no reason to
-// disconnect a client.
+// cancelStuck aborts downstream if a write to it is in progress, and so does not finish. Otherwise
+// the relay has merely not noticed its end yet, which is no reason to disconnect the client. Then
+// cancelStuck requests a stop and checks again later.
 func (l *webSocketRelay) cancelStuck() {
 	switch {
 	case l.isOver():

@@ -7,8 +7,9 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// copyDown passes on what upstream sends, until that ends, a close frame arrives, or the direction
-// parks.
+// copyDown copies data from upstream to downstream until upstream ends, a close frame arrives, or
+// the direction parks. parked means that the direction has parked, and that another goroutine will
+// continue it.
 func (l *webSocketRelay) copyDown() (parked bool) {
 	w := l.downstream.Writer()
 	for {
@@ -50,9 +51,10 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 	}
 }
 
-// forwardDown passes on bytes of one frame of the app. It holds a message until it is complete or
-// too long to be held. Control frames within a message are passed on at once. It returns true if
-// nothing follows.
+// forwardDown sends bytes of one frame of the app to downstream. It buffers a message until the
+// message is complete or exceeds maxHeldMessage, because an incomplete message could not be
+// continued by the next relay. Control frames within a message are sent immediately. It returns
+// true if nothing may follow.
 func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	switch {
 	case l.from.IsControl():
@@ -77,8 +79,8 @@ func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	return l.clientGone
 }
 
-// forwardControl passes on a control frame of the app. It returns true if the frame ends the
-// relay.
+// forwardControl sends a control frame of the app to downstream, except for frames that belong to
+// the hand-over. done means that the frame ends the relay.
 func (l *webSocketRelay) forwardControl() (done bool) {
 	switch l.from.Opcode() {
 	case opEndCode:
@@ -94,7 +96,7 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 	case wsframe.OpClose:
 		l.appClose = l.from.CloseCode()
 		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == int(closeMoved) && !l.clientClosed.Load() {
-			return true // the client must not see the answer to our close frame
+			return true // the client must not see the answer to a close frame that it has not sent
 		}
 		l.writeDown(l.ctl)
 		l.closeForwarded = true
@@ -104,11 +106,11 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 	return false
 }
 
-// acknowledgesClose reports whether a close frame of the app answers ours. A frame with another
-// code has crossed ours on the way, and is final. But some libraries answer any close frame with
-// 1000, or without a code. Therefore a ping precedes our close frame: if its pong is missing (RFC
-// 6455 section 5.5.2 requires one), the app had not read our close frame, nor everything that the
-// client had sent, when it sent its own.
+// acknowledgesClose reports whether a close frame of the app answers the close frame of this node.
+// A frame with another code crossed ours on the way, and is final. But some libraries answer every
+// close frame with code 1000, or without a code. Therefore this node sends a ping before its close
+// frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
+// read our close frame, nor all data of the client, when it sent its own close frame.
 func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	told := int(l.closeSent.Load())
 	if told != int(closeMoved) {
@@ -117,7 +119,7 @@ func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	return (l.ponged || !l.app) && (code == told || code == closeNormal || code == wsframe.NoCode)
 }
 
-// writeDown writes to downstream.
+// writeDown writes to downstream. After an error it aborts upstream, because the client has gone.
 func (l *webSocketRelay) writeDown(p []byte) {
 	if l.clientGone || len(p) == 0 {
 		return

@@ -10,7 +10,8 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// copyUp passes on what downstream sends, until that ends or the direction parks.
+// copyUp copies data from downstream to upstream until the direction must stop or parks. parked
+// means that the direction has parked, and that another goroutine will continue it.
 func (l *webSocketRelay) copyUp() (parked bool) {
 	for {
 		p, err := l.downstream.PeekFor(l.up.parkDelay)
@@ -42,13 +43,14 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 	}
 }
 
-// upIsBetweenMessages reports whether upstream has received complete messages only.
+// upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
+// relay can continue here.
 func (l *webSocketRelay) upIsBetweenMessages() bool {
 	return l.session.skip || l.scan.BetweenMessages()
 }
 
-// forwardUp passes p on, up to the end of a message if a hand-over is requested. It returns how
-// many bytes of p are done, and whether the direction must stop.
+// forwardUp sends p to upstream. If a hand-over is requested, it stops at the end of the present
+// message. It returns how many bytes of p it has processed, and whether the direction must stop.
 func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	from := 0
 	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
@@ -61,7 +63,7 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 		n += m
 		if l.session.skip {
 			from = n
-			if l.scan.Closed() { // only a close frame is passed on after a broken message
+			if l.scan.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
 				l.handleClientClose()
 				l.writeUp(wsframe.AppendClose(nil, l.scan.CloseCode(), "", true))
 				return n, true
@@ -78,14 +80,16 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
 }
 
-// handleClientClose records a close frame of downstream before the app can answer it.
+// handleClientClose records that downstream has sent a close frame. It must run before the frame is
+// written to upstream, so that the app's answer is recognized.
 func (l *webSocketRelay) handleClientClose() {
 	l.clientClosed.Store(true)
 	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Abort() }) })
 }
 
-// failProtocol ends a WebSocket whose client violates the protocol, after it has passed on the
-// valid bytes before. between means that nothing of the invalid frame was passed on.
+// failProtocol ends a WebSocket whose client violates the protocol. before contains the valid bytes
+// that have not been sent to upstream; failProtocol sends them first. between means that no byte of
+// the invalid frame has been sent.
 func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.invalid = true
 	if l.clean = l.writeUp(before) && between; l.clean {
@@ -94,8 +98,8 @@ func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.abortUpstreamAfter(endWait)
 }
 
-// writeUp writes to upstream. It reports false if upstream accepts no more data. The direction
-// down continues, because upstream may have sent the reason.
+// writeUp writes to upstream. It returns false if upstream accepts no more data. The direction down
+// continues for endWait, because upstream may have sent the reason.
 func (l *webSocketRelay) writeUp(p []byte) bool {
 	w := l.upstream.Writer()
 	_, err := w.Write(p)
@@ -111,10 +115,10 @@ func (l *webSocketRelay) writeUp(p []byte) bool {
 	return true
 }
 
-// abortUpstreamAfter resets upstream after d, unless the relay has ended by then.
+// abortUpstreamAfter aborts upstream after d, unless the relay has ended by then.
 func (l *webSocketRelay) abortUpstreamAfter(d time.Duration) { l.abortAfter(d, l.upstream) }
 
-// shouldStopUp executes the pending requests, and reports whether the direction must stop.
+// shouldStopUp acts on the bits in requests, and reports whether the direction must stop.
 func (l *webSocketRelay) shouldStopUp() bool {
 	switch {
 	case l.isRequested(requestStop):
@@ -137,8 +141,9 @@ func (l *webSocketRelay) shouldStopUp() bool {
 	return true
 }
 
-// handOver tells the app that its shard moves. The app has DrainTimeout from now on, also to read
-// the data before the close frame.
+// handOver starts the hand-over at the node of the app: it sends the app the close code closeMoved.
+// The app has DrainTimeout from now on to answer. That includes the time to read the data that
+// precedes the close frame.
 func (l *webSocketRelay) handOver() {
 	within := l.s.o.DrainTimeout
 	l.runAfter(within, func() {
@@ -148,10 +153,10 @@ func (l *webSocketRelay) handOver() {
 	l.sendClose(int(closeMoved), within)
 }
 
-// sendClose sends a close frame to the app, if the app has received complete frames and no close
-// frame. The write may take as long as within.
+// sendClose sends a close frame to the app, unless the app has received an incomplete frame or
+// already has a close frame. within limits the time of the write.
 func (l *webSocketRelay) sendClose(code int, within time.Duration) {
-	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // an invalid close frame has not been passed on
+	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
 	if !l.clean || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
 		return
 	}
@@ -164,8 +169,9 @@ func (l *webSocketRelay) sendClose(code int, within time.Duration) {
 	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))
 }
 
-// finishUp handles the end of downstream without a close frame. At the owner, the ingress closes
-// its sending side to request a hand-over.
+// finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the
+// ingress between two messages requests a hand-over. In other cases the client has gone, and
+// upstream is aborted.
 func (l *webSocketRelay) finishUp(err error) {
 	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
 	switch {

@@ -11,8 +11,9 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// startSession passes on a response 101 that begins a relay. The relay itself runs after the
-// request flow has returned. startSession reports false if the run was cancelled before.
+// startSession handles a 101 response that starts a relay. It sends the response to the client, or
+// to the ingress. The relay itself runs after the request flow has returned. startSession returns
+// false if the run was cancelled before.
 func (y *responseRelay) startSession(p *attempt) bool {
 	k, later := y.x.session, y.x.isResumption()
 	l := newWebSocketRelay(y, p)
@@ -53,8 +54,9 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	return true
 }
 
-// switches passes on a response 101 without the headers of the app about the session. The node
-// that has the client is told whether the session is resumable.
+// writeSwitchingProtocols sends a 101 response without the app's headers about the session. kept
+// adds the header that confirms to the ingress that the session is resumable. It returns false
+// after an error.
 func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
@@ -68,8 +70,9 @@ func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 	return y.conn.WriteResponseHeader(&p.conn.res, e).Close(nil) == nil
 }
 
-// resume runs a session from one relay to the next, after the first one, and closes the connection
-// of its client.
+// resume starts the later relays of a session until it has none, and then closes the client's
+// connection. It returns as soon as a relay has started; the connection's goroutine then runs that
+// relay and calls resume again.
 func (c *client) resume() {
 	k := c.x.session
 	if k == nil || c.hasRelay() {
@@ -92,7 +95,7 @@ func (c *client) resume() {
 		w := c.conn.Writer()
 		w.Begin(h1.UntilClose, 0)
 		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, reasonOf(k.closeCode)), false)) // the connection ends in any case
+		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, reasonOf(k.closeCode)), false)) // an error does not matter, because the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
@@ -100,9 +103,9 @@ func (c *client) resume() {
 	}
 }
 
-// resumeSession sends the request of a session again until an app accepts it, for as long as the
-// session may wait. After success, the next relay has begun. Otherwise it returns how to close the
-// client.
+// resumeSession repeats the request of a session until an app accepts it or the time limit of the
+// session has passed. If an app accepts it, the next relay has started and code is zero. Otherwise
+// code and why describe the close frame for the client.
 func (c *client) resumeSession() (code int, why string) {
 	k := c.x.session
 	ctx, cancel := context.WithCancel(c.life.context())
@@ -146,23 +149,25 @@ func (c *client) resumeSession() (code int, why string) {
 	}
 }
 
-// cancelUnanswered cancels the run unless a response has begun.
+// cancelUnanswered cancels the run unless its response has begun.
 func (c *client) cancelUnanswered() {
 	closes, _ := c.slot.cancel(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
 	closeAll(closes)
 }
 
-// prepareRetry resets the exchange for the request of the next relay. A request that may have
-// reached an app is sent again only with a higher number.
+// prepareRetry resets the exchange before the request of the next relay is sent. The safety is set
+// to unsafeMethod, because a request that may have reached an app must not be repeated with the
+// same attempt number.
 func (x *exchange) prepareRetry(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.runAborted = 0, 0, 0, 0, nil, false
-	x.noStreams = false // the next attempt uses another session
+	x.noStreams = false // the next attempt uses another multiplexed session
 }
 
-// declined ends an attempt to resume a session that received a response other than 101. Only a
-// response of another node, and not one of an app, permits another attempt.
+// handleDeclined ends an attempt to resume a session that has received a response other than 101. A
+// response of the app is final. After an error response of another node, another attempt may
+// follow.
 func (c *client) handleDeclined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
@@ -176,9 +181,10 @@ func (c *client) handleDeclined(p *attempt) decision {
 	return done
 }
 
-// neverSent reports whether an owner that responds with this problem has sent nothing to its app.
+// neverSent reports whether an owner that responds with the problem code has sent nothing to its
+// app.
 func neverSent(code problem.Code) bool {
-	switch code { //nolint:exhaustive // any other request may have reached the app
+	switch code { //nolint:exhaustive // after any other code, the request may have reached the app
 	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:
 		return true

@@ -18,37 +18,38 @@ import (
 
 // Headers and values that Shardway and apps exchange about resumable WebSockets.
 const (
-	headerWebSocket        = "Shardway-WebSocket" // request: the id of the session; response 101: the answer of the app
+	headerWebSocket        = "Shardway-WebSocket" // request: the id of the session; 101 response: the app's consent
 	headerWebSocketResumed = "Shardway-WebSocket-Resumed"
 	headerWebSocketGap     = "Shardway-WebSocket-Gap"
 	headerWebSocketClose   = "Shardway-WebSocket-Close"
 
-	valueResumable = "keep" // value of the app
-	valueAccepted  = "kept" // value of the owner, for the node that has the client
+	valueResumable = "keep" // value with which the app consents
+	valueAccepted  = "kept" // value with which the owner confirms to the ingress
 )
 
 const (
-	// maxBreaks is how many relays of a session may break within breakPeriod. After one more,
-	// the client is closed and must reconnect.
+	// maxBreaks is the number of relays of a session that may break within breakPeriod. When one
+	// more breaks, the client's connection is closed, and the client must reconnect.
 	maxBreaks   = 3
 	breakPeriod = time.Minute
 )
 
-// webSocketSession is a WebSocket that survives its upstream connection. The node that has the
-// client runs one relay after the other for it (websocket_resume.go). The owner, which has the
-// app, runs one relay only. The session belongs to the goroutine of the connection.
+// webSocketSession is a WebSocket that survives the loss of its upstream connection. The ingress
+// runs successive relays for it (websocket_resume.go). An owner that is not the ingress runs a
+// single relay for its own webSocketSession. The session belongs to the goroutine of the client's
+// connection.
 type webSocketSession struct {
 	id      [32]byte // in hex
-	resumed uint64   // attempts after the first relay that may have reached an app
-	gap     bool     // messages may be missing
+	resumed uint64   // number of attempts after the first relay that may have reached an app
+	gap     bool     // messages may have been lost since the previous relay
 	// freeUpgrade releases the upgrade place of the attempt after the app has responded. nil means
 	// that the attempt has none.
 	freeUpgrade func()
 
-	// The following fields are used at the node that has the client.
+	// The following fields are used only at the ingress.
 	relays       int             // number of 101 responses so far
 	protocol     string          // subprotocol of the first response
-	up           wsframe.Scanner // scans what the client sends, over all relays
+	up           wsframe.Scanner // scans the data of the client across all relays
 	skip         bool            // the rest of an interrupted message must be discarded
 	delivered    bool            // the present attempt may have reached an app
 	resumes      bool            // another relay follows the one that has ended
@@ -61,9 +62,11 @@ type webSocketSession struct {
 	broken       [maxBreaks]time.Time
 	sessionStatus
 
-	// wait ends the wait for the next relay. Any goroutine may call it.
+	// wait cancels the wait for the next relay. nil means that the session does not wait. Any
+	// goroutine may call it.
 	wait atomic.Pointer[context.CancelFunc]
-	// leaves is when a leaving node tells the client to reconnect. Only the sweep uses it.
+	// reconnectAt is when a node that is leaving closes the client's connection. Only the sweep
+	// uses it.
 	reconnectAt time.Duration
 }
 
@@ -82,7 +85,8 @@ func newSession() *webSocketSession {
 	return k
 }
 
-// readSession returns the session that the node with the client describes in its request, or nil.
+// readSession returns the session that the ingress describes in the headers of req. It returns nil
+// if there is none.
 func readSession(req *h1.Request) *webSocketSession {
 	id := req.Value(headerWebSocket)
 	if len(id) != 32 {
@@ -95,7 +99,8 @@ func readSession(req *h1.Request) *webSocketSession {
 	return k
 }
 
-// append appends the headers for the app and the owner. attempt is the number of the attempt.
+// appendHeaders appends the session headers for the app and the owner. attempt is the number of the
+// attempt; zero means the first one.
 func (k *webSocketSession) appendHeaders(b []byte, attempt uint64) []byte {
 	b = append(b, headerWebSocket+": "...)
 	b = append(b, k.id[:]...)
@@ -111,7 +116,7 @@ func (k *webSocketSession) appendHeaders(b []byte, attempt uint64) []byte {
 	return b
 }
 
-// appendSession appends the headers of the request's session.
+// appendSession appends the headers of the request's session, if it has one.
 func (f requestWriter) appendSession(b []byte) []byte {
 	switch k := f.x.session; {
 	case k == nil:
@@ -123,11 +128,13 @@ func (f requestWriter) appendSession(b []byte) []byte {
 	}
 }
 
-// isResumption reports whether the request resumes a session: its client already has a response.
+// isResumption reports whether the request resumes a session, whose client has already received its
+// response.
 func (x *exchange) isResumption() bool { return x.session != nil && x.session.relays > 0 }
 
-// keeps reports whether a response 101 makes the session resumable: at the node that has the
-// client for its first relay, and at the owner for any relay.
+// isResumable reports whether a 101 response makes the session resumable. The ingress calls it for
+// the first relay, and the owner for each relay. way tells whether the response comes from the app
+// or from the owner.
 func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way route.Kind) bool {
 	word := valueResumable
 	if way == route.Remote {
@@ -137,7 +144,8 @@ func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way rout
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
-// continues reports whether a response 101 continues the session.
+// isContinuedBy reports whether a 101 response to the request of a later relay continues the
+// session: it must be resumable, and must select the same subprotocol.
 func (k *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way route.Kind) bool {
 	return k.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
@@ -149,7 +157,7 @@ func acceptOf(key []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// closesWith returns the close code for the client after a response other than 101.
+// closesWith returns the close code for the client after an app has sent a response other than 101.
 func closesWith(res *h1.Response) int {
 	if code, ok := route.ParseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
 		return int(code)
@@ -168,7 +176,8 @@ const (
 	closeTryLater = 1013
 )
 
-// recordBreak records a relay that broke at now, and reports whether too many have broken.
+// recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have
+// broken within breakPeriod.
 func (k *webSocketSession) recordBreak(now time.Time) bool {
 	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < breakPeriod {
 		return true

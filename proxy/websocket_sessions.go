@@ -26,44 +26,45 @@ func (s *Server) CountUpgraded() int {
 // maxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.
 const maxUpgrades = 64
 
-// Sessions that wait for a relay are released in batches of resumeBatch at a fixed interval. The
-// rate per second is that of requests. Requests are released in larger batches, but requests that
-// arrive meanwhile would wait behind a large batch of WebSockets.
+// Sessions that wait for a relay are released in batches of resumeBatch, one batch per
+// resumeInterval. The resulting rate is the same as for requests. Requests are released in larger
+// batches, but a large batch of WebSockets would delay requests that arrive at the same time.
 const (
 	resumeBatch    = 4
 	resumeInterval = 3 * time.Millisecond
 )
 
-// sockets is the state of all resumable WebSockets of a node.
+// webSockets is the state of all resumable WebSockets of a node.
 type webSockets struct {
-	queue            *queue.Queue // sessions without a relay
+	queue            *queue.Queue // sessions that wait for a relay
 	upgrades         atomic.Int32 // resumed WebSockets that await an upgrade response
 	relays           atomic.Int32 // running relays
-	parkedDirections atomic.Int32 // parked directions of these
+	parkedDirections atomic.Int32 // parked directions of the running relays
 	pacer            reconnectPacer
 	summary          handoverSummary
 
 	handovers handoverPacer
 
 	mu        sync.Mutex
-	exclusive map[[32]byte]*exclusiveUse // at most one for each session
+	exclusive map[[32]byte]*exclusiveUse // runs in progress, by session id; at most one for each session
 
 	probe struct {
-		sync.Mutex           // held while the app is asked
-		probed     time.Time // when it was asked last whether it takes connections
-		refused    bool      // it did not
+		sync.Mutex           // held while the app is probed
+		probed     time.Time // when the app was last probed; see appRefuses
+		refused    bool      // result of the last probe
 	}
 }
 
-// exclusiveUse is the only request or relay of a session that the app may have.
+// exclusiveUse registers the one request or relay of a session that may use the app at a time.
 type exclusiveUse struct {
 	cancel   func()
-	released chan struct{} // closed when the app does not have it any more
+	released chan struct{} // closed when the request or relay no longer uses the app
 }
 
-// claim registers the only request or relay of a session that the app may have. It cancels an
-// earlier one, which the ingress has given up without this node having noticed. ok is false if ctx
-// ended first.
+// claim registers a request or relay of the session id as the only one that may use the app. It
+// first cancels an earlier one: the ingress has given that one up, and this node has not noticed.
+// cut cancels the new one. The caller must call leave when it no longer uses the app. ok is false
+// if ctx ended before the earlier one was released.
 func (x *webSockets) claim(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
 	mine := &exclusiveUse{cancel: cut, released: make(chan struct{})}
 	for {
@@ -94,15 +95,15 @@ func (x *webSockets) release(id [32]byte, mine *exclusiveUse) {
 	close(mine.released)
 }
 
-// probeHold is how long an app must keep a connection that it accepts. A process that dies may
-// accept connections a moment longer than it keeps its old ones: the kernel closes them in any
-// order, and then resets those that wait to be accepted.
+// probeHold is how long an app must keep a probe connection open to count as alive. A process that
+// dies may accept connections for a moment after it has lost older ones: the kernel closes its
+// sockets in any order, and afterwards resets the connections that have not been accepted.
 const probeHold = 100 * time.Millisecond
 
-// appRefuses reports whether the app has accepted no connections since a relay ended. When an app
-// dies, many relays ask at the same time. A result holds for all relays that ended before it, and
-// a negative one a moment longer. A connection that was accepted before a relay ended proves
-// nothing about that relay.
+// appRefuses reports whether the app no longer accepts connections after a relay has ended. When an
+// app dies, many relays call appRefuses at the same time, so a result is shared. A probe that began
+// after the call is valid for the caller. A negative result stays valid for sweepEvery. A
+// connection that was accepted before a relay ended proves nothing about that relay.
 func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.breaker.tripped.Load() {
 		return true
@@ -122,7 +123,7 @@ func (s *Server) appRefuses() bool {
 	return x.refused
 }
 
-// holds reports whether an idle connection stays open for probeHold, and closes it.
+// staysOpen reports whether a new connection stays open for probeHold. It closes the connection.
 func staysOpen(conn net.Conn) bool {
 	defer func() { _ = conn.Close() }()
 	if conn.SetReadDeadline(time.Now().Add(probeHold)) != nil {
@@ -141,15 +142,15 @@ func (c *client) createSession() {
 	}
 }
 
-// upgradeQueue returns the condition that the request must wait for before its node gets another
-// request, or nil.
+// upgradeQueue returns the shardWait that the request must join before another request is sent to
+// the destination of p. nil means that the request can be sent now.
 func (x *exchange) upgradeQueue(p *pool) *shardWait {
 	if x.isResumption() {
 		return p.upgradeBackoff.allow(0, true)
 	}
 	c := p.backoff.allow(x.limitShard(), x.waited && x.resumed == nil)
 	if c != nil && x.resumed != nil && c.sheds.Load() {
-		return nil // the limit that was exceeded does not apply to resumed streams
+		return nil // the exceeded limit does not apply to resumed streams
 	}
 	return c
 }
@@ -159,7 +160,7 @@ func (c *client) runByKind(p *attempt) decision {
 	switch {
 	case c.x.session != nil:
 		return c.runWebSocket(p)
-	case c.x.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume a stream
+	case c.x.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume an event stream
 		p.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
 		return done
@@ -167,7 +168,8 @@ func (c *client) runByKind(p *attempt) decision {
 	return c.runAttempt(p)
 }
 
-// runWebSocket is runAttempt for a request that may begin a relay.
+// runWebSocket runs an attempt of a request for a resumable WebSocket. The response may start a
+// relay.
 func (c *client) runWebSocket(p *attempt) decision {
 	k := c.x.session
 	if p.route.Kind != route.Local {
@@ -199,7 +201,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		p.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
-	lower := c.admitted // the end of the run also releases the claim and the upgrade place
+	lower := c.admitted // admitted is called when the run ends; it must also release the claim and the upgrade place
 	c.admitted = func() {
 		k.releaseUpgrade()
 		lower()
@@ -209,20 +211,21 @@ func (c *client) runWebSocket(p *attempt) decision {
 	return c.runAttempt(p)
 }
 
-// replaced reports whether the run was cancelled in favor of another one of the same session,
-// because the node that has the client has given this one up.
+// replaced reports whether the run was cancelled because a newer request of the same session has
+// arrived. The ingress has given up the older request then.
 func (c *client) replaced(why cause) bool {
 	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
 }
 
-// yieldToNewer ends a run that was replaced, and its connection. It does not cancel the other run
-// in turn.
+// yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
+// newer run in turn.
 func (c *client) yieldToNewer() decision {
 	c.x.aborted = true
 	return done
 }
 
-// upgrades takes one of the places for resumed WebSockets, or returns the condition to wait for.
+// acquireUpgrade reserves one of the maxUpgrades places for resumed WebSockets. If no place is
+// free, it returns the shardWait that the request must join.
 func (c *client) acquireUpgrade(p *attempt) *shardWait {
 	b, n := &p.conn.pool.upgradeBackoff, &c.s.webSockets.upgrades
 	if crowd := b.allow(0, true); crowd != nil {
@@ -239,7 +242,8 @@ func (c *client) acquireUpgrade(p *attempt) *shardWait {
 	return nil
 }
 
-// answered records that the app has responded to an upgrade, or that its connection is closed.
+// releaseUpgrade releases the place of acquireUpgrade, if the session still has one. It is called
+// when the app has responded to the upgrade, or when the connection is closed.
 func (k *webSocketSession) releaseUpgrade() {
 	if done := k.freeUpgrade; done != nil {
 		k.freeUpgrade = nil
@@ -247,14 +251,15 @@ func (k *webSocketSession) releaseUpgrade() {
 	}
 }
 
-// sweepSession tells the client of a session to reconnect if this node is leaving. The clients of a
-// node are told one after the other.
+// sweepSession closes the WebSocket of a session on a node that is leaving, so that the client
+// connects to another node. Each session has a random time within ReconnectSpread, so that the
+// clients do not reconnect all together.
 func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
 	}
 	if k.reconnectAt == 0 {
-		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // it spreads load
+		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
 	}
 	if now < k.reconnectAt {
 		return
@@ -268,8 +273,9 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 	}
 }
 
-// sweepRelay requests a hand-over of a relay whose shard moves: at once at the node that has the
-// client, and at the owner if the request of that node does not arrive in time.
+// sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
+// immediately. The owner waits for the request of the ingress, and starts the hand-over itself
+// after moveAfter.
 func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration) {
 	l := c.slot.webSocket.Load()
 	if l == nil || r.flags&slotKeyless != 0 {
@@ -290,8 +296,8 @@ func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration)
 	}
 }
 
-// departs reports whether the shard of a relay is about to move. An owner that is only silent may
-// still serve it.
+// isMoving reports whether the shard of a relay moves away from its present destination. If the
+// owner merely does not respond, the shard does not count as moving: the owner may still serve it.
 func isMoving(r run, node *string, dest *route.Route) bool {
 	if r.kind == route.Remote && dest.Kind == route.Held {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonAbsent

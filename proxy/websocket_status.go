@@ -11,11 +11,11 @@ import (
 	"shardway/shardmap"
 )
 
-// relayStart is the reason why a relay of a resumable WebSocket began.
+// relayStart is the reason why a relay of a resumable WebSocket was started.
 type relayStart uint8
 
 const (
-	relayFirst   relayStart = iota // the client requested the WebSocket
+	relayFirst   relayStart = iota // the client has requested the WebSocket
 	relayPlanned                   // the previous relay was handed over
 	relayGap                       // the previous relay broke: messages may be missing
 	relayStarts
@@ -23,15 +23,15 @@ const (
 
 var relayStartNames = [relayStarts]string{"first", "planned", "gap"}
 
-// relayEnd is the outcome of a relay that has ended, at the node that has the client.
+// relayEnd is the result of a relay that has ended, as seen by the ingress.
 type relayEnd uint8
 
 const (
-	relayHandedOver relayEnd = iota // another relay follows, and nothing is missing
-	relayBroken                     // another relay follows, with a gap
+	relayHandedOver relayEnd = iota // another relay follows, and no message is missing
+	relayBroken                     // another relay follows, and messages may be missing
 	relayClosed                     // the client or the app sent a close frame
-	relayEnded                      // the app ended without a close frame, or within a message, and the client's connection ended too
-	relayReconnect                  // the client must reconnect
+	relayEnded                      // the app ended the connection without a close frame, or within a message; so the client's connection ended too
+	relayReconnect                  // the client was told to reconnect
 	relayProtocol                   // the client or the app violated the protocol
 	relayClientGone                 // the client disconnected
 	relayEnds
@@ -39,13 +39,13 @@ const (
 
 var relayEndNames = [relayEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
 
-// sessionEnd is the outcome for a session that was without a relay.
+// sessionEnd is the result of the wait of a session for its next relay.
 type sessionEnd uint8
 
 const (
-	sessionResumed    sessionEnd = iota // it has the next relay
-	sessionRefused                      // the app sent another response than 101
-	sessionLate                         // no app accepted it in time, or this node leaves
+	sessionResumed    sessionEnd = iota // the next relay has started
+	sessionRefused                      // the app sent a response other than 101
+	sessionLate                         // no app accepted the session in time, or this node is leaving
 	sessionClientGone                   // the client disconnected
 	sessionEnds
 )
@@ -56,8 +56,8 @@ var sessionEndNames = [sessionEnds]string{"resumed", "refused", "late", "client-
 type sessionState uint32
 
 const (
-	sessionAttached sessionState = iota + 1 // it has a relay
-	sessionDetached                         // it waits for the next relay
+	sessionAttached sessionState = iota + 1 // a relay is running
+	sessionDetached                         // the session waits for its next relay
 )
 
 // String returns the name of the state in metrics.
@@ -71,26 +71,26 @@ func (x sessionState) String() string {
 	return "socketState(" + strconv.Itoa(int(x)) + ")"
 }
 
-// sessionStatus is the part of a session that other goroutines may read, at the node that has the
-// client.
+// sessionStatus is the part of a session that other goroutines may read. It is used at the ingress
+// only.
 type sessionStatus struct {
-	// state is zero before the first relay and after the last one. The following fields are
-	// written before the first relay, and never again.
+	// state is zero before the first relay and after the last one. shard and keyHash are written
+	// once, before the first relay.
 	state   atomic.Uint32
 	shard   shardmap.Shard
-	keyHash uint64 // KeyHash of the key without a secret; it does not leave this process
+	keyHash uint64 // KeyHash of the key without a secret, which must not leave this process
 
 	// The following fields belong to the goroutine of the session.
 	startedBy relayStart // reason of the last relay
-	lost      time.Time  // when the hand-over was requested, or otherwise when the relay ended
-	waves     bool       // the relay may have ended together with others
+	lost      time.Time  // when the hand-over was requested; otherwise when the relay ended
+	waves     bool       // the relay may have ended together with others, so it counts in the hand-over summary
 }
 
 func (n *sessionStatus) set(state sessionState) { n.state.Store(uint32(state)) }
 
 func (n *sessionStatus) load() sessionState { return sessionState(n.state.Load()) }
 
-// recordStart records the start of a relay, at the node that has the client.
+// recordStart records the start of a relay at the ingress.
 func (y *responseRelay) recordStart(k *webSocketSession) {
 	m := y.s.metrics
 	switch {
@@ -112,7 +112,8 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	k.set(sessionAttached)
 }
 
-// recordEnd records the end of the relay, after decideOutcome.
+// recordEnd records the end of the relay at the ingress, and returns its result. It must be called
+// after decideOutcome.
 func (l *webSocketRelay) recordEnd() relayEnd {
 	k := l.session
 	end := l.outcome()
@@ -122,7 +123,7 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 		l.s.webSockets.summary.loses(k.shard, time.Now())
 		l.s.webSockets.summary.finds(time.Now(), 0, false, true)
 	}
-	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // otherwise the app itself requested another relay
+	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // with an unacknowledged closeMoved, the app itself has requested another relay
 	if k.resumes {
 		if k.waves {
 			l.s.webSockets.summary.loses(k.shard, time.Now())
@@ -135,7 +136,7 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 	return end
 }
 
-// outcome returns the result of decideOutcome for metrics.
+// outcome returns the decision of decideOutcome in the form that metrics use.
 func (l *webSocketRelay) outcome() relayEnd {
 	k := l.session
 	switch {
@@ -155,7 +156,8 @@ func (l *webSocketRelay) outcome() relayEnd {
 	return relayEnded
 }
 
-// unfound records a session that has found no further relay.
+// recordLost records that a session has not found another relay. It does nothing if the session has
+// started one.
 func (c *client) recordLost() {
 	k, end := c.x.session, sessionLate
 	switch {
@@ -175,14 +177,15 @@ func (c *client) recordLost() {
 	}
 }
 
-// ShardWebSockets counts the WebSockets of a shard at this node.
+// ShardWebSockets contains the number of WebSockets of a shard at this node.
 type ShardWebSockets struct {
 	Shard shardmap.Shard
 	// Attached and Detached are the resumable WebSockets whose clients are connected to this node,
 	// with and without an upstream connection.
 	Attached, Detached int
-	// Legs and Plain are the WebSockets at this node's app. Legs are resumable, wherever the
-	// client is connected. Plain are other upgraded connections.
+	// Resumable and Plain are the upgraded connections to this node's app. Resumable counts
+	// resumable WebSockets, wherever the client is connected. Plain counts all other upgraded
+	// connections.
 	Resumable, Plain int
 }
 

@@ -9,44 +9,47 @@ import (
 )
 
 const (
-	// MaxImplicated is how many keys may have been under way at a process that broke for
-	// each of them to be implicated: of more, nobody can tell which it was.
+	// MaxImplicated is the maximum number of keys that are implicated in the crash of a process. If
+	// requests for more keys were in progress, it is not possible to find the key that caused the
+	// crash.
 	MaxImplicated = 8
-	// gatherWreck is how long the requests that a process took with it have to be noticed.
+	// gatherWreck is how long this node waits for other broken connections to the same process
+	// before it reports the crash.
 	gatherWreck = 250 * time.Millisecond
-	// maxWrecks bounds how many processes are remembered at once, and wreckFor for how
-	// long: longer than a request is tried.
+	// maxWrecks is the maximum number of crashed processes that are remembered. wreckFor is how
+	// long they are remembered; it is longer than a request is retried.
 	maxWrecks = 256
 	wreckFor  = time.Minute
 )
 
-// Wreck is what this node's clients had under way, without the head of an answer, at a
-// process of another node over connections that broke.
+// Wreck describes a crash of a process of another node. It contains the keys of those requests of
+// this node's clients that were in progress there, without a response header, when the connections
+// broke.
 type Wreck struct {
 	Node string
 	Boot uint64
-	// Keys has 1 to MaxImplicated.
+	// Keys contains 1 to MaxImplicated keys.
 	Keys []Implicated
 }
 
-// Implicated is a key whose request was under way: its shard and its KeyHash.
+// Implicated is a key that had a request in progress: its shard and its KeyHash.
 type Implicated struct {
 	Shard shardmap.Shard `json:"shard"`
 	Hash  uint64         `json:"hash"`
 }
 
-// wrecks gathers what broke. Nothing is there but for a moment after it did.
+// wrecks collects broken connections by process. It is empty except for a short time after a crash.
 type wrecks struct {
-	tell func(Wreck) // nil: nobody wants to know
+	tell func(Wreck) // called for each Wreck; nil means that nothing is reported
 
 	mu struct {
 		sync.Mutex
 		by    map[process]*wreck
-		order []*wreck // the oldest first
+		order []*wreck // in the order of their time, oldest first
 	}
 }
 
-// process is one of a node.
+// process identifies one process of a node.
 type process struct {
 	node string
 	boot uint64
@@ -55,10 +58,11 @@ type process struct {
 type wreck struct {
 	process
 	at   time.Time
-	keys map[Implicated]struct{} // with wrecks.mu held; MaxImplicated + 1 stand for more
+	keys map[Implicated]struct{} // wrecks.mu protects it; MaxImplicated+1 entries mean too many keys
 }
 
-// note notes a request that a process took with it.
+// note records that a connection to the process p broke while a request for key was in progress. It
+// returns the wreck of that process.
 func (x *wrecks) note(p process, key Implicated) *wreck {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,14 +89,14 @@ func (x *wrecks) note(p process, key Implicated) *wreck {
 	return w
 }
 
-// implicates reports whether few enough were under way at w.
+// implicates reports whether w has few enough keys for each of them to be implicated.
 func (x *wrecks) implicates(w *wreck) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(w.keys) <= MaxImplicated
 }
 
-// settle tells of a wreck that has been gathered.
+// settle reports w after gatherWreck, unless w has too many keys.
 func (x *wrecks) settle(w *wreck) {
 	x.mu.Lock()
 	told := Wreck{Node: w.node, Boot: w.boot}
@@ -105,11 +109,12 @@ func (x *wrecks) settle(w *wreck) {
 	}
 }
 
-// wrecked notes that the connection of a trip has broken under the request, and reports
-// whether that must not go again for it: a key that ends each process which runs it would
-// end them all. It is implicated in the end of one process already, and was sent again
-// since. What breaks with the same process over and over is one end, and what this node
-// itself cut, because the owner was out of reach, is none.
+// wrecked records that the connection of an attempt has broken, and reports whether the request
+// must not be sent again. Otherwise, a request that crashes every process which runs it could crash
+// the processes of all nodes. Therefore the request is not sent again if its key is implicated in
+// two crashes: an earlier one, and now another one. Several broken connections to the same process
+// count as one crash. A connection that this node has aborted, for example because the owner was
+// unreachable, does not count.
 func (c *client) wrecked(p *attempt, why cause) bool {
 	if why != causeNone || p.route.Kind != route.Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
 		return false

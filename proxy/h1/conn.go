@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Conn is one connection that carries HTTP/1 messages, at either end. It borrows its buffers when
-// there is data to read or write, and returns them in Idle and Release.
+// Conn is a connection that carries HTTP/1 messages, on the client side or the server side. It
+// borrows buffers from a pool when there is data to read or write. Idle and Release return them.
 type Conn struct {
 	nc       net.Conn
 	o        Options
@@ -16,21 +16,21 @@ type Conn struct {
 	watch    watch
 	alive    liveness
 	timeouts Timeouts
-	partial  int // bytes of the present header that were reported to Options.Partial
+	partial  int // bytes of the present header that have been reported to Options.Partial
 	closed   atomic.Bool
 	wakeup   atomic.Pointer[func()] // set by SetWakeup
-	spare    *socket                // memory of in.sock, kept by Clear; nil means none
+	spare    *socket                // memory for in.sock, kept by Clear for Reset; nil means none
 }
 
-// NewConn returns a Conn over nc. If possible, nc should be the *net.TCPConn or *net.UnixConn
-// itself and not a wrapper: see Options.Direct.
+// NewConn returns a Conn that uses nc. If possible, nc should be the *net.TCPConn or *net.UnixConn
+// itself, because a wrapper prevents direct system calls: see Options.Direct.
 func NewConn(nc net.Conn, o Options) *Conn {
 	c := &Conn{}
 	c.Reset(nc, o)
 	return c
 }
 
-// Reset makes c a Conn over nc, like NewConn, and reuses the memory of a connection that has ended.
+// Reset makes c a Conn that uses nc, like NewConn, and reuses the memory of an ended connection.
 // That connection must have been released, and no goroutine may still close or inspect it.
 func (c *Conn) Reset(nc net.Conn, o Options) {
 	c.Clear()
@@ -48,7 +48,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 	c.SetTimeouts(o.Timeouts)
 }
 
-// Clear drops a connection that has ended, and keeps the memory of c for Reset. c must not be used
+// Clear resets c after its connection has ended, and keeps memory for Reset. c must not be used
 // before Reset.
 func (c *Conn) Clear() {
 	if c.spare != nil {
@@ -57,12 +57,12 @@ func (c *Conn) Clear() {
 	*c = Conn{spare: c.spare, watch: watch{checkFunc: c.watch.checkFunc}, alive: liveness{checkFunc: c.alive.checkFunc}}
 }
 
-// NetConn returns the underlying connection, for its addresses. Only tunnels that have taken
-// Buffered first may read or write it directly.
+// NetConn returns the underlying connection, for its addresses. Only a tunnel that has consumed
+// Buffered may read or write it directly.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// SetTimeouts replaces the timeouts, beginning with the next wait. It must not be called while the
-// Conn is being read or written.
+// SetTimeouts replaces the timeouts; the next wait uses the new ones. It must not be called during
+// a read or a write.
 func (c *Conn) SetTimeouts(t Timeouts) {
 	c.timeouts = t
 	c.in.body, c.in.rate, c.in.patience = t.Body, t.Rate, t.Patience
@@ -72,19 +72,20 @@ func (c *Conn) SetTimeouts(t Timeouts) {
 // Timeouts returns the present timeouts.
 func (c *Conn) Timeouts() Timeouts { return c.timeouts }
 
-// Buffered returns the bytes that have been read from the socket and not been taken. They are valid
-// until the next read.
+// Buffered returns the bytes that were read from the socket and have not been consumed. They are
+// valid until the next read.
 func (c *Conn) Buffered() []byte { return c.in.unread() }
 
 // Received returns the number of bytes read from the socket so far.
 func (c *Conn) Received() int64 { return c.in.received }
 
-// Sent returns the number of bytes that the socket has accepted so far. If it is the same before
-// and after an attempt, no byte of the attempt has left this process.
+// Sent returns the number of bytes that the socket has accepted so far. If the number is the same
+// before and after an attempt, no byte of the attempt has left this process, so the request can be
+// retried safely.
 func (c *Conn) Sent() int64 { return c.out.sent }
 
-// Wait waits up to d until a read would not block, and reports whether that is the case. Zero means
-// no limit. At the end of the stream it returns io.EOF. A short Wait is cheaper than
+// Wait waits up to d until a read would not block. d zero means no limit. It returns true if a read
+// would not block, false after d, and io.EOF at the end of the stream. A short Wait is cheaper than
 // WatchDisconnect, which needs a goroutine.
 func (c *Conn) Wait(d time.Duration) (bool, error) {
 	return c.in.await(d)
@@ -96,15 +97,15 @@ func (c *Conn) Writer() *Writer { return &c.out }
 // Flush sends what the writing half has buffered.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Rest makes b the rest of the connection, for tunnels: the buffered bytes, and everything until
-// the peer closes its side.
+// Rest sets b to a body that contains the rest of the connection: the buffered bytes, and all data
+// until the peer closes its sending side. It is used for tunnels.
 func (c *Conn) Rest(b *Body) *Body {
 	b.start(&c.in, nil, UntilClose, 0)
 	return b
 }
 
-// Idle returns the buffers that contain no unread or unsent bytes. Call it between two messages;
-// the next message borrows buffers again.
+// Idle returns the buffers that contain no unread or unsent bytes to the pool. Call it between two
+// messages. The next message borrows buffers again.
 func (c *Conn) Idle() {
 	c.in.release()
 	c.out.release()
@@ -113,8 +114,8 @@ func (c *Conn) Idle() {
 // BufferSize returns the size in bytes of the buffers that the Conn has at the moment.
 func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 
-// Release returns the buffers and drops their content. It must be the last call, after Close, by
-// the goroutine that used the Conn.
+// Release discards all buffered bytes and returns the buffers to the pool. It must be called last,
+// after Close, by the goroutine that has used the Conn.
 func (c *Conn) Release() {
 	c.in.r, c.in.w = 0, 0
 	c.in.release()
@@ -122,9 +123,9 @@ func (c *Conn) Release() {
 	c.out.release()
 }
 
-// Close closes the connection: reads and writes in progress fail. Any goroutine may call it, more
-// than once. A response that is delimited by the end of the connection and was aborted ends with a
-// TCP reset, so that it does not look complete.
+// Close closes the connection, so that reads and writes in progress fail. Any goroutine may call
+// it, more than once. If a response was aborted whose length is delimited by the end of the
+// connection, Close sends a TCP reset. With a FIN, the response would look complete.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -137,8 +138,8 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// StopIdle makes a present or later wait for the first byte of a request return ErrStopped. A
-// request of which a part has arrived is still read. Any goroutine may call it. It cannot be
+// StopIdle makes present and later waits for the first byte of a request return ErrStopped. A
+// request that has partly arrived is still read. Any goroutine may call StopIdle. It cannot be
 // undone.
 func (c *Conn) StopIdle() {
 	defer c.wakeOwner()
@@ -147,7 +148,7 @@ func (c *Conn) StopIdle() {
 	defer in.mu.Unlock()
 	in.mu.stopIdle = true
 	if in.mu.waiting {
-		_ = in.nc.SetReadDeadline(past()) // a closed connection waits for nothing
+		_ = in.nc.SetReadDeadline(past()) // an error does not matter, because a closed connection does not wait
 	}
 }
 
@@ -159,8 +160,8 @@ func (c *Conn) Stopped() bool {
 	return in.mu.stopIdle
 }
 
-// RequestPark makes a present wait for the first byte of a request return ErrParkRequested, if no
-// data has arrived. Any goroutine may call it. It does not affect the next wait.
+// RequestPark makes a present wait for the first byte of a request return ErrParkRequested, unless
+// data has arrived. It does not affect later waits. Any goroutine may call it.
 func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()
@@ -171,26 +172,26 @@ func (c *Conn) RequestPark() {
 	}
 }
 
-// StopRead makes present and later reads return ErrStopped. It ends the copying of a body by
-// another goroutine. Any goroutine may call it. After it, only CloseLinger reads.
+// StopRead makes present and later reads return ErrStopped, so that another goroutine stops copying
+// a body. After StopRead, only CloseLinger reads from the connection. Any goroutine may call it.
 func (c *Conn) StopRead() {
 	defer c.wakeOwner()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.mu.stopRead = true
-	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
+	_ = in.nc.SetReadDeadline(past()) // an error does not matter, because reads from a closed connection fail
 	in.unpark()
 }
 
-// StopWrite makes present and later writes to the socket fail with os.ErrDeadlineExceeded. Reading
-// continues. It ends the sending of a body by another goroutine if the receiver does not accept it.
-// Any goroutine may call it. It cannot be undone.
+// StopWrite makes present and later writes to the socket fail with os.ErrDeadlineExceeded. With it,
+// a goroutine stops sending a body that the receiver does not accept. Reads are not affected. Any
+// goroutine may call StopWrite. It cannot be undone.
 func (c *Conn) StopWrite() {
 	c.out.stopped.Store(true)
-	_ = c.nc.SetWriteDeadline(past()) // a closed connection writes nothing
+	_ = c.nc.SetWriteDeadline(past()) // an error does not matter, because writes to a closed connection fail
 }
 
-// WriteStopped reports whether StopWrite was called, so that the connection cannot send another
+// WriteStopped reports whether StopWrite was called. If so, the connection cannot send another
 // message.
 func (c *Conn) WriteStopped() bool { return c.out.stopped.Load() }

@@ -2,12 +2,12 @@ package h1
 
 import "iter"
 
-// maxNamed bounds the fields that Connection may name: each is looked for
-// among all lines.
+// maxNamed is the maximum number of fields that Connection may name. The limit bounds the work,
+// because markNamed compares each name with all lines.
 const maxNamed = 32
 
-// parseConnection reads the options of all Connection lines and marks the
-// lines they name: those end at this hop.
+// parseConnection parses the options of all Connection lines. It marks the lines of the fields that
+// they name as hop-by-hop, so that they are not forwarded.
 func (h *Header) parseConnection() *Error {
 	named := 0
 	for e := range h.connectionOptions() {
@@ -15,7 +15,8 @@ func (h *Header) parseConnection() *Error {
 		case len(e) == 0:
 			continue
 		case !isToken(e) && h.lenient:
-			// It names no field. In case it was meant to be "close", the connection ends.
+			// The element is no token, so it names no field. It may be a mistyped "close";
+			// therefore the connection ends after this message.
 			h.opts |= optClose
 			h.repairs |= repairedOption
 			continue
@@ -32,7 +33,7 @@ func (h *Header) parseConnection() *Error {
 	return nil
 }
 
-// connectionOptions returns the elements of all Connection lines, empty ones too.
+// connectionOptions returns the elements of all Connection lines, including empty elements.
 func (h *Header) connectionOptions() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := range h.lines {
@@ -51,8 +52,9 @@ func (h *Header) connectionOptions() iter.Seq[[]byte] {
 	}
 }
 
-// addOption takes the options that have a meaning of their own. The fields
-// they might name are dropped or kept for what they are.
+// addOption records e if it is an option with a meaning of its own, and reports whether it is. Such
+// an option does not name a field to remove: Keep-Alive and Upgrade are handled separately when the
+// header is forwarded.
 func (h *Header) addOption(e []byte) bool {
 	switch {
 	case equalFold(e, "close"):
@@ -67,12 +69,12 @@ func (h *Header) addOption(e []byte) bool {
 	return true
 }
 
-// kept holds the fields that Connection cannot name.
+// kept contains the fields that Connection must not remove.
 const kept = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
 
-// markNamed marks the lines called name. Those without which the message would
-// mean something else on the next hop stay: naming them is an error of the
-// sender (RFC 9110 section 7.6.1), or an attempt.
+// markNamed marks the lines of the field name, so that they are not forwarded. It does not mark the
+// fields in kept: without them, the message would have another meaning at the next hop. A sender
+// that names one of them violates RFC 9110 section 7.6.1, or attempts request smuggling.
 func (h *Header) markNamed(name []byte) {
 	for i := range h.lines {
 		l := &h.lines[i]
@@ -85,7 +87,7 @@ func (h *Header) markNamed(name []byte) {
 	}
 }
 
-// connectionNames reports whether Connection names a field, for trailers.
+// connectionNames reports whether Connection names the field name. It is used for trailers.
 func (h *Header) connectionNames(name []byte) bool {
 	if !h.seen.Has(FieldConnection) {
 		return false
