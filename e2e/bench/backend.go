@@ -15,15 +15,15 @@ import (
 	"shardway/embed"
 )
 
-// Sizes of responses in bytes, selected by the path.
+// Sizes of responses in bytes. The request path selects one of them.
 const (
 	smallAnswer  = 100
 	middleAnswer = 10 << 10
 	largeAnswer  = 1 << 20
 )
 
-// serveBackend responds to /SIZE with that many bytes, at the lowest possible cost, at
-// every address of a comma-separated list.
+// serveBackend serves a handler of respond at every address of a comma-separated list,
+// until ctx ends.
 func serveBackend(ctx context.Context, addrs string) error {
 	srv := &fasthttp.Server{Name: "backend", Handler: respond(), MaxRequestBodySize: 2 * streamBody}
 	ends := make(chan error, strings.Count(addrs, ",")+1) // one result per listener
@@ -42,8 +42,9 @@ func serveBackend(ctx context.Context, addrs string) error {
 	}
 }
 
-// respond returns the handler of the backend, and of the app in a node. The part of a
-// path after the size only makes paths distinct.
+// respond returns the handler of the backend, and of the app in a node. It responds to
+// /SIZE or /SIZE/N with SIZE bytes, at the lowest possible cost. N only makes paths
+// distinct.
 func respond() fasthttp.RequestHandler {
 	bodies := make(map[string][]byte)
 	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer, streamBody} {

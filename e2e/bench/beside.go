@@ -25,7 +25,8 @@ const (
 )
 
 const (
-	// streamRate is its rate in bytes per second, and streamPart the size of a part.
+	// streamRate is the rate of the additional client in bytes per second. streamPart is the
+	// number of bytes of each of its reads and writes.
 	streamRate = 10_000_000
 	streamPart = 64 << 10
 	// streamBody is the length of each body. Each has its own path, so no proxy can
@@ -33,7 +34,7 @@ const (
 	streamBody = 8 << 20
 )
 
-// String returns the suffix of the name of such a case.
+// String returns the suffix that the activity adds to the name of a case.
 func (s stream) String() string {
 	switch s {
 	case streamReads:
@@ -53,8 +54,8 @@ type streamer struct {
 	moved  int64 // bytes; only its goroutine may use it
 }
 
-// begin starts the client. stop ends it and returns the error with which it ended before,
-// if any.
+// begin starts the client. stop stops it, waits for its goroutine, and returns the error
+// with which it failed before, if any.
 func (s *streamer) begin(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -79,14 +80,15 @@ func (s *streamer) run(ctx context.Context) error {
 	for i := 0; ; i++ {
 		if err := s.exchange(conn, from, p, i); err != nil {
 			if ctx.Err() != nil {
-				return nil // it was stopped
+				return nil // stop was called
 			}
 			return fmt.Errorf("bench: the client beside, after %d bytes: %w", s.moved, err)
 		}
 	}
 }
 
-// exchange transfers one body.
+// exchange sends request i and reads its response. One of the two has a body of
+// streamBody bytes.
 func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) error {
 	length, path, method := 0, fmt.Sprintf("/%d/%d", streamBody, i), http.MethodGet
 	if s.does == streamWrites {
@@ -132,15 +134,15 @@ func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) 
 	}
 }
 
-// pacer limits the rate to streamRate.
+// pacer limits the rate of a streamer to streamRate.
 type pacer struct {
 	ctx   context.Context //nolint:containedctx // of one run
 	began time.Time
 	s     *streamer
 }
 
-// pass counts n bytes, and returns when the next ones are due. A delay is not compensated
-// by a burst.
+// pass adds n bytes to the transferred bytes, and returns when the next bytes are due. A
+// delay of more than 100 ms moves all later due times, so that no burst follows it.
 func (p *pacer) pass(n int) error {
 	p.s.moved += int64(n)
 	due := p.began.Add(time.Duration(p.s.moved) * time.Second / streamRate)
@@ -151,7 +153,8 @@ func (p *pacer) pass(n int) error {
 	return pass(p.ctx, wait)
 }
 
-// beside repeats a measurement with an additional client of the same key.
+// beside repeats the measurement of w together with an additional client, which uses the
+// first key of w. alone is the result without this client.
 func (l *line) beside(ctx context.Context, w wrk, alone result) (result, error) {
 	text, err := os.ReadFile(w.keys)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// pace is the rate of the slow cases, in requests per second.
+// pace is the rate of the cases with a limited rate, in requests per second.
 const pace = 2000
 
 // keyCount is the number of keys in use.
 const keyCount = 10_000
 
-// testCase is the load of wrk.
+// testCase is one kind of load. All lines that support it are measured and compared.
 type testCase struct {
-	hops  int
+	hops  int // proxies between wrk and the backend
 	conns int
 	size  int  // of the response body
 	rate  int  // requests per second; 0 means no limit
@@ -23,8 +23,8 @@ type testCase struct {
 	tls   bool // between wrk and the line
 	// observed selects the lines that compare ways to observe a node.
 	observed bool
-	// beside is the activity of an additional client; zero means none. Such a case is
-	// also measured without it, right before.
+	// beside is the activity of an additional client; zero means none. Right before such a
+	// case, the same load is measured without this client.
 	beside stream
 }
 
@@ -57,7 +57,8 @@ func (c testCase) slug() string {
 	return strings.NewReplacer(", ", "-", " ", "-", "/", "-").Replace(c.String())
 }
 
-// maxRatio returns the maximum CPU time of a node relative to nginx.
+// maxRatio returns the goal of the project: the maximum CPU time of a node, as a multiple
+// of the CPU time of nginx. The table shows it next to the measured ratio.
 func (c testCase) maxRatio() float64 {
 	switch {
 	case c.rate > 0:

@@ -5,11 +5,12 @@
 //
 //	wrk ──► line ──► backend
 //
-// A line is the proxy in between: none, nginx with one worker, HAProxy with one thread,
-// or a node of a cluster of two. With two hops it is nginx in front of nginx, or a node
-// in front of the node that owns the key. All lines have the same tasks: consistent
-// hashing of X-Shard-Key, persistent connections, X-Forwarded-*, Via and a request ID,
-// and no access log. Nodes run with the flags of the README.
+// A line is one setup under test: the proxies between wrk and
+// the backend. It is empty, nginx with one worker, HAProxy with one thread, or a node of a
+// cluster of two. With two hops it is nginx in front of nginx, or a node in front of the
+// node that owns the key. All lines have the same tasks: consistent hashing of
+// X-Shard-Key, persistent connections, X-Forwarded-*, Via and a request ID, and no access
+// log. Nodes run with the flags of the README.
 //
 // Two more lines have an app in the process of its node (package embed). "app behind
 // shardway" is the cost of node and backend together. "app in shardway" is the cost of
@@ -18,20 +19,26 @@
 // Cases with TLS in front have their own lines: the same nginx and the same HAProxy at a
 // port with TLS, and a cluster with --tls-cert. All have one certificate (P-256).
 //
-// The cost of metrics and logs has its own case and lines, each a cluster of one node:
-// without request metrics (package uncounted), with them, with an access log, and with
-// scrapes and an event stream. They are compared with the first line, round by round. The
-// command verifies that each line counts or logs as its name says.
+// The cost of metrics and logs has its own case and four lines, each with one node:
+//
+//   - without request metrics (package uncounted)
+//   - with request metrics
+//   - with request metrics and an access log
+//   - with request metrics, scrapes and an event stream
+//
+// Each is compared with the line without request metrics, round by round. The command
+// verifies that each node really counts or logs the requests of a measurement.
 //
 // Cases with an additional client let it read or send long bodies at a constant rate,
-// over the same path as the small requests. They measure p99, and the same without this
-// client first, in each round.
+// over the same path as the small requests. In each round they measure p99 without this
+// client, and then with it.
 //
 // The cost of idle nodes is measured separately (-idle, `make bench-idle`): clusters of
 // three nodes, at the same time.
 //
 // The lines take turns within each case, so that other load of the machine affects all of
-// them. CPU time is that of all processes of a line, including children, from their
-// clocks before and after. Results are medians of the rounds. Everything uses loopback
-// addresses and ends with this process.
+// them. The CPU time of a line is the sum over its processes and their children. It is the
+// difference between their CPU clocks before and after a measurement. Results are medians
+// of the rounds. All processes use loopback addresses, and are killed when this process
+// exits.
 package main

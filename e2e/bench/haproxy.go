@@ -8,7 +8,10 @@ import (
 	"strings"
 )
 
-// haproxyConfig configures a proxy with the same tasks as a node.
+// haproxyConfig configures a proxy with the same tasks as a node. Its arguments are the
+// address without TLS, the server lines, the address with TLS, and the certificate file.
+// HAProxy logs nothing by default, and its pools hold enough idle connections for every
+// case.
 const haproxyConfig = `
 global
   nbthread 1
@@ -36,7 +39,9 @@ backend app
 %[2]s
 `
 
-// haproxy starts one HAProxy with one thread in front of the backends.
+// haproxy starts one HAProxy process with one thread in front of the backends. It returns
+// two lines: its address without TLS, and its address with TLS. If HAProxy is not
+// installed, the error is a *missingError.
 func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
 	program, err := find("haproxy", "haproxy")
 	if err != nil {
@@ -46,7 +51,7 @@ func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := b.addr() //nolint:contextcheck // likewise
+	sealed, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,12 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// settle is how long clusters run before they are measured; the measurement takes as
-// long. A node that starts uses all processors for five seconds, and contacts the other
-// nodes often for half a minute.
+// settle is how long clusters run before they are measured, unless the measurement itself
+// is shorter. A starting node uses all processors for five seconds, and contacts the other
+// nodes often for half a minute. That must not be part of the measurement.
 const settle = 40 * time.Second
 
-// silent is a cluster of three nodes without requests.
+// silent is a cluster of three nodes that receives no requests.
 type silent struct {
 	name  string
 	ids   []string
@@ -33,7 +33,7 @@ type silent struct {
 	admin []string
 }
 
-// rest is the cost of an idle node.
+// rest is the cost of an idle node (a node at rest).
 type rest struct {
 	share    float64 // of a core, in percent
 	switches float64 // context switches of its threads per second
@@ -108,8 +108,9 @@ func (b *stage) startSilent(ctx context.Context, s *silent, program string) erro
 	return await(ctx, s.name, func() error { return b.serving(ctx, s.admin[0], s.ids) })
 }
 
-// measureRest waits for d, and returns the cost of the nodes of each cluster in that
-// time, the leader first.
+// measureRest waits for d, and returns the cost of each node in that time, by cluster. The
+// leader is the first node of its cluster. A change of leadership is an error, because the
+// costs of a leader and a follower differ.
 func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest, error) {
 	leaders := make([]string, len(all))
 	for i, s := range all {
@@ -162,7 +163,7 @@ func (s *silent) leader(ctx context.Context) (string, error) {
 	return status.Leader, nil
 }
 
-// spent is the total cost of a process so far.
+// spent is the total cost of a process since its start.
 type spent struct {
 	cpu      time.Duration
 	switches int64

@@ -9,21 +9,22 @@ import (
 	"time"
 )
 
-// line is one path from wrk to the backend.
+// line is one setup under test: the path from wrk to the backend, and the processes on it.
 type line struct {
 	name string
-	hops int // 0 means direct, in every case without TLS
+	hops int // proxies on the path; the line with 0 is part of every case without TLS
 	tls  bool
 	// observed reports that the line belongs only to the case about metrics and logs.
 	observed bool
 	target   string
-	sealed   string // the same with TLS in front; empty means that there is none
+	sealed   string // the address with TLS; empty means that there is none
 	procs    []*process
 	pprof    []string // addresses that serve profiles
-	// during starts an activity during the measurement, which stop ends. nil means none.
+	// during starts an additional activity before a measurement. stop ends the activity after
+	// the measurement. nil means none.
 	during func(context.Context) (stop func() error)
-	// check receives the number of responses of a measurement, and verifies that the line
-	// behaves as its name says. nil means no check.
+	// check is called after a measurement with its number of responses. It returns an error if
+	// the node did not count or log them as it should. nil means no check.
 	check func(ctx context.Context, requests int64) error
 	// version is the version that the program reports.
 	version string
@@ -34,9 +35,9 @@ type result struct {
 	perRequest time.Duration // CPU time of the processes of the line
 	rate       float64       // requests per second
 	p50, p99   time.Duration
-	rss        int64 // at the end
-	// alone is p99 right before, without the additional client. streamed is the rate of
-	// that client in bytes per second.
+	rss        int64 // resident memory at the end, in bytes
+	// alone is p99 of the measurement without the additional client, right before this one.
+	// streamed is the measured rate of that client in bytes per second.
 	alone    time.Duration
 	streamed float64
 }
@@ -46,7 +47,7 @@ func (l *line) takesPart(c testCase) bool {
 	return l.tls == c.tls && l.observed == c.observed && (l.hops == c.hops || l.hops == 0)
 }
 
-// use returns the sum over the processes of the line.
+// use returns the resource usage of the line: the sum over its processes.
 func (l *line) use() (usage, error) {
 	var sum usage
 	for _, p := range l.procs {
@@ -60,7 +61,8 @@ func (l *line) use() (usage, error) {
 	return sum, nil
 }
 
-// measure runs wrk once.
+// measure runs wrk once and returns the result. Its CPU time per request is that of the
+// processes of the line, without wrk.
 func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 	before, err := l.use()
 	if err != nil {
@@ -88,7 +90,7 @@ func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 	}, nil
 }
 
-// run runs wrk together with the activity of the line.
+// run runs wrk together with the additional activity of the line, if there is one.
 func (l *line) run(ctx context.Context, w wrk) (wrkDone, error) {
 	if l.during == nil {
 		return w.run(ctx)

@@ -20,7 +20,8 @@ import (
 )
 
 func main() {
-	// The kernel kills the children when the thread that started them ends.
+	// Pdeathsig is bound to the thread that starts a child. The kernel would kill all children
+	// if the runtime ended this thread.
 	runtime.LockOSThread()
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -28,7 +29,7 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options are the values of the command-line flags.
 type options struct {
 	rounds  int
 	seconds time.Duration
@@ -72,7 +73,8 @@ func run() error {
 	return bench(ctx, o)
 }
 
-// bench starts every line, measures, prints, and ends all children.
+// bench starts every line, measures the cases, and prints the results. It stops all
+// children before it returns.
 func bench(ctx context.Context, o options) (err error) {
 	dir, err := cluster.Scratch()
 	if err != nil {
@@ -103,7 +105,8 @@ func bench(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// measure runs one case over all lines that support it, in turn.
+// measure measures one case in several rounds, and prints the results. In each round, all
+// lines that support the case take turns. The first round, -1, only warms up.
 func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
 	script, err := b.script()
 	if err != nil {

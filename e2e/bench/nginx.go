@@ -56,7 +56,9 @@ http {
 }
 `
 
-// nginx starts one nginx in front of the backends, and two for two hops.
+// nginx starts an nginx in front of the backends, and for two hops another one in front of
+// the first. It returns a line for one hop, for one hop with TLS, and for two hops. If
+// nginx is not installed, the error is a *missingError.
 func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 	program, err := find("nginx", "nginx-light")
 	if err != nil {
@@ -75,8 +77,8 @@ func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 	return []*line{last, {name: last.name, hops: 1, tls: true, target: last.sealed, procs: last.procs}, first}, nil
 }
 
-// startNginx starts one nginx in front of these addresses, with a port without TLS and
-// one with TLS.
+// startNginx starts one nginx in front of the addresses to. It listens on a port without
+// TLS and on a port with TLS.
 func (b *stage) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
 	at, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {

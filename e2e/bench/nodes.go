@@ -34,9 +34,10 @@ func (b *stage) withApp(l *line) *line {
 	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
 }
 
-// startNodes starts a cluster of two nodes, a and b, each in front of a backend. With one
-// hop, wrk sends keys of a to a, with two hops keys of b to a. The kind distinguishes
-// clusters; the kind TLS has a secret.
+// startNodes starts a cluster of two nodes, a and b, each in front of a backend, and
+// returns its lines for one hop and for two hops. wrk always sends to node a: keys that a
+// owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
+// The kind TLS has a cluster secret, so the nodes use TLS between each other.
 func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
@@ -90,8 +91,8 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 // perNode is the number of addresses of a node: listen, admin, gossip, peer.
 const perNode = 4
 
-// startNode starts a node of a kind with its own addresses, by a command with further
-// flags.
+// startNode runs command with the flags of a node, followed by flags. at contains the
+// addresses of the node. kind distinguishes the files of nodes with the same id.
 func (b *stage) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
 	name := id + strings.ReplaceAll(kind, " ", "-")
 	args := slices.Concat(command, []string{
@@ -100,7 +101,8 @@ func (b *stage) startNode(ctx context.Context, command []string, id, kind string
 	return b.launch(ctx, "node-"+name, at[0], nil, args...)
 }
 
-// serving requests the map of a node, in which all nodes must own shards.
+// serving returns nil once each of the nodes owns shards in the map of the node at admin.
+// It stores that map for the selection of keys.
 func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 	body, err := get(ctx, "http://"+admin+"/v1/map")
 	if err != nil {
@@ -116,7 +118,7 @@ func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
 			return fmt.Errorf("node %s owns nothing: %v", id, counts)
 		}
 	}
-	if len(ids) > 1 { // with one node, it owns all keys
+	if len(ids) > 1 { // a single node owns all keys, so its map excludes none
 		b.maps = append(b.maps, m)
 	}
 	return nil
@@ -139,8 +141,9 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// keys writes the keys of a case into a file, unless it exists: keys of a for one hop,
-// keys of b for two. The other lines use the same keys.
+// keys returns the path of a file with the keys for a number of hops, and writes the file
+// if it does not exist. For one hop, node a of every cluster owns the keys. For two hops,
+// node b does. Other proxies receive the same keys.
 func (b *stage) keys(hops int) (string, error) {
 	owner := []string{"a", "b"}[hops-1]
 	path := filepath.Join(b.dir, "keys-"+owner)
@@ -159,8 +162,8 @@ func (b *stage) keys(hops int) (string, error) {
 	return b.write(filepath.Base(path), text.String())
 }
 
-// profile takes a CPU profile of each node of a line while wrk runs. The returned
-// function waits for the profiles.
+// profile starts a CPU profile of each node of a line, for the time in which wrk runs. The
+// returned function waits for the profiles and writes them into files.
 func (b *stage) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
 	done := make(chan error, len(l.pprof))
 	for i, admin := range l.pprof {

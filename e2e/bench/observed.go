@@ -15,8 +15,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// The lines of the case about metrics and logs. The first two differ only in the request
-// metrics.
+// The names of the lines that show the cost of metrics and logs. The first two nodes differ
+// only in their request metrics.
 const (
 	unobserved = "shardway, uncounted"
 	counted    = "shardway"
@@ -24,9 +24,9 @@ const (
 	scraped    = "shardway, scraped"
 )
 
-// observed starts the lines that show the cost of metrics and logs. Each is a cluster of
-// one node: of two nodes one is leader, which costs more than the difference to be
-// measured.
+// observed starts the nodes that show the cost of metrics and logs, and returns their
+// lines. Each cluster has a single node. With two nodes, leadership would cost one of them
+// more CPU time than the difference to be measured.
 func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 	usual, err := b.startAlone(ctx, program, counted)
 	if err != nil {
@@ -39,7 +39,8 @@ func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 		return nil, err
 	}
 	logs.during, logs.check = emptied(log), logsAll(log)
-	// The same process as the first, since two processes have different caches and heaps.
+	// The scraped line uses the process of the usual line. Another process would have other
+	// caches and another heap, and that difference would hide the cost of scrapes.
 	watched := *usual
 	watched.name, watched.during = scraped, watch(usual.pprof[0])
 	all := []*line{usual, logs, &watched}
@@ -59,7 +60,7 @@ func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 	return append([]*line{without}, all...), nil
 }
 
-// buildUncounted builds the node of the first line.
+// buildUncounted builds a node without request metrics, and returns the path of its binary.
 func (b *stage) buildUncounted(ctx context.Context) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "shardway").Output()
 	if err != nil {
@@ -77,13 +78,13 @@ func (b *stage) buildUncounted(ctx context.Context) (string, error) {
 	return built.Node, err
 }
 
-// startAlone starts a cluster of one node.
+// startAlone starts a cluster of one node, with additional flags, and returns its line.
 func (b *stage) startAlone(ctx context.Context, program, name string, flags ...string) (*line, error) {
 	at, err := b.addrs(perNode) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
-	kind := strings.ReplaceAll("alone "+name, ",", "") // its directory has this name, which must be unique
+	kind := strings.ReplaceAll("alone "+name, ",", "") // part of the name of its data directory, so it must be unique
 	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, at, append(flags, "--bootstrap-expect", "1"))
 	if err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func (b *stage) startAlone(ctx context.Context, program, name string, flags ...s
 	return &line{name: name, hops: 1, observed: true, target: at[0], procs: []*process{p}, pprof: at[1:2]}, nil
 }
 
-// perRequest returns the metrics that increase with each request, by one or by its bytes.
+// perRequest returns the names of the metrics that each request increases, by one or by its
+// number of bytes.
 func perRequest() []string {
 	return []string{
 		`shardway_requests_total{code="200",route="local"}`, "shardway_request_duration_seconds_count",
@@ -102,7 +104,8 @@ func perRequest() []string {
 	}
 }
 
-// countsAll returns a check that a line counts requests.
+// countsAll returns a check for line.check. It returns an error unless the metrics of the
+// node include all requests.
 func countsAll(l *line) func(context.Context, int64) error {
 	return func(ctx context.Context, requests int64) error {
 		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
@@ -118,7 +121,8 @@ func countsAll(l *line) func(context.Context, int64) error {
 	}
 }
 
-// countsNone returns a check that a line counts no requests.
+// countsNone returns a check for line.check. It returns an error if a metric of the node
+// counts requests.
 func countsNone(l *line) func(context.Context, int64) error {
 	return func(ctx context.Context, _ int64) error {
 		metrics, err := get(ctx, "http://"+l.pprof[0]+"/metrics")
@@ -134,7 +138,8 @@ func countsNone(l *line) func(context.Context, int64) error {
 	}
 }
 
-// value returns the sum of the series of a metric whose line begins with name.
+// value returns the sum of all series whose line in the metrics text begins with name. A
+// name without labels thus includes all label values.
 func value(metrics []byte, name string) (sum float64) {
 	for line := range strings.Lines(string(metrics)) {
 		var n float64
@@ -147,8 +152,9 @@ func value(metrics []byte, name string) (sum float64) {
 	return sum
 }
 
-// emptied truncates the access log before a measurement: the log of minutes would fill
-// the memory that contains it.
+// emptied returns a function for line.during that truncates the access log before each
+// measurement. The log is in a file system in memory, which the lines of several minutes
+// would fill. The check also relies on an empty file.
 func emptied(log string) func(context.Context) (stop func() error) {
 	return func(context.Context) func() error {
 		err := os.Truncate(log, 0)
@@ -156,10 +162,11 @@ func emptied(log string) func(context.Context) (stop func() error) {
 	}
 }
 
-// logsAll returns a check that the access log has one line per request.
+// logsAll returns a check for line.check. It returns an error unless the access log has a
+// line for each request.
 func logsAll(log string) func(context.Context, int64) error {
 	return func(ctx context.Context, requests int64) error {
-		return await(ctx, "the access log", func() error { // it is written ten times per second
+		return await(ctx, "the access log", func() error { // the node writes the log every 100 ms
 			b, err := os.ReadFile(log) //nolint:gosec // of the run
 			if err != nil {
 				return err

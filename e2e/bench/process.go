@@ -27,8 +27,9 @@ type process struct {
 	log string
 }
 
-// start starts args with its output in the file log. The main goroutine must call it,
-// which keeps its thread.
+// start starts the command args. Its output is appended to the file log. Only the main
+// goroutine may call start. It is locked to its thread, and the kernel kills the child when
+// the thread that started it ends.
 func start(log string, env []string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the run
 	if err != nil {
@@ -46,7 +47,7 @@ func start(log string, env []string, args ...string) (*process, error) {
 	return &process{cmd: cmd, log: log}, nil
 }
 
-// stop ends the process and its group.
+// stop kills the process and its group, and waits for the process.
 func (p *process) stop() error {
 	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	if errors.Is(err, syscall.ESRCH) {
@@ -62,21 +63,22 @@ type usage struct {
 	rss int64 // bytes
 }
 
-// use returns the usage of a process, including its descendants and ended children.
+// use returns the usage of a process, of its descendants, and of children that have exited.
 func use(pid int) (usage, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	b, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: %w", err)
 	}
-	// The name, in parentheses, may contain spaces.
+	// The fields are counted after the process name, which is in parentheses and may contain
+	// spaces.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	const cutime, rss = 13, 21 // fields 16 and 24 of proc(5), minus the two before
+	const cutime, rss = 13, 21 // fields 16 and 24 of proc_pid_stat(5), counted from 0 after the name
 	var u usage
 	if u.cpu, err = own(pid); err != nil {
 		return usage{}, err
 	}
-	for _, s := range f[cutime : cutime+2] { // and cstime
+	for _, s := range f[cutime : cutime+2] { // cutime and cstime: user and system time of ended children
 		n, bad := strconv.ParseInt(s, 10, 64)
 		if bad != nil {
 			return usage{}, fmt.Errorf("bench: %s: %w", dir, bad)

@@ -18,10 +18,10 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// startTimeout is the timeout for the start of anything.
+// startTimeout is the timeout for the start of a child, and for any other wait.
 const startTimeout = 30 * time.Second
 
-// stage contains the resources of a run: ports, files, children.
+// stage contains the resources of one run of the command: ports, files and child processes.
 type stage struct {
 	dir      string
 	built    bool // the binary of the node is built from this source
@@ -29,13 +29,13 @@ type stage struct {
 	children []*process
 	backends []string
 	backend  *process
-	maps     []cluster.Map // one per cluster
-	// certificate is a file with the certificate of all lines with TLS in front, and its
-	// key.
+	maps     []cluster.Map // the shard map of each cluster of several nodes
+	// certificate is the path of a file with a certificate and its key. All lines with TLS
+	// between wrk and the proxy use it.
 	certificate string
 }
 
-// close ends the children in reverse order.
+// close kills the children in the reverse order of their start.
 func (b *stage) close() error {
 	var errs []error
 	for _, p := range slices.Backward(b.children) {
@@ -140,7 +140,8 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
 }
 
-// build returns the binary of the node: the named one, or one built from this source.
+// build returns the path of the node binary: named, or if that is empty, a binary built from
+// this source.
 func (b *stage) build(ctx context.Context, named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -150,8 +151,8 @@ func (b *stage) build(ctx context.Context, named string) (string, error) {
 	return built.Node, err
 }
 
-// compared starts the lines that are compared with each other and with third-party
-// proxies.
+// compared starts all lines except those of observed: direct, nginx, HAProxy, and the
+// clusters of two nodes. A proxy that is not installed is skipped.
 func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 		return nil, err
 	}
 	front[0].tls = true
-	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // one hop is the same with a secret
+	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // for one hop, a secret makes no difference: requests do not leave the node
 	all := []*line{{name: "direct", target: b.backends[0]}}
 	if o.beside != "" {
 		others, err := b.startNodes(ctx, o.beside, beside)
@@ -196,8 +197,8 @@ func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 	return append(all, nodes...), nil
 }
 
-// startBackends starts one process at three addresses, since a hash over one target would
-// have no effect.
+// startBackends starts one backend process that listens on three addresses. With a single
+// address, the consistent hash of nginx and HAProxy would have nothing to select.
 func (b *stage) startBackends(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -206,7 +207,8 @@ func (b *stage) startBackends(ctx context.Context) error {
 	if b.backends, err = b.addrs(3); err != nil { //nolint:contextcheck // probing a port of this machine is over at once
 		return err
 	}
-	// One thread, since the backend competes with the measured processes.
+	// The backend runs on one thread, because it competes with the measured processes for CPU
+	// time.
 	b.backend, err = b.launch(ctx, "backend", b.backends[2], []string{"GOMAXPROCS=1"}, self, "-backend", strings.Join(b.backends, ","))
 	return err
 }

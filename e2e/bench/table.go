@@ -18,7 +18,7 @@ import (
 // table prints results.
 type table struct{ out io.Writer }
 
-// machine prints on which machine the figures were measured.
+// machine prints the processor, the kernel and the versions of the measured programs.
 func (t *table) machine(lines []*line) {
 	model := "unknown processor"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -40,7 +40,8 @@ func (t *table) machine(lines []*line) {
 	_, _ = t.out.Write(b.Bytes()) // writes to a terminal
 }
 
-// add prints a case: medians, and the range of the CPU time.
+// add prints the results of a case: the medians of the rounds, and the range of the CPU
+// time.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
 	if c.beside != 0 {
 		t.addBeside(c, lines, results)
@@ -95,7 +96,8 @@ func (t *table) addBeside(c testCase, lines []*line, results [][]result) {
 	_ = w.Flush()
 }
 
-// ratio compares a line with nginx, and a node with its maximum ratio.
+// ratio returns the CPU time of a line as a multiple of that of nginx. For a node it adds
+// the maximum ratio of the case.
 func ratio(c testCase, l *line, cost, nginx time.Duration) string {
 	if nginx == 0 || cost == 0 {
 		return "-"

@@ -20,10 +20,10 @@ const scrapeInterval = time.Second
 const acceptMetrics = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," +
 	"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
 
-// watch observes a node like a monitoring system and a dashboard: it scrapes the metrics
-// and follows the events until it is stopped. The first scrape comes after half of an
-// interval, so that each measurement of whole seconds contains the same number of
-// scrapes.
+// watch returns a function for line.during that observes a node like a monitoring system
+// and a dashboard. It scrapes the metrics and reads the event stream until stop is called.
+// The first scrape comes after half of an interval, so that each measurement of whole
+// seconds contains the same number of scrapes.
 func watch(admin string) func(context.Context) (stop func() error) {
 	return func(ctx context.Context) func() error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -83,7 +83,8 @@ func (f *firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read reads the response to a GET to its end; a zero timeout means none.
+// read sends a GET request and copies the whole response body to the writer to. Zero means
+// no timeout.
 func read(ctx context.Context, url, accept string, timeout time.Duration, to io.Writer) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

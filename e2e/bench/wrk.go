@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// wrkScript sends requests for the keys of a file in turn, from a random start in each
-// run, and prints its results as JSON. With a pause, each connection waits before each
-// request for a random time, so that the connections are not synchronized. With fresh,
-// each request asks to close its connection.
+// wrkScript sends requests for the keys of a file in turn, starting at a random key, and
+// prints the results as JSON. Its arguments are the file, the mean pause in milliseconds,
+// and "fresh" or another word. With a pause, each connection waits for a random time before
+// each request, so that the connections are not synchronized. With "fresh", each request
+// asks to close its connection.
 const wrkScript = `
 local requests, at, pause = {}, 0, 0
 function init(args)
@@ -43,7 +44,7 @@ function done(summary, latency)
 end
 `
 
-// wrk is one run of wrk.
+// wrk contains the parameters of one run of the load generator wrk.
 type wrk struct {
 	script, target, keys string
 	c                    testCase
@@ -88,5 +89,5 @@ func (w wrk) run(ctx context.Context) (wrkDone, error) {
 	return done, nil
 }
 
-// script writes the script.
+// script writes wrkScript into a file and returns its path.
 func (b *stage) script() (string, error) { return b.write("wrk.lua", wrkScript) }

@@ -16,9 +16,9 @@ func (f *killApp) begin(sc *scenario) {
 
 func (f *killApp) end(sc *scenario) { f.victim.App.Start(sc) }
 
-// restartApp restarts the app behind a node several times, before the health checks of
-// its node fail. The app has lost the shards that it had acquired, and reports that in
-// its next response.
+// restartApp restarts the app behind a node several times. Each restart is so short that no
+// health check of the node fails. The new process of the app holds no shards, and reports
+// that in its next response.
 type restartApp struct{ victim *cluster.Node }
 
 func (*restartApp) name() string { return "app restart" }

@@ -19,8 +19,8 @@ import (
 // stalePoll is the interval at which the nodes are asked for stale returns.
 const stalePoll = 100 * time.Millisecond
 
-// staleReturns collects the shards that, according to a node, returned in this round to
-// an app with an old copy. Writes to them may be lost.
+// staleReturns collects shards that returned, in this round, to an app that may still cache
+// their old state. Nodes report such returns. Writes to these shards may be lost.
 type staleReturns struct {
 	stop func()
 	done chan struct{}
@@ -29,7 +29,7 @@ type staleReturns struct {
 	shards map[uint32]bool
 }
 
-// watchStaleReturns asks the nodes until take is called.
+// watchStaleReturns polls the nodes for stale returns until take is called.
 func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &staleReturns{stop: stop, done: make(chan struct{}), shards: map[uint32]bool{}}
@@ -60,8 +60,9 @@ func (s *staleReturns) take() map[uint32]bool {
 	return s.shards
 }
 
-// emptyCaches makes all apps drop their caches, and reports that to the cluster.
-// Otherwise soon no shard could move to a node that has never owned it.
+// emptyCaches makes all apps drop their caches, and reports that to the cluster. A shard
+// must not return to an app that still caches its old state. Without emptyCaches, every node
+// would soon have owned every shard, so no shard could move.
 func (sc *scenario) emptyCaches() {
 	for _, n := range sc.members {
 		n.App.Forget(sc)

@@ -13,7 +13,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// checkRound checks a round. first is the epoch of the map at its start.
+// checkRound checks the observations of a round and returns the result. first is the epoch
+// of the map at the start of the round.
 func (sc *scenario) checkRound(responses []history.Response, first uint64) *Round {
 	maps := sc.mapsSince(first)
 	runs, followers := sc.runsOf(responses), sc.followers.take()
@@ -42,16 +43,17 @@ func (sc *scenario) checkRound(responses []history.Response, first uint64) *Roun
 	return r
 }
 
-// registerResponses returns the responses that must be linearizable. These are all except
-// operations on unfenced registers in shards that ran on two nodes at once for an excused
-// reason: only epochs protect against that.
+// registerResponses returns the responses that must be linearizable: all except operations
+// on unfenced registers in some shards. These shards ran on two nodes at the same time for
+// an excused reason. Only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
 	return slices.DeleteFunc(slices.Clone(responses), func(a history.Response) bool {
 		return a.Register == unfenced && report.Overlapped[uint32(load.ShardOf(a.Key, sc.o.Shards))] > 0
 	})
 }
 
-// checkAll checks all runs of all rounds together, for violations that span rounds.
+// checkAll checks the runs of all rounds together. It finds violations that span several
+// rounds.
 func (sc *scenario) checkAll() *Round {
 	sc.followers.close()
 	sc.followers.take() // Events after the last round only become known requests.
@@ -68,8 +70,8 @@ func (sc *scenario) checkAll() *Round {
 	return r
 }
 
-// runsOf waits until the runs of complete responses have ended, and returns the runs of
-// these responses.
+// runsOf returns the runs of the requests with these responses. Before, it waits until each
+// run whose response is complete has ended.
 func (sc *scenario) runsOf(responses []history.Response) []history.Run {
 	answered := make(map[string]bool, len(responses))
 	for i := range responses {

@@ -13,7 +13,7 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// burst opens many new connections to one node at once. Each connection sends one
+// burst opens many new connections to one node at the same time. Each connection sends one
 // request, which is checked like all other requests.
 type burst struct{ at *cluster.Node }
 
@@ -56,8 +56,8 @@ func (t *traffic) sendBurst(at *cluster.Node, n int) {
 	}
 }
 
-// slowClients sends a byte of a request body now and then, and never completes it. No app
-// may receive these requests, and they must not delay other requests.
+// slowClients opens connections that send one byte of a request body every 200 ms, and never
+// complete it. No app may receive these requests, and they must not delay other requests.
 type slowClients struct{ conns []net.Conn }
 
 // slowClientsPerNode is the number of slow clients of each node.

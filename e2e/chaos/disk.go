@@ -11,10 +11,11 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// diskSize is enough for all data of a node, in bytes.
+// diskSize is the size of the disk of each node in bytes. It suffices for all data of a
+// node.
 const diskSize = 64 << 20
 
-// fullDisk leaves no free byte on the disk of a node.
+// fullDisk fills the disk of a node completely.
 type fullDisk struct{ victim *cluster.Node }
 
 func (*fullDisk) name() string { return "full disk" }
@@ -27,7 +28,7 @@ func (f *fullDisk) begin(sc *scenario) {
 	sc.fatalIf(sc.disks[f.victim.ID].Fill())
 }
 
-// during makes the node write, and then start. Neither can succeed.
+// during makes the node write, and then restarts it. Both must fail on a full disk.
 func (f *fullDisk) during(sc *scenario) {
 	sc.forceWrites(f.victim)
 	sc.traceExit(f.victim)
@@ -86,8 +87,9 @@ func (f *fsyncFault) end(sc *scenario) {
 	sc.restartExited(f.victim)
 }
 
-// forceWrites makes the nodes write, which they do not while nothing changes. A change of
-// leadership writes votes and a shard map round.
+// forceWrites makes all nodes write to disk. Nodes write only when their state changes. So
+// the leader steps down twice: each change of leadership writes votes, and the log entries
+// of a map change.
 func (sc *scenario) forceWrites(victim *cluster.Node) {
 	for range 2 {
 		for _, n := range sc.others(victim) {

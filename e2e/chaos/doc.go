@@ -3,10 +3,11 @@
 // Package chaos injects faults into whole clusters of real processes and checks the
 // results.
 //
-// Run starts a cluster whose nodes run in separate network namespaces, and works in
-// rounds. A round has its own keys, load from several clients to all nodes, one or two
-// faults, and their end. It is over when all nodes serve again and report the same map
-// without orphaned shards. Then the round is checked:
+// Run starts a cluster whose nodes run in separate network namespaces, and tests it in
+// rounds. In a round, several clients send requests with new keys to all nodes, and one or
+// two faults begin and end. A round is over when all nodes serve again and report the same
+// map without orphaned shards. (A round of this package is not a round of package ack, the
+// change from one map to the next.) Then the round is checked:
 //   - Each request has one response, and no unsafe request ran twice.
 //   - No two nodes ran requests of a shard at overlapping times.
 //   - Registers are linearizable.
@@ -22,9 +23,9 @@
 //
 // A request may fail only after a fault of its ingress node or of an owner of its key,
 // between the start of the fault and the time when all nodes serve again, and only in the
-// ways that history.Check permits. Most faults of this package are no such fault of a
-// node, so no request may fail in their rounds. Examples are operator requests and
-// restarts of a process or an app.
+// ways that history.Check permits. Many faults of this package do not make a node fail, for
+// example operator requests and planned restarts of a process or an app. No request may
+// fail in their rounds.
 //
 // The seed alone selects the faults, their order and their parameters. It does not
 // determine which node is leader. A failure prints the seed, the schedule, the trace and

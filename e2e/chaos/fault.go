@@ -17,11 +17,11 @@ type fault interface {
 	end(sc *scenario)
 }
 
-// activeFault is a fault that acts while it lasts. Other faults just last for a span of
-// load.
+// activeFault is a fault with actions of its own between begin and end. For other faults,
+// the round only waits between begin and end while clients send requests.
 type activeFault interface{ during(sc *scenario) }
 
-// exclusiveFault is a fault that needs a cluster without other faults.
+// exclusiveFault is a fault that must not be combined with another fault in one round.
 type exclusiveFault interface{ exclusive() }
 
 // conditionalFault is a fault that this machine may not support. unavailable returns the
@@ -103,8 +103,9 @@ func canCombine(f fault) bool {
 	return !exclusive
 }
 
-// cannotCombine reports whether two faults exclude each other because of ptrace: the
-// state of a traced process does not show whether SIGSTOP has stopped it.
+// cannotCombine reports whether two faults must not affect the cluster at the same time.
+// fsyncFault traces a process with ptrace. The process state in /proc then no longer shows
+// whether SIGSTOP has stopped the process, which the pause faults must know.
 func cannotCombine(traced, stopped fault) bool {
 	if _, ok := traced.(*fsyncFault); !ok {
 		return false

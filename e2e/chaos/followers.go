@@ -42,7 +42,8 @@ func startFollowers(sc *scenario, n int) *followers {
 	return s
 }
 
-// setTargets sets the nodes that the clients connect to, each in a different order.
+// setTargets sets the nodes to which the clients connect. Each client tries them in a
+// different order.
 func (s *followers) setTargets(at []*cluster.Node) {
 	addrs := cluster.Addrs(at)
 	for _, f := range s.list {

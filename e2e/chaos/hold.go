@@ -8,9 +8,10 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// hold restarts a node in place. The node returns within its grace period, and no shard
-// moves. With late, it returns only after other nodes have taken over its shards. No
-// request fails in either case.
+// hold restarts a node in place: its shards wait for the node instead of moving. The node
+// returns within its grace period, and no shard moves. With late, it returns only after the
+// grace period, when other nodes have taken over its shards. No request may fail in either
+// case.
 type hold struct {
 	late   bool
 	victim *cluster.Node

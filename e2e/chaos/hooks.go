@@ -18,7 +18,8 @@ type badHooks struct{ to, from *cluster.Node }
 
 func (*badHooks) name() string { return "bad hooks" }
 
-// exclusive: a drain next to other faults may be refused, or waits for the faulty nodes.
+// exclusive excludes other faults, because they could make the cluster refuse the drain, or
+// the drain would wait for the faulty nodes.
 func (*badHooks) exclusive() {}
 
 func (f *badHooks) begin(sc *scenario) {
@@ -37,8 +38,8 @@ func (f *badHooks) begin(sc *scenario) {
 	sc.drain(f.from)
 }
 
-// during waits until the faulty release has given up the shards, and the faulty acquire
-// has gained some.
+// during waits until the drained node owns no shard, although its release hook is faulty.
+// Then it waits for further load on the node with the faulty acquire hook.
 func (f *badHooks) during(sc *scenario) {
 	sc.awaitEmpty(f.from)
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
@@ -51,10 +52,11 @@ func (f *badHooks) end(sc *scenario) {
 }
 
 // checkCounters checks the counters that the apps store in their hooks. Each POST of a
-// plain key raises its counter once, independent of shard moves and deaths. So no two
-// POST requests have the same count, and none has a lower count than a request that ended
-// before it began. A GET reads no less either. Shards that ran on two nodes at once for
-// an excused reason are not checked: only epochs protect against that.
+// plain key increments its counter once, whether shards move or processes die. So no two
+// POST requests of a key have the same count. The count of a request is never lower than
+// that of a POST request which ended before it began. Shards that ran on two nodes at the
+// same time for an excused reason are not checked: only a store that checks epochs is
+// protected against that.
 func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (wrong []string) {
 	byKey := make(map[string][]history.Response)
 	for _, a := range responses {

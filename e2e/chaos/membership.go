@@ -9,8 +9,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// join starts the spare node, and makes another node leave under load: by SIGTERM, or by
-// kill -9 and the command remove. The node that left becomes the spare node.
+// join adds the spare node to the cluster under load, and then makes another node leave.
+// That node leaves after SIGTERM, or with remove after kill -9 and the command remove. It
+// becomes the spare node, which a later join adds again with its old data.
 type join struct {
 	remove bool
 }
@@ -53,7 +54,7 @@ func (f *join) during(sc *scenario) {
 			return sc.members[0].Try(sc.Context(), "remove", url.Values{"node": {leaving.ID}})
 		})
 	}
-	sc.traffic.setTargets(sc.members) // after the wait, since a load balancer reacts late
+	sc.traffic.setTargets(sc.members) // only now, because a real load balancer also removes a node late
 	sc.awaitRecovery()
 }
 

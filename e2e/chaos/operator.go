@@ -14,11 +14,11 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Requests of operators are no fault of a node. No request may fail, and maps must obey
-// them.
+// The faults of this file are requests of operators. Nodes do not fail, so no client request
+// may fail, and maps must obey the requests.
 
-// drain makes a node own no shards: at the request of an operator, until it is withdrawn,
-// or at the request of the node itself before SIGTERM.
+// drain makes a node own no shards. An operator requests the drain and withdraws it in the
+// end. With self, the node itself requests the drain (drain --local) before SIGTERM.
 type drain struct {
 	self   bool
 	victim *cluster.Node
@@ -31,7 +31,8 @@ func (f *drain) name() string {
 	return "drain"
 }
 
-// exclusive: next to other faults a drain may be refused, or waits for the faulty nodes.
+// exclusive excludes other faults, because they could make the cluster refuse the drain, or
+// the drain would wait for the faulty nodes.
 func (*drain) exclusive() {}
 
 func (f *drain) begin(sc *scenario) {
@@ -44,7 +45,8 @@ func (f *drain) begin(sc *scenario) {
 	sc.drain(f.victim)
 }
 
-// during keeps the node as a mere ingress.
+// during waits until the node owns no shards. The node continues to receive requests and
+// forwards all of them. With self, the node then stops.
 func (f *drain) during(sc *scenario) {
 	sc.awaitEmpty(f.victim)
 	sc.awaitLoad()
@@ -64,8 +66,8 @@ func (f *drain) end(sc *scenario) {
 	sc.uncordon(f.victim)
 }
 
-// cordon makes a node gain no shards while another node stops, whose shards move, and
-// starts again.
+// cordon forbids one node to gain shards. Meanwhile another node stops and starts again, so
+// that its shards move twice.
 type cordon struct{ victim, other *cluster.Node }
 
 func (*cordon) name() string { return "cordon" }

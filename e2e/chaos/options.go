@@ -15,8 +15,8 @@ import (
 // Options are the parameters of a run.
 type Options struct {
 	Binaries cluster.Binaries
-	// Nodes is the size of the cluster; 0 means 3. There is one more node, which can
-	// join.
+	// Nodes is the number of nodes that form the cluster; 0 means 3. There is one more node,
+	// the spare node, which can join later.
 	Nodes int
 	// Shards is the number of shards of the cluster. 0 means 64: so few that load reaches
 	// each of them every second.
@@ -27,15 +27,16 @@ type Options struct {
 	Rounds int
 	// Seed determines the schedule.
 	Seed uint64
-	// Skip is the number of faults of the schedule that are skipped. Successive runs with
-	// one seed share the schedule in this way.
+	// Skip is the number of faults at the start of the schedule that are skipped. With it,
+	// successive runs with one seed can continue one schedule.
 	Skip int
 	// Faults selects faults by name; nil means all.
 	Faults *regexp.Regexp
 	// Reverse reverses the schedule. Two runs with one seed, one of them reversed, cover
 	// all faults sooner.
 	Reverse bool
-	// Pairs permits two faults at once, after each fault came alone.
+	// Pairs permits two simultaneous faults in one round, after each fault has had a round
+	// of its own.
 	Pairs bool
 	// Takeover is the --takeover of the cluster; empty means lease.
 	Takeover string
@@ -54,8 +55,8 @@ type Options struct {
 	// Caches makes the apps cache counters of a shared directory, without hooks. It
 	// excludes Embedded and Hooks.
 	Caches bool
-	// Hold makes every other node restart in place after SIGTERM: its shards wait for
-	// holdGrace.
+	// Hold makes every second node restart in place after SIGTERM: its shards do not move
+	// for holdGrace.
 	Hold bool
 	// Followers is the number of clients that follow event streams.
 	Followers int

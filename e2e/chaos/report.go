@@ -50,8 +50,8 @@ func (r *Round) violate(kind, text string) {
 type Report struct {
 	Options Options
 	Rounds  []*Round
-	// Skipped contains the reason for each fault that was not possible: what the machine
-	// lacks, or which option excludes it.
+	// Skipped contains the reason for each skipped fault, by name: a missing feature of the
+	// machine, or the option that excludes the fault.
 	Skipped    map[string]string
 	Violations []Violation
 	// Resumed is the number of upstream connections that continued an event stream.
@@ -71,8 +71,8 @@ func (r *Report) Count(kind string) int {
 	return n
 }
 
-// Faults returns the names of all injected faults, once for each time. Two faults at once
-// are two names.
+// Faults returns the names of all injected faults, with one name for each injection. A round
+// with two faults adds two names.
 func (r *Report) Faults() []string {
 	var all []string
 	for _, round := range r.Rounds {

@@ -55,7 +55,7 @@ func (sc *scenario) round(number int, fs []fault) *Round {
 	}
 	sc.awaitRecovery()
 	if len(sc.exiting) > 0 {
-		sc.awaitLoad() // One of them may have been about to exit.
+		sc.awaitLoad() // A node with a disk fault may exit only now, after a late write.
 		sc.awaitRecovery()
 		for _, n := range sc.exiting {
 			sc.traffic.allowRetry(n)

@@ -42,9 +42,9 @@ func Run(tb testing.TB, o Options) *Report {
 	return r
 }
 
-// selectFaults returns the names of the possible faults, and records why others are not
-// possible. If the options exclude all of them, the run is just short. If no fault
-// matches the filter, that is an error.
+// selectFaults returns the names of the possible faults, and records in r why the others are
+// skipped. If the options exclude every selected fault, the run has no rounds and succeeds.
+// If no fault matches the filter, selectFaults records a violation.
 func (o *Options) selectFaults(r *Report) (names []string) {
 	excluded := false
 	for _, f := range newFaults() {
@@ -69,7 +69,7 @@ func (o *Options) selectFaults(r *Report) (names []string) {
 	return names
 }
 
-// conflict returns which option excludes a fault, or an empty string.
+// conflict returns why the options exclude a fault, or an empty string.
 func (o *Options) conflict(f fault) string {
 	switch f.(type) {
 	case *killApp, *restartApp:

@@ -56,7 +56,8 @@ type scenario struct {
 	disks map[string]*faultfs.Disk // by node; empty if this machine does not support them
 	store *store.Store
 
-	// members are the nodes that should serve; spare is prepared, and joins later.
+	// members are the nodes that should serve. spare is one more node, which the fault join
+	// starts.
 	members []*cluster.Node
 	spare   *cluster.Node
 
@@ -66,8 +67,8 @@ type scenario struct {
 	currentFaults string
 	violated      bool
 
-	known     map[string]bool // IDs of checked requests, and whether they were denied
-	followers *followers      // through all rounds
+	known     map[string]bool // whether a request was denied, by the ID of each checked request
+	followers *followers      // clients that run during all rounds
 
 	// The following fields belong to the current round.
 	rng           *rand.Rand
@@ -214,7 +215,7 @@ func (sc *scenario) recordFault(k history.FaultKind, n *cluster.Node) {
 	}
 }
 
-// endFaults records the end of all faults of recordFault.
+// endFaults records the current time as the end of all active faults.
 func (sc *scenario) endFaults() {
 	for _, f := range sc.activeFaults {
 		f()
@@ -237,8 +238,9 @@ func (sc *scenario) start(n *cluster.Node) {
 	}
 }
 
-// traceExit adds to the trace that a node with a disk fault has exited, if it has. It
-// loses its connections at any time between the failed write and its exit, seconds later.
+// traceExit adds an event to the trace if a node with a disk fault has exited. Such a node may
+// lose its connections at any time between the failed write and its exit, which follows
+// seconds later.
 func (sc *scenario) traceExit(n *cluster.Node) {
 	if _, ended := n.Ended(); ended {
 		sc.tracef("%s: has exited", n.ID)

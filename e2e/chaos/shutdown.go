@@ -2,7 +2,8 @@
 
 package chaos
 
-// noFault is a round without a fault. It shows the behaviour of the machine itself.
+// noFault injects nothing. Its round shows how long requests take on this machine without
+// faults.
 type noFault struct{}
 
 func (*noFault) name() string { return "no fault" }
@@ -11,8 +12,9 @@ func (*noFault) begin(*scenario) {}
 
 func (*noFault) end(*scenario) {}
 
-// rolling sends SIGTERM to every node in turn and starts each again, at once if it
-// restarts in place. No request may fail.
+// rolling restarts every node in turn with SIGTERM. A node that restarts in place is started
+// again immediately. Any other node is started again when the others serve its shards. No
+// request may fail.
 type rolling struct{}
 
 func (*rolling) name() string { return "rolling SIGTERM" }

@@ -15,8 +15,8 @@ import (
 // slowDelay is how long the slow request takes: less than --drain-timeout.
 const slowDelay = "4s"
 
-// slowMove drains a node while it runs one GET that takes seconds. The other keys of the
-// move must be served elsewhere meanwhile.
+// slowMove drains a node while it runs one GET request that takes seconds. Meanwhile, other
+// nodes must already serve all other keys of the node.
 type slowMove struct {
 	victim *cluster.Node
 	key    string        // of the slow request
@@ -25,7 +25,7 @@ type slowMove struct {
 
 func (*slowMove) name() string { return "slow request" }
 
-// exclusive: next to other faults a drain may be refused.
+// exclusive excludes other faults, because they could make the cluster refuse the drain.
 func (*slowMove) exclusive() {}
 
 func (f *slowMove) begin(sc *scenario) {

@@ -1,5 +1,5 @@
-// Package uncounted builds Shardway without request metrics and request timing, so that
-// their cost can be measured: the difference to the released binary.
+// Package uncounted builds Shardway without request metrics and request timing. Their cost
+// is the difference between this binary and the released one.
 //
 // It uses the -overlay flag of the go command, like the planted bugs of tests; the source
 // itself does not contain the change. It removes all metrics and load statistics by shard
@@ -11,11 +11,11 @@ package uncounted
 
 import "shardway/internal/overlay"
 
-// Owns is part of the version of such a binary.
+// Owns is a part of the version text of such a binary.
 const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 
-// edits returns the edits that remove the metrics. The rest of each function follows
-// after a return.
+// edits returns the source edits that remove the metrics. Some of them insert a return
+// statement, so that the rest of the function is never executed.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		{Decl: "proxy.metrics.request", Old: "if i := code - firstCode; i >= 0", New: "if i := code - firstCode; false && i >= 0"},

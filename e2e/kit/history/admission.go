@@ -1,9 +1,10 @@
 package history
 
-// Admission is an interval in which a node, asked repeatedly, replied each time that it
-// would run requests for a shard under an ownership epoch. Check treats it as a Run, with
-// one difference: only --takeover immediate excuses an admission of an old owner that
-// overlaps the next owner. No other fault does.
+// Admission is an interval in which a node would have run requests for a shard under an
+// ownership epoch. The test asked the node repeatedly, and every reply in the interval was
+// positive. Check treats an Admission as a Run, with one difference. Only --takeover
+// immediate excuses an old owner whose admission overlaps the next owner. No other fault
+// does, because a node without a lease admits nothing.
 type Admission struct {
 	Node        string
 	Shard       uint32

@@ -41,7 +41,8 @@ func (c *checker) isLongPoll(resp *Response, t *Attempt) bool {
 	return resp.Safe() && t.Done-t.Sent >= c.rules.shortest(c.rules.DrainTimeout)
 }
 
-// mayBeDown reports whether possibly no process of the node listened during an attempt.
+// mayBeDown reports whether the node may have had no listening process at some time of an
+// attempt.
 func (c *checker) mayBeDown(node string, t *Attempt) bool {
 	for i := range c.h.Faults {
 		f := &c.h.Faults[i]
@@ -52,8 +53,8 @@ func (c *checker) mayBeDown(node string, t *Attempt) bool {
 	return false
 }
 
-// diedDuring reports whether the process of the node lost its connections during an
-// attempt.
+// diedDuring reports whether the process of the node may have died, and so lost its
+// connections, during an attempt.
 func (c *checker) diedDuring(node string, t *Attempt) bool {
 	for i := range c.h.Faults {
 		f := &c.h.Faults[i]

@@ -10,8 +10,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// History is everything that was observed, on one clock. The order within its slices has
-// no meaning.
+// History contains all observations of a test, with the times of one clock. The order
+// within its slices has no meaning.
 type History struct {
 	Responses  []Response
 	Followers  []Follower
@@ -23,8 +23,8 @@ type History struct {
 	Faults []Fault
 	// Waits are the times that threads of nodes waited for a processor.
 	Waits []Wait
-	// Drains and Cordons are the requests of operators. A drain excuses that a map
-	// excludes a node. They excuse nothing else.
+	// Drains and Cordons are the requests of operators. A drain is an excuse for a map
+	// without that node. Neither of them excuses anything else.
 	Drains  []Drain
 	Cordons []Cordon
 	// VotesFrom is the time at which a node that joined a running cluster got its vote.
@@ -42,8 +42,8 @@ type checker struct {
 	maps   []Map            // in ascending order of epoch
 	runs   map[string][]Run // by request ID
 	shards map[uint32][]Run // by shard, in ascending order of Start, without Admissions
-	// leases are the times at which each node demonstrably held a lease, in ascending
-	// order.
+	// leases are the times at which each node certainly held a lease, because it ran or
+	// admitted a request. They are in ascending order.
 	leases map[string][]int64
 	// ingress is the node that received the last attempt of each request, by request ID.
 	ingress map[string]string
@@ -140,8 +140,8 @@ func (c *checker) checkResponses() {
 	}
 }
 
-// checkRuns checks each run, and the requests whose responses are not part of this
-// history.
+// checkRuns checks the headers of each run. It also checks the runs of requests whose
+// responses are not part of this history. Such a request must be in Rules.Known.
 func (c *checker) checkRuns() {
 	for id, runs := range c.runs {
 		if _, ok := c.ingress[id]; ok {
@@ -230,7 +230,8 @@ func (r *Response) errorText() string {
 	return r.Error + " " + r.Detail
 }
 
-// checkOrigin checks that the response of the app belongs to a run of this request.
+// checkOrigin checks that a response with an app as its source belongs to a run of this
+// request, and that it came from the app of that run.
 func (c *checker) checkOrigin(resp *Response, runs []Run) {
 	r := c.report
 	if len(runs) == 0 {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now reads CLOCK_MONOTONIC in nanoseconds: the same clock in every process of
-// the machine, network namespaces included.
+// Now returns CLOCK_MONOTONIC in nanoseconds. All processes of a machine have the same
+// clock, also in different network namespaces.
 func Now() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

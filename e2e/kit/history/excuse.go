@@ -95,10 +95,11 @@ func (s *shardChecker) runsUntil(f *Fault) int64 {
 	return min(f.By, limit+s.starvedTime(f.Node, gone, min(f.By, limit+int64(s.rules.Starved))))
 }
 
-// takeoverDue reports whether the takeover from a paused or dead node was late enough. It
-// may happen at once if the successor process was heard. Otherwise the leader waits:
-// without crash evidence for a paused node, with crash evidence for a dead node or after
-// a forged refusal.
+// takeoverDue reports whether the takeover from a paused or dead node was late enough. A
+// takeover may happen immediately after a new process of the node has started, because the
+// leader then knows that the old one has exited. Otherwise the leader must wait. The wait
+// is longer for a paused node, without crash evidence, than for a dead node or after a
+// forged refusal.
 func (s *shardChecker) takeoverDue(f *Fault, old Run, taken int64) bool {
 	if f.isCrash() && f.Until != 0 && f.Until <= taken {
 		return true
@@ -159,8 +160,8 @@ func (s *shardChecker) abortedBy(old Run, limit int64) int64 {
 //   - the grace period of a stream; a resumable stream has none
 //   - a fault of the node, or of the node that forwarded the run
 //
-// Without such a cause, an app that loses its request while the next owner begins lost it
-// too late: its node had acknowledged the map too early.
+// If there is no such cause and the app lost its request only when the next owner began,
+// its node acknowledged the map too early: before the app had stopped.
 func (s *shardChecker) mayHaveAborted(old Run, taken int64) bool {
 	drain := s.rules.DrainTimeout
 	switch {

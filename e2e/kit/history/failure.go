@@ -9,7 +9,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// maxTries is how often a safe request is sent if its connection breaks each time.
+// maxTries is the maximum number of times that a node sends a safe request whose
+// connections break.
 const maxTries = 3
 
 // failureReason returns the excuse of a failed request, or an empty string. If late is
@@ -75,17 +76,17 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 			return reason, 0
 		}
 		if resp.Done() <= until {
-			until = f.end() // The request was sent after that.
+			until = f.end() // The request was sent after the end of the fault.
 		}
 		late = max(late, until)
 	}
 	return "", late
 }
 
-// graceRestarted reports whether a request may have waited that long for an owner that
-// restarts in place. Each new leader starts the grace period from the beginning. After a
-// fault of another node during the restart, the grace period may therefore end that much
-// later.
+// graceRestarted reports whether the grace period of an owner that restarts in place may
+// have outlasted the queue timeout of a request. A new leader restarts the grace period from
+// the beginning. A fault of another node during the restart may cause an election, so the
+// grace period may end that much later.
 func (c *checker) graceRestarted(resp *Response, f *Fault) bool {
 	extra := int64(f.Grace + c.rules.DeadAfter + c.rules.Settle)
 	return f.Grace > 0 && slices.ContainsFunc(c.h.Faults, func(g Fault) bool {
@@ -134,8 +135,9 @@ func (c *checker) drainReason(resp *Response) string {
 }
 
 // leftUnread reports whether the node of a run was paused when its app responded, and
-// continued only now. A node aborts a request that exceeded its drain timeout before it
-// reads the response. Of adjacent pauses the last one counts.
+// continued just before the request failed. After a pause, a node first aborts requests that
+// have exceeded their drain timeout, and reads responses afterwards. Adjacent pauses
+// count as one.
 func (c *checker) leftUnread(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
 		for i := range c.h.Faults {
@@ -199,9 +201,9 @@ func (c *checker) notHeldReason(resp *Response) string {
 }
 
 // severalFaulty reports whether more than one node had a fault, or left, in an interval.
-// Each fault counts for Rules.Settle longer than it lasted. A single faulty node does not
-// stop the other nodes for long: they elect a leader, which takes over its shards. A
-// second faulty node, which they may need for that, can make it last.
+// Each fault counts for Rules.Settle longer than it lasted. After a fault of a single node,
+// the other nodes soon elect a leader, which takes over the shards of the faulty node. A
+// second faulty node can delay that, because the election may need its vote.
 func (c *checker) severalFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range c.h.Faults {
@@ -227,7 +229,8 @@ func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMa
 			return "truncated, " + f.Kind.String()
 		}
 	case resp.Error == "":
-		// An error of the app: checkResponse has checked whether it was fenced correctly.
+		// The error comes from the app. checkResponse has checked whether the app fenced the
+		// request correctly.
 	case c.waitedInVain(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
 		return "timed out in the queue: " + resp.Error
 	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runs[resp.ID])+c.lostSends(resp) >= maxTries || c.ownerFailures(resp) > 1):
@@ -249,9 +252,9 @@ func (c *checker) pausedAtDeadline(resp *Response, f *Fault) bool {
 	return f.overlaps(deadline, deadline)
 }
 
-// missedTakeover reports whether the ingress node waited for an owner that was gone,
-// because its own copy of the log was delayed at the time of the queue timeout. Nodes
-// learn only from their logs which node has taken over a shard.
+// missedTakeover reports whether the ingress node waited for a dead owner, because its own
+// copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
+// a shard only from its own copy of the log.
 func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
 	deadline := addTime(resp.final().Sent, c.rules.shortest(c.rules.QueueWait))
 	shard, _ := c.shardOf(resp)
@@ -323,12 +326,13 @@ func (c *checker) ownerFailures(resp *Response) int {
 	return len(ends)
 }
 
-// mayHaveRun reports whether the response says that the request may have run.
+// mayHaveRun reports whether the node declared in its error response that the request may
+// have run.
 func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may have run") }
 
-// waitedInVain reports whether the request failed because it had waited as long as
-// permitted. It was rejected, or it is safe, had been tried before, and waited for the
-// next try.
+// waitedInVain reports whether the request failed because it had waited for the whole queue
+// timeout. Either it waited and was rejected, or it is a safe request that was tried before
+// and waited for the next try.
 func (c *checker) waitedInVain(resp *Response) bool {
 	switch {
 	case resp.Done()-resp.final().Sent < c.rules.shortest(c.rules.QueueWait):
@@ -339,7 +343,8 @@ func (c *checker) waitedInVain(resp *Response) bool {
 	return resp.Status == http.StatusBadGateway && resp.Safe() && resp.mayHaveRun()
 }
 
-// excuseEnd returns until when a fault may make a request for a shard fail.
+// excuseEnd returns the time until which a fault is an excuse for a failed request for a
+// shard.
 func (c *checker) excuseEnd(resp *Response, f *Fault, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(f)
 	if f.Kind == Killed {
@@ -357,9 +362,9 @@ func (c *checker) excuseEnd(resp *Response, f *Fault, shard uint32, atIngress bo
 	return addTime(until, int64(c.rules.Settle))
 }
 
-// isBrief reports whether a node was paused, or the machine busy, for less than a lease.
-// Such a fault can delay requests but fails none. Pauses with less than a lease between
-// them count as one.
+// isBrief reports whether a fault is a pause of a node, or a stall of the machine, that was
+// shorter than a lease. Such a fault may delay requests, but must not make one fail. Several
+// pauses count as one if less than a lease lies between them.
 func (c *checker) isBrief(fault int) bool { return !c.lasting[fault] }
 
 // findBriefFaults classifies all faults at once, since a starved machine has thousands of

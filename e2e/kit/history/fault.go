@@ -16,16 +16,16 @@ const (
 	// Paused: the process did not run but kept its connections (SIGSTOP).
 	Paused
 	// Terminated: the process was asked to terminate with SIGTERM, or has not been
-	// started yet. This excuses only that no process listens.
+	// started yet. It excuses refused connections, and nothing else.
 	Terminated
 	// Unreachable: packets between the node and other nodes were lost.
 	Unreachable
-	// Reset: packets between the node and its Peer were answered by forged RST packets,
-	// which look like refused connections.
+	// Reset: a firewall answered packets between the node and Peer with forged RST packets.
+	// To both nodes, that looks like a peer process that has exited.
 	Reset
 	// AppDown: the app died, or reported that it is unhealthy.
 	AppDown
-	// DiskFault: the disk rejected writes or stalled. The process may have ended because
+	// DiskFault: the disk rejected writes or stalled. The process may have exited because
 	// of that.
 	DiskFault
 	// LogDelayed: the node did not receive the Raft log, or its disk writes were slow.
@@ -48,33 +48,37 @@ func (k FaultKind) String() string {
 	return faultKinds[k]
 }
 
-// Fault is a fault of a node and its time.
+// Fault is a fault of a node, and the time in which it was active. Times are values of
+// Now.
 type Fault struct {
 	Kind FaultKind
 	Node string
 	// Peer is the other node of a Reset. A Reset with an empty Node or Peer affects the
 	// connections between all nodes.
 	Peer string
+	// From is the start of the fault.
 	From int64
-	// By is when the process, or the app for AppDown, had certainly ended. 0 means that
-	// it has not ended. It lost its connections at some time between From and By.
+	// By is a time at which the process had certainly exited, or the app for AppDown. 0
+	// means that the process has not exited. The process lost its connections at some time
+	// between From and By.
 	By int64
-	// Holds reports that the process announced at From that it ends because its
-	// in-process app does not return. From then on requests fail, but until By no other
-	// node may run its shards.
+	// Holds reports that the process announced its exit at From, because its in-process app
+	// continued after its requests were aborted. From then on requests fail. Until By no
+	// other node may run the shards of the node, because the app may still use them.
 	Holds bool
-	// Grace is the announced restart time of a process that was asked to terminate. No
-	// shard of its node may move before that. 0 means that the node hands over its
-	// shards.
+	// Grace is how long other nodes must wait for a terminated process to restart in
+	// place. No shard of its node may move before that. 0 means that the node hands over
+	// its shards.
 	Grace time.Duration
 	// Until is when the fault ended: the process continued or started again, the network
 	// was restored, or the disk worked again. 0 means that the fault continues.
 	Until int64
 }
 
-// never is the end of a fault that has not ended.
+// never is the end of a fault that has not ended. It is later than every other time.
 const never = math.MaxInt64
 
+// end returns when the fault ended, or never.
 func (f *Fault) end() int64 { return orNever(f.Until) }
 
 // yieldsFrom returns the time from which other nodes may run the shards of the process.
@@ -96,16 +100,18 @@ func (f *Fault) affects(node string) bool {
 // overlaps reports whether the fault was active at any time of an interval.
 func (f *Fault) overlaps(from, until int64) bool { return f.From <= until && from <= f.end() }
 
-// isCrash reports whether the process ended without notice.
+// isCrash reports whether the process exited without notice.
 func (f *Fault) isCrash() bool { return f.By != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
 
 // isNetwork reports whether the fault affects the network between nodes.
 func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Reset }
 
 // effectsEnd returns when the effects of a fault end, or never while the fault is active.
-// After packet loss, the kernel retransmits within at most the duration of the loss.
-// Nodes wait no longer than DeadAfter. A lapsed lease aborts its requests even later than
-// that.
+//
+// The kernel doubles its retransmission interval during packet loss. So it retransmits at
+// the latest when the time after the loss equals the duration of the loss. Nodes give up a
+// silent connection after DeadAfter. A node that got no CPU time for longer than its lease
+// aborts requests within DeadAfter after it continues.
 func (r *Rules) effectsEnd(f *Fault) int64 {
 	dead := int64(r.DeadAfter)
 	switch {
@@ -127,7 +133,7 @@ func orNever(t int64) int64 {
 	return t
 }
 
-// addTime returns t plus d; never stays never.
+// addTime returns t + while. It returns never if t is never, or if the sum would overflow.
 func addTime(t, while int64) int64 {
 	if t > never-while {
 		return never

@@ -83,8 +83,8 @@ func (c *checker) checkFollowers() {
 	}
 }
 
-// checkFollow checks the end of a connection. The apps never end a stream, so a proper
-// end was made up by a node.
+// checkFollow checks the end of a connection. The apps never end a stream. A response that
+// ends properly was therefore ended by a node, which hides a loss from the client.
 func (c *checker) checkFollow(f *Follower, conn *Follow) {
 	resp := conn.response(f)
 	switch {
@@ -112,7 +112,7 @@ func (c *checker) checkFollow(f *Follower, conn *Follow) {
 	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.seen()), time.Duration(conn.Done-conn.Sent), c.describe(&resp, c.runs[conn.ID]))
 }
 
-// seen returns the last time at which the stream demonstrably worked.
+// seen returns the last time at which the stream certainly worked.
 func (w *Follow) seen() int64 { return cmp.Or(w.Last, w.Sent) }
 
 // response returns the connection as a Response that covers only the time since the last
@@ -175,8 +175,9 @@ func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int6
 	return "", late
 }
 
-// brokenUntil returns until when a fault may break a stream. A stream without an upstream
-// connection waits for the next one as long as a request would.
+// brokenUntil returns the time until which a fault is an excuse for a broken stream. A
+// stream without an upstream connection waits for the next connection for up to the queue
+// timeout, like a request.
 func (c *checker) brokenUntil(fault *Fault, conn *Follow, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if !atIngress {

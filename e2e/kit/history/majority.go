@@ -25,8 +25,8 @@ func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 	return longest
 }
 
-// totalWithoutMajority returns the total time without a majority within an interval.
-// Nothing that had begun could end during that time.
+// totalWithoutMajority returns the total time without a majority within an interval. During
+// that time, no round could be committed.
 func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 	c.eachSpan(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
@@ -36,8 +36,8 @@ func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 	return sum
 }
 
-// eachSpan splits an interval at the starts and ends of faults. It calls visit for each
-// part and reports whether so many nodes had faults that the other voters were no
+// eachSpan splits an interval at the starts and ends of faults, and calls visit for each
+// part. headless is true if so many nodes had faults that the other voters were no
 // majority.
 func (c *checker) eachSpan(from, until int64, visit func(from, until int64, headless bool)) {
 	nodes := c.voters()

@@ -32,10 +32,11 @@ func ordered(maps []Map) []Map {
 }
 
 // checkExclusions checks that a map excludes a node only after a fault of that node. The
-// exclusion may follow until the round that began during the fault has ended. That takes
-// DeadAfter, the acknowledgement deadline (DrainTimeout + 1 s + ReleaseTimeout), and the
-// time that the round waited for a majority, since the log may keep a commit for all of
-// that time. A node that got no CPU time is excluded for its silence, within DeadAfter.
+// exclusion may follow until the end of the round that began during the fault. A round (the
+// change from one map to the next) may last for DeadAfter, the acknowledgement deadline
+// (DrainTimeout + 1 s + ReleaseTimeout), and the time without a majority, in which no entry
+// can be committed. A node that got no CPU time sends no heartbeats, so its exclusion
+// follows within DeadAfter.
 func (c *checker) checkExclusions() {
 	late := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
 	for i := 1; i < len(c.maps); i++ {
@@ -63,8 +64,8 @@ func (c *checker) checkExclusions() {
 	}
 }
 
-// owners returns the nodes that may have owned a shard at any time of an interval, by the
-// maps and by the runs.
+// owners returns the nodes that may have owned a shard at any time of an interval, according
+// to the maps and to the runs.
 func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 	owners := make(map[string]bool)
 	for i := range c.maps {
