@@ -17,7 +17,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Do carries an action out, through the leader wherever it is.
+// Do performs an action of an operator. Only the leader can perform it, so another node sends the action
+// to the leader.
 func (n *Node) Do(ctx context.Context, a api.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
@@ -34,7 +35,7 @@ func (n *Node) Do(ctx context.Context, a api.Action) error {
 	return n.client.CallLeader(ctx, leader, control.Request{Kind: control.Do, Action: a}, nil)
 }
 
-// do carries an action out on the leader.
+// do performs an action on the leader.
 func (l *leadership) do(ctx context.Context, a api.Action) error {
 	switch a.Verb {
 	case api.StepDown:
@@ -52,8 +53,8 @@ func (l *leadership) do(ctx context.Context, a api.Action) error {
 	return fmt.Errorf("%w: unknown action %s", api.ErrRefused, a.Verb)
 }
 
-// remove takes a node out of the configuration for good. It refuses a node that still
-// runs, because the leader would add that node again.
+// remove removes a node permanently from Raft's configuration. It refuses a node that still runs, because
+// the leader would add that node again.
 func (l *leadership) remove(ctx context.Context, a api.Action) error {
 	voters, others := l.n.servers()
 	server := serverOf(slices.Concat(voters, others), a.Node)
@@ -76,7 +77,7 @@ func (l *leadership) remove(ctx context.Context, a api.Action) error {
 	if slices.Contains(voters, server) && len(voters) == 2 {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)
 	}
-	if a.Force { // of what was refused nobody has vouched
+	if a.Force { // after all checks: the operator's confirmation does not apply to a refused action
 		l.tell(ctx, ack.NodeRemoved{Node: id})
 	}
 	if server == "" {
@@ -90,9 +91,10 @@ func (l *leadership) remove(ctx context.Context, a api.Action) error {
 	return nil
 }
 
-// stillRuns returns why a node may not be removed yet, or nil. Its heartbeats count always,
-// unless its process is known to be gone. That gossip lists it as alive counts only without
-// force: gossip takes seconds to notice a crash, and the operator vouches for it.
+// stillRuns returns why a node must not be removed yet, or nil. v is the leader's view of the node, and
+// listed reports whether gossip lists the node as alive. A node that sends heartbeats is never removed,
+// unless its process is known to be gone. The state in gossip is ignored if the action is forced: gossip
+// takes seconds to detect a crash, and the operator confirms that the node is gone.
 func stillRuns(a api.Action, v ack.MemberView, listed bool) error {
 	switch {
 	case v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed:
@@ -105,8 +107,9 @@ func stillRuns(a api.Action, v ack.MemberView, listed bool) error {
 	return nil
 }
 
-// forget takes back what operators asked of a node that was removed, and why it was
-// dropped, and has gossip show it no more: another one may come under its name.
+// forget deletes everything that the cluster stores about a removed node: the requests of operators for it
+// (such as a drain), the reason of its exclusion, and its entry in gossip. Otherwise a new node with the
+// same ID would inherit them.
 func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
 		l.log.Warn().Err(err).Str("peer", string(id)).Msg("requested state of removed node kept")
@@ -114,8 +117,8 @@ func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	l.n.forgotten(ctx, string(id))
 }
 
-// forgotten has every node show another one no more. Who cannot be told shows it for as
-// long as any that is gone.
+// forgotten makes all nodes delete the entry of a removed node from gossip. A node that cannot be reached
+// keeps the entry until gossip deletes it, as for any node that is gone.
 func (n *Node) forgotten(ctx context.Context, node string) {
 	n.gossip.Forget(node)
 	var wg sync.WaitGroup
@@ -132,8 +135,9 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 	wg.Wait()
 }
 
-// letGo takes the server of a node that stops out of the configuration, if that
-// leaves enough voters; else it stays a member, which is no error.
+// letGo removes the server of a stopping node from Raft's configuration, if enough voters remain. Otherwise
+// the server stays a member, which is not an error. from is the node that has sent the request: a node may
+// request only the removal of its own server.
 func (l *leadership) letGo(ctx context.Context, from, server string) error {
 	if nodeOf(server) != from {
 		return fmt.Errorf("%w: node %q asks for server %q", api.ErrRefused, from, server)
@@ -145,7 +149,8 @@ func (l *leadership) letGo(ctx context.Context, from, server string) error {
 	return await(ctx, func() error { return l.raft.Remove(server) })
 }
 
-// refusal tells what certainly did not happen from what may yet.
+// refusal wraps an error of a change. api.ErrRefused means that the change was certainly not made, and
+// api.ErrUnknown means that it may still be made.
 func refusal(err error) error {
 	if errors.Is(err, consensus.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", api.ErrUnknown, err)
@@ -153,11 +158,11 @@ func refusal(err error) error {
 	return fmt.Errorf("%w: %w", api.ErrRefused, err)
 }
 
-// await returns what f does, or the end of ctx: what is asked of Raft may take
-// until Raft stops, when its disk hangs.
+// await calls f and returns its result, or the error of ctx if ctx ends first. If the disk stalls, a call
+// of Raft may return only after Raft has stopped.
 func await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }() // ends with Raft at the latest
+	go func() { done <- f() }() // this goroutine ends when Raft stops, or earlier
 	select {
 	case err := <-done:
 		return err
@@ -166,7 +171,8 @@ func await(ctx context.Context, f func() error) error {
 	}
 }
 
-// tell gives the loop a message and waits until it has taken it.
+// tell passes a message to the leader loop, and waits until the loop has received it, the leadership has
+// ended or ctx has ended.
 func (l *leadership) tell(ctx context.Context, m ack.Message) {
 	select {
 	case l.messages <- m:
@@ -175,7 +181,7 @@ func (l *leadership) tell(ctx context.Context, m ack.Message) {
 	}
 }
 
-// requestRebalance makes the leader loop propose a new map.
+// requestRebalance makes the leader loop propose a new shard map.
 func (l *leadership) requestRebalance(ctx context.Context) error {
 	select {
 	case l.messages <- ack.MapRequested{}:
@@ -187,21 +193,21 @@ func (l *leadership) requestRebalance(ctx context.Context) error {
 	}
 }
 
-// remembers reports whether gossip knows a node, be it gone.
+// remembers reports whether gossip contains a node in any state, including a node that has left or failed.
 func (n *Node) remembers(node string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
 }
 
-// alive reports whether gossip sees a node.
+// alive reports whether gossip lists a node as alive.
 func (n *Node) alive(node string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Alive
 	})
 }
 
-// leader returns the node that leads as far as this one knows, or "". One that
-// led when its disk hung does not count itself any more: it was cut off so that
-// another can lead.
+// leader returns the ID of the leader as far as this node can determine, or "". A leader whose disk has
+// stalled does not return itself: it has isolated itself from the other voters, so that one of them can
+// become leader.
 func (n *Node) leader() string {
 	leader := n.raft.Leader()
 	if leader == string(n.self) && n.raft.CutOff() {
@@ -210,7 +216,8 @@ func (n *Node) leader() string {
 	return leader
 }
 
-// leadership returns the leadership that others may be told of, or nil.
+// leadership returns the current leadership of this node, or nil if this node does not lead. It is also nil
+// if the node has isolated itself because its disk has stalled, see leader.
 func (n *Node) leadership() *leadership {
 	if n.raft.CutOff() {
 		return nil
@@ -218,7 +225,7 @@ func (n *Node) leadership() *leadership {
 	return n.leading.Load()
 }
 
-// leaderless says why nobody leads, as far as this node can tell.
+// leaderless returns why there is no leader, as far as this node can determine, with a remedy.
 func (n *Node) leaderless() string {
 	if f, ok := n.finding(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
@@ -226,7 +233,8 @@ func (n *Node) leaderless() string {
 	return "an election is under way, or this node is cut off; try again in a moment"
 }
 
-// leaveRaft asks the leader to take this node's server out of the configuration.
+// leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an
+// error, because the node can stop as a member, too.
 func (n *Node) leaveRaft(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -13,25 +13,27 @@ import (
 )
 
 const (
-	// aliveParts is how many calls there are in the time for which the app may write. One that
-	// is late then costs the app nothing.
+	// aliveParts is the number of calls within the time for which the app may write. With several calls,
+	// a single late call does not make the app stop writing.
 	aliveParts = 5
-	// aliveUnknown is the pause after the app has answered that it has no such hook.
+	// aliveUnknown is the pause after the app has responded that it has no such hook.
 	aliveUnknown = time.Minute
-	// aliveIdle is how often the app is called that must not write.
+	// aliveIdle is the interval between calls while the app must not write.
 	aliveIdle = time.Second
 )
 
-// appLiveness is implemented by hooks of an app that runs in another process: it lives on when
-// this process is killed. An app in this process does not.
+// appLiveness calls the hook alive, which informs the app for how long it may still write. The Hooks of an
+// app in another process implement it, because such an app continues to run when this process is killed.
+// An app in this process ends with it and needs no such limit.
 type appLiveness interface {
-	// Alive makes one call. follows is false if the app has no such hook, refused is true if
-	// nothing listens at its address.
+	// Alive makes one call. follows is false if the app has no such hook. refused is true if no process
+	// listens at the address of the app.
 	Alive(ctx context.Context, call ackagent.AliveCall) (follows, refused bool, err error)
+	// CloseAlive closes the connection for the calls.
 	CloseAlive()
 }
 
-// liveness returns the hook that tells the app for how long it may write; nil: there is none.
+// liveness returns the hook alive of the app. nil means that the app has no such hook.
 func (n *Node) liveness() appLiveness {
 	if n.o.Gateway {
 		return nil
@@ -40,13 +42,13 @@ func (n *Node) liveness() appLiveness {
 	return l
 }
 
-// mayWrite returns for how long the app may still write if this process is killed now, at
-// least, and for how long a fresh lease allows it. Both are bounded by the moment at which
-// another node may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
+// mayWrite returns how long the app may still write if this process is killed now (left), and how long it
+// may write after a lease was just granted (whole). The limit is the earliest time at which another node
+// may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
 //
-//   - takeover timeout: dead-after after the last grant, so as long as what runs here may.
-//   - takeover lease: the end of the lease, which crash evidence does not shorten.
-//   - takeover immediate: crash evidence is enough, so never.
+//   - takeover timeout: dead-after after the last grant. Running requests have the same limit.
+//   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
+//   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
 func (n *Node) mayWrite() (left, whole time.Duration) {
 	t := n.timing()
 	var end time.Duration
@@ -61,7 +63,7 @@ func (n *Node) mayWrite() (left, whole time.Duration) {
 	return min(max(end-n.o.Clock.Precise(), 0), whole), whole
 }
 
-// keepAppAlive tells the app again and again for how long it may write, until ctx ends.
+// keepAppAlive calls the hook alive repeatedly, until ctx ends.
 func (n *Node) keepAppAlive(ctx context.Context) {
 	app := n.liveness()
 	defer app.CloseAlive()
@@ -84,17 +86,18 @@ func (n *Node) keepAppAlive(ctx context.Context) {
 	}
 }
 
-// aliveOutcome is what came of one call of alive.
+// aliveOutcome is the result of one call of the hook alive.
 type aliveOutcome uint8
 
 const (
-	aliveFailed  aliveOutcome = iota // no answer
-	aliveTold                        // the app has it
-	aliveNoHook                      // the app answers that it has no such hook
-	aliveRefused                     // nothing listens at the app's address
+	aliveFailed  aliveOutcome = iota // the app has not responded
+	aliveTold                        // the app has accepted the call
+	aliveNoHook                      // the app has responded that it has no such hook
+	aliveRefused                     // no process listens at the address of the app
 )
 
-// callAlive makes one call; after is the last one that the app has answered.
+// callAlive makes one call of the hook alive, with the timeout within. left is how long the app may still
+// write. after contains the ID of the previous call if the app has accepted that one; callAlive updates it.
 func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, left, within time.Duration) aliveOutcome {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -118,10 +121,10 @@ func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, le
 	return aliveTold
 }
 
-// stopApp has the app stop writing what the hook alive of an earlier process of this node
-// allowed. It returns when the app has answered, or when that time has passed. If no process
-// has stored such a time, it waits up to dead-after, and not if nothing listens at the app's
-// address.
+// stopApp revokes the permission to write that an earlier process of this node gave the app with the hook
+// alive. It returns when the app has responded, or when the time in earlier has passed. If no earlier
+// process has stored a time, stopApp waits up to dead-after; then it also returns when no process listens
+// at the address of the app.
 func (n *Node) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 	app := n.liveness()
 	never := earlier.Boot == 0
@@ -136,7 +139,7 @@ func (n *Node) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 		case aliveTold, aliveNoHook:
 			return
 		case aliveRefused:
-			// An app that has closed its port may write on.
+			// An app that has closed its port may still run and write.
 			if never {
 				return
 			}
@@ -149,7 +152,7 @@ func (n *Node) stopApp(ctx context.Context, earlier disk.AppAllowance) {
 	}
 }
 
-// aliveID returns an id that no other call has.
+// aliveID returns a random ID for a call.
 func aliveID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -7,18 +7,20 @@ import (
 	"shardway/node/disk"
 )
 
-// ownedWait is how long GET /v1/owned waits until the time that it grants is on the disk.
+// ownedWait is how long GET /v1/owned waits until the granted time is stored on the disk.
 const ownedWait = time.Second
 
-// allowance bounds for how long the app may write without hearing from its node: it is never
-// more than the data directory contains, so the next process of the node can wait that long.
+// allowance limits how long the app may write without contact to its node. A time is granted only after it
+// was stored in the data directory. So after a crash, the next process of the node can wait until the
+// granted time has passed.
 type allowance struct {
-	boot    uint64
-	earlier disk.AppAllowance // of an earlier process
-	value   *persisted[disk.AppAllowance]
+	boot    uint64                        // number of this process, see disk.Dir.Boot
+	earlier disk.AppAllowance             // times that an earlier process has granted
+	value   *persisted[disk.AppAllowance] // times that this process may grant
 }
 
-// newAllowance returns nil if the app ends with this process, or if there is none.
+// newAllowance returns the allowance of this process. It returns nil if the app runs in this process, and
+// for a gateway, which has no app.
 func newAllowance(o *Options) *allowance {
 	if o.Gateway || o.Proxy.Handler != nil {
 		return nil
@@ -31,7 +33,8 @@ func newAllowance(o *Options) *allowance {
 	return &allowance{boot: o.Dir.Boot(), earlier: earlier, value: newPersisted("app allowance", earlier, o.Dir.KeepAppAllowance, o.Log)}
 }
 
-// raise has this process allow at least so much, once that is on the disk.
+// raise schedules higher limits to be stored: alive is the limit of the hook alive, and owned the limit of
+// GET /v1/owned. Limits of this process never decrease.
 func (a *allowance) raise(alive, owned time.Duration) {
 	a.value.update(func(v disk.AppAllowance) disk.AppAllowance {
 		if v.Boot != a.boot {
@@ -42,7 +45,8 @@ func (a *allowance) raise(alive, owned time.Duration) {
 	})
 }
 
-// stored returns what this process may allow, and a channel that is closed when that changes.
+// stored returns the times that this process may grant because they are on the disk, and a channel that is
+// closed when they change.
 func (a *allowance) stored() (v disk.AppAllowance, changed <-chan struct{}) {
 	v, changed = a.value.get()
 	if v.Boot != a.boot {
@@ -51,12 +55,13 @@ func (a *allowance) stored() (v disk.AppAllowance, changed <-chan struct{}) {
 	return v, changed
 }
 
-// wholeMillis rounds up.
+// wholeMillis rounds d up to whole milliseconds, the unit of the data directory.
 func wholeMillis(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// mayWriteAlive is mayWrite for the hook alive.
+// mayWriteAlive returns the results of mayWrite for the hook alive. left is at most the time that is stored
+// on the disk.
 func (n *Node) mayWriteAlive() (left, whole time.Duration) {
 	left, whole = n.mayWrite()
 	if n.allowance == nil {
@@ -67,8 +72,8 @@ func (n *Node) mayWriteAlive() (left, whole time.Duration) {
 	return min(left, stored.Alive), whole
 }
 
-// mayWriteOwned is mayWrite for an app that asks by GET /v1/owned. It waits for the disk, up to
-// ownedWait.
+// mayWriteOwned returns how long an app that sends GET /v1/owned may still write. It waits up to ownedWait
+// until that time is stored on the disk.
 func (n *Node) mayWriteOwned(ctx context.Context) time.Duration {
 	left, whole := n.mayWrite()
 	if n.allowance == nil || left == 0 {
@@ -95,9 +100,9 @@ func (n *Node) mayWriteOwned(ctx context.Context) time.Duration {
 	return min(left, stored.Owned)
 }
 
-// awaitApp returns when the app has stopped writing what earlier processes of this node
-// allowed. The first heartbeat of this process may have its shards taken at once, so it must
-// not come before.
+// awaitApp returns when the permissions to write that earlier processes of this node have granted to the
+// app are revoked or have expired. This process must not send a heartbeat before: after the first one, the
+// leader may give the shards of the previous process to other nodes at once.
 func (n *Node) awaitApp(ctx context.Context) {
 	began := time.Now()
 	var earlier disk.AppAllowance
@@ -107,12 +112,12 @@ func (n *Node) awaitApp(ctx context.Context) {
 	if n.liveness() != nil {
 		n.stopApp(ctx, earlier)
 	}
-	// Nothing reaches an app that asks by GET /v1/owned.
+	// The node cannot call an app that uses GET /v1/owned, so it waits for the granted time.
 	select {
 	case <-ctx.Done():
 	case <-time.After(earlier.Owned - time.Since(began)):
 	}
 	if earlier.Alive > 0 || earlier.Owned > 0 {
-		n.allowance.raise(0, 0) // the next process must not wait for it again
+		n.allowance.raise(0, 0) // replaces the earlier times, so that the next process does not wait again
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"shardway/proxy"
 )
 
-// Apply replaces the settings of the proxy. The clients' requests that come from
-// now on go by them.
+// Apply replaces the settings of the proxy. They apply to all later requests of clients.
 func (n *Node) Apply(set proxy.Settings) { n.proxy.Apply(set) }
 
-// ApplyHealth replaces how the app is checked, from the next check on.
+// ApplyHealth replaces the settings of the health check, from the next check on.
 func (n *Node) ApplyHealth(set apphealth.Settings) {
 	if n.health != nil {
 		n.health.SetSettings(set)
 	}
 }
 
-// lameDuck goes on taking connections until the time as a lame duck, which began
-// when the node stopped being ready, is over: who spreads load has noticed then.
+// lameDuck waits until the lame-duck period of the stopping node is over, or until ctx ends. began is the
+// start of the period, at which the node stopped being ready. During the period the node still accepts
+// connections, so that load balancers have time to detect that it is not ready.
 func (n *Node) lameDuck(ctx context.Context, began time.Time) {
 	if n.o.LameDuck == nil {
 		return
@@ -34,7 +34,8 @@ func (n *Node) lameDuck(ctx context.Context, began time.Time) {
 	}
 }
 
-// appHealth returns what the node's heartbeats contain about its app, in addition to whether it is healthy.
+// appHealth returns the details of the app's health that the heartbeats of this node contain, in addition
+// to whether the app is healthy.
 func (n *Node) appHealth() ack.AppHealth {
 	if n.health == nil {
 		return ack.AppHealth{}

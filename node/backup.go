@@ -6,9 +6,9 @@ import (
 	"shardway/admin/api"
 )
 
-// Backup returns the replicated state, as far as this node has applied it, as a
-// file. Any node's will do, and an old one too: what is restored from it begins
-// above all that came after it.
+// Backup returns the content of a backup file: the replicated state that this node has applied. A backup
+// of any node can be used, even an old one: the restored cluster starts with an epoch above all epochs
+// that were used after the backup.
 func (n *Node) Backup() ([]byte, error) {
 	s := n.fsm.state.Load()
 	if !s.Bootstrapped() {

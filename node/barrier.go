@@ -6,10 +6,10 @@ import (
 	"shardway/ack"
 )
 
-// issueBarrier waits in the background until all that earlier leaders committed
-// is applied here, and makes the cluster if it has none yet. Raft takes neither while
-// its first write of the term is under way, which on a slow disk takes longer than it
-// lets one wait: the turn tries again as long as this leadership lasts.
+// issueBarrier waits in the background until this node has applied all entries that earlier leaders have
+// committed. Then it creates the cluster if there is none yet. Raft rejects both steps while its first
+// write of the term is in progress, which can take longer than Raft's timeout on a slow disk. Then the
+// ack.LeaderDriver requests another try, as long as this leadership lasts. try counts from 1.
 func (l *leading) issueBarrier(ctx context.Context, try int) {
 	l.n.asks.Go(func() {
 		result, what, err := ack.Message(ack.BarrierApplied{}), "barrier", l.raft.Barrier()
@@ -26,7 +26,7 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 			l.log.Info().Int("tries", try).Msg("raft accepted barrier after retries")
 		}
 		if err == nil {
-			l.n.adoptCluster(l.n.fsm.state.Load()) // at once: others are added in its name
+			l.n.adoptCluster(l.n.fsm.state.Load()) // before ready: nodes are added to the cluster with this ID
 			l.ready.Store(true)
 		}
 		select {
@@ -37,7 +37,8 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 	})
 }
 
-// birth makes the cluster, unless there is one. It may be done twice: the id stays.
+// birth creates the cluster, unless it exists: it appends the first entry with the cluster ID to the log.
+// A second entry has no effect, because the cluster keeps its first ID.
 func (l *leading) birth() error {
 	if l.n.fsm.state.Load().Bootstrapped() {
 		return nil

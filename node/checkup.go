@@ -17,25 +17,27 @@ import (
 )
 
 const (
-	// checkupTimeout is how long the nodes have to report, reachTimeout how long a port has
-	// to take a connection, and maxUnreached how many ports a report names.
+	// checkupTimeout bounds the collection of the reports of all nodes. reachTimeout bounds one attempt to
+	// connect to a port. maxUnreached is the largest number of ports in a report.
 	checkupTimeout = 5 * time.Second
 	reachTimeout   = time.Second
 	maxUnreached   = 256
 )
 
-// examination keeps the last checkup of a kind: each asks every node, and each of those,
-// with reach, tries every port of all others.
+// examination caches the last checkup of a kind, because a checkup is expensive: it asks every node, and
+// with reach, each of them connects to every port of all other nodes. place protects the other fields.
 type examination struct {
-	place chan struct{} // cap 1: held while the nodes are asked; the next ones wait for the same answer
-	asked time.Time     // when they were last, answered or not
-	last  *diagnosis.Checkup
+	place chan struct{}      // cap 1, used as a lock; a caller that waits for it receives the cached result
+	asked time.Time          // time of the last checkup, complete or not
+	last  *diagnosis.Checkup // last complete checkup; nil means none
 }
 
+// newExamination returns an examination without a result.
 func newExamination() examination { return examination{place: make(chan struct{}, 1)} }
 
-// Checkup asks all nodes that are there for their reports, at most once in control.CacheTime for
-// all who want to know the same, however they come and go.
+// Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that
+// time receive the same result. With reach, the reports also contain the ports that each node cannot
+// reach. If ctx ends first, the result may be incomplete or empty.
 func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	x := &n.examined[0]
 	if reach {
@@ -48,9 +50,10 @@ func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	case <-ctx.Done():
 		return none
 	}
-	rest := time.Until(x.asked.Add(control.CacheTime)) // of the first one far in the past
+	rest := time.Until(x.asked.Add(control.CacheTime)) // negative before the first checkup
 	if x.last == nil {
-		// Who asked last has left meanwhile.
+		// The caller of the last checkup has cancelled it. Wait, so that cancelled callers do not cause
+		// more checkups than one in control.CacheTime.
 		select {
 		case <-time.After(rest):
 			rest = 0
@@ -62,15 +65,16 @@ func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 		c := n.checkup(ctx, reach)
 		x.asked, x.last = time.Now(), &c
 		if ctx.Err() != nil {
-			x.last = nil // it was broken off
+			x.last = nil // the checkup was cancelled, so its result may be incomplete
 			return c
 		}
 	}
 	c := *x.last
-	c.Reports, c.Unresponsive = slices.Clone(c.Reports), slices.Clone(c.Unresponsive) // each has its own
+	c.Reports, c.Unresponsive = slices.Clone(c.Reports), slices.Clone(c.Unresponsive) // callers may modify their result
 	return c
 }
 
+// checkup asks all alive nodes for their reports, see Checkup. It does not use the cache.
 func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	ctx, cancel := context.WithTimeout(ctx, checkupTimeout)
 	defer cancel()
@@ -90,7 +94,8 @@ func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	return c
 }
 
-// report is what this node says of itself, and which ports of others it does not reach.
+// report returns the report of this node about itself. With reach, it contains the ports of other nodes
+// that this node cannot reach.
 func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
 	s := n.router.state.Load()
 	r := diagnosis.Report{
@@ -107,7 +112,7 @@ func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
 	return r
 }
 
-// unreached tries the ports of all other nodes that are there.
+// unreached connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
 func (n *Node) unreached(ctx context.Context) (out []diagnosis.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -131,7 +136,7 @@ func (n *Node) unreached(ctx context.Context) (out []diagnosis.Reach) {
 	return out[:min(len(out), maxUnreached)]
 }
 
-// portsOfOthers lists what the other nodes that are there announce, and where they gossip.
+// portsOfOthers lists the ports of the other alive nodes: the gossip port and the announced endpoints.
 func (n *Node) portsOfOthers() (all []diagnosis.Reach) {
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
@@ -147,7 +152,7 @@ func (n *Node) portsOfOthers() (all []diagnosis.Reach) {
 	return all
 }
 
-// tries opens a connection and hangs up.
+// tries checks whether a port accepts a connection within reachTimeout. It closes the connection.
 func (n *Node) tries(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -163,7 +168,8 @@ func (n *Node) tries(ctx context.Context, addr string) error {
 	return c.Close()
 }
 
-// plain is an error of a connection without the address that is told beside it.
+// plain returns the text of an error of a dial without the address, because callers print the address
+// separately.
 func plain(err error) string {
 	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // what is wrapped says more
 		if op.Timeout() {

@@ -11,20 +11,21 @@ import (
 	"shardway/node/control"
 )
 
-// maxSettings bounds what one node may tell of its settings: entries, and bytes of all.
+// maxSettings and maxSettingsBytes bound the number and the total size of the settings that one node may
+// report.
 const (
 	maxSettings      = 64
 	maxSettingsBytes = 16 << 10
 )
 
-// settingsBook keeps, at the leader, the settings that each node has told last. Every node
-// tells its own when it asks the leader what differs.
+// settingsBook contains, on the leader, the last settings that each node has reported. Each node reports
+// its settings when it asks the leader which settings differ.
 type settingsBook struct {
 	mu    sync.Mutex
 	nodes map[string]map[string]string
 }
 
-// put keeps what a node has told.
+// put records the settings of a node. It returns an error if they exceed maxSettings or maxSettingsBytes.
 func (b *settingsBook) put(node string, settings map[string]string) error {
 	size := 0
 	for name, value := range settings {
@@ -42,7 +43,7 @@ func (b *settingsBook) put(node string, settings map[string]string) error {
 	return nil
 }
 
-// among returns the settings of the nodes that are alive, and forgets the others.
+// among returns the settings of the alive nodes, and deletes those of the other nodes.
 func (b *settingsBook) among(alive map[string]bool) (all []diagnosis.SettingsOf) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,11 +54,12 @@ func (b *settingsBook) among(alive map[string]bool) (all []diagnosis.SettingsOf)
 	return all
 }
 
-// ApplySettings replaces the settings that must be the same on all nodes, by name, with
-// which this node runs. The map must not change any more.
+// ApplySettings replaces the settings of this node that must be the same on all nodes, by name. The caller
+// must not modify the map afterwards.
 func (n *Node) ApplySettings(settings map[string]string) { n.settings.Store(&settings) }
 
-// ownSettings returns what ApplySettings, or Options.Settings, has set last.
+// ownSettings returns the settings of the last call of ApplySettings, or Options.Settings before the first
+// call.
 func (n *Node) ownSettings() map[string]string {
 	if s := n.settings.Load(); s != nil {
 		return *s
@@ -65,14 +67,14 @@ func (n *Node) ownSettings() map[string]string {
 	return n.o.Settings
 }
 
-// askDifferences returns the question of this node to the leader: which settings differ? It
-// tells the node's own.
+// askDifferences returns a request to the leader for the settings that differ between nodes. The request
+// contains the settings of this node.
 func (n *Node) askDifferences() control.Request {
 	return control.Request{Kind: control.Settings, Settings: n.ownSettings()}
 }
 
-// differences returns, on the leader, the settings that differ among the nodes that it
-// hears. A node counts once it has asked.
+// differences records the settings of a node on the leader, and returns the settings that differ between
+// the nodes that send heartbeats. It compares only nodes that have reported their settings.
 func (l *leadership) differences(views []ack.MemberView, node string, settings map[string]string) ([]diagnosis.Difference, error) {
 	if err := l.settings.put(node, settings); err != nil {
 		return nil, err
@@ -86,7 +88,8 @@ func (l *leadership) differences(views []ack.MemberView, node string, settings m
 	return append([]diagnosis.Difference{}, diagnosis.Differences(l.settings.among(alive))...), nil
 }
 
-// ownDifferences is what a leader knows of differences; nil: it leads no more.
+// ownDifferences returns the settings that differ between nodes, if this node leads. nil means that this
+// node does not lead any more.
 func (n *Node) ownDifferences(views []ack.MemberView) []diagnosis.Difference {
 	l := n.leadership()
 	if l == nil {

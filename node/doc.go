@@ -1,5 +1,5 @@
-// Package node composes one Shardway process: gossip, Raft, the heartbeats, the
-// machines of package ack, and the proxy on top of them.
+// Package node implements one Shardway process. A Node connects gossip, Raft, the heartbeats, the state
+// machines of package ack and the proxy.
 //
 //	gossip ──► directory ──► peer.Port ──► raft ──► fsm ──► agent ──► router ──► proxy
 //	                            │                     │       ▲ │
@@ -19,13 +19,17 @@
 //   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
 //   - muxpool: multiplexed streams to and from other nodes
 //
-// New checks and builds, Run starts everything, and stops it in the opposite
-// order. Its context's end means SIGTERM: the node hands its shards over first.
+// New checks the options and builds a Node. Run starts everything, and stops everything in the opposite
+// order. When the context of Run ends (usually because of SIGTERM), the node first hands its shards over.
 //
-// Whole clusters in virtual time are in the tests: world_test.go starts them,
-// storm_test.go does something bad to one under load again and again
-// (storm_strikes_test.go: what; storm_apps_test.go: apps and clients), and
-// storm_witness_test.go tells the judge of e2e/kit/history what happened. They stand
-// here for what only tests may do to a node, export_test.go. A hundred nodes with the
-// machines alone: ack/scale. Real processes: e2e, e2e/chaos.
+// The tests run whole clusters in virtual time. They are in this package because they need the test access
+// to a Node in export_test.go:
+//
+//   - world_test.go starts clusters.
+//   - storm_test.go injects faults into a cluster under load. storm_strikes_test.go contains the faults,
+//     and storm_apps_test.go the apps and clients.
+//   - storm_witness_test.go records what happened, for the consistency check of e2e/kit/history.
+//
+// Other packages test a hundred nodes with the state machines alone (ack/scale), and real processes (e2e
+// and e2e/chaos).
 package node

@@ -14,9 +14,9 @@ import (
 	"shardway/shardmap"
 )
 
-// DrainSelf has this process own nothing for as long as it runs, as the first thing that it
-// does to stop: it goes on forwarding and voting, and is not ready any more. The cluster
-// keeps nothing of it, so the next process of the node owns shards again.
+// DrainSelf makes this process give up all its shards for the rest of its life. It is the first step of a
+// stop: the node continues to forward requests and to vote, but is no longer ready. The drain is not
+// recorded in the log, so the next process of the node owns shards again.
 func (n *Node) DrainSelf() api.DrainState {
 	why := n.endangers()
 	if !n.agent.leaving.Swap(true) {
@@ -28,7 +28,8 @@ func (n *Node) DrainSelf() api.DrainState {
 	return d
 }
 
-// endangers returns what the end of this node endangers; empty: nothing.
+// endangers returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
+// means that the node can stop safely.
 func (n *Node) endangers() string {
 	voters, _ := n.servers()
 	views := n.leaderViews()
@@ -39,7 +40,7 @@ func (n *Node) endangers() string {
 	return why
 }
 
-// SelfState tells how far that is.
+// SelfState returns the progress of the drain of this process that DrainSelf has started.
 func (n *Node) SelfState() api.DrainState {
 	d := n.leftAt(n.router.state.Load(), n.self)
 	d.Requested = n.agent.leaving.Load()
@@ -52,8 +53,8 @@ func (n *Node) SelfState() api.DrainState {
 	return d
 }
 
-// DrainState returns how far the drain of a node is. It asks the node concerned and combines
-// its response with the log of this node. It takes up to runningTimeout.
+// DrainState returns the progress of the drain of a node. It asks that node and combines the response
+// with the log of this node, within runningTimeout.
 func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
@@ -66,7 +67,7 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 	known := n.leftAt(s, id)
 	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().Leaves(id)
 	if !d.Requested {
-		d.BlockedBy = "" // nothing asks these shards to move
+		d.BlockedBy = "" // without a drain, the shards need not move
 	}
 	if !d.Requested || !d.Left() || d.BlockedBy != "" {
 		return d, nil
@@ -79,8 +80,8 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 	return d, nil
 }
 
-// drainAt returns what the node concerned reports of its drain. After an error the numbers
-// that only that node can count are -1.
+// drainAt asks a node for the progress of its drain. If the request fails, the counts that only that node
+// can determine are -1.
 func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error) {
 	if node == string(n.self) {
 		return n.drainHere(), nil
@@ -94,15 +95,16 @@ func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error)
 	return d, err
 }
 
-// drainHere is SelfState for a drain that the cluster has asked for, too.
+// drainHere returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
+// that an operator has requested from the cluster, which the log contains.
 func (n *Node) drainHere() api.DrainState {
 	d := n.SelfState()
 	d.Requested = d.Requested || n.fsm.state.Load().Policy().Leaves(n.self)
 	return d
 }
 
-// unansweredStays returns why the shards of a node stay that does not answer; empty: they are
-// taken. Without a leader nothing is taken, and without another eligible node neither.
+// unansweredStays returns why the shards of a node that does not respond stay there. Empty means that other
+// nodes take them over. A takeover needs a leader and another node that may own shards.
 func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 	switch {
 	case n.leader() == "":
@@ -113,8 +115,8 @@ func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 	return ""
 }
 
-// waitsFor returns what has to happen before a drained node owns and runs nothing; views are
-// the leader's, nil means unknown.
+// waitsFor describes what must happen before a drained node owns no shards and runs no requests. views is
+// the leader's view of the nodes; nil means unknown.
 func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.MemberView) string {
 	v, _ := viewOf(views, string(id))
 	switch emptying, gentle := s.Policy().GradualDrains[id]; {
@@ -132,7 +134,7 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.Me
 	return "the leader has not proposed a shard map without the node yet"
 }
 
-// unacknowledged lists the members that have not acknowledged the open proposal.
+// unacknowledged lists the members that have not acknowledged the open proposal, as the end of a sentence.
 func unacknowledged(s *ack.State, views []ack.MemberView) string {
 	var names []string
 	for _, v := range views {
@@ -147,16 +149,17 @@ func unacknowledged(s *ack.State, views []ack.MemberView) string {
 	return "node " + strings.Join(names, ", ")
 }
 
-// leftAt counts what a node owns or is to own.
+// leftAt returns a DrainState that contains the number of shards that the node owns in the committed or
+// the proposed map, whichever is greater.
 func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
 	return api.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
 }
 
-// nobodyElse is why shards stay although the cluster has a leader.
+// nobodyElse is the reason why shards stay although the cluster has a leader.
 const nobodyElse = "no other node can own them"
 
-// mapStays returns why no other node takes the shards of this node, which is asked to own
-// nothing; empty: another node may.
+// mapStays returns why no other node takes over the shards of this node, which drains or stops. Empty means
+// that another node may take them over.
 func (n *Node) mapStays() string {
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
 	switch {

@@ -6,7 +6,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// explain says what is the matter where requests are not served, for their clients.
+// explain returns the explanation for clients whose requests are not served for the reason why.
 func (n *Node) explain(why route.Reason) proxy.Explanation {
 	f := n.watch.result.Load()
 	e := proxy.Explanation{Led: f.inputs.Leader != "", Vain: f.noOwners}
@@ -16,8 +16,8 @@ func (n *Node) explain(why route.Reason) proxy.Explanation {
 	return e
 }
 
-// explaining returns the codes of the findings that can be why requests are held, those
-// first that explain the others.
+// explaining returns the codes of the findings that can cause the reason why. A finding that is the cause
+// of other ones comes first.
 func explaining(why route.Reason) []diagnosis.Code {
 	switch why {
 	case route.ReasonNoMap:

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxNamed is the largest number of shards in one line.
+	// maxNamed is the largest number of shards that named lists in one text.
 	maxNamed = 8
 )
 
@@ -32,6 +32,7 @@ type acquireFailure struct {
 	why   string
 }
 
+// all returns the current failures. The caller must not modify the map, which may be nil.
 func (f *acquireFailures) all() map[shardmap.Shard]acquireFailure {
 	if m := f.current.Load(); m != nil {
 		return *m
@@ -78,7 +79,7 @@ func (f *acquireFailures) named() (what, why string) {
 	return named(shards), all[shards[0]].why
 }
 
-// named lists up to maxNamed of the shards.
+// named returns a text with the number of shards and the first maxNamed of them.
 func named(shards []shardmap.Shard) string {
 	var numbers []string
 	for _, s := range shards[:min(len(shards), maxNamed)] {

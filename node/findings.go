@@ -6,8 +6,8 @@ import (
 	"shardway/diagnosis"
 )
 
-// findingGauge tells of each code how many findings there are: 0 too, so that an alert
-// can tell none from a node that does not say.
+// findingGauge exports the number of findings for each code. It also exports 0, so that an alert can
+// distinguish a node without findings from a node that exports nothing.
 type findingGauge struct {
 	n    *Node
 	desc *prometheus.Desc
@@ -15,14 +15,15 @@ type findingGauge struct {
 
 var _ prometheus.Collector = (*findingGauge)(nil)
 
+// newFindingGauge returns the collector for the findings of n.
 func newFindingGauge(n *Node) *findingGauge {
 	return &findingGauge{n, prometheus.NewDesc("shardway_finding", "1 if this node reports a finding of this code, 0 if not.", []string{"code"}, nil)}
 }
 
-// Describe tells what Collect sends.
+// Describe implements prometheus.Collector.
 func (g *findingGauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
 
-// Collect sends one gauge for each code.
+// Collect implements prometheus.Collector. It sends one gauge for each code.
 func (g *findingGauge) Collect(c chan<- prometheus.Metric) {
 	counts := map[diagnosis.Code]int{}
 	for _, f := range g.n.Findings() {

@@ -9,41 +9,44 @@ import (
 	"shardway/node/eventlog"
 )
 
-// fsm is the replicated state as Raft drives it. Apply publishes an immutable
-// State and leaves two hints; it never blocks and never calls Raft.
+// fsm is the state machine of Raft (a consensus.FSM). Raft calls Apply and Restore in one goroutine. Both
+// publish an immutable ack.State and notify the agent and the leader loop. They never block and never call
+// Raft.
 type fsm struct {
-	// state is what the node goes by. It only grows: a Raft that begins again in
-	// the same process goes through its log anew, and the node goes on from where
-	// it was.
+	// state is the newest state, which the whole node uses. Its index never decreases: if Raft is
+	// restarted in the same process, it applies its log from the start again, while state keeps its value
+	// until Raft has passed that index.
 	state      atomic.Pointer[ack.State]
-	at         *ack.State    // where Raft is; only its FSM goroutine looks at it
-	agentHint  chan struct{} // cap 1
-	leaderHint chan struct{} // cap 1
-	// failed is told of an entry that this program cannot read: the node must
-	// stop before it differs from the others.
+	at         *ack.State    // state after the last entry that Raft has applied; only Raft's goroutine uses it
+	agentHint  chan struct{} // cap 1: notified of a new state, for the agent
+	leaderHint chan struct{} // cap 1: notified of a new state, for the leader loop
+	// failed is called with the error of an entry that this program cannot decode. It must stop the node,
+	// because the state of this node would otherwise diverge from that of the other nodes.
 	failed func(error)
-	// hold, when set, runs before each entry: whole-cluster tests hold a log back
-	// with it.
+	// hold is called before each entry; nil means no call. Tests of whole clusters delay a log with it.
 	hold func()
-	// broken freezes the state after an entry that could not be read. Only
-	// Raft's one FSM goroutine looks at it.
+	// broken means that an entry could not be decoded. Then the state does not change any more. Only
+	// Raft's goroutine uses it.
 	broken bool
 	moves  eventlog.ShardMoves
-	// policed, when set, is told that the policy is another; it does not block.
+	// policed is called after the policy (the requests of operators) has changed. It must not block. nil
+	// means no call.
 	policed func()
 }
 
-// remedyDamaged is what can be done about a data directory that cannot be gone
-// on from. Nothing else is in it than what the other nodes have, too.
+// remedyDamaged is the remedy for an unusable data directory. Removing the node loses no data, because the
+// other nodes have everything that the directory contains.
 const remedyDamaged = "run the version of the other nodes; else remove this one from the cluster (shardway remove), and let it join with an empty --data directory"
 
+// newFSM returns an fsm with an empty state. See fsm for failed.
 func newFSM(failed func(error)) *fsm {
 	f := &fsm{at: ack.NewState(), agentHint: make(chan struct{}, 1), leaderHint: make(chan struct{}, 1), failed: failed}
 	f.state.Store(f.at)
 	return f
 }
 
-// Apply takes one entry.
+// Apply applies one log entry. It returns the outcome of the entry, or an error if the entry could not be
+// decoded.
 func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if f.hold != nil {
 		f.hold()
@@ -59,9 +62,9 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	return outcome
 }
 
-// Snapshot returns the whole state. There is none after an entry that could not be
-// read: the snapshot would stand for that entry, and what comes after the restart
-// go on without it.
+// Snapshot returns the encoded state. It returns an error after an entry that could not be decoded: the
+// snapshot would replace that entry in the log, so the node would silently continue without it after a
+// restart.
 func (f *fsm) Snapshot() ([]byte, error) {
 	if f.broken {
 		return nil, ack.ErrCorrupt
@@ -69,8 +72,8 @@ func (f *fsm) Snapshot() ([]byte, error) {
 	return f.at.MarshalBinary()
 }
 
-// Restore takes the place of the entries that a snapshot stands for; what must
-// stop, stops as with Apply, because the agent looks at the state alone.
+// Restore replaces the state by that of a snapshot, which stands for many log entries. The agent compares
+// only states, so it stops serving the shards that this node has lost, as it does after Apply.
 func (f *fsm) Restore(b []byte) error {
 	s, err := ack.DecodeState(b)
 	if err != nil {
@@ -80,6 +83,7 @@ func (f *fsm) Restore(b []byte) error {
 	return nil
 }
 
+// fail freezes the state because of err, and calls failed.
 func (f *fsm) fail(err error) error {
 	f.broken = true
 	if _, ok := errors.AsType[*ack.LevelError](err); ok {
@@ -90,7 +94,8 @@ func (f *fsm) fail(err error) error {
 	return err
 }
 
-// publish makes s the state; the reason is that of the map which it has committed.
+// publish publishes s, unless the published state is newer. reason is the reason for the committed map of
+// s, for the record of shard moves.
 func (f *fsm) publish(s *ack.State, reason string) {
 	f.at = s
 	was := f.state.Load()

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// gauges are read from the node when they are asked for, and ask no other node.
+// gauges collects the gauges of a node at each scrape. It sends no request to another node.
 type gauges struct{ n *Node }
 
 var (
@@ -38,14 +38,14 @@ var (
 		"Number of shards that still move away because this node drains or stops.", nil, nil)
 )
 
-// Describe sends the descriptions; see prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- d
 	}
 }
 
-// Collect sends the present values; see prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	n := g.n
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
@@ -81,7 +81,8 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descDrain, float64(left))
 }
 
-// countNodes counts the nodes by their states. A leader asks itself what it has heard.
+// countNodes returns the number of nodes in each state. If this node leads, the leader loop supplies its
+// view of the nodes; other nodes use only gossip, Raft's configuration and the map.
 func (n *Node) countNodes() map[string]int {
 	var views []ack.MemberView
 	if l := n.leadership(); l != nil {
@@ -96,6 +97,7 @@ func (n *Node) countNodes() map[string]int {
 	return count
 }
 
+// truth returns the value of a gauge for a boolean.
 func truth(b bool) float64 {
 	if b {
 		return 1
@@ -103,7 +105,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// lag returns for how long the node has lacked a map that the leader has spoken of.
+// lag returns how long this node has lacked a shard map that the leader has reported. Zero means that it
+// lacks none.
 func (a *agent) lag(now time.Duration) time.Duration {
 	since := time.Duration(a.missingMapSince.Load())
 	if since == 0 {
@@ -112,7 +115,7 @@ func (a *agent) lag(now time.Duration) time.Duration {
 	return max(now-since, 0)
 }
 
-// heardOf notes whether the leader has spoken of a map that the node lacks.
+// heardOf records whether this node lacks the map with the given epoch, which the leader has reported.
 func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
 	switch lacks := epoch > a.newest().Last().Epoch(); {
 	case !lacks:
@@ -122,7 +125,7 @@ func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
 	}
 }
 
-// nodeStates are the states that admin.Node has.
+// nodeStates returns all values of api.Node.State.
 func nodeStates() []string {
 	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "restarting", "failed", "left"}
 }

@@ -8,20 +8,20 @@ import (
 	"shardway/internal/secret"
 )
 
-// hashKey is a key under which access logs hash the keys of requests, and what it
-// was made from.
+// hashKey is the key of a keyed hash, and its sources. Access logs contain this hash of the shard key of a
+// request (key_hash) instead of the shard key.
 type hashKey struct {
-	secret  secret.Secret // zero: of the cluster's id
+	secret  secret.Secret // source of key; zero means that key is derived from the cluster ID
 	cluster string
 	key     []byte
 }
 
-// noCluster is what the key is made from as long as there is neither a secret nor a
-// cluster: FIPS 140 takes nothing shorter than 112 bits.
+// noCluster is the source of the key while there is neither a secret nor a cluster. It is not empty because
+// FIPS 140 requires key material of at least 112 bits.
 const noCluster = "shardway: no cluster yet"
 
-// hashKey returns the key of key_hash, equal on all nodes of the cluster. One that
-// cannot be made leaves the one before in use; the first is made by firstHashKey.
+// hashKey returns the key for key_hash, which is the same on all nodes of the cluster. If a new key cannot
+// be derived, the previous key stays in use. firstHashKey derives the first one.
 func (n *Node) hashKey() []byte {
 	l, cluster, last := n.secretList(), n.cluster(), n.hashed.Load()
 	if last == nil || last.cluster != cluster || len(l) > 0 && !last.secret.Equal(l[0]) {
@@ -38,7 +38,7 @@ func (n *Node) hashKey() []byte {
 	return last.key
 }
 
-// firstHashKey makes the key that the node starts with.
+// firstHashKey derives the key with which the node starts.
 func (n *Node) firstHashKey() error {
 	k, err := hashKeyOf(n.secretList(), n.cluster())
 	if err != nil {
@@ -48,6 +48,8 @@ func (n *Node) firstHashKey() error {
 	return nil
 }
 
+// secretList returns the secrets of the cluster. The first one is used, and all are accepted. nil means
+// that there are none.
 func (n *Node) secretList() secret.List {
 	if n.o.Secrets == nil {
 		return nil
@@ -55,9 +57,8 @@ func (n *Node) secretList() secret.List {
 	return n.o.Secrets.List()
 }
 
-// hashKeyOf makes the key from the secret that is used. Without one it is that of
-// the cluster's id, which is no secret, but keeps the hashes of one cluster from
-// being looked up in a list made for all.
+// hashKeyOf derives the key from the first secret. Without a secret, it derives the key from the cluster
+// ID. The ID is not secret, but because of it, a table of precomputed hashes works for one cluster only.
 func hashKeyOf(l secret.List, cluster string) (*hashKey, error) {
 	if len(l) > 0 {
 		return &hashKey{secret: l[0], cluster: cluster, key: l[0].AccessKey()}, nil

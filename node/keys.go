@@ -12,18 +12,21 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// loadedKeys is the key configuration that this node has loaded. Requests are keyed by the
-// active one, which is in the replicated state.
+// loadedKeys is the key configuration that this node has loaded from its settings. A key configuration
+// defines how the shard key of a request is determined. Requests use the active key configuration, which
+// is part of the replicated state: the loaded one becomes active when all nodes have loaded it.
 type loadedKeys struct {
 	text   atomic.Pointer[string]
 	digest atomic.Uint64
 }
 
+// set replaces the loaded key configuration by text, which must be in canonical form.
 func (k *loadedKeys) set(text string) {
 	k.text.Store(&text)
 	k.digest.Store(ack.KeysDigest(text))
 }
 
+// get returns the loaded key configuration; empty means none.
 func (k *loadedKeys) get() string {
 	if t := k.text.Load(); t != nil {
 		return *t
@@ -31,19 +34,19 @@ func (k *loadedKeys) get() string {
 	return ""
 }
 
-// ApplyKeys replaces the key configuration that this node has loaded, in canonical form. It
-// becomes active once all nodes have loaded it.
+// ApplyKeys replaces the key configuration that this node has loaded by text, which must be in canonical
+// form. It becomes active when all nodes have loaded it.
 func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
 
-// activeKeys is the active key configuration as the proxy has it.
+// activeKeys is the active key configuration, parsed for the proxy.
 type activeKeys struct {
 	text string
-	keys *shardkey.Keys // nil: there is none yet, or it cannot be read
-	err  error          // why it cannot be read
+	keys *shardkey.Keys // nil means that there is no configuration yet, or that text is invalid
+	err  error          // error of parsing text
 }
 
-// keysOf returns the active key configuration of a state. before is the one of the state
-// before, which is mostly the same.
+// keysOf returns the active key configuration of the state s. before is the result for the previous state;
+// it is returned again if the configuration has not changed, which is the usual case.
 func keysOf(s *ack.State, before *activeKeys) *activeKeys {
 	if before != nil && before.text == s.Keys() {
 		return before
@@ -58,8 +61,9 @@ func keysOf(s *ack.State, before *activeKeys) *activeKeys {
 	return a
 }
 
-// keysState returns the active key configuration for status, and which nodes have loaded
-// another one, as far as the leader has told; nil before there is one.
+// keysState returns the active key configuration for the status, and the nodes that have loaded a
+// different one according to views, the leader's view of the nodes. nil means that there is no active
+// configuration yet.
 func (n *Node) keysState(s *ack.State, views []ack.MemberView) *api.KeysState {
 	if s.Keys() == "" {
 		return nil
@@ -71,9 +75,9 @@ func (n *Node) keysState(s *ack.State, views []ack.MemberView) *api.KeysState {
 	}
 }
 
-// pendingKeys returns the key configurations other than the active one that nodes have loaded.
-// A member that does not answer has not loaded them as far as anybody knows, and the change
-// waits for it until it is no member any more.
+// pendingKeys returns the key configurations, other than the active one, that nodes have loaded. A member
+// that does not respond counts as a node that has not loaded them: the change waits for it until it
+// responds or is no longer a member.
 func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) []api.PendingKeys {
 	self := string(n.self)
 	nodes, loaded := []string{self}, map[uint64][]string{n.loaded.digest.Load(): {self}}
@@ -103,5 +107,5 @@ func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) 
 	return pending
 }
 
-// keysName is a digest as people read it.
+// keysName returns a digest as 16 hexadecimal digits.
 func keysName(digest uint64) string { return fmt.Sprintf("%016s", strconv.FormatUint(digest, 16)) }

@@ -13,17 +13,19 @@ import (
 	"shardway/peer"
 )
 
-// suspicionTimeoutBeats bounds the request to a voter, as a number of heartbeat intervals. A later
-// response would be out of date.
+// suspicionTimeoutBeats is the timeout of the request to a voter, as a number of heartbeat intervals. A
+// later response would be out of date.
 const suspicionTimeoutBeats = 1
 
-// leaderSuspicion asks the other voters whether they suspect the leader, too. This node campaigns
-// when election.Suspicion decides so. Only the goroutine of agent.run uses machine: responses of
-// other voters reach it through agent.call.
+// leaderSuspicion starts an election when most voters receive no responses from the leader, without
+// waiting for Raft's election timeout. A voter suspects its leader if the leader does not respond to its
+// heartbeats. Then leaderSuspicion asks the other voters whether they suspect the leader, too.
+// election.Suspicion decides when this node campaigns. Only the goroutine of agent.run uses machine:
+// responses of other voters are passed to it through agent.call.
 type leaderSuspicion struct {
 	n           *Node
 	machine     *election.Suspicion
-	ctx         context.Context // of agent.run: requests end with it
+	ctx         context.Context // the context of agent.run, which also bounds all requests
 	checkedTerm uint64          // term of the last suspected leader that was checked
 
 	mu struct {
@@ -35,14 +37,16 @@ type leaderSuspicion struct {
 // suspicionRaft adapts the Raft server to election.Suspicion.
 type suspicionRaft struct{ *consensus.Raft }
 
+// LogEnd returns the term and the index of the last log entry.
 func (v suspicionRaft) LogEnd() election.LogEnd {
 	term, index := v.Raft.LogEnd()
 	return election.LogEnd{Term: term, Index: index}
 }
 
+// Leader returns the server ID of the leader; empty means that there is none.
 func (v suspicionRaft) Leader() string { return v.LeaderServer() }
 
-// newLeaderSuspicion must be called after Raft has started.
+// newLeaderSuspicion creates the leaderSuspicion of n. Raft must have started.
 func newLeaderSuspicion(n *Node) *leaderSuspicion {
 	d := &leaderSuspicion{n: n, machine: election.New(election.Options{
 		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: suspicionRaft{n.raft},
@@ -51,7 +55,8 @@ func newLeaderSuspicion(n *Node) *leaderSuspicion {
 	return d
 }
 
-// poll updates the machine and performs what it decides. agent.poll calls it.
+// poll updates the machine, sends the requests that the machine asks for, and campaigns if the machine
+// decides so. agent.poll calls it.
 func (d *leaderSuspicion) poll(now time.Duration) {
 	unanswered := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
@@ -70,11 +75,12 @@ func (d *leaderSuspicion) poll(now time.Duration) {
 	}
 }
 
-// leaderResponseTimeout bounds the request to a suspected leader. A leader that responds was alive all
-// the time.
+// leaderResponseTimeout is the timeout of the request to a suspected leader. A leader that responds at
+// all was suspected wrongly, so the timeout is long.
 const leaderResponseTimeout = time.Second
 
-// checkLeader finds out in the background whether the suspected leader of a term responds.
+// checkLeader checks in the background whether the suspected leader of a term responds to a request. If
+// it does, the machine is informed.
 func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	ctx, cancel := context.WithTimeout(d.ctx, leaderResponseTimeout)
 	d.n.asks.Go(func() {
@@ -85,7 +91,8 @@ func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	})
 }
 
-// askVoter asks a voter for its report in the background, unless a request to it is in progress.
+// askVoter asks a voter in the background whether it suspects the leader. It does nothing if a request
+// to this voter is already in progress. now is passed to the machine together with the response.
 func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +117,9 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	})
 }
 
-// queryMissing asks a voter whether it suspects its leader. A node that does not support the request
-// returns an error, which counts as no suspicion.
+// queryMissing asks a voter whether it suspects its leader. It verifies that the process at the address
+// has the expected disk, because the response of another process is not the vote of this server. A node
+// that does not support the request returns an error, which counts as no suspicion.
 func (n *Node) queryMissing(ctx context.Context, server string) (m election.Report, err error) {
 	var w wireMissing
 	err = n.client.CallFunc(ctx, nodeOf(server), func(c *peer.Conn) (control.Request, error) {
@@ -123,8 +131,8 @@ func (n *Node) queryMissing(ctx context.Context, server string) (m election.Repo
 	return w.missing(), err
 }
 
-// reportSuspicion returns whether this node suspects its leader. server is the requester, which suspects
-// the leader.
+// reportSuspicion returns the report of this node, which contains whether it suspects its leader. server
+// is the requester. It suspects the leader, so the machine records its request as well.
 func (n *Node) reportSuspicion(ctx context.Context, server string) (m election.Report, err error) {
 	report := make(chan election.Report, 1)
 	called := n.agent.call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
@@ -140,8 +148,8 @@ func (n *Node) reportSuspicion(ctx context.Context, server string) (m election.R
 	return <-report, nil
 }
 
-// call runs f in the goroutine of agent.run, and reports whether that goroutine has accepted f. It does
-// not wait for the end of f.
+// call passes f to the goroutine of agent.run, which calls it. It reports whether that goroutine has
+// accepted f, and does not wait until f has returned.
 func (a *agent) call(ctx context.Context, f func()) bool {
 	select {
 	case a.calls <- f:

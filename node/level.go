@@ -15,8 +15,8 @@ import (
 	"shardway/node/membership"
 )
 
-// unknownLevel returns the error of a node whose log has a level that this program does
-// not read, with the remedy.
+// unknownLevel returns the error of a node whose log has a level (format version) that this program does
+// not support, with the remedy.
 func unknownLevel(err error) error {
 	if level, ok := errors.AsType[*ack.LevelError](err); ok && level.Outdated() {
 		return fmt.Errorf("node: the data directory was created by a development version: %w: start with an empty --data directory", err)
@@ -24,7 +24,8 @@ func unknownLevel(err error) error {
 	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a finalized upgrade cannot be taken back)", err)
 }
 
-// keepLevel keeps in the data directory which level is in force, and tells the others.
+// keepLevel stores the level in force of the state s in the data directory, and announces it by gossip. It
+// does nothing if that level is already stored.
 func (n *Node) keepLevel(s *ack.State) {
 	l := uint8(s.Level())
 	if l <= max(n.o.Dir.Level(), uint8(ack.MinLevel)) {
@@ -39,8 +40,9 @@ func (n *Node) keepLevel(s *ack.State) {
 	}
 }
 
-// UpgradeStatus returns what stands between the level in force and the next one: the leader's
-// word, or without it what this node's log says.
+// UpgradeStatus returns the level in force, the next level, and the nodes that do not support the next
+// level yet. If the leader does not respond, the result contains only the level in force, from the log of
+// this node.
 func (n *Node) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -51,13 +53,16 @@ func (n *Node) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	return api.UpgradeState{InForce: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 
-// FinalizeUpgrade puts the next level into force, through the leader wherever it is.
+// FinalizeUpgrade puts the next level into force. Only the leader can do that, so another node sends a
+// request to the leader.
 func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (api.UpgradeState, error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	return n.askForLevel(ctx, true, by)
 }
 
+// askForLevel asks the leader for the state of the upgrade. If raise is true, the leader first puts the
+// next level into force. by is the requester, for the log.
 func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.UpgradeState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.level(ctx, raise, by)
@@ -70,7 +75,8 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.Up
 	return s, err
 }
 
-// level shows the level on the leader, or raises it first.
+// level returns the state of the upgrade on the leader. If raise is true, it first puts the next level into
+// force. by is the requester, for the log.
 func (l *leadership) level(ctx context.Context, raise bool, by string) (api.UpgradeState, error) {
 	if raise {
 		l.log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
@@ -89,6 +95,7 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (api.Upgr
 	return levelState(*v), nil
 }
 
+// levelState converts v for the admin API.
 func levelState(v ack.LevelView) api.UpgradeState {
 	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
@@ -100,8 +107,7 @@ func levelState(v ack.LevelView) api.UpgradeState {
 	return s
 }
 
-// nextLevel reports that there may be a level above the one in force: a program knows it
-// that gossip shows.
+// nextLevel reports whether an alive node, according to gossip, supports a level above the one in force.
 func (n *Node) nextLevel() bool {
 	most, inForce := uint8(ack.MaxLevel), uint8(n.fsm.state.Load().Level())
 	for _, m := range n.members() {
@@ -112,8 +118,8 @@ func (n *Node) nextLevel() bool {
 	return most > inForce
 }
 
-// levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
-// does not say. It is asked only where there is a next one.
+// levelBehind returns which nodes prevent the next level. The result is zero if there is no next level, and
+// nil if the leader does not respond. The leader is asked only if there is a next level.
 func (n *Node) levelBehind(ctx context.Context) *api.UpgradeState {
 	if !n.nextLevel() {
 		return &api.UpgradeState{}

@@ -42,7 +42,8 @@ func (o others) Who(ctx context.Context, node string) (p membership.Process, err
 	return p, err
 }
 
-// openMembership makes what needs Raft.
+// openMembership creates the bootstrapper and the duplicate detector of this node. Both need Raft, so
+// openRaft calls it after Raft has started.
 func (n *Node) openMembership() {
 	var alone func(context.Context) error
 	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
@@ -66,7 +67,8 @@ func (n *Node) openMembership() {
 	})
 }
 
-// newKeeper makes what keeps Raft's configuration, and the level, while l leads.
+// newKeeper creates the reconciler of the leadership l. While l lasts, the reconciler adds, promotes and
+// removes servers in Raft's configuration, and raises the level (the format version of the log).
 func (n *Node) newKeeper(l *leadership) *membership.Reconciler {
 	return membership.NewReconciler(membership.ReconcilerOptions{
 		Pulse: &n.pulse,
@@ -82,18 +84,19 @@ func (n *Node) newKeeper(l *leadership) *membership.Reconciler {
 	})
 }
 
-// process is who this one is, and which level its program knows.
+// process returns the identity of this process, and the highest level (format version) that its program
+// supports.
 func (n *Node) process() membership.Process {
 	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
 }
 
-// mayLeave reports whether a stopping node's server may be taken out of the
-// configuration.
+// mayLeave reports whether the server of a stopping node may be removed from Raft's configuration. heard
+// is the leader's view of the nodes.
 func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
 	return membership.View{Servers: membership.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
 }
 
-// birth tells why this node belongs to no cluster yet, and whether it does.
+// birth reports whether this node belongs to a cluster (born). If it does not, u contains the reason.
 func (n *Node) birth() (u diagnosis.Unborn, born bool) {
 	if n.founder.BelongsToCluster() {
 		return u, true
@@ -102,7 +105,8 @@ func (n *Node) birth() (u diagnosis.Unborn, born bool) {
 	return diagnosis.Unborn{Adds: f.ClusterToJoin, Founder: f.MissingBootstrapper, Here: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 
-// joinConflict returns two join addresses that belong to different clusters; nil: there are none.
+// joinConflict returns two join addresses that belong to different clusters. nil means that there is no
+// conflict.
 func (n *Node) joinConflict() *diagnosis.JoinConflict {
 	c, found := n.gossip.Conflict()
 	if !found {
@@ -111,7 +115,7 @@ func (n *Node) joinConflict() *diagnosis.JoinConflict {
 	return &diagnosis.JoinConflict{First: diagnosis.Party(c.First), Second: diagnosis.Party(c.Second)}
 }
 
-// joinsTried lists what became of the addresses of --join.
+// joinsTried returns the result of the last attempt to join each address of --join.
 func (n *Node) joinsTried() (all []diagnosis.Attempt) {
 	for _, a := range n.gossip.Tried() {
 		all = append(all, diagnosis.Attempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})

@@ -12,8 +12,8 @@ import (
 	"shardway/node/muxpool"
 )
 
-// metrics counts what happens between nodes. Gauges are read from the node when
-// asked for, so they cannot differ from /status.
+// metrics contains the counters and histograms of a node. Gauges are computed from the node at each scrape,
+// so they agree with /status.
 type metrics struct {
 	mapsCommitted prometheus.Counter
 	rounds        *prometheus.CounterVec
@@ -31,8 +31,8 @@ type metrics struct {
 	writes        prometheus.Histogram
 }
 
-// timing are the options of a histogram of durations, native and classic: each classic
-// bound is twice the one before.
+// timing returns the options of a histogram of durations. It has native buckets, and classic buckets whose
+// bounds double from each bucket to the next.
 func timing(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: "shardway_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(1.0/4096, 2, 18),
@@ -73,12 +73,12 @@ func newMetrics() *metrics {
 		m.moved.WithLabelValues(stage)
 	}
 	for _, phase := range event.Phases() {
-		m.phases.WithLabelValues(phase) // there from the start, so that rates are right
+		m.phases.WithLabelValues(phase) // exported from the start, otherwise rate() would miss the first value
 	}
 	return m
 }
 
-// register adds the counters and the gauges of n.
+// register registers the metrics of n with r.
 func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shardway_" + name, Help: help}, f)

@@ -14,25 +14,27 @@ import (
 )
 
 const (
-	// peerCheckAfter is how long a node waits to be added to a cluster before it asks whether
-	// its peer port is reached, or how long the leader does not reach one before it reports that.
+	// peerCheckAfter is how long a node waits to be added to a cluster before it checks whether other
+	// nodes reach its peer port. It is also how long the leader must fail to reach a node before it
+	// reports that.
 	peerCheckAfter = 3 * time.Second
-	// peerCheckEvery is the time between two such questions, and peerCheckLimit bounds one.
+	// peerCheckEvery is the time between two checks. peerCheckLimit bounds the request to one node.
 	peerCheckEvery = 3 * time.Second
 	peerCheckLimit = 4 * time.Second
-	// maxPeersAsked is the number of members that are asked at most until one of them answers.
+	// maxPeersAsked is the largest number of nodes that one check asks until a node responds.
 	maxPeersAsked = 5
 )
 
-// reachability is the answer of a node to the question whether it reaches the peer port of the
-// node that asks. An empty Why means that it does.
+// reachability is the response of a node that was asked whether it reaches the peer port of the
+// requester. Addr is the address that it has tried. Why is the error; empty means that the port was
+// reached.
 type reachability struct {
 	Addr string `json:"addr"`
 	Why  string `json:"why"`
 }
 
-// reachable tells a node whether this one reaches its peer port, at the address that gossip
-// contains.
+// reachable checks whether this node reaches the peer port of the requester node, at the address that
+// gossip contains.
 func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
 	addr, ok := n.lookup(node)
 	if !ok {
@@ -47,7 +49,7 @@ func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
 	return r
 }
 
-// unreachedReason is an error of a question to a node, without the address.
+// unreachedReason returns the text of an error of a request to a node, without the address of the node.
 func unreachedReason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer within 1 s"
@@ -63,20 +65,20 @@ func unreachedReason(err error) string {
 	return logsafe.OneLine(err.Error())
 }
 
-// peerCheck finds out why a node that waits to be added to a cluster is not: it asks a member
-// whether it reaches this node's peer port. The leader reports the same, but this node does not
-// know of a leader yet. A node that founds a cluster together with others asks all of them.
+// peerCheck determines why a node is not added to a cluster: it asks a member of the cluster whether it
+// reaches the peer port of this node. The leader reports the same problem, but only to members, and this
+// node has no leader yet. A node that bootstraps a cluster together with other nodes asks all of them.
 type peerCheck struct {
-	waits diagnosis.For // watch's goroutine
+	waits diagnosis.For // how long this node has waited; only the goroutine of watch.run uses it
 
+	// mu protects the following fields.
 	mu      sync.Mutex
-	running bool
-	asked   time.Time
-	found   *diagnosis.Unreached
+	running bool                 // a check is in progress
+	asked   time.Time            // start of the last check
+	found   *diagnosis.Unreached // result of the last check; nil means that no problem was found
 }
 
-// look starts a question in the background if it is time for one. unborn is nil if this node
-// belongs to a cluster.
+// look starts a check in the background if one is due. unborn is nil if this node belongs to a cluster.
 func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *diagnosis.Unborn) {
 	cluster := unborn.Waits()
 	waiting := cluster != "" || unborn.Founds()
@@ -98,7 +100,7 @@ func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *d
 	})
 }
 
-// list returns what the last question found.
+// list returns the problem that the last check found, or nil.
 func (p *peerCheck) list() []diagnosis.Unreached {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,9 +110,10 @@ func (p *peerCheck) list() []diagnosis.Unreached {
 	return []diagnosis.Unreached{*p.found}
 }
 
-// checkPeerPort asks members of a cluster, until one answers, whether they reach this node. It
-// returns nil if one does, or if nothing is known. If cluster is empty, it asks the nodes that
-// belong to no cluster yet, until one is not reached or does not reach this node.
+// checkPeerPort asks members of cluster, until one responds, whether they reach the peer port of this
+// node. It returns nil if the member reaches it, or if nothing is known. If cluster is empty, it asks the
+// nodes that belong to no cluster yet. Then it continues until it finds a node that it does not reach, or
+// a node that does not reach this node, because a joint bootstrap needs every connection.
 func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.Unreached) {
 	self, asked := string(n.self), 0
 	for _, m := range n.gossip.Members() {
@@ -142,8 +145,8 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 	return found
 }
 
-// unconfirmed lists the nodes that this leader does not add because it does not reach them. It
-// returns nil if this node does not lead.
+// unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
+// their peer ports for peerCheckAfter. It returns nil if this node does not lead.
 func (n *Node) unconfirmed() []diagnosis.Unreached {
 	l := n.leading.Load()
 	if l == nil {

@@ -39,21 +39,21 @@ import (
 	"shardway/shardmap"
 )
 
-// Node is one Shardway process.
+// Node is one Shardway process. See the package documentation for its parts.
 type Node struct {
 	o      Options
 	self   shardmap.NodeID
-	server string
+	server string // Raft server ID, see serverID
 	log    zerolog.Logger
-	nonce  uint64 // tells processes of one boot apart, no secret
+	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
 	port     *peer.Port
 	client   *control.Client
 	gossip   *gossip.Gossip
 	stores   *disk.Stores
 	stream   *consensus.Stream
-	raft     *consensus.Raft // set first thing in Run
-	raftOpen chan struct{}   // latch: raft is set
+	raft     *consensus.Raft // set by openRaft
+	raftOpen chan struct{}   // closed after raft was set
 	fsm      *fsm
 	router   *router
 	room     *queue.Queue
@@ -65,46 +65,46 @@ type Node struct {
 	poison   *crashdetect.PoisonDetector
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
-	moved             readdressing             // claims of other addresses
-	founder           *membership.Bootstrapper // with twin: set once Raft is open
-	twin              *membership.DuplicateDetector
-	health            *apphealth.Checker // nil for a gateway
+	moved             readdressing                  // nodes that claim to have a new address
+	founder           *membership.Bootstrapper      // set by openRaft
+	twin              *membership.DuplicateDetector // set by openRaft
+	health            *apphealth.Checker            // nil for a gateway
 	appWatch          *appWatch
 	allowance         *allowance
 	metrics           *metrics
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
 	leaderTracker     *eventlog.LeaderTracker
-	hashed            atomic.Pointer[hashKey] // see hashKey
-	marking           sync.Mutex              // one requarantine at a time
+	hashed            atomic.Pointer[hashKey] // result of the last hashKey
+	marking           sync.Mutex              // held by requarantine
 	directory         atomic.Pointer[endpoints.Directory]
-	addrs             atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
-	inRaft            atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
-	leading           atomic.Pointer[leadership]
-	asks              sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
-	ownAnswers        chan ack.Answer // cap 1: the newest answer of the own leader loop
+	addrs             atomic.Pointer[map[netip.Addr]bool] // addresses of all nodes, see isNodeAddress
+	inRaft            atomic.Pointer[map[string]bool]     // nodes with a server in Raft; nil means not known yet
+	leading           atomic.Pointer[leadership]          // nil means that this node does not lead
+	asks              sync.WaitGroup                      // goroutines that wait for Raft or other nodes; all end when Raft stops
+	ownAnswers        chan ack.Answer                     // cap 1: newest response of this node's own leader loop
 	rotation          *rotation.Rotation
 	invalidHeartbeats logs.Seldom // limits log lines about invalid heartbeats
 	watch             *watch
 	holds             *appHolds
-	examined          [2]examination                  // without reach, and with it
-	shown             atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
-	hanging           atomic.Bool                     // a write to the disk hangs
+	examined          [2]examination                  // cached checkups, without and with reach
+	shown             atomic.Pointer[[]gossip.Member] // members of gossip at its last change, see members
+	hanging           atomic.Bool                     // a write to the disk has stalled
 	census            *control.Cached[api.RunningList]
 	hot               *control.Cached[api.HotList]
 	kept              *control.Cached[api.SocketList]
 	loaded            loadedKeys
-	settings          atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
+	settings          atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
 	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
 
 	started  time.Time
-	stopping atomic.Bool
-	ending   atomic.Bool // it was told to stop
-	failed   chan error  // cap 1: the first failure that must stop the node
-	ready    chan struct{}
+	stopping atomic.Bool   // the steps of leave or hold are done, or the node has failed
+	ending   atomic.Bool   // the node was asked to stop
+	failed   chan error    // cap 1: the first failure that must stop the node
+	ready    chan struct{} // closed when the node serves requests
 }
 
-// New builds a node. It opens nothing but the stores in the data directory.
+// New builds a node. It opens only the stores in the data directory.
 func New(o Options) (*Node, error) {
 	n := &Node{
 		o: o, self: shardmap.NodeID(o.Dir.Node()), server: serverID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
@@ -156,7 +156,7 @@ func New(o Options) (*Node, error) {
 		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.pulse, o.Log, func() {
 			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
 			if !n.health.Healthy() {
-				n.holds.clear() // what the app kept is gone, or soon will be
+				n.holds.clear() // an unhealthy app has lost the held state, or its shards move away soon
 			}
 			notify(n.agent.wake)
 		})
@@ -182,6 +182,7 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
+// proxyOptions returns Options.Proxy with the fields that connect the proxy to this node.
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
 	if n.health != nil && p.DialUpstream != nil {
@@ -196,7 +197,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
-			return false, api.Brief(err) // a stranger asks
+			return false, api.Brief(err) // without details, because the probe needs no authentication
 		}
 		return true, ""
 	}
@@ -205,7 +206,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	return p
 }
 
-// open opens the stores, and makes gossip and Raft.
+// open creates gossip and opens the stores of Raft.
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
@@ -221,7 +222,7 @@ func (n *Node) open() error {
 	return nil
 }
 
-// snapshotEvery is how often Raft looks whether a snapshot is due.
+// snapshotEvery is the interval at which Raft checks whether a snapshot is due.
 const snapshotEvery = 10 * time.Second
 
 // openRaft restores the state and starts Raft.
@@ -232,11 +233,11 @@ func (n *Node) openRaft() error {
 		SnapshotInterval: snapshotEvery, Stated: n.diskRecords.table.Term, Heard: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {
-		return broken // it says itself what to do
+		return broken // this error already contains a remedy
 	}
 	if err != nil {
 		select {
-		case unread := <-n.failed: // what the library says of a snapshot is less
+		case unread := <-n.failed: // the error of fsm.Restore is more specific than that of the Raft library
 			return unread
 		default:
 		}
@@ -249,6 +250,7 @@ func (n *Node) openRaft() error {
 	return nil
 }
 
+// newAgent creates the agent, its machine and the client that sends its heartbeats.
 func (n *Node) newAgent() {
 	a := &agent{
 		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), returnsWithin: n.o.HoldGrace,
@@ -260,7 +262,7 @@ func (n *Node) newAgent() {
 		appWatch: n.appWatch,
 		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
-		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
+		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // created before all other timers, because the lease depends on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
@@ -290,7 +292,8 @@ func (n *Node) newAgent() {
 	}, n.o.Clock.Precise())
 }
 
-// raise takes a boot above known.
+// raise stores a boot number above known in the data directory and returns it. It returns false if that
+// fails.
 func (n *Node) raise(known uint64) (boot uint64, ok bool) {
 	boot, err := n.o.Dir.Raise(known)
 	n.port.SetBoot(boot)
@@ -300,14 +303,14 @@ func (n *Node) raise(known uint64) (boot uint64, ok bool) {
 	return boot, err == nil
 }
 
-// Register adds the node's metrics to r.
+// Register registers the metrics of this node with r.
 func (n *Node) Register(r prometheus.Registerer) error { return n.metrics.register(r, n) }
 
-// Pulse returns what wakes the node every so often, for others of its process. It beats
-// while Run runs.
+// Pulse returns the shared source of periodic wake-ups of this process, so that other components wake up
+// together with the node. It runs while Run runs.
 func (n *Node) Pulse() *clock.Pulse { return &n.pulse }
 
-// fail stops the node; only the first failure is told.
+// fail makes Run stop the node and return err. Later failures are ignored. It does not block.
 func (n *Node) fail(err error) {
 	select {
 	case n.failed <- err:
@@ -315,8 +318,9 @@ func (n *Node) fail(err error) {
 	}
 }
 
-// hung is told when the disk hangs and when it goes on. Package consensus cuts a
-// leader off that cannot write: it would never be replaced.
+// hung records and logs that a disk write has stalled (on), or that the disk responds again. Package
+// consensus isolates a leader whose disk has stalled from the other voters. Otherwise it would continue to
+// send heartbeats, and would never be replaced.
 func (n *Node) hung(on bool) {
 	n.hanging.Store(on)
 	if !on {
@@ -326,13 +330,13 @@ func (n *Node) hung(on bool) {
 	n.log.Error().Str("path", n.o.Dir.Path()).Str("effect", "the other nodes continue without this node").Msg("disk stalled, check or stop node")
 }
 
-// cluster returns the id of the cluster this node belongs to, or "".
+// cluster returns the ID of the cluster that this node belongs to, or "".
 func (n *Node) cluster() string {
 	id, _ := n.o.Dir.Cluster()
 	return id
 }
 
-// adopt makes a cluster that has added this node its own.
+// adopt stores the ID of the cluster that this node belongs to from now on, and announces it by gossip.
 func (n *Node) adopt(cluster string) error {
 	if err := n.o.Dir.SetCluster(cluster, n.o.Shards); err != nil {
 		return err
@@ -341,7 +345,7 @@ func (n *Node) adopt(cluster string) error {
 	return n.gossip.SetTags(n.tags())
 }
 
-// tags is what this node says about itself by gossip.
+// tags returns the tags with which this node announces itself in gossip.
 func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
@@ -357,8 +361,8 @@ func (n *Node) tags() gossip.Tags {
 	return t
 }
 
-// adoptCluster adopts the cluster that this node's own log was born in, and
-// refuses one with another number of shards.
+// adoptCluster adopts the cluster whose ID the log of this node contains (the state s). The node fails if
+// that cluster has another number of shards.
 func (n *Node) adoptCluster(s *ack.State) {
 	if !s.Bootstrapped() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
 		return
@@ -372,8 +376,10 @@ func (n *Node) adoptCluster(s *ack.State) {
 	}
 }
 
-// refused is told that nobody listens where a node was whose heartbeat
-// connection broke: evidence for a leader, and for a voter whose leader it was.
+// refused is called when the heartbeat connection to a node broke, and its address then refused a new
+// connection. That is evidence that the process gone has ended. If this node leads, refused passes the
+// evidence to the leader loop. Otherwise this node campaigns if the process was the leader. began is the
+// time at which the redial started. again means that the redial must be repeated.
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
 		n.sendToLeaderLoop(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
@@ -385,7 +391,8 @@ func (n *Node) refused(node string, gone crashdetect.Process, began time.Duratio
 
 var errDuplicate = errors.New("duplicate-node")
 
-// wait returns when there is a reason to stop: nil if it is the end of ctx.
+// wait returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
+// failure.
 func (n *Node) wait(ctx context.Context) error {
 	refused, asked := n.gossip.Refused(), make(chan superseding, 1)
 	for {
@@ -399,10 +406,10 @@ func (n *Node) wait(ctx context.Context) error {
 			switch {
 			case r.Superseded:
 				n.asks.Go(func() { asked <- n.superseded(ctx, r, serves) })
-				refused = nil // until that is known
+				refused = nil // ignore other refusals until the result is known
 			case !serves:
 				return r
-			default: // it goes on without the one that it cannot join
+			default: // a node that serves continues without the node that it cannot join
 				n.log.Warn().Err(r).Msg("not joined")
 			}
 		case s := <-asked:
@@ -419,8 +426,9 @@ func (n *Node) wait(ctx context.Context) error {
 	}
 }
 
-// condemned notes in the data directory that it must not be used any more, or not by
-// this program, if that is why the node fails.
+// condemned is called with the error that stops the node. If the data directory must not be used any more,
+// or not by this program, condemned records that in the directory. It returns err and the errors of that
+// write.
 func (n *Node) condemned(err error) error {
 	if stale, ok := errors.AsType[*staleDiskError](err); ok {
 		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
@@ -431,18 +439,21 @@ func (n *Node) condemned(err error) error {
 	return err
 }
 
+// serveApp serves the clients of the app port until ctx ends.
 func (n *Node) serveApp(ctx context.Context) {
 	if err := n.proxy.ServeClients(ctx, n.o.App); err != nil && ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
 		n.fail(fmt.Errorf("node: app listener: %w", err))
 	}
 }
 
+// serveSelf serves requests of this machine on Options.Self until ctx ends.
 func (n *Node) serveSelf(ctx context.Context) {
 	if err := admin.ServeLocal(ctx, n.o.Self, n, n.log); err != nil {
 		n.log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket failed")
 	}
 }
 
+// servePeers serves the peer port until ctx ends.
 func (n *Node) servePeers(ctx context.Context) {
 	if err := n.port.Serve(ctx, n.o.Peer); err != nil {
 		n.fail(fmt.Errorf("node: peer listener: %w", err))

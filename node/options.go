@@ -23,115 +23,119 @@ const (
 	roleGateway = "gateway"
 )
 
-// Options is what a Node is made from. Listeners are opened by the caller, so
-// that a taken port is its first word; the node closes them.
+// Options contains the settings and the dependencies of a Node. The caller opens the data directory and the
+// listeners, so that an occupied port is reported before anything else starts. The node closes them.
 type Options struct {
-	// Dir is the open data directory; the node closes it.
+	// Dir is the open data directory.
 	Dir *disk.Dir
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
-	// Shards is the number of shards with which a cluster is born, and that an
-	// existing one must have.
+	// Shards is the number of shards of a new cluster. If the node belongs to a cluster, Shards must be
+	// the number of shards of that cluster.
 	Shards int
-	// Weight is the node's share, 1 to 1000; Zone its place, for people, pins
-	// and votes.
+	// Weight is the node's share of the shards relative to other nodes, from 1 to 1000. Zone is the name
+	// of the node's location. Pins and the choice of voters use it.
 	Weight uint32
 	Zone   string
-	// AppVersion is what the operator calls the version of the app: up to 64 printable
-	// ASCII characters. It is told to all nodes and means nothing to them.
+	// AppVersion is the operator's name for the version of the app: up to 64 printable ASCII characters.
+	// The node announces it, and does not interpret it.
 	AppVersion string
-	// Gateway is true for a node without an app: it routes and owns nothing.
+	// Gateway means that the node has no app: it only routes requests, and owns no shards.
 	Gateway bool
-	// MaxVoters is how many nodes vote at most.
+	// MaxVoters is the largest number of voters.
 	MaxVoters int
-	// BootstrapExpect is how many fresh nodes found a cluster together; its first map waits for
-	// them, 2 s at most.
+	// BootstrapExpect is the number of new nodes that create a cluster together. The first shard map of
+	// the cluster waits up to 2 s for all of them.
 	BootstrapExpect int
-	// FoundsAlone lets a node found a cluster of one although Join contains addresses, if
-	// every one of them is certainly the node's own. BootstrapExpect must be 1.
+	// FoundsAlone lets a node create a cluster of one node although Join contains addresses, if all of
+	// them are certainly addresses of the node itself. BootstrapExpect must be 1.
 	FoundsAlone bool
-	// Join are gossip addresses or names of other nodes.
+	// Join contains gossip addresses or host names of other nodes.
 	Join []string
-	// Endpoints are announced by name; "peer" is where the others find this node.
+	// Endpoints contains the announced addresses by name. Other nodes connect to the address "peer".
 	Endpoints map[string]string
-	// RemoveDeadAfter removes a server that was not heard for so long, a voter only
-	// when a spare has its vote or three are left; zero: never.
+	// RemoveDeadAfter is the time without a heartbeat after which a server is removed from Raft's
+	// configuration. A voter is removed only if another server has taken over its vote, or if three voters
+	// remain. Zero means never.
 	RemoveDeadAfter time.Duration
-	// FinalizeAfter is how long all servers must have known a level before it is raised,
-	// by the leader's; zero: at once.
+	// FinalizeAfter is how long all servers must have supported a level (format version) before the leader
+	// raises the level in force. The value of the leader applies. Zero means no wait.
 	FinalizeAfter time.Duration
-	// LameDuck is asked when the node stops: for how long it goes on taking
-	// connections, not ready any more. Nil: until its shards are elsewhere.
+	// LameDuck returns how long a stopping node still accepts connections while it reports that it is not
+	// ready. The node calls it when it stops. nil means until other nodes have taken over its shards.
 	LameDuck func() time.Duration
-	// HoldGrace is within what time a process that is told to stop comes back: it goes
-	// with its shards, which wait for it. Zero: it hands them over.
+	// HoldGrace is the time within which a stopped process must return. Until then, its shards stay
+	// assigned to the node, and their requests wait. Zero means that a stopping node hands its shards
+	// over to other nodes.
 	HoldGrace time.Duration
-	// ShutdownTimeout bounds the whole stop; zero means 30 s.
+	// ShutdownTimeout bounds the whole stop. Zero means 30 s.
 	ShutdownTimeout time.Duration
 
-	// Keys is the key configuration, in the canonical form of package keysource. It becomes
-	// active once all nodes have loaded it; empty: requests are keyed by Proxy.Keys.
+	// Keys is the key configuration, in the canonical form of package keysource. It defines how the shard
+	// key of a request is determined, and becomes active when all nodes have loaded it. Empty means that
+	// Proxy.Keys applies.
 	Keys string
-	// Settings are those that must be the same on all nodes, by name. The leader compares
-	// them; nothing else depends on them.
+	// Settings contains, by name, the settings that must be the same on all nodes. They are used only for
+	// the leader's comparison of all nodes.
 	Settings map[string]string
 
-	// Timing is with what this node founds a cluster. One that it belongs to has its
-	// own, whatever this says.
+	// Timing is the timing of a cluster that this node creates. An existing cluster has its own timing, in
+	// its log, and this value has no effect.
 	Timing ack.Timing
-	// Pace is this node's own.
+	// Pace contains the intervals that apply to this node only.
 	Pace ack.Pace
 
 	// App and Peer are the listeners for app traffic and for other nodes.
 	App, Peer net.Listener
-	// Self is where the machine itself may ask the node to leave; nil: nowhere.
+	// Self is the listener for requests of this machine, such as `shardway drain --local`. nil means none.
 	Self net.Listener
-	// GossipBind and GossipAdvertise are host:port; see gossip.Options.
+	// GossipBind and GossipAdvertise have the form host:port; see gossip.Options.
 	GossipBind, GossipAdvertise string
-	// GossipTransport replaces gossip's sockets, and PeerDial TCP, in tests.
+	// GossipTransport replaces the sockets of gossip, and PeerDial replaces dialing over TCP. Only tests
+	// set them.
 	GossipTransport memberlist.NodeAwareTransport
 	PeerDial        func(ctx context.Context, addr string) (net.Conn, error)
 
-	// Secrets holds the cluster's secrets: gossip is encrypted by them, and rotate
-	// changes them. Nil: gossip is plain.
+	// Secrets contains the secrets of the cluster, with which gossip is encrypted. The command
+	// rotate-secret changes them. nil means that gossip is not encrypted.
 	Secrets *secret.Store
-	// WrapClient and WrapServer put TLS beneath everything between nodes; see
-	// peer.Options. Nil: plain.
+	// WrapClient and WrapServer add TLS to connections between nodes; see peer.Options. nil means plain
+	// TCP.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 
-	// Queue bounds what waits; Proxy is the proxy's part. The node fills in
-	// Proxy's Node, Cluster, Room, QueueWait and Probe.
+	// Queue configures the queue of waiting requests, and Proxy the proxy. The node sets the fields of
+	// Proxy that connect the proxy to the node; see Node.proxyOptions.
 	Queue queue.Options
 	Proxy proxy.Options
-	// Overdue, of an app in this process (Proxy.Handler), is told, from any goroutine,
-	// that a handler goes on though its shard may be served elsewhere from now on, or
-	// though the node is to end: the process has to, for nobody can stop a handler. It
-	// may be told so again.
+	// Overdue is called with an error if a handler of an app in this process (Proxy.Handler) does not
+	// return after its request was aborted, although another node may serve its shard from now on, or
+	// although the node must stop. A goroutine cannot be stopped from outside, so the process must exit.
+	// Overdue is called from any goroutine, and may be called several times.
 	Overdue func(why error)
-	// Hooks tell the app which shards it holds: none is served before the app has
-	// acquired it, and none moves before it has released it or ReleaseTimeout, at most
-	// ack.MaxReleaseTimeout, has passed. AcquireTimeout bounds each attempt to acquire.
-	// Nil: the app is not told, and a shard is served as soon as it is this node's.
+	// Hooks inform the app of its shards. The node serves a shard after the app has acquired it, and gives
+	// a shard up after the app has released it or ReleaseTimeout has passed. ReleaseTimeout is at most
+	// ack.MaxReleaseTimeout. AcquireTimeout bounds each attempt to acquire. nil means that the app is not
+	// informed, and that the node serves a shard as soon as it owns the shard.
 	Hooks                          Hooks
 	ReleaseTimeout, AcquireTimeout time.Duration
-	// CheckApp checks the app once; nil with a Gateway, and for an app in this process.
+	// CheckApp makes one health check of the app. It is nil for a gateway, and for an app in this process.
 	CheckApp func(ctx context.Context) error
-	// AppInstance returns how the app named itself in its response to the last CheckApp, in
-	// up to disk.MaxAppInstance bytes; empty without a response or a name. Nil means that the
-	// app has no name.
+	// AppInstance returns the app instance (the name of the app process) in the response to the last
+	// CheckApp, of up to disk.MaxAppInstance bytes. It returns "" if there was no response or the response
+	// contained no instance. nil means that the app reports no instances.
 	AppInstance func() string
 	// AfterRestart means that a shard which has left the app returns to it only after the app
 	// has restarted, unless no other node can own the shard. It is for apps without Hooks.
 	AfterRestart bool
-	// Health says how often, and what counts; zero means apphealth.DefaultSettings.
+	// Health contains the settings of the health check. Zero means apphealth.DefaultSettings.
 	Health apphealth.Settings
 
-	// Exposed tells what lets in whoever reaches it, and the certificates in use; nil:
-	// nothing does, and there are none. It is asked often.
+	// Exposed returns the ports that are accessible without protection, and the certificates in use. It
+	// must be cheap, because it is called often. nil means that there are neither.
 	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
 
-	// Clock is the one clock of the protocol.
+	// Clock is the clock of all timeouts of the protocol.
 	Clock clock.Clock
 	Log   zerolog.Logger
 }

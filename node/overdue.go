@@ -17,8 +17,12 @@ const overdueShare = 20
 // An app in the node's process). Only the goroutine of agent.run uses it. For an app in another process
 // it does nothing, because requests of such an app end with their connections.
 type overdue struct {
-	tell func(why error) // called with the error; nil means that the app is another process
-	cut  time.Duration   // time at which the requests were aborted; zero means that there is nothing to check
+	// tell is Options.Overdue. It receives an error that names the requests and hooks that still run.
+	// nil means that the app runs in another process.
+	tell func(why error)
+	// cut is the time at which the requests were aborted because the lease was lost. Zero means that
+	// there is nothing to check.
+	cut time.Duration
 }
 
 // cutAt records that the requests were aborted at time now because the lease was lost.
@@ -28,9 +32,10 @@ func (o *overdue) cutAt(now time.Duration) {
 	}
 }
 
-// look reports requests or hooks that still run long after they were aborted. hooks is the number of
-// running hooks. A new lease ends the check: the node gets no lease while requests run that may run
-// on another node.
+// look calls tell if requests or hooks still run deadAfter/overdueShare after they were aborted. running
+// counts the requests, and hooks is the number of running hooks. leased reports whether the node has a
+// lease. A new lease ends the check, because the node gets no lease while it runs requests of shards
+// that another node may serve.
 func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *inflight, hooks int) {
 	switch {
 	case o.cut == 0:
@@ -44,8 +49,9 @@ func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *infli
 	}
 }
 
-// outlast calls end, which waits for the handlers or hooks in this process and aborts them when ctx
-// ends. If end does not return soon after the end of ctx, outlast reports that.
+// outlast calls end, and returns after end has returned. end must wait for the handlers or hooks in this
+// process, and must abort them when ctx ends. If end has not returned deadAfter/overdueShare after the
+// end of ctx, outlast calls tell. what names the handlers or hooks in the error.
 func (o *overdue) outlast(ctx context.Context, deadAfter time.Duration, what string, end func()) {
 	if o.tell == nil {
 		end()
@@ -67,7 +73,9 @@ func (o *overdue) outlast(ctx context.Context, deadAfter time.Duration, what str
 	end()
 }
 
-// shutProxy shuts the proxy down, which waits for what it runs, cut or not.
+// shutProxy shuts the proxy down, and returns when all its requests have ended. When ctx ends, the proxy
+// aborts the requests, but still waits for their handlers. So handlers in this process that do not return
+// are reported, see outlast.
 func (n *Node) shutProxy(ctx context.Context) (err error) {
 	n.agent.overdue.outlast(ctx, n.timing().DeadAfter, "requests", func() { err = n.proxy.Shutdown(ctx) })
 	return err

@@ -11,8 +11,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Held returns what the app of this node has: by the hook machine if there is one, by
-// map and lease otherwise.
+// Held returns the shards that the app of this node holds, and how long the app may write. For an app with
+// hooks, the shards are those that the app has acquired; for other apps, they follow from the map and the
+// lease.
 func (n *Node) Held(ctx context.Context) (api.OwnedList, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -29,7 +30,7 @@ func (n *Node) Held(ctx context.Context) (api.OwnedList, error) {
 	}
 }
 
-// owned is for the agent's own goroutine.
+// owned returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
 func (a *agent) owned() api.OwnedList {
 	now, wall := a.clock.Precise(), time.Now().UTC()
 	s := a.machine.State()
@@ -48,7 +49,8 @@ func (a *agent) owned() api.OwnedList {
 	return list
 }
 
-// unhooked is what an app has that is not told of it.
+// unhooked returns the shards of an app without hooks, which is not informed of its shards: all shards that
+// this node owns in the map. leased reports whether the node has a lease.
 func (a *agent) unhooked(s *ack.State, leased bool) (held []ackagent.HeldShardView) {
 	c := s.Committed()
 	for sh := range shardmap.Shard(c.Len()) {

@@ -7,18 +7,18 @@ import (
 	"shardway/shardmap"
 )
 
-// ID returns the node's id.
+// ID returns the ID of this node.
 func (n *Node) ID() string { return string(n.self) }
 
-// Place is where a key's shard is served.
+// Place is the shard of a key and its owner.
 type Place struct {
 	Shard shardmap.Shard
-	Owner shardmap.NodeID // empty: nobody
-	Epoch uint64          // the ownership epoch; zero without an owner
+	Owner shardmap.NodeID // empty means that the shard has no owner
+	Epoch uint64          // the ownership epoch; zero means that the shard has no owner
 }
 
-// Place says where a key's shard is served by the last map this node has applied. It
-// says nothing of leases: an owner that has lost its own still counts.
+// Place returns the shard of a key and its owner in the last map that this node has applied. It does not
+// consider leases: an owner without a lease is still the owner.
 func (n *Node) Place(key []byte) Place {
 	m := n.router.state.Load().Committed()
 	s := shardmap.OfBytes(key, n.o.Shards)
@@ -28,11 +28,11 @@ func (n *Node) Place(key []byte) Place {
 	return Place{Shard: s, Owner: m.Owner(s), Epoch: uint64(m.OwnedSince(s))}
 }
 
-// Owned returns the shards that this node serves, with their ownership epochs, and the
-// generation that WaitOwned goes on from. A shard that is about to move is not among
-// them any more: no request is admitted for it. Leases do not count here either.
+// Owned returns the shards that this node owns, with their ownership epochs, and the generation of the
+// routing table, for WaitOwned. A shard that the open proposal moves to another node is not included,
+// because the node admits no more requests for it. Owned does not consider leases.
 func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
-	generation = n.router.table.Load().Generation() // before the state, which may be newer
+	generation = n.router.table.Load().Generation() // read before the state, so that WaitOwned misses no change
 	s := n.router.state.Load()
 	m := s.Committed()
 	owned = make(map[shardmap.Shard]uint64)
@@ -48,8 +48,7 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	return owned, generation
 }
 
-// WaitOwned waits until there is a newer table than that of a generation, and returns
-// false when ctx ended first.
+// WaitOwned waits for a routing table with a greater generation. It returns false if ctx ends first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
 	return n.router.awaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
 }

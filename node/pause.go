@@ -2,19 +2,20 @@ package node
 
 import "time"
 
-// pause is a time in which the process did not run, or by which its clock jumped, and that
-// voided its lease. Most of them harm nothing: the lease is renewed before it would have ended.
-// The zero value is ready for use.
+// pause decides whether a pause of the process must be reported. A pause is a period in which the process
+// did not run, or by which its clock jumped. Each pause voids the lease, but most pauses do no harm,
+// because the lease is renewed before it would have ended. The zero value is ready for use.
 type pause struct {
-	// had is true once the process has had a lease.
+	// had means that the process has had a lease.
 	had bool
-	gap time.Duration // zero: there is none to judge
-	end time.Duration // when the voided lease would have ended
+	gap time.Duration // length of a pause that may still cost the lease; zero means none
+	end time.Duration // time at which the voided lease would have ended
 }
 
-// began takes a pause of gap that ends now, in which a lease until end was in force (zero:
-// none). It reports whether the pause is to be told of at once: it is longer than half a lease,
-// or the lease ended within it. Before the first lease nothing is lost.
+// began records a pause of length gap that ends now. lease is the length of a lease, and end is the end of
+// the lease that the pause has voided; zero means no lease. began returns true if the pause must be
+// reported now, because it is longer than half a lease or the lease ended during it. Before the first
+// lease it returns false, because the node had no lease to lose.
 func (p *pause) began(now, gap, lease, end time.Duration) bool {
 	p.had = p.had || end > 0
 	p.gap = 0
@@ -29,8 +30,9 @@ func (p *pause) began(now, gap, lease, end time.Duration) bool {
 	return false
 }
 
-// look reports that the pause has cost the lease: it would have ended by now and was not
-// renewed. leased is whether the node has a lease now.
+// look returns the length of the last pause and true if that pause has cost the lease: the voided lease
+// would have ended by now, and the node has no new one. leased reports whether the node has a lease now.
+// look returns true only once for each pause.
 func (p *pause) look(now time.Duration, leased bool) (gap time.Duration, lost bool) {
 	p.had = p.had || leased
 	switch {

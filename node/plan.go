@@ -10,13 +10,14 @@ import (
 	"shardway/node/control"
 )
 
-// planned is the leader's answer to what the next map would move.
+// planned is the response of the leader loop to a request for a plan.
 type planned struct {
 	plan ack.Plan
 	err  error
 }
 
-// Plan returns what the next map would move, as the leader has it.
+// Plan returns the moves that the next shard map would contain. Only the leader can compute them, so
+// another node asks the leader.
 func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
@@ -32,7 +33,7 @@ func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 	return p, err
 }
 
-// plan asks the leader's loop.
+// plan requests the plan from the leader loop.
 func (l *leadership) plan(ctx context.Context) (api.Plan, error) {
 	answer := make(chan planned, 1)
 	select {
@@ -56,7 +57,7 @@ func (l *leadership) plan(ctx context.Context) (api.Plan, error) {
 	return out, nil
 }
 
-// groups puts together the moves that have all but their shard in common.
+// groups combines the moves that differ only in the shard.
 func groups(moves []ack.PlannedMove) []api.PlannedMoves {
 	out, at := []api.PlannedMoves{}, map[ack.PlannedMove]int{}
 	for _, m := range moves {

@@ -14,18 +14,18 @@ import (
 	"shardway/shardmap"
 )
 
-// Mark returns the shard and the key_hash of a key.
+// Mark returns the shard and the key_hash of a shard key, which identify it in a quarantine.
 func (n *Node) Mark(key string) (shard uint32, hash string) {
 	return uint32(shardmap.Of(key, n.o.Shards)), fmt.Sprintf("%016x", proxy.KeyHash(n.hashKey(), []byte(key)))
 }
 
-// markedUnder tells marks under different hash keys apart, and tells nothing of them.
+// markedUnder returns an identifier of a hash key. It reveals nothing about the hash key.
 func markedUnder(hashKey []byte) uint32 {
 	return uint32(proxy.KeyHash(hashKey, []byte("shardway: which hash key")))
 }
 
-// hashKeys returns those under which this node recognizes keys, by their number: while a
-// secret is replaced there are two.
+// hashKeys returns the hash keys with which this node recognizes quarantined keys, by identifier (see
+// markedUnder). While the secret is being replaced, there are two.
 func (n *Node) hashKeys() map[uint32][]byte {
 	keys := map[uint32][]byte{}
 	if k := n.hashKey(); k != nil {
@@ -38,8 +38,9 @@ func (n *Node) hashKeys() map[uint32][]byte {
 	return keys
 }
 
-// requarantine has the proxy refuse what the policy says. It is called, from any
-// goroutine, when that, the secrets or the cluster's id have changed, and does not block.
+// requarantine makes the proxy refuse requests for the quarantined keys of the policy. It must be called
+// after the policy, the secrets or the cluster ID has changed. It may be called from any goroutine, and
+// does not block.
 func (n *Node) requarantine() {
 	n.marking.Lock()
 	defer n.marking.Unlock()
@@ -52,7 +53,8 @@ func (n *Node) requarantine() {
 	n.proxy.Quarantine(q)
 }
 
-// quarantined lists the keys in quarantine.
+// quarantined lists the quarantined keys of policy p. Known is false for a key whose hash key this node
+// does not have any more.
 func (n *Node) quarantined(p *ack.Policy) []api.QuarantinedKey {
 	out := []api.QuarantinedKey{}
 	keys := n.hashKeys()
@@ -69,7 +71,7 @@ func (n *Node) quarantined(p *ack.Policy) []api.QuarantinedKey {
 	return out
 }
 
-// quarantineOf returns what an action changes of the quarantines of p.
+// quarantineOf returns the change of policy p that an action (Quarantine or Lift) requests.
 func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(a.Hash, 16, 64)
 	if err != nil {

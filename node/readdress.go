@@ -16,30 +16,32 @@ import (
 )
 
 const (
-	// claimEvery is how often at most a claim of a node's address is checked, accepted or not.
+	// claimEvery is the shortest time between two checks of claims of the same node.
 	claimEvery = 500 * time.Millisecond
-	// claimLimit bounds one check: a process that starts takes a moment to answer.
+	// claimLimit bounds one check. It is long because a process that has just started may not respond at
+	// once. claimAgain is the pause between two attempts to connect within a check.
 	claimLimit = 3 * time.Second
 	claimAgain = 50 * time.Millisecond
-	// claimShown is for how long it is told that a claim was not accepted.
+	// claimShown is how long a refused claim is reported.
 	claimShown = 10 * time.Second
 )
 
-// readdressing are the claims of other addresses that are checked, or were refused lately.
+// readdressing contains the claims that are being checked or were checked recently. A claim is a message in
+// gossip which says that a known node has a new address.
 type readdressing struct {
 	mu  sync.Mutex
 	all map[string]*claimed // by node
 }
 
-// claimed is the newest claim of one node.
+// claimed is the newest claim for one node.
 type claimed struct {
 	diagnosis.Moved
-	at       time.Time
-	running  bool
-	accepted bool
+	at       time.Time // start of the check, then its end
+	running  bool      // the check is in progress
+	accepted bool      // result of the check
 }
 
-// begin reports whether the claim must be checked now.
+// begin reports whether the claim c must be checked now. If so, it records that the check is in progress.
 func (r *readdressing) begin(c gossip.Claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +56,7 @@ func (r *readdressing) begin(c gossip.Claim) bool {
 	return true
 }
 
-// end takes the result of the check; nil means that the address is the node's.
+// end records the result of the check of a claim. A nil error means that the claim was accepted.
 func (r *readdressing) end(node string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +67,7 @@ func (r *readdressing) end(node string, err error) {
 	}
 }
 
-// list returns the claims that are not accepted, ordered by node.
+// list returns the claims that are not accepted, sorted by node. It deletes old claims.
 func (r *readdressing) list() (all []diagnosis.Moved) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,13 +84,15 @@ func (r *readdressing) list() (all []diagnosis.Moved) {
 	return all
 }
 
-// readdress accepts nodes that have started again at another address. Gossip alone would take 8
-// to 11 s to do that after a crash.
+// readdress accepts the new addresses of nodes that have restarted at another address, until ctx ends.
+// After a crash, gossip alone would need 8 to 11 s to accept a new address.
 //
-// A claim is accepted if three facts hold, so that nobody can redirect a node's traffic by its
-// name: nobody answers as the node at the address that is known; the process at the claimed peer
-// address has the node's disk, which the peer port authenticates as it does any stream; and that
-// process has a higher boot than is known of the disk, or is already the known one.
+// A claim is accepted only under three conditions. Without them, anyone who can send gossip could redirect
+// the traffic of a node:
+//
+//   - No process responds as the node at the known address.
+//   - The process at the claimed peer address has the disk of the node. The peer port authenticates it.
+//   - That process has a higher boot number than the record of the disk, or is the process in the record.
 func (n *Node) readdress(ctx context.Context) {
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -114,7 +118,7 @@ func (n *Node) readdress(ctx context.Context) {
 	}
 }
 
-// checkClaim accepts a claim, or returns why not.
+// checkClaim checks a claim and accepts it, or returns the reason for refusing it.
 func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 	id, disk, addr := c.Member.ID, c.Member.Tags.Disk, c.Member.Tags.Endpoints[endpoints.Peer]
 	if disk == "" || addr == "" {
@@ -128,7 +132,7 @@ func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 	if was := members[i].Tags.Disk; was != disk {
 		return fmt.Errorf("disk %s is claimed, and the node has disk %s", disk, was)
 	}
-	// Zero: this node has not met that disk yet.
+	// known is zero if this node has no record of that disk yet.
 	known, record := n.diskRecords.Known(id, disk)
 	ctx, cancel := context.WithTimeout(ctx, claimLimit)
 	defer cancel()

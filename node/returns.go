@@ -12,18 +12,19 @@ import (
 	"shardway/node/apphealth"
 )
 
-// appWatch finds out when the app has restarted, from what checks and connections meet: a
-// shard that left an app without hooks may return only then. Its methods may be called from
-// any goroutine; nil watches nothing.
+// appWatch detects restarts of the app from the results of health checks and connections. An app without
+// hooks may keep an old copy of the state of a shard that has left the node. So such a shard may return
+// only after the app has restarted. The methods may be called from any goroutine. nil means that shards
+// may return at any time.
 type appWatch struct {
-	newest func() *ack.State
-	stored *persisted[string] // the instance, for the next process of the node
+	newest func() *ack.State  // returns the replicated state of this node
+	stored *persisted[string] // the last app instance, on disk for the next process of the node
 	log    zerolog.Logger
-	// connected reports whether the app has a connection open, so that it has not ended. renew
-	// closes the idle connections. Both are the proxy's.
+	// connected reports whether the proxy has an open connection to the app, which proves that the app
+	// process still runs. renew makes the proxy close its idle connections to the app.
 	connected func() bool
 	renew     func()
-	// inProcess means that the app is in this process, and is not connected to.
+	// inProcess means that the app runs in this process, so there are no connections to it.
 	inProcess bool
 
 	// mu protects the following fields.
@@ -31,7 +32,7 @@ type appWatch struct {
 	watch *ackagent.AppWatch
 }
 
-// newAppWatch returns the watch of this node's app, nil if shards may return at any time.
+// newAppWatch returns the appWatch of this node. It returns nil if shards may return at any time.
 func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if !o.AfterRestart || o.Gateway {
 		return nil
@@ -44,21 +45,22 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if o.CheckApp == nil {
 		w.inProcess = true
 		w.watch = ackagent.NewAppWatch("")
-		w.watch.Refused(w.watch.Begin(0)) // it starts with this process
+		w.watch.Refused(w.watch.Begin(0)) // the app starts with this process, so no older app process runs
 		w.watch.Checked(w.watch.Begin(0), "")
 	}
 	return w
 }
 
-// begin is called before a check or a connection for requests.
+// begin returns the Attempt of a health check or of a connection for requests. The caller must call it
+// before the check or the dial starts, because the result is valid from that time on.
 func (w *appWatch) begin() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.watch.Begin(w.newest().Committed().Epoch())
 }
 
-// checked takes the result of a check. instance is what the app's response named, empty
-// without a response or a name.
+// checked records the result of the health check a. instance is the app instance in the response of the
+// app. It is empty if there was no response, or if the response contained no instance.
 func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
 		w.refused(a)
@@ -75,11 +77,11 @@ func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
 	}
 	w.stored.set(instance)
 	w.log.Info().Str("instance", instance).Msg("app instance")
-	w.renew() // the process before may still answer requests on connections that it has
+	w.renew() // the previous app process may still respond on its open connections
 }
 
-// refused takes a refused connection. An app that has closed its port, and not its connections,
-// runs on: it has not restarted.
+// refused records that the app refused the connection of a. It ignores the refusal while the app has open
+// connections: an app that has closed only its port still runs, so it has not restarted.
 func (w *appWatch) refused(a ackagent.Attempt) {
 	if w.connected() {
 		return
@@ -89,7 +91,7 @@ func (w *appWatch) refused(a ackagent.Attempt) {
 	w.watch.Refused(a)
 }
 
-// report adds what the node reports of its app.
+// report adds the time since which the app process runs to s, as the epoch of a map. w may be nil.
 func (w *appWatch) report(s *ackagent.Observation) {
 	if w == nil {
 		return
@@ -99,7 +101,8 @@ func (w *appWatch) report(s *ackagent.Observation) {
 	s.AfterRestart, s.AppSince = true, w.watch.Since()
 }
 
-// applied takes the map that a look of the agent went by, and whether it published a lease.
+// applied records that the agent has applied the state s, and whether the node has a lease. agent.poll
+// calls it. w may be nil.
 func (w *appWatch) applied(s *ack.State, leased bool) {
 	if w == nil {
 		return
@@ -112,7 +115,8 @@ func (w *appWatch) applied(s *ack.State, leased bool) {
 	}
 }
 
-// seen is dial, and tells the watch of connections for requests.
+// seen wraps dial, which opens connections for requests: the appWatch records the result of each dial.
+// w may be nil.
 func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	if w == nil {
 		return dial
@@ -125,7 +129,8 @@ func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(conte
 	}
 }
 
-// dialed takes the result of a connection for requests, before any byte goes through it.
+// dialed records the result of dialing a connection for requests. The caller must call it before it sends
+// a byte on the connection.
 func (w *appWatch) dialed(a ackagent.Attempt, err error) {
 	switch {
 	case err == nil:
@@ -137,7 +142,7 @@ func (w *appWatch) dialed(a ackagent.Attempt, err error) {
 	}
 }
 
-// watchedCheck returns the check of the app, whose results the watch is told.
+// watchedCheck returns the health check of the app. If there is an appWatch, it records each result.
 func (n *Node) watchedCheck() func(context.Context) error {
 	check := n.o.CheckApp
 	if n.appWatch == nil {

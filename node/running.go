@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// runningTimeout is how long a node has to tell what runs there.
+	// runningTimeout is the timeout of the request for the report of a node.
 	runningTimeout = time.Second
 )
 
-// runningThere is what a node tells of what it does at this moment.
+// runningThere is the response of a node to a control.Running request: the numbers of its running
+// requests, WebSockets, queued requests and held shards (see appHolds), and its lease.
 type runningThere struct {
 	Requests int    `json:"requests"`
 	Sockets  int    `json:"sockets"`
@@ -24,16 +25,17 @@ type runningThere struct {
 	Held     int    `json:"held"`
 	LeaseMS  int64  `json:"lease_ms"`
 	Version  string `json:"version"`
-	// Leaving: this process is to own nothing, as its machine or a signal has asked.
+	// Leaving means that this process gives up its shards, because of DrainSelf or a signal.
 	Leaving bool `json:"leaving"`
 }
 
-// untold is what is known of a node that tells nothing; one of an older version leaves out
-// what it does not know of.
+// untold returns the initial value of a response, in which -1 means unknown. A node of an older version
+// does not send all fields.
 func untold() runningThere {
 	return runningThere{Requests: -1, Sockets: -1, Waiting: -1, Held: -1, LeaseMS: -1}
 }
 
+// runningHere returns the report of this node.
 func (n *Node) runningHere() runningThere {
 	requests, sockets := n.running()
 	return runningThere{
@@ -42,21 +44,24 @@ func (n *Node) runningHere() runningThere {
 	}
 }
 
-// running counts what runs at this node's app.
+// running returns the number of requests that run at the app of this node, and the number of upgraded
+// connections.
 func (n *Node) running() (requests, sockets int) {
 	return n.router.running.running(func(shardmap.Shard) bool { return false }), n.proxy.CountUpgraded()
 }
 
-// leaseMS rounds up: what is left is not nothing.
+// leaseMS returns the rest of a lease in milliseconds. It rounds up, because zero means no lease.
 func leaseMS(left time.Duration) int64 {
 	return max((left + time.Millisecond - 1).Milliseconds(), 0)
 }
 
-// Running asks every node what it does, at most once in control.CacheTime.
+// Running asks all alive nodes for the numbers of their running requests, at most once in
+// control.CacheTime. The result lists the nodes that did not respond in time.
 func (n *Node) Running(ctx context.Context) api.RunningList {
 	return n.census.Get(ctx, runningTimeout, n.queryRunning)
 }
 
+// queryRunning does the same as Running, without the cache.
 func (n *Node) queryRunning(ctx context.Context) api.RunningList {
 	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Running}, untold())
 	told[string(n.self)] = n.runningHere()

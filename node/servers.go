@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// servers returns the ids of Raft's servers, the latest configuration in the own
-// log: those that vote and the others.
+// servers returns the IDs of Raft's servers in the latest configuration in the log of this node. others are
+// the servers that do not vote.
 func (n *Node) servers() (voters, others []string) {
 	for _, s := range n.raft.Configuration() {
 		if s.Voter {
@@ -18,16 +18,18 @@ func (n *Node) servers() (voters, others []string) {
 	return voters, others
 }
 
-// serverID is the Raft server id of a node with a disk.
+// serverID returns the Raft server ID of a node with a disk. The disk is the random ID of the data
+// directory: a node that starts with an empty data directory is a new server, because it has forgotten its
+// votes.
 func serverID(node, disk string) string { return node + "/" + disk }
 
-// nodeOf returns the node of a Raft server id.
+// nodeOf returns the node of a Raft server ID.
 func nodeOf(server string) string {
 	node, _, _ := strings.Cut(server, "/")
 	return node
 }
 
-// serverOf returns the server of a node, or "".
+// serverOf returns the first of servers that belongs to a node, or "".
 func serverOf(servers []string, node string) string {
 	if i := slices.IndexFunc(servers, func(s string) bool { return nodeOf(s) == node }); i >= 0 {
 		return servers[i]

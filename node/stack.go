@@ -8,22 +8,25 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// stack stops what was started, the last first. Each step has a name, so that a
-// stop that hangs can be told from the log.
+// stack stops the components of a node in the opposite order of their start. Each step has a name, which
+// is logged, so that the log shows which component does not stop.
 type stack struct {
 	log   zerolog.Logger
 	steps []step
 }
 
+// step stops one component.
 type step struct {
 	name string
 	stop func()
 }
 
+// push adds a step, which unwind performs before all earlier ones.
 func (s *stack) push(name string, stop func()) { s.steps = append(s.steps, step{name, stop}) }
 
-// spawn runs f in a goroutine until its step is reached: then its context ends
-// and the step waits for it. So does stop, for whoever cannot wait for its turn.
+// spawn runs f in a goroutine and adds a step that ends the context of f and waits until f has returned.
+// The context does not end when ctx ends. A caller that must stop f before its step is reached calls stop,
+// which does the same.
 func (s *stack) spawn(ctx context.Context, name string, f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -36,6 +39,7 @@ func (s *stack) spawn(ctx context.Context, name string, f func(context.Context))
 	return stop
 }
 
+// unwind performs all steps, the last one first.
 func (s *stack) unwind() {
 	for len(s.steps) > 0 {
 		top := s.steps[len(s.steps)-1]

@@ -12,28 +12,33 @@ import (
 	"shardway/shardmap"
 )
 
-// The stages in which a shard moves by plan, as shardway_moved_shards_total names them.
+// A planned map change moves shards in stages: first the idle shards, then the busy ones, whose requests
+// may finish until drain-timeout. The following values tell in which stage a shard moved. They are labels
+// of the metric shardway_moved_shards_total.
 const (
-	// stageIdle: nothing ran for the shard.
+	// stageIdle means that the shard had no running request.
 	stageIdle = "idle"
-	// stageFinished: its requests ended before it moved, or while it was held.
+	// stageFinished means that the requests of the shard ended before the shard moved. New requests may
+	// have waited in the queue meanwhile.
 	stageFinished = "finished"
-	// stageAborted: some of its requests were cut at drain-timeout.
+	// stageAborted means that requests of the shard were aborted at drain-timeout.
 	stageAborted = "aborted"
 )
 
-// givenUp remembers what ran for the shards that this node gives up. mu protects busy and ran,
-// which any goroutine uses; the agent's alone uses the other sets.
+// givenUp records the requests that run for the shards that this node gives up, for the labels of the
+// metric and for idleInStage. mu protects busy and ran, which any goroutine may use. Only the goroutine
+// of agent.run uses held and cut.
 type givenUp struct {
 	mu   sync.Mutex
-	busy map[shardmap.Shard]bool // as the leader was answered in this change
-	ran  map[proxy.Run]bool      // when the leader asked last
-	held map[shardmap.Shard]bool // as the open round began
-	cut  map[shardmap.Shard]bool
+	busy map[shardmap.Shard]bool // shards that this node has reported as busy in the current map change
+	ran  map[proxy.Run]bool      // requests that ran at the last question of the leader
+	held map[shardmap.Shard]bool // shards with requests when the open proposal, which moves them, was applied
+	cut  map[shardmap.Shard]bool // shards whose requests were aborted
 }
 
-// answered notes which shards were busy when the leader asked, and what ran. The first question
-// begins a change.
+// answered records the state at a question q of the leader: the shards of self in m that are busy, that
+// is, not in idle, and the running requests in runs. The first question of a map change clears the busy
+// shards of the previous change.
 func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q stageQuestion) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,14 +65,15 @@ func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardma
 	}
 }
 
-// lasts reports that one of these requests ran already when the leader asked before.
+// lasts reports whether one of these requests already ran at the previous question of the leader.
 func (g *givenUp) lasts(runs []proxy.Run) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(runs, func(r proxy.Run) bool { return g.ran[r] })
 }
 
-// holds notes what runs for the shards that a proposal takes from this node.
+// holds records the shards with running requests that the open proposal of s moves away from this node.
+// running returns the number of requests of a shard.
 func (g *givenUp) holds(s *ack.State, self shardmap.NodeID, running func(shardmap.Shard) int) {
 	g.held, g.cut = map[shardmap.Shard]bool{}, map[shardmap.Shard]bool{}
 	for x := range s.Committed().Shards(self) {
@@ -77,7 +83,8 @@ func (g *givenUp) holds(s *ack.State, self shardmap.NodeID, running func(shardma
 	}
 }
 
-// cuts notes that the requests of shards are cut which the open proposal takes.
+// cuts records that the requests of the shards that the open proposal moves away are aborted now. may
+// reports whether this node may still serve a shard.
 func (g *givenUp) cuts(may func(shardmap.Shard) bool, running func(shardmap.Shard) int) {
 	for x := range g.held {
 		if !may(x) && running(x) > 0 {
@@ -86,7 +93,8 @@ func (g *givenUp) cuts(may func(shardmap.Shard) bool, running func(shardmap.Shar
 	}
 }
 
-// moved returns the stage in which a shard moved that this node has just given up.
+// moved returns the stage in which the shard s moved. The caller must call it when this node has just
+// given up s.
 func (g *givenUp) moved(s shardmap.Shard) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,11 +109,14 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 	return stageIdle
 }
 
-// idleInStage answers the leader's question in a staged change. From the second question on,
-// shards are idle as well whose running requests have all begun since the question before, so
-// that a shard with many short requests moves, too; and shards for which only tunnels and event
-// streams run, because these end when their shard moves. Kept sockets hand over, some with each
-// question.
+// idleInStage returns the response to the leader's question q in a staged map change. It reports the
+// shards that can move now. From the second question on, the following shards count as idle, too:
+//
+//   - Shards whose running requests have all started since the previous question. Otherwise a shard
+//     with many short requests would never be idle.
+//   - Shards that have only tunnels and event streams, because these end when their shard moves.
+//
+// Resumable WebSockets are handed over to the next owner, a batch with each question.
 func (n *Node) idleInStage(q stageQuestion) idleReport {
 	m := n.router.state.Load().Committed()
 	legs, all := n.upstreamWebSockets()
@@ -120,7 +131,8 @@ func (n *Node) idleInStage(q stageQuestion) idleReport {
 		most = max(most, all/max(4-q.Number, 1)+1)
 		running = func(s shardmap.Shard) int {
 			x, count := runs[s], busy(s)
-			// More are counted if the app holds the shard, or requests wait for an app connection.
+			// The count is higher if the app holds the shard (see appHolds), or if requests wait for a
+			// connection to the app.
 			if count <= legs[s]+x.Endless+len(x.Requests) && !n.agent.givenUp.lasts(x.Requests) {
 				return legs[s]
 			}
@@ -132,15 +144,15 @@ func (n *Node) idleInStage(q stageQuestion) idleReport {
 	return idleReport{Map: uint64(m.Epoch()), Shards: idle}
 }
 
-// stageQuestion is the leader's question in a staged change.
+// stageQuestion is the leader's question in a staged map change: which shards of the node are idle?
 type stageQuestion struct {
-	// Number is the number of questions before.
+	// Number is the number of earlier questions to this node in the same map change.
 	Number int `json:"number,omitempty"`
-	// Held: the question is about the shards that the open round takes.
+	// Held means that the question is about the shards that the open proposal moves away from the node.
 	Held bool `json:"held,omitempty"`
 }
 
-// askInStage asks a node which of its shards are idle, and tells the leader.
+// askInStage asks a node which of its shards are idle, and passes the response to the leader loop.
 func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
 	question := stageQuestion{Number: q.Number, Held: q.Held}
 	var at idleReport

@@ -15,7 +15,7 @@ import (
 	"shardway/shardmap"
 )
 
-// moving counts the shards that an open proposal moves.
+// moving returns the number of shards that the open proposal moves; zero if no proposal is open.
 func moving(s *ack.State) int {
 	if !s.Open() {
 		return 0
@@ -23,13 +23,14 @@ func moving(s *ack.State) int {
 	return len(shardmap.Diff(s.Committed(), s.Last()))
 }
 
-// orphaned counts the shards without an owner; before the first map all are.
+// orphaned returns the number of shards without an owner. Before the first map, no shard has an owner.
 func orphaned(s *ack.State) int { return s.Committed().Orphans() }
 
-// state returns the node's state in the words of docs/internals/protocol.md.
+// state returns the state of this node, as docs/internals/protocol.md names it.
 func (n *Node) state() string { return n.stateBy(n.router.state.Load()) }
 
-// stateBy is state by one replicated state.
+// stateBy returns the state of this node, computed from the replicated state s. With the same s, several
+// parts of one status are consistent.
 func (n *Node) stateBy(s *ack.State) string {
 	switch {
 	case n.stopping.Load():
@@ -37,7 +38,7 @@ func (n *Node) stateBy(s *ack.State) string {
 	case n.agent.leaving.Load():
 		return "draining"
 	case n.ending.Load():
-		return "stopping" // and its shards stay
+		return "stopping" // a restart in place: the node keeps its shards, see hold
 	case n.leader() == "" && s.Committed().Epoch() == 0:
 		return "starting"
 	case s.Committed().Epoch() != 0 && !s.Last().Has(n.self) && n.sick():
@@ -56,13 +57,13 @@ func (n *Node) stateBy(s *ack.State) string {
 	return "operational"
 }
 
-// sick reports whether the app was checked, and does not answer.
+// sick reports whether the app fails its health checks. Before the first check it returns false.
 func (n *Node) sick() bool {
 	return n.health != nil && n.health.Checked() && !n.health.Healthy()
 }
 
-// Ready returns nil, or why requests would not be served here. It asks the same
-// function that admission asks. The error is an *api.UnreadyError.
+// Ready returns nil if this node is ready for requests, otherwise an *api.UnreadyError with the reason. It
+// uses the same lease check as the admission of requests (router.leased).
 func (n *Node) Ready() error {
 	s := n.router.state.Load()
 	switch {
@@ -93,8 +94,8 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// servesUnhealthy reports that this node keeps its shards though its app is unhealthy, because
-// most apps are, and that its app takes connections: then requests go there as usual.
+// servesUnhealthy reports whether this node serves its shards although its app is unhealthy: the leader
+// lets the node keep them because most apps are unhealthy, and the app still accepts connections.
 func (n *Node) servesUnhealthy() bool {
 	if n.health.Report().Refused {
 		return false
@@ -107,7 +108,8 @@ func (n *Node) servesUnhealthy() bool {
 	return false
 }
 
-// unready is why this node is not ready: in brief, and by the first finding of the codes.
+// unready returns the error of Ready. brief is the reason in short. The details come from the finding with
+// the first of codes that is present, if there is one.
 func (n *Node) unready(brief string, codes ...diagnosis.Code) error {
 	u := &api.UnreadyError{Brief: brief}
 	if f, ok := n.finding(codes...); ok {
@@ -155,9 +157,9 @@ func (n *Node) Status() api.Status {
 	}
 }
 
-// foundBy returns what the last look of the watch came to, brought up to the replicated state s
-// and to the lease that the node has now. The state and the numbers of one status then agree,
-// though the watch looks only now and then.
+// foundBy returns the inputs and findings of the last run of watch.diagnose, updated to the replicated
+// state s and to the present lease. The watch runs only at intervals, so without the update the state and
+// the findings of one status could contradict each other.
 func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	f := n.watch.result.Load()
 	leader := n.leader()
@@ -185,14 +187,15 @@ func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	return in, diagnosis.Of(in)
 }
 
-// Idle says why an owner does not serve as far as this node knows; empty: it does.
+// Idle returns why an owner does not serve its shards, as far as this node can determine. Empty means that
+// the owner serves them.
 func (n *Node) Idle(owner string) string {
 	f := n.watch.result.Load()
 	return f.inputs.Idle(owner)
 }
 
-// nodesBy lists the nodes that gossip, Raft or the map know of, with what the leader has told;
-// nil: nothing.
+// nodesBy lists the nodes that gossip, Raft's configuration or the map of s contains, sorted by ID. views
+// is the leader's view of the nodes; nil means that the leader did not respond.
 func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 	voters, others := n.servers()
 	leader := n.leader()
@@ -223,7 +226,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 		}
 		a.State = gossipState(m.Status)
 	}
-	for _, id := range s.FormerMembers() { // gossip does not name them to nodes that joined since
+	for _, id := range s.FormerMembers() { // gossip does not contain them on nodes that joined later
 		if a := get(string(id)); a.State == "left" || a.State == "failed" {
 			a.State = "left"
 			if s.Dropped(id) {
@@ -234,7 +237,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 	asked := s.Policy().Weights
 	for id, a := range known {
 		if w := asked[shardmap.NodeID(id)]; w > 0 {
-			a.Weight = w // instead of its own
+			a.Weight = w // an operator's weight replaces the weight that the node announces
 		}
 		v, ok := viewOf(views, id)
 		n.describe(a, s, v, ok)
@@ -250,6 +253,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 	return out
 }
 
+// gossipState returns the state of a node, computed from gossip alone. describe refines it.
 func gossipState(s gossip.Status) string {
 	switch s {
 	case gossip.Alive:
@@ -263,7 +267,8 @@ func gossipState(s gossip.Status) string {
 	return "failed"
 }
 
-// describe refines what gossip says by the map and by the leader's view.
+// describe refines the state of node a, which came from gossip, with the map of s and the policy. If heard
+// is true, v is the leader's view of the node, and describe uses it, too.
 func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool) {
 	id := shardmap.NodeID(a.ID)
 	a.Shards = s.Committed().Count(id)
@@ -291,8 +296,10 @@ func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool)
 	case v.Restarting:
 		a.State = "restarting"
 	case a.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
-		a.State = "left" // the leader heard its goodbye; gossip does not tell nodes that joined since
-	case !here: // what it said of its app last is nothing to go by
+		// The leader has received the goodbye of the node, without an announced return. Gossip does not
+		// distribute that to nodes that joined later.
+		a.State = "left"
+	case !here: // the last heartbeat of an absent node contains an outdated state of its app
 	case (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
 		a.State = "failed"
 	case v.SinceHeartbeat >= 0 && a.Role != roleGateway:
@@ -310,12 +317,13 @@ func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool)
 	}
 }
 
-// leaderViews returns what the leader knows of the nodes, from wherever it is.
+// leaderViews returns the leader's view of the nodes, which it requests from the leader if that is another
+// node. nil means that there is no leader or that it did not respond within viewTimeout.
 func (n *Node) leaderViews() []ack.MemberView {
 	return n.leaderViewsBy(context.Background())
 }
 
-// leaderViewsBy is leaderViews until ctx ends.
+// leaderViewsBy does the same as leaderViews, and also returns nil if ctx ends.
 func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -340,7 +348,8 @@ func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 	return views
 }
 
-// idleOnce is Idle for many shards in one moment.
+// idleOnce returns a function that does the same as Idle, but always uses the inputs of this moment and
+// computes the result for each owner only once. It is for callers with many shards.
 func (n *Node) idleOnce() func(owner string) string {
 	in, said := n.watch.result.Load().inputs, map[string]string{}
 	return func(owner string) string {
@@ -378,8 +387,8 @@ func (n *Node) Shards() api.ShardList {
 	return out
 }
 
-// Endpoints lists what the members announce that are there, also those that are
-// no nodes.
+// Endpoints lists the endpoints that the present members of gossip announce, including members that are
+// not nodes.
 func (n *Node) Endpoints() []api.Endpoint {
 	here := map[string]bool{}
 	for _, m := range n.gossip.Members() {
@@ -399,7 +408,7 @@ func (n *Node) Endpoints() []api.Endpoint {
 	return out
 }
 
-// Map returns the committed map in the published form.
+// Map returns the committed shard map in the form of the admin API.
 func (n *Node) Map() api.Map {
 	c := n.router.state.Load().Committed()
 	m := api.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, c.Len())}
@@ -416,5 +425,5 @@ func (n *Node) Map() api.Map {
 	return m
 }
 
-// WaitMap returns once the committed map's epoch is above after, or ctx ends.
+// WaitMap returns when the epoch of the committed map is greater than after, or when ctx ends.
 func (n *Node) WaitMap(ctx context.Context, after uint64) { n.router.Await(ctx, after+1, 0) }

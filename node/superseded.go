@@ -9,25 +9,28 @@ import (
 )
 
 const (
-	// supersededWithin bounds the question to whose cluster is said to supersede this one's, by
-	// a node that serves; one that does not yet must not begin meanwhile.
+	// supersededWithin bounds the request to a node whose cluster claims to supersede the cluster of
+	// this node. supersededSoon is the bound if this node does not serve yet: it is short, so that this
+	// node does not start to serve before it knows the result.
 	supersededWithin = 2 * time.Second
 	supersededSoon   = 250 * time.Millisecond
-	// supersededPause is the pause before somebody is asked again.
+	// supersededPause is the pause after a claim that was not confirmed. The next claim is checked after it.
 	supersededPause = time.Second
 )
 
-// superseding is what became of a refusal that says that this node's cluster is superseded.
+// superseding is the result of the check of a claim that another cluster supersedes the cluster of this
+// node. A cluster that was recovered from a backup or from one survivor supersedes the old cluster.
 type superseding struct {
-	said   *gossip.RefusedError
-	served bool   // this node did as that came
-	by     string // the cluster that does supersede it; empty: nobody says so itself
+	said   *gossip.RefusedError // the claim, which came from gossip
+	served bool                 // this node served requests when the claim arrived
+	by     string               // the superseding cluster, confirmed by one of its nodes; empty means not confirmed
 }
 
-// superseded asks the node of which gossip says that its cluster supersedes this one's. Gossip
-// may come again long after it was said, from anybody who has recorded it; and who stops for
-// what the node says itself does so for good. A node that does not serve yet stops all the
-// same, for this time: where the other cluster cannot be asked, it would serve beside it.
+// superseded checks the claim r: it asks the other node itself to which cluster it belongs. serves reports
+// whether this node serves requests. Gossip alone is not enough, because everyone who has recorded a
+// gossip message can send it again much later, and a node that stops because of a confirmed claim never
+// serves again (see disk.Dir.Supersede). A node that does not serve yet stops after an unconfirmed claim,
+// too, but it may be started again: if the other cluster could not be asked, both clusters would serve.
 func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bool) superseding {
 	s, within := superseding{said: r, served: serves}, supersededSoon
 	if serves {

@@ -15,33 +15,37 @@ import (
 const (
 	// maxShownShards is how many shards an event of a failed release lists.
 	maxShownShards = 32
-	// reportWithin is how long failed releases are collected for one report: the results of
-	// their calls come one by one.
+	// reportWithin is how long failed releases are collected for one report. Without it, each failure
+	// would be reported separately, because the results of the calls to the app arrive one by one.
 	reportWithin = 200 * time.Millisecond
 )
 
-// releases records how the releases of this node's app ended.
+// releases records the results of the releases of shards by this node's app. A release fails if the app
+// does not confirm in time that it has written the state of a shard that moves away.
 type releases struct {
-	// The agent's goroutine owns the following fields. fresh are the ends since the last look,
-	// unreported those of failed releases, and reportBy when these are reported.
+	// Only the goroutine of agent.run uses the following fields. fresh contains the releases that have
+	// ended since the last poll, and unreported the failed releases that reportReleases has not
+	// reported yet. reportBy is the time of the node's clock at which it reports them.
 	fresh, unreported []ackagent.ReleaseEnd
 	reportBy          time.Duration
 
+	// mu protects the following fields.
 	mu sync.Mutex
-	// failed has the shards that moved unreleased within the last agent.NotReleasedFor.
+	// failed contains the shards that moved without a release within the last agent.NotReleasedFor.
 	failed map[shardmap.Shard]failedRelease
-	// drained has those since the node was last asked to own nothing, and why.
+	// drained contains the shards that moved without a release since the last drain of this node began,
+	// with the error of each.
 	drained map[shardmap.Shard]string
-	leaves  bool
+	leaves  bool // this node drains or stops
 }
 
 // failedRelease is the end of a release that failed.
 type failedRelease struct {
-	at  time.Duration // by the node's clock
-	why string
+	at  time.Duration // time of the node's clock
+	why string        // error of the last attempt
 }
 
-// lookLeaving begins a new record when the node is asked to own nothing.
+// lookLeaving records whether the node drains or stops. It clears drained when a drain begins.
 func (r *releases) lookLeaving(leaves bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +55,8 @@ func (r *releases) lookLeaving(leaves bool) {
 	r.leaves = leaves
 }
 
-// take records and counts what ended since the last look.
+// take records the releases in fresh, calls count for each of them, and clears fresh. It does not record
+// a successful release, and a release of a shard that a safe drain keeps on this node.
 func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
 	if len(r.fresh) == 0 {
 		return
@@ -76,6 +81,7 @@ func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
 	r.fresh = r.fresh[:0]
 }
 
+// put stores v in a map that may be nil.
 func put[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -83,8 +89,8 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// lately returns how many shards moved unreleased within the last agent.NotReleasedFor, and
-// why the first of them did.
+// lately returns the number of shards that moved without a release within the last agent.NotReleasedFor,
+// and the error of the shard with the lowest number.
 func (r *releases) lately(now time.Duration) (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +101,8 @@ func (r *releases) lately(now time.Duration) (n int, why string) {
 	return len(r.failed), r.failed[slices.Min(slices.Collect(maps.Keys(r.failed)))].why
 }
 
-// inDrain returns how many shards moved unreleased since the node was asked to own nothing,
-// and why the first of them did.
+// inDrain returns the number of shards that moved without a release since the last drain of this node
+// began, and the error of the shard with the lowest number.
 func (r *releases) inDrain() (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,11 +112,11 @@ func (r *releases) inDrain() (n int, why string) {
 	return len(r.drained), r.drained[slices.Min(slices.Collect(maps.Keys(r.drained)))]
 }
 
-// released takes the end of a release, from within a look.
+// released records that a release has ended. The machine calls it (as HookOptions.Ended) during a poll.
 func (a *agent) released(e ackagent.ReleaseEnd) { a.releases.fresh = append(a.releases.fresh, e) }
 
-// lookReleases records and counts the releases that ended in the last look, and reports
-// those that failed once they are all known. It returns within what time it is due again.
+// lookReleases records and counts the releases that ended during this poll. It reports the failed ones
+// after reportWithin, or now if the agent has stopped. It returns the time until its next call.
 func (a *agent) lookReleases(now time.Duration) (again time.Duration) {
 	r := &a.releases
 	r.take(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
@@ -124,7 +130,8 @@ func (a *agent) lookReleases(now time.Duration) (again time.Duration) {
 	return time.Hour
 }
 
-// reportReleases logs failed releases and adds an event.
+// reportReleases logs the failed releases that were not reported yet, and records one event for all of
+// them.
 func (a *agent) reportReleases() {
 	failed := a.releases.unreported
 	if len(failed) == 0 {
@@ -148,12 +155,13 @@ func (a *agent) reportReleases() {
 	a.record(e)
 }
 
-// kept is a number of shards that a safe drain leaves at this node.
+// kept describes the shards that a safe drain keeps on this node because the app has not released them.
 type kept struct {
-	shards int
-	why    string // the first of them was not released
+	shards int    // number of shards
+	why    string // error of the first shard
 }
 
+// keptHere returns the shards that a safe drain keeps on this node. nil means that there are none.
 func keptHere(m *ackagent.Agent) *kept {
 	n, why := m.KeptShards()
 	if n == 0 {
@@ -162,7 +170,8 @@ func keptHere(m *ackagent.Agent) *kept {
 	return &kept{n, logsafe.OneLine(why)}
 }
 
-// keptStays returns why all shards that are left stay, by a safe drain; empty: not all do.
+// keptStays returns why a safe drain keeps all remaining shards on this node. shards is the number of the
+// remaining shards. The result is empty if some of them can still move.
 func (a *agent) keptStays(shards int) string {
 	if k := a.keptByDrain.Load(); k != nil && k.shards >= shards {
 		return "the app has not released them (" + k.why + "); repair the app and drain again, or drain without --safe"

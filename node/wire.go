@@ -12,10 +12,11 @@ import (
 // wireMember is an ack.MemberView as a leader sends it to other nodes.
 type wireMember struct {
 	Node string `json:"node"`
-	// Heartbeat is the last one, as ack encodes it; empty: none was heard in this term.
+	// Heartbeat is the last heartbeat, as package ack encodes it. Empty means that the leader has received
+	// none in this term.
 	Heartbeat []byte `json:"heartbeat,omitempty"`
 	From      string `json:"from,omitempty"`
-	// HeardAgo is in nanoseconds; negative: none was heard.
+	// HeardAgo is the time since the last heartbeat in nanoseconds. Negative means that there was none.
 	HeardAgo time.Duration `json:"heard_ago_ns"`
 	Silent   bool          `json:"silent,omitempty"`
 	Echoes   bool          `json:"echoes,omitempty"`
@@ -28,10 +29,10 @@ type wireMember struct {
 	Over     bool          `json:"over,omitempty"`
 }
 
-// wireMembers returns what a leader knows of the nodes as it sends it.
+// wireMembers converts the leader's view of the nodes for other nodes.
 func wireMembers(views []ack.MemberView) ([]wireMember, error) {
 	if views == nil {
-		return nil, nil // the leader did not say
+		return nil, nil // nil means that the leader loop did not respond
 	}
 	members := make([]wireMember, len(views))
 	for i, v := range views {
@@ -50,7 +51,7 @@ func wireMembers(views []ack.MemberView) ([]wireMember, error) {
 	return members, nil
 }
 
-// memberViews reads what wireMembers returned.
+// memberViews converts the result of wireMembers back.
 func memberViews(members []wireMember) ([]ack.MemberView, error) {
 	if members == nil {
 		return nil, nil
@@ -71,7 +72,8 @@ func memberViews(members []wireMember) ([]ack.MemberView, error) {
 	return views, nil
 }
 
-// wireMissing is an ack.Missing as voters send it to each other.
+// wireMissing is an election.Report as voters send it to each other. In is Report.CurrentTerm, and Stands
+// is Report.Candidate.
 type wireMissing struct {
 	Term     uint64 `json:"term,omitempty"`
 	LogTerm  uint64 `json:"log_term,omitempty"`
@@ -80,10 +82,12 @@ type wireMissing struct {
 	In       uint64 `json:"in,omitempty"`
 }
 
+// wireMissingOf converts a report for another voter.
 func wireMissingOf(m election.Report) wireMissing {
 	return wireMissing{Term: m.LeaderTerm, LogTerm: m.Log.Term, LogIndex: m.Log.Index, Stands: m.Candidate, In: m.CurrentTerm}
 }
 
+// missing converts a wireMissing back to a report.
 func (w wireMissing) missing() election.Report {
 	return election.Report{LeaderTerm: w.Term, Log: election.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Candidate: w.Stands, CurrentTerm: w.In}
 }

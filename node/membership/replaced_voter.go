@@ -7,15 +7,19 @@ import (
 	"shardway/node/gossip"
 )
 
-// replaceDelay is how long a voter must not have been heard before its replacement becomes
-// permanent, unless the leader has received its goodbye.
+// replaceDelay is how long the leader must have received no heartbeat from a dead voter before it removes
+// the voter, whose vote another server has taken over. A voter that has sent a goodbye (the message of a
+// node that stops as planned) is removed without this delay.
 const replaceDelay = 10 * time.Second
 
-// replacedVoter returns a voter that can be removed because another server has replaced it, or "".
-// At least three voters must remain, and all of them must be heard with working links. So the
-// removal never costs the quorum, and at most one voter is removed at a time. A voter that has
-// left is removed as soon as this holds. A dead voter is removed only if another server was
-// promoted after it had died.
+// replacedVoter returns a voter that can be removed because another server has replaced it, or "". Two
+// conditions ensure that the removal never costs the quorum:
+//
+//   - At least three voters remain.
+//   - The leader receives heartbeats from all of them, over links that work in both directions.
+//
+// So at most one voter is removed at a time. A voter that has left is removed as soon as these conditions
+// hold. A dead voter is removed only if another server was promoted to a voter after it had died.
 func (k *Reconciler) replacedVoter(r View) string {
 	if len(r.Voters) <= minVoters {
 		return ""
@@ -52,15 +56,15 @@ func (k *Reconciler) replacedVoter(r View) string {
 	return ""
 }
 
-// hasLeft reports whether gossip shows that a node has left.
+// hasLeft reports whether a node has left the cluster as planned, according to gossip.
 func (k *Reconciler) hasLeft(node string) bool {
 	return slices.ContainsFunc(k.o.Gossip.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Left
 	})
 }
 
-// recordChange records the time of a promotion. A removal clears these times, because each
-// promotion compensates one removal.
+// recordChange records the time of a promotion. A removal clears all recorded times: a promotion replaces
+// one voter, so it must not justify a second removal.
 func (k *Reconciler) recordChange(c configChange) {
 	switch c.name {
 	case "promote":
