@@ -15,7 +15,8 @@ const (
 	maxWeight = 1000
 )
 
-// writer appends to b. Writes cannot fail.
+// writer appends encoded values to b. Its methods cannot fail. The caller must ensure that
+// values are within the limits that reader checks.
 type writer struct{ b []byte }
 
 func (w *writer) byte(v byte)   { w.b = append(w.b, v) }
@@ -46,7 +47,10 @@ func (w *writer) timing(t Timing) {
 	w.byte(byte(t.RebalanceMode))
 }
 
-// reader consumes b. The first error is kept, and every later read returns zero.
+// reader decodes values from the beginning of b. After the first error, every read returns a
+// zero value, so a decoder needs to check the error only once, with end. All errors wrap
+// ErrCorrupt. The encoding of a value is unique: the reader rejects padded numbers and other
+// alternatives, so that equal states have equal bytes on every node.
 type reader struct {
 	b   []byte
 	err error
@@ -118,7 +122,7 @@ func (r *reader) cause() Cause {
 	return c
 }
 
-// duration reads a duration above zero.
+// duration reads a duration that is above zero and at most most.
 func (r *reader) duration(most time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(most)))
 }
@@ -147,7 +151,7 @@ func (r *reader) shardMap() *shardmap.Map {
 	return m
 }
 
-// end returns the first error. Remaining bytes are an error, too.
+// end returns the first error of all reads. Bytes that no read has consumed are an error, too.
 func (r *reader) end() error {
 	if r.err == nil && len(r.b) > 0 {
 		r.fail(fmt.Sprintf("%d bytes too many", len(r.b)))

@@ -17,8 +17,9 @@ const MaxUnacquired = 256
 // echo for one of its own, later answers (why 6).
 type Echo struct{ Term, Number uint64 }
 
-// Heartbeat is what a node sends to the leader every Pace.Heartbeat, and at once when it has
-// an acknowledgement or a goodbye.
+// Heartbeat is the message that a node sends to the leader every Pace.Heartbeat, and
+// immediately when it acknowledges a proposal or says goodbye. A goodbye is the statement of a
+// stopping process that it has stopped serving for good.
 type Heartbeat struct {
 	// Level is the level of the encoding: that of the applied state of the sender. Zero means
 	// MinLevel.
@@ -73,8 +74,9 @@ type Heartbeat struct {
 	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
 	// none.
 	Keys uint64
-	// Unhealthy: the app does not respond. Leaving: the node wants to own nothing. Goodbye: it
-	// admits and runs nothing any more. Gateway: it never owns anything.
+	// Unhealthy means that the app does not respond. Leaving means that the node should own no
+	// shards. Goodbye means that its process has stopped admitting and running requests.
+	// Gateway means that the node never owns shards.
 	Unhealthy, Leaving, Goodbye, Gateway bool
 	// App is the further health of the app.
 	App AppHealth
@@ -107,11 +109,11 @@ type Answer struct {
 	// any case (G5).
 	OK    bool
 	Epoch shardmap.Epoch
-	// Serve is how long the node may admit requests. Cut is when it must have cut its running
-	// requests if no other lease follows. Both count from when it sent the heartbeat. Zero
-	// means no lease. The node uses these values instead of a timing of its own. Lease is the
-	// full lease length of which Serve is the rest; a pause of a quarter of it voids the
-	// lease.
+	// Serve is the lease: how long the node may admit requests. Cut is the time by which the
+	// node must have aborted its running requests if no other lease follows. Both count from
+	// when the node sent the heartbeat. Zero means no lease. The node uses these values instead
+	// of a timing of its own. Lease is the full lease length, of which Serve is the rest. A
+	// pause of the process for a quarter of Lease voids the lease.
 	Serve, Cut, Lease time.Duration
 	// MapStays is true if the node is leaving or drained and no other node can take its
 	// shards.

@@ -42,12 +42,12 @@ type Leader struct {
 
 	submitting        bool           // an entry was submitted and its fate is unknown
 	submitted         time.Duration  // when it was submitted
-	committing        shardmap.Epoch // the map of a submitted commit; zero: none
+	committing        shardmap.Epoch // the map of a submitted commit; zero means none
 	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
 	roundBegan        time.Duration  // when the open proposal of this term was applied
 	committedAt       time.Duration  // when the committed map was first seen
 	roundDone         bool           // a round of this term is committed
-	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative: none
+	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative means none
 	droppedAt         map[shardmap.NodeID]time.Duration
 	lastAssignment    assignment
 	// membersBuf is the reused buffer of eligibleMembers.

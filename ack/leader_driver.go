@@ -41,7 +41,7 @@ type LeaderDriver struct {
 	voters       []string
 	keys         string
 	barrierTries int           // of the barrier
-	barrierDue   time.Duration // when the next barrier is due; negative: one is in progress or applied
+	barrierDue   time.Duration // when the next barrier is due; negative means that one is in progress or applied
 	effects      []Effect
 }
 

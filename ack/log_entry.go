@@ -61,7 +61,7 @@ type ProposalEntry struct {
 	Reason string         // at most maxText bytes
 	Want   *shardmap.Map
 	Drops  []DropRecord
-	Keys   string // the key configuration from the commit on; empty: unchanged
+	Keys   string // the key configuration from the commit on; empty means unchanged
 }
 
 // CommitEntry is the log entry that commits the last proposed map.

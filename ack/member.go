@@ -13,7 +13,7 @@ const maxAnswers = 64
 // member is what a leader knows about one node, all received in its own term.
 type member struct {
 	id        shardmap.NodeID
-	heartbeat Heartbeat // the newest of the present boot; Boot zero: none in this term
+	heartbeat Heartbeat // the newest of the present boot; Boot zero means none in this term
 	addr      string
 	closed    bool // its connection broke, and nothing arrived since
 
@@ -21,24 +21,24 @@ type member struct {
 	lastHeard     time.Duration
 	lastFreshEcho time.Duration // when a heartbeat last echoed a recent answer
 	freshStreak   int           // number of such heartbeats in a row
-	echoedAt      time.Duration // when the newest echoed answer was sent; negative: none
+	echoedAt      time.Duration // when the newest echoed answer was sent; negative means none
 
 	noInitialEcho bool          // the first heartbeat of the present boot echoed no answer
 	hadLease      bool          // the present boot has had a lease
 	rebooted      bool          // the present boot replaced another one in this term
 	lastGrant     time.Duration // of any boot; initially the election
-	behindSince   time.Duration // since when its applied epoch is below the committed one; negative: it is not
+	behindSince   time.Duration // since when its applied epoch is below the committed one; negative means that it is not
 
-	crashedBoot      uint64 // the boot that crash evidence names; zero: none
+	crashedBoot      uint64 // the boot that crash evidence names; zero means none
 	crashedUnheard   bool   // the evidence came before any heartbeat of this term
 	crashSeenAt      time.Duration
 	removed          bool           // by an operator; any heartbeat resets it
 	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
 	wasSilent        bool           // for EventSilent and EventBack
-	// healthySince is since when its app has been healthy; negative: it is not.
+	// healthySince is since when its app has been healthy; negative means that it is not.
 	healthySince   time.Duration
 	restart        restartTimes
-	releases       *Releases // the newest that arrived; nil: none
+	releases       *Releases // the newest that arrived; nil means none
 	releasesDigest [32]byte  // of releases
 	sentAnswers    [maxAnswers]sentAnswer
 	answerCount    uint64 // number of answers sent to it

@@ -7,32 +7,35 @@ import (
 	"shardway/shardmap"
 )
 
-// Plan contains the moves of the next map, for status output.
+// Plan contains the shard moves of the next map, for the command plan and the admin API.
 type Plan struct {
 	// Epoch is the epoch of the committed map, to which all moves refer.
 	Epoch shardmap.Epoch
-	// Moves are the moves of the map that is needed now, ascending by shard.
+	// Moves are the moves to the map that the leader wants now, ascending by shard.
 	Moves []PlannedMove
-	// Pause is how long planned moves are paused; zero means no pause. Resumed are the moves
-	// without the pause.
+	// Pause is the duration of the present pause of planned moves; zero means no pause.
+	// Resumed are the moves that the leader would want without the pause.
 	Pause   time.Duration
 	Resumed []PlannedMove
-	// HeldBack are the nodes that get fewer shards because their apps have not restarted.
+	// HeldBack are the nodes that get fewer shards than others, because their apps may still
+	// hold an old copy of some shards and have not restarted.
 	HeldBack []HeldBack
 }
 
-// PlannedMove is one shard of a Plan.
+// PlannedMove is the move of one shard in a Plan.
 type PlannedMove struct {
 	shardmap.Move
-	// Why is the reason, as metrics spell it. Further reasons are "pin" (the shard belongs
-	// there), "spread" (for an even distribution), and "orphan" (it has no owner).
+	// Why is the reason of the move: a reason of a map change as metrics spell it, or "pin" (an
+	// operator has pinned the shard to the new owner), "spread" (for an even distribution), or
+	// "orphan" (the shard has no owner).
 	Why string
-	// Proposed: the open proposal contains this move, and waits for acknowledgements.
+	// Proposed means that the open proposal contains this move, and waits for
+	// acknowledgements. Otherwise the move is part of a later proposal.
 	Proposed bool
 }
 
-// Plan returns the moves of the map that is needed now. ErrNotYet: the leader was just
-// elected, and does not know the nodes yet.
+// Plan returns the moves to the map that the leader wants now. It returns ErrNotYet if the
+// leader has just been elected and has not heard from the nodes, or if it no longer leads.
 func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return Plan{}, ErrNotYet
@@ -49,7 +52,7 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	return p, nil
 }
 
-// plannedMoves returns the moves from the committed map to want.
+// plannedMoves returns the moves from the committed map to the map want.
 func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
 	base, last := l.state.Committed(), l.state.Last()
 	var moves []PlannedMove
@@ -61,7 +64,9 @@ func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMo
 	return moves
 }
 
-// moveReason returns the reason of one move from base to want.
+// moveReason returns the reason of the move m, which is part of the change from the map base to
+// the map want. If several reasons apply, it returns the one that makes the move necessary: an
+// orphaned shard first, then the exclusion of the old owner, then requests of operators.
 func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
 	pin, pinned := l.state.Policy().Pins[m.Shard]
 	from, _ := findMember(base, m.From)
@@ -75,7 +80,7 @@ func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shar
 		return "drain"
 	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
 		return "pin"
-	case base.Count(m.To) == 0: // during a pause it may be a member without shards for long
+	case base.Count(m.To) == 0: // a node that joins; with paused moves it may remain a member without shards
 		return l.joinReason(m.To)
 	}
 	if f, _ := findMember(want, m.From); f.Weight != from.Weight {

@@ -2,19 +2,21 @@ package ack
 
 import "shardway/shardmap"
 
-// RouteKind is what a node does with a request for a shard.
+// RouteKind is how a node handles a request for a shard: it serves the request, forwards it,
+// or queues it for a reason.
 type RouteKind uint8
 
-// The kinds. Requests of the kinds that begin with Held wait.
+// The kinds. A request of a kind that begins with Held waits in the queue of the node until the
+// kind changes, or until its queue timeout.
 const (
-	RouteLocal     RouteKind = iota + 1 // served here while there is a lease
-	RouteRemote                         // forwarded to its owner
+	RouteLocal     RouteKind = iota + 1 // this node serves the request while it has a lease
+	RouteRemote                         // this node forwards the request to the owner
 	HeldNoMap                           // no map has been committed yet
-	HeldPaused                          // the cluster is paused, see NewRouting
-	HeldMoving                          // a proposal moves the shard
+	HeldPaused                          // all requests wait for a map, see NewRouting
+	HeldMoving                          // the open proposal moves the shard, or changes the keys
 	HeldOrphaned                        // the shard has no owner
-	HeldAcquiring                       // this node owns it, and its app has not acquired it yet
-	HeldRestarting                      // its owner restarts in place
+	HeldAcquiring                       // this node owns the shard, and its app has not acquired it yet
+	HeldRestarting                      // the owner restarts in place: it keeps the shard
 )
 
 // Route is the destination of requests for one shard.
@@ -25,21 +27,23 @@ type Route struct {
 	Epoch shardmap.Epoch
 }
 
-// Routing is the routing of one node. It is immutable.
+// Routing determines a Route for each shard, from the state of the log and the lease of one
+// node. It is immutable, so any number of goroutines may use it.
 type Routing struct {
 	self       shardmap.NodeID
 	state      *State
 	paused     bool
-	acquired   []shardmap.Epoch // by shard; nil: the app has no hooks
-	restarting bool             // this node admits nothing any more, and restarts
+	acquired   []shardmap.Epoch // by shard; nil means that the app has no hooks
+	restarting bool             // this node has stopped admitting requests, and will restart in place
 }
 
-// NewRouting returns how node self routes by s while it holds a lease of the leader of the
-// given term; zero means no lease. A gateway has no lease.
+// NewRouting returns the routing of node self in state s. lease is the term of the leader that
+// granted the present lease of the node; zero means no lease. A gateway never has one.
 //
-// With RebalanceStopTheWorld, all requests wait from the application of a proposal, or the loss of the
-// lease, until a map is committed. The leader that granted the lease must have proposed that
-// map: a node whose log lags may get its lease before it applies the proposal of that leader.
+// With RebalanceStopTheWorld, all requests wait while a proposal is open. They also wait while
+// the node has no lease, or while the last map in s is from another term than the lease. A node
+// whose log is behind may get a lease before it applies the proposal of that leader. It must
+// not serve by the old map.
 func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
 	return Routing{
 		self: self, state: s,
@@ -48,25 +52,26 @@ func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Rout
 }
 
 // Acquired returns a copy of r for a node whose app must acquire a shard before its first
-// request. epochs contains, by shard, the ownership epoch under which the app has acquired it,
-// or zero. The caller must not modify the slice.
+// request. epochs contains, by shard, the ownership epoch under which the app has acquired the
+// shard. Zero means not acquired. The caller must not modify the slice afterwards.
 func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
 	r.acquired = epochs
 	return r
 }
 
-// Restarting returns a copy of r for a node that restarts in place. Requests for its shards
-// wait at the node that received them, because this process will never serve them.
+// Restarting returns a copy of r for a node that restarts in place. This process will never
+// serve its shards again. So requests for them wait at the node that received them from a
+// client, and that node sends them to the next process.
 func (r Routing) Restarting() Routing {
 	r.restarting = true
 	return r
 }
 
-// State returns the state of the routing.
+// State returns the state of the log from which the routing was made.
 func (r Routing) State() *State { return r.state }
 
-// Route returns the route of s. Only a committed map routes (G3), and a proposal holds the
-// shards that it moves.
+// Route returns the route of s. Requests are sent only to the owner in the committed map
+// (guarantee G3). While a proposal moves a shard, requests for the shard wait.
 func (r Routing) Route(s shardmap.Shard) Route {
 	committed := r.state.Committed()
 	if committed.Epoch() == 0 {
@@ -99,6 +104,6 @@ func (r Routing) hasAcquired(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }
 
-// Keys returns the key configuration with which the keys of routed requests must have been
-// found.
+// Keys returns the key configuration. The caller must use it to find the key, and so the shard,
+// of each request that it routes.
 func (r Routing) Keys() string { return r.state.Keys() }

@@ -32,7 +32,7 @@ const (
 type stagedChange struct {
 	// owners are the nodes with busy shards that will move to another node.
 	owners       map[shardmap.NodeID]*stagedOwner
-	askedAt      time.Duration // when the open question was asked; negative: none is open
+	askedAt      time.Duration // when the open question was asked; negative means that none is open
 	nextQuestion time.Duration // when the next question is due
 	// unanswered are the owners that have not answered the open question.
 	unanswered map[shardmap.NodeID]bool

@@ -65,7 +65,7 @@ type State struct {
 	lastTerm        uint64
 	reason          string // of last
 	drops           map[shardmap.NodeID]Drop
-	previous        []shardmap.NodeID              // by shard: the owner before the present one; nil: none
+	previous        []shardmap.NodeID              // by shard: the owner before the present one; nil means none
 	releaseNotes    map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
 	keptNotes       map[shardmap.Shard]releaseNote // releases with which their owners restart in place
 	timing          Timing                         // in force; zero before the bootstrap
@@ -82,7 +82,7 @@ type State struct {
 	departuresIndex uint64                               // index of the last entry, other than a commit, that changed departures
 	keys            string                               // the active key configuration; empty before the first map
 	keysSince       shardmap.Epoch
-	proposedKeys    string // of the open proposal; empty: unchanged
+	proposedKeys    string // of the open proposal; empty means unchanged
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one

@@ -41,7 +41,7 @@ type acquireFailureState struct {
 	unable      bool
 	strikes     int
 	probeAt     time.Duration
-	probeSeq    uint64        // Seq of the running probe; zero: none
+	probeSeq    uint64        // Seq of the running probe; zero means none
 	recoveredAt time.Duration // when unable ended
 	lastSuccess time.Duration // of an acquire call
 

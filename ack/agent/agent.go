@@ -53,7 +53,8 @@ type Options struct {
 	// Timing applies until the log contains one.
 	Timing  ack.Timing
 	Gateway bool
-	// Hooks tell the app which shards it holds; nil means no hooks.
+	// Hooks configures the calls that inform the app about the shards that it holds; nil means
+	// no hooks.
 	Hooks *HookOptions
 	// Zone is the zone of the node, up to 64 bytes; empty means none.
 	Zone string
@@ -73,13 +74,14 @@ type Options struct {
 type Observation struct {
 	// State is the newest state of the own log.
 	State *ack.State
-	// Unready: the app has not been checked yet, so the agent sends no heartbeat. Unhealthy:
-	// the app does not respond.
+	// Unready means that the app has not been checked yet, so the agent sends no heartbeat.
+	// Unhealthy means that the app does not respond.
 	Unready, Unhealthy bool
-	// App is the further health of the app.
+	// App contains further results of the health checks of the app.
 	App ack.AppHealth
-	// Leaving: the node wants to own nothing. Stopping: it must stop admitting requests, end
-	// the running ones, and then send a goodbye. Neither may be reset.
+	// Leaving means that the node should own no shards. Stopping means that it must stop
+	// admitting requests, end the running ones, and then send a goodbye. Once set, neither may
+	// be reset.
 	Leaving, Stopping bool
 	// ReturnsWithin is the time within which a stopping node restarts; zero means that it does
 	// not. A restarting node keeps its shards, so its running requests get the drain timeout
@@ -93,11 +95,11 @@ type Observation struct {
 	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
 	// none.
 	Keys uint64
-	// HasRequests: requests have arrived since the last Poll.
+	// HasRequests means that requests have arrived since the last Poll.
 	HasRequests bool
 }
 
-// CutReason is the reason why running requests are cut.
+// CutReason is the reason why running requests are cut, which means aborted.
 type CutReason uint8
 
 // The reasons.
@@ -126,12 +128,12 @@ type AnswerResult uint8
 
 // The results.
 const (
-	// AnswerIgnored: the answer belongs to another boot, or is from a former leader.
+	// AnswerIgnored means that the answer belongs to another boot, or is from a former leader.
 	AnswerIgnored AnswerResult = iota + 1
-	// AnswerCounted: a leader receives the heartbeats of this node.
+	// AnswerCounted means that a leader receives the heartbeats of this node.
 	AnswerCounted
-	// BootSuperseded: the leader knows a higher boot of this node, of another disk. The agent
-	// cuts its requests and raises its boot. It is returned once.
+	// BootSuperseded means that the leader has seen a higher boot of this node, from another
+	// disk. The agent aborts its requests and raises its boot. It is returned once.
 	BootSuperseded
 	// DiskRolledBack: this disk is an older image of itself, or a copy. The process must stop,
 	// and the disk must not be used any more.
@@ -139,7 +141,7 @@ const (
 	// DuplicateNode: another process uses this node id. A restarted process may get this for a
 	// short time.
 	DuplicateNode
-	// DuplicatePersists: the other process has used the id for so long that this process must
+	// DuplicatePersists means that the other process has used the id for so long that this one must
 	// stop.
 	DuplicatePersists
 )
@@ -151,25 +153,25 @@ type Agent struct {
 	o        Options
 	holder   *Holder
 	follower *Follower
-	hooks    *hookMachine // nil: no hooks
+	hooks    *hookMachine // nil means no hooks
 
 	nextHeartbeat  time.Duration
 	postponeNext   time.Duration // delay of the heartbeat after the next one, see HeartbeatWith
 	broughtForward time.Duration // by how much alignHeartbeat has advanced nextHeartbeat
 	burst          int           // heartbeats of the fast start so far
 	answerTerm     uint64        // of the last answer that counted
-	leaseTerm      uint64        // term of the lease at the last poll; zero: there was none
-	rebootAbove    uint64        // a higher boot of this node that the leader knows; zero: none
-	duplicateSince time.Duration // when the leader began to refuse this node for another process; zero: it does not
+	leaseTerm      uint64        // term of the lease at the last poll; zero means that there was none
+	rebootAbove    uint64        // a higher boot of this node that the leader knows; zero means none
+	duplicateSince time.Duration // when the leader began to refuse this node for another process; zero means that it does not
 	voidedUntil    time.Duration // end of the lease that was voided for Stopping
-	// stopped: the node admits and runs nothing any more, permanently.
+	// stopped means that the node has permanently stopped admitting and running requests.
 	stopped bool
 	// stoppingSince is when it stopped admitting requests; zero means that it has not.
 	stoppingSince time.Duration
 	mapStays      bool
 	upToDate      bool
 	restarting    bool          // it admits nothing any more, and its shards wait for its next process
-	lastRequestAt time.Duration // when a poll last found new requests; zero: never
+	lastRequestAt time.Duration // when a poll last found new requests; zero means never
 }
 
 // New returns the agent of a process that starts now, before its first state.
@@ -251,8 +253,8 @@ func (a *Agent) publishLease() {
 	}
 }
 
-// CutBy returns when the running requests must be cut if the last lease has ended by then
-// without another one. Poll calls Gate.Cut. Zero before the first lease.
+// CutBy returns when Poll aborts the running requests, with Gate.Cut, if the last lease has
+// ended by then and no other lease has followed. It returns zero before the first lease.
 func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
 // stopsTheWorld reports whether map changes pause the whole cluster, so that routing depends
@@ -317,7 +319,7 @@ func (a *Agent) acknowledgeDrained(now time.Duration) {
 	a.nextHeartbeat = 0
 }
 
-// cutOverdue cuts the requests that have exceeded drain-timeout.
+// cutOverdue aborts the requests that have exceeded drain-timeout.
 func (a *Agent) cutOverdue(now time.Duration) {
 	if !a.follower.CutDue(now) {
 		return
@@ -329,8 +331,8 @@ func (a *Agent) cutOverdue(now time.Duration) {
 	a.o.Gate.Cut(CutDraining, func(s shardmap.Shard) bool { return !overdue(s) })
 }
 
-// raiseBoot takes a higher boot once nothing of the present one runs, because the leader takes
-// the higher boot as the end of the previous one.
+// raiseBoot continues under a higher boot once no request and no hook call of the present boot
+// runs. The leader concludes from a higher boot that the previous one serves nothing any more.
 func (a *Agent) raiseBoot() {
 	if a.rebootAbove == 0 {
 		return
@@ -348,8 +350,9 @@ func (a *Agent) raiseBoot() {
 	}
 }
 
-// finishStopping stops the node for good once it runs nothing and its app has released the
-// remaining shards. The leader gives its shards to other nodes after the goodbye.
+// finishStopping stops the node permanently once no request runs and its app has released the
+// remaining shards. The node then sends a goodbye, and the leader gives its shards to other
+// nodes.
 func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	if !s.Stopping || a.stopped {
 		return
@@ -372,7 +375,7 @@ func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	a.stopped, a.nextHeartbeat = true, 0
 }
 
-// cutAll cuts all running requests. It returns true if none runs.
+// cutAll aborts all running requests. It returns true if no request runs any more.
 func (a *Agent) cutAll(why CutReason) bool {
 	if a.o.Gate.Running(noShard) == 0 {
 		return true
@@ -459,7 +462,7 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	return AnswerCounted
 }
 
-// bootSuperseded records the higher boot that the leader knows.
+// bootSuperseded records that the leader has seen the higher boot known.
 func (a *Agent) bootSuperseded(known uint64) AnswerResult {
 	if a.rebootAbove != 0 || known <= a.holder.Boot() {
 		return AnswerIgnored
@@ -472,7 +475,7 @@ func (a *Agent) bootSuperseded(known uint64) AnswerResult {
 // configuration error.
 func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult {
 	if elsewhere == "" {
-		return AnswerIgnored // it is gone, and its lease must expire first
+		return AnswerIgnored // the other process has exited, and only its lease must expire
 	}
 	if a.duplicateSince == 0 {
 		a.duplicateSince = now

@@ -52,8 +52,9 @@ func (w *AppWatch) Begin(committed shardmap.Epoch) Attempt { return Attempt{comm
 // process of this node knew; empty means none.
 func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instance} }
 
-// Applied takes the epoch of the committed map that the node has applied, and whether it holds
-// a lease. The caller must call it before the node admits a request by that lease.
+// Applied records that the node has applied the committed map of an epoch. leased reports
+// whether the node holds a lease. The caller must call Applied before the node admits a request
+// under that lease.
 func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	if w.unused {
 		w.since = max(w.since, committed)
@@ -66,9 +67,10 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	}
 }
 
-// Refused takes a refused connection of a check or a request: no process of the app was
-// listening. The result may be later than those of connections that began later. The caller
-// must not call it while a connection to the app is open, because the app then still runs.
+// Refused records that the app refused the connection of a check or a request, so no process of
+// the app was listening. Results may be recorded in another order than the attempts began. The
+// caller must not call Refused while a connection to the app is open, because the app then
+// still runs.
 func (w *AppWatch) Refused(a Attempt) {
 	fresh := a.connections == w.connections // the next process has had no request
 	if w.instance != "" || !w.checked {
@@ -78,15 +80,17 @@ func (w *AppWatch) Refused(a Attempt) {
 	w.since, w.unused = max(w.since, a.committed), w.unused || fresh
 }
 
-// Connected takes a new connection for requests, before any byte is sent.
+// Connected records a new connection for requests. The caller must call it before any byte is
+// sent.
 func (w *AppWatch) Connected() {
 	w.connections++
 	w.unused = false
 	w.ifRestarted.fresh = false
 }
 
-// Checked takes a successful check, with the instance that the app reported; empty means none.
-// It returns true if instance must be stored for the next process of the node.
+// Checked records a successful health check. instance is the instance that the app reported;
+// empty means none. It returns true if the caller must store instance for the next process of
+// the node.
 func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 	met := w.checked
 	w.checked = true

@@ -17,11 +17,11 @@ type Follower struct {
 	state        *ack.State
 
 	acked    shardmap.Epoch
-	draining shardmap.Epoch // zero: nothing to drain
-	// cutAt is when the requests for moving shards must be cut. earlierCuts holds the times of
-	// the shards that a replaced proposal moved already: a proposal that replaces another one
-	// does not give their requests more time. Otherwise the round could stay open as long as the
-	// map changes more often than once in drain-timeout.
+	draining shardmap.Epoch // zero means that there is nothing to drain
+	// cutAt is when the requests for moving shards must be cut, which means aborted. earlierCuts
+	// contains earlier times for shards that a replaced proposal moved already. The replacing
+	// proposal does not give their requests more time. Otherwise frequent map changes could keep
+	// these requests running, and the round open, for an unlimited time.
 	cutAt       time.Duration
 	earlierCuts map[shardmap.Shard]time.Duration
 	nextCut     time.Duration // the earliest time that CutDue has not reported yet
@@ -36,8 +36,9 @@ func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
 	return &Follower{drainTimeout: drain, self: self, state: ack.NewState()}
 }
 
-// StateApplied takes the newest state. The caller must already have stopped admitting requests
-// for shards that MayRun excludes. drain is false if there is no new proposal to drain for.
+// StateApplied records the newest state. The caller must already have stopped admitting
+// requests for shards that MayRun excludes. drain is true if there is a new proposal for which
+// the node must drain.
 func (f *Follower) StateApplied(now time.Duration, s *ack.State) (drain bool) {
 	last := s.Last().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
@@ -50,8 +51,9 @@ func (f *Follower) StateApplied(now time.Duration, s *ack.State) (drain bool) {
 	return true
 }
 
-// continuedCuts returns the cut times of the shards that both the proposal that is drained for and
-// the last one of next take from this node; nil if nothing is drained for.
+// continuedCuts returns the cut times of shards that two proposals take from this node: the
+// proposal for which the node drains now, and the last proposal of next. nil means that the
+// node does not drain.
 func (f *Follower) continuedCuts(next *ack.State) (cuts map[shardmap.Shard]time.Duration) {
 	if f.draining == 0 {
 		return nil
@@ -107,8 +109,9 @@ func (f *Follower) Drained(e shardmap.Epoch) bool {
 	return true
 }
 
-// CutDue returns true, once per cut time, when drain-timeout has passed for moving shards: their
-// running requests must be cut (rule 7). See Overdue.
+// CutDue returns true, once for each cut time, when drain-timeout has passed for some moving
+// shards. The caller must then abort the running requests of the shards for which Overdue
+// returns true (rule 7).
 func (f *Follower) CutDue(now time.Duration) bool {
 	if f.draining == 0 || now < f.nextCut {
 		return false

@@ -48,7 +48,7 @@ type hookMachine struct {
 	firstWaiting [HookLost + 1]shardmap.Shard // by kind: the first shard that found no free call
 
 	shards      []heldShard
-	acquired    []shardmap.Epoch // by shard: the epoch under which it serves; zero: it does not. Published, so never modified
+	acquired    []shardmap.Epoch // by shard: the epoch under which it serves; zero means that it does not. Published, so never modified
 	results     []HookResult     // since the last update
 	notAcquired []shardEpoch     // shards that the app reported as not acquired
 
@@ -60,9 +60,9 @@ type hookMachine struct {
 	restartIndex uint64
 
 	drainEpoch   shardmap.Epoch // the proposal of the next two fields
-	releaseBy    time.Duration  // zero: requests of moving shards still run
+	releaseBy    time.Duration  // zero means that requests of moving shards still run
 	appRefuses   bool           // the app refuses connections, so another release attempt is useless
-	stopBy       time.Duration  // when a stopping node sends its goodbye regardless of its app; zero: it does not stop
+	stopBy       time.Duration  // when a stopping node sends its goodbye regardless of its app; zero means that it does not stop
 	recovery     leaseRecovery
 	keptForEpoch shardmap.Epoch // the committed map for which the releases of a restart were prepared
 	releaseDelivery
@@ -85,7 +85,7 @@ type shardEpoch struct {
 
 // heldShard is what the machine knows about one shard at the app. The zero value is gone.
 type heldShard struct {
-	phase HookPhase // zero: HookGone
+	phase HookPhase // zero means HookGone
 	since time.Duration
 	// epoch is the ownership epoch of all fields.
 	epoch shardmap.Epoch

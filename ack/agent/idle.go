@@ -8,21 +8,23 @@ import (
 
 const (
 	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
-	// A gap of a quarter lease counts as a process pause (see Holder.Tick), and a scheduled
-	// poll may run late.
+	// The interval must be far below a quarter lease: a poll may run late, and a gap of a
+	// quarter lease counts as a process pause, which voids the lease (see Holder.Tick).
 	//
-	// idleLeaseFractionNoRequests applies without recent requests. Polls then run later than
-	// would be safe on a busy machine, but no request waits for a lease that is voided.
+	// Without recent requests the fraction is 1/idleLeaseFractionNoRequests, which saves
+	// wake-ups. On a busy machine the lease may then be voided by mistake, but no request is
+	// affected by that.
 	idleLeaseFraction           = 10
 	idleLeaseFractionNoRequests = 5
-	// maxPollDelay is the expected delay of a scheduled poll: callers check every 10 ms, and
-	// round up.
+	// maxPollDelay is the longest expected delay of a scheduled poll. Callers check every 10 ms
+	// whether a poll is due, and round times up.
 	maxPollDelay = 20 * time.Millisecond
-	// requestHeartbeats is for how many heartbeats a request counts as recent.
+	// requestHeartbeats is the number of heartbeat intervals for which a request counts as
+	// recent.
 	requestHeartbeats = 10
 )
 
-// idleInterval returns how long an idle agent with a lease may skip polls.
+// idleInterval returns the maximum time between two polls of an idle agent with a lease.
 func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	whole := a.holder.leaseLength
 	if now-a.lastRequestAt < requestHeartbeats*a.o.Pace.Heartbeat {
@@ -49,8 +51,10 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 	return due
 }
 
-// isIdle reports whether nothing is in progress. An agent with an unanswered heartbeat is not
-// idle: election.Suspicion depends on its polls, and an answer arrives within a millisecond.
+// isIdle reports whether no drain, hook call, restart or stop is in progress, and no heartbeat
+// is unanswered. The last condition costs little, because an answer arrives within a
+// millisecond. Without it, election.Suspicion would detect a failed leader late: it is polled
+// together with the agent.
 func (a *Agent) isIdle() bool {
 	_, waits := a.holder.oldestUnanswered()
 	_, held := a.holder.Until()
@@ -58,37 +62,39 @@ func (a *Agent) isIdle() bool {
 		(a.hooks == nil || !a.hooks.dirty && !a.hooks.pending())
 }
 
-// HeartbeatEarly makes the next Poll send a heartbeat if half of the interval has passed, and
-// it is due within most. The caller is awake anyway, because it received or sends a Raft
-// message. Node and leader then wake up once instead of twice.
+// HeartbeatEarly makes the next Poll send a heartbeat if half of the heartbeat interval has
+// passed and the heartbeat is due within most. The caller uses it when it receives or sends a
+// Raft message. Node and leader then wake up once for both messages instead of twice.
 func (a *Agent) HeartbeatEarly(now, most time.Duration) {
 	if a.nextHeartbeat-now <= min(a.o.Pace.Heartbeat/2-a.broughtForward, most) {
 		a.nextHeartbeat = 0
 	}
 }
 
-// HeartbeatWith makes the next Poll send a heartbeat, and postpones the following one by a
-// tenth of the interval. A leader calls it at the first of several heartbeats that arrive
-// together. In the next interval their heartbeats arrive first again, so the leader does not
-// send two.
+// HeartbeatWith makes the next Poll send a heartbeat, and postpones the heartbeat after it by a
+// tenth of the interval. The node of the leader calls it when the first of several heartbeats
+// of other nodes arrives, to send its own heartbeat in the same wake-up. Because of the delay,
+// those heartbeats also arrive first in the next interval. Otherwise the node would send one
+// heartbeat on its own schedule and another one with theirs.
 func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.Heartbeat/10 }
 
-// alignHeartbeat sends the next heartbeat earlier if the last grant was based on older echoes
-// than necessary. A lease counts from the echo last confirmed by a quorum. If four followers
-// send at nearly the same time, the first is always granted a lease by the echoes of the
-// previous interval. Only 200 ms of its lease then remain when its next heartbeat is due,
-// which is too little to survive a leader failure.
+// alignHeartbeat sends the next heartbeat earlier if the last lease was based on older echoes
+// than necessary. An echo is the number of an answer that a voter repeats in its heartbeat, and
+// a lease counts from the newest answer that a quorum has echoed. If four followers send their
+// heartbeats at nearly the same time, the first one always gets a lease that is based on the
+// echoes of the previous interval. When its next heartbeat is due, only 200 ms of that lease
+// remain, which is too little to survive a leader failure.
 //
-// So this node moves ahead of the others, by half of the excess each time, until its grants
-// are based on echoes of at most a third of the heartbeat interval. With two or three voters
-// the decisive echo is usually that of the heartbeat itself, so nothing moves. If a quorum
-// requires nearly all live voters, the nodes may find no such order, and send a fifth more
-// heartbeats.
+// So this node sends earlier than the others, by half of the excess each time, until its leases
+// are based on echoes that are at most a third of the heartbeat interval old. With two or three
+// voters the decisive echo is usually that of the heartbeat itself, so no heartbeat moves. If a
+// quorum requires nearly all live voters, the nodes may find no such order. They then send a
+// fifth more heartbeats.
 func (a *Agent) alignHeartbeat(ans ack.Answer) {
 	every := a.o.Pace.Heartbeat
 	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.lastNumber {
 		near := min(old/2, every/4)
-		a.nextHeartbeat -= near - a.broughtForward // once for repeated answers
+		a.nextHeartbeat -= near - a.broughtForward // repeated answers to one heartbeat move it only once
 		a.broughtForward = near
 	}
 }

@@ -45,8 +45,8 @@ func NewHolder(boot uint64, now time.Duration) *Holder {
 func (h *Holder) Boot() uint64 { return h.boot }
 
 // Reboot raises the boot within the same process. It voids the lease and forgets earlier
-// heartbeats. Nothing that was admitted under the old boot may still run, because the leader
-// takes a new boot as the end of the old one.
+// heartbeats. No request that was admitted under the old boot may still run, because the leader
+// concludes from a new boot that the old one serves nothing any more.
 func (h *Holder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return
@@ -123,7 +123,7 @@ func (h *Holder) Tick(now time.Duration) {
 // detects no pause. A lease that has expired meanwhile ends anyway.
 func (h *Holder) RanUntil(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
-// Void ends the lease at once.
+// Void ends the lease immediately.
 func (h *Holder) Void() { h.held = false }
 
 // Until returns the end of the lease. held is false without one.
@@ -146,8 +146,8 @@ func (h *Holder) Remaining(now time.Duration) time.Duration {
 	return max(h.until-now, 0)
 }
 
-// CutDue returns true, once for each lease that ended, when the running requests must be cut:
-// another node may own the shards soon.
+// CutDue returns true, once for each lease that ended, when the caller must abort all running
+// requests, because another node may own the shards soon.
 func (h *Holder) CutDue(now time.Duration) bool {
 	if h.held || h.cutDone || now < h.cutBy {
 		return false

@@ -10,7 +10,7 @@ import (
 // releaseDelivery sends the release notes of the last acknowledgement, or of a goodbye, to the
 // leader until the leader confirms them.
 type releaseDelivery struct {
-	releases *ack.Releases // nil: there are none, or no leader confirmed them in time
+	releases *ack.Releases // nil means that there are none, or that no leader confirmed them in time
 	digest   [32]byte
 	received bool
 	resendAt time.Duration

@@ -18,7 +18,7 @@ const (
 // that it is able.
 type leaseRecovery struct {
 	active  bool
-	term    uint64 // of the last leader that answered; zero: none
+	term    uint64 // of the last leader that answered; zero means none
 	since   time.Duration
 	answers int
 	expired bool

@@ -97,13 +97,13 @@ type Suspicion struct {
 	missedSince       time.Duration // when it began to miss that leader
 	lastRequest       time.Duration // when it last asked the other voters
 	nextRequest       time.Duration
-	majoritySince     time.Duration // when a majority began to miss the leader; negative: none does
+	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
 	campaignedAgainst uint64        // the term of the last leader against which it campaigned
 	retryAt           time.Duration // no campaign before that, after Raft refused one
 	reports           map[string]receivedReport
-	laterTermSince    time.Duration // when another voter reported a later term; negative: none did
+	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
 
-	aliveTerm        uint64        // the term of a missed leader that has answered since; zero: none
+	aliveTerm        uint64        // the term of a missed leader that has answered since; zero means none
 	aliveAt          time.Duration // when it answered
 	falseAlarms      int           // number of recent replacements of a leader that was alive
 	falseAlarmsUntil time.Duration // when falseAlarms is reset
