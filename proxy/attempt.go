@@ -10,36 +10,36 @@ import (
 	"shardway/proxy/route"
 )
 
-// detailMayHaveRun is part of every error response to a request that an app may have executed.
+// detailMayHaveRun is part of each error response to a request that an app may have executed.
 const detailMayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// maxTries limits how often one request that may have run is sent, over all nodes that it
-// reaches. maxReusedTries limits how many of these attempts use a connection that has carried
-// other requests: if a node dies, all its connections break, one after the other. The last
-// attempt therefore uses a new connection.
+// maxTries limits how often a request that may have run is sent, in total over all nodes.
+// maxReusedTries limits how many of these attempts use a connection that has carried other
+// requests. When a node dies, all its connections break, one after the other. Therefore the last
+// attempt uses a new connection.
 const (
 	maxTries       = 3
 	maxReusedTries = 2
 )
 
-// errNotSwitched reports a response 101 to a request without Upgrade.
+// errNotSwitched reports a 101 response to a request without Upgrade.
 var errNotSwitched = errors.New("proxy: 101 without being asked")
 
 // attempt is one try to send a request over one connection and to receive the response. The run of
 // the request has begun in the slot of the client's connection (slot.go).
 //
-// Whoever ends an attempt calls release once, when the app has finished the request or its
-// connection is closed. Then it returns the connection to its pool, or discards it.
+// The goroutine that ends an attempt must call release once, after the app has finished the request
+// or its connection is closed. Then it must return the connection to its pool or discard it.
 type attempt struct {
 	conn  *upstreamConn
 	table *route.Table
 	route *route.Route
 	attemptEpoch
 	release         func()
-	responsesBefore int  // responses to earlier attempts of the request that have begun
-	bodyOnDemand    bool // the owner has not requested the body yet: it does so when it has admitted the request
+	responsesBefore int  // number of responses to earlier attempts of the request that had begun
+	bodyOnDemand    bool // the owner has not requested the body yet; it does so after it has admitted the request
 
-	// These belong to the client's connection.
+	// The following fields point into the state of the client's connection.
 	slot       *slot
 	body       *requestBody
 	disconnect *disconnectWatch
@@ -51,11 +51,11 @@ type attemptEpoch struct {
 	generation uint64 // generation of the routing table, for a local attempt; zero means unknown
 }
 
-// abort ends an attempt by closing its connection. It returns the cause if the attempt was
-// cancelled. If the body of the client is still being sent, that ends as well.
+// abort ends an attempt by closing its connection. It also stops sending the client's body. If the
+// attempt was cancelled, abort returns the cause.
 func (p *attempt) abort() cause {
 	why := p.slot.finish()
-	_ = p.conn.Close() // before release: the app counts as done with the request
+	_ = p.conn.Close() // before release, so that the app cannot still be working on the request
 	p.release()
 	p.body.stop()
 	p.disconnect.disarm()
@@ -63,14 +63,14 @@ func (p *attempt) abort() cause {
 	return why
 }
 
-// cancelUnsent ends an attempt on which nothing was sent, and returns its connection to the pool.
+// cancelUnsent ends an attempt before anything was sent, and returns its connection to the pool.
 func (p *attempt) cancelUnsent() {
 	p.slot.giveBack(p.conn)
 	p.release()
 }
 
-// admit asks the node to admit the request under the lease of its shard. A request without a shard
-// only needs any lease.
+// admit requests admission under the lease of the shard from the node. A request without a shard
+// only requires that the node holds a lease.
 func (c *client) admit() (epoch uint64, release func(), err error) {
 	if !c.x.Keyless {
 		return c.s.o.Cluster.Admit(c.x.shard)
@@ -83,12 +83,12 @@ func (c *client) admit() (epoch uint64, release func(), err error) {
 
 func nothing() {}
 
-// isUnread reports whether the request was sent on a multiplexed stream that failed before the
-// peer read any of it.
+// isUnread reports whether the request was sent on a multiplexed stream that failed before the peer
+// read any byte of it.
 func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unprocessed() }
 
-// handleUnsent ends an attempt of which nothing was sent, or nothing was read by the peer. The
-// request can be sent again, whatever its method.
+// handleUnsent ends an attempt whose request was not sent, or was sent and not read by the peer.
+// Such a request can be sent again with any method.
 func (c *client) handleUnsent(p *attempt, err error) decision {
 	c.disconnect.disarm()
 	c.x.noteNotDelivered()
@@ -99,7 +99,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	}
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
-	if !errors.Is(err, h1.ErrUnsolicitedData) { // a pooled connection had ended earlier
+	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
@@ -117,7 +117,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	return v
 }
 
-// writeRequest sends the request header and the body as far as it is available. If the body is
+// writeRequest sends the request header and the available part of the body. If the body is
 // incomplete, another goroutine sends the rest as it arrives. If the owner requests the body on
 // demand, writeRequest sends only the header.
 func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
@@ -164,8 +164,8 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	return nil
 }
 
-// readResponseHeader reads response headers up to the final one, and passes interim responses on
-// to the client.
+// readResponseHeader reads response headers up to the final one. It forwards interim responses to
+// the client.
 func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 	res := &p.conn.res
 	for {
@@ -192,7 +192,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			}
 		default:
 			if c.x.resumed != nil {
-				continue // the client already has its response header
+				continue // the client already has its final response header
 			}
 			if err := c.reply.forwardInterim(res); err != nil {
 				return err
@@ -201,8 +201,8 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 	}
 }
 
-// handleBroken ends an attempt that failed after something was sent and before a response arrived.
-// It decides whether the request may be sent again.
+// handleBroken ends an attempt that failed after a part of the request was sent and before a
+// response arrived. It decides whether the request may be sent again.
 func (c *client) handleBroken(p *attempt, err error) decision {
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
@@ -211,7 +211,8 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 		c.s.metrics.cut(why.String(), 1)
 	}
 	code := brokenCode(p.route.Kind)
-	// Set this before any decision: this node may stop before the client has a response.
+	// Set runAborted before any decision, because this node may stop before the client has a
+	// response.
 	c.x.runAborted = c.x.runAborted || c.x.safety != safeMethod || c.closing.Load()
 	var bad *h1.Error
 	switch {
@@ -249,13 +250,14 @@ func brokenCode(kind route.Kind) problem.Code {
 	return problem.UpstreamBroken
 }
 
-// decideRetry decides whether a request that may have run is sent again (G7).
+// decideRetry decides whether a request that may have run is sent again (guarantee G7).
 func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision {
 	c.x.tries++
 	if p.conn.reused {
 		c.x.reusedTries++
 	}
-	// A response header proves that the request ran. Then only a safe request is repeated, once.
+	// A response header proves that the request has run. In that case only a safe request is
+	// repeated, and only once.
 	again := c.x.safety == safeMethod && c.x.responsesBegun < 2
 	if c.x.safety == idempotentMethod {
 		again = p.epoch != 0 && c.x.responsesBegun == 0
@@ -274,8 +276,8 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 	return decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
-// retryDenied returns the reason why a request that may have run is not sent again. It returns ""
-// if the request is sent again. again reports whether its method permits that.
+// retryDenied returns the reason why a request that may have run is not sent again, or "" if it is
+// sent again. again means that the method of the request permits a retry.
 func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
 	switch wrecked := c.wrecked(p, why); {
 	case !again || !c.body.replayable():
@@ -290,10 +292,10 @@ func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) 
 	return ""
 }
 
-// retryBudgetAllows reports whether the retry budget permits another attempt. Two failures do not
-// use the budget, because neither says anything about the app: a multiplexed session that breaks
-// takes along many requests that separate connections would have carried, and a planned stop of a
-// node is not a failure.
+// retryBudgetAllows reports whether the retry budget permits another attempt. Two kinds of failures
+// do not use the budget, because they are no sign of a problem in the app. First, a multiplexed
+// session that breaks affects many requests, which separate connections would have carried. Second,
+// a planned stop of a node is not a failure.
 func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if why == causeStopping {
 		return true
@@ -305,7 +307,7 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 }
 
 // handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The
-// response of the owner says that the request may have run, and that it did not cause the stop.
+// response of the owner means that the request may have run, and that it did not cause the stop.
 func (c *client) handlePeerStopped(p *attempt) decision {
 	p.abort()
 	p.conn.pool.closeIdleTo(p.conn.boot)
@@ -318,18 +320,18 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
 }
 
-// headerAcquire is set in a response 421 of the app that has not acquired the shard and has not
-// run the request.
+// headerAcquire is set by the app in a 421 response. It means that the app has not acquired the
+// shard and has not run the request.
 const headerAcquire = "Shardway-Acquire"
 
-// saysNotAcquired reports whether the response says that the app has not acquired the shard.
+// saysNotAcquired reports whether the response means that the app has not acquired the shard.
 func (c *client) saysNotAcquired(res *h1.Response) bool {
 	return c.s.o.NotAcquired != nil && !c.x.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
 // handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the
-// node. The request has not run, and is sent again when the app has acquired the shard. If the app
-// repeats the claim maxTries times, the client gets an error response.
+// node. The request has not run. It is sent again after the app has acquired the shard. If the app
+// sends the same response maxTries times, the client receives an error response.
 func (c *client) handleNotAcquired(p *attempt) decision {
 	c.x.noteNotDelivered()
 	p.abort()
@@ -342,8 +344,7 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	case c.x.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
-	// If the app has acquired the shard again since the request was sent, the response is out of
-	// date.
+	// If the app has acquired the shard since the request was sent, its response is outdated.
 	if !c.s.o.Cluster.Table().NewTo(c.x.shard, p.generation) {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
@@ -353,7 +354,8 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: p.attemptEpoch}
 }
 
-// handleRefused ends an attempt that the owner refused: no byte of the request reached an app.
+// handleRefused ends an attempt that the owner has refused. No byte of the request has reached an
+// app.
 func (c *client) handleRefused(p *attempt) decision {
 	c.x.noteNotDelivered()
 	res := &p.conn.res
@@ -363,11 +365,12 @@ func (c *client) handleRefused(p *attempt) decision {
 	case sheds:
 		refusal = route.RefusedBusy
 	case !ok:
-		refusal = route.RefusedHeld // a reason of a newer version
+		refusal = route.RefusedHeld // the refusal has a reason of a newer version
 	}
 	committed, proposed, _ := route.ParseEpochs(res.Known(h1.FieldShardwayMap))
 	if tries := triesOf(&res.Header); tries > c.x.tries {
-		// The request ran at the owner and was cancelled because its shard moves: see askNextOwner.
+		// The request has run at the owner and was cancelled because its shard moves; see
+		// askNextOwner.
 		c.notePoll()
 		c.x.tries = tries
 	}
@@ -375,7 +378,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	c.disconnect.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.body.broken
 	if !c.body.whole() {
-		p.conn.Writer().Discard() // both ends know that the body will not follow
+		p.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
 		p.conn.pool.put(p.conn)
@@ -396,7 +399,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	case refusal == route.RefusedEnded && p.conn.reused:
-		return decision{action: actionRetry} // a former process of the node may have sent the refusal
+		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
 	}
 	v := decision{
 		action: actionWait, reason: route.ReasonRefused, refusal: refusal, backoff: true,

@@ -14,13 +14,13 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// requestState is the state of a request and of the connection that it arrived on. The steps of a
-// request (serve.go) and their helper types share it. A helper has the requestState but not the
-// client, so that it cannot call the steps.
+// requestState is the state of a request and of the connection on which it arrived. The steps of a
+// request (serve.go) and their helper types share it. A helper contains the requestState and not
+// the client, so that it cannot call the steps.
 type requestState struct {
 	s       *Server
 	conn    *h1.Conn
-	ingress string           // name of the node at the other end; empty means a client
+	ingress string           // name of the node at the other end; empty means that it is a client
 	from    forwarded.Client // address of the client
 	set     *Settings        // settings in force for this request
 
@@ -28,30 +28,31 @@ type requestState struct {
 	x    exchange
 	body requestBody
 
-	// edit and extra are reused for one header after another.
+	// edit and extra are reused for each header.
 	edit  h1.Edit
 	extra []byte
-	// slowResponse is the key of the response in sizes, while a response from another node is
-	// passed on whose duration is unknown. Zero means that there is none, or that it has already
-	// taken long.
+	// slowResponse is the key of a response in sizes, while a response of unknown duration from
+	// another node is being forwarded. Zero means none, or that the response already counts as
+	// slow.
 	slowResponse atomic.Uint64
-	// escaped means that other goroutines may hold the client by other means than the registry.
-	// Its memory is not reused.
+	// escaped means that other goroutines may have a reference to the client without using the
+	// registry. Therefore its memory is not reused.
 	escaped bool
 }
 
-// draining reports whether the connection must end with its present response because the node is
-// leaving. Connections from other nodes continue, because a sender stops by the shard map.
+// draining reports whether the connection must close after its present response because the node is
+// leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
+// map changes.
 func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.Load() }
 
-// last reports whether the client has declared the request to be its last, and the body has been
-// read completely.
+// last reports whether the client has declared that this request is its last one, and the body has
+// been read completely.
 func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.body.broken }
 
-// client is a connection on which requests arrive: from a client, or, if ingress is set, from
-// another node. Its goroutine runs serve. Other goroutines use slot, idle, down and disconnect.
+// client is a connection on which requests arrive, from a client or, if ingress is set, from
+// another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
 //
-// The methods of client are the steps of a request (serve.go), and the functions by which other
+// The methods of client are the steps of a request (serve.go), and the functions with which other
 // goroutines act on the connection. The helper types have their own methods.
 type client struct {
 	requestState
@@ -65,71 +66,70 @@ type client struct {
 	relay         responseRelay
 
 	// State for the event loop.
-	loop          atomic.Pointer[eventLoop] // loop that serves the client; nil means its goroutine
+	loop          atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
 	eventLoops    *eventLoopGroup           // loops that may serve the client; nil means none
 	loopState     loopState
-	resumeAt      resumePoint // where the goroutine continues
+	resumeAt      resumePoint // step at which the goroutine continues
 	loopAttempt   loopAttempt // the last attempt that the loop has started
 	eligibility   loopEligibility
-	wakeLoop      func()      // makes the loop hand the client off; bound once
+	wakeLoop      func()      // makes the loop hand the client off
 	parkRequested atomic.Bool // the sweep has requested to park the connection
-	handedToLoop  bool        // the client is on its way to a loop, and no other goroutine may use it
+	handedToLoop  bool        // the client is being handed to a loop, so no other goroutine may use it
 
 	slot slot
-	// lastSeen is the number of the run that Stalled saw last. Only Stalled uses it.
+	// lastSeen is the run number at the last call of Stalled. Only Stalled uses it.
 	lastSeen   uint32
 	disconnect disconnectWatch
-	// session is the resumable WebSocket that the connection has become, at the node that has its
-	// client.
+	// session is the resumable WebSocket of the connection; it is set only at the ingress.
 	session atomic.Pointer[webSocketSession]
 	// idle is when the connection began to wait for a request, by the clock of the server. Zero
 	// means that a request is in progress.
 	idle atomic.Int64
-	// pollSince is when a long poll was first sent that was sent again because its shard moved, by
-	// the clock of the server. Zero means that there is none.
+	// pollSince is the time of the first attempt of a long poll that was sent again because its
+	// shard moved, by the clock of the server. Zero means none.
 	pollSince atomic.Int64
-	// reused means that the connection has carried a request before the present one. Clients
-	// repeat a safe request if such a connection is closed without a response.
+	// reused means that the connection has carried a request before the present one. When such a
+	// connection is closed without a response, clients repeat a safe request.
 	reused atomic.Bool
-	// evicted means that the connection was closed to make room for another one.
+	// evicted means that the connection was closed in favor of another one.
 	evicted      atomic.Bool
-	headerMemory reservation // memory of a header that is partly read
-	// closing means that another goroutine is closing the connection, so that no further run may
+	headerMemory reservation // memory of a header that has been read partly
+	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
 	closing atomic.Bool
 	// unobserved means that no visit of the registry was in progress when the registry removed the
 	// client.
 	unobserved bool
 	goroutines *sync.WaitGroup // counts the goroutines of the connection
-	watcher    *idleWatcher    // where the connection can be parked; nil means nowhere
+	watcher    *idleWatcher    // watcher that can park the connection; nil means none
 	canPark    atomic.Bool     // the sweep may request to park the connection
-	parkDelay  atomic.Int64    // idle time in nanoseconds before that
-	// parked means that the connection has been parked. It does not belong to this client any
+	parkDelay  atomic.Int64    // required idle time in nanoseconds
+	// parked means that the connection has been parked, and does not belong to this client any
 	// more.
 	parked bool
 	// parkedHalves is the number of parked directions of the WebSocket. registry.mu protects it.
 	parkedHalves int
 
-	leaseCheck      func() (time.Duration, error) // c.askLease, bound once
-	releaseAdmitted func()                        // c.release, bound once
-	onHeaderMemory  func(delta int)               // c.noteHeaderMemory, bound once
+	leaseCheck      func() (time.Duration, error) // bound method askLease
+	releaseAdmitted func()                        // bound method release
+	onHeaderMemory  func(delta int)               // bound method noteHeaderMemory
 
-	// admitted ends the share of the request in the in-flight count of its shard; nil means that
-	// there is none.
+	// admitted ends the admission of the request, which decrements the in-flight count of its
+	// shard. nil means that the request has no admission.
 	admitted func()
 
-	// The following fields belong to the sweep.
+	// Only the sweep uses the following fields.
 	seenRun       uint32        // number of the run at the last sweep
 	streamRun     uint32        // number of the run that counts as a stream
-	since         time.Duration // when the sweep first saw the run, or saw its body being sent
+	since         time.Duration // when the sweep first saw the run, or last saw its body being read
 	nextPathCheck time.Duration // when to check the path to the owner again
 	cancelledRun  uint32        // number of the cancelled run of a resumable stream
 	cancelledAt   time.Duration // when the sweep found it cancelled
-	movedAt       time.Duration // when the shard moved away; zero means that it has not
+	movedAt       time.Duration // when the sweep first saw that the shard has moved; zero means that it has not
 }
 
-// newClient returns the client of a connection, which serve then runs. It may reuse the memory of
-// a closed client.
+// newClient returns a client for a connection. The caller must run serve. newClient may reuse the
+// memory of a client whose connection has ended.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
 	var c *client
 	if ingress == "" {
@@ -144,7 +144,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	o.Buffers = &s.buffers
 	if ingress == "" {
 		o.Partial = c.onHeaderMemory
-		o.EndIdle = true // a node is told that none of its requests ran, and may send more
+		o.EndIdle = true // another node learns that none of its requests ran, and may send more
 	}
 	o.Direct = direct(conn)
 	c.conn.Reset(conn, o)
@@ -177,10 +177,10 @@ func makeClient(s *Server) *client {
 	return c
 }
 
-// bodyPatience is how long a request body may take before the minimum rate applies.
+// bodyPatience is how long the proxy waits for a request body before the minimum rate applies.
 const bodyPatience = 10 * time.Second
 
-// clientOptions returns the limits of the connection of a client, or of a connection from the node
+// clientOptions returns the limits for a connection of a client, or for a connection from the node
 // ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	o := h1.Options{
@@ -190,8 +190,8 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	}
 	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {
-		// The ingress enforces the rate towards its client. This limit is for an ingress that fails
-		// to do so, and is longer.
+		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
+		// to do so, and is therefore more generous.
 		o.Timeouts.Patience += bodyPatience / 2
 		o.Timeouts.First = 0 // the ingress decides how long its connection stays idle
 		o = peerOptions(o, set)
@@ -199,7 +199,7 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	return o
 }
 
-// clientGone is called by another goroutine when the client has closed its sending side.
+// clientGone is called in another goroutine when the client has closed its sending side.
 func (c *client) clientGone() {
 	if c.closing.Load() {
 		return // this node has closed the connection
@@ -208,15 +208,14 @@ func (c *client) clientGone() {
 	c.terminate(causeClientGone)
 }
 
-// reportTimeout is how long a connection from another node may take to report the fate of its request
-// when this node stops.
+// reportTimeout is how long a stream from another node stays open when this node stops, to report
+// the result of its request.
 const reportTimeout = 100 * time.Millisecond
 
 // terminate closes the connection from another goroutine. It cancels the run and ends all waiting.
-// If the connection belongs to another node, that node is told what became of its request: see
-// reportStopped.
+// If the connection belongs to another node, reportStopped then reports the result of its request.
 func (c *client) terminate(why cause) {
-	c.closing.Store(true) // this also prevents the reuse of its memory
+	c.closing.Store(true) // this also prevents that the client's memory is reused
 	closes, _ := c.slot.cancel(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.life.end()
@@ -225,12 +224,13 @@ func (c *client) terminate(why cause) {
 		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
 		return
 	}
-	_ = c.conn.Close() // its goroutine gets an error
+	_ = c.conn.Close() // its goroutine receives an error
 }
 
-// reportStopped tells the other node, when this one closes its connection, that its request has
-// not run, or that it may have run. The report also proves that the request did not crash this
-// process. reportStopped returns false if the node has another response.
+// reportStopped reports to the other node whether its request has not run or may have run, when
+// this node closes the stream. The report also shows that the request did not crash this process.
+// reportStopped returns false if another response has been sent, or if the connection is not being
+// closed.
 func (c *client) reportStopped() bool {
 	if c.ingress == "" || !c.closing.Load() || c.x.account.status != 0 {
 		return false
@@ -242,7 +242,7 @@ func (c *client) reportStopped() bool {
 	return true
 }
 
-// askLease returns how long the lease is still valid. It is called right before the first byte is
+// askLease returns the remaining time of the lease. It is called right before the first byte is
 // sent to the app.
 func (c *client) askLease() (time.Duration, error) {
 	left := c.s.o.Cluster.LeaseLeft()
@@ -252,18 +252,18 @@ func (c *client) askLease() (time.Duration, error) {
 	return left, nil
 }
 
-// bodySent is called by the goroutine that sends the body, when that ends.
+// bodySent is called when the goroutine that sends the body ends.
 func (c *client) bodySent(rerr error) {
 	if rerr == nil {
-		c.disconnect.arm() // no goroutine reads from the client now
+		c.disconnect.arm() // no goroutine reads from the client now, so watch for a disconnect
 		return
 	}
 	if errors.Is(rerr, h1.ErrStopped) {
 		return
 	}
-	// The app must not take a truncated request for a complete one, so cancel the run. Keep the
-	// connection of the client: a response may be on its way, such as the 413 of the owner, and
-	// responseRelay reports whether it was complete.
+	// Cancel the run, because the app must not mistake a truncated request for a complete one. Keep
+	// the client's connection, because a response may already be on its way, such as the 413 of the
+	// owner. responseRelay records whether the response was complete.
 	closes, _ := c.slot.cancel(causeClientGone, func(run, string) bool { return true }, nil)
 	closeAll(closes[:min(len(closes), 1)])
 }

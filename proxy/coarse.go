@@ -7,33 +7,33 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// coarse is a clock that the sweep sets: good for the age of connections and
-// requests, and no more than a load. It is at most sweepEvery behind while a client
-// is connected, and set when the first one comes. It counts from its start by the
-// monotonic clock: the machine's date may be set anew, and nobody is late by that.
+// coarse is a clock that the sweep updates. Reading it costs one atomic load, and its resolution
+// suffices for the age of connections and requests. While a client is connected, it is up to
+// sweepEvery late; it is also updated when the first client connects. It counts from its start with
+// the monotonic clock, so a change of the system time has no effect on timeouts.
 type coarse struct {
 	origin time.Time
 	nanos  atomic.Int64
 }
 
-// start begins to count at now, and at one second: zero stands for never.
+// start starts the clock at one second, because zero means never.
 func (c *coarse) start(now time.Time) {
 	c.origin = now.Add(-time.Second)
 	c.set(now)
 }
 
-// set makes it now, as time.Now has it.
+// set sets the clock to now.
 func (c *coarse) set(now time.Time) { c.nanos.Store(int64(now.Sub(c.origin))) }
 
 func (c *coarse) now() time.Duration { return time.Duration(c.nanos.Load()) }
 
-// exact returns the time of this moment, for which it looks at the machine's clock.
+// exact returns the present time of the clock, from the system clock instead of the last update.
 func (c *coarse) exact() time.Duration { return time.Since(c.origin) }
 
-// at returns when it showed that.
+// at returns the system time at which the clock showed since.
 func (c *coarse) at(since time.Duration) time.Time { return c.origin.Add(since) }
 
-// tick sets the clock, and makes the date anew when the second has changed.
+// tick updates the clock, and the Date header if the second has changed.
 func (s *Server) tick() {
 	now := time.Now()
 	s.clock.set(now)
@@ -45,5 +45,5 @@ func (s *Server) tick() {
 	s.now.Store(&date)
 }
 
-// date returns the value of a Date header, at most a second and a sweep old.
+// date returns the value of the Date header. It is up to a second and one sweep old.
 func (s *Server) date() []byte { return *s.now.Load() }

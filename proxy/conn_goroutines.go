@@ -2,33 +2,34 @@ package proxy
 
 import "sync"
 
-// A resumable WebSocket may stay open for days, and a server may have many idle ones. While it has
-// an upstream connection, no goroutine should keep the deep stack of the request flow. Therefore
-// the flow returns when a relay has begun (responseRelay.webSocketTunnel), and another goroutine with
-// a small stack runs the relay. After the relay, that goroutine does what the flow would have
-// done. That includes the request for the next relay, which again continues in a new goroutine.
+// A resumable WebSocket may stay open for days, and a server may have many idle ones. While such a
+// WebSocket has an upstream connection, no goroutine should keep the deep stack of the request
+// flow. Therefore the flow returns after a relay has started (responseRelay.webSocket), and another
+// goroutine with a small stack runs the relay. After the relay, that goroutine executes the rest of
+// the request flow. This includes the request for the next relay, which again continues in a new
+// goroutine.
 
-// hasRelay reports whether a relay has begun that continueServing must start.
+// hasRelay reports whether a relay has started that continueServing must run.
 func (c *client) hasRelay() bool { return c.relay.webSocket != nil }
 
-// serveAll is serve, and runs each relay that begins, and what follows it, in a goroutine that
-// hands counts. It calls over when the connection has ended, also if an app in this process ends
-// the goroutine.
+// serveAll runs serve, and continues with the relays of the connection in goroutines that hands
+// counts. It calls over when the connection has ended, even if an app in this process has called
+// runtime.Goexit.
 func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
 	c.goroutines = hands
 	defer c.continueServing(over)
 	c.serve()
 }
 
-// serveOn is serveAll for a client that an event loop has handed off.
+// serveOn is like serveAll, for a client that an event loop has handed off.
 func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
 	c.goroutines = hands
 	defer c.continueServing(over)
 	c.runStep(c.serveRequests)
 }
 
-// runStep calls do, the next step of the connection. Then it closes the connection, unless a relay
-// has begun or an event loop takes over.
+// runStep calls do, which is the next step of the connection. After it, runStep closes the
+// connection, unless a relay has started or an event loop takes over the connection.
 func (c *client) runStep(do func()) {
 	defer func() {
 		if !c.hasRelay() && !c.handedToLoop {
@@ -50,8 +51,9 @@ func (c *client) runStep(do func()) {
 	do()
 }
 
-// continueServing starts the relay that has begun, or hands the client to an event loop. If there
-// is neither, it calls over.
+// continueServing runs the relay that has started, or hands the client to an event loop. In all
+// other cases the connection has ended or was parked; then continueServing calls over, unless it
+// was parked.
 func (c *client) continueServing(over func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
@@ -77,7 +79,8 @@ func (c *client) continueServing(over func()) {
 	c.goroutines.Go(carries)
 }
 
-// continueSession ends the relay and continues the session.
+// continueSession runs after the direction down of a relay has ended. It ends the relay and
+// continues the session.
 func (c *client) continueSession() {
 	c.finishRelay()
 	if c.hasRelay() {
@@ -89,18 +92,19 @@ func (c *client) continueSession() {
 	}
 }
 
-// finishRelay does the rest of handleRequest after the relay has ended.
+// finishRelay executes the rest of handleRequest after a relay has ended.
 func (c *client) finishRelay() {
 	defer c.finishExchange()
 	l := c.relay.webSocket
 	c.runRelay(l)
-	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // the time of a tunnel is not load
+	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // the duration of a tunnel does not count as load
 	if l.client {
 		c.resume()
 	}
 }
 
-// runRelay runs the relay to its end, and decides what follows.
+// runRelay completes a relay whose direction down has ended, and decides what follows for the
+// session.
 func (c *client) runRelay(l *webSocketRelay) {
 	defer c.leaveRelay()
 	l.finish()
@@ -115,7 +119,7 @@ func (c *client) runRelay(l *webSocketRelay) {
 	sessionLog{&c.requestState}.relayEnded(l.recordEnd())
 }
 
-// leaveRelay removes the relay from the counters and from the slot.
+// leaveRelay removes the relay from the counters, the slot and the client.
 func (c *client) leaveRelay() {
 	l := c.relay.webSocket
 	c.relay.webSocket = nil

@@ -7,17 +7,17 @@ import (
 	"shardway/proxy/route"
 )
 
-// Explanation is what the node knows of why a request is not served.
+// Explanation is the node's information about why a request is not served.
 type Explanation struct {
-	// Finding is a sentence for the client; empty: nothing is known.
+	// Finding is a sentence for the client. Empty means that no cause is known.
 	Finding string
-	// Led: somebody leads.
+	// Led means that the cluster has a leader.
 	Led bool
-	// Vain: nothing that requests could wait for will come, because no node has an app.
+	// Vain means that waiting is useless, because no node has an app.
 	Vain bool
 }
 
-// explain asks the node what is the matter.
+// explain returns the node's explanation for a request that waits for the reason why.
 func (s *Server) explain(why route.Reason) Explanation {
 	if s.o.Explain == nil {
 		return Explanation{}
@@ -25,13 +25,15 @@ func (s *Server) explain(why route.Reason) Explanation {
 	return s.o.Explain(why)
 }
 
-// inVain reports that a request for a shard that nobody owns would wait for nothing.
+// inVain reports whether it is useless for the request to wait, because its shard has no owner and
+// will get none.
 func (s *Server) inVain(v decision) bool {
 	return (v.reason == route.ReasonNoMap || v.reason == route.ReasonOrphaned) && s.explain(v.reason).Vain
 }
 
-// explained adds the finding to an answer that the cluster is to blame for. Without a map
-// and with a leader it is not the leader that is missing.
+// explained adds the finding to an error response that the state of the cluster has caused. If
+// there is a leader but no shard map, it also changes the code, because the leader is not the
+// problem then.
 func (s *Server) explained(p *problem.Problem, why route.Reason) {
 	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, p.Code) {
 		return

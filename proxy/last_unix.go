@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// takeLast takes every connection that waits at the listener and closes it.
+// takeLast accepts all connections in the backlog of the listener, and closes the listener.
 func takeLast(ln net.Listener) []net.Conn {
 	fds := acceptAll(ln)
-	_ = ln.Close() // at once: what comes in from here on is reset
+	_ = ln.Close() // immediately, because later connections are reset
 	var conns []net.Conn
 	for _, fd := range fds {
 		syscall.CloseOnExec(fd)
 		f := os.NewFile(uintptr(fd), "tcp")
-		conn, err := net.FileConn(f) // has a descriptor of its own
+		conn, err := net.FileConn(f) // net.FileConn duplicates the descriptor
 		_ = f.Close()
 		if err != nil {
 			continue
@@ -29,24 +29,25 @@ func takeLast(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// acceptAll accepts every connection that waits at the listener, and then ends the listening
-// socket (Linux: shutdown(2)): closing takes the thread longer, or a scheduler's time slice. A
-// connection that the kernel establishes between the last accept and the end would be reset, so
-// Linux drops SYNs meanwhile: the client sends its SYN again after a second, and is refused.
+// acceptAll accepts all connections in the backlog of the listener, and then disables the listening
+// socket (on Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A
+// connection that the kernel establishes between the last accept and the shutdown would be reset.
+// Therefore Linux drops SYNs meanwhile: the client repeats its SYN after a second, and the
+// connection is then refused.
 func acceptAll(ln net.Listener) (fds []int) {
 	raw := rawOf(ln)
 	if raw == nil {
 		return nil
 	}
 	_ = raw.Control(func(fd uintptr) { // an error means that the listener is closed
-		_ = dropSYNs(int(fd)) // otherwise a connection may be reset, as said
+		_ = dropSYNs(int(fd)) // without it, a connection may be reset
 		for {
 			got, _, err := syscall.Accept(int(fd))
 			switch {
 			case err == nil:
 				fds = append(fds, got)
 			case err != syscall.EINTR && err != syscall.ECONNABORTED:
-				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // closing is next
+				_ = syscall.Shutdown(int(fd), syscall.SHUT_RD) // an error does not matter, because the socket is closed next
 				return
 			}
 		}

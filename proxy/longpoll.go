@@ -6,17 +6,19 @@ import (
 	"shardway/proxy/route"
 )
 
-// A long poll is a request of a safe method (GET, HEAD or OPTIONS) whose response has not
-// begun within DrainTimeout after the end of its body. Neither a move nor a stop waits longer
-// for one, and neither costs its client an error: when the shard moves, the next owner is
-// asked, and when the node stops, the connection is closed as an idle one, so that the client
-// asks another node. Clients do that only on a connection that has carried a response before
-// (RFC 9112, section 9.3.1): on a new connection the long poll may go on until ShutdownTimeout.
+// A long poll is a request with a safe method (GET, HEAD or OPTIONS) whose response has not begun
+// within DrainTimeout after the end of its body. A move or a stop does not wait longer for such a
+// request, and does not cause an error for its client.
+//
+// When the shard moves, the request is sent to the next owner. When the node stops, its connection
+// is closed like an idle connection, so that the client repeats the request at another node.
+// Clients repeat a request only if the connection has carried a response before (RFC 9112 section
+// 9.3.1). On a new connection, a long poll may therefore continue until ShutdownTimeout.
 
-// isLongPoll reports whether a client's run is a long poll whose connection may be closed.
+// isLongPoll reports whether the run of a client is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
 	if c.ingress != "" || !c.reused.Load() || !r.isUnanswered() || c.body.reading.Load() || c.session.Load() != nil {
-		return false // a request that still comes in is none, and a kept WebSocket has its response
+		return false // the request has not arrived completely, or a resumable WebSocket has its response already
 	}
 	since := c.since
 	if asked := time.Duration(c.pollSince.Load()); asked != 0 {
@@ -26,8 +28,9 @@ func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
 	return now-since >= s.o.DrainTimeout
 }
 
-// closeLongPoll ends the connection of a long poll, without a response, because the node
-// stops. An event stream that goes on has its response: its client sees the stream cut.
+// closeLongPoll closes the connection of a long poll without a response, because the node stops. If
+// the request resumes an event stream, its client has a response already, and sees a truncated
+// stream.
 func (c *client) closeLongPoll() decision {
 	if c.x.resumed != nil {
 		c.reply.giveUp(resumeLate, "the node stops")
@@ -37,12 +40,13 @@ func (c *client) closeLongPoll() decision {
 	return done
 }
 
-// mayAskNextOwner reports whether a request that was cut because its shard moves may be sent
-// to the next owner: nothing of a response has left, the method is safe, the table says that
-// the shard has left this owner, and a try is left.
+// mayAskNextOwner reports whether a request that was cancelled because its shard moves may be sent
+// to the next owner. The method must be safe, and no byte of a response may have been sent to the
+// client. In addition, the table must show that the shard has left this owner, and another try must
+// be permitted.
 func (c *client) mayAskNextOwner(p *attempt) bool {
 	if c.x.resumed != nil || c.x.isResumption() {
-		return false // these have rules of their own
+		return false // resumed streams and WebSockets have their own rules
 	}
 	if c.x.safety != safeMethod || c.x.Keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.body.replayable() {
 		return false
@@ -51,8 +55,8 @@ func (c *client) mayAskNextOwner(p *attempt) bool {
 	return r.Kind != route.Local || r.Epoch != p.epoch
 }
 
-// askNextOwner has a request sent to the next owner of its shard. A planned move is no
-// failure, so the retry budget does not count the request.
+// askNextOwner returns the decision to send the request to the next owner of its shard. A planned
+// move is not a failure, so the retry does not use the retry budget.
 func (c *client) askNextOwner() decision {
 	c.notePoll()
 	c.x.tries++
@@ -60,8 +64,8 @@ func (c *client) askNextOwner() decision {
 	return decision{action: actionRetry}
 }
 
-// notePoll notes that a long poll goes to another owner. It may wait for the next owner as long
-// as any other request: the time that it waited before the app had it does not count.
+// notePoll records that a long poll is sent to another owner. The request may wait for that owner
+// as long as any other request: its time at the previous owner does not count.
 func (c *client) notePoll() {
 	if c.ingress == "" && c.pollSince.Load() == 0 {
 		c.pollSince.Store(int64(c.x.began))

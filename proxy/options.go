@@ -14,8 +14,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Options configures a Server. Zero durations and sizes mean the default. Where "none" makes sense,
-// a negative value means none.
+// Options configures a Server. For durations and sizes, zero means the default. Where a limit can
+// be switched off, a negative value means no limit.
 type Options struct {
 	// Node is this node's id.
 	Node string
@@ -24,8 +24,8 @@ type Options struct {
 	Shards int
 	// Cluster is the node around the proxy.
 	Cluster Cluster
-	// Queue is where requests wait for an owner. Its Wait limits the total time that a request
-	// waits.
+	// Queue contains the requests that wait for an owner. Its Wait limits the total waiting time of
+	// a request.
 	Queue *queue.Queue
 	// QueueWait must equal the Wait of Queue. Zero means 15 s.
 	QueueWait time.Duration
@@ -63,18 +63,18 @@ type Options struct {
 	// app has run nothing then. A newer table tells the proxy that the app has acquired the shard.
 	// Any goroutine may call it. Nil means that such a response is passed on like any other.
 	NotAcquired func(s shardmap.Shard, epoch uint64)
-	// HoldShard is called when the app responds with Shardway-Hold: it keeps state of a shard that
-	// cannot move, under an ownership epoch, for d from now (0 to MaxHold; 0 ends the hold). Any
-	// goroutine may call it, before the request counts as finished. Nil means that the header has
-	// no effect.
+	// HoldShard is called when the app responds with Shardway-Hold. The app then has state of the
+	// shard that must not move, under an ownership epoch, for d from now (0 to MaxHold; 0 ends the
+	// hold). Any goroutine may call it, before the request counts as finished. nil means that the
+	// header has no effect.
 	HoldShard func(s shardmap.Shard, epoch uint64, d time.Duration)
 	// AcquireError returns in a few words why the app has not acquired a shard that this node owns,
 	// for the error response of waiting requests. Empty means that it has not failed. Any goroutine
 	// may call it. Nil means that the reason is unknown.
 	AcquireError func(s shardmap.Shard) string
-	// Explain returns what is wrong with the cluster, for the error response of a request that was
-	// queued for this reason, or for none. Any goroutine may call it. Nil means that the cause is
-	// unknown.
+	// Explain returns the known problem of the cluster, for the error response of a request. why is
+	// the reason for which the request was queued, or zero. Any goroutine may call it. nil means
+	// that the cause is unknown.
 	Explain func(why route.Reason) Explanation
 	// MaxUpstreamConns limits the connections to the app. Zero means 1024.
 	MaxUpstreamConns int
@@ -118,7 +118,7 @@ type Options struct {
 	// 16384, which is less than the usual limit of file descriptors.
 	MaxConns int
 
-	// Settings are those in force until the first Apply.
+	// Settings contains the settings that are used until the first call of Apply.
 	Settings
 }
 

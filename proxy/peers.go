@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// peers holds a pool for each node that requests were forwarded to.
+// peers contains a pool for each node to which requests were forwarded.
 type peers struct {
-	fresh func(node string) *pool // makes one
+	fresh func(node string) *pool // creates a pool
 	pools sync.Map                // node id → *pool
 }
 
@@ -20,14 +20,14 @@ func (p *peers) pool(node string) *pool {
 	return v.(*pool) //nolint:errcheck,forcetypeassert // as above
 }
 
-// follow tells the pool of a node, if there is one, which its process is.
+// follow sets the present process of a node in its pool, if it has one.
 func (p *peers) follow(node string, boot, nonce uint64) {
 	if v, ok := p.pools.Load(node); ok {
 		v.(*pool).setPeerProcess(boot, nonce) //nolint:errcheck,forcetypeassert // as above
 	}
 }
 
-// renewTo closes the idle connections to nodes for which match says so.
+// renewTo closes the idle connections to the nodes for which match returns true.
 func (p *peers) renewTo(match func(node string) bool) {
 	p.each(func(pool *pool) {
 		if match(pool.node) {
@@ -36,7 +36,7 @@ func (p *peers) renewTo(match func(node string) bool) {
 	})
 }
 
-// each calls f for every pool.
+// each calls f for each pool.
 func (p *peers) each(f func(*pool)) {
 	p.pools.Range(func(_, v any) bool {
 		f(v.(*pool)) //nolint:errcheck,forcetypeassert // as above
@@ -44,8 +44,8 @@ func (p *peers) each(f func(*pool)) {
 	})
 }
 
-// renew lets every connection go: idle ones at once, the others when they come
-// back. Those made from now on are in pools of their own.
+// renew replaces all pools. It closes idle connections immediately, and connections in use when
+// they are returned. Later requests use new pools.
 func (p *peers) renew() {
 	p.pools.Range(func(node, v any) bool {
 		p.pools.CompareAndDelete(node, v)

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Quarantine has the keys whose requests are answered 503 where they come in. It does
-// not change once a Server has it.
+// Quarantine contains the keys whose requests receive a 503 response at their ingress. It must not
+// change after it was passed to a Server.
 type Quarantine struct {
 	by map[shardmap.Shard][]quarantined
 }
@@ -20,10 +20,12 @@ type quarantined struct {
 	hashKey []byte
 }
 
-// quarantineRetry is when a client is told to come again: somebody has to look first.
+// quarantineRetry is the Retry-After of the response. It is long because an operator must first
+// lift the quarantine.
 const quarantineRetry = time.Minute
 
-// Add puts the key in quarantine that is in shard s and has this KeyHash under hashKey.
+// Add adds a key to the quarantine. hash is the KeyHash of the key under hashKey, and s is its
+// shard.
 func (q *Quarantine) Add(s shardmap.Shard, hash uint64, hashKey []byte) {
 	if q.by == nil {
 		q.by = map[shardmap.Shard][]quarantined{}
@@ -31,7 +33,7 @@ func (q *Quarantine) Add(s shardmap.Shard, hash uint64, hashKey []byte) {
 	q.by[s] = append(q.by[s], quarantined{hash, hashKey})
 }
 
-// holds reports whether a key, which is in shard s, is in quarantine.
+// holds reports whether a key of shard s is in quarantine.
 func (q *Quarantine) holds(s shardmap.Shard, key []byte) bool {
 	for _, x := range q.by[s] {
 		if KeyHash(x.hashKey, key) == x.hash {
@@ -41,18 +43,19 @@ func (q *Quarantine) holds(s shardmap.Shard, key []byte) bool {
 	return false
 }
 
-// Quarantine replaces the keys in quarantine; nil, or none: nothing is. What waits for
-// its shard looks again the next time that it would go; what runs, runs on.
+// Quarantine replaces the set of keys in quarantine; nil means none. A request that waits for its
+// shard checks the new set at its next attempt. Requests in progress continue.
 func (s *Server) Quarantine(q *Quarantine) { s.quarantine.Store(q) }
 
-// quarantined reports whether the request is to go nowhere; its shard is known.
+// quarantined reports whether the request's key is in quarantine. The shard of the request must be
+// known.
 func (c *client) quarantined() bool {
-	q := c.s.quarantine.Load() // none, as nearly always: then nothing is computed
+	q := c.s.quarantine.Load() // almost always nil, so usually no hash is computed
 	return q != nil && !c.x.Keyless && q.holds(c.x.shard, c.x.Key)
 }
 
-// KeyHash returns a request's key as logs and lists have it: the first 8 bytes of its
-// HMAC-SHA256. Who has that and not hashKey cannot try keys on it.
+// KeyHash returns the hash of a key that logs and lists contain: the first 8 bytes of its
+// HMAC-SHA256. Without hashKey, an attacker cannot find the key by trying candidates.
 func KeyHash(hashKey, key []byte) uint64 {
 	mac := hmac.New(sha256.New, hashKey)
 	_, _ = mac.Write(key) // never fails

@@ -10,32 +10,32 @@ import (
 	"shardway/proxy/h1"
 )
 
-// requestBody is the body of a request. It buffers the beginning, so that the request can be sent
-// again, and has a goroutine that sends the rest while the response arrives. The fields belong to
-// the goroutine of the connection, except for those that the sending goroutine sets before it
-// sends on done.
+// requestBody is the body of a request. It buffers the beginning of the body, so that the request
+// can be sent again. A goroutine sends the rest while the response arrives. The fields belong to
+// the goroutine of the connection. The sending goroutine may set some of them before it sends on
+// done.
 type requestBody struct {
 	s    *Server
 	conn *h1.Conn
 	req  *h1.Request
-	over func(rerr error) // called when the sending goroutine ends, with the error of the client
+	over func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
 
 	buffered []byte      // beginning of the body
-	awaited  reservation // memory of a body that gather waits for
+	awaited  reservation // memory of a body that gather is reading
 	running  bool
 	broken   bool  // the client's body cannot be read any further
-	rerr     error // error of the client
-	overflow bool  // more was sent than is buffered
+	rerr     error // error of the client's connection
+	overflow bool  // more of the body was read than is buffered
 	done     chan struct{}
-	// reading is true while the body is being read from the client, after the run has begun.
+	// reading means that the body is being read from the client after the run has begun.
 	reading atomic.Bool
 	// readAt is the time of the last read from the client, by the clock of the server. Zero means
 	// that the body arrived with the header.
 	readAt atomic.Int64
-	// ending means, while running, that the whole body has been read and is being sent.
+	// ending means that the whole body has been read and its end is being sent, while running is
+	// set.
 	ending atomic.Bool
-	// route is where the sending goroutine sends the body: bodyToApp, bodyBroken or
-	// bodyDropped.
+	// route is the destination of the body: bodyToApp, bodyBroken or bodyDropped.
 	route atomic.Uint32
 }
 
@@ -64,8 +64,8 @@ func (u *requestBody) endRead() {
 	u.reading.Store(false)
 }
 
-// readAvailable moves the available part of a body that fits into the buffer to buffered, without
-// blocking. A larger body stays in the connection until it is sent.
+// readAvailable reads the available part of a body that fits into the buffer, without blocking. A
+// larger body stays in the connection until it is sent.
 func (u *requestBody) readAvailable() error {
 	body := &u.req.Body
 	left := body.Remaining()
@@ -83,9 +83,9 @@ func (u *requestBody) readAvailable() error {
 	return err
 }
 
-// gather waits for the whole body if it fits into the buffer, before the request takes a
-// connection to the app. A client that sends slowly then delays only itself. gather does not wait
-// for a body that the client or the other node sends on demand.
+// gather reads the whole body if it fits into the buffer, before the request occupies a connection
+// to the app. A client that sends slowly then delays only itself. gather does not wait for a body
+// that the client or the other node sends on demand.
 func (u *requestBody) gather(onDemand bool, total int64) error {
 	body := &u.req.Body
 	left := body.Remaining()
@@ -103,8 +103,9 @@ func (u *requestBody) gather(onDemand bool, total int64) error {
 	return err
 }
 
-// await reads the rest of a body into buffered. Its memory counts for the limit total and grows
-// with the data: a client that declares 64 KiB and sends one byte is not given 64 KiB.
+// await reads the rest of a body into buffered. The memory counts towards the limit total. It grows
+// with the received data, so a client that declares 64 KiB and sends one byte does not occupy 64
+// KiB.
 func (u *requestBody) await(total int64) error {
 	body := &u.req.Body
 	for noted := 0; !body.Done(); {
@@ -122,12 +123,12 @@ func (u *requestBody) await(total int64) error {
 	return nil
 }
 
-// errGivenUp is the result of reading a body that was cancelled because all incomplete bodies
-// together exceed the memory limit.
+// errGivenUp reports that reading a body was cancelled because all incomplete bodies together
+// exceed their memory limit.
 var errGivenUp = errors.New("proxy: body given up")
 
-// note counts the memory of a request whose body is incomplete, plus long bytes elsewhere. had is
-// the result of the previous call.
+// note counts the memory of a request whose body is incomplete, plus long bytes that are stored
+// elsewhere. had is the result of the previous call.
 func (u *requestBody) note(had, long int, total int64) int {
 	n := u.conn.BufferSize() + u.req.MemorySize() + cap(u.buffered) + long
 	if n > had {
@@ -136,7 +137,7 @@ func (u *requestBody) note(had, long int, total int64) int {
 	return max(n, had)
 }
 
-// makeRoom grows buffered to a capacity of n bytes, at most BodyBuffer.
+// makeRoom grows the capacity of buffered to at least n bytes.
 func (u *requestBody) makeRoom(n int) {
 	if cap(u.buffered) >= n {
 		return
@@ -148,7 +149,7 @@ func (u *requestBody) makeRoom(n int) {
 	}
 }
 
-// free clears buffered, and returns a large buffer to its pool.
+// free empties buffered, and returns a large buffer to its pool.
 func (u *requestBody) free() {
 	if cap(u.buffered) > smallBody {
 		u.s.bodies.put(u.buffered)
@@ -157,14 +158,14 @@ func (u *requestBody) free() {
 	u.buffered = u.buffered[:0]
 }
 
-// whole reports whether the whole body is buffered, or there is none.
+// whole reports whether the whole body is buffered. It is true if there is no body.
 func (u *requestBody) whole() bool { return u.req.Body.Done() && !u.overflow }
 
 // replayable reports whether the body can be sent again from its start.
 func (u *requestBody) replayable() bool { return !u.overflow && !u.broken }
 
 // start sends the rest of the body in a goroutine, after the first kept bytes of buffered. The
-// goroutine ends after the body, when the upstream connection is closed, or by stop.
+// goroutine ends after the end of the body, after an error, or when stop is called.
 func (u *requestBody) start(w *h1.Writer, kept int) {
 	if u.done == nil {
 		u.done = make(chan struct{}, 1)
@@ -188,8 +189,8 @@ func (u *requestBody) start(w *h1.Writer, kept int) {
 	}()
 }
 
-// pump sends the body, and buffers it as long as BodyBuffer allows. It returns the error of the
-// client. An error of the upstream connection is found when the response is read.
+// pump sends the body, and buffers it up to BodyBuffer. It returns the error of the client. It
+// ignores an error of the upstream connection, because reading the response will return one too.
 func (u *requestBody) pump(w *h1.Writer, kept int) error {
 	body := &u.req.Body
 	if _, err := w.Write(u.buffered[:kept]); err != nil {
@@ -214,7 +215,7 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 			return nil //nolint:nilerr // an upstream error, see pump
 		}
 		if body.Done() || body.Kind() == h1.Length && len(u.conn.Buffered()) > 0 {
-			continue // send it together with the next data
+			continue // more data is available, so send it together with that
 		}
 		if err := w.Flush(); err != nil {
 			return nil //nolint:nilerr // an upstream error, see pump
@@ -223,7 +224,8 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 	if _, rerr, werr := w.Copy(body); rerr != nil || werr != nil {
 		return rerr
 	}
-	// Set ending before the end of the body is sent: the last bytes are still in the buffer.
+	// Set ending before the end of the body is sent, because the app may respond before Close
+	// returns.
 	u.ending.Store(true)
 	_ = w.Close(body.Trailers()) // an upstream error, see pump
 	return nil
@@ -232,19 +234,19 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 // States of requestBody.route.
 const (
 	bodyToApp   uint32 = iota
-	bodyBroken         // the connection to the app takes no more, and the goroutine has ended
-	bodyDropped        // the response has begun: what the app does not take is read and dropped
+	bodyBroken         // the connection to the app accepts no more data, and the goroutine has ended
+	bodyDropped        // the response has begun; body data that the app does not accept is discarded
 )
 
-// respondsEarly records that the final response has begun while the body is being sent, and that
-// the response ends the connection. A client that sends its whole body before it reads must be
-// able to finish, so the part that the app does not accept is read and dropped. refused means that
-// the app has refused the request; then no further part of the body is sent to it. The goroutine
-// of the request calls respondsEarly while the body is being sent.
+// respondsEarly handles a final response that begins while the body is being sent. Such a response
+// ends the connection. A client that sends its whole body before it reads must be able to finish.
+// Therefore the part of the body that the app does not accept is read and discarded. refused means
+// that the app has refused the request; then no more of the body is sent to the app. Only the
+// goroutine of the request calls respondsEarly, while running is set.
 func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	if u.route.Swap(bodyDropped) == bodyBroken {
 		<-u.done
-		p.disconnect.disarm() // the following goroutine reads again
+		p.disconnect.disarm() // the goroutine below reads from the client again
 		u.reading.Store(true)
 		go func() {
 			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // pumpSafely has logged a panic
@@ -259,9 +261,9 @@ func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	}
 }
 
-// drop reads and drops the rest of the body, up to its end, an error, or stop. After that, the
-// request cannot be sent again. An error of the client ends nothing: the response continues, and
-// its writes show whether the client is connected.
+// drop reads and discards the rest of the body, until its end, an error, or stop. Afterwards the
+// request cannot be sent again. An error of the client is ignored: the response continues, and
+// writing it will fail if the client has disconnected.
 func (u *requestBody) drop() {
 	u.overflow = true
 	body := &u.req.Body
@@ -269,8 +271,8 @@ func (u *requestBody) drop() {
 	_ = body.Drain(math.MaxInt64)
 }
 
-// stop ends the sending goroutine and waits for it. If the goroutine had not ended by itself, the
-// connection of the client cannot be read any further.
+// stop ends the sending goroutine and waits for it. If the goroutine had to be interrupted, no
+// further data can be read from the client's connection.
 func (u *requestBody) stop() {
 	if !u.running {
 		return
@@ -285,13 +287,13 @@ func (u *requestBody) stop() {
 	u.finish()
 }
 
-// lateBody is how long the last bytes of a body may still be on their way to the socket after
-// the response has arrived. A socket that is being read needs no longer.
+// lateBody is how long ended waits for the last bytes of a body to be sent, after the response has
+// arrived. That suffices for a peer that reads from its socket.
 const lateBody = 50 * time.Millisecond
 
-// ended reports whether the body was sent completely. If its last bytes are being sent, it waits
-// for them, because an app that has read everything may respond before the sending goroutine has
-// noticed. Otherwise the body outlasts its response.
+// ended reports whether the body was sent completely. If the end of the body is being sent, it
+// waits up to lateBody: an app that has read the whole body may respond before the sending
+// goroutine has returned.
 func (u *requestBody) ended() bool {
 	if !u.running {
 		return true

@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/route"
 )
 
-// Headers of our own, as lines to append to.
+// Names of Shardway's own headers, as beginnings of header lines.
 const (
 	lineShard    = "Shardway-Shard: "
 	lineEpoch    = "Shardway-Epoch: "
@@ -22,15 +22,15 @@ const (
 	lineTries    = headerTries + ": "
 )
 
-// usualExtra has room for what most heads are given.
+// usualExtra is the initial capacity for added header lines. It suffices for most requests.
 const usualExtra = 512
 
-// requestWriter writes the head that a request goes on with: to the app, or to another node.
+// requestWriter writes the request header for the app or for another node.
 type requestWriter struct{ *requestState }
 
-// writeHeader puts the head of the request into the link's buffer, with
-// what the next one is to know: another node by which map it was sent, the app
-// whose it is.
+// writeHeader writes the header of the request into the buffer of the attempt's connection. It
+// removes Shardway headers of the client. For another node it adds the routing epochs. For the app
+// it adds the ownership epoch and the node.
 func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	e := &f.edit
 	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.body.buffered) > 0 || f.req.Body.Done()}
@@ -39,7 +39,8 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	}
 	b := f.extra[:0]
 	if f.ingress != "" {
-		// What the ingress said of key, shard and client goes on to the app.
+		// Forward the key, the shard and the client's address to the app as the ingress has set
+		// them.
 		if !f.x.Keyless {
 			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
@@ -55,7 +56,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		b = f.from.AppendHeaders(b, &f.req, e, f.set.Forwarded)
 		b = f.x.appendRequestID(b, &f.req, e)
 		if len(f.req.Host()) == 0 {
-			e.Host = f.from.LocalHost() // HTTP/1.0; between nodes and for the app there is one
+			e.Host = f.from.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
 		}
 		if !f.x.Keyless {
 			b = append(b, lineShard...)
@@ -84,16 +85,16 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	b = f.appendSession(b)
 	f.extra, e.Extra = b, b
 	if p.conn.inproc != nil {
-		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over
+		e.Kind, e.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
 	return p.conn.WriteRequestHeader(&f.req, e)
 }
 
-// shardNone is what another node is told for a shard of a request that has none,
-// and that any app may answer.
+// shardNone is the value of Shardway-Shard between nodes for a request without a key. The app of
+// any node may serve it.
 const shardNone = "none"
 
-// appendOwner appends what the app is told by the node that owns the shard.
+// appendOwner appends the headers that only the owner of the shard sets for its app.
 func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
 	if !f.x.Keyless {
 		b = append(b, lineEpoch...)
@@ -105,9 +106,10 @@ func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
 	return append(b, "\r\n"...)
 }
 
-// appendPeer appends what another node is told: the epochs routed by, for a PUT
-// or DELETE the ownership epoch it is bound to, whether the body waits, and, of one
-// that asks for others, that they wait to know whether the app takes it.
+// appendPeer appends the headers for another node: the epochs of the routing table and the number
+// of tries. For a PUT or DELETE that must run in one ownership epoch, it adds that epoch.
+// headerContinue tells the owner whether the body is sent on demand. It also asks for an early
+// response if other requests wait to learn whether the app accepts this one.
 func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.table.EpochsHeader()...)
@@ -121,7 +123,7 @@ func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	switch {
 	case !p.bodyOnDemand && !p.conn.pool.wantsEarlyAccept():
 		return b
-	case !p.bodyOnDemand: // what comes of it may be long in coming
+	case !p.bodyOnDemand: // the final response may take long
 		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
 	if f.req.Expects() && len(f.body.buffered) == 0 {
@@ -130,7 +132,7 @@ func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
 }
 
-// headerMinted says that the key was made for this request.
+// headerMinted means that the key was generated for this request.
 const headerMinted = "Shardway-Minted"
 
 // headerTries tells how often a request was sent that may have run: an owner goes
@@ -147,7 +149,7 @@ func (x *exchange) appendTries(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// triesOf reads headerTries.
+// triesOf returns the value of headerTries, or 0 if it is missing.
 func triesOf(h *h1.Header) int {
 	if !h.Has(h1.FieldShardwayOther) {
 		return 0
@@ -158,19 +160,20 @@ func triesOf(h *h1.Header) int {
 
 // Values of headerContinue in requests.
 const (
-	continueClient = "client" // the Expect is the client's: the app sees it
-	continueNode   = "node"   // it is the ingress's
-	continueTell   = "tell"   // there is none: no body waits
+	continueClient = "client" // the Expect header is the client's, and is forwarded to the app
+	continueNode   = "node"   // the Expect header was added by the ingress
+	continueTell   = "tell"   // there is no Expect header: the body has been sent, and the ingress only wants to learn that the app accepts the request
 )
 
-// idBytes returns the id that was made for the request.
+// idBytes returns the generated request id.
 func (x *exchange) idBytes() (raw [16]byte) {
 	binary.BigEndian.PutUint64(raw[:8], x.id[0])
 	binary.BigEndian.PutUint64(raw[8:], x.id[1])
 	return raw
 }
 
-// requestID returns the X-Request-Id that the client gave, or that was made.
+// requestID returns the X-Request-Id of the client, or the generated one. It returns nil if there
+// is none.
 func (x *exchange) requestID(req *h1.Request) []byte {
 	if v := req.Known(h1.FieldXRequestID); len(v) > 0 {
 		return v
@@ -182,15 +185,15 @@ func (x *exchange) requestID(req *h1.Request) []byte {
 	return hex.AppendEncode(nil, raw[:])
 }
 
-// appendRequestID appends X-Request-Id unless the client has given one: 128
-// random bits, the same whenever the request is sent again.
+// appendRequestID appends a generated X-Request-Id, unless the client has sent one. The id has 128
+// random bits, and stays the same when the request is sent again.
 func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte {
 	if len(req.Known(h1.FieldXRequestID)) > 0 {
 		return b
 	}
-	e.Drop |= h1.Of(h1.FieldXRequestID) // an empty one
+	e.Drop |= h1.Of(h1.FieldXRequestID) // remove an empty one
 	if x.id == [2]uint64{} {
-		x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // it tells requests apart and keeps no secret
+		x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
 	}
 	raw := x.idBytes()
 	b = append(b, "X-Request-Id: "...)
@@ -198,9 +201,9 @@ func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte
 	return append(b, "\r\n"...)
 }
 
-// appendFieldValue appends a key as a header value: visible ASCII but % as it is,
-// and spaces inside, all else percent-encoded. Percent-decoding gives the key back,
-// whatever it is.
+// appendFieldValue appends a key as a header value. Visible ASCII characters except %, and spaces
+// that are not at an end, stay unchanged. All other bytes are percent-encoded. Percent-decoding
+// always restores the key.
 func appendFieldValue(b, key []byte) []byte {
 	for i, c := range key {
 		inner := i > 0 && i < len(key)-1

@@ -13,19 +13,19 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// head says what changes in an answer on its way to the client.
+// head returns the changes to the header of a response on its way to the client.
 func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	e := &r.edit
 	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
 	if dest.Kind == route.Local {
-		e.Drop |= h1.Of(h1.FieldShardwayError) // the proxy's own word
+		e.Drop |= h1.Of(h1.FieldShardwayError) // only the proxy itself may set this field
 	}
 	r.extra = r.extra[:0]
 	if r.ingress == "" || dest.Kind == route.Local && r.s.o.Handler != nil {
-		e.Drop |= h1.Of(h1.FieldShardwayStream) // the app's word is for the ingress
+		e.Drop |= h1.Of(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
 	if r.ingress == "" && isWebSocketRequest(&r.req) {
-		e.Drop |= h1.Of(h1.FieldShardwayOther) // so are those on sockets
+		e.Drop |= h1.Of(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	if r.ingress == "" {
 		r.expose(dest, e, res)
@@ -40,7 +40,7 @@ func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	return e
 }
 
-// editForOld frames an answer for an HTTP/1.0 client, which knows no chunks.
+// editForOld adapts a response to an HTTP/1.0 client, which does not understand chunked encoding.
 func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
 	e.Old = true
 	switch res.Body.Kind() {
@@ -51,8 +51,8 @@ func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
 	}
 }
 
-// mayKeep reports whether the connection may carry another request after this
-// one's answer, as far as is known when the answer begins.
+// mayKeep reports whether the connection can carry another request after the response, as far as
+// that is known when the response begins.
 func (r reply) mayKeep() bool {
 	if !r.x.keep || r.draining() {
 		return false
@@ -60,10 +60,10 @@ func (r reply) mayKeep() bool {
 	return r.body.running || r.req.Body.Done() || r.drains()
 }
 
-// early reports an answer that does not wait for the rest of the request: how much
-// of that the app will take, and the client send, nobody knows, so the connection
-// ends with it (RFC 9112 section 9.6). A success that is being streamed may go along
-// with what it answers, and ends the connection only if it ends first.
+// early reports whether a response begins before the request body has been sent completely, and
+// must end the connection. It is unknown how much more of the body the app accepts and the client
+// sends, so the connection cannot be reused (RFC 9112 section 9.6). A streamed success may continue
+// together with its request body. It ends the connection only if it ends before the body.
 func (r reply) early(res *h1.Response) bool {
 	if !r.body.running || r.body.ending.Load() {
 		return false
@@ -73,12 +73,12 @@ func (r reply) early(res *h1.Response) bool {
 	return !streamed || res.Status() >= 300 || !res.KeepAlive()
 }
 
-// drainLimit is how much of a body that nobody wants is read, so that the
-// connection can go on.
+// drainLimit is the maximum number of unread body bytes that are read and discarded, so that the
+// connection can be kept.
 const drainLimit = 64 << 10
 
-// drained reports whether what is left of the request's body has been read away, so that
-// the connection can go on.
+// drained reads and discards the rest of the request body, if that is worthwhile. It reports
+// whether the connection can be kept.
 func (r reply) drained() bool {
 	body := &r.req.Body
 	if body.Done() {
@@ -88,7 +88,7 @@ func (r reply) drained() bool {
 		return false
 	}
 	usual := r.conn.Timeouts()
-	hasty := usual // the rate stays: this is a body as any other
+	hasty := usual // the minimum rate still applies
 	hasty.Body = min(usual.Body, time.Second)
 	r.conn.SetTimeouts(hasty)
 	err := body.Drain(drainLimit)
@@ -96,15 +96,16 @@ func (r reply) drained() bool {
 	return err == nil
 }
 
-// drains reports whether the rest of the body may be worth reading away: it is
-// not known to be too long, and not one that the client may never send.
+// drains reports whether reading the rest of the body is worthwhile. The rest must not be known to
+// be too long. In addition, the client must not be waiting for a 100 Continue before it sends the
+// body.
 func (r reply) drains() bool {
 	body := &r.req.Body
 	return body.Remaining() <= drainLimit && (!r.req.Expects() || body.Begun())
 }
 
-// expose adds to an answer for a client what Options.DebugHeaders and the sticky
-// cookie ask for.
+// expose adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
+// client.
 func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 	if r.set.DebugHeaders {
 		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
@@ -145,8 +146,8 @@ func (r reply) appendCookie(b []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
-// overTLS reports whether the client came by https, here or, as a trusted proxy
-// says, to the first of them.
+// overTLS reports whether the client uses https, either to this node or, according to a trusted
+// proxy, to the first proxy.
 func (r reply) overTLS() bool {
 	if r.from.Proto == "https" {
 		return true

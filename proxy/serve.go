@@ -10,15 +10,15 @@ import (
 	"shardway/proxy/route"
 )
 
-// This file contains the steps of a request in the order in which they happen: readRequest,
-// handleRequest, the loop routeUntilAnswered (or serveAsOwner for a forwarded request),
+// This file contains the steps of a request in the order in which they run: readRequest,
+// handleRequest, the loop routeUntilAnswered (serveAsOwner for a forwarded request),
 // attemptByTable, attemptLocal or attemptRemote, runAttempt and prepareNext.
 //
 // Each attempt returns a decision, and only the two loops act on it. attempt.go contains the
-// decisions about attempts that have no response. The helper types keys, wait, out, reply,
+// decisions about attempts without a response. The helper types keys, wait, requestWriter, reply,
 // relay and handlerConn do not call the functions of this file.
 //
-// Two kinds of requests take another way:
+// Two kinds of requests do not stay within these functions:
 //
 //   - A resumable WebSocket leaves this call tree while it has an upstream connection (conn_goroutines.go).
 //   - The event loop executes the same steps for small requests of many connections
@@ -31,15 +31,17 @@ func (c *client) serve() {
 	c.runStep(c.start)
 }
 
-// start is serveRequests for a new connection.
+// start is serveRequests for a new connection. It closes the connection if a shutdown has already
+// begun.
 func (c *client) start() {
 	if c.s.forceCtx.Err() != nil || c.life.within.Err() != nil {
-		c.terminate(causeShutdown) // the shutdown has already closed the older connections
+		c.terminate(causeShutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
 }
 
-// serveRequests handles one request after the other. It starts where the event loop has stopped.
+// serveRequests handles one request after the other. It starts at the step where an event loop has
+// handed the client off.
 func (c *client) serveRequests() {
 	for {
 		if c.resumeAt == resumeNext && !c.readRequest() {
@@ -64,8 +66,8 @@ func (c *client) serveRequests() {
 	}
 }
 
-// readRequest reads the next request header. It returns false if there is none for this goroutine:
-// the connection ends, is parked, or is handed to an event loop.
+// readRequest reads the next request header. It returns false if this goroutine has no further
+// request to serve: the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
 	c.conn.Idle()
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
@@ -98,13 +100,13 @@ func (c *client) readRequest() bool {
 		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
-		c.reply.reportStopped(false) // a request may be on its way
+		c.reply.reportStopped(false) // the other node may already have sent a request
 	}
 	return false
 }
 
-// idleSince returns when the last request ended, if the connection has not waited since then. Zero
-// means that the caller must read the clock.
+// idleSince returns when the last request ended, if the connection has been idle since then. The
+// zero time means that the caller must read the clock.
 func (c *client) idleSince() time.Time {
 	if c.x.ended == 0 {
 		return time.Time{}
@@ -186,7 +188,7 @@ func (c *client) finishExchange() {
 	c.s.metrics.over(&c.x, c.x.elapsed(&c.s.clock))
 }
 
-// routeUntilAnswered makes attempts until the client has a response. v is the decision of the
+// routeUntilAnswered makes attempts until the client has a response. v is the decision after the
 // first attempt, which used the table t.
 func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 	for ; ; t, v = c.attemptNow() {
@@ -222,7 +224,8 @@ func (c *client) attemptNow() (*route.Table, decision) {
 	return t, c.attemptByTable(t)
 }
 
-// waitFor waits as v says, and adds the time to the access log.
+// waitFor waits until the decision v permits another attempt, and adds the waiting time to the
+// access log.
 func (c *client) waitFor(v decision) decision {
 	a := &c.x.account
 	began := a.now()
@@ -231,13 +234,13 @@ func (c *client) waitFor(v decision) decision {
 	return v
 }
 
-// handleForwarded serves a request that another node forwarded, or refuses it. It never forwards
-// the request again (G8). It lets the request wait for no longer than ownerWait, because requests
-// wait at the node that has their client.
+// handleForwarded serves a request that another node has forwarded, or refuses it. It never
+// forwards the request again (guarantee G8). A request waits here for up to ownerWait only, because
+// requests wait in the queue of their ingress.
 //
-// There is one exception. A request whose shard the app is acquiring waits here, so that it can
-// continue at once. It waits until the shard is acquired, the next map is proposed, or the lease
-// ends.
+// There is one exception: a request whose shard the app is acquiring waits here, so that it can run
+// as soon as the shard is acquired. It also stops waiting when the next map is proposed or the
+// lease ends.
 func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
 	c.x.senderEpoch = committed
@@ -251,8 +254,9 @@ func (c *client) handleForwarded() {
 	}
 	t := c.s.o.Cluster.Table()
 	if committed > t.Committed() || proposed > t.Proposed() {
-		// Without a lease, waiting is useless. A node whose disk hangs is behind for seconds, and
-		// a request that waits here when the shard is taken over counts as sent.
+		// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind
+		// for seconds. If another node took the shard over meanwhile, the ingress would regard a
+		// waiting request as sent to the app.
 		if c.s.o.Cluster.LeaseLeft() <= 0 {
 			c.reply.refuse(route.RefusedNoLease)
 			return
@@ -277,7 +281,7 @@ func (c *client) attemptAsOwner(t *route.Table) decision {
 		return c.attemptLocal(t, &c.s.keyless)
 	}
 	if c.x.senderEpoch < t.KeysSince() {
-		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress used an older key configuration
+		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress has used an older key configuration
 	}
 	c.x.keys = c.keysBy(t)
 	r := t.Route(c.x.shard)
@@ -290,7 +294,7 @@ func (c *client) attemptAsOwner(t *route.Table) decision {
 	return c.attemptLocal(t, r)
 }
 
-// attemptByTable sends the request once, to the destination that the table names.
+// attemptByTable makes one attempt at the destination to which the table routes the request.
 func (c *client) attemptByTable(t *route.Table) decision {
 	if t.Shards() == 0 {
 		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
@@ -302,7 +306,7 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	}
 	c.x.resolveShard(t)
 	if c.quarantined() {
-		if c.x.isResumption() { // the client has its response
+		if c.x.isResumption() { // the client of a WebSocket has its response already
 			c.x.session.refused, c.x.session.closeReason = closeTryLater, reasonQuarantined
 			return done
 		}
@@ -329,7 +333,7 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	return waitForRoute(r)
 }
 
-// attemptLocal runs the request on the app of this node.
+// attemptLocal makes one attempt on the app of this node.
 func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
@@ -348,11 +352,11 @@ func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
 	return c.runTimed(p)
 }
 
-// admitAttempt begins the attempt p over l, and asks the node for admission. If the node refuses,
-// it returns l to the pool, and returns the decision.
+// admitAttempt begins a run of the request on l, and requests admission from the node. If the node
+// refuses, admitAttempt returns l to the pool. The zero decision means that p is ready to be run.
 func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *route.Route) decision {
-	// Begin the run before asking for admission: a Cut that follows the end of admissions must
-	// find the run.
+	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
+	// end of admissions, must find the run.
 	if !c.begin(route.Local, l, nil) {
 		c.slot.giveBack(l)
 		return done
@@ -376,7 +380,8 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 		if refusal == route.RefusedNoLease {
 			reason = route.ReasonNoLease
 		}
-		// A newer table ends the wait, also if the lease has come back.
+		// The wait ends with a newer table. The node also publishes one when its lease is valid
+		// again.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
 	if c.x.ran && c.x.ranEpoch != epoch {
@@ -393,7 +398,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 	return decision{}
 }
 
-// attemptRemote forwards the request to the node that owns its shard.
+// attemptRemote makes one attempt at the node that owns the shard.
 func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
@@ -410,8 +415,8 @@ func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
 	if l == nil {
 		return v
 	}
-	// Begin the run before checking the table: an Abandon that follows the change of the table
-	// must find the run.
+	// Begin the run before checking the table. CancelForwarded, which follows a change of the
+	// table, must find the run.
 	if !c.begin(route.Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
 		c.slot.giveBack(l)
 		if c.closing.Load() {
@@ -423,7 +428,7 @@ func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
 	return c.runTimed(&attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
 }
 
-// runAttempt sends the request once, and passes the response on to the client.
+// runAttempt sends the request once, and sends the response to the client.
 func (c *client) runAttempt(p *attempt) decision {
 	if err := c.body.readAvailable(); err != nil {
 		c.x.route = p.route.Kind
@@ -440,7 +445,7 @@ func (c *client) runAttempt(p *attempt) decision {
 	return c.awaitResponse(p)
 }
 
-// sendRequest sends the request. If that fails, the attempt has ended and sendRequest returns the
+// sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
 // decision.
 func (c *client) sendRequest(p *attempt) decision {
 	c.x.route = p.route.Kind
@@ -454,14 +459,14 @@ func (c *client) sendRequest(p *attempt) decision {
 		c.x.resumed.countRequest() // SendChecked also waits for the response
 		return c.handleBroken(p, err)
 	}
-	if !c.body.running { // no buffer is needed until the response arrives
+	if !c.body.running { // no buffer is needed while waiting for the response
 		c.conn.Idle()
 		w.Idle()
 	}
 	return decision{}
 }
 
-// awaitResponse waits for the response and passes it on to the client.
+// awaitResponse waits for the response and sends it to the client.
 func (c *client) awaitResponse(p *attempt) decision {
 	if err := c.readResponseHeader(p, p.conn.Writer()); err != nil {
 		if p.isUnread() {
@@ -473,8 +478,8 @@ func (c *client) awaitResponse(p *attempt) decision {
 	return c.relayResponse(p)
 }
 
-// relayResponse handles a response whose header has been read: it passes the response on, or
-// returns the decision for a refusal or a retry.
+// relayResponse handles a response whose header has been read. It sends the response to the client,
+// or returns the decision after a refusal or before a retry.
 func (c *client) relayResponse(p *attempt) decision {
 	res := &p.conn.res
 	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
@@ -517,19 +522,19 @@ func (c *client) relayResponse(p *attempt) decision {
 	return done
 }
 
-// prepareNext makes the connection ready for the next request by reading the rest of the request
-// body. If that is not possible, it closes the connection so that the client can still read its
-// response, and returns false.
+// prepareNext reads the rest of the request body, so that the connection can carry another request.
+// If that is not possible, it closes the connection and returns false. The client can still read
+// its response then.
 func (c *client) prepareNext() bool {
 	c.body.free()
 	if c.x.onDemand && !c.x.bodyRequested {
-		return c.x.keep // the ingress will not send the body
+		return c.x.keep // the ingress will not send the body, because it was not requested
 	}
 	if c.x.aborted {
 		return false
 	}
 	if !c.req.Body.Done() {
-		c.x.ended = 0 // reading the rest of the body may take time
+		c.x.ended = 0 // reading the rest of the body may take time, so this time is outdated
 	}
 	if c.x.keep && c.reply.drained() {
 		return true

@@ -18,76 +18,76 @@ import (
 	"shardway/shardmap"
 )
 
-// Server is the proxy of one node. New builds it. ServeClients gives it the connections of
-// clients, and ServePeer those of other nodes. The node calls Wake after each new routing table,
-// and Cut, CancelUpstream or Abandon when requests must not continue. Server is a
-// prometheus.Collector.
+// Server is the proxy of one node. New creates it. ServeClients passes connections of clients to
+// it, and ServePeer streams from other nodes. The node calls Wake after each change of the routing
+// table. It calls CancelShards, CancelUpstream or CancelForwarded when requests must not continue.
+// Server implements prometheus.Collector.
 type Server struct {
-	o              Options // the Settings in it are zero; see set
+	o              Options // its Settings are zero; see set
 	set            atomic.Pointer[Settings]
 	upstream       *pool // nil in a gateway
 	peers          peers
 	conns          registry
-	stalledScratch []*client // memory of Stalled
+	stalledScratch []*client // reused by Stalled
 	loops          eventLoopGroup
 	appWatch       appWatch
 	handshakes     handshakes
 	sizes          sizes
-	// nonResumable contains the paths whose WebSockets are not resumable. It uses the table that
-	// sizes uses for large responses.
+	// nonResumable contains the paths whose WebSockets are not resumable. It has the same structure
+	// as the table of large responses.
 	nonResumable sizes
-	// streamThreshold is the constant of that name, except in tests.
+	// streamThreshold is the constant streamThreshold, except in tests.
 	streamThreshold int32
-	headerMemory    memoryLimit // headers that are partly read
-	awaited         memoryLimit // bodies that are read before their requests continue
+	headerMemory    memoryLimit // memory of headers that have been read partly
+	awaited         memoryLimit // memory of bodies that are read before their requests continue
 	budget          retry.Budget
 	load            loads
 	wrecks          wrecks
 	// quarantine is nil while no key is in quarantine.
 	quarantine      atomic.Pointer[Quarantine]
 	streams         streams
-	peerGoroutines  sync.WaitGroup // relays of WebSockets that other nodes have forwarded
+	peerGoroutines  sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
 	callbackWatcher callbackWatcher
-	streamQueue     *queue.Queue // event streams without an upstream connection
+	streamQueue     *queue.Queue // event streams that wait for an upstream connection
 	webSockets      webSockets
 	metrics         *metrics
 	draining        atomic.Bool
-	closing         atomic.Bool // set with mu held; no listener is added after it
-	// leaveBy is when Shutdown or DrainClients ends the remaining connections, by the coarse clock.
-	// It is set before closing.
+	closing         atomic.Bool // set with mu held; afterwards no listener is added
+	// leaveBy is when Shutdown or DrainClients stops waiting for the remaining connections, by the
+	// coarse clock. It is set before closing.
 	leaveBy atomic.Int64
-	// forceCtx ends when all connections must be aborted, including those in a TLS handshake and
-	// those that are accepted later.
+	// forceCtx ends when all connections must be aborted. That includes connections in a TLS
+	// handshake and connections that are accepted later.
 	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
 	forceCancel context.CancelFunc
-	// lifeCtx ends with Shutdown, and ends all dials.
+	// lifeCtx ends during Shutdown. Its end cancels all dials.
 	lifeCtx    context.Context //nolint:containedctx // lives as long as the Server
 	lifeCancel context.CancelFunc
 	dialers    sync.WaitGroup
 	buffers    h1.Buffers
 	clients    clientPool
 	repairs    repairLog
-	// lingering limits the connections that are closed but whose clients still send.
+	// lingering limits the closed connections whose clients may still send data.
 	lingering    h1.Lingering
 	bodies       bodies
 	keyless      route.Route // route of requests without a key
 	hookPath     pathguard.Guard
 	clock        coarse
-	now          atomic.Pointer[[]byte] // the Date header
-	second       atomic.Int64           // second of the Date header
-	lastReap     time.Duration          // used by the sweep only
-	pathDetector pathDetector           // used by the sweep only
+	now          atomic.Pointer[[]byte] // present value of the Date header
+	second       atomic.Int64           // Unix time of that value
+	lastReap     time.Duration          // when the sweep last closed old idle connections; used only by the sweep
+	pathDetector pathDetector           // used only by the sweep
 	// parkAfter and parkSoon are the constants parkAfter and parkAfterReturn, except in tests.
 	parkAfter, parkSoon atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
-		none      chan struct{} // closed when closing is set and no listener is left
+		none      chan struct{} // closed when closing is set and all listeners have been removed
 	}
 }
 
-// New returns a Server. It starts nothing.
+// New returns a Server. It starts no goroutine.
 func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{o: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
@@ -128,17 +128,17 @@ func New(o Options) *Server {
 	return s
 }
 
-// ServeClients accepts connections from ln until ctx ends or Shutdown is called, and closes ln. It
-// returns after the last connection has been closed. That is at once after ctx has ended; after
-// Shutdown, requests in progress finish first. In both cases the error is nil. Otherwise it is the
-// error of ln.
+// ServeClients accepts connections from ln until ctx ends or Shutdown is called, and then closes
+// ln. It returns after the last connection has been closed. When ctx ends, it aborts the
+// connections. After Shutdown, requests in progress finish first. In both cases the error is nil.
+// Otherwise it is the error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
 	waiting := newRawAcceptor(ln)
-	var last []net.Conn                         // connections that acceptOne has accepted and not returned yet
-	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
+	var last []net.Conn                         // connections that acceptOne has accepted in advance
+	places := make(chan struct{}, s.o.MaxConns) // one element for each open connection except the newest
 	over := func() {
 		s.conns.removeAccepted()
 		<-places
@@ -160,7 +160,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer watcher.close()
 	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer cut()
-	defer watcher.workers.close() // after unlisten: connections that an open listener accepts would be reset
+	defer watcher.workers.close() // must run after unlisten, because connections that an open listener accepts would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -179,7 +179,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 }
 
 // closeWithin closes the connections whose context is ctx, which has ended. Connections that are
-// accepted later detect that themselves.
+// accepted later check the context themselves.
 func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.each(func(c *client) {
 		if c.life.within == ctx {
@@ -190,19 +190,20 @@ func (s *Server) closeWithin(ctx context.Context) {
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
-// stream or ctx has ended, or when the stream has become that of a resumable WebSocket. In the last
-// case it closes conn when the WebSocket has ended, and Shutdown waits for that.
+// stream has ended, or when a resumable WebSocket has started on it. ctx aborts the stream. After
+// the start of a WebSocket, the Server closes conn when the WebSocket has ended, and Shutdown waits
+// for that.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.terminate(causeShutdown) })
 	c.serveAll(&s.peerGoroutines, func() { stop() })
 	if _, ok := conn.(muxStream); ok {
-		stop() // a WebSocket continues; its stream ends with the session, which belongs to the node
+		stop() // a WebSocket continues; its stream ends with its session, which the node owns
 	}
 }
 
-// accept accepts the next connection. Without free file descriptors or memory it closes idle
-// connections, waits and tries again.
+// accept accepts the next connection. If file descriptors or memory are exhausted, it closes idle
+// connections, waits and retries.
 func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, most) {
@@ -230,15 +231,15 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAccept
 	}
 }
 
-// isTemporary reports whether accepting may work again later.
+// isTemporary reports whether accept may succeed again later.
 func isTemporary(err error) bool {
 	var t interface{ Temporary() bool }
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
 }
 
-// Wake makes waiting requests look up their route again, including those that wait for a connection
-// to a previous destination. The node calls it after each change of the table, with the generation
-// of the new table.
+// Wake makes waiting requests look up their route again. This includes requests that wait for a
+// connection to a previous destination. The node calls it after each change of the routing table,
+// with the generation of the new table.
 func (s *Server) Wake(generation uint64) {
 	s.o.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
@@ -254,8 +255,8 @@ func (s *Server) Wake(generation uint64) {
 }
 
 // CancelShards cancels the runs on the local app for the shards for which match returns true, and
-// returns their number. A client without a response gets 502 shard-moved; other connections are
-// aborted. reason is the label in the metrics.
+// returns their number. A client whose response has not begun receives 502 shard-moved; other
+// connections are aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
 	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
 		return r.kind == route.Local && r.flags&slotKeyless == 0 && match(r.shard)
@@ -264,12 +265,12 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 	return n
 }
 
-// CancelUpstream cancels all runs on the local app, and returns their number. Requests that may be
-// repeated are sent again.
+// CancelUpstream cancels all runs on the local app, and returns their number. Requests that are
+// safe to repeat are sent again.
 func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeLease, reason) }
 
-// CancelForStop is CancelUpstream for a node that stops, after the time for running requests has
-// passed. Requests that must not be repeated get 502 shard-moved.
+// CancelForStop is CancelUpstream for a node that stops after the time limit for running requests.
+// Requests that are not safe to repeat receive 502 shard-moved.
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
 func (s *Server) cancelLocal(why cause, reason string) int {
@@ -279,7 +280,8 @@ func (s *Server) cancelLocal(why cause, reason string) int {
 }
 
 // CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
-// and returns their number. Requests that may be repeated are sent again; the others get 502.
+// and returns their number. Requests that are safe to repeat are sent again; the others receive
+// 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
 	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
 		return r.kind == route.Remote && match(r.shard, node)
@@ -288,8 +290,8 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 	return n
 }
 
-// UpstreamConnected reports whether a connection to the app is open, idle or in use, that the app
-// has not closed. An app that has ended has none.
+// UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.
+// After the app process has ended, there is none.
 func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.hasOpenConn() }
 
 // RenewUpstream closes the idle connections to the app. Connections in use are closed after their
@@ -301,7 +303,7 @@ func (s *Server) RenewUpstream() {
 }
 
 // RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
-// new ones. The node calls it when its certificate, or the set of authorities that it trusts, has
+// new connections. The node calls it when its certificate or its set of trusted authorities has
 // changed.
 func (s *Server) RenewPeers() { s.peers.renew() }
 
@@ -309,8 +311,8 @@ func (s *Server) RenewPeers() { s.peers.renew() }
 // Connections in use are closed after their request.
 func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.renewTo(match) }
 
-// SetPeerProcess records that the process of a node is the one with this boot and nonce, and that
-// its previous processes have ended. No request uses a connection to one of those any more.
+// SetPeerProcess sets the boot and the nonce of the present process of a node, whose previous
+// processes have ended. Later requests do not use connections to those processes.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
 
 // SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
@@ -319,12 +321,13 @@ func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 
 // Shutdown accepts the connections in the listen backlog, stops accepting, and waits until all
 // connections are closed. Idle and new connections stay open for a moment, because their next
-// request may be on its way; its response contains Connection: close. If ctx ends first, Shutdown
-// aborts the remaining connections, waits for their goroutines, and returns the error of ctx.
+// request may already have been sent. The response to it contains Connection: close. If ctx ends
+// first, Shutdown aborts the remaining connections, waits for their goroutines, and returns the
+// error of ctx.
 //
-// A request of a safe method that has waited DrainTimeout for the first byte of its response does
-// not delay Shutdown: its connection is closed, and the client may send it again elsewhere. An
-// event stream that Shutdown would have to abort ends shortly before, between two events.
+// A request with a safe method that has waited DrainTimeout for the first byte of its response does
+// not delay Shutdown. Its connection is closed, and the client may repeat it at another node. An
+// event stream that would still be open at the end of ctx ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
@@ -349,9 +352,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// DrainClients stops accepting as Shutdown does, and waits until no client is connected. Forwarded
-// requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx and
-// has aborted nothing.
+// DrainClients stops accepting like Shutdown, and waits until no client is connected. Forwarded
+// requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx; it
+// aborts no connection.
 func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
@@ -366,7 +369,7 @@ func (s *Server) DrainClients(ctx context.Context) error {
 	return nil
 }
 
-// setLeaveBy sets leaveBy to the deadline of ctx, or to the maximum if there is none.
+// setLeaveBy sets leaveBy to the deadline of ctx, or to the maximum value if ctx has none.
 func (s *Server) setLeaveBy(ctx context.Context) {
 	by := int64(math.MaxInt64)
 	if at, ok := ctx.Deadline(); ok {
@@ -375,8 +378,9 @@ func (s *Server) setLeaveBy(ctx context.Context) {
 	s.leaveBy.Store(by)
 }
 
-// ClosePeers closes the streams from other nodes, and those that arrive later. Their requests are
-// cancelled or not run, and the other nodes are told which of both. It takes up to 2*reportTimeout.
+// ClosePeers closes the streams from other nodes, including streams that arrive later. Requests on
+// them are cancelled or not started, and the response to the other node reports which of the two.
+// It returns after up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
 	s.forceCancel()
 	s.conns.each(func(c *client) {
@@ -388,7 +392,7 @@ func (s *Server) ClosePeers() {
 	defer late.Stop()
 	select {
 	case <-s.conns.none():
-	case <-late.C: // an app in this process may not end in time
+	case <-late.C: // an app in this process may need more time
 	}
 }
 
@@ -403,12 +407,13 @@ func (s *Server) closeIdle() {
 	s.callbackWatcher.close()
 }
 
-// ExpectListener announces a listener that will certainly be passed to ServeClients. A Shutdown
-// before that waits for it, so that clients which connect meanwhile get a response. Without the
-// announcement, connections in the backlog of the listener would be reset.
+// ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is
+// called before that, it waits for ServeClients, so that clients that connect meanwhile receive a
+// response. Without the announcement, connections in the backlog of the listener would be reset.
 func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
 
-// listen registers a listener for Shutdown. It reports false if Shutdown was called before.
+// listen registers a listener for Shutdown. It returns false if Shutdown was called before, unless
+// the listener was announced.
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

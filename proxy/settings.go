@@ -9,76 +9,82 @@ import (
 	"shardway/proxy/shardkey"
 )
 
-// Settings is the part of Options that may change while the Server runs: Apply
-// swaps the whole value, which itself never changes. Each request reads it once,
-// when its head is there, and goes by it to its end. Durations and sizes take
-// their default when zero.
+// Settings is the part of Options that may change while the Server runs. Apply replaces the whole
+// value; a Settings value itself never changes. Each request loads the settings once, when its
+// header has been read, and uses them until it ends. For durations and sizes, zero means the
+// default.
 type Settings struct {
-	// Keys finds the key of a request; nil means X-Shard-Key, else 400.
+	// Keys finds the key of a request. nil means the X-Shard-Key header, and a 400 response without
+	// it.
 	Keys *shardkey.Keys
-	// StreamGrace is for how long an upgraded connection or an event stream outlives
-	// the move of its shard, or Shutdown; zero means 250 ms, negative not at all.
+	// StreamGrace is how long an upgraded connection or an event stream may continue after its
+	// shard has moved, or after Shutdown. Zero means 250 ms, and a negative value means that it
+	// ends immediately.
 	StreamGrace time.Duration
-	// CloseSockets keeps no WebSocket when its shard moves, whatever the app says.
+	// CloseSockets makes all WebSockets close when their shard moves, even if the app permits
+	// resumption.
 	CloseSockets bool
-	// DebugHeaders adds Shardway-Node and Shardway-Shard to answers.
+	// DebugHeaders adds Shardway-Node and Shardway-Shard to responses.
 	DebugHeaders bool
-	// TrustedProxies are the peers whose X-Forwarded headers are believed and
-	// appended to. Empty: nobody's.
+	// TrustedProxies contains the addresses of proxies whose X-Forwarded headers are accepted and
+	// extended. Empty means that no proxy is trusted.
 	TrustedProxies []netip.Prefix
-	// ProbePath, when set, is answered by the node itself on the app port, with
-	// what Options.Probe says: 200, or 503 and the reason.
+	// ProbePath is a path for which the node itself responds on the app port, with the result of
+	// Options.Probe: 200, or 503 and the reason. Empty means none.
 	ProbePath string
-	// Forwarded adds the header Forwarded (RFC 7239) to X-Forwarded-*.
+	// Forwarded adds the Forwarded header (RFC 7239) in addition to X-Forwarded-*.
 	Forwarded bool
-	// Access gets a line per request of a client; nil means none, and costs
-	// nothing.
+	// Access configures the access log. nil means no access log, at no cost.
 	Access *Access
 
 	// MaxHeaderBytes bounds a head in bytes, the first line included: a client's gets
 	// 431, an app's 502. Zero means 64 KiB. A connection that waits for a request
 	// when this, or one of the next two, changes reads one head by the old bound.
 	MaxHeaderBytes int
-	// MaxHeaderBytesTotal bounds what partly read heads of all clients keep together, in
-	// steps of 8 KiB each; past it the slowest get 408. Zero means 64 MiB.
+	// MaxHeaderBytesTotal limits the memory of partly received header sections of all clients. Each
+	// occupies a multiple of 8 KiB. Above the limit, the slowest clients receive 408. Zero means 64
+	// MiB.
 	MaxHeaderBytesTotal int64
-	// MaxHeaders bounds the number of header lines likewise; zero means 256.
+	// MaxHeaders limits the number of header lines. The response beyond it is that of
+	// MaxHeaderBytes. Zero means 256.
 	MaxHeaders int
-	// MaxURI bounds a request line, 414; zero means 16 KiB.
+	// MaxURI limits the length of a request line; the response to a longer one is 414. Zero means
+	// 16 KiB.
 	MaxURI int
-	// MaxBody bounds a request body, 413; zero means none.
+	// MaxBody limits the size of a request body; the response to a larger one is 413. Zero means no
+	// limit.
 	MaxBody int64
-	// MaxBodyTotal bounds what all requests keep together, heads included, whose bodies
-	// are read before they go on: those of known length up to Options.BodyBuffer, and
-	// for a handler that takes no streams all. Past it the slowest get 408. Zero means
-	// 256 MiB.
+	// MaxBodyTotal limits the memory of all requests, including their headers, whose bodies are
+	// read before they continue. These are bodies of known length up to Options.BodyBuffer, and all
+	// bodies for a handler that does not accept streams. Above the limit, the slowest clients
+	// receive 408. Zero means 256 MiB.
 	MaxBodyTotal int64
-	// MaxShardInflight bounds how many requests of one shard are under way at its owner, which
-	// is this node, or in line for a connection to the app; past it 503. Streams and
-	// upgraded connections do not count (Options.MaxStreams). Zero means any number.
+	// MaxShardInflight limits the requests of one shard that are in progress at its owner or wait
+	// for a connection to its app, if this node is the owner. Further requests receive 503. Streams
+	// and upgraded connections do not count (see Options.MaxStreams). Zero means no limit.
 	MaxShardInflight int
-	// HeaderTimeout bounds the time from the first byte of a head to its end, and
-	// that of a TLS handshake; zero means 10 s.
+	// HeaderTimeout limits the time from the first byte of a header section to its end, and the
+	// time of a TLS handshake. Zero means 10 s.
 	HeaderTimeout time.Duration
-	// IdleTimeout bounds the wait for the next request, and for the next byte of
-	// a body, in either direction on the client side; zero means 75 s.
+	// IdleTimeout limits the wait for the next request. It also limits the wait for the next byte
+	// of a body between the client and this node, in both directions. Zero means 75 s.
 	IdleTimeout time.Duration
-	// MinBodyRate is how many bytes of a request's body have to come for each second
-	// spent waiting for it, after the first 10 s of that; zero means 500, negative
-	// none. Slower ones get 408.
+	// MinBodyRate is the minimum number of bytes of a request body per second that the proxy waits
+	// for it. The first 10 s of waiting do not count. A slower client receives 408. Zero means 500,
+	// and a negative value means no minimum.
 	MinBodyRate int64
-	// ConnectTimeout bounds one connect to app or peer; zero means 2 s.
+	// ConnectTimeout limits the time of one dial to the app or to another node. Zero means 2 s.
 	ConnectTimeout time.Duration
-	// FirstByteTimeout bounds the app's time from the end of the request to the
-	// first byte of its answer; zero means 5 minutes, negative none.
+	// FirstByteTimeout limits the time from the end of the request to the first byte of the app's
+	// response. Zero means 5 minutes, and a negative value means no limit.
 	FirstByteTimeout time.Duration
-	// UpstreamIdleTimeout bounds the wait for the next bytes of an answer that
-	// has begun; zero means 10 minutes, negative none. Upgraded connections may
-	// be silent for as long as they like.
+	// UpstreamIdleTimeout limits the wait for the next bytes of a response that has begun. Zero
+	// means 10 minutes, and a negative value means no limit. It does not apply to upgraded
+	// connections.
 	UpstreamIdleTimeout time.Duration
 }
 
-// withDefaults returns s with every zero replaced.
+// withDefaults returns a copy of s in which zero values are replaced by the defaults.
 func (s Settings) withDefaults() *Settings {
 	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
 	s.MaxHeaderBytes = cmp.Or(s.MaxHeaderBytes, 64<<10)
@@ -98,9 +104,8 @@ func (s Settings) withDefaults() *Settings {
 	return &s
 }
 
-// Apply replaces the settings, for every request whose head comes in from now
-// on. Idle connections to the app and to other nodes are let go: they were
-// made by the old ones.
+// Apply replaces the settings for all requests whose headers are read from now on. It closes idle
+// connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
 	s.set.Store(next.withDefaults())
 	if s.upstream != nil {
@@ -109,7 +114,7 @@ func (s *Server) Apply(next Settings) {
 	s.peers.renew()
 }
 
-// use makes the settings those of the connection. Not while it is read.
+// use makes set the settings of the connection. It must not be called during a read.
 func (c *client) use(set *Settings) {
 	if set == c.set {
 		return

@@ -16,25 +16,26 @@ import (
 )
 
 // freshFor is how long after its last use a connection may carry a request that must not be sent
-// twice. The clock advances in steps of sweepEvery, so freshFor is one step less than a second.
+// twice. It is one sweepEvery less than a second, because the clock advances in such steps.
 const freshFor = time.Second - sweepEvery
 
-// errNoLease prevents a request from being sent: the lease has ended after the admission.
+// errNoLease reports that the lease has ended between the admission of a request and the first
+// byte.
 var errNoLease = errors.New("proxy: no lease")
 
-// upstreamConn is a connection to the app or to another node. It carries one request after
-// another. The caller that gets it from its pool owns it until put or discard.
+// upstreamConn is a connection to the app or to another node. It carries one request at a time. The
+// caller that has received it from its pool owns it until put or discard.
 type upstreamConn struct {
 	*h1.Conn
 	res       h1.Response
 	pool      *pool
-	checkable bool          // pending data and closure can be detected without reading
+	checkable bool          // pending data and a close by the peer can be detected without reading
 	reused    bool          // has carried a request before
 	idleSince time.Duration // when it became idle, by the clock of the pool
 
-	mux         muxStream    // the stream that the connection is; nil means a connection of its own
-	singleUse   bool         // carries one WebSocket and nothing after it
-	unencrypted bool         // no encryption, as far as is known
+	mux         muxStream    // the multiplexed stream; nil means a separate connection
+	singleUse   bool         // carries one WebSocket and no further request
+	unencrypted bool         // the connection is known to have no encryption
 	boot        uint64       // boot number of the node's process; zero means unknown
 	nonce       uint64       // nonce of that process; zero means unknown
 	generation  uint64       // generation of the pool when it was dialed
@@ -42,37 +43,38 @@ type upstreamConn struct {
 
 	awaitingUpgrade bool // a resumed WebSocket awaits its upgrade response; guarded by pool.mu
 	shard           int  // shard whose limit it counts for, or noShard; guarded by pool.mu
-	whole           bool // its response is complete, see pool.answered; guarded by pool.mu
+	whole           bool // its response is complete; see pool.answered; guarded by pool.mu
 	longLived       bool // counts as a long-lived stream; guarded by pool.mu
 
-	loop     *eventLoop    // loop with which it is registered; nil means none. Only the owner uses it
+	loop     *eventLoop    // loop with which it is registered; nil means none; used only by its owner
 	loopSlot *upstreamSlot // its registration in that loop
 
-	// unproven is set while slow start counts the connection as new. provenTimer ends that time.
+	// unproven means that slow start counts the connection as new. provenTimer ends that state.
 	unproven    atomic.Bool
 	provenTimer *time.Timer
 }
 
-// SendChecked checks the connection right before the first byte is sent, so the whole request
-// must be sent by one call. requestBody is the maximum size of its body in bytes, and askFrame the
-// room for the framing of a chunk.
+// SendChecked checks the connection right before the first byte is sent, so one call must send the
+// whole request. askBody is the maximum size of the body, and askFrame is the space for the framing
+// of a chunk.
 const (
 	askBody  = 4 << 10
 	askFrame = 16
 )
 
-// sendsChecked reports whether the request can use h1.Conn.SendChecked. The result may still
-// change until the request is sent.
+// sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
+// still change before the request is sent.
 func (a *requestState) sendsChecked() bool {
 	return a.body.whole() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
 }
 
-// canSendChecked reports whether SendChecked can check the connection. It excludes new
-// connections, because data that a peer sends first on a new connection is taken for its response.
+// canSendChecked reports whether SendChecked can check the connection. New connections are
+// excluded, because data that a peer sends on its own initiative on a new connection is read as its
+// response.
 func (l *upstreamConn) canSendChecked() bool { return l.reused && l.CanSendChecked() }
 
-// acquireConn returns an idle connection, or waits for the next one that is returned or dialed.
-// Without a connection it returns the decision.
+// acquireConn returns an idle connection, or waits for the next connection that is returned or
+// dialed. If it returns nil, the decision tells what follows.
 func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(p)
 	newOnly := w.x.reusedTries >= maxReusedTries
@@ -99,12 +101,12 @@ func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 	}
 }
 
-// mustBeFresh reports whether the request needs a connection that was used very recently: it must
-// not be sent twice, or another connection has broken.
+// mustBeFresh reports whether the request needs a recently used connection, because it must not be
+// sent twice or because another connection has broken.
 func (w *requestWait) mustBeFresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
 
-// maxInflight returns the limit of requests in progress for the shard; zero means no limit.
-// Resumed streams of a shard that moves were admitted before, and are exempt.
+// maxInflight returns the limit of requests in progress for the shard; zero means no limit. Resumed
+// streams have no limit, because they were admitted before their shard moved.
 func (w *requestWait) maxInflight(p *pool) int {
 	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
 		return 0
@@ -119,12 +121,12 @@ func (w *requestWait) takeIdleConn(p *pool, by *eventLoop) *upstreamConn {
 }
 
 // waitInQueue waits in the queue of the pool. dialed means that a connection for the request is
-// being dialed. Otherwise the request waits for other requests to finish, and takes a place in the
-// wait queue of the node.
+// being dialed. Otherwise the request has to wait for other requests to finish, and also needs a
+// place in the wait queue of the node.
 func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamConn, error) {
 	limit := ownerWait
 	if w.ingress == "" {
-		limit = w.timeLeft(time.Now()) // dialing counts as waiting
+		limit = w.timeLeft(time.Now()) // dialing counts towards the waiting time
 	}
 	if in.shardMoved(w.s.o.Cluster.Table(), p.node) {
 		_ = p.leaveQueue(in)
@@ -190,7 +192,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 		v.detail = "no connection to the app was made in time for the request"
 		return v
 	case errors.Is(err, errStopping):
-		// This node stops. The request must wait for the next owner of the shard.
+		// The request must wait for the next owner of the shard.
 		v.code, v.refusal = problem.QueueTimeout, route.RefusedHeld
 		v.detail = "this node is stopping"
 		return v
@@ -203,10 +205,10 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	return v
 }
 
-// newUpstreamConn wraps a connection that was just dialed.
+// newUpstreamConn returns an upstreamConn for a connection that has just been dialed.
 func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
 	l := &upstreamConn{}
-	// The sweep limits the time to the first byte of the response.
+	// The sweep enforces the timeout for the first byte of the response.
 	o.Timeouts.Header, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
@@ -215,8 +217,8 @@ func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *up
 	return l
 }
 
-// upstreamRead is the size of a read buffer for the app and other nodes. A response of about 10 KB
-// then needs one system call.
+// upstreamRead is the size of a read buffer for connections to the app and to other nodes. With it,
+// reading a response of about 10 KB needs one system call.
 const upstreamRead = 32 << 10
 
 // dialUpstream connects to the app.
@@ -234,7 +236,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 	}), nil
 }
 
-// dialPeer opens a connection to another node. The owner limits how long a response may take.
+// dialPeer opens a connection to another node. The owner limits the duration of a response.
 func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, error) {
 	set := s.set.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
@@ -263,17 +265,17 @@ func (s *Server) newPeerConn(conn net.Conn, set *Settings) *upstreamConn {
 	return l
 }
 
-// direct reports whether the bytes of a peer connection are those of its socket. Over TLS they are
-// not.
+// direct reports whether the bytes of the connection are the bytes of its socket. That is not the
+// case with TLS.
 func direct(conn net.Conn) bool {
 	d, ok := conn.(interface{ Direct() bool })
 	return ok && d.Direct()
 }
 
-// peerOptions sets the limits of connections between nodes. They must have room for the header of
-// a client or an app, and for the fields that nodes add. Nodes repeat the key, escaped with up to
-// three bytes for each byte, and the host twice. So the next node never refuses a header that this
-// node has accepted.
+// peerOptions sets the header limits of connections between nodes. A header of a client or an app
+// must fit, together with the fields that nodes add. Nodes repeat the key, with up to three bytes
+// per byte because of its encoding, and the host twice. So a node never rejects a header that
+// another node has accepted.
 func peerOptions(o h1.Options, set *Settings) h1.Options {
 	o.MaxHeaderBytes = 4*set.MaxHeaderBytes + 4<<10
 	o.MaxHeaderLines = set.MaxHeaders + 32
@@ -281,8 +283,8 @@ func peerOptions(o h1.Options, set *Settings) h1.Options {
 	return o
 }
 
-// DialURL returns a function for Options.DialUpstream from the configured
-// address of the app: http://HOST:PORT or unix:/PATH.
+// DialURL returns a function for Options.DialUpstream. text is the configured address of the app:
+// http://HOST:PORT or unix:/PATH.
 func DialURL(text string) (func(ctx context.Context) (net.Conn, error), error) {
 	u, err := address.ParseUpstream(text)
 	if err != nil {

@@ -11,13 +11,13 @@ const (
 	largeBuffer  = 64 << 10
 )
 
-// Buffers lends buffers of 8, 32 and 64 KiB. Its zero value is ready; a nil
-// *Buffers makes each one anew. Any number of goroutines may use it.
+// Buffers is a pool of buffers of 8, 32 and 64 KiB. The zero value is ready to use. A nil *Buffers
+// allocates each buffer. All methods are safe for concurrent use.
 type Buffers struct {
-	// Lent counts the bytes of the buffers that are out, for tests. Nil: nobody counts.
+	// Lent counts the bytes of the buffers in use, for tests. nil means that they are not counted.
 	Lent *atomic.Int64
-	// Spliced counts the bytes that went from socket to socket within the kernel, for
-	// tests. Nil: nobody counts.
+	// Spliced counts the bytes that the kernel has moved from socket to socket, for tests. nil
+	// means that they are not counted.
 	Spliced *atomic.Int64
 
 	small  sync.Pool // *[smallBuffer]byte
@@ -26,8 +26,8 @@ type Buffers struct {
 	pipes  pipes
 }
 
-// get returns a buffer of at least n bytes. Above 64 KiB it is made for the
-// occasion: only a raised header limit asks for one.
+// get returns a buffer of at least n bytes. Buffers above 64 KiB are not pooled; only a header
+// limit that the operator has raised requires them.
 func (p *Buffers) get(n int) []byte {
 	size := n
 	switch {
@@ -59,14 +59,14 @@ func (p *Buffers) get(n int) []byte {
 	return make([]byte, size)
 }
 
-// lend counts n bytes that are out, or as many fewer.
+// lend adds n, which may be negative, to the number of bytes in use.
 func (p *Buffers) lend(n int) {
 	if p.Lent != nil {
 		p.Lent.Add(int64(n))
 	}
 }
 
-// put takes b back. The caller keeps no reference to it.
+// put returns b to the pool. The caller must not use b any more.
 func (p *Buffers) put(b []byte) {
 	if p == nil {
 		return

@@ -3,13 +3,14 @@ package h1
 import "bytes"
 
 const (
-	maxChunkLine  = 1 << 10 // of one chunk-size line
-	maxChunkExt   = 4 << 10 // of all chunk extensions of a body
-	maxTrailer    = 8 << 10 // of all trailers
+	maxChunkLine  = 1 << 10 // length of one chunk-size line
+	maxChunkExt   = 4 << 10 // length of all chunk extensions of a body
+	maxTrailer    = 8 << 10 // length of all trailers
 	maxTrailerNum = 64
 )
 
-// step goes on in the framing of a chunked body, by what is buffered.
+// step parses the next element of the chunked framing from the buffered data. It returns
+// errNeedMore if that element is incomplete.
 func (b *Body) step() error {
 	src := b.in.unread()
 	if b.state == inDataEnd {
@@ -46,8 +47,8 @@ func (b *Body) step() error {
 	return nil
 }
 
-// skipTrailer drops what src has of a trailer line that is longer than what is kept; n is where it
-// ends, below zero if that is not there yet.
+// skipTrailer discards the buffered part of a trailer line that is too long to be kept. n is the
+// index of its end in src, or negative if the end has not arrived.
 func (b *Body) skipTrailer(src []byte, n int) error {
 	if !b.skipping {
 		b.skipping = true
@@ -67,7 +68,7 @@ func (b *Body) skipTrailer(src []byte, n int) error {
 	return errNeedMore
 }
 
-// line takes a chunk-size line or a trailer line, CRLF included.
+// line parses a chunk-size line or a trailer line. l includes the CRLF.
 func (b *Body) line(l []byte) error {
 	text := l[:len(l)-2]
 	if b.state == inTrailers {
@@ -84,8 +85,8 @@ func (b *Body) line(l []byte) error {
 	if b.extensionBytes += len(ext); b.extensionBytes > maxChunkExt {
 		return errChunkMore
 	}
-	// Nobody reads the extensions of a response, and the line ends at its CRLF for all readers, unless
-	// a quoted string is open there.
+	// No implementation uses the extensions of a response, and the line ends at its CRLF for all of
+	// them, unless a quoted string is open there.
 	if !validExtensions(ext) && (!b.isResponse || !cleanBytes(ext) || bytes.IndexByte(ext, '"') >= 0) {
 		return errChunkExt
 	}
@@ -96,8 +97,9 @@ func (b *Body) line(l []byte) error {
 	return nil
 }
 
-// parseChunkSize reads 1*HEXDIG, at most 16 digits and 2^62, and returns what
-// follows it. With padded, white space may come between the two: old servers pad the size.
+// parseChunkSize parses 1*HEXDIG with up to 16 digits and a value of up to 2^62. It returns the
+// size and the rest of the line. With padded, white space may follow the size, because old servers
+// add it.
 func parseChunkSize(b []byte, padded bool) (int64, []byte, error) {
 	var n uint64
 	i := 0
@@ -121,7 +123,7 @@ func parseChunkSize(b []byte, padded bool) (int64, []byte, error) {
 	return int64(n), rest, nil
 }
 
-// validExtensions judges *( ";" token [ "=" ( token / quoted-string ) ] ).
+// validExtensions reports whether b matches *( ";" token [ "=" ( token / quoted-string ) ] ).
 func validExtensions(b []byte) bool {
 	for len(b) > 0 {
 		if b[0] != ';' {
@@ -154,8 +156,7 @@ func tokenLen(b []byte) int {
 	return n
 }
 
-// quotedLen returns the length of the quoted-string that b starts with, 0
-// without one.
+// quotedLen returns the length of the quoted-string at the start of b, or 0 if there is none.
 func quotedLen(b []byte) int {
 	if len(b) == 0 || b[0] != '"' {
 		return 0

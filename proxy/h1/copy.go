@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// Copy copies b to the body that w writes, as it comes: what is there is put
-// together, and sent as soon as the source has no more for now; a long answer goes
-// from socket to socket within the kernel. It ends when b is done, and leaves the
-// end of the message to Close. rerr is a failure of the source, werr one of the
-// destination; n counts the bytes taken.
+// Copy copies the body b to the body that w writes. It collects the data that has arrived, and
+// sends it as soon as the source has no more data. On Linux, the kernel moves the data of a long
+// response from socket to socket. Copy returns at the end of b; the caller then ends the message
+// with Close. rerr is an error of the source, and werr an error of the destination. n is the number
+// of copied bytes.
 func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	for b.state != atEnd {
 		moved, rerr, werr := w.splice(b)
@@ -32,8 +32,8 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	return n, nil, nil
 }
 
-// wanted returns how much room is of use for the rest of b, or for what comes before
-// splice goes on.
+// wanted returns how much space is useful for the rest of b, or for the data that must be copied
+// before splice can continue.
 func (w *Writer) wanted(b *Body) int {
 	if have := b.in.buffered(); have > 0 && w.splices(b) {
 		return min(have, streamBuffer)
@@ -47,12 +47,12 @@ func (w *Writer) wanted(b *Body) int {
 	return streamBuffer
 }
 
-// take moves what of b is there into room, of which there is at least one
-// byte. When nothing is, it sends what is buffered and waits for more.
+// take moves available data of b into room, which must have at least one byte. If no data is
+// available, take sends the buffered data, or waits for more data.
 func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 	n, rerr = b.takeAll(room)
 	if n > 0 && n < len(room) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
-		// The last read filled its buffer: more may be there, at no wait.
+		// The last read has filled its buffer, so more data may be available without waiting.
 		var m int
 		m, rerr = b.pull(room[n:], false)
 		n += m
@@ -62,7 +62,7 @@ func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 			return 0, nil, w.Flush()
 		}
 		if n, rerr = b.pullSoon(room); n == 0 && errors.Is(rerr, errNeedMore) {
-			w.release() // room is no more
+			w.release() // room is part of this buffer, so it is not valid any more
 			return 0, b.Await(), nil
 		}
 	}
@@ -76,8 +76,8 @@ func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 	return n, rerr, nil
 }
 
-// takeAll takes what is buffered of b, over chunk borders, as much as room
-// holds.
+// takeAll moves buffered data of b into room, across chunk boundaries, until the data or room is
+// used up.
 func (b *Body) takeAll(room []byte) (int, error) {
 	n := 0
 	for n < len(room) {

@@ -1,12 +1,12 @@
 package h1
 
-// Field numbers the header fields that the proxy treats in some way of its
-// own, so that a filter is one bit test.
+// Field is the number of a header field that the proxy treats specially. With numbers, a filter for
+// fields is one bit test.
 type Field uint8
 
 // The known fields.
 const (
-	// FieldOther is any field without a number of its own.
+	// FieldOther is any field without its own number.
 	FieldOther Field = iota + 1
 	FieldHost
 	FieldContentLength
@@ -43,15 +43,15 @@ const (
 	FieldShardwayError
 	FieldShardwayStream
 	FieldShardwayHold
-	// FieldShardwayOther is any other field whose name starts with Shardway-, or
-	// would with - for each byte that is neither letter nor digit.
+	// FieldShardwayOther is any other field whose name starts with Shardway-. It includes names
+	// that would start with Shardway- if each byte that is neither a letter nor a digit were a
+	// hyphen.
 	FieldShardwayOther
-	// FieldLookalike is a field whose name has _, or another byte that is neither
-	// letter nor digit, and with - in its place would be that of a known one: CGI,
-	// WSGI and PHP take the two for the same.
+	// FieldLookalike is a field whose name equals that of a known field if _ and other special
+	// characters are replaced by hyphens. CGI, WSGI and PHP do not distinguish the two names.
 	FieldLookalike
-	// FieldFramingLookalike is such a one of Content-Length or Transfer-Encoding. A
-	// request with it is refused: some servers frame by it.
+	// FieldFramingLookalike is a lookalike of Content-Length or Transfer-Encoding. Requests with
+	// such a field are rejected, because some servers use it to find the end of the body.
 	FieldFramingLookalike
 )
 
@@ -60,20 +60,21 @@ type Set uint64
 
 // Sets for Edit.Drop.
 const (
-	// HopByHop always stays behind (RFC 9110 section 7.6.1). Transfer-Encoding
-	// is written anew, Trailer goes along with trailers.
+	// HopByHop contains the fields that are never forwarded (RFC 9110 section 7.6.1).
+	// Transfer-Encoding is generated again, and Trailer is forwarded if there are trailers.
 	HopByHop = Set(1<<FieldConnection | 1<<FieldKeepAlive | 1<<FieldProxyConnection |
 		1<<FieldProxyAuthenticate | 1<<FieldProxyAuthorization | 1<<FieldTE | 1<<FieldUpgrade)
-	// Shardway is every field named Shardway-*.
+	// Shardway contains every field whose name starts with Shardway-.
 	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
 		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayOther)
-	// Forwarding is every field named X-Forwarded-*, X-Real-IP and Forwarded.
+	// Forwarding contains every field whose name starts with X-Forwarded-, and X-Real-IP and
+	// Forwarded.
 	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther | 1<<FieldXRealIP)
-	// Lookalikes are the fields that would be known ones with - for _ and the like. No
-	// request takes one along, whoever sent it: a proxy that is trusted writes -,
-	// and may have passed on what a stranger wrote.
+	// Lookalikes contains the fields whose names resemble those of known fields. They are removed
+	// from every request, even if a trusted proxy has sent it: the proxy itself uses hyphens, but
+	// may have forwarded a field of its client.
 	Lookalikes = Set(1<<FieldLookalike | 1<<FieldFramingLookalike)
 )
 
@@ -89,7 +90,7 @@ func Of(fs ...Field) Set {
 // Has reports whether f is in s.
 func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
 
-// classify returns the number of the field called name, which is a token.
+// classify returns the number of the field with this name. name must be a token.
 func classify(name []byte) Field {
 	for _, c := range name {
 		if !usualByte[c] {
@@ -99,7 +100,7 @@ func classify(name []byte) Field {
 	return classifyUsual(name)
 }
 
-// classifyUsual classifies a name of letters, digits and -.
+// classifyUsual is classify for a name that contains only letters, digits and hyphens.
 func classifyUsual(name []byte) Field {
 	c := name[0] | 0x20
 	switch c {
@@ -132,9 +133,10 @@ func classifyUsual(name []byte) Field {
 	return FieldOther
 }
 
-// lookalike classifies a name with other bytes than the usual ones by what it is with
-// - for each of them: most of those who make variables of names do so with _, lighttpd
-// with all. Only prefixes count of names longer than any that is known whole.
+// lookalike is classify for a name with other bytes. It replaces each of these bytes by a hyphen
+// and classifies the result. Most programs that derive variable names from field names replace such
+// bytes by _; lighttpd replaces all of them. The buffer truncates longer names, of which only the
+// prefix can match.
 func lookalike(name []byte) Field {
 	var usual [24]byte
 	n := copy(usual[:], name)
@@ -207,7 +209,8 @@ func classifyX(name []byte) Field {
 	return classifyXForwarded(name)
 }
 
-// classifyXForwarded tells what else starts with X-Forwarded-.
+// classifyXForwarded returns FieldXForwardedOther for a name that starts with X-Forwarded-, and
+// otherwise FieldOther.
 func classifyXForwarded(name []byte) Field {
 	const prefix = "x-forwarded-"
 	if len(name) < len(prefix) || !equalFold(name[:len(prefix)], prefix) {
@@ -233,10 +236,11 @@ func classifyS(name []byte) Field {
 	return FieldShardwayOther
 }
 
-// shardwayNames follows the order of the constants from FieldShardwayMap on.
+// shardwayNames contains the names without prefix, in the order of the constants from
+// FieldShardwayMap to FieldShardwayHold.
 var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold"}
 
-// pick returns f when name is lower, else FieldOther.
+// pick returns f if name equals lower without regard to case, and otherwise FieldOther.
 func pick(name []byte, lower string, f Field) Field {
 	if equalFold(name, lower) {
 		return f
@@ -244,7 +248,8 @@ func pick(name []byte, lower string, f Field) Field {
 	return FieldOther
 }
 
-// equalFold compares ASCII without regard to case; lower is in lower case.
+// equalFold reports whether b equals lower without regard to ASCII case. lower must be in lower
+// case.
 func equalFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false

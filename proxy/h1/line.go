@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Refusals of what makes up a head, requests and answers alike.
+// Errors that requests and responses share.
 var (
 	errBareLF      = &Error{400, "a line that does not end in CRLF"}
 	errBareCR      = &Error{400, "a CR that does not end a line"}
@@ -20,17 +20,17 @@ var (
 	errLeadingLine = &Error{400, "more than one empty line before a message"}
 )
 
-// line is one header line of a head, by offsets.
+// line is one header line, as offsets into the header.
 type line struct {
 	start, colon uint32
-	vs, ve       uint32 // the value without the white space around it
+	vs, ve       uint32 // offsets of the value, without surrounding white space
 	next         uint32 // start of the next line
 	field        Field
-	plain        bool // written as "name:value" or "name: value"
-	named        bool // by Connection, a Trailer line that announces what is dropped, or a bad name: it ends here
+	plain        bool // formatted as "name:value" or "name: value"
+	named        bool // the line is not forwarded: Connection names the field, the line is a Trailer line that announces dropped trailers, or the name is invalid
 }
 
-// tokenByte holds true for the bytes of a token (RFC 9110 section 5.6.2).
+// tokenByte contains true for the bytes of a token (RFC 9110 section 5.6.2).
 var tokenByte = func() (t [256]bool) {
 	for c := '0'; c <= '9'; c++ {
 		t[c] = true
@@ -44,8 +44,7 @@ var tokenByte = func() (t [256]bool) {
 	return t
 }()
 
-// usualByte holds true for the bytes of a token that names of fields are made of:
-// letters, digits and -.
+// usualByte contains true for the bytes of ordinary field names: letters, digits and hyphens.
 var usualByte = func() (t [256]bool) {
 	for c, ok := range tokenByte {
 		t[c] = ok && (c == '-' || foldNameByte(byte(c)) != '-')

@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// Bounds of CloseLinger. nginx has the same two by default: lingering_timeout and lingering_time.
+// Limits of CloseLinger. By default, nginx uses the first and the third of these values
+// (lingering_timeout and lingering_time).
 const (
-	// lingerSilence is how long the peer may neither send nor acknowledge anything.
+	// lingerSilence is the maximum time in which the peer neither sends nor acknowledges data.
 	lingerSilence = 5 * time.Second
-	// lingerWhole is the same for a peer that has sent its complete request and acknowledged the
-	// complete response. Only pipelined requests could still arrive.
+	// lingerWhole is the maximum time for a peer that has sent its complete request and has
+	// acknowledged the complete response. Only pipelined requests could still arrive then.
 	lingerWhole = time.Second
 	// lingerMost is the maximum duration of a lingering close.
 	lingerMost = 30 * time.Second
@@ -23,22 +24,24 @@ const (
 	lingerLook = time.Second
 )
 
-// CloseWrite closes the sending side with a FIN and leaves the receiving side open. It reports
-// whether the connection can do that.
+// CloseWrite sends a FIN, and leaves the receiving side open. It returns false if the connection
+// does not support that, or after an error.
 func (c *Conn) CloseWrite() bool {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
 }
 
-// CloseLinger closes a connection on which unread bytes may be in transit, so that the reset which
-// they would cause does not discard the response before the client has read it (RFC 9112 section
-// 9.6). It sends FIN, and then reads and discards what the client sends, until the client closes.
-// It ends after 5 s in which the client neither sends nor acknowledges anything, and after 30 s in
-// any case. After a complete request, 1 s without a byte is sufficient if everything is
-// acknowledged and the kernel reports that (Linux). Options.Lingering may end it earlier. The
-// caller must have flushed.
+// CloseLinger closes a connection on which data that has not been read may still arrive. An
+// immediate close would cause a TCP reset, which can discard the response before the client has
+// read it (RFC 9112 section 9.6). CloseLinger sends a FIN, and then reads and discards data until
+// the client closes its side.
+//
+// CloseLinger also ends after 5 s in which the client neither sends nor acknowledges data, and
+// after 30 s in any case. After a complete request, it ends after 1 s without data if the client
+// has acknowledged everything and the kernel reports that (Linux). Options.Lingering may end it
+// earlier. The caller must have flushed.
 func (c *Conn) CloseLinger(request LingerAfter) {
-	defer func() { _ = c.Close() }() // nothing is left to be done about it
+	defer func() { _ = c.Close() }() // an error does not matter, because the connection is unused
 	if !c.CloseWrite() {
 		return
 	}
@@ -65,8 +68,8 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 	}
 }
 
-// dropUntilDeadline reads and discards data until the read deadline or another error. heard means
-// that data arrived.
+// dropUntilDeadline reads and discards data until the read deadline or another error. heard reports
+// whether data has arrived.
 func (c *Conn) dropUntilDeadline(sink []byte) (heard bool, err error) {
 	for {
 		n, err := c.nc.Read(sink)
@@ -77,28 +80,27 @@ func (c *Conn) dropUntilDeadline(sink []byte) (heard bool, err error) {
 	}
 }
 
-// LingerAfter describes what the client may still send of its request when CloseLinger begins.
+// LingerAfter describes how much of the request the client may still send when CloseLinger begins.
 type LingerAfter uint8
 
 const (
-	// PartOfRequest means that the client may be within its request.
+	// PartOfRequest means that the request may be incomplete.
 	PartOfRequest LingerAfter = iota
 	// WholeRequest means that the request has been read completely.
 	WholeRequest
 )
 
-// linger decides when a lingering close ends.
+// linger determines when a lingering close ends.
 type linger struct {
 	request  LingerAfter
 	began    time.Time
-	sent     time.Time // when the peer was last seen to send something; initially began
-	progress time.Time // when the peer was last seen to send or acknowledge something; initially began
-	unacked  int       // bytes that the peer had not acknowledged then; -1 means unknown
+	sent     time.Time // when data of the peer was last received; initially began
+	progress time.Time // when the peer last sent or acknowledged data; initially began
+	unacked  int       // number of bytes that the peer had not acknowledged at the last check; -1 means unknown
 }
 
-// over reports whether the connection must be closed now. heard means that the peer has sent
-// something since the last call. unacked is the present number of unacknowledged bytes, or -1 if
-// unknown.
+// over reports whether the connection must be closed now. heard means that data has arrived since
+// the last call. unacked is the present number of unacknowledged bytes, or -1 if it is unknown.
 func (l *linger) over(now time.Time, heard bool, unacked int) bool {
 	if heard {
 		l.sent, l.progress = now, now
@@ -116,8 +118,8 @@ func (l *linger) over(now time.Time, heard bool, unacked int) bool {
 	return now.Sub(l.began) >= lingerMost
 }
 
-// unacked returns how many bytes, including FIN, the kernel of the peer has not acknowledged, or -1
-// if unknown.
+// unacked returns the number of bytes, including the FIN, that the peer's kernel has not
+// acknowledged. It returns -1 if the number is unknown.
 func (c *Conn) unacked() int {
 	raw := c.rawConn()
 	if raw == nil {
@@ -130,20 +132,20 @@ func (c *Conn) unacked() int {
 	return n
 }
 
-// Lingering limits the number of connections that CloseLinger holds open at the same time: each
-// occupies a goroutine and a file descriptor for up to 30 s. When another connection begins to
-// linger at the limit, the one that has lingered longest is closed. The zero value is ready to use.
-// All methods are safe for concurrent use.
+// Lingering limits the number of connections that are in CloseLinger at the same time, because each
+// of them occupies a goroutine and a file descriptor for up to 30 s. At the limit, a new lingering
+// connection causes the oldest one to be closed. The zero value is ready to use. All methods are
+// safe for concurrent use.
 type Lingering struct {
-	// Most is the maximum number of lingering connections. Zero means 1024. It must not change once
-	// the first connection lingers.
+	// Most is the maximum number of lingering connections. Zero means 1024. It must not change
+	// after the first connection has begun to linger.
 	Most int
 
 	mu    sync.Mutex
-	conns list.List // of *Conn, the one that has lingered longest first
+	conns list.List // of *Conn; the connection that has lingered longest is first
 }
 
-// enter counts c, which begins to linger, until the returned function is called.
+// enter adds c to the lingering connections. The caller must call leave when c no longer lingers.
 func (g *Lingering) enter(c *Conn) (leave func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -157,7 +159,7 @@ func (g *Lingering) enter(c *Conn) (leave func()) {
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.conns.Remove(at) // does nothing if it has been removed
+		g.conns.Remove(at) // does nothing if the element has already been removed
 	}
 }
 
@@ -168,23 +170,22 @@ func (g *Lingering) Len() int {
 	return g.conns.Len()
 }
 
-// CloseLast closes a connection whose peer has declared that it sends nothing more, and from which
-// everything has been read. If the peer has sent nothing more so far, CloseLast closes at once (RFC
-// 9112 section 9.6 forbids the peer to send another request). Otherwise it closes like CloseLinger.
-// That halves the cost of closing, because it does not wait for the peer's FIN. The caller must
-// have flushed.
+// CloseLast closes a connection whose peer has declared its last request, after everything has been
+// read. If no further data has arrived, CloseLast closes the connection immediately: RFC 9112
+// section 9.6 forbids the peer to send another request. It does not wait for the peer's FIN, which
+// halves the cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
 func (c *Conn) CloseLast() {
-	// Under TLS there is a close_notify to come.
+	// With TLS, the peer still sends a close_notify, so the immediate close is not possible.
 	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.endIfSilent(c.in.few[:]) {
 		c.CloseLinger(WholeRequest)
 		return
 	}
-	_ = c.Close() // nothing is left to be done about it
+	_ = c.Close() // an error does not matter, because the connection is unused
 }
 
-// Abort closes the connection at once, so that the peer does not take a truncated message for a
-// complete one: with a reset where there is TCP, and without close_notify on TLS, which might block
-// on a peer that reads nothing. Any goroutine may call it.
+// Abort closes the connection immediately, so that the peer does not mistake a truncated message
+// for a complete one. With TCP it sends a reset. With TLS it sends no close_notify, which could
+// block on a peer that does not read. Any goroutine may call it.
 func (c *Conn) Abort() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -194,14 +195,14 @@ func (c *Conn) Abort() error {
 	return reset(c.nc)
 }
 
-// reset closes nc as Abort does: first the socket, then its wrappers.
+// reset closes nc in the way that Abort describes: first the socket, and then its wrappers.
 func reset(nc net.Conn) error {
 	socket := nc
 	for next := unwrap(nc); next != nil; next = unwrap(next) {
 		socket = next
 	}
 	if t, ok := socket.(interface{ SetLinger(sec int) error }); ok {
-		_ = t.SetLinger(0) // closing is what is left
+		_ = t.SetLinger(0) // an error does not matter, because the socket is closed next
 	} else {
 		noLinger(socket)
 	}
@@ -209,6 +210,6 @@ func reset(nc net.Conn) error {
 		return nc.Close()
 	}
 	err := socket.Close()
-	_ = nc.Close() // lets go of what it holds
+	_ = nc.Close() // releases the resources of the wrappers
 	return err
 }

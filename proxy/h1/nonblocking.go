@@ -30,11 +30,11 @@ const (
 // between. Then a readable socket means that c has data to read.
 func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
-// SetWakeup sets a function that Close, Cut, StopIdle and StopRead call, so that the owner of
-// the connection notices them without waiting in a read. Nil removes it. f must not block.
+// SetWakeup sets a function that Close, Abort, StopIdle and StopRead call. With it, an owner that
+// does not wait in a read notices these calls. nil removes it. f must not block.
 func (c *Conn) SetWakeup(f *func()) { c.wakeup.Store(f) }
 
-// wakeOwner calls the function that SetWakeup set, if any.
+// wakeOwner calls the function that SetWakeup has set, if there is one.
 func (c *Conn) wakeOwner() {
 	if f := c.wakeup.Load(); f != nil {
 		(*f)()
@@ -86,8 +86,8 @@ func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
 	return ParseComplete
 }
 
-// readNonblock reads from the socket once, without blocking. ParseIncomplete means that it
-// has read something.
+// readNonblock reads from the socket once, without blocking. ParseIncomplete means that it has read
+// data.
 func (c *Conn) readNonblock() ParseResult {
 	in := &c.in
 	if in.sock == nil || in.buf != nil && !in.room() {
@@ -149,8 +149,8 @@ func (c *Conn) ConsumeResponse(r *Response) {
 	r.start(&c.in)
 }
 
-// SendCheckedNonblock ends the message and checks the connection as SendChecked does, but sends
-// only what the socket takes at once. The rest stays buffered, for FlushPending.
+// SendCheckedNonblock ends the message and checks the connection like SendChecked. It sends only
+// the data that the socket accepts without blocking, and keeps the rest buffered for FlushPending.
 func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {
@@ -163,19 +163,19 @@ func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 }
 
 // MarkDeadlinesCleared records that the owner of the connection has removed its read and write
-// deadlines, so that c sets them again when it next needs them.
+// deadlines. c then sets a deadline again when it needs one.
 func (c *Conn) MarkDeadlinesCleared() { c.in.until, c.out.until = time.Time{}, time.Time{} }
 
-// FlushPending sends what SendCheckedNonblock has left in the buffer, and blocks until the
-// socket has taken it. A gate that was set since then limits how long it may block.
+// FlushPending sends the data that SendCheckedNonblock has left in the buffer, and blocks until the
+// socket has accepted it. A precondition that was set since then limits the time.
 func (c *Conn) FlushPending() error { return c.out.Flush() }
 
-// SetNonblocking makes Flush and Close send only what the socket takes at once. If bytes are
-// left, they stay buffered, and Flush and Close return ErrUnsent.
+// SetNonblocking makes Flush and Close send only the data that the socket accepts without blocking.
+// If bytes are left, they stay buffered, and Flush and Close return ErrUnsent.
 func (w *Writer) SetNonblocking(on bool) { w.nonblocking = on }
 
-// sendNonblock sends what the socket takes of the buffer at once, and keeps the rest buffered.
-// It returns ErrUnsent if bytes are left.
+// sendNonblock sends the data that the socket accepts without blocking, and keeps the rest
+// buffered. It returns ErrUnsent if bytes are left.
 func (w *Writer) sendNonblock() error {
 	n, err := w.sock.sendNonblock(w.buf[:w.n])
 	w.sent += int64(n)

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// ErrReady reports that a read would not wait.
+// ErrReady reports that a read would not block, so that the connection cannot be parked.
 var ErrReady = errors.New("h1: there is something to read")
 
-// Watcher watches sockets that nobody reads.
+// Watcher watches sockets from which no goroutine reads.
 type Watcher interface {
-	// Watch has ready called, once and from a goroutine of its own, as soon as there is
-	// something to read from conn, an end or an error. Leave ends that, also once conn has been
-	// closed; ready may be called all the same.
+	// Watch arranges that ready is called once, from another goroutine, when data, the end of the
+	// stream or an error arrives on conn. The caller must call leave to end the watch, even if conn
+	// has been closed. ready may still be called after leave.
 	Watch(conn net.Conn, ready func()) (leave func(), err error)
 }
 
 // Parks reports whether Park may succeed.
 func (c *Conn) Parks() bool { return c.in.mux != nil || c.in.sock != nil }
 
-// Park lets the goroutine that reads go, which waits for the peer to say something: wake is
-// called once, as soon as a read would not wait, or Close, Cut, PauseRead or StopRead ends one.
-// It must not wait, and has another goroutine read; until then nobody does. An error means that
-// wake is not called: ErrReady that there is something to read already, any other that the
-// connection cannot be parked.
+// Park registers wake, so that the reading goroutine can exit while the peer sends nothing. wake is
+// called once, when a read would not block, or when Close, Abort, PauseRead or StopRead interrupts
+// reading. wake must not block; it must start another goroutine that reads. Until then no goroutine
+// may read. After an error, wake is not called. ErrReady means that a read would not block now. Any
+// other error means that the connection cannot be parked.
 func (c *Conn) Park(w Watcher, wake func()) error {
 	in := &c.in
 	if in.buffered() > 0 || in.setDeadline(time.Time{}) != nil {
@@ -48,14 +48,14 @@ func (c *Conn) Park(w Watcher, wake func()) error {
 	return err
 }
 
-// ready is told that there is something to read.
+// ready is called by the Watcher when a read would not block.
 func (in *connReader) ready() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.unpark()
 }
 
-// unpark wakes who has parked. With mu held.
+// unpark calls the wake function of a parked reader, if there is one. The caller must hold mu.
 func (in *connReader) unpark() {
 	if wake := in.mu.wake; wake != nil {
 		in.mu.leave()

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// pipeBytes is how much a pipe holds at most: as much as the two buffers that the
-	// connections on both sides have where bytes are copied.
+	// pipeBytes is the maximum content of a pipe. A copy without splice needs the same amount, in
+	// the buffers of the two connections.
 	pipeBytes = 64 << 10
-	// maxPipes is how many are lent at once. Each takes two descriptors, and a client
-	// that reads slowly keeps its own: what comes beyond is copied.
+	// maxPipes is the maximum number of pipes in use. Each pipe needs two file descriptors, and
+	// stays in use while its client reads slowly. Further responses are copied.
 	maxPipes = 64
 )
 
-// pipes lends pipes. Those that nobody uses the garbage collector closes: it empties
-// the sync.Pool.
+// pipes is a pool of pipes. The garbage collector empties the sync.Pool, and then closes the unused
+// pipes.
 type pipes struct {
 	spare   sync.Pool // *pipe
 	out     atomic.Int32
-	refused atomic.Bool // by the kernel: it does not splice
+	refused atomic.Bool // the kernel does not support splice
 }
 
-// get returns an empty pipe; nil: there is none.
+// get returns an empty pipe, or nil if none is available.
 func (p *pipes) get() *pipe {
 	if p.refused.Load() {
 		return nil
@@ -44,7 +44,8 @@ func (p *pipes) get() *pipe {
 	return nil
 }
 
-// put takes q back. One that still holds something is closed: that was for somebody else.
+// put returns q to the pool. It closes a pipe that still contains data, because the data belongs to
+// another connection.
 func (p *pipes) put(q *pipe) {
 	p.out.Add(-1)
 	if q.held > 0 {
@@ -55,22 +56,22 @@ func (p *pipes) put(q *pipe) {
 	p.spare.Put(q)
 }
 
-// pipe is where bytes are within the kernel on their way from one socket to another.
-// One goroutine uses it at a time.
+// pipe is a kernel pipe through which splice(2) moves bytes from one socket to another. One
+// goroutine at a time uses it.
 type pipe struct {
-	fds    [2]int          // what is read from, what is written to
-	closed runtime.Cleanup // of fds, once nobody has the pipe
-	held   int             // bytes in it
+	fds    [2]int          // read end, write end
+	closed runtime.Cleanup // closes fds when the pipe is unreachable
+	held   int             // number of bytes in the pipe
 
 	fillStep, drainStep func(fd uintptr) bool // p.fill and p.drain, bound once
 
 	most int
 	n    int
 	err  error
-	out  socketWrite // for the deadline of what is drained
+	out  socketWrite // sets the deadline while the pipe is drained
 }
 
-// newPipe returns nil where no descriptor is left.
+// newPipe returns a new pipe, or nil if the kernel cannot create one.
 func newPipe() *pipe {
 	p := &pipe{}
 	if unix.Pipe2(p.fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
@@ -82,12 +83,12 @@ func newPipe() *pipe {
 }
 
 func closePipe(fds [2]int) {
-	_ = unix.Close(fds[0]) // nothing is left to be done about it
+	_ = unix.Close(fds[0]) // an error does not matter, because the pipe is unused
 	_ = unix.Close(fds[1])
 }
 
-// fillFrom waits until something comes by s, and moves what is there, up to most bytes,
-// into the pipe, which is empty.
+// fillFrom waits until data arrives on s, and moves up to most bytes of it into the pipe. The pipe
+// must be empty.
 func (p *pipe) fillFrom(s *socket, most int) (int, error) {
 	p.most, p.n, p.err = most, 0, nil
 	err := s.raw.Read(p.fillStep)
@@ -110,7 +111,7 @@ func (p *pipe) fill(fd uintptr) bool {
 	return true
 }
 
-// drainTo moves what the pipe holds to s, and waits as socket.send does.
+// drainTo moves the content of the pipe to s. It waits like socket.send.
 func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
 	p.n, p.out = 0, socketWrite{nc: s.out.nc, limit: limit, stopped: s.out.stopped}
 	err := s.raw.Write(p.drainStep)
@@ -118,7 +119,7 @@ func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
 		err = p.out.err
 	}
 	if p.out.armed {
-		_ = setWriteDeadline(p.out.nc, p.out.stopped, time.Time{}) // where that fails, so does the next write
+		_ = setWriteDeadline(p.out.nc, p.out.stopped, time.Time{}) // if it fails, the next write fails too
 	}
 	p.out.nc, p.out.stopped = nil, nil
 	return p.n, err
@@ -140,7 +141,7 @@ func (p *pipe) drain(fd uintptr) bool {
 	return true
 }
 
-// move is splice(2), where one of the two is a pipe. It does not wait.
+// move calls splice(2), which needs a pipe on one side. It does not block.
 func move(from, to, most int) (int, error) {
 	for {
 		n, err := unix.Splice(from, nil, to, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)

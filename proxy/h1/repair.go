@@ -5,31 +5,34 @@ import (
 	"strings"
 )
 
-// A response that reaches this package has run: refusing it loses what the app did. So each rule
-// asks whether readers of HTTP can take the message in two ways. If they can, the response is
-// refused: the meaning is not known, and a client could be made to see a response that no app
-// sent. If they cannot, the response is repaired, and the connection to the app closes after
-// it where bytes could follow that belong to no response. Requests are refused in either case:
-// nothing has run, and the client learns what to correct.
+// A response that reaches this package means that the app has run the request. If the proxy
+// rejected the response, the client would lose its result. Therefore each rule checks whether
+// different HTTP implementations could interpret the message differently. If they could, the
+// response is rejected: its meaning is unknown, and an attacker could make a client see a response
+// that no app has sent. Otherwise the response is repaired. If bytes that belong to no response
+// could follow, the connection to the app closes after it.
+//
+// Invalid requests are always rejected: nothing has run, and the client learns how to correct the
+// request.
 
 // repairs is the set of repairs of a response.
 type repairs uint16
 
 const (
-	// repairedBodyless means that Content-Length or Transfer-Encoding was dropped where no body
-	// can be, whatever they say (RFC 9112 section 6.3, rule 1).
+	// repairedBodyless means that Content-Length or Transfer-Encoding was removed from a response
+	// that cannot have a body (RFC 9112 section 6.3, rule 1).
 	repairedBodyless repairs = 1 << iota
-	// repairedLengths means that one Content-Length was made of equal ones (rule 5).
+	// repairedLengths means that several equal Content-Length fields were replaced by one (rule 5).
 	repairedLengths
 	// repairedSpace means that white space before a colon was removed (RFC 9112 section 5.1).
 	repairedSpace
 	// repairedFold means that a folded line was joined (RFC 9112 section 5.2).
 	repairedFold
-	// repairedByte means that a control byte became a space (RFC 9110 section 5.5).
+	// repairedByte means that a control byte was replaced by a space (RFC 9110 section 5.5).
 	repairedByte
-	// repairedOption means that an option of Connection was ignored that is no token.
+	// repairedOption means that an option of Connection was ignored because it is not a token.
 	repairedOption
-	// repairedName means that a field was dropped because its name is no token.
+	// repairedName means that a field was removed because its name is not a token.
 	repairedName
 )
 
@@ -38,7 +41,7 @@ var repairTexts = [...]string{
 	"a folded header line", "a control byte", "a bad option in Connection", "a field with a bad name",
 }
 
-// String lists what was repaired; empty: nothing.
+// String returns the list of repairs. It is empty if there are none.
 func (s repairs) String() string {
 	var texts []string
 	for i, text := range repairTexts {
@@ -49,10 +52,11 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// line repairs the header line b, which has lost its CRLF, in place, after parseFieldLine has refused it
-// with that error. It reports whether l is good now. Framing fields are not repaired, and their
-// bytes stay as they came: a head that is refused here may be read again from the same buffer.
-// A field whose name is no token is marked as named, so that no message takes it along.
+// line repairs the header line b, without its CRLF, in place. err is the error with which
+// parseFieldLine has rejected the line. line reports whether l is valid now. It does not repair
+// framing fields. It leaves their bytes unchanged, because a rejected header may be parsed again
+// from the same buffer. A field whose name is not a token is marked as named, so that it is not
+// forwarded.
 func (s *repairs) line(b []byte, l *line, err *Error) bool {
 	if isFramingName(b[:tokenLen(b)]) {
 		return false
@@ -64,7 +68,7 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 		*s |= repairedName
 		return true
 	}
-	for range 2 { // a line may have both faults
+	for range 2 { // a line may have both errors
 		switch {
 		case err == errNameSpace && moveColon(b):
 			*s |= repairedSpace
@@ -80,9 +84,10 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 	return false
 }
 
-// badName makes l of a header line whose name is no token, and reports whether the line has one
-// reading: a colon ends the name, no white space or control byte is there that some readers end a
-// name or a line at, and no reader can take the name for that of a framing field.
+// badName parses a header line whose name is not a token. It reports whether the line has only one
+// possible interpretation. That requires a colon after the name. The line must not contain white
+// space or control bytes at which some implementations end a name or a line. In addition, the name
+// must not resemble that of a framing field.
 func (l *line) badName(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
 	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !cleanValue(b) || resemblesFramingName(b[:colon]) {
@@ -93,8 +98,9 @@ func (l *line) badName(b []byte) bool {
 	return true
 }
 
-// resemblesFramingName reports whether name contains the name of a framing field, if only the
-// letters count. A letter that is no ASCII and has an ASCII letter as its upper case counts as that.
+// resemblesFramingName reports whether name contains the name of a framing field if all other
+// characters than letters are ignored. A non-ASCII letter whose upper case is an ASCII letter
+// counts as that letter.
 func resemblesFramingName(name []byte) bool {
 	letters := bytes.Map(func(r rune) rune {
 		if r < 'A' || r > 'Z' {
@@ -105,12 +111,13 @@ func resemblesFramingName(name []byte) bool {
 	return bytes.Contains(letters, []byte("CONTENTLENGTH")) || bytes.Contains(letters, []byte("TRANSFERENCODING"))
 }
 
-// isFramingName reports whether a field of that name determines where a message ends.
+// isFramingName reports whether name is the name of a field that determines the end of a message.
 func isFramingName(name []byte) bool {
 	return bytes.EqualFold(name, []byte("Content-Length")) || bytes.EqualFold(name, []byte("Transfer-Encoding"))
 }
 
-// moveColon moves the colon of "Name : value" to the name, and reports whether there is one.
+// moveColon moves the colon of "Name : value" directly behind the name. It reports whether the line
+// has this form.
 func moveColon(b []byte) bool {
 	n := tokenLen(b)
 	rest := bytes.TrimLeft(b[n:], " \t")
@@ -121,8 +128,8 @@ func moveColon(b []byte) bool {
 	return true
 }
 
-// blankControls puts spaces in the place of control bytes. It reports false if one of them is NUL,
-// CR or LF: readers disagree on what those end.
+// blankControls replaces control bytes by spaces. It returns false if one of them is NUL, CR or LF,
+// because HTTP implementations differ in whether these bytes end a line.
 func blankControls(b []byte) bool {
 	if bytes.ContainsAny(b, "\x00\r\n") {
 		return false
@@ -135,10 +142,10 @@ func blankControls(b []byte) bool {
 	return true
 }
 
-// unfold joins the line text, which follows the last header line of h in b, to that line if it
-// continues it: two spaces come in the place of the CRLF. Then h stands before the joined line.
-// Lines of known fields are not joined, nor is a line of white space: some readers take it for the
-// end of the head.
+// unfold joins text, the next line, to the last header line of h in b if it is a continuation line.
+// It replaces the CRLF between them by two spaces. Then h must parse the joined line again. unfold
+// does not join lines of known fields. It also does not join a line that contains only white space,
+// because some implementations regard it as the end of the header.
 func (h *Header) unfold(b, text []byte) bool {
 	if text[0] != ' ' && text[0] != '\t' || len(trimOWS(text)) == 0 || len(h.lines) == 0 {
 		return false
@@ -155,7 +162,7 @@ func (h *Header) unfold(b, text []byte) bool {
 	return true
 }
 
-// parseSameLengths reads a list of equal lengths as one.
+// parseSameLengths parses a list of equal lengths, and returns their value.
 func parseSameLengths(list []byte) (int64, bool) {
 	first, rest, more := cutElement(list)
 	n, ok := parseLength(first)
@@ -168,7 +175,7 @@ func parseSameLengths(list []byte) (int64, bool) {
 	return n, ok
 }
 
-// Repaired lists the repairs of the head; empty means none.
+// Repaired returns the list of repairs of the header. It is empty if there are none.
 func (r *Response) Repaired() string {
 	if r.repairs == 0 {
 		return ""

@@ -13,28 +13,28 @@ import (
 	"shardway/internal/rawio"
 )
 
-// socket reads and writes a kernel socket below its net.Conn. It can do what
-// Read cannot: borrow the buffer only once there is something to read, and try
-// without waiting. RawConn.Read waits in the runtime's poller as Read does, and
-// costs the same. One goroutine reads at a time, one writes.
+// socket reads from and writes to the kernel socket of a net.Conn directly. In contrast to
+// net.Conn.Read, it can borrow a buffer after data has arrived, and read without blocking.
+// RawConn.Read waits in the runtime's poller like net.Conn.Read, and costs the same. At most one
+// goroutine reads at a time, and at most one writes.
 type socket struct {
 	raw            syscall.RawConn
 	step           func(fd uintptr) bool // s.read, bound once
 	once           func(fd uintptr)      // s.readOnce, bound once
 	out            socketWrite
-	sendBeforeRead *Writer // what read sends before it waits; nil: nothing
+	sendBeforeRead *Writer // its data is sent before read waits; nil means none
 	pool           *Buffers
 	size           int
 
 	buf        []byte // nil means that a buffer must be borrowed
 	wait       bool
-	endIfEmpty bool // close the sending side at once if there is nothing to read
+	endIfEmpty bool // close the sending side if there is nothing to read
 	n          int
 	err        error
 }
 
-// newSocket returns nil when nc has to be read through its Read. It may use the memory of
-// one that has been forgotten; nil: there is none.
+// newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
+// memory of over, unless that is nil.
 func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -68,9 +68,9 @@ func (s *socket) clear() {
 	*s = socket{step: s.step, once: s.once, out: socketWrite{step: s.out.step, once: s.out.once}}
 }
 
-// receive reads into p, or into a borrowed buffer when p is nil. It returns
-// the buffer that holds the n bytes; none is borrowed when n is 0. Without
-// wait, n = 0 and no error mean that nothing is there yet.
+// receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer that contains
+// the n bytes. If n is 0, no buffer is borrowed. Without wait, n = 0 without an error means that no
+// data has arrived.
 func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	s.buf, s.wait, s.n, s.err = p, wait, 0, nil
 	err := s.raw.Read(s.step)
@@ -82,7 +82,7 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	return buf, n, err
 }
 
-// receiveNonblock is receive without waiting, and whatever the deadline is: nobody waits for it.
+// receiveNonblock is like receive without wait. It ignores the read deadline.
 func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
 	s.buf, s.wait, s.n, s.err = p, false, 0, nil
 	err := s.raw.Control(s.once)
@@ -94,7 +94,8 @@ func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
 	return buf, n, err
 }
 
-// sendCheckedNonblock sends what w has as sendFirst does, and leaves what the socket does not take.
+// sendCheckedNonblock checks the connection and sends the data of w like sendFirst. Data that the
+// socket does not accept stays in the buffer.
 func (s *socket) sendCheckedNonblock(w *Writer) error {
 	s.sendBeforeRead, s.err = w, nil
 	if err := s.raw.Control(s.once); err != nil {
@@ -128,7 +129,7 @@ func (s *socket) read(fd uintptr) bool {
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
 		if s.endIfEmpty {
-			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // the connection is closed next in any case
+			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // an error does not matter, because the connection is closed next
 		}
 		return !s.wait
 	}
@@ -139,10 +140,10 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-// endIfSilent reports whether there is nothing to read, or the end. It must be the last read,
-// because it consumes a byte. If there is nothing to read, it closes the sending side, which also
-// sends the data that the kernel has kept. A peer that sends after that gets its response first,
-// and then a reset.
+// endIfSilent reports whether no data has arrived, or only the end of the stream. It may consume a
+// byte, so no other read may follow. If no data has arrived, it closes the sending side, and
+// thereby sends the data that the kernel has delayed. If the peer sends data after that, it
+// receives the response first, and then a reset.
 func (s *socket) endIfSilent(p []byte) bool {
 	s.endIfEmpty = true
 	defer func() { s.endIfEmpty = false }()
@@ -150,8 +151,8 @@ func (s *socket) endIfSilent(p []byte) bool {
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
-// socketWrite is one write. It sets a deadline only while the socket accepts nothing, because that
-// costs more than most writes.
+// socketWrite is one write to a socket. It sets a deadline only when the socket does not accept
+// more data, because setting a deadline costs more than most writes.
 type socketWrite struct {
 	nc   net.Conn
 	step func(fd uintptr) bool // o.write, bound once
@@ -159,7 +160,7 @@ type socketWrite struct {
 
 	p     []byte
 	last  bool          // the connection is closed as soon as all of p has been accepted
-	limit time.Duration // how long the socket may accept nothing; zero means no limit
+	limit time.Duration // how long the socket may accept no data; zero means no limit
 	armed bool
 	n     int
 	err   error
@@ -167,8 +168,8 @@ type socketWrite struct {
 	stopped *atomic.Bool
 }
 
-// send writes p, and waits until the socket has taken all of it, for limit at most
-// once it does not; zero: for ever. It returns how much that was.
+// send writes p and waits until the socket has accepted all of it. limit is the maximum time for
+// which it waits; zero means no limit. It returns the number of accepted bytes.
 func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 	o := &s.out
 	o.p, o.limit, o.armed, o.n, o.err = p, limit, false, 0, nil
@@ -183,7 +184,8 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 	return o.n, err
 }
 
-// sendNonblock writes what the socket takes of p at once.
+// sendNonblock writes the part of p that the socket accepts without blocking, and returns its
+// length.
 func (s *socket) sendNonblock(p []byte) (int, error) {
 	o := &s.out
 	o.p, o.n, o.err = p, 0, nil
@@ -221,8 +223,8 @@ func (o *socketWrite) write(fd uintptr) bool {
 	return true
 }
 
-// writeSome writes what the socket accepts. The last data waits there for the end of the
-// connection, which saves a segment, and a wake-up of the peer.
+// writeSome writes the data that the socket accepts. The kernel delays the last data of a
+// connection until the FIN, which saves a segment and a wake-up of the peer.
 func (o *socketWrite) writeSome(fd uintptr) (int, error) {
 	if o.last {
 		return rawio.WriteMore(fd, o.p[o.n:])
@@ -230,8 +232,8 @@ func (o *socketWrite) writeSome(fd uintptr) (int, error) {
 	return rawio.Write(fd, o.p[o.n:])
 }
 
-// arm sets the deadline when the write must wait for the first time. It reports false if the write
-// cannot wait.
+// arm sets the deadline when the write has to wait for the first time. It returns false if that
+// fails, because the write must not wait without a deadline.
 func (o *socketWrite) arm() bool {
 	if !o.armed && o.limit > 0 {
 		o.armed = true
@@ -240,7 +242,7 @@ func (o *socketWrite) arm() bool {
 	return o.err == nil
 }
 
-// noLinger makes closing nc a reset where it is TCP below a wrapper.
+// noLinger makes the close of a TCP socket below a wrapper send a reset.
 func noLinger(nc net.Conn) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -250,7 +252,7 @@ func noLinger(nc net.Conn) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // the connection is closed next in any case
+	_ = raw.Control(func(fd uintptr) { // an error does not matter, because the connection is closed next
 		_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 	})
 }

@@ -9,18 +9,19 @@ import (
 )
 
 const (
-	// splicedFrom is how much of the body of an answer, or of a chunk of it, has to be to
-	// come for it to be spliced. Of 1 MiB some 64 KiB may have come with the head.
+	// splicedFrom is the minimum number of body bytes that must still arrive for a response, or a
+	// chunk of it, to be spliced. Of a response of 1 MiB, 64 KiB may have arrived with the header.
 	splicedFrom = 512 << 10
-	// endCopied is how much of the end of a body of known length is copied all the same:
-	// its last bytes are in the buffer when Copy returns, as those of any other.
+	// endCopied is how many bytes at the end of a body of known length are copied instead of
+	// spliced. The callers of Copy expect the last bytes of a body in the buffer.
 	endCopied = streamBuffer
 )
 
-// splice has the kernel move what comes next of an answer from socket to socket: of a
-// body of known length all but its end, else one chunk, which becomes one. It does so
-// where splices says so and what was read before has been taken. Else, or where there is
-// no pipe, it does nothing. The results are those of Copy.
+// splice lets the kernel move a part of a response from socket to socket, without copying it to
+// this process. For a body of known length, that is everything except the end. For a chunked body,
+// it is the rest of the present chunk, which becomes one chunk. splice does nothing if buffered
+// data must be sent first, if splices returns false, or if no pipe is available. The results are
+// those of Copy.
 func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 	if b.in.buffered() > 0 || !w.splices(b) {
 		return 0, nil, nil
@@ -44,8 +45,8 @@ func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 	return w.spliceAll(b, p, size)
 }
 
-// splices reports whether what comes next of b can be spliced, and is long enough: once
-// what was read before has been taken.
+// splices reports whether the next part of b can be spliced after the buffered data has been sent,
+// and is long enough.
 func (w *Writer) splices(b *Body) bool {
 	if !b.isResponse || b.state != inData || b.left-int64(b.in.buffered()) < splicedFrom || b.in.sock == nil {
 		return false
@@ -81,12 +82,13 @@ func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr er
 	return n, nil, nil
 }
 
-// unspliced tells that the kernel does not splice, or a filter of system calls.
+// unspliced reports whether err means that the kernel, or a filter of system calls, does not permit
+// splice.
 func unspliced(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
 
-// splice waits for data, and moves up to most bytes of it into p.
+// splice waits for data, and moves up to most bytes of the body into p.
 func (b *Body) splice(p *pipe, most int64) error {
 	began, err := b.arm()
 	if err != nil {
@@ -105,14 +107,14 @@ func (b *Body) splice(p *pipe, most int64) error {
 	return b.ended(err)
 }
 
-// beginChunk puts the first line of a chunk behind what is buffered.
+// beginChunk appends the first line of a chunk to the buffer.
 func (w *Writer) beginChunk(size int64) {
 	var digits [16]byte
 	w.Put(strconv.AppendInt(digits[:0], size, 16))
 	w.PutString("\r\n")
 }
 
-// drain sends what p holds, after what is buffered.
+// drain sends the buffered data, and then the content of p.
 func (w *Writer) drain(p *pipe) error {
 	if err := w.Flush(); err != nil {
 		return err

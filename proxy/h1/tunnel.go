@@ -2,20 +2,20 @@ package h1
 
 import "time"
 
-// Next returns bytes as they come, at least one, valid until the next read: for
-// tunnels that look at what they carry. At the end of the stream it returns
-// io.EOF. While it waits it holds no buffer.
+// Next waits for data, and returns at least one byte. The result is valid until the next read. At
+// the end of the stream Next returns io.EOF. While it waits, it holds no buffer. It is used for
+// tunnels that inspect their data.
 func (c *Conn) Next() ([]byte, error) {
 	p, err := c.Peek()
 	c.in.discard(len(p))
 	return p, err
 }
 
-// Peek is Next that leaves the bytes where they are: Take takes as many of them as were
-// wanted, and what remains comes again.
+// Peek is like Next, but does not consume the bytes. The caller consumes some or all of them with
+// Take. The next Peek returns the others again.
 func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.body) }
 
-// PeekFor is Peek that waits no longer than d (zero: for ever): then it returns
+// PeekFor is like Peek, but waits at most d; zero means no limit. After d it returns
 // os.ErrDeadlineExceeded.
 func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
 	in := &c.in
@@ -31,21 +31,22 @@ func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
 	return in.unread(), nil
 }
 
-// Take takes n of the bytes that Peek has returned.
+// Take consumes n of the bytes that Peek has returned.
 func (c *Conn) Take(n int) { c.in.discard(n) }
 
-// PauseRead makes a running Peek or Next, or else the next one that would have to wait,
-// return ErrPaused until ResumeRead. Nothing is lost by it. Any goroutine may call it.
+// PauseRead makes a Peek or Next in progress return ErrPaused. If none is in progress, the next one
+// that has to wait returns ErrPaused. The effect lasts until ResumeRead. No data is lost. Any
+// goroutine may call PauseRead.
 func (c *Conn) PauseRead() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.mu.paused = true
-	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
+	_ = in.nc.SetReadDeadline(past()) // an error does not matter, because reads from a closed connection fail
 	in.unpark()
 }
 
-// ResumeRead ends PauseRead. Only the goroutine that reads calls it.
+// ResumeRead ends the effect of PauseRead. Only the reading goroutine may call it.
 func (c *Conn) ResumeRead() {
 	in := &c.in
 	in.mu.Lock()
@@ -56,9 +57,9 @@ func (c *Conn) ResumeRead() {
 	in.mu.paused = false
 	if !in.mu.stopRead {
 		in.until = time.Time{}
-		_ = in.nc.SetReadDeadline(time.Time{}) // the next reader sees the error
+		_ = in.nc.SetReadDeadline(time.Time{}) // after an error, the next read fails
 	}
 }
 
-// Idle gives the buffer back unless it holds unsent bytes.
+// Idle returns the buffer to the pool, unless it contains unsent bytes.
 func (w *Writer) Idle() { w.release() }

@@ -22,7 +22,7 @@ func (w *watch) check(fd uintptr) bool {
 	return w.gone
 }
 
-// rawConn returns the socket below c, also if it is wrapped, or nil.
+// rawConn returns the socket below c, even if c is wrapped. It returns nil if there is none.
 func (c *Conn) rawConn() syscall.RawConn {
 	if c.watch.raw == nil && c.in.sock != nil {
 		c.watch.raw = c.in.sock.raw
@@ -58,11 +58,12 @@ func unwrap(nc net.Conn) net.Conn {
 func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
 
 // WatchDisconnect calls gone once, from another goroutine, if the peer closes its side or the
-// connection breaks before StopWatch. It consumes no data. On Linux it detects a FIN behind unread
-// bytes. No goroutine may read before StopWatch. gone must not call StopWatch, and must not block.
-// Connections without a socket are not watched.
+// connection breaks. The watch ends with StopWatch. It consumes no data. On Linux it also detects a
+// FIN that follows unread bytes. No goroutine may read before StopWatch. gone must not call
+// StopWatch, and must not block. A connection without a socket is not watched.
 //
-// It costs a goroutine, so first Wait for a few milliseconds for the other side.
+// A watch needs a goroutine. Therefore callers first Wait for a few milliseconds for the response
+// of the other side.
 func (c *Conn) WatchDisconnect(gone func()) {
 	w := &c.watch
 	if c.in.mux != nil && w.done == nil {
@@ -82,16 +83,16 @@ func (c *Conn) WatchDisconnect(gone func()) {
 	go func() {
 		defer close(done)
 		err := raw.Read(w.checkFunc)
-		// The deadline ends the watch, by StopWatch or StopRead. Any other error
-		// is a connection that was closed at this end.
+		// StopWatch and StopRead end the watch with a deadline. Any other error means that this
+		// process has closed the connection.
 		if w.gone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			gone()
 		}
 	}()
 }
 
-// StopWatch ends the watch and returns when it has ended; gone is not called after that. It reports
-// whether the peer has disconnected.
+// StopWatch ends the watch and waits until it has ended. gone is not called after that. StopWatch
+// reports whether the peer has disconnected.
 func (c *Conn) StopWatch() bool {
 	w := &c.watch
 	if w.done == nil {
@@ -100,19 +101,19 @@ func (c *Conn) StopWatch() bool {
 	if w.stop != nil {
 		return w.stopMux()
 	}
-	_ = c.in.setDeadline(past()) // fails for a closed connection, whose watch has ended
+	_ = c.in.setDeadline(past()) // fails for a closed connection, whose watch has already ended
 	<-w.done
 	w.done = nil
-	_ = c.in.setDeadline(time.Time{}) // the next reader sees the error
+	_ = c.in.setDeadline(time.Time{}) // after an error, the next read fails
 	return w.gone
 }
 
-// Alive reports whether an idle connection still looks usable: there is nothing to read, no end and
-// no error. Unexpected bytes make it unusable too, because they would be taken for the next
-// response. Without a socket, Alive checks only the buffer.
+// Alive reports whether an idle connection still looks usable: no data, no end of the stream and no
+// error has arrived. Unexpected data makes the connection unusable, because it would be parsed as
+// the next response. Without a socket, Alive checks only the buffer.
 //
-// With TLS, bytes and an end of the socket count whatever they mean. Alive also checks for data
-// that has been read from the socket and not been requested.
+// With TLS, any bytes on the socket count as data. Alive also checks for data that the TLS layer
+// has read from the socket and this Conn has not read.
 func (c *Conn) Alive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
@@ -130,15 +131,16 @@ func (c *Conn) Alive() bool {
 	return raw.Control(c.alive.checkFunc) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
 }
 
-// readAhead reports whether a layer between the socket and this Conn has read unexpected bytes. The
-// deadline, which has passed, prevents a read from the socket; crypto/tls permits that.
+// readAhead reports whether a layer between the socket and this Conn has buffered unexpected data.
+// It reads with a deadline in the past, so that nothing is read from the socket; crypto/tls permits
+// that.
 func (c *Conn) readAhead() bool {
 	in := &c.in
 	if in.setDeadline(past()) != nil {
 		return true
 	}
 	n, err := in.nc.Read(in.few[:1])
-	_ = in.setDeadline(time.Time{}) // the next reader sees the error
+	_ = in.setDeadline(time.Time{}) // after an error, the next read fails
 	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
 }
 

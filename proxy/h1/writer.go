@@ -7,54 +7,53 @@ import (
 	"time"
 )
 
-// Writer is the writing half of a Conn: it puts heads and bodies into one
-// buffer and sends them together. One message is written at a time; one
-// goroutine owns it.
+// Writer is the writing half of a Conn. It collects headers and bodies in one buffer, so that they
+// are sent together. It writes one message at a time, and one goroutine owns it.
 //
-// Nothing leaves before Flush, Close, or a Write or Copy that finds the buffer
-// full or the source empty. Errors stay.
+// A Writer sends data when Flush or Close is called, when its buffer is full, and when Copy has to
+// wait for more data. After an error, all further writes fail with the same error.
 type Writer struct {
 	nc      net.Conn
-	sock    *socket // nil: write through nc
+	sock    *socket // nil means that nc.Write is used
 	pool    *Buffers
 	timeout time.Duration
 
 	buf          []byte
 	n            int // bytes in buf
 	sent         int64
-	until        time.Time // the deadline that is set; zero: none
+	until        time.Time // present write deadline of nc; zero means none
 	precondition func() (time.Duration, error)
-	rest         time.Duration // of what sendFirst leaves to be sent
-	look         [1]byte       // for sendFirst
+	rest         time.Duration // time limit for the rest that sendFirst has not sent
+	look         [1]byte       // buffer of sendFirst
 	err          error
-	nonblocking  bool // by Now
+	nonblocking  bool // set by SetNonblocking
 
 	kind  Kind
-	left  int64       // to be written of a body of known length
-	reset atomic.Bool // Close has to cut, not to end
-	// stopped is set by StopWrite: every write deadline from then on is past.
+	left  int64       // rest of a body of known length that must still be written
+	reset atomic.Bool // Close must abort the connection with a TCP reset instead of a FIN
+	// stopped is set by StopWrite. After that, each write deadline is set to a time in the past.
 	stopped atomic.Bool
 }
 
-// Put appends p to what is to be sent, as it is: heads of our own. It only
-// buffers.
+// Put appends p to the buffer without any framing. It is used for complete headers. It sends
+// nothing.
 func (w *Writer) Put(p []byte) {
 	w.reserve(len(p))
 	w.n += copy(w.buf[w.n:], p)
 }
 
-// PutString is Put for a string.
+// PutString is like Put, for a string.
 func (w *Writer) PutString(s string) {
 	w.reserve(len(s))
 	w.n += copy(w.buf[w.n:], s)
 }
 
-// Reserve makes room for n bytes of body, so that they leave together with what is
-// buffered already and not before Flush or Close.
+// Reserve reserves space for n bytes of body. They are then sent together with the data that is
+// buffered already, by the next Flush or Close.
 func (w *Writer) Reserve(n int) { w.reserve(n) }
 
-// Begin starts a body: size bytes of it if kind is Length. WriteRequestHeader
-// and WriteResponseHeader have done so.
+// Begin starts a body of the given kind. size is its length if kind is Length. WriteRequestHeader
+// and WriteResponseHeader call Begin.
 func (w *Writer) Begin(kind Kind, size int64) {
 	w.kind, w.left = kind, 0
 	if kind == Length {
@@ -62,8 +61,8 @@ func (w *Writer) Begin(kind Kind, size int64) {
 	}
 }
 
-// Kind returns how the body being written ends; NoBody between two messages.
-// After UntilClose the connection has to be closed.
+// Kind returns how the end of the present body is marked, or NoBody between two messages. After a
+// body of kind UntilClose, the connection must be closed.
 func (w *Writer) Kind() Kind { return w.kind }
 
 // Pending returns the number of bytes that are buffered and not sent.
@@ -73,17 +72,17 @@ func (w *Writer) Pending() int { return w.n }
 // the next write.
 func (w *Writer) Unsent() []byte { return w.buf[:w.n] }
 
-// Discard drops what is buffered, of an attempt that will not be made. If
-// nothing of the message was sent, another one may begin.
+// Discard drops the buffered data of a message that will not be sent. If no part of the message has
+// been sent, another message may begin.
 func (w *Writer) Discard() { w.n, w.kind, w.left, w.precondition = 0, NoBody, 0, nil }
 
-// SetPrecondition has f asked once, right before the next byte goes to the socket: for
-// how long that write may take (zero: no bound of its own), or why it must not
-// happen.
+// SetPrecondition sets a function that is called once, right before the next byte is sent. f
+// returns the time limit for that write (zero means no additional limit), or an error that prevents
+// it.
 func (w *Writer) SetPrecondition(f func() (time.Duration, error)) { w.precondition = f }
 
-// Write writes some of the body. Small writes are put together; a full buffer
-// is sent.
+// Write writes a part of the body. It collects small writes in the buffer, and sends the buffer
+// when it is full.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.kind == Length && int64(len(p)) > w.left {
 		return 0, ErrOverrun
@@ -104,8 +103,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// Flush sends what is buffered. When the gate refuses, its error is returned,
-// nothing is sent and everything stays buffered.
+// Flush sends the buffered data. If the precondition returns an error, Flush returns it, sends
+// nothing, and keeps the data buffered.
 func (w *Writer) Flush() error {
 	if w.err != nil {
 		return w.err
@@ -123,7 +122,7 @@ func (w *Writer) Flush() error {
 	return w.send(limit)
 }
 
-// send sends what is buffered, within limit; zero: in any time.
+// send sends the buffered data within limit; zero means no limit.
 func (w *Writer) send(limit time.Duration) error {
 	var n int
 	var err error
@@ -144,9 +143,9 @@ func (w *Writer) send(limit time.Duration) error {
 	return nil
 }
 
-// Close ends the body and sends what is left: the last chunk with the trailer
-// lines, each with its CRLF. A body short of its length is ErrUnfinished; the
-// connection then has to be closed.
+// Close ends the body and sends the buffered data. For a chunked body it adds the last chunk and
+// the trailer lines, each of which must end in CRLF. If the body is shorter than its declared
+// length, Close returns ErrUnfinished, and the connection must be closed.
 func (w *Writer) Close(trailers []byte) error {
 	if err := w.end(trailers); err != nil {
 		return err
@@ -154,8 +153,8 @@ func (w *Writer) Close(trailers []byte) error {
 	return w.Flush()
 }
 
-// CloseLast is Close for the last message of a connection that is closed right after:
-// what is left may stay with the kernel until then, to leave together with the end.
+// CloseLast is like Close, for the last message of a connection that is closed right after. The
+// kernel may delay the data until the close, so that it can send the data together with the FIN.
 func (w *Writer) CloseLast(trailers []byte) error {
 	if err := w.end(trailers); err != nil {
 		return err
@@ -167,7 +166,7 @@ func (w *Writer) CloseLast(trailers []byte) error {
 	return w.Flush()
 }
 
-// end puts the end of the body behind what is buffered.
+// end appends the end of the body to the buffer.
 func (w *Writer) end(trailers []byte) error {
 	switch {
 	case w.err != nil:
@@ -184,24 +183,25 @@ func (w *Writer) end(trailers []byte) error {
 	return nil
 }
 
-// Abort gives the body up. What is buffered goes out, the end does not, and
-// the connection has to be closed: the peer sees a message that was cut. One
-// that runs until close would look whole, so Conn.Close resets it.
+// Abort ends a message that cannot be completed. Unless the body is UntilClose, Abort sends the
+// buffered data but not the end of the body. The connection must then be closed, so that the peer
+// detects a truncated message. A body of kind UntilClose would look complete after a FIN, so
+// Conn.Close sends a TCP reset for it.
 func (w *Writer) Abort() {
 	if w.kind == UntilClose {
 		w.reset.Store(true)
 	} else {
-		_ = w.Flush() // the connection is given up either way
+		_ = w.Flush() // an error does not matter, because the connection is closed in any case
 	}
 	if w.err == nil {
 		w.err = ErrUnfinished
 	}
 }
 
-// Err returns the error that ended the Writer, nil while it works.
+// Err returns the error that ended the Writer, or nil.
 func (w *Writer) Err() error { return w.err }
 
-// limit asks the gate, and returns for how long what is sent next may take.
+// limit calls the precondition, if there is one, and returns the time limit for the next write.
 func (w *Writer) limit() (time.Duration, error) {
 	d := w.timeout
 	if gate := w.precondition; gate != nil {
@@ -217,8 +217,8 @@ func (w *Writer) limit() (time.Duration, error) {
 	return d, nil
 }
 
-// arm sets the write deadline of what has no socket: limit from now. One that is
-// near enough stays.
+// arm sets the write deadline of nc to limit from now, for a connection without a socket. It keeps
+// the present deadline if the difference is small, because setting one is expensive.
 func (w *Writer) arm(limit time.Duration) error {
 	if limit <= 0 {
 		if w.until.IsZero() {
@@ -246,8 +246,8 @@ func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, t time.Time) error {
 	return err
 }
 
-// reserve makes room for n bytes more, in a larger buffer if need be. Heads
-// are reserved for, so that they never leave by themselves.
+// reserve makes space for n more bytes, with a larger buffer if necessary. Headers use it, so that
+// a full buffer never causes a part of a header to be sent.
 func (w *Writer) reserve(n int) {
 	if len(w.buf)-w.n >= n {
 		return
@@ -266,9 +266,9 @@ const (
 	minSpace  = 512
 )
 
-// space returns room for up to want bytes of body, at least a few: it takes
-// the streaming buffer when the present one is too small, and flushes when
-// that is full. In a chunked body it leaves room for a chunk's frame.
+// space returns free space for up to want bytes of body. If the present buffer is too small, space
+// first replaces it by a streaming buffer. If that is full, space flushes it. For a chunked body it
+// leaves space for the framing of a chunk.
 func (w *Writer) space(want int) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -295,7 +295,7 @@ func (w *Writer) space(want int) ([]byte, error) {
 	return room[:min(len(room), want)], nil
 }
 
-// commit takes n bytes that were put into the last space.
+// commit records that n bytes were written into the space that the last call of space returned.
 func (w *Writer) commit(n int) {
 	if n == 0 {
 		return
@@ -311,9 +311,9 @@ func (w *Writer) commit(n int) {
 	w.n += n
 }
 
-// frame puts the size before and the CRLF behind a chunk of n bytes that
-// stands chunkHead bytes into the free part of buf. The size has no leading
-// zeros; below 4096 bytes that means moving the chunk up.
+// frame adds the framing to a chunk of n bytes that begins chunkHead bytes into the free part of
+// buf. The size has no leading zeros, so frame must move a chunk of fewer than 4096 bytes towards
+// the start.
 func (w *Writer) frame(n int) {
 	free := w.buf[w.n:]
 	var digits [4]byte
@@ -328,7 +328,7 @@ func (w *Writer) frame(n int) {
 	w.n += at
 }
 
-// release gives the buffer back unless it holds unsent bytes.
+// release returns the buffer to the pool, unless it contains unsent bytes.
 func (w *Writer) release() {
 	if w.buf != nil && w.n == 0 {
 		w.pool.put(w.buf)

@@ -15,25 +15,26 @@ func randomKey(dst []byte) []byte {
 	return hex.AppendEncode(dst[:0], random)
 }
 
-// mintDraws is the maximum number of keys that are drawn for one request. With half of the nodes
-// cordoned, one request in 65,536 gets a key of a cordoned node.
+// mintDraws is the maximum number of keys that are generated for one request. If half of the nodes
+// are cordoned, one request in 65,536 still gets a key of a cordoned node.
 const mintDraws = 16
 
-// Placement is whether a new key may belong to a shard.
+// Placement describes the shard of a new key.
 type Placement uint8
 
 const (
-	// PlaceAvoided means that the owner takes no new keys, or that there is no serving owner.
+	// PlaceAvoided means that the owner accepts no new keys, or that the shard has no serving
+	// owner.
 	PlaceAvoided Placement = iota
-	// PlaceElsewhere means that another node owns the shard and takes new keys.
+	// PlaceElsewhere means that another node owns the shard and accepts new keys.
 	PlaceElsewhere
-	// PlaceHere means that this node owns the shard and takes new keys.
+	// PlaceHere means that this node owns the shard and accepts new keys.
 	PlaceHere
 )
 
-// mint returns a new key whose shard belongs to a node that takes new keys. It takes the first drawn
-// key if possible, so that keys are distributed like shards. Otherwise it prefers a shard of this
-// node, which saves a hop. dst needs a capacity of mintRoom.
+// mint returns a new key whose shard belongs to a node that accepts new keys. It uses the first
+// generated key if possible, so that keys are distributed like shards. Otherwise it prefers a shard
+// of this node, which avoids forwarding. dst needs a capacity of mintRoom.
 func (x *Extractor) mint(dst []byte) []byte {
 	key := randomKey(dst)
 	if x.Place == nil || x.Place(key) != PlaceAvoided {
