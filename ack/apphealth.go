@@ -2,8 +2,9 @@ package ack
 
 import "time"
 
-// panicRecovery is how long at most half of the apps must have been unhealthy before health
-// counts again, because apps that share a dependency recover one after the other.
+// panicRecovery is the time after which health moves shards again, counted from when more than
+// half of the apps were last unhealthy. Apps that share a failed dependency recover one after
+// the other, and no shard should move between them meanwhile.
 const panicRecovery = 5 * time.Second
 
 // maxFlaps bounds AppHealth.Falls. The flap pause reaches its maximum far below.
@@ -12,9 +13,10 @@ const maxFlaps = 1000
 // AppHealth is the report of a node about the health checks of its app, in addition to whether
 // the app is unhealthy. The zero value is an app whose last check succeeded.
 type AppHealth struct {
-	// Failing: the last check failed. Refused: it failed because the connection was refused.
+	// Failing means that the last check failed. Refused means that it failed because the
+	// connection was refused.
 	Failing, Refused bool
-	// Starting: no check of this process has succeeded yet.
+	// Starting means that no check of this process has succeeded yet.
 	Starting bool
 	// Falls counts how often the app has become unhealthy, each time within 10 minutes of the
 	// previous time. It is 0 once 10 minutes have passed, and at most 1000.
@@ -23,8 +25,8 @@ type AppHealth struct {
 
 // clusterAppHealth is the combined health of all apps.
 type clusterAppHealth struct {
-	// panicMode: most apps are unhealthy, or were within panicRecovery, so health moves no
-	// shards. mostUnhealthy: most apps are unhealthy now.
+	// panicMode means that most apps are unhealthy, or were within panicRecovery, so health
+	// moves no shards. mostUnhealthy means that most apps are unhealthy now.
 	panicMode, mostUnhealthy bool
 	// lastMostUnhealthy is when most apps were last unhealthy.
 	lastMostUnhealthy time.Duration
@@ -32,7 +34,7 @@ type clusterAppHealth struct {
 	// checks failed, or were refused. A new leader includes apps of nodes that have not sent a
 	// heartbeat yet.
 	mostFailing, mostRefused bool
-	// onlyHeldBack: the only nodes that may own shards are held back.
+	// onlyHeldBack means that the only nodes that may own shards are held back.
 	onlyHeldBack bool
 }
 

@@ -9,8 +9,8 @@ import (
 
 // avoidFailingApps adapts the policy of the next map to acquire failures. A failing shard
 // moves to the member with the fewest shards whose app has not failed to acquire it, and stays
-// there. Without such a member it stays where it is. A member whose app is unable gets nothing
-// new, as if it were cordoned.
+// there. Without such a member it stays where it is. A member whose app cannot acquire any shard
+// gets no further shards, as if it were cordoned.
 func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member) {
 	base, avoid := l.state.Committed(), map[shardmap.Shard]map[shardmap.NodeID]bool{}
 	cordoned := false

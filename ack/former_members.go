@@ -12,8 +12,8 @@ import (
 const maxFormerMembers = 16
 
 // FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node
-// that left as planned has no drop in force (Dropped); any other one failed. Nodes that joined
-// later know both only from the log.
+// that left as planned has no drop in force (see Dropped). Any other former member failed. The
+// log must contain both, because nodes that joined later have no other source.
 func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	for _, id := range slices.Sorted(maps.Keys(s.formerMembers)) {
 		if s.formerMembers[id] > 0 {

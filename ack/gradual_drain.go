@@ -9,7 +9,7 @@ import (
 )
 
 // GradualDrain is a drain that moves idle shards first. A shard moves once its owner reports
-// that no request runs for it, and the others move when the time is over.
+// that no request runs for it. The remaining shards move after the duration For.
 type GradualDrain struct {
 	// For is the duration. Each leader measures it as Policy.Pause.
 	For time.Duration
@@ -20,13 +20,14 @@ type GradualDrain struct {
 // MaxGradualDrain is the longest gradual drain.
 const MaxGradualDrain = 24 * time.Hour
 
-// gradualDrains is what a leader knows about gradual drains and idle shards.
+// gradualDrains contains the data of a leader about gradual drains and idle shards.
 type gradualDrains struct {
 	firstSeen map[shardmap.NodeID]firstSighting
 	// idle are the shards that their owners have reported as idle since the present map was
-	// committed. While a round is open, they are the shards that the round takes. The map is
-	// replaced, never modified. An open round keeps its idle shards, also those of an earlier
-	// leader: a change would start another round, which holds the same shards for longer.
+	// committed. While a round is open, they are the shards that the round moves. A new value
+	// replaces the Go map, which is never modified. During an open round the set does not change,
+	// even if an earlier leader began the round. A change would start another round, and the
+	// requests for the same shards would wait longer.
 	idle map[shardmap.Shard]bool
 	// version counts the changes of idle.
 	version uint64

@@ -87,14 +87,14 @@ type Refusal uint8
 
 // The refusals.
 const (
-	// RefusedBoot: a higher boot of this node is known on another disk, or another process has
-	// the same one. The node must raise its boot.
+	// RefusedBoot means that a higher boot of this node is known on another disk, or another
+	// process has the same one. The node must raise its boot.
 	RefusedBoot Refusal = iota + 1
-	// RefusedDuplicate: another process with this node id is connected.
+	// RefusedDuplicate means that another process with this node id is connected.
 	RefusedDuplicate
-	// RefusedRollback: a higher boot of this disk is known, or another process has the same
-	// one. The disk is an older image of itself, or a copy. The node must stop, because its
-	// promises since then are lost.
+	// RefusedRollback means that a higher boot of this disk is known, or another process has
+	// the same one. The disk is an older image of itself, or a copy. The node must stop,
+	// because its promises since then are lost.
 	RefusedRollback
 )
 

@@ -93,8 +93,9 @@ func (l *Leader) refusal(m HeartbeatReceived, a Answer) Answer {
 	return a
 }
 
-// echoReceived takes the quorum confirmation in the heartbeat, and measures whether the link
-// works.
+// echoReceived evaluates the echo in a heartbeat: the number of an answer that the node received
+// from this leader. The echo of a voter confirms the leader for a quorum (see leaseIssuer). A
+// fresh echo also proves that both directions of the link work.
 func (l *Leader) echoReceived(now time.Duration, n *member) {
 	fresh := false
 	if n.heartbeat.Echo.Term == l.o.Term {

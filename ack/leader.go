@@ -163,8 +163,8 @@ func (l *Leader) excuseStall(now time.Duration) {
 	}
 }
 
-// stepDown hands leadership over. If no other server takes it within dead-after, this leader
-// continues.
+// stepDown transfers leadership to another server. If no server becomes leader within
+// dead-after, this leader continues.
 func (l *Leader) stepDown(now time.Duration, reason string) {
 	l.resumeAt = now + l.maxTiming.DeadAfter
 	l.emit(StepDown{Reason: reason})
@@ -190,7 +190,7 @@ func (l *Leader) termRead(m TermRead) {
 	l.leases.confirm(l.o.Server, m.Before)
 }
 
-// stateApplied takes the newest state of the own log. Once the barrier is applied, entries of
+// stateApplied handles the newest state of the own log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
 func (l *Leader) stateApplied(now time.Duration, s *State) {
 	old := l.state
@@ -250,7 +250,7 @@ func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.hasHeartbeat(), now
 }
 
-// MemberView is what a leader knows about a node, for status output.
+// MemberView is the state of a node from the view of a leader, for status output.
 type MemberView struct {
 	Node      shardmap.NodeID
 	Heartbeat Heartbeat
@@ -258,29 +258,30 @@ type MemberView struct {
 	// SinceHeartbeat is the age of the last heartbeat; negative if none arrived in this term.
 	SinceHeartbeat time.Duration
 	Silent         bool
-	// LinkWorks: at least the last three heartbeats of its present process echoed fresh
-	// answers of this leader.
+	// LinkWorks means that at least the last three heartbeats of its present process echoed
+	// fresh answers of this leader.
 	LinkWorks bool
 	Crashed   bool
-	// Eligible: it may get shards.
+	// Eligible means that it may get shards.
 	Eligible bool
-	// KeptUnhealthy: its app is unhealthy, and it keeps its shards, because most apps are
-	// unhealthy.
+	// KeptUnhealthy means that its app is unhealthy, and it keeps its shards, because most apps
+	// are unhealthy.
 	KeptUnhealthy bool
 	// HoldTime is how long its app must be healthy before the node gets shards again, after
 	// the app became unhealthy repeatedly. Zero means that the node is not held back.
 	HoldTime time.Duration
-	// Restarting: it restarts in place, and its shards wait for it.
+	// Restarting means that it restarts in place, and its shards wait for it.
 	Restarting bool
-	// Staged: shards of it will move to another node, and its busy shards stay for now.
+	// Staged means that shards of it will move to another node, and its busy shards stay for
+	// now.
 	Staged bool
-	// ProcessGone: every process that used this node id has stopped serving, so another disk
-	// may use the id.
+	// ProcessGone means that every process that used this node id has stopped serving, so
+	// another disk may use the id.
 	ProcessGone bool
 }
 
-// View returns what the leader knows about every node, ordered by id. A node that is missing
-// has sent no heartbeat in this term and owns nothing.
+// View returns the state of every node from the view of the leader, ordered by id. It omits a
+// node that has sent no heartbeat in this term and owns no shards.
 func (l *Leader) View(now time.Duration) []MemberView {
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
 		l.member(m.ID)

@@ -136,5 +136,5 @@ func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []
 // Plan returns the moves of the next map; see Leader.Plan.
 func (d *LeaderDriver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
 
-// View returns what the leader knows about every node, ordered by id.
+// View returns the state of every node from the view of the leader, ordered by id.
 func (d *LeaderDriver) View() []MemberView { return d.leader.View(d.o.Clock()) }

@@ -82,8 +82,9 @@ func encodeLevel(at Level, c levelEntry) []byte {
 // Level returns the level in force. It never decreases.
 func (s *State) Level() Level { return s.level }
 
-// applyLevel takes a higher level, if the leader of the present term has submitted it: reports
-// to an earlier leader may be outdated. A program that does not know the level must stop.
+// applyLevel puts a higher level into force if the leader of the present term has submitted the
+// entry. Otherwise the entry is ignored, because it relies on outdated reports to an earlier
+// leader. A program that does not support the level must stop.
 func (s *State) applyLevel(term uint64, c levelEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term || c.level <= s.level {
 		return s.ignore()

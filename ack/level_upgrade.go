@@ -36,7 +36,7 @@ type LevelReport struct {
 	Knows Level
 }
 
-// ServerLevel is what a leader knows about the program of a server.
+// ServerLevel is the level that the program of a server supports, as reported to a leader.
 type ServerLevel struct {
 	Server string
 	// Knows is the highest level that its present process knows; zero means no report to this
@@ -66,7 +66,7 @@ func NewLevels(term uint64, after time.Duration) *Levels {
 	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[Level]time.Duration{}}
 }
 
-// Reported takes the report of a server. Reports to an earlier leader are ignored. The report
+// Reported records the report of a server. It ignores a report to an earlier leader. The report
 // of a new process restarts the wait.
 func (l *Levels) Reported(w LevelReport) {
 	if w.Term != l.term || l.reports[w.Server] == w {
@@ -87,8 +87,9 @@ func (l *Levels) NeedsReport(server string, heard []MemberView) bool {
 // the level inForce.
 func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
 
-// Update takes the level in force, the servers of the latest configuration in the log of the
-// leader, and the state of the nodes.
+// Update recomputes and returns the progress towards the next level. Its inputs are the level in
+// force, the servers of the latest configuration in the log of the leader, and the state of the
+// nodes that have sent heartbeats (heard).
 func (l *Levels) Update(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
 	view := LevelView{InForce: inForce, Next: inForce, Servers: make([]ServerLevel, 0, len(servers))}
 	most := inForce

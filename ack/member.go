@@ -6,19 +6,20 @@ import (
 	"shardway/shardmap"
 )
 
-// maxAnswers is how many answers to each node a leader remembers. With one per heartbeat, that
-// is far more than any limit requires.
+// maxAnswers is the number of answers to each node that a leader remembers. It sends one answer
+// for each heartbeat, and an echo of an answer older than a few heartbeats proves nothing. So
+// 64 is more than enough.
 const maxAnswers = 64
 
-// member is what a leader knows about one node, all received in its own term.
+// member contains the data of a leader about one node, all received in its own term.
 type member struct {
 	id        shardmap.NodeID
 	heartbeat Heartbeat // the newest of the present boot; Boot zero means none in this term
 	addr      string
-	closed    bool // its connection broke, and nothing arrived since
+	closed    bool // its connection broke, and no heartbeat has arrived since
 
-	firstHeard    time.Duration // of the present boot
-	lastHeard     time.Duration
+	firstHeard    time.Duration // time of the first heartbeat of the present boot
+	lastHeard     time.Duration // time of its last heartbeat
 	lastFreshEcho time.Duration // when a heartbeat last echoed a recent answer
 	freshStreak   int           // number of such heartbeats in a row
 	echoedAt      time.Duration // when the newest echoed answer was sent; negative means none
@@ -30,7 +31,7 @@ type member struct {
 	behindSince   time.Duration // since when its applied epoch is below the committed one; negative means that it is not
 
 	crashedBoot      uint64 // the boot that crash evidence names; zero means none
-	crashedUnheard   bool   // the evidence came before any heartbeat of this term
+	crashedUnheard   bool   // the crash evidence came before any heartbeat of this term
 	crashSeenAt      time.Duration
 	removed          bool           // by an operator; any heartbeat resets it
 	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
@@ -59,15 +60,16 @@ func (m *member) linkWorks(now time.Duration, p Pace) bool {
 	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
 }
 
-// hasCrashed reports whether there is evidence that the present boot is gone, or the one before
-// the election of this leader.
+// hasCrashed reports whether there is evidence that the process of the present boot has exited.
+// Before the first heartbeat of this term, the evidence may be about the last boot before the
+// election of this leader.
 func (m *member) hasCrashed() bool {
 	return m.crashedUnheard || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
 }
 
-// reset forgets the data of an earlier boot or process. The grant to it is kept, because its
-// lease may still run. Only a higher boot proves that the earlier process is gone: it holds
-// the lock of the same data directory.
+// reset forgets the data of an earlier boot or process. It keeps lastGrant, because the lease of
+// that process may still run. Only a higher boot proves that the earlier process has exited,
+// because the new process holds the lock of the same data directory.
 func (m *member) reset(now time.Duration, boot uint64) {
 	m.rebooted = m.hasHeartbeat() && boot > m.heartbeat.Boot
 	m.firstHeard, m.freshStreak, m.echoedAt = now, 0, -1
@@ -76,9 +78,9 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.sentAnswers = [maxAnswers]sentAnswer{}
 }
 
-// answerSent records an answer. Numbers are unique in a term, so that no node confirms with an
-// answer to another one. Answers are remembered per node, so the number of nodes does not
-// matter.
+// answerSent records an answer to the node. Answer numbers are unique in a term, so that the
+// echo of an answer to one node is never valid for another node. Each node has its own list of
+// answers, so a large cluster does not shorten the list.
 func (m *member) answerSent(now time.Duration, number uint64) {
 	m.sentAnswers[m.answerCount%maxAnswers] = sentAnswer{number, now}
 	m.answerCount++

@@ -56,8 +56,8 @@ type (
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
-		// Staged: it answers an AskIdle. Such an answer may include shards that a gradual
-		// drain waits for, for example those with event streams.
+		// Staged means that it answers an AskIdle. Such an answer may include shards that a
+		// gradual drain waits for, for example those with event streams.
 		Staged bool
 	}
 	// NodeRemoved is the statement of an operator that a node runs nothing any more. It is

@@ -21,8 +21,8 @@ type releaseNote struct {
 	boot uint64
 	// index is the index of the restart entry; zero if boot is zero.
 	index uint64
-	// released: the app of that boot released the shard. Otherwise that boot never acquired
-	// it, and passes on the note that it got.
+	// released means that the app of that boot released the shard. Otherwise that boot never
+	// acquired it, and passes on the note that it got.
 	released bool
 }
 

@@ -14,7 +14,7 @@ const maxReleaseWait = time.Second
 type restartTimes struct {
 	since     time.Duration // when the present restart was first seen; initially the election
 	endedAt   time.Duration // when the end of the last restart was seen
-	goodbyeAt time.Duration // when the goodbye of the present boot was received in this term
+	goodbyeAt time.Duration // when this leader received the goodbye of the present boot
 }
 
 // isRestarting reports whether the node restarts in place. It then remains a member regardless

@@ -24,8 +24,8 @@ type Restart struct {
 	// applied the entry, or from its election: there is no shared clock, and the restart never
 	// ends early.
 	Grace time.Duration
-	// Over: an entry has ended the restart. The record remains, because a boot can restart
-	// only once.
+	// Over means that an entry has ended the restart. The record remains, because a boot can
+	// restart only once.
 	Over bool
 }
 

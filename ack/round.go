@@ -98,7 +98,8 @@ type assignment struct {
 	// want is final without the deferred moves of the owners in staged.
 	want   *shardmap.Map
 	staged map[shardmap.NodeID]bool
-	// cannotWait: want contains a change that does not wait for the answers of owners.
+	// cannotWait means that want contains a change that does not wait for the answers of
+	// owners.
 	cannotWait bool
 	appsIndex  uint64
 }
@@ -441,7 +442,7 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 }
 
 // countMissedAcks counts missed acknowledgements that follow each other within flapWindow. A
-// new leader does not know the time of the last one and counts from its election.
+// new leader has no record of the time of the last one, and uses the time of its election.
 func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause) uint32 {
 	d, ok := l.state.Drop(id)
 	if !c.MissedRound() {

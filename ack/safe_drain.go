@@ -17,7 +17,7 @@ type DrainTerms struct {
 	// Release replaces the release timeout of the node, up to MaxReleaseTimeout; zero means
 	// not set.
 	Release time.Duration
-	// Safe: a shard that the app does not release remains at the node.
+	// Safe means that a shard that the app does not release remains at the node.
 	Safe bool
 	// Since is the index of the entry that started the drain.
 	Since uint64

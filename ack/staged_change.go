@@ -44,8 +44,8 @@ type stagedChange struct {
 
 // stagedOwner is the progress of one owner. It begins when the leader first defers a move from
 // the owner, and ends when no map takes shards from the owner any more. If the only possible target
-// fails, the progress ends, and the time starts again when a target returns: requests that run are
-// worth more than a move to a node that may fail again.
+// fails, the progress ends, and the time starts again when a target returns. Running requests are
+// not aborted for a move to a node that may fail again.
 type stagedOwner struct {
 	began time.Duration
 	// timedOut: drain-timeout has passed since began, so busy shards move, too.
@@ -319,8 +319,8 @@ func (l *Leader) unblockRound(now time.Duration) {
 	}
 }
 
-// busyReported applies the answer of an owner that was asked what blocks the open round: its
-// busy shards stay.
+// busyReported applies the answer of an owner to the question which shards block the open round.
+// The busy shards of the owner stay with it for now.
 func (l *Leader) busyReported(m IdleShards) {
 	delete(l.stages.unanswered, m.Node)
 	base, idle, told := l.state.Committed(), maps.Clone(l.gradual.idle), shardSetOf(m.Shards)

@@ -21,9 +21,10 @@ const maxDrops = 4096
 // Cause is the reason why a node was dropped from the map.
 type Cause uint8
 
-// The causes of a drop. CauseSilent: no fresh heartbeat. CauseCrashed: crash evidence.
-// CauseMissedAck: no acknowledgement in time. CauseBehind: its log is too far behind.
-// CauseRemoved: an operator removed it.
+// The causes of a drop. CauseSilent means that the leader received no fresh heartbeat.
+// CauseCrashed means that the leader received crash evidence. CauseMissedAck means that the
+// node did not acknowledge a proposal in time. CauseBehind means that its log is too far
+// behind. CauseRemoved means that an operator removed it.
 const (
 	CauseSilent Cause = iota + 1
 	CauseCrashed
@@ -221,8 +222,8 @@ func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
 }
 
 // applyTiming replaces the timing, if the leader of the present term has submitted the entry.
-// That leader knows which leases were granted by which timing, and since when. A later leader
-// does not, and two changes at once could leave leases that no leader waits for.
+// That leader knows under which timing it granted which leases. A later leader does not. After
+// two changes in a row, leases of the first timing could remain for which no leader waits.
 func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term || c.replaces != s.timingIndex {
 		return s.ignore()
@@ -231,9 +232,10 @@ func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error)
 	return s, OutcomeTimingChanged, nil
 }
 
-// applyProposal takes a proposal that is based on the committed map (rule 2, why 9) and was
-// submitted by the leader of the present term. A delayed proposal may enter the log when its
-// leader leads again, terms later. The state, not the leader, sets the ownership epochs.
+// applyProposal applies a proposal if it is based on the committed map (rule 2, why 9) and was
+// submitted by the leader of the present term. Otherwise the proposal is ignored: a delayed
+// proposal may enter the log when its leader leads again, terms later. The state, not the
+// leader, sets the ownership epochs.
 func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || c.Term != term || c.Base != s.committed.Epoch() || c.Want.Len() != s.committed.Len() {
 		return s.ignore()
@@ -262,9 +264,9 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 	return s, OutcomeProposed, nil
 }
 
-// applyCommit takes a commit only of the last proposal, and only in the term that proposed it.
-// The leader knew who may serve. Before a late commit enters the log, another leader may have
-// granted leases.
+// applyCommit applies a commit only if it is for the last proposal, and only in the term of that
+// proposal. The leader of that term decided on the commit from the leases that it had granted.
+// Before a later term, another leader may have granted leases for the old map.
 func (s *State) applyCommit(term uint64, c CommitEntry) (*State, Outcome, error) {
 	if !s.Open() || term != s.lastTerm || c.Epoch != s.last.Epoch() || c.Digest != s.last.Digest() {
 		return s.ignore()

@@ -69,8 +69,8 @@ type Reach struct {
 	Why  string `json:"why"`
 }
 
-// Merged returns the findings of all nodes of a checkup without duplicates. Of duplicates, it takes
-// the finding of the leader, otherwise of the first node.
+// Merged returns the findings of all nodes of a checkup without duplicates. Of duplicates, it keeps
+// the finding of the leader, or otherwise the finding of the first node.
 func Merged(c Checkup) (all []Finding) {
 	reports := slices.Clone(c.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {

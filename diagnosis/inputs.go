@@ -2,7 +2,8 @@ package diagnosis
 
 import "time"
 
-// Inputs is the state that one node knows. Of returns no findings for the zero value.
+// Inputs is the state of the cluster from the view of one node. Of returns no findings for the
+// zero value.
 type Inputs struct {
 	// Self is the id of this node. Gateway means that it has no app.
 	Self    string
@@ -16,8 +17,8 @@ type Inputs struct {
 	// none.
 	Leader   string
 	NoLeader time.Duration
-	// CutOff means that the disk of this node stalled while it was the leader. It cannot learn who the
-	// leader is.
+	// CutOff means that the disk of this node stalled while the node was the leader, so it cannot
+	// find out which node is leader now.
 	CutOff bool
 
 	// Unborn describes why this node belongs to no cluster. nil means that it belongs to one.
@@ -57,11 +58,11 @@ type Inputs struct {
 	// NotAcquired is the error of shards that it failed to acquire.
 	Acquiring    string
 	NotAcquired  string
-	AppSilent    time.Duration // how long the app of this node has begun no response while requests wait; zero: it responds
+	AppSilent    time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
 	AppWaiting   int           // number of these requests
 	AppUnread    int           // number of these requests that the app has not read
-	Elsewhere    string        // another process with the id of this node; empty: none
-	Stopped      time.Duration // duration of a recent stop of the process; zero: none
+	Elsewhere    string        // address of another process with the id of this node; empty means none
+	Stopped      time.Duration // duration of a recent pause of the process; zero means none
 	DiskStalled  bool
 	DiskTook     time.Duration // longest recent write, if it was too long; otherwise zero
 	Lease        time.Duration // lease duration of the cluster
@@ -146,7 +147,7 @@ type Node struct {
 	Applied uint64
 }
 
-// Unborn is the state of a node that belongs to no cluster yet.
+// Unborn is the state of a node that does not belong to a cluster yet.
 type Unborn struct {
 	// Adds is the cluster to which the node waits to be added. Empty means that no reachable node
 	// belongs to a cluster.
@@ -169,7 +170,8 @@ func (u *Unborn) Waits() string {
 	return u.Adds
 }
 
-// Founds reports whether all nodes that bootstrap the cluster are present.
+// Founds reports whether the cluster is about to be bootstrapped: all expected nodes are present,
+// and no cluster exists that the node could join.
 func (u *Unborn) Founds() bool {
 	return u != nil && u.Adds == "" && u.Founder == "" && u.BootstrapExpect > 1 && len(u.Here) >= u.BootstrapExpect
 }
@@ -211,7 +213,8 @@ type Moved struct {
 	Why string
 }
 
-// Poison is a key with requests in flight at nodes when they crashed.
+// Poison is a key whose requests may crash nodes: each time one of the Nodes crashed, a request
+// for the key was in flight there.
 type Poison struct {
 	Shard uint32
 	Hash  uint64

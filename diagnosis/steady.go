@@ -11,7 +11,8 @@ type Steady struct {
 	since          time.Time // if turning: when the condition began to differ from the output
 }
 
-// Look takes the present condition and returns the output. now must not decrease.
+// Look records the present value of the condition and returns the output. now must not decrease
+// from call to call.
 func (s *Steady) Look(now time.Time, so bool) bool {
 	if so == s.holds {
 		s.turning = false
@@ -30,14 +31,15 @@ func (s *Steady) Look(now time.Time, so bool) bool {
 	return s.holds
 }
 
-// Turns reports whether the last condition differs from the output.
+// Turns reports whether the condition differs from the output, which will change after On or Off
+// unless the condition changes back.
 func (s *Steady) Turns() bool { return s.turning }
 
 // For measures how long a condition has been true.
 type For struct{ since time.Time }
 
-// Look takes the present condition and returns how long it has been true. Zero means that it is
-// false or has just become true.
+// Look records the present value of the condition and returns how long the condition has been
+// true. Zero means that it is false or has just become true.
 func (f *For) Look(now time.Time, so bool) time.Duration {
 	switch {
 	case !so:
@@ -50,7 +52,7 @@ func (f *For) Look(now time.Time, so bool) time.Duration {
 	return 0
 }
 
-// Moments counts the recent events of a counter.
+// Moments counts the recent events of a counter that only grows.
 type Moments struct {
 	Lately time.Duration
 
@@ -60,8 +62,9 @@ type Moments struct {
 	upTo  uint64
 }
 
-// Look takes the value of the counter and returns its growth in the present series of events. A
-// series ends when the counter has not grown for Lately.
+// Look records the present value of the counter and returns its growth in the present series of
+// events. A series ends when the counter has not grown for Lately. The first call only records the
+// value.
 func (m *Moments) Look(now time.Time, counter uint64) uint64 {
 	if !m.known {
 		m.known, m.from, m.upTo = true, counter, counter

@@ -35,9 +35,9 @@ type acquireFailureState struct {
 	reported     []shardmap.Shard
 	waitingCount int
 
-	// unable: all recent attempts failed, so the node should get no more shards. It ends with
-	// a success. A node that owns none of the failed shards any more sends a probe at probeAt:
-	// an acquire call without shards.
+	// unable means that all recent attempts failed, so the node should get no more shards. It
+	// ends with a success. A node that owns none of the failed shards any more sends a probe at
+	// probeAt: an acquire call without shards.
 	unable      bool
 	strikes     int
 	probeAt     time.Duration

@@ -135,11 +135,11 @@ const (
 	// BootSuperseded means that the leader has seen a higher boot of this node, from another
 	// disk. The agent aborts its requests and raises its boot. It is returned once.
 	BootSuperseded
-	// DiskRolledBack: this disk is an older image of itself, or a copy. The process must stop,
-	// and the disk must not be used any more.
+	// DiskRolledBack means that this disk is an older image of itself, or a copy. The process
+	// must stop, and the disk must not be used any more.
 	DiskRolledBack
-	// DuplicateNode: another process uses this node id. A restarted process may get this for a
-	// short time.
+	// DuplicateNode means that another process uses this node id. A restarted process may get
+	// this for a short time.
 	DuplicateNode
 	// DuplicatePersists means that the other process has used the id for so long that this one must
 	// stop.

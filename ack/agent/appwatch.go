@@ -12,8 +12,8 @@ import "shardway/shardmap"
 type AppWatch struct {
 	// instance is the last known one; empty means unknown.
 	instance string
-	// checked: a check of this process has reached the app, so it is known whether the app
-	// reports instances.
+	// checked means that a check of this process has reached the app, so it is known whether
+	// the app reports instances.
 	checked bool
 	// seen: a check of this process has reached instance. seenAt is the committed map before
 	// that check.
@@ -23,8 +23,8 @@ type AppWatch struct {
 	// had a lease.
 	firstMap shardmap.Epoch
 	hadLease bool
-	// unused: the app process, or the next one, has had no request yet, so it has served
-	// nothing up to the map that was applied last.
+	// unused means that the app process, or the next one, has had no request yet, so it has
+	// served nothing up to the map that was applied last.
 	unused bool
 	since  shardmap.Epoch
 	// ifRestarted contains the values of since and unused if the app restarted when

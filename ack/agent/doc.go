@@ -56,9 +56,10 @@
 // after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
 // any more. The other results are for logs and status.
 //
-// With Options.Hooks the app is told which shards it holds. Poll starts the calls with App.Call
-// and does not wait for them; HookEnded reports each result. Only shards that the app has acquired
-// are routed to it. HookOptions.Deliver sends releases to the leader, separately from heartbeats.
+// With Options.Hooks, hook calls inform the app about the shards that it acquires, releases or has
+// lost. Poll starts the calls with App.Call and does not wait for them. HookEnded reports each
+// result. Requests for a shard are routed to the app only after it has acquired the shard.
+// HookOptions.Deliver sends releases to the leader, separately from heartbeats.
 //
 // On a voter, the caller calls election.Suspicion.Poll with Agent.Unanswered after each
 // Agent.Poll, and does what it returns.

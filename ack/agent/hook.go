@@ -20,11 +20,11 @@ const MaxHookCalls = 64
 // how often; App performs one attempt. The agent calls it from its own methods. No method may
 // block or call the agent.
 //
-// Each Call must be answered by exactly one Agent.HookEnded, and only when nothing of the call
-// runs any more as far as the node can tell. For an app in another process that is when its
-// connection is closed, and for an app in the own process when the function has returned.
-// Until then the call counts as running, so the node acknowledges nothing that the call names
-// and sends no goodbye.
+// For each Call there must be exactly one Agent.HookEnded, after the call has ended as far as
+// the node can detect. A call to an app in another process has ended when its connection is
+// closed. A call to an app in the own process has ended when the function has returned. Until
+// then the call counts as running. The node then does not acknowledge a map that moves a shard
+// of the call, and sends no goodbye.
 type App interface {
 	// Call starts an attempt. The app may receive calls in another order than they were
 	// started. So it must store the highest Seq of each shard and ignore lower ones. Two calls
@@ -120,7 +120,7 @@ type HookResult struct {
 	Notes map[shardmap.Shard][]byte
 }
 
-// AliveCall tells the app how long it may write. It is sent in addition to the calls of the
+// AliveCall informs the app how long it may write. It is sent in addition to the calls of the
 // machine. The app must count MayWrite from its response to the call After, not from the
 // arrival of this call: a call that was delayed on its way would otherwise allow too much.
 type AliveCall struct {

@@ -83,7 +83,7 @@ type shardEpoch struct {
 	epoch shardmap.Epoch
 }
 
-// heldShard is what the machine knows about one shard at the app. The zero value is gone.
+// heldShard is the state of one shard at the app. The zero value has the phase HookGone.
 type heldShard struct {
 	phase HookPhase // zero means HookGone
 	since time.Duration
@@ -91,14 +91,15 @@ type heldShard struct {
 	epoch shardmap.Epoch
 	// call is the Seq of the running call that names the shard; zero means none.
 	call uint64
-	// mayHold: the app may hold the shard under epoch. mayHaveReleased: the app may have
-	// released it. acquired: the app has acquired it, and it does not serve yet.
+	// mayHold means that the app may hold the shard under epoch. mayHaveReleased means that the
+	// app may have released it. acquired means that the app has acquired it, and it does not
+	// serve yet.
 	mayHold, mayHaveReleased, acquired bool
-	// served: the shard has served under epoch. released: the app has released it since then
-	// and left note. A new acquire call voids both released and note.
+	// served means that the shard has served under epoch. released means that the app has
+	// released it since then and left note. A new acquire call voids both released and note.
 	served, released bool
 	note             []byte
-	// lostPending: a lost call is due, until lostUntil.
+	// lostPending means that a lost call is due, until lostUntil.
 	lostPending bool
 	lostUntil   time.Duration
 	// retryPause is the pause before nextAttempt. maxBatch limits the number of shards in its
@@ -121,9 +122,10 @@ type runningCall struct {
 // observed is the input of one update.
 type observed struct {
 	state *ack.State
-	// leaseHeld: the node has a lease, or would still have the one that it voided to stop.
+	// leaseHeld means that the node has a lease, or would still have the one that it voided to
+	// stop.
 	leaseHeld bool
-	// mayServe: the node has a lease.
+	// mayServe means that the node has a lease.
 	mayServe bool
 	draining shardmap.Epoch
 	stopping bool
@@ -407,9 +409,9 @@ func (h *heldShard) servingEpoch() shardmap.Epoch {
 	return h.epoch
 }
 
-// movesReleased reports whether the app has been told about every shard that moves, or its
-// time for that is over, and no such call runs. may returns false for the shards that move.
-// The caller calls movesReleased after the last request of these shards has ended.
+// movesReleased reports whether the hook calls for all moving shards are complete or overdue,
+// and none of them still runs. may returns false for the shards that move. The caller calls
+// movesReleased after the last request of these shards has ended.
 func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) bool) bool {
 	if m.releaseBy == 0 {
 		m.releaseBy, m.dirty = now+m.releaseTimeout()-m.deliverTime(), true
@@ -468,8 +470,9 @@ func (m *hookMachine) stopCalls() bool {
 	return len(m.running) == 0
 }
 
-// reboot forgets everything that the app was told under the previous boot, of which no call
-// runs any more. Another process may have served the same shards under the same epochs.
+// reboot forgets all hook calls of the previous boot, none of which may still run. Another
+// process may meanwhile have served the same shards under the same epochs, so the app must
+// acquire them again.
 func (m *hookMachine) reboot(boot uint64) {
 	m.boot, m.hadLease, m.firstLeaseEpoch, m.dirty = boot, false, 0, true
 	clear(m.shards)

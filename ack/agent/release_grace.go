@@ -4,10 +4,10 @@ import "time"
 
 const (
 	// releaseGrace is how long releases are postponed while the node cannot get a lease,
-	// counted from the first answer of a leader. A node that paused or was unreachable for
-	// more than half a second is dropped by one map and added again by the next, before
-	// another node has served its shards. Discarding the state of the app in between would
-	// lose it for nothing. While no leader answers, no acknowledgement is needed.
+	// counted from the first answer of a leader. After a pause or disconnection of more than
+	// half a second, one map drops the node and the next map adds it again, before another node
+	// has served its shards. If the app discarded its state in between, that state would be lost
+	// without need. While no leader answers, no acknowledgement is needed.
 	releaseGrace = time.Second
 	// graceAnswers is the number of answers that the grace period also requires, so that a
 	// second in which this node or the leader was paused does not count.

@@ -16,11 +16,12 @@ type ReleaseResult uint8
 
 // The results.
 const (
-	// ReleaseOK: the app has released the shard, or does not hold it.
+	// ReleaseOK means that the app has released the shard, or does not hold it.
 	ReleaseOK ReleaseResult = iota + 1
-	// ReleaseFailed: the app returned an error to each call, or refused the connection.
+	// ReleaseFailed means that the app returned an error to each call, or refused the
+	// connection.
 	ReleaseFailed
-	// ReleaseLate: the app did not respond within HookOptions.ReleaseTimeout.
+	// ReleaseLate means that the app did not respond within HookOptions.ReleaseTimeout.
 	ReleaseLate
 )
 
