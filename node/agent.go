@@ -17,13 +17,15 @@ import (
 	"shardway/shardmap"
 )
 
-// agent runs the follower side of the lease protocol in one goroutine, run. An agent.Agent makes the
-// decisions. The agent implements its agent.Gate: it opens and closes the router for requests.
+// agent runs the node's side of the lease protocol in one goroutine, run. The leader grants this node a
+// lease in its response to a heartbeat, and the node serves its shards only with a lease. The decisions are
+// made by machine, which is an ackagent.Agent. agent implements ackagent.Gate for it: it opens and closes
+// the router for requests.
 type agent struct {
 	self          shardmap.NodeID
 	clock         clock.Clock
-	timer         *clock.Beat // set to the next deadline of machine
-	busyTimer     *clock.Beat // ticks while the process is busy, and may be late
+	timer         *clock.Beat // expires at the next deadline of machine
+	busyTimer     *clock.Beat // ticks while the process is busy, in addition to timer, which may then be late
 	log           zerolog.Logger
 	weight        uint32
 	returnsWithin time.Duration // announced time until the return after a goodbye; zero means no return
@@ -56,7 +58,7 @@ type agent struct {
 
 	givenUp     givenUp
 	leaving     atomic.Bool // this node must lose all shards
-	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye
+	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
 	stopped     atomic.Bool // this node admits and runs no more requests
 	boot        atomic.Uint64
 	keepsShards atomic.Bool // no other node can own its shards
@@ -156,9 +158,9 @@ func (a *agent) endHooks(ctx context.Context) {
 	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
 }
 
-// beginTurn returns the time, and reports to the machine until when the process has run without a pause.
-// Call it before each input of the machine. A gap of more than a quarter of the lease voids the lease,
-// unless the process is known to have run in it.
+// beginTurn returns the time, and informs the machine if the process has run without a pause until now. The
+// caller must call it before each input of the machine. After a gap of more than a quarter of the lease,
+// the machine considers the lease as lost, unless the process is known to have run during the gap.
 func (a *agent) beginTurn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
@@ -286,8 +288,8 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 // Running counts the requests that run at the local app.
 func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.countUnowned(may) }
 
-// Cut aborts requests that run at the local app: those of shards for which may returns false, or all
-// requests.
+// Cut aborts requests that run at the local app, for the reason why. With CutDraining, it aborts only the
+// requests of shards for which may returns false. Otherwise it aborts all requests.
 func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.CutDraining:

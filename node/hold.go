@@ -13,8 +13,8 @@ const (
 	// restartRecordTimeout is how long a node that restarts in place waits until the log contains its
 	// restart, in addition to the time of its goodbye. A leader may have to be elected first.
 	restartRecordTimeout = 3 * time.Second
-	// voterLinger is the longest time that the node then stays a voter because the others need it
-	// for a quorum.
+	// voterLinger is the longest time that the node then continues to run as a voter, because the other
+	// voters need it for a quorum.
 	voterLinger = 3 * time.Second
 	// pairVoterLinger is voterLinger in a cluster of two voters. Both are always needed for a quorum, so
 	// the node only waits for the other voter to restart at the same time.
@@ -80,8 +80,8 @@ func (n *Node) releaseTime() time.Duration {
 }
 
 // restartRecorded reports whether the log contains the restart of this node. If this node is the last
-// one or owns no shards, there is nothing to record. Then it reports whether the leader responded
-// after goodbyeAt, a value of agent.answered, and all requests have ended.
+// one or owns no shards, there is nothing to record. Then it reports whether all requests have ended and
+// the leader has responded after goodbyeAt, a value of agent.lastAnswer.
 func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
@@ -104,10 +104,10 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	})
 }
 
-// neededForQuorum reports whether the voters that do not restart are no quorum without this node. That
-// happens if other nodes restart too: all at the same time, or one before the previous one has
-// returned. Without a quorum, no restart can be recorded: the next node could not keep its shards, and
-// its app would have to discard their state.
+// neededForQuorum reports whether the voters that are not restarting would have no quorum without this
+// node. That happens if several nodes restart at the same time, or if a node restarts before the previous
+// one has returned. Without a quorum, no further restart can be recorded in the log. Then the next node
+// could not keep its shards, and its app would have to discard their state.
 func (n *Node) neededForQuorum() bool {
 	voters, _ := n.servers()
 	if !slices.Contains(voters, n.server) {

@@ -15,7 +15,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Hooks call the app. Do makes one attempt and returns the result. It must not return while the call
+// Hooks inform the app of shards that it must acquire (load their state) or release (write their state).
+// Do makes one call of a hook and returns the result. It must not return while the call
 // still runs, as far as this process can detect: for an app in another process, the call has ended when
 // its connection is closed. ctx ends after the call's Timeout, or earlier when the call is aborted. The
 // Seq of the result need not be set. Do is called from several goroutines at the same time.
@@ -23,8 +24,8 @@ type Hooks interface {
 	Do(ctx context.Context, call ackagent.HookCall) ackagent.HookResult
 }
 
-// maxWarned is the largest number of failed releases that are logged for one map change, and of refused
-// notes.
+// maxWarned is the largest number of failed releases that are logged for one map change, and of release
+// notes that are too large.
 const maxWarned = 8
 
 // hooking runs the hook calls that the machine decides on, each in a separate goroutine. Only the
@@ -36,15 +37,15 @@ type hooking struct {
 	// outlived reports whether running calls should have been aborted by now. It is called from any
 	// goroutine.
 	outlived func() bool
-	ctx      context.Context // of agent.run; set before the first call
-	under    map[uint64]context.CancelFunc
-	failed   func() // called from any goroutine when an acquire call has failed; nil means no call
+	ctx      context.Context               // of agent.run; set before the first call
+	under    map[uint64]context.CancelFunc // aborts the running calls, by HookCall.Seq
+	failed   func()                        // called from any goroutine when an acquire call has failed; nil means no call
 	calls    sync.WaitGroup
 	// results receives the results of calls. A sender stops waiting when ctx ends.
 	results chan ackagent.HookResult
 	// given contains the newest release notes for the leader; cap 1.
 	given chan ack.Releases
-	over  overs         // the exceeded notes that were logged last
+	over  overs         // the last logged number of notes that exceed the limit
 	told  chan struct{} // notified when notAcquired has changed
 	mu    struct {
 		sync.Mutex
@@ -61,6 +62,7 @@ type warned struct {
 
 var _ ackagent.App = (*hooking)(nil)
 
+// newHooking returns a hooking that calls h. running contains the in-flight requests of the app.
 func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 	k := &hooking{
 		hooks: h, running: running, outlived: never, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
@@ -73,7 +75,7 @@ func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 // never is an outlived function that returns false.
 func never() bool { return false }
 
-// Call starts a call. Its result follows on results.
+// Call starts a call of a hook in the background. Its result is sent on results.
 func (h *hooking) Call(c ackagent.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
@@ -131,7 +133,7 @@ func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 	}
 }
 
-// CutCall aborts a call. Its result still follows on results.
+// CutCall aborts a call. Its result is still sent on results.
 func (h *hooking) CutCall(seq uint64) {
 	if cancel := h.under[seq]; cancel != nil {
 		cancel()

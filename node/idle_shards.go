@@ -21,8 +21,8 @@ const (
 	idlePollEvery = 250 * time.Millisecond
 	// idleTimeout bounds the request to one node.
 	idleTimeout = 2 * time.Second
-	// minWebSocketBatch is the smallest number of resumable WebSockets that move together, if there
-	// are as many.
+	// minWebSocketBatch is the number of resumable WebSockets that move together at least, if that many
+	// exist.
 	minWebSocketBatch = 16
 )
 

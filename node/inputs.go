@@ -25,7 +25,7 @@ const (
 	// findings use the state of its log. Until then, the state may be old, and contain drains, cordons,
 	// pauses and orphans that have ended.
 	currentAfter = time.Second
-	// stoodShown is how long a finding reports a pause of the process.
+	// stoodShown is how long a finding reports a pause of the process after the pause has ended.
 	stoodShown = time.Minute
 )
 
@@ -99,8 +99,8 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 	for id, x := range raw {
 		st := w.nodes[id]
 		if st == nil {
-			// A node counts as here at first: who begins, or has just been told of it, has had no
-			// time to hear of it yet.
+			// A node counts as present at first. This node has just started, or has just learned of the
+			// other node, so the heartbeats of that node may not have arrived yet.
 			st = &nodeSmoothers{
 				gone: diagnosis.Steady{On: n.timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
 			}
@@ -108,8 +108,8 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 			st.present.On, st.present.Off = steadyHere, steadyHere
 			w.nodes[id] = st
 		}
-		// What the leader has said was so when it was asked: until it is asked again, it has
-		// not been so for any longer.
+		// A state in the report of the leader was observed at the time of the query. It must not count as
+		// lasting longer than that, although diagnose runs more often than the leader is queried.
 		seen := now
 		if id != string(n.self) && w.lastReport.covers(id) {
 			seen = w.lastReport.viewsAt
@@ -126,7 +126,7 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 	return out
 }
 
-// rawNodes is what is so in this moment.
+// rawNodes returns the present, unsmoothed inputs about each node, by ID.
 func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node {
 	n := w.n
 	c, policy := s.Committed(), n.fsm.state.Load().Policy()

@@ -17,10 +17,12 @@ import (
 	"shardway/shardmap"
 )
 
-// handOverLook is how often a node that gave leadership away looks who has it.
+// handOverLook is the interval at which a node polls after a leadership transfer, until there is a new
+// leader. It is also the interval of retries of requests to a leader that was just elected.
 const handOverLook = 20 * time.Millisecond
 
-// Policy returns what operators have asked of the maps, as far as this node's log tells.
+// Policy returns the requests of operators that affect shard maps, such as drains, pins and weights, as far
+// as this node has applied the log.
 func (n *Node) Policy() api.Policy {
 	p := n.fsm.state.Load().Policy()
 	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Emptying: []api.EmptyingNode{}, Pins: []api.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
@@ -39,12 +41,13 @@ func (n *Node) Policy() api.Policy {
 	return out
 }
 
-// unknownNode returns the error for a node that the cluster does not have; it names those it has.
+// unknownNode returns the error for a node that is not in the cluster. The error lists the nodes of the
+// cluster.
 func (n *Node) unknownNode(node string) error {
 	return api.UnknownNode(node, n.nodeIDs())
 }
 
-// nodeIDs returns the ids of the nodes that Raft, the map or gossip contains, in order.
+// nodeIDs returns the sorted IDs of the nodes that Raft's configuration, the map or gossip contains.
 func (n *Node) nodeIDs() []string {
 	ids := map[shardmap.NodeID]bool{}
 	voters, others := n.servers()
@@ -62,7 +65,7 @@ func (n *Node) nodeIDs() []string {
 	return names(ids)
 }
 
-// names returns a set of nodes in order.
+// names returns the sorted IDs of a set of nodes.
 func names(set map[shardmap.NodeID]bool) []string {
 	out := []string{}
 	for _, id := range slices.Sorted(maps.Keys(set)) {
@@ -71,18 +74,18 @@ func names(set map[shardmap.NodeID]bool) []string {
 	return out
 }
 
-// drained reports whether this node is to own nothing.
+// drained reports whether an operator has requested a drain of this node.
 func (n *Node) drained() bool { return n.fsm.state.Load().Policy().Drained[n.self] }
 
-// asking is the question for a change of the policy; answer gets what became of its
-// entry.
+// asking is a request to the leader loop for changes of the policy. answer receives the result of the log
+// entry with the changes.
 type asking struct {
 	changes []ack.Change
 	answer  chan<- error // cap 1
 }
 
-// police changes the policy on the leader. What is asked there is judged and done one
-// after the other: two drains at once might leave too few voters, each for itself.
+// police changes the policy on the leader. It checks and performs one action at a time: two concurrent
+// drains could each leave enough voters, but too few together.
 func (l *leadership) police(ctx context.Context, a api.Action) error {
 	select {
 	case l.policing <- struct{}{}:
@@ -110,7 +113,7 @@ func (l *leadership) police(ctx context.Context, a api.Action) error {
 	return l.amend(ctx, change)
 }
 
-// changeOf returns what an action changes.
+// changeOf converts an action to a change of the policy, or returns why the action is invalid.
 func (l *leadership) changeOf(a api.Action) (ack.Change, error) {
 	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
 	p := l.n.fsm.state.Load().Policy()
@@ -155,7 +158,7 @@ func (l *leadership) changeOf(a api.Action) (ack.Change, error) {
 	return c, nil
 }
 
-// releaseTimeoutOf takes the release timeout of a drain.
+// releaseTimeoutOf parses the release timeout of a drain and sets it in c. An empty text changes nothing.
 func releaseTimeoutOf(c *ack.Change, text string) error {
 	if text == "" {
 		return nil
@@ -168,7 +171,8 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	return nil
 }
 
-// drainOf returns what a drain changes: all at once, or first what is idle, for so long.
+// drainOf completes the change c of a drain. With a duration idleFirst, only idle shards move during that
+// time, and the remaining ones afterwards. If idleFirst is empty, all shards move at once.
 func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	if idleFirst == "" {
 		c.Kind = ack.ChangeDrain
@@ -182,20 +186,21 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	return c, nil
 }
 
-// hasNode reports whether a node is, or was lately, one of this cluster.
+// hasNode reports whether a node belongs to this cluster, or belonged to it recently.
 func (n *Node) hasNode(node string) bool {
 	voters, others := n.servers()
 	return serverOf(slices.Concat(voters, others), node) != "" || n.fsm.state.Load().Committed().Has(shardmap.NodeID(node)) ||
 		slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
 }
 
+// hasZone reports whether gossip contains a node in zone.
 func (n *Node) hasZone(zone string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.Node && m.Tags.Zone == zone })
 }
 
-// heardOf returns what this leader knows of the nodes. Just elected, it waits until it
-// has heard from every voter, or could have: as the one to which a leader that is to be
-// drained gave leadership a moment ago, it would take all others for gone.
+// heardOf returns the leader's view of the nodes. A leader that was just elected first waits for a
+// heartbeat of every voter, for up to dead-after. Otherwise it would consider all other voters as failed,
+// for example when the previous leader has transferred the leadership to it in order to be drained.
 func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberView {
 	t := time.NewTicker(handOverLook)
 	defer t.Stop()
@@ -216,8 +221,8 @@ func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberV
 	}
 }
 
-// drainable returns why a node must not be drained: who is drained is on its way out,
-// and what that endangers is.
+// drainable returns an error if a node must not be drained. A drained node is usually stopped afterwards,
+// so the conditions are those for stopping it, see endangered.
 func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) error {
 	why, remedy := endangered(node, voters, views, p)
 	if why == "" {
@@ -226,8 +231,8 @@ func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p 
 	return fmt.Errorf("%w: %s; %s", api.ErrRefused, why, remedy)
 }
 
-// endangered returns what the end of a node would leave undone, and what to do about it;
-// empty: nothing. Too few voters might be left, or nobody to own its shards.
+// endangered returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
+// other node could own its shards. Empty results mean that the node can be stopped.
 func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) (why, remedy string) {
 	var left, missing []string
 	for _, server := range voters {
@@ -265,8 +270,8 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 	return "", ""
 }
 
-// handOver gives leadership to another node, and returns who has it then, "" if none
-// took it: what is on its way out is not to lead.
+// handOver transfers the leadership to another node, because a drained node should not lead. It returns the
+// new leader, or "" if the transfer failed.
 func (l *leadership) handOver(ctx context.Context) string {
 	if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
 		l.log.Warn().Err(err).Msg("leadership transfer failed")
@@ -290,8 +295,8 @@ func (l *leadership) handOver(ctx context.Context) string {
 	}
 }
 
-// amend has the leader's loop put changes in line, and returns when they are in force
-// here. A leader that was just elected takes them a moment later.
+// amend makes the leader loop append changes of the policy to the log, and returns when this node has
+// applied them. While the leader was just elected and is not ready yet, amend retries.
 func (l *leadership) amend(ctx context.Context, changes ...ack.Change) error {
 	t := time.NewTicker(handOverLook)
 	defer t.Stop()
@@ -308,6 +313,7 @@ func (l *leadership) amend(ctx context.Context, changes ...ack.Change) error {
 	}
 }
 
+// amendNow does the same as amend, without retries.
 func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	answer := make(chan error, 1)
 	select {
@@ -327,6 +333,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	}
 }
 
+// policyFault converts an error of a policy change to an error for the operator.
 func policyFault(err error) error {
 	switch {
 	case err == nil, errors.Is(err, api.ErrNoLeader), errors.Is(err, api.ErrUnknown):
@@ -341,7 +348,8 @@ func policyFault(err error) error {
 	return refusal(err)
 }
 
-// ask puts changes of the policy in line.
+// ask passes the changes in a to the driver, which submits a log entry for them. The result is sent to
+// a.answer later, see submit.
 func (l *leading) ask(ctx context.Context, a asking) {
 	number, effects, err := l.driver.ChangePolicy(a.changes)
 	if err != nil {

@@ -19,7 +19,9 @@ import (
 // next attempt.
 const releasesTimeout = time.Second
 
-// overs is the number of release notes of one proposal that exceed the limit of their total size.
+// overs is the number of release notes of one proposal that exceed the limit of the total size of all notes.
+// A release note is a short text that the app returns when it releases a shard, for the app of the next
+// owner.
 type overs struct {
 	proposal shardmap.Epoch
 	notes    int
@@ -49,8 +51,8 @@ func warnOfRoom(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
 		Msg("note refused, map change too large")
 }
 
-// bringReleases sends the newest release notes of this node to the leader, until ctx ends. Lost notes
-// are sent again, because the machine calls deliver again.
+// bringReleases sends the newest release notes of this node to the leader, until ctx ends. It does not retry
+// itself: the machine calls deliver again until the leader has recorded the notes.
 func (n *Node) bringReleases(ctx context.Context) {
 	for {
 		var r ack.Releases

@@ -45,6 +45,7 @@ type router struct {
 
 var _ proxy.Cluster = (*router)(nil)
 
+// newRouter returns a router without a shard map and without a lease. shards is the number of shards.
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
 	r := &router{clock: c, port: port, requestStreams: muxpool.NewForRequests(port), webSocketStreams: muxpool.NewForWebSockets(port), running: newInflight(shards), withoutLease: newLeaseGaps(c.Precise())}
 	r.mu.swapped = make(chan struct{})
@@ -62,7 +63,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 	s := routing.State()
 	keys := keysOf(s, r.keys.Load())
 	routeOf := func(sh shardmap.Shard) route.Route { return proxyRoute(routing.Route(sh)) }
-	if keys.err != nil { // the keys of requests cannot be computed
+	if keys.err != nil { // without valid keys, the shard of a request cannot be determined
 		routeOf = func(shardmap.Shard) route.Route { return route.Route{Kind: route.Held, Reason: route.ReasonMoving} }
 	}
 	t := route.NewTable(route.TableSpec{
@@ -85,7 +86,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 	return generation
 }
 
-// proxyRoute converts a route.
+// proxyRoute converts a route of package ack to a route of the proxy.
 func proxyRoute(r ack.Route) route.Route {
 	switch r.Kind {
 	case ack.RouteLocal:
@@ -115,7 +116,7 @@ func (r *router) Table() *route.Table { return r.table.Load() }
 // in-flight count, and then reads the table and the lease. Otherwise the agent could see no
 // request in flight after the shard has moved, although one is admitted.
 func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	if release = r.running.raise(s); !r.hadRequests.Load() { // written once per poll of the agent, because all requests read it
+	if release = r.running.raise(s); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
 		r.hadRequests.Store(true)
 	}
 	dest := r.table.Load().Route(s)
@@ -151,9 +152,9 @@ func (r *router) abortOverdue() bool {
 	return at != 0 && int64(r.clock.Precise()) >= at
 }
 
-// setLease publishes the end of the lease and returns the previous one; zero means no lease. If the
-// end has changed, now is the time that was read after the change: from it, the caller can decide
-// whether a request may have observed the end of the previous lease. Otherwise now is zero.
+// setLease publishes the end of the lease and returns the previous end; zero means no lease. If the end has
+// changed, now is the time after the change. If now is not before the previous end, a request may have
+// been refused because the previous lease had expired. If the end has not changed, now is zero.
 func (r *router) setLease(end time.Duration) (last, now time.Duration) {
 	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
 		now = r.clock.Precise()
@@ -193,8 +194,8 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return r.port.Dial(ctx, node, peer.Forward)
 }
 
-// Lane opens a multiplexed stream to the node for small requests. It does not wait; nil means that
-// no stream is available now.
+// OpenStream opens a multiplexed stream to the node for small requests. It does not wait. nil means that no
+// stream is available now.
 func (r *router) OpenStream(node string) net.Conn {
 	if l := r.requestStreams.Outgoing.OpenStream(node); l != nil {
 		return l
@@ -202,8 +203,8 @@ func (r *router) OpenStream(node string) net.Conn {
 	return nil
 }
 
-// Leg opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
-// session until ctx ends; nil means that there is no stream.
+// OpenWebSocketStream opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a
+// new mux session until ctx ends. nil means that no stream could be opened.
 func (r *router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
 	if l := r.webSocketStreams.Outgoing.OpenStreamWait(ctx, node); l != nil {
 		return l

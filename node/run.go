@@ -32,7 +32,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.started = time.Now()
 	s := &stack{log: n.log}
 	defer s.unwind()
-	base := context.WithoutCancel(ctx)
+	base := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
 	s.push("data directory", func() {
 		if err := n.o.Dir.Close(); err != nil {
 			n.log.Warn().Err(err).Msg("data directory not closed")
@@ -168,7 +168,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
-	var said uint64 // index of the timing entry that was last compared
+	var said uint64 // index of the log entry of the timing that was compared last
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.leader)

@@ -15,8 +15,8 @@ import (
 	"shardway/peer"
 )
 
-// known reports whether a node may speak with this one: gossip shows it, or it
-// is in Raft's configuration, so that a cut in gossip parts nobody.
+// known reports whether a node may connect to this node: gossip or Raft's configuration contains it. Raft's
+// configuration counts, too, so that members can still connect when gossip packets are lost.
 func (n *Node) known(node string) bool {
 	if n.gossip.Knows(node) {
 		return true
@@ -25,7 +25,7 @@ func (n *Node) known(node string) bool {
 	return serverOf(slices.Concat(voters, others), node) != ""
 }
 
-// gossipKeys returns the keys that gossip starts with, none without a secret.
+// gossipKeys returns the encryption keys with which gossip starts. nil means that gossip is not encrypted.
 func (n *Node) gossipKeys() [][]byte {
 	if n.o.Secrets == nil {
 		return nil
@@ -33,8 +33,8 @@ func (n *Node) gossipKeys() [][]byte {
 	return n.o.Secrets.List().GossipKeys()
 }
 
-// followSecrets keeps gossip, and the streams between nodes, by the secrets of
-// the moment.
+// followSecrets makes gossip, the streams between nodes and the quarantines use the new secrets whenever the
+// secrets change.
 func (n *Node) followSecrets() {
 	if n.o.Secrets == nil {
 		return
@@ -47,8 +47,8 @@ func (n *Node) followSecrets() {
 	})
 }
 
-// RenewPeers lets forwarded requests go over new streams: this node's
-// certificate, or whom it believes, has changed.
+// RenewPeers makes later forwarded requests use new connections. It must be called after the certificate of
+// this node, or the certificates that it trusts, have changed.
 func (n *Node) RenewPeers() {
 	n.router.requestStreams.Outgoing.Renew()
 	n.router.webSocketStreams.Outgoing.Renew()
@@ -57,8 +57,9 @@ func (n *Node) RenewPeers() {
 
 var _ rotation.Cluster = rotating{}
 
-// Rotate replaces the cluster's secret on every node, through the leader. One
-// that stopped half way is taken up where it stood.
+// Rotate replaces the secret of the cluster on all nodes. The leader performs the rotation, so another node
+// sends it a request. An interrupted rotation continues at the step at which it was interrupted. by is the
+// requester, for the log.
 func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	// The same timeout applies to a request of another node.
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
@@ -77,14 +78,14 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	return r, control.LeaderError(leader, err)
 }
 
-// rotating is the node as its rotation sees it.
+// rotating implements rotation.Cluster for a node.
 type rotating struct{ n *Node }
 
 // Leads reports whether this node leads.
 func (r rotating) Leads() bool { return r.n.leadership() != nil }
 
-// Everybody returns the nodes of the configuration, running or not, and those that
-// gossip sees.
+// Everybody returns the nodes of Raft's configuration, running or not, and the nodes that are present in
+// gossip. outside contains the present members of gossip that are not nodes.
 func (r rotating) Everybody() (nodes, outside []string) {
 	voters, others := r.n.servers()
 	all := map[string]bool{}
@@ -103,7 +104,8 @@ func (r rotating) Everybody() (nodes, outside []string) {
 	return slices.Sorted(maps.Keys(all)), outside
 }
 
-// Ask asks over a stream that TLS is beneath.
+// Ask sends a request to a node over a TLS connection. compose creates the content of the request from the
+// channel binding of the connection, which proves that both ends share this connection.
 func (r rotating) Ask(ctx context.Context, node, what string, compose func(binding []byte) (rotation.Proven, error)) (json.RawMessage, error) {
 	return r.n.client.CallRaw(ctx, node, func(c *peer.Conn) (control.Request, error) {
 		binding, err := control.Binding(c)

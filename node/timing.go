@@ -15,8 +15,9 @@ import (
 	"shardway/node/logs"
 )
 
-// timing is what the cluster goes by, as far as this node's log tells; before that,
-// what it was started with. Leases do not depend on it: answers say what counts.
+// timing returns the timing of the cluster, as far as this node has applied the log. Before there is a
+// cluster, it returns Options.Timing. Leases do not depend on it: each response of the leader contains the
+// timing that applies to its lease.
 func (n *Node) timing() ack.Timing {
 	if s := n.fsm.state.Load(); s.Bootstrapped() {
 		return s.Timing()
@@ -24,8 +25,8 @@ func (n *Node) timing() ack.Timing {
 	return n.o.Timing
 }
 
-// Timing returns the cluster's timing, the leader's word if it gives it at once,
-// and false before there is a cluster.
+// Timing returns the timing of the cluster: that of the leader if it responds within viewTimeout, otherwise
+// that of this node's log. It returns false if there is no cluster yet.
 func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -36,22 +37,25 @@ func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
 	return stateOf(s), s.Bootstrapped()
 }
 
+// stateOf returns the timing of the state s for the admin API.
 func stateOf(s *ack.State) api.TimingState {
 	return api.TimingState{Timing: worded(s.Timing()), Since: s.TimingSince(), Before: worded(s.TimingBefore())}
 }
 
+// worded converts a timing to texts, for the admin API.
 func worded(t ack.Timing) api.Timing {
 	return api.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), RebalanceMode: t.RebalanceMode.String()}
 }
 
-// Retime changes the cluster's timing, through the leader wherever it is.
+// Retime changes the timing of the cluster. Only the leader can do that, so another node sends a request to
+// the leader. by is the requester, for the log.
 func (n *Node) Retime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	return n.askRetime(ctx, change, by)
 }
 
-// askRetime asks the leader for a change; one of nothing shows what is so.
+// askRetime asks the leader to change the timing. An empty change returns the present timing.
 func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.retime(ctx, change, by)
@@ -64,18 +68,19 @@ func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t a
 	return t, err
 }
 
-// retiming is the question for the entry of a change.
+// retiming is a request to the leader loop for the log entry of a new timing.
 type retiming struct {
 	timing ack.Timing
 	answer chan<- retimed // cap 1
 }
 
+// retimed is the response to a retiming.
 type retimed struct {
 	entry []byte
 	err   error
 }
 
-// retime changes the timing on the leader, and returns when that is in force here.
+// retime changes the timing on the leader, and returns when this node has applied the change.
 func (l *leadership) retime(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
 	s := l.n.fsm.state.Load()
 	if !s.Bootstrapped() {
@@ -111,8 +116,8 @@ func (l *leadership) retime(ctx context.Context, change api.Timing, by string) (
 	return t, nil
 }
 
-// slowest returns the longest heartbeat of the nodes that this leader hears, and
-// whose it is.
+// slowest returns the longest heartbeat interval of the nodes that send heartbeats to this leader, and the
+// node with that interval.
 func (l *leadership) slowest(ctx context.Context) (every time.Duration, node string) {
 	every, node = l.n.o.Pace.Heartbeat, string(l.n.self)
 	heard, _ := l.view(ctx)
@@ -124,7 +129,7 @@ func (l *leadership) slowest(ctx context.Context) (every time.Duration, node str
 	return every, node
 }
 
-// retiming asks the leader's loop for the entry of a change.
+// retiming requests the log entry of a new timing from the leader loop.
 func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error) {
 	answer := make(chan retimed, 1)
 	select {
@@ -138,8 +143,8 @@ func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error)
 	return r.entry, r.err
 }
 
-// counting returns for how much longer the timing before counts, by the leader's
-// answer to a change.
+// counting returns how much longer the previous timing still applies, computed from the error of a change
+// of the timing. Empty means unknown.
 func counting(err error) string {
 	if soon, ok := errors.AsType[ack.TooSoonError](err); ok {
 		return timingrules.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
@@ -150,7 +155,8 @@ func counting(err error) string {
 	return "0s"
 }
 
-// notYet says why a change cannot be made now, and from when on it can.
+// notYet converts the error of a change that is not possible now. The result contains the reason, and the
+// time from which the change is possible.
 func notYet(err error) error {
 	soon, ok := errors.AsType[ack.TooSoonError](err)
 	switch {
@@ -167,7 +173,8 @@ func notYet(err error) error {
 	return fmt.Errorf("%w: %s: try again in %s, at %s", api.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
-// changed returns t with a change, or which part of that cannot be, and what to do.
+// changed returns the timing t with a change applied. It returns an error that lists all invalid parts of
+// the change, with remedies. heartbeat is the longest heartbeat interval, and of is the node with it.
 func changed(t ack.Timing, change api.Timing, heartbeat time.Duration, of string) (ack.Timing, error) {
 	var keys, wrong []string
 	refuse := func(key, value, fault string) { wrong = append(wrong, fmt.Sprintf("%s = %q %s", key, value, fault)) }
@@ -213,15 +220,21 @@ func changed(t ack.Timing, change api.Timing, heartbeat time.Duration, of string
 	return t, nil
 }
 
-// describe writes a timing on one line.
+// describe returns a timing as one line of text.
 func describe(t ack.Timing) string {
 	w := worded(t)
 	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance-mode %s", w.Lease, w.DeadAfter, w.Takeover, w.RebalanceMode)
 }
 
-// compareTiming says once, when this node knows the cluster's timing, that it was
-// started with another, which counts for nothing; and of each timing, that this
-// node's heartbeat is too slow for it, or that servers are taken out too soon. It returns since which entry that was said.
+// compareTiming logs warnings about the timing of the cluster, once for each timing:
+//
+//   - The flags of this node contain another timing, which has no effect. This is logged only for the
+//     first timing after the start.
+//   - The heartbeat interval of this node is too long for the timing.
+//   - RemoveDeadAfter is too short for the timing.
+//
+// said is the index of the log entry of the timing that was compared last. compareTiming returns its new
+// value.
 func (n *Node) compareTiming(said uint64) uint64 {
 	s := n.fsm.state.Load()
 	if !s.Bootstrapped() || !n.agent.upToDate.Load() || s.TimingSince() == said {
@@ -246,7 +259,7 @@ func (n *Node) compareTiming(said uint64) uint64 {
 	return s.TimingSince()
 }
 
-// flagsOf returns the flags that say t where other says something else.
+// flagsOf returns the flags of timing t whose values differ from those of other.
 func flagsOf(t, other ack.Timing) string {
 	var flags []string
 	for _, f := range [][3]string{

@@ -12,9 +12,10 @@ import (
 	"shardway/shardmap"
 )
 
-// webSocketReport is the response of a node to an control.Sockets request, with one entry per shard that has
+// webSocketReport is the response of a node to a control.Sockets request, with one entry per shard that has
 // long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
-// attached, detached, upstream connections, not resumable. A reply has room for all shards.
+// Attached, Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not
+// exceed the size limit of a reply.
 type webSocketReport [][5]int
 
 // localWebSockets returns the report of this node.
