@@ -1,18 +1,17 @@
-// Package clusterid gives clusters their ids, and tells by them which of two is a
-// recovery of the other.
+// Package clusterid creates cluster IDs, and compares them to determine whether one cluster is a later
+// recovery of another.
 //
-// A cluster is born with a random id, its family. One that goes on after a lost
-// quorum, or from a backup, gets another id: the family, the floor from which its
-// epochs count (ack.State.Recovered), and a few random digits, because two
-// survivors may be recovered at the same moment.
+// A new cluster gets a random ID, its family. A cluster that was recovered after the loss of its quorum, or
+// restored from a backup, gets a new ID. It consists of the family, the epoch above which the new cluster
+// counts its epochs (the floor, see ack.State.Recovered), and random digits. The digits distinguish two
+// survivors that are recovered at the same time.
 //
-//	5b0c0d4f7a9e1c33                      born
-//	5b0c0d4f7a9e1c33.19aa0b3c5e0-91d2     recovered
+//	5b0c0d4f7a9e1c33                      new cluster
+//	5b0c0d4f7a9e1c33.19aa0b3c5e0-91d2     recovered cluster
 //
-// Of two clusters of one family the later recovery, the one with the higher
-// floor, supersedes the other: a node of the other one that meets it must stop.
-// That is how a majority that was given up does not come back to serve what
-// others serve now.
+// Of two clusters of one family, the later recovery supersedes the other one. It is the one with the higher
+// floor. A node of the superseded cluster that meets a node of the superseding one must stop. Otherwise a
+// majority that was considered lost could return and serve shards that the recovered cluster serves.
 package clusterid
 
 import (
@@ -22,17 +21,17 @@ import (
 	"strings"
 )
 
-// New returns an id for a cluster that is born: 64 random bits.
+// New returns the ID of a new cluster: 64 random bits in hexadecimal.
 func New() string { return random(8) }
 
-// Recovered returns an id for the cluster that goes on where the cluster old was
-// left, above floor.
+// Recovered returns the ID of a recovery of the cluster old. The epochs of the recovered cluster are above
+// floor.
 func Recovered(old string, floor uint64) string {
 	family, _ := parse(old)
 	return family + "." + strconv.FormatUint(floor, 16) + "-" + random(2)
 }
 
-// Supersedes reports whether cluster a is a later recovery of what cluster b is.
+// Supersedes reports whether clusters a and b have the same family, and a is the later recovery.
 func Supersedes(a, b string) bool {
 	fa, na := parse(a)
 	fb, nb := parse(b)
@@ -42,8 +41,7 @@ func Supersedes(a, b string) bool {
 	return na > nb || na == nb && a > b
 }
 
-// parse returns an id's family and floor; a cluster that was never recovered has
-// none.
+// parse returns the family and the floor of an ID. The floor is zero for a cluster that was not recovered.
 func parse(id string) (family string, floor uint64) {
 	family, rest, ok := strings.Cut(id, ".")
 	if !ok {
@@ -52,7 +50,7 @@ func parse(id string) (family string, floor uint64) {
 	digits, _, _ := strings.Cut(rest, "-")
 	floor, err := strconv.ParseUint(digits, 16, 64)
 	if err != nil {
-		return id, 0 // some other id that has a dot
+		return id, 0 // not an ID of a recovered cluster, although it contains a dot
 	}
 	return family, floor
 }
@@ -60,6 +58,6 @@ func parse(id string) (family string, floor uint64) {
 // random returns n random bytes in hexadecimal.
 func random(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(b) // returns no error: crypto/rand terminates the program instead
 	return hex.EncodeToString(b)
 }

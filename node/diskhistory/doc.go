@@ -1,18 +1,24 @@
-// Package diskhistory remembers what disks have said of themselves, so that one that goes
-// back behind its word is found out.
+// Package diskhistory records what processes have stated about their disks (data directories), so that a
+// node can detect a disk that was replaced by an older image or a copy.
 //
-// A voter's word is what its disk holds: which terms it took part in, which
-// entries it has. An older image of the disk has forgotten the newer part of it,
-// and would vote for a candidate that lacks committed maps; two copies of one would
-// vote twice. So every process states, at the start of each stream, its boot, its
-// nonce, its Raft term, the last index of its log and the committed epoch that it
-// has applied; heartbeats and Raft's own messages state more of it later. A Table
-// keeps the most of it for each disk, across restarts of the node that heard it.
+// Raft requires that a voter never forgets its votes and its log entries. An older image of a disk has
+// forgotten the newest of them: its voter could vote for a candidate that lacks committed maps. Two copies
+// of one disk could vote twice in a term. Therefore each process states the following values at the start
+// of each stream. Heartbeats and the messages of Raft contain later values of some of them.
 //
-// The rule: a process that is not the one known of a disk must have a higher boot,
-// a Raft term that is no lower and a log that reaches the epoch known as applied.
-// Of one and the same process nothing is asked: its messages may overtake each
-// other, and it cannot go back.
+//   - the boot number, which increases with each start from the disk
+//   - the nonce, a random number of the process
+//   - the Raft term
+//   - the last index of the log
+//   - the committed epoch that the process has applied
 //
-// Nothing is known of what was said to nobody who is left: docs/operate/backup-recovery.md.
+// A Table contains the highest stated values for each disk. It is stored, so it survives restarts of the
+// node that has received the statements.
+//
+// A process with another nonce than the recorded one must have a higher boot number, at least the recorded
+// term, and a log that reaches the recorded applied epoch. The statements of the recorded process itself are
+// not checked: a running process cannot lose its state, and its messages may arrive out of order.
+//
+// A Table cannot detect a rollback if no remaining node has received the statements that were lost, see
+// docs/operate/backup-recovery.md.
 package diskhistory

@@ -7,25 +7,25 @@ import (
 	"shardway/node/disk"
 )
 
-// Statement is what one process says of its disk. All that it says is durable
-// there.
+// Statement contains the values that a process states about its disk. All of them were synced to the disk
+// before the process stated them.
 type Statement struct {
-	// Server is "node/disk".
+	// Server has the form "node/disk".
 	Server string
-	// Boot orders the processes of a disk; Nonce is the process's own, zero if it
-	// was not said: then nothing is judged and nothing learnt.
+	// Boot is the boot number, which orders the processes of a disk. Nonce is a random number that
+	// identifies the process. If Nonce is zero, the statement is neither checked nor recorded.
 	Boot, Nonce uint64
-	// Term is its Raft term, Last the index of the last entry in its log, committed
-	// or not, and Applied the committed epoch that it has applied.
+	// Term is the Raft term. Last is the index of the last entry in the log, committed or not. Applied is
+	// the committed epoch that the process has applied.
 	Term, Last, Applied uint64
 }
 
-// RollbackError reports a disk that has gone back behind what it said before: an
-// older image of it, or a copy.
+// RollbackError reports a disk that lacks values which it has stated before: it is an older image of the
+// disk, or a copy.
 type RollbackError struct {
-	// Server is "node/disk".
+	// Server has the form "node/disk".
 	Server string
-	// What names what was known and what is said now.
+	// What describes the recorded value and the value that contradicts it.
 	What string
 }
 
@@ -34,8 +34,7 @@ func (e *RollbackError) Error() string {
 	return fmt.Sprintf("disk %s of node %q is an older image of itself or a copy: %s", id, node, e.What)
 }
 
-// Check returns a *RollbackError if the process that says s cannot have the disk
-// of which k is known.
+// Check returns a *RollbackError if the statement s contradicts the record k of the same disk.
 func Check(k disk.Known, s Statement) error {
 	if s.Nonce == 0 || k.Nonce == 0 || s.Nonce == k.Nonce {
 		return nil

@@ -10,31 +10,32 @@ import (
 	"shardway/node/disk"
 )
 
-// Most is how many disks a Table knows at most; the one of which nothing new was
-// heard for longest is forgotten first.
+// Most is the largest number of disks in a Table. If there are more, the record that has not changed for the
+// longest time is deleted.
 const Most = 1024
 
-// MostOfOne is how many disks of one node a Table knows at most: a node says itself
-// which disk it has, and would have those of all others forgotten. Of a node that got
-// that many new disks the oldest have long left the configuration, and cannot vote.
+// MostOfOne is the largest number of disks of one node in a Table. Each node states its own disk ID, so
+// without this limit, a faulty node could displace the records of all other nodes. If a node has had more
+// disks, the oldest of them are no longer in Raft's configuration and cannot vote.
 const MostOfOne = 8
 
-// Table is what one node knows of the disks of others. Its methods may be called
-// from any goroutine.
+// Table contains the records of the disks of other nodes. Its methods may be called from any goroutine.
 type Table struct {
-	changed chan struct{} // 1: hint
+	changed chan struct{} // cap 1: notified when a record has changed
 
+	// mu protects the following fields.
 	mu    sync.Mutex
 	known map[string]entry // by server
-	last  uint64           // the newest entry's turn
+	last  uint64           // turn of the newest entry
 }
 
+// entry is the record of one disk.
 type entry struct {
 	disk.Known
-	turn uint64 // orders entries by when something new was heard
+	turn uint64 // increases with each change of any record, so it orders the records by their last change
 }
 
-// New returns a Table that begins with what was kept, the longest known first.
+// New returns a Table with the stored records, oldest first.
 func New(kept []disk.Known) *Table {
 	t := &Table{changed: make(chan struct{}, 1), known: make(map[string]entry, len(kept))}
 	for _, k := range kept {
@@ -43,10 +44,10 @@ func New(kept []disk.Known) *Table {
 	return t
 }
 
-// Changed gives a hint that there is something to keep.
+// Changed returns a channel that is notified when the records have changed and must be stored.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
-// All returns what is to be kept, the longest known first.
+// All returns all records, for storing them. The record that changed first comes first.
 func (t *Table) All() []disk.Known {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,22 +59,22 @@ func (t *Table) All() []disk.Known {
 	return all
 }
 
-// Of returns what is known of a server, zero if nothing.
+// Of returns the record of a server; zero means that there is none.
 func (t *Table) Of(server string) disk.Known {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known[server].Known
 }
 
-// Judge returns a *RollbackError if s is said by an older image of its disk or by
-// a copy, as far as is known here.
+// Judge returns a *RollbackError if s comes from an older image or a copy of its disk, according to the
+// records.
 func (t *Table) Judge(s Statement) error { return Check(t.Of(s.Server), s) }
 
-// Knows reports whether s is said by the process known of its disk.
+// Knows reports whether s comes from the process in the record of its disk.
 func (t *Table) Knows(s Statement) bool { return t.Of(s.Server).Nonce == s.Nonce }
 
-// Learn takes what the process that Judge has nothing against says. It returns the
-// error of Judge if another was quicker.
+// Learn records the statement s. It returns the error of Judge if s contradicts the record, which may have
+// changed since the caller has called Judge.
 func (t *Table) Learn(s Statement) error {
 	if s.Nonce == 0 {
 		return nil
@@ -96,9 +97,9 @@ func (t *Table) Learn(s Statement) error {
 	return nil
 }
 
-// Recall takes what was kept and could not be read before: as if the Table had begun
-// with it, and had learnt after that what it knows. A process that passed until now may
-// turn out to have an older image of its disk.
+// Recall adds stored records that could not be read at the start. The result is the same as if the Table had
+// started with them and then received all its statements. A process that was accepted before may now turn
+// out to have an older image of its disk. In that case the stored record replaces the present one.
 func (t *Table) Recall(kept []disk.Known) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,8 +116,8 @@ func (t *Table) Recall(kept []disk.Known) {
 	t.tell()
 }
 
-// Term takes the Raft term that a server states in a message of Raft's, if it is
-// known at all.
+// Term records the Raft term that a message of Raft contains. It has no effect if there is no record of the
+// server.
 func (t *Table) Term(server string, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +130,8 @@ func (t *Table) Term(server string, term uint64) {
 	t.tell()
 }
 
-// put holds t.mu, or is called before anybody else knows t.
+// put stores a record and deletes old ones above the limits. mu must be held, unless t was not published
+// yet.
 func (t *Table) put(k disk.Known) {
 	t.last++
 	t.known[k.Server] = entry{Known: k, turn: t.last}
@@ -138,8 +140,8 @@ func (t *Table) put(k disk.Known) {
 	t.bound(Most, func(string) bool { return true })
 }
 
-// bound forgets the one of some entries of which nothing new was heard for longest,
-// if there are more than most.
+// bound deletes one record if there are more than most records for which which returns true: the record
+// among them that has not changed for the longest time.
 func (t *Table) bound(most int, which func(server string) bool) {
 	n, oldest := 0, ""
 	for server, e := range t.known {
@@ -155,12 +157,13 @@ func (t *Table) bound(most int, which func(server string) bool) {
 	}
 }
 
-// nodeOf returns the node of "node/disk".
+// nodeOf returns the node of a server, which has the form "node/disk".
 func nodeOf(server string) string {
 	node, _, _ := strings.Cut(server, "/")
 	return node
 }
 
+// tell notifies changed. It does not block.
 func (t *Table) tell() {
 	select {
 	case t.changed <- struct{}{}:

@@ -19,13 +19,14 @@ import (
 const (
 	// aliveName is the name of the hook in its path and header.
 	aliveName = "alive"
-	// aliveIdle is how long the connection of these calls is kept without one.
+	// aliveIdle is the time after which the idle connection of the calls is closed.
 	aliveIdle = 5 * time.Second
-	// maxAlive is how much of an answer is read: it has nothing to say.
+	// maxAlive is the number of bytes of a response body that are read, so that the connection can be
+	// reused. The body is ignored.
 	maxAlive = 4 << 10
 )
 
-// alive is the body of the call.
+// alive is the body of a request.
 type alive struct {
 	ID       string `json:"id"`
 	After    string `json:"after"`
@@ -35,12 +36,12 @@ type alive struct {
 	MayWrite int64  `json:"may_write_ms"`
 }
 
-// Alive posts the call over a connection that is kept from one call to the next. follows is
-// false if the app answers with 404, 405 or 501: it has no such hook. Any other response but 2xx is
-// an error, because the app may still write. refused is true if
-// nothing listens at the app's address. One call may be under way at a time.
+// Alive sends the call c over a persistent connection. follows is true if the app has accepted the call. It
+// is false without an error if the app responds with status 404, 405 or 501, because then it has no such
+// hook. Any other status except 2xx is an error, because the app may still write. refused is true if no
+// process listens at the address of the app. Calls must not overlap.
 func (h *HTTP) Alive(ctx context.Context, c agent.AliveCall) (follows, refused bool, err error) {
-	b, _ := json.Marshal(alive{c.ID, c.After, h.Disk, uint64(c.Map), c.Held, c.MayWrite.Milliseconds()}) // of these types it cannot fail
+	b, _ := json.Marshal(alive{c.ID, c.After, h.Disk, uint64(c.Map), c.Held, c.MayWrite.Milliseconds()}) // cannot fail for these types
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+aliveName, bytes.NewReader(b))
 	if err != nil {
 		return false, false, err
@@ -69,7 +70,7 @@ func (h *HTTP) Alive(ctx context.Context, c agent.AliveCall) (follows, refused b
 	return false, false, errors.Join(err, fmt.Errorf("hooks: alive: status %d", res.StatusCode))
 }
 
-// CloseAlive closes the connection that Alive has kept. No call may be under way.
+// CloseAlive closes the connection of Alive. No call of Alive may be in progress.
 func (h *HTTP) CloseAlive() {
 	if h.kept != nil {
 		h.kept.CloseIdleConnections()

@@ -16,15 +16,15 @@ import (
 	"shardway/shardmap"
 )
 
-// maxWhy is how much is kept of why a shard failed.
+// maxWhy is the largest length of the reason why a shard failed, in bytes. Longer reasons are truncated.
 const maxWhy = 256
 
-// form is the remedy for an answer that cannot be read.
+// form is the remedy for an invalid response.
 const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"failed":{"18":"why"},"absent":[19]}`
 
-// decode reads the response to a call: an empty body, or a JSON object. Its members notes
-// and failed map shards to texts, and absent lists shards; decode ignores other members.
-// Notes and absent count for a release only, and not for a shard that failed.
+// decode decodes the body of the response to a call: it is empty or a JSON object. The members notes
+// and failed map shards to texts, and absent lists shards. decode ignores all other members. It uses notes
+// and absent only for a release, and not for a shard that has failed.
 func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return agent.HookResult{}, nil
@@ -66,13 +66,14 @@ func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	return r, nil
 }
 
-// why is foreign text for logs and answers; it is never empty.
+// why prepares a reason that the app has sent for logs and responses. The result is printable, is at most
+// maxWhy long, and is never empty.
 func why(text string) string {
 	return cmp.Or(clipped(text, maxWhy), "the app does not say why")
 }
 
-// keep takes a note into the result, or has its shard fail for it: what the next owner
-// is told has to be whole.
+// keep adds the note of a shard to r. If the note is too long, the shard fails instead, because the next
+// owner must not receive a truncated note.
 func keep(r *agent.HookResult, s shardmap.Shard, note []byte) {
 	switch _, failed := r.Failed[s]; {
 	case failed:
@@ -83,8 +84,8 @@ func keep(r *agent.HookResult, s shardmap.Shard, note []byte) {
 	}
 }
 
-// leaveOut takes into the result which shards the app does not hold, with their notes left
-// out. A shard that has failed has failed.
+// leaveOut records in r that the app does not hold the shards in absent, and deletes their notes. It ignores
+// shards that have failed.
 func leaveOut(r *agent.HookResult, absent []shardmap.Shard) {
 	for _, s := range absent {
 		if _, failed := r.Failed[s]; failed {
@@ -98,7 +99,7 @@ func leaveOut(r *agent.HookResult, absent []shardmap.Shard) {
 	}
 }
 
-// notAsked reports an answer about a shard that the call does not name.
+// notAsked returns the error for a response that contains a shard which the call does not contain.
 func notAsked(of string, s shardmap.Shard) error {
 	return fmt.Errorf("%q of the app's answer names shard %d, of which it was not asked; name those of the call only", of, s)
 }
@@ -109,13 +110,14 @@ type member struct {
 	value json.RawMessage
 }
 
-// entry is what notes or failed says of a shard.
+// entry is the text for one shard in notes or failed.
 type entry struct {
 	shard shardmap.Shard
 	text  string
 }
 
-// entries reads notes or failed. Null says nothing, there or of a shard.
+// entries decodes the member notes or failed. The value null, for the whole member or for a shard, means no
+// entry.
 func entries(call *agent.HookCall, of member) ([]entry, error) {
 	if string(of.value) == "null" {
 		return nil, nil
@@ -128,7 +130,7 @@ func entries(call *agent.HookCall, of member) ([]entry, error) {
 	for _, m := range members {
 		n, _ := strconv.ParseUint(m.name, 10, 16)
 		shard := shardmap.Shard(n)
-		if strconv.FormatUint(n, 10) != m.name { // so it is of what cannot be read
+		if strconv.FormatUint(n, 10) != m.name { // also true if ParseUint has failed, or for leading zeros
 			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(m.name), form)
 		}
 		if !called(call, shard) {
@@ -145,7 +147,7 @@ func entries(call *agent.HookCall, of member) ([]entry, error) {
 	return list, nil
 }
 
-// listed reads the shards of absent. Null lists none.
+// listed decodes the member absent. null means no shards.
 func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	var numbers []json.Number
 	if json.Unmarshal(of.value, &numbers) != nil {
@@ -165,13 +167,13 @@ func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	return list, nil
 }
 
-// called reports whether the call names a shard.
+// called reports whether the call contains a shard.
 func called(call *agent.HookCall, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(call.Shards, func(s agent.HookShard) bool { return s.Shard == shard })
 }
 
-// object reads one JSON object with nothing behind it. A member that is there twice is a
-// mistake: nobody can see which one counts.
+// object decodes one JSON object that must be the whole text. A duplicate member is an error, because it is
+// unclear which of the values applies.
 func object(text []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil {
@@ -187,7 +189,7 @@ func object(text []byte) ([]member, error) {
 			return nil, err
 		}
 		m := member{}
-		m.name, _ = name.(string) // the decoder takes nothing else there
+		m.name, _ = name.(string) // the decoder accepts only strings as names
 		if err = d.Decode(&m.value); err != nil {
 			return nil, err
 		}

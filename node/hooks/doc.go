@@ -1,14 +1,13 @@
-// Package hooks carries calls of the hook machine (package ack) to the app behind a
-// node.
+// Package hooks sends the hook calls of package ack/agent to the app of a node. The hooks inform the app
+// that it must acquire, release or discard the state of shards, and for how long it may write.
 //
-// What carries one is HTTP, for an app in another process, or Func, for one in the
-// node's own. Either returns only when nothing of the call runs any more as far as the
-// node can tell: the connection is closed, or the function has returned. On that hangs
-// that a shard is not acknowledged while its app may still be writing it. Their methods
-// may be called from any number of goroutines.
+// HTTP calls an app in another process, and Func an app in the process of the node. Both return only when
+// the call does not run any more, as far as the node can detect: the connection is closed, or the function
+// has returned. The lease protocol depends on that: a node must not acknowledge that it has given up a shard
+// while its app may still write the shard. The methods may be called from any number of goroutines.
 //
-// The package decides nothing: when a hook is called, how often and for how long is the
-// machine's.
+// The package only transports the calls. The hook machine of package ack/agent decides when a hook is
+// called, how often, and with which timeout.
 //
 // # On the wire
 //
@@ -17,11 +16,15 @@
 //	POST {hooks}/lost     {"seq","disk","shards":[{"shard","epoch"}]}                                        → 204
 //	POST {hooks}/alive    {"id","after","disk","map","held","may_write_ms"}                                  → 2xx
 //
-// The calls of alive share a connection that is kept, and each other call goes over a
-// connection of its own. Each has the header Shardway-Hook, which no client
-// can send through a node. Any 2xx is success for each shard that is not in failed, and
-// an empty answer has neither notes nor failures. The note of a release comes with the
-// acquire of who owns the shard next, if "released" is true there; else it is null. An
-// answer that cannot be read is an error of the whole call; a note that cannot be one is
-// a failure of its shard. A release lists in absent what the app does not hold.
+// The calls of alive share one persistent connection, and each other call uses a new connection. Each
+// request has the header Shardway-Hook. Nodes remove this header from requests of clients, so only a node
+// can send it.
+//
+// A response with a status 2xx means success for all shards except those in "failed". An empty body means no
+// notes and no failures. If the body is invalid, the whole call has failed. If only a note is invalid, its
+// shard has failed.
+//
+// A note is a text that the app returns when it releases a shard. The acquire call of the next owner contains
+// it if "released" is true, otherwise null. In the response to a release, "absent" lists the shards that the
+// app does not hold.
 package hooks

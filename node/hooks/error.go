@@ -7,17 +7,19 @@ import (
 	"shardway/ack/agent"
 )
 
-// maxError is how long the error of a call is at most, in bytes. It is kept for each
-// shard of the call, and told to clients, in logs and tables.
+// maxError is the largest length of the error of a call, in bytes. The error is stored for each shard of the
+// call, and appears in responses to clients, in logs and in tables.
 const maxError = 512
 
-// Errors of calls that were ended from this side.
+// Errors of calls that the node has ended. ErrCut means that the call was aborted because it is no longer
+// needed.
 var (
 	ErrCut     = errors.New("the call was cut: what it was for is over")
 	ErrTimeout = errors.New("the app did not answer in time (--release-timeout, --acquire-timeout)")
 )
 
-// named is the error of a call, which is that ctx has ended if it has.
+// named returns the error of a call. If ctx has ended, that is the error, because err is then only a
+// consequence.
 func named(ctx context.Context, call *agent.HookCall, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -28,13 +30,14 @@ func named(ctx context.Context, call *agent.HookCall, err error) error {
 	return failure(call, err)
 }
 
-// callError is the error of a call. What the app has sent may stand in it: it is one
-// line that is no longer than maxError.
+// callError is the error of a call. It may contain text that the app has sent. Its text is a single line
+// of at most maxError bytes.
 type callError struct {
 	text string
 	err  error
 }
 
+// failure returns a callError for err that names the hook.
 func failure(call *agent.HookCall, err error) error {
 	return &callError{clipped("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
 }

@@ -14,19 +14,19 @@ import (
 	"shardway/shardmap"
 )
 
-// Func calls an app in the node's own process. Nobody can end a function: an attempt
-// goes on until it has returned, and counts as running.
+// Func calls the hooks of an app in the process of the node. A function cannot be stopped from outside, so a
+// call is in progress until the function has returned, even after a timeout.
 type Func struct {
-	// Call makes a call. It is to return soon after ctx has ended.
+	// Call makes a call. It must return soon after ctx has ended.
 	Call func(ctx context.Context, call agent.HookCall) agent.HookResult
 	Log  zerolog.Logger
 }
 
-// Do calls the function. A panic of it is an error, and so is that it ends its
-// goroutine. An answer that comes though the time is over counts.
+// Do calls the function. If the function panics or calls runtime.Goexit, the result is an error. A result
+// that arrives after the end of ctx is valid.
 func (f *Func) Do(ctx context.Context, call agent.HookCall) (r agent.HookResult) {
 	returned := make(chan struct{})
-	go func() { // on one of its own, which it may end by runtime.Goexit
+	go func() { // a separate goroutine, because runtime.Goexit must not end the goroutine of Do
 		defer close(returned)
 		r.Err = errors.New("the function ended its goroutine instead of returning")
 		defer func() {
@@ -47,7 +47,7 @@ func (f *Func) Do(ctx context.Context, call agent.HookCall) (r agent.HookResult)
 	return r
 }
 
-// checked holds what a function answers to the bounds of what comes over the wire.
+// checked applies the rules for responses over HTTP (see decode) to the result of a function.
 func checked(call *agent.HookCall, r agent.HookResult) agent.HookResult {
 	out := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 	asked := make(map[shardmap.Shard]bool)

@@ -17,39 +17,41 @@ import (
 	"shardway/ack/agent"
 )
 
-// Header tells the app that a request is a hook and which one. A node takes it off what
-// its clients send.
+// Header is the request header that contains the name of the hook. Nodes remove it from the requests of
+// clients, so the app can rely on it.
 const Header = "Shardway-Hook"
 
+// Limits for responses of the app, in bytes.
 const (
-	maxHead  = 64 << 10  // of an answer
-	maxBody  = 512 << 10 // of an answer: 256 notes as long as they may be, and as many reasons
-	maxShown = 200       // of an answer that is no success, in the error
+	maxHead  = 64 << 10  // header section
+	maxBody  = 512 << 10 // body: enough for 256 notes of the largest length, and as many reasons
+	maxShown = 200       // part of the body of an error response that the error contains
 )
 
 // HTTP calls an app in another process.
 type HTTP struct {
 	// Dial opens a connection to the app.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Host is what the app is told for one.
+	// Host is the Host header of the requests.
 	Host string
-	// Path is what the hooks' names are appended to, with a slash between; empty: none.
+	// Path is the prefix of the paths of the hooks: the path of a hook is Path, a slash and the name of the
+	// hook. It may be empty.
 	Path string
-	// Disk names the disk of the node, to which the calls' numbers belong.
+	// Disk is the disk ID of the node. The sequence numbers of the calls are unique for a disk only.
 	Disk string
 
-	kept *http.Transport // of Alive
+	kept *http.Transport // for the persistent connection of Alive; nil before the first call
 }
 
-// Do posts the call over a connection of its own, which is closed when it returns. It
-// does so when ctx ends, if not before.
+// Do sends the call over a new connection and closes the connection before it returns. It returns when the
+// response has arrived or ctx has ended.
 func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	conn, err := h.Dial(ctx)
 	if err != nil {
 		return agent.HookResult{Err: named(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
 	}
 	defer func() { _ = conn.Close() }()
-	// Whatever the client does at its end: the connection is closed with the call.
+	// Close the connection when ctx ends, regardless of what the HTTP client does then.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	r, err := h.post(ctx, conn, call)
 	if err != nil {
@@ -58,7 +60,7 @@ func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	return r
 }
 
-// post asks over conn and reads the answer.
+// post sends the request for a call over conn and reads the response.
 func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (agent.HookResult, error) {
 	name := call.Kind.String()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+name, bytes.NewReader(encode(&call, h.Disk)))
@@ -87,8 +89,8 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 	return decode(&call, body)
 }
 
-// oneTransport is a client of one request over a connection that is there: no other is
-// opened for it, by a retry or for a proxy.
+// oneTransport returns a transport for one request over conn. It opens no other connection, so that neither
+// a retry nor a proxy of the environment can send the request again.
 func oneTransport(conn net.Conn) *http.Transport {
 	used := false
 	return &http.Transport{
@@ -106,7 +108,7 @@ func oneTransport(conn net.Conn) *http.Transport {
 	}
 }
 
-// shown is what an answer says, for people.
+// shown returns the start of a response body for an error message, with a separator.
 func shown(body []byte) string {
 	text := strings.TrimSpace(printable(string(body[:min(len(body), maxShown)])))
 	if text == "" {
@@ -115,7 +117,7 @@ func shown(body []byte) string {
 	return ": " + text
 }
 
-// printable is foreign text for a line of a log.
+// printable replaces each character of text that is not printable by a space.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -125,10 +127,10 @@ func printable(text string) string {
 	}, text)
 }
 
-// clipped is printable, of at most so many bytes.
+// clipped returns printable(text), truncated to most bytes.
 func clipped(text string, most int) string {
 	if text = printable(text); len(text) > most {
-		text = printable(text[:most]) // not half a letter
+		text = printable(text[:most]) // again, because the last character may have been split
 	}
 	return text
 }

@@ -6,7 +6,8 @@ import (
 	"shardway/ack/agent"
 )
 
-// release, acquire and lost are the bodies of the calls, and theirs the shards in them.
+// release, acquire and lost are the bodies of the requests. releaseShard, acquireShard and lostShard are the
+// shards in them.
 type (
 	release struct {
 		Seq    uint64         `json:"seq"`
@@ -45,7 +46,7 @@ type (
 	}
 )
 
-// encode returns the body of a call. What is not there is null.
+// encode returns the body of the request for a call. Missing values, such as an unknown next owner, are null.
 func encode(call *agent.HookCall, disk string) []byte {
 	var body any
 	switch call.Kind {
@@ -68,10 +69,11 @@ func encode(call *agent.HookCall, disk string) []byte {
 		}
 		body = l
 	}
-	b, _ := json.Marshal(body) // of these types it cannot fail
+	b, _ := json.Marshal(body) // cannot fail for these types
 	return b
 }
 
+// orNull returns nil for an empty string, which is encoded as null.
 func orNull(s string) *string {
 	if s == "" {
 		return nil

@@ -1,8 +1,8 @@
-// Package logs turns what Serf, memberlist and Raft log into zerolog lines.
+// Package logs converts the log messages of Serf, memberlist and Raft to zerolog lines.
 //
-// The libraries call an error what heals by itself: a peer that is down gives
-// one "failed to heartbeat" every few milliseconds. So their levels are lowered
-// (error to warn, the rest to debug), and the same message is written at most
-// once a minute, with the number of those left out. Of different ones at
-// most 65 are written in that time, because strangers decide what stands in some.
+// The libraries log conditions as errors that resolve automatically: while a peer is down, they log
+// "failed to heartbeat" every few milliseconds. So the package lowers their levels (error to warn, and the
+// others to debug or trace). It writes the same message at most once a minute, with the number of omitted
+// repetitions. In that time it writes at most 65 different messages, because some messages contain text that
+// other hosts have sent, and these hosts must not be able to fill the log.
 package logs

@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Hclog returns a logger for a HashiCorp library called name, for example
-// "raft". Its lines become lines of l with the key and value pairs as fields.
+// Hclog returns a logger for the HashiCorp library with the given name, for example "raft". It writes the
+// messages to l, with the key-value pairs as fields.
 func Hclog(l zerolog.Logger, name string) hclog.InterceptLogger {
 	level := hclog.Error
 	if l.GetLevel() <= zerolog.DebugLevel {
@@ -24,13 +24,13 @@ func Hclog(l zerolog.Logger, name string) hclog.InterceptLogger {
 	return il
 }
 
-// Std returns a logger for a library that knows only the standard library's
-// and starts each line with a level in brackets, as memberlist and Serf do.
+// Std returns a logger for a library that uses package log and starts each message with a level in
+// brackets, as memberlist and Serf do.
 func Std(l zerolog.Logger, name string) *log.Logger {
 	return Hclog(l, name).StandardLogger(&hclog.StandardLoggerOptions{InferLevels: true})
 }
 
-// sink writes the lines of one library.
+// sink writes the messages of one library.
 type sink struct {
 	log   zerolog.Logger
 	limit *limit
@@ -38,7 +38,8 @@ type sink struct {
 
 var _ hclog.SinkAdapter = (*sink)(nil)
 
-// Accept writes one line. Any goroutine of the library may call it.
+// Accept implements hclog.SinkAdapter. It writes one message, unless its level or the limit prevents that.
+// Any goroutine of the library may call it.
 func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	var e *zerolog.Event
 	if level == hclog.Error && closed(args) {
@@ -70,8 +71,8 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	e.Msg(short(msg))
 }
 
-// closed reports a line about a connection that this process has closed itself, as a node
-// that stops closes all.
+// closed reports whether args contain the error of a connection that this process has closed itself. A
+// stopping node closes all its connections.
 func closed(args []any) bool {
 	return slices.ContainsFunc(args, func(v any) bool {
 		err, ok := v.(error)
@@ -79,7 +80,7 @@ func closed(args []any) bool {
 	})
 }
 
-// field adds one pair in the form that reads best.
+// field adds one key-value pair to e, in the most readable form.
 func field(e *zerolog.Event, key string, value any) *zerolog.Event {
 	switch v := value.(type) {
 	case error:

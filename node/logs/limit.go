@@ -7,32 +7,33 @@ import (
 )
 
 const (
+	// quiet is the shortest time between two writes of the same message.
 	quiet = time.Minute
-	// maxTexts is how many different messages are written within quiet.
+	// maxTexts is the number of different messages that are counted separately within quiet.
 	maxTexts = 64
-	// maxText is how much of a message is written, in bytes.
+	// maxText is the largest length of a written message, in bytes.
 	maxText = 1 << 10
 )
 
-// limit lets a message through once a minute, and at most 65 different ones
-// in that time: what strangers send stands in some of them. What it has not met
-// for so long it forgets.
+// limit permits each message once per quiet, and at most maxTexts+1 different messages in that time: some
+// messages contain text that other hosts have sent. It deletes messages that have not occurred for quiet.
 type limit struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // protects the following fields
 	seen map[string]*repeat
-	rest repeat // of the messages for which there was no place
+	rest repeat // shared by all messages that do not fit in seen
 }
 
-// repeat is what limit knows about one message.
+// repeat contains the state of one message.
 type repeat struct {
-	last time.Time
-	left int
+	last time.Time // time of the last write
+	left int       // number of messages that were omitted since then
 }
 
+// newLimit returns a limit that has not seen any message.
 func newLimit() *limit { return &limit{seen: make(map[string]*repeat)} }
 
-// pass reports whether msg may be written now, and how many like it were left
-// out since the last one. Beyond the first texts all share one place.
+// pass reports whether msg may be written now. left is the number of omitted repetitions since the last
+// write. If there are already maxTexts messages, all further ones count as the same message.
 func (l *limit) pass(msg string) (left int, ok bool) {
 	now := time.Now()
 	key := keyOf(msg)
@@ -55,8 +56,8 @@ func (l *limit) pass(msg string) (left int, ok bool) {
 	return left, true
 }
 
-// forget drops what was not met for a while and reports whether there is a place
-// now.
+// forget deletes the messages that were not written for quiet, and reports whether seen has room for another
+// message now.
 func (l *limit) forget(now time.Time) bool {
 	for key, r := range l.seen {
 		if now.Sub(r.last) >= quiet {
@@ -67,14 +68,14 @@ func (l *limit) forget(now time.Time) bool {
 	return len(l.seen) < maxTexts
 }
 
-// keyOf is what makes two messages the same one: memberlist ends many with the
-// address they are about, and with a port that is new each time.
+// keyOf returns the part of a message that identifies it. Many messages of memberlist end with a remote
+// address, whose port differs each time, so keyOf removes it.
 func keyOf(msg string) string {
 	msg, _, _ = strings.Cut(msg, " from=")
 	return short(msg)
 }
 
-// short bounds a text.
+// short truncates a message to maxText bytes.
 func short(msg string) string {
 	if len(msg) <= maxText {
 		return msg

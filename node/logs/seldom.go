@@ -6,20 +6,21 @@ import (
 )
 
 const (
-	// seldom is the time between two lines about one peer, and mostPeers how many
-	// are told apart; those beyond share one place.
+	// seldom is the shortest time between two lines about one peer. mostPeers is the number of peers that
+	// are limited separately; all further peers share one limit.
 	seldom    = time.Second
 	mostPeers = 256
-	// maxWord is as long as a node's id, a disk's, or who has asked and from where.
+	// maxWord is the length to which Cut truncates. It is enough for a node ID, a disk ID, or the name and
+	// address of a requester.
 	maxWord = 256
 )
 
-// Seldom lets a line about each peer pass once in a second: what one of them makes a
-// node say hides nothing about the others. The zero value is ready; its methods may
-// be called from any goroutine.
+// Seldom limits log lines to one per second and peer, so that a peer that causes many lines does not hide
+// the lines about other peers. The zero value is ready for use. Its methods may be called from any
+// goroutine.
 type Seldom struct {
-	mu   sync.Mutex
-	last map[string]time.Time // "" is everybody beyond mostPeers
+	mu   sync.Mutex           // protects last
+	last map[string]time.Time // time of the last line, by peer; "" stands for all peers beyond mostPeers
 }
 
 // Pass reports whether a line about the peer may be written now.
@@ -47,5 +48,5 @@ func (s *Seldom) Pass(peer string) bool {
 	return true
 }
 
-// Cut bounds a word of another process for the log, to 256 bytes.
+// Cut truncates a text that another process has sent to maxWord bytes, for the log.
 func Cut(word string) string { return word[:min(len(word), maxWord)] }

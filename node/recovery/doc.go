@@ -1,20 +1,20 @@
-// Package recovery works on the data directory of a node that does not run: it
-// makes a cluster that lost its quorum go on from one survivor, or from a backup.
+// Package recovery recovers a cluster that has lost its quorum, from the data directory of one surviving
+// node or from a backup. The node of the data directory must not be running.
 //
-// Both end alike, with a directory that is the beginning of a cluster of one:
+// In both cases, the result is a data directory with a new cluster of one node:
 //
-//   - Its log begins with a snapshot of what was left, at a floor that no lost
-//     node can have reached (ack.State.Recovered says why), so every epoch from
-//     now on fences all before it. The floor is the time in milliseconds since
-//     1970, which orders recoveries of one cluster that know nothing of each
-//     other, such as two restores of one backup: no log grows by a thousand
-//     entries a second for years. Where the clock is wrong, it is ack.MinJump
-//     above the last entry known, and the operator may name a higher one.
-//   - Its cluster id is another one (package clusterid), so what is left of the old
-//     cluster is refused by gossip and by the peer port, and stops when it meets
-//     the new one. Others join with an empty directory.
-//   - Its disk id is another one, as its votes are forgotten.
+//   - The log starts with a snapshot of the remaining state. The index of the snapshot, the floor, is higher
+//     than any index that a lost node can have reached (see ack.State.Recovered). So all new epochs are
+//     higher than all epochs of the old cluster, and fence them.
+//   - The floor is the present time in milliseconds since 1970. It orders independent recoveries of one
+//     cluster, such as two restores of one backup. No log can reach it, because no log grows by a thousand
+//     entries per second for years. If the clock is wrong, the floor is ack.MinJump above the last known
+//     entry. The operator can require a higher one.
+//   - The cluster ID is new (see package clusterid). So gossip and the peer port refuse the remaining nodes of
+//     the old cluster, and these nodes stop when they meet the new cluster. They can join the new cluster
+//     with empty data directories.
+//   - The disk ID is new, because the votes of the old disk are lost.
 //
-// A survivor may lack the last maps that the lost majority agreed on. That costs
-// placement, never safety: whoever serves does so under a new epoch.
+// A survivor may lack the last maps that the lost majority has committed. Then shards may have other owners
+// than before, but consistency is not at risk, because all owners serve with new epochs.
 package recovery

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// dialTimeout is how long a lost node may take to show that it is not lost.
+// dialTimeout bounds the attempt to connect to a node that is considered lost.
 const dialTimeout = time.Second
 
-// gossipFile is gossip's list of the members it saw, in the data directory.
+// gossipFile is the file in the data directory in which gossip stores its members.
 const gossipFile = "gossip"
 
-// gone reports an error if one of the nodes that gossip last saw still listens: a
-// cluster that lives must not be given up by mistake. It is help, no proof: a node
-// behind a cut wire does not answer.
+// gone returns an error if a process still listens at the gossip address of another node. It protects the
+// operator from giving up a running cluster by mistake. It is no proof that the nodes are lost: a node
+// behind a broken network link does not respond either.
 func gone(data, self string, reachable func(addr string) bool) error {
 	seen, err := lastSeen(filepath.Join(data, gossipFile))
 	if err != nil {
@@ -45,8 +45,8 @@ func gone(data, self string, reachable func(addr string) bool) error {
 	return nil
 }
 
-// lastSeen reads from gossip's file where the members were: "alive: name addr". That
-// a member was taken for dead later proves nothing.
+// lastSeen reads the gossip addresses of the members from the file of gossip, by name. It uses only the lines
+// "alive: name addr". Later lines about failed members are ignored, because such a member may still run.
 func lastSeen(path string) (map[string]string, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,7 @@ func lastSeen(path string) (map[string]string, error) {
 	lines := bufio.NewReader(f)
 	for err == nil {
 		var line string
-		line, err = lines.ReadString('\n') // however long: a member may have had any name
+		line, err = lines.ReadString('\n') // without a length limit, because the name of a member can be long
 		if rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "alive: "); ok {
 			if i := strings.LastIndexByte(rest, ' '); i > 0 {
 				seen[rest[:i]] = rest[i+1:]
@@ -72,7 +72,7 @@ func lastSeen(path string) (map[string]string, error) {
 	return seen, errors.Join(err, f.Close())
 }
 
-// Listens reports whether somebody takes TCP connections at addr.
+// Listens reports whether a process accepts TCP connections at addr.
 func Listens(addr string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()

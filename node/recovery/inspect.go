@@ -2,14 +2,14 @@ package recovery
 
 import "shardway/ack"
 
-// Backup is what a backup says about its cluster.
+// Backup describes the cluster of a backup. Epoch is the epoch of the committed map in it.
 type Backup struct {
 	Cluster string `json:"cluster"`
 	Shards  int    `json:"shards"`
 	Epoch   uint64 `json:"epoch"`
 }
 
-// Inspect checks the content of a file and returns what it is a backup of.
+// Inspect checks the content of a backup file and describes it.
 func Inspect(content []byte) (Backup, error) {
 	s, err := ack.OpenBackup(content)
 	if err != nil {

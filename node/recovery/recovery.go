@@ -16,43 +16,42 @@ import (
 	"shardway/node/disk"
 )
 
-// ErrUnconfirmed reports that the operator has not named the cluster to give up.
+// ErrUnconfirmed means that Options.Confirm is not the ID of the cluster to give up.
 var ErrUnconfirmed = errors.New("recovery: not confirmed")
 
-// Options say what to do with a data directory.
+// Options contains the parameters of Recover and Restore.
 type Options struct {
 	// Data is the data directory.
 	Data string
-	// Node is the id that Restore gives the node; empty: one that it has, or a
-	// random one.
+	// Node is the node ID for Restore. Empty means the ID that the data directory contains, or a random
+	// one.
 	Node string
-	// Confirm must be the cluster id that Recover gives up.
+	// Confirm must be the ID of the cluster that Recover gives up.
 	Confirm string
-	// MinEpoch is an epoch that must not be reached from below any more, zero if
-	// none is known.
+	// MinEpoch is the highest epoch that was used, if the operator knows it. All new epochs are higher.
+	// Zero means unknown.
 	MinEpoch uint64
-	// Reachable tells whether somebody listens at a gossip address; nil: Recover
-	// does not ask whether the others are gone.
+	// Reachable reports whether a process listens at a gossip address. nil means that Recover does not check
+	// whether the other nodes are gone.
 	Reachable func(addr string) bool
-	// Now is the time; zero: the present.
+	// Now is the time from which the floor is computed. Zero means the present time.
 	Now time.Time
-	// Log gets the library's lines.
+	// Log receives the messages of the Raft library.
 	Log zerolog.Logger
 }
 
-// Result is what was made.
+// Result describes the new cluster.
 type Result struct {
 	Node    string `json:"node"`
 	Cluster string `json:"cluster"`
-	Former  string `json:"former"` // the cluster that goes on in this one
+	Former  string `json:"former"` // ID of the cluster that was recovered
 	Shards  int    `json:"shards"`
 	Floor   uint64 `json:"floor"`
-	// Kept is where the former state lies, empty if there was none.
+	// Kept is the path of the previous state of the data directory. Empty means that there was none.
 	Kept string `json:"kept,omitempty"`
 }
 
-// Look reads what a data directory holds. It changes nothing but the count of
-// boots.
+// Look returns the content of a data directory. It modifies only the boot number.
 func Look(data string, log zerolog.Logger) (Survivor, error) {
 	d, err := openUsed(data)
 	if err != nil {
@@ -62,8 +61,8 @@ func Look(data string, log zerolog.Logger) (Survivor, error) {
 	return v, errors.Join(err, d.Close())
 }
 
-// Recover makes the node of a data directory the only one of a new cluster that
-// goes on where this one's log ends.
+// Recover makes the node of a data directory the only node of a new cluster, which continues with the state
+// at the end of this node's log.
 func Recover(o Options) (_ Result, err error) {
 	d, err := openUsed(o.Data)
 	if err != nil {
@@ -85,8 +84,8 @@ func Recover(o Options) (_ Result, err error) {
 	return found(d, o, v.state, v.Index, v.Term)
 }
 
-// Restore makes a node the only one of a new cluster that goes on where a backup
-// was taken. Its data directory must belong to no cluster.
+// Restore makes a node the only node of a new cluster, which continues with the state in a backup. The data
+// directory must not belong to a cluster.
 func Restore(o Options, backup []byte) (_ Result, err error) {
 	s, err := ack.OpenBackup(backup)
 	if err != nil {
@@ -107,8 +106,8 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 	return found(d, o, s, s.MaxIndex(), s.LastTerm())
 }
 
-// found writes the beginning of the new cluster. Index and term are the last ones
-// known of the former.
+// found writes the data directory of the new cluster, with the state s. index and term are the last known
+// ones of the old cluster.
 func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, error) {
 	now := o.Now
 	if now.IsZero() {
@@ -136,7 +135,8 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 	return r, err
 }
 
-// floor returns where a log goes on whose last known index is given.
+// floor returns the index at which the new log starts. last is the last known index of the old log. See the
+// package documentation.
 func floor(now time.Time, last, minEpoch uint64) uint64 {
 	f := last + ack.MinJump
 	if minEpoch > 0 {
@@ -145,7 +145,7 @@ func floor(now time.Time, last, minEpoch uint64) uint64 {
 	return max(f, uint64(max(now.UnixMilli(), 0)))
 }
 
-// openUsed opens a data directory that must be there.
+// openUsed opens a data directory, which must exist and belong to a cluster.
 func openUsed(data string) (*disk.Dir, error) {
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("recovery: there is no data directory %q: name it with --data", data)

@@ -13,26 +13,26 @@ import (
 	"shardway/shardmap"
 )
 
-// Survivor is what a data directory knows of its cluster. Of several, the one
-// with the highest Entry and then Index knows most.
+// Survivor describes the state of the cluster in a data directory. Among several survivors, the one with the
+// highest Entry, and then the highest Index, has the newest state.
 type Survivor struct {
 	Node    string `json:"node"`
 	Cluster string `json:"cluster"`
 	Shards  int    `json:"shards"`
-	// Index and Entry are the index and the term of the last entry in its log,
-	// Term is the latest that it took part in.
+	// Index and Entry are the index and the term of the last entry in the log. Term is the newest term of
+	// the node.
 	Index uint64 `json:"index"`
 	Entry uint64 `json:"entry_term"`
 	Term  uint64 `json:"term"`
-	// Epoch is that of the last map that was committed as far as it knows.
+	// Epoch is the epoch of the last map that is committed according to the log.
 	Epoch uint64 `json:"epoch"`
-	// Peers are all nodes of the last configuration or of that map.
+	// Peers contains all nodes of the last Raft configuration and of that map.
 	Peers []Peer `json:"nodes"`
 
 	state *ack.State
 }
 
-// Peer is one node of the former cluster.
+// Peer is one node of the old cluster. Here means that it is the node of the data directory.
 type Peer struct {
 	ID     string `json:"id"`
 	Voter  bool   `json:"voter"`
@@ -40,7 +40,7 @@ type Peer struct {
 	Here   bool   `json:"here"`
 }
 
-// survey reads the log of an open directory.
+// survey reads the log of an open data directory.
 func survey(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	s, err := d.OpenStores(disk.StoreOptions{Log: log})
 	if err != nil {
@@ -62,6 +62,7 @@ func survey(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	return v, nil
 }
 
+// peers returns the nodes of servers and of the map m, sorted by ID. here is the node of the data directory.
 func peers(servers []consensus.Server, m *shardmap.Map, here string) []Peer {
 	known := map[string]Peer{}
 	for _, s := range servers {
@@ -81,12 +82,12 @@ func peers(servers []consensus.Server, m *shardmap.Map, here string) []Peer {
 	return all
 }
 
-// replay is the replicated state while a log is read.
+// replay is the replicated state while survey reads a log.
 type replay struct{ state *ack.State }
 
 var _ consensus.FSM = (*replay)(nil)
 
-// Apply takes an entry. An error is the answer, and ends the reading.
+// Apply applies an entry. It returns an error if the entry is invalid, which ends the replay.
 func (r *replay) Apply(index, term uint64, data []byte) any {
 	s, _, err := r.state.Apply(index, term, data)
 	if err != nil {
@@ -96,10 +97,10 @@ func (r *replay) Apply(index, term uint64, data []byte) any {
 	return nil
 }
 
-// Snapshot returns the whole state.
+// Snapshot returns the encoded state.
 func (r *replay) Snapshot() ([]byte, error) { return r.state.MarshalBinary() }
 
-// Restore takes the state of a snapshot.
+// Restore replaces the state by that of a snapshot.
 func (r *replay) Restore(b []byte) error {
 	s, err := ack.DecodeState(b)
 	if err == nil {

@@ -9,22 +9,23 @@ import (
 	"shardway/internal/secret"
 )
 
-// Proven is what two nodes tell each other about secrets: the words, and the
-// evidence which secrets their sender has. That a stream is believed is not
-// enough: with certificates of the user's own, a node's key opens streams and is
-// no secret.
+// Proven is the content of a request or a response about secrets: the encoded content, and proofs of the
+// secrets that the sender has. The authentication of the stream is not sufficient: if the operator uses own
+// certificates, a holder of a node's key can open streams without having a secret.
 type Proven struct {
 	Body   []byte        `json:"body,omitempty"`
 	Proofs secret.Proofs `json:"proofs,omitempty"`
 }
 
-// The roles of what is proven, so that no question passes for an answer.
+// asking and answering return the roles in the proofs of a request and of a response. With different roles,
+// a request cannot be sent back as a response.
 func asking(what string) string    { return "ask " + what }
 func answering(what string) string { return "answer " + what }
 
-// askProven asks a node something about secrets, with the evidence that this one
-// has its own, and returns those of them that the other one has shown. Compose
-// makes the words for the stream with that binding.
+// askProven sends a request about secrets to a node, with proofs of all secrets of this node. It decodes the
+// response into value, and returns the secrets of this node that the other node has proven to have. what is
+// the kind of the request. compose creates the content of the request for the stream with the given channel
+// binding.
 func (r *Rotation) askProven(ctx context.Context, node, what string, compose func(binding []byte) (any, error), value any) (secret.List, error) {
 	var own secret.List
 	var stream []byte
@@ -43,7 +44,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 	if err = json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("node: reply of %q: %w", node, err)
 	}
-	for _, s := range r.o.Secrets.List() { // what was asked for may have changed them
+	for _, s := range r.o.Secrets.List() { // the rotation may have added secrets since the request was sent
 		own = own.With(s)
 	}
 	shown := own.VerifyProofs(p.Proofs, stream, answering(what), p.Body)
@@ -56,6 +57,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 	return shown, nil
 }
 
+// prove encodes words, and adds proofs of all secrets in l for the stream with the given binding.
 func prove(l secret.List, binding []byte, role string, words any) (Proven, error) {
 	b, err := json.Marshal(words)
 	if err != nil {
@@ -64,9 +66,9 @@ func prove(l secret.List, binding []byte, role string, words any) (Proven, error
 	return Proven{Body: b, Proofs: l.Prove(binding, role, b)}, nil
 }
 
-// Answer answers a question about secrets that a node has asked on the stream of
-// that binding, if it has shown one of this node's. The error of binding is why
-// nobody can show a secret there.
+// Answer handles a request p about secrets from another node. The requester must have proven at least one
+// of this node's secrets. binding returns the channel binding of the stream. It returns an error if the
+// stream does not support proofs.
 func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, binding func() ([]byte, error)) (any, error) {
 	k := r.o.Secrets
 	if k == nil {
@@ -87,7 +89,8 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	return prove(k.List(), stream, answering(what), words)
 }
 
-// heed does what was asked for by somebody who has shown some secrets.
+// heed performs a request and returns the content of the response. shown contains the secrets of this node
+// that the requester has proven to have.
 func (r *Rotation) heed(ctx context.Context, from, what string, body []byte, shown secret.List, binding []byte) (any, error) {
 	if what == AskStep {
 		var s Step
@@ -109,9 +112,9 @@ func (r *Rotation) heed(ctx context.Context, from, what string, body []byte, sho
 	return r.Lead(ctx, by)
 }
 
-// current returns an error unless a node has shown the newest of these secrets,
-// or nothing says which one that is: whoever has an older one alone may be whom a
-// rotation is to shut out.
+// current returns an error unless a node has proven (shown) the newest secret in own, or all of them if it
+// is unknown which one is the newest. A holder of only an older secret may be the one that the rotation
+// must exclude.
 func current(own, shown secret.List, node string) error {
 	newest, ok := own.Newest()
 	if ok && !shown.Has(newest) || !ok && len(shown) < len(own) {

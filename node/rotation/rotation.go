@@ -13,54 +13,54 @@ import (
 	"shardway/node/logs"
 )
 
-// What nodes ask each other about secrets.
+// The kinds of requests about secrets between nodes.
 const (
-	// AskLead is of the leader: have the secret replaced.
+	// AskLead asks the leader to replace the secret.
 	AskLead = "rotate"
-	// AskStep is of any node: take a step of that.
+	// AskStep asks a node to perform one step of a rotation.
 	AskStep = "secret"
 )
 
-// Cluster is what a Rotation asks of the node that it belongs to.
+// Cluster is the interface of a Rotation to its node.
 type Cluster interface {
-	// Everybody returns the nodes that must follow, running or not, and the members
-	// of gossip that are no nodes.
+	// Everybody returns the nodes that must take part in a rotation, running or not, and the members
+	// of gossip that are not nodes (outside).
 	Everybody() (nodes, outside []string)
-	// Ask sends a node the words that compose makes for the stream to it, which
-	// binding tells from all others, and returns the value of its reply.
+	// Ask sends a request to a node and returns the value of the response. compose creates the content of the
+	// request; binding is the channel binding of the stream, which identifies it.
 	Ask(ctx context.Context, node, what string, compose func(binding []byte) (Proven, error)) (json.RawMessage, error)
 	// Leads reports whether this node leads.
 	Leads() bool
 }
 
-// Options is what a Rotation is made from.
+// Options contains the dependencies of a Rotation.
 type Options struct {
-	// Self is the node's id.
+	// Self is the ID of the node.
 	Self string
-	// Secrets holds its secrets; nil: it has none, and nothing can be replaced.
+	// Secrets contains the secrets of the node. nil means that the node has none, and refuses each rotation.
 	Secrets *secret.Store
 	Cluster Cluster
 	Log     zerolog.Logger
 }
 
-// Rotation is a node's part in replacing the secret.
+// Rotation performs this node's part in a rotation of the secret, as the leader or as another node.
 type Rotation struct {
 	o        Options
-	running  sync.Mutex  // held while this node leads one
-	refusals logs.Seldom // of steps, in the log
+	running  sync.Mutex  // held while this node leads a rotation
+	refusals logs.Seldom // limits the log lines about refused steps
 }
 
 // New returns a Rotation. It starts nothing.
 func New(o Options) *Rotation { return &Rotation{o: o} }
 
 var (
-	// ErrNoSecrets reports a node without a secret; it is an api.ErrRefused.
+	// ErrNoSecrets means that the node has no secret. It wraps api.ErrRefused.
 	ErrNoSecrets = fmt.Errorf("%w: this node has no secret file (--secret-file), so there is nothing to rotate", api.ErrRefused)
 	errUnproven  = fmt.Errorf("%w: the other node shows none of the secrets that this one has", api.ErrRefused)
 )
 
-// Lead replaces the secret on every node. One that stopped half way is taken up
-// where it stood. By tells the log who asked.
+// Lead replaces the secret on all nodes. An interrupted rotation continues at the step at which it was
+// interrupted. by is the requester, for the log.
 func (r *Rotation) Lead(ctx context.Context, by string) (api.Rotation, error) {
 	if r.o.Secrets == nil {
 		return api.Rotation{}, ErrNoSecrets
@@ -80,7 +80,7 @@ func (r *Rotation) Lead(ctx context.Context, by string) (api.Rotation, error) {
 	return api.Rotation{Secret: x.target.Fingerprint(), Nodes: nodes}, nil
 }
 
-// Ask has the leader replace the secret.
+// Ask asks the leader to replace the secret. by is the requester, for the leader's log.
 func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, error) {
 	if r.o.Secrets == nil {
 		return api.Rotation{}, ErrNoSecrets
@@ -90,6 +90,6 @@ func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, er
 	if err != nil {
 		return api.Rotation{}, err
 	}
-	// What a leader says that is none of us may be anything.
+	// The response of a leader without the newest secret is not trustworthy.
 	return done, current(r.o.Secrets.List(), shown, leader)
 }

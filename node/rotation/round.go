@@ -15,39 +15,45 @@ import (
 )
 
 const (
-	// stepTimeout bounds one node's answer to one step.
+	// stepTimeout is the timeout of the request for one step to one node.
 	stepTimeout = 3 * time.Second
-	// stepTries is how often a step is asked for: a node may come in meanwhile.
+	// stepTries is the number of attempts to complete a step on all nodes. Nodes that join during an attempt
+	// need another one.
 	stepTries = 3
 )
 
-// round drives one rotation: install, use, retire, each on all nodes before the next.
-// The nodes' files are its only state, and the newest secret is where it goes,
-// so whoever leads next can go on if he has it.
+// round performs one rotation on the leader: the steps install, use and retire, each on all nodes before the
+// next one. The secret files of the nodes are the only state. The newest secret in them is the target of the
+// rotation, so a later leader that has this secret can continue an interrupted rotation.
 //
-// Whoever has only an older secret shall not get the newer one from it, nor end
-// it. So what a person put into files is sent to nobody; what a rotation made is
-// sent to who has shown the newest secret in use, wrapped by that, and no more
-// once a node uses it; and nodes take no word of those who have not shown the
-// newest they have themselves, see secret.Store.
+// A holder of only an older secret must neither receive the newer one nor disable it:
+//
+//   - A secret that an operator has written into a file is never sent.
+//   - A secret that a rotation has created is sent only to nodes that have proven to have the newest secret
+//     in use. It is encrypted with that secret, and is not sent any more once a node uses it.
+//   - A node refuses steps of a leader that has not proven to have the newest secret of the node, see
+//     secret.Store.
 type round struct {
 	r      *Rotation
 	target secret.Secret
 }
 
-// witness is what one node says about its secrets.
+// witness is the report of one node about its secrets.
 type witness struct {
-	held []secret.Summary
-	// shown are those of the leader's secrets that it has for certain.
+	held []secret.Summary // the secrets that the node reports; the first one is in use
+	// shown contains the secrets of the leader that the node has proven to have.
 	shown secret.List
 }
 
+// has, uses and only report whether the node accepts the secret with fingerprint f, uses it, and accepts no
+// other one. They are the conditions for the end of the steps install, use and retire.
 func (w witness) has(f string) bool {
 	return slices.ContainsFunc(w.held, func(h secret.Summary) bool { return h.Fingerprint == f })
 }
 func (w witness) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
 func (w witness) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
 
+// run performs the rotation and returns the nodes that have the new secret.
 func (x *round) run(ctx context.Context) ([]string, error) {
 	all, err := x.gather(ctx)
 	if err != nil {
@@ -67,8 +73,8 @@ func (x *round) run(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// choose decides which secret all shall have: the newest there is if they
-// differ, because then a rotation is under way, else a new one.
+// choose sets the target of the rotation. If the secrets of the nodes in all differ, an earlier rotation was
+// interrupted, and the target is the newest secret. Otherwise choose creates a new secret.
 func (x *round) choose(all map[string]witness) error {
 	at := map[string][]string{} // fingerprint → the nodes that have it
 	held := map[string]secret.Summary{}
@@ -107,12 +113,13 @@ func (x *round) choose(all map[string]witness) error {
 	return keeper.Install(x.target, keeper.List())
 }
 
+// newestFirst compares two secrets so that the newest one sorts first.
 func newestFirst(a, b secret.Summary) int {
 	return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
-// ensure has every node take a step that has not, until all have, and returns
-// what they hold then.
+// ensure makes all nodes perform the step do, and returns their reports after it. done reports whether a node
+// has completed the step. ensure returns an error if nodes without the step still join after stepTries.
 func (x *round) ensure(ctx context.Context, do string, done func(witness, string) bool) (map[string]witness, error) {
 	f := x.target.Fingerprint()
 	for range stepTries {
@@ -142,8 +149,8 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 	return nil, errors.New("nodes that do not have it keep joining")
 }
 
-// handOver returns the step that gives the nodes of todo the new secret, or why
-// they shall not get it.
+// handOver returns a function that creates the step which sends the target to the nodes in todo. It returns
+// an error if one of the nodes must not receive the target, see round.
 func (x *round) handOver(all map[string]witness, todo []string) (func(binding []byte) (any, error), error) {
 	f, lack := x.target.Fingerprint(), strings.Join(todo, ", ")
 	if !x.target.ByRotation() {
@@ -174,7 +181,7 @@ func (x *round) handOver(all map[string]witness, todo []string) (func(binding []
 	}, nil
 }
 
-// gather asks every node what it holds.
+// gather requests the reports of all nodes about their secrets.
 func (x *round) gather(ctx context.Context) (map[string]witness, error) {
 	nodes, err := x.nodes()
 	if err != nil {
@@ -183,7 +190,8 @@ func (x *round) gather(ctx context.Context) (map[string]witness, error) {
 	return x.tell(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
 }
 
-// nodes are all that must follow.
+// nodes returns all nodes that must take part. It returns an error if other members would lose the
+// connection to the cluster, because they cannot take part.
 func (x *round) nodes() ([]string, error) {
 	nodes, outside := x.r.o.Cluster.Everybody()
 	if len(outside) > 0 {
@@ -192,8 +200,8 @@ func (x *round) nodes() ([]string, error) {
 	return nodes, nil
 }
 
-// tell has the nodes take a step, all at once. Its error names everybody who did
-// not, and why.
+// tell makes the nodes perform a step concurrently, and returns their reports. The error lists the nodes that
+// failed, with reasons.
 func (x *round) tell(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]witness, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -230,7 +238,7 @@ func (x *round) tell(ctx context.Context, nodes []string, do string, step func(b
 	return nil, errors.New(strings.Join(why, "; "))
 }
 
-// own takes a step at the leader itself, which has the new secret first.
+// own performs a step on the leader. There is nothing to install, because the leader has the target already.
 func (x *round) own(do string) (witness, error) {
 	k := x.r.o.Secrets
 	var err error

@@ -8,31 +8,31 @@ import (
 	"shardway/node/logs"
 )
 
-// What a node does with its secrets when another one asks it to.
+// The steps that a leader can request from a node.
 const (
-	show    = "show"
-	install = "install" // accept the secret in Wrapped too
-	use     = "use"     // use that of Fingerprint, accept the others
-	retire  = "retire"  // accept no other than that of Fingerprint
+	show    = "show"    // only report the secrets
+	install = "install" // also accept the secret in Wrapped
+	use     = "use"     // use the secret with Fingerprint, and still accept the others
+	retire  = "retire"  // accept only the secret with Fingerprint
 )
 
-// Step is one step of a rotation, as one node asks it of another.
+// Step is the request for one step of a rotation.
 type Step struct {
 	Do          string `json:"do"`
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Wrapped is the line of the secret to install, for this stream and for who
-	// has the secret By.
+	// Wrapped is the encrypted line of the secret to install. The key is derived from the secret with
+	// fingerprint By and from the channel binding of the stream.
 	By      string `json:"by,omitempty"`
 	Wrapped []byte `json:"wrapped,omitempty"`
 }
 
-// State is what a node has after a step.
+// State is the response to a Step: the secrets of the node after the step.
 type State struct {
 	Held []secret.Summary `json:"held"`
 }
 
-// take takes a step of a rotation that another node leads and that has
-// shown some of this node's secrets; what they allow decides secret.Store.
+// take performs a step of a rotation that node from leads. shown contains the secrets of this node that from
+// has proven to have. secret.Store decides whether they permit the step.
 func (r *Rotation) take(from string, s Step, shown secret.List, binding []byte) (State, error) {
 	k := r.o.Secrets
 	var err error
@@ -60,7 +60,7 @@ func (r *Rotation) take(from string, s Step, shown secret.List, binding []byte) 
 	return State{Held: k.Summaries()}, err
 }
 
-// unwrap returns the secret that a step brings.
+// unwrap decrypts the secret in a step with one of the secrets in l.
 func unwrap(l secret.List, s Step, binding []byte) (secret.Secret, error) {
 	by, ok := l.Find(s.By)
 	if !ok {
