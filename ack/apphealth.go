@@ -98,7 +98,7 @@ func (l *Leader) countsApp(now time.Duration, n *member) bool {
 // excludedForHealth reports whether a node may not be in the next map because its app is
 // unhealthy. If most apps are unhealthy, a member stays, because its shards would move from
 // one unhealthy app to the next. If most apps may become unhealthy, the leader waits. An app
-// that refuses connections is excluded at once, unless most apps do.
+// that refuses connections is excluded immediately, unless most apps do.
 func (l *Leader) excludedForHealth(n *member) bool {
 	if !n.heartbeat.Unhealthy {
 		return false

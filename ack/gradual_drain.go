@@ -107,7 +107,7 @@ func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 }
 
 // finishGradualDrains returns the changes that turn gradual drains into ordinary ones, because
-// the node owns nothing any more or the time is over.
+// the node no longer owns a shard or the time is over.
 func (l *Leader) finishGradualDrains(now time.Duration) []Change {
 	p := l.state.Policy()
 	if len(p.GradualDrains) == 0 {

@@ -19,7 +19,7 @@ type Echo struct{ Term, Number uint64 }
 
 // Heartbeat is the message that a node sends to the leader every Pace.Heartbeat, and
 // immediately when it acknowledges a proposal or says goodbye. A goodbye is the statement of a
-// stopping process that it has stopped serving for good.
+// stopping process that it has stopped serving permanently.
 type Heartbeat struct {
 	// Level is the level of the encoding: that of the applied state of the sender. Zero means
 	// MinLevel.
@@ -57,7 +57,7 @@ type Heartbeat struct {
 	// the app had not released them.
 	NotReleased uint32
 	// NotAcquired is the number of shards of the node whose requests wait because the app
-	// failed to acquire them, or has not responded for long. Unacquired are up to
+	// failed to acquire them, or has not responded for a long time. Unacquired are up to
 	// MaxUnacquired shards, ascending, that should move to another node for that reason, or
 	// have moved and must not return yet. Unable reports that the app acquires no shard.
 	NotAcquired uint32

@@ -33,7 +33,7 @@ type Leader struct {
 	maxTiming      Timing // the timing for every wait of the present step, see longestTiming
 	elected        time.Duration
 	barrierApplied bool
-	// inherited is the committed map at the time of the barrier.
+	// inheritedMap is the committed map at the time of the barrier.
 	inheritedMap *shardmap.Map
 	state        *State
 	leases       leaseIssuer

@@ -46,7 +46,7 @@ type LeaderDriver struct {
 }
 
 // NewLeaderDriver begins the leadership of a server that Raft has elected. The first Handle is
-// due at once.
+// due immediately.
 func NewLeaderDriver(o LeaderDriverOptions) *LeaderDriver {
 	d := &LeaderDriver{o: o, began: o.Clock(), state: o.Newest()}
 	d.barrierDue = d.began

@@ -4,19 +4,19 @@ import "fmt"
 
 // Level is the version of everything that is written: log entries, snapshots, heartbeats,
 // answers, and the rules by which State changes. Each encoding begins with its level. A node
-// reads every level that it knows, and writes the level of its applied state (MinLevel before
+// reads every level that it supports, and writes the level of its applied state (MinLevel before
 // the bootstrap). It answers a heartbeat at the level of the heartbeat. So programs with
 // different levels can run side by side until a log entry raises the level.
 type Level uint8
 
-// The levels that this program knows. A new cluster starts at MinLevel. Level 1 was
+// The levels that this program supports. A new cluster starts at MinLevel. Level 1 was
 // written by development versions only; this program refuses it.
 const (
 	MinLevel Level = 2
 	MaxLevel Level = 2
 )
 
-// LevelError reports data of a level that this program does not know, or a cluster with such a
+// LevelError reports data of a level that this program does not support, or a cluster with such a
 // level in force. A newer or a development version wrote it. It unwraps to ErrCorrupt.
 type LevelError struct {
 	Level Level
@@ -35,7 +35,7 @@ func (e *LevelError) Error() string {
 // Unwrap returns ErrCorrupt.
 func (e *LevelError) Unwrap() error { return ErrCorrupt }
 
-// KnownLevels returns the levels that this program knows, for messages.
+// KnownLevels returns the levels that this program supports, for messages.
 func KnownLevels() string {
 	if MinLevel == MaxLevel {
 		return fmt.Sprintf("format version %d", MaxLevel)
@@ -43,7 +43,7 @@ func KnownLevels() string {
 	return fmt.Sprintf("format versions %d to %d", MinLevel, MaxLevel)
 }
 
-// Known returns a *LevelError for a level that this program does not know.
+// Known returns a *LevelError for a level that this program does not support.
 func (l Level) Known() error {
 	if l < MinLevel || l > MaxLevel {
 		return &LevelError{Level: l}

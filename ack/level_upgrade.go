@@ -7,8 +7,8 @@ import (
 )
 
 // Levels decides, for one term of one leader, when to raise the level. Every server of the
-// latest Raft configuration must have reported in this term that it knows the next level,
-// nonvoters and gateways included, and must have known it for a while. Until then an operator
+// latest Raft configuration must have reported in this term that it supports the next level,
+// nonvoters and gateways included, and must have supported it for a while. Until then an operator
 // can roll a new program back, and afterwards not. So an unreachable server blocks the raise,
 // because it may run the old program.
 //
@@ -20,7 +20,7 @@ type Levels struct {
 	term    uint64
 	after   time.Duration
 	reports map[string]LevelReport
-	// knownSince is, for each level above the one in force, since when all servers have known
+	// knownSince is, for each level above the one in force, since when all servers have supported
 	// it.
 	knownSince map[Level]time.Duration
 }
@@ -32,14 +32,14 @@ type LevelReport struct {
 	Server string
 	// Boot and Nonce identify the process: another one may run another program.
 	Boot, Nonce uint64
-	// Knows is the highest level that it knows.
+	// Knows is the highest level that it supports.
 	Knows Level
 }
 
 // ServerLevel is the level that the program of a server supports, as reported to a leader.
 type ServerLevel struct {
 	Server string
-	// Knows is the highest level that its present process knows; zero means no report to this
+	// Knows is the highest level that its present process supports; zero means no report to this
 	// leader.
 	Knows Level
 	// Silent means that it sends no heartbeats.
@@ -51,17 +51,17 @@ type ServerLevel struct {
 // LevelView is the progress towards the next level.
 type LevelView struct {
 	InForce Level
-	// Next is the next level; equal to InForce if no server knows a higher one.
+	// Next is the next level; equal to InForce if no server supports a higher one.
 	Next Level
 	// Servers are the servers of the configuration, in order.
 	Servers []ServerLevel
-	// Wait is the remaining time for which all servers must know it; it runs only while no
+	// Wait is the remaining time for which all servers must support it; it runs only while no
 	// server blocks.
 	Wait time.Duration
 }
 
 // NewLevels returns the machine of a leader of the given term. It waits for after once all
-// servers know a level.
+// servers support a level.
 func NewLevels(term uint64, after time.Duration) *Levels {
 	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[Level]time.Duration{}}
 }
@@ -83,7 +83,7 @@ func (l *Levels) NeedsReport(server string, heard []MemberView) bool {
 	return ok && !v.mayBeGone() && l.knows(server, v) == 0
 }
 
-// Admits reports whether a server that knows the level knows may be added to a cluster with
+// Admits reports whether a server that supports levels up to knows may be added to a cluster with
 // the level inForce.
 func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
 
@@ -116,7 +116,7 @@ func (l *Levels) Update(now time.Duration, inForce Level, servers []string, hear
 	return view
 }
 
-// trackKnown records since when all servers know each level. A short silence of a server does
+// trackKnown records since when all servers support each level. A short silence of a server does
 // not restart the time; a new process does, see Reported.
 func (l *Levels) trackKnown(now time.Duration, most Level, view LevelView) {
 	for level := view.InForce + 1; level <= most; level++ {
@@ -133,7 +133,7 @@ func (v LevelView) Blocked() []ServerLevel {
 }
 
 // Raise returns the entry that raises the level. It is nil if there is no next level, if a
-// server blocks it, or if all servers have not known it for long enough and atOnce is false.
+// server blocks it, or if all servers have not supported it for long enough and atOnce is false.
 // The view must be that of the last Update.
 func (l *Levels) Raise(v LevelView, atOnce bool) []byte {
 	if v.Next == v.InForce || len(v.Servers) == 0 || len(v.Blocked()) > 0 || v.Wait > 0 && !atOnce {

@@ -60,7 +60,7 @@ type (
 		// gradual drain waits for, for example those with event streams.
 		Staged bool
 	}
-	// NodeRemoved is the statement of an operator that a node runs nothing any more. It is
+	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
 	// ignored for a live node, and any heartbeat voids it.
 	NodeRemoved struct{ Node shardmap.NodeID }
 	// MapRequested reports that an operator asks for a new map. The leader proposes one even if

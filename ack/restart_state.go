@@ -62,7 +62,7 @@ type RestartEntry struct {
 }
 
 // applyRestart applies the begin or the end of a restart. Each boot can have one: the stopped
-// process may run for long and send its goodbye to the next leader.
+// process may run for a long time and send its goodbye to the next leader.
 func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, error) {
 	a, known := s.restarts[c.Node]
 	begins := c.Grace > 0 && s.committed.Has(c.Node) && s.last.Has(c.Node) && (!known || a.Boot < c.Boot)

@@ -293,7 +293,7 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 	return !n.isSilent(now, l.o.Pace)
 }
 
-// canServe reports whether a node could serve shards at once because it has a lease. The first
+// canServe reports whether a node could serve shards immediately because it has a lease. The first
 // lease of a boot takes one or two heartbeats longer than the other conditions of eligibility.
 // A member of the committed map owns its shards already, and before the first map there are no
 // leases.

@@ -71,7 +71,7 @@ func (s *stagedChange) questionInterval(p Pace) time.Duration {
 }
 
 // mayDefer reports whether the owner n may temporarily keep busy shards that another node will
-// own. This requires a live member with a lease. The shards of every other owner move at once.
+// own. This requires a live member with a lease. The shards of every other owner move immediately.
 func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
 		return false

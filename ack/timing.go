@@ -100,7 +100,7 @@ const (
 	TakeoverLease Takeover = iota + 1
 	// TakeoverTimeout starts a round at crash evidence, but waits for DeadAfter.
 	TakeoverTimeout
-	// TakeoverImmediate takes the shards at once, on crash evidence alone.
+	// TakeoverImmediate takes the shards immediately, on crash evidence alone.
 	TakeoverImmediate
 )
 

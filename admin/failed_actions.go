@@ -7,8 +7,8 @@ import (
 )
 
 // Limits on the events about failed actions: a burst, then one per interval. So a client that sends
-// invalid actions continuously adds a twelfth of an event per minute, and the event ring still holds
-// days of cluster history. The log contains all failed actions.
+// invalid actions continuously adds only 12 events per hour, and the event ring still holds days of
+// cluster history. The log contains all failed actions.
 const (
 	failedActionBurst    = 16
 	failedActionInterval = 5 * time.Minute

@@ -104,7 +104,7 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, who auth.Caller,
 	problem.Write(w, p)
 }
 
-// admission is what guard has established about a request. The handler adds the description of an
+// admission contains the results of guard for one request. The handler adds the description of an
 // action for the log.
 type admission struct {
 	caller   auth.Caller

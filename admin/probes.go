@@ -45,9 +45,9 @@ func probes(n ProbedNode) http.Handler {
 	return limitBody(mux)
 }
 
-// drained responds once a requested drain of this process is complete, or with an error if no
-// other node takes the shards. A supervisor can then stop the app. It waits for as long as the
-// client does, or up to ?wait=.
+// drained returns the endpoint /drained. It responds once a requested drain of this process is
+// complete, so that a supervisor can stop the app. If no other node can get the shards, it responds
+// with an error. It waits for as long as the client does, or for up to ?wait=.
 func drained(n ProbedNode) endpoint {
 	l := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {

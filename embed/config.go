@@ -22,9 +22,9 @@ type Config struct {
 	// shards. A nil hook does nothing. If all three are nil, a shard is served as soon as this node owns
 	// it. Hooks are called concurrently, but not for the same shard.
 	Acquire, Release, Lost HookFunc
-	// Exit must end the process, because a handler has not returned although another node may now run
-	// its shard. nil means a log line and os.Exit(1). If Exit returns, only fencing by the epoch
-	// protects the data of the app.
+	// Exit is called if a handler has not returned although another node may now run its shard. It
+	// must end the process. nil means a log line and os.Exit(1). If Exit returns, only fencing by the
+	// epoch protects the data of the app.
 	Exit func(why error)
 	// Log receives the log. nil means standard error.
 	Log io.Writer

@@ -48,8 +48,8 @@ type HookAnswer struct {
 	// Absent has the shards that the app does not hold, for Release. They move immediately, and the next
 	// owner receives no note.
 	Absent []int
-	// Notes has notes for the next owner by shard, for Release. A note should say where the state is,
-	// not contain it. The limits are 1 KiB per shard, and 128 KiB and 1,024 notes in total. A shard
+	// Notes has notes for the next owner by shard, for Release. A note should contain the location of
+	// the state, not the state itself. The limits are 1 KiB per shard, and 128 KiB and 1,024 notes in total. A shard
 	// whose note exceeds them moves as if it had not been released.
 	Notes map[int][]byte
 }

@@ -8,49 +8,50 @@ type Kind uint8
 // Kinds of events. Every node reports the events of nodes and leaders as it observes them. A
 // process that starts reports all members that it finds.
 const (
-	// NodeJoined, NodeLeft and NodeFailed: gossip reports that Node joined, left gracefully, or
-	// failed.
+	// NodeJoined, NodeLeft and NodeFailed mean that gossip reports that Node joined, left
+	// gracefully, or failed.
 	NodeJoined Kind = iota + 1
 	NodeLeft
 	NodeFailed
-	// NodeRemoved: Node is no longer a member in gossip or Raft.
+	// NodeRemoved means that Node is no longer a member in gossip or Raft.
 	NodeRemoved
-	// NodeVoter and NodeNonvoter: Node became a voter in Raft, or is no longer a voter.
+	// NodeVoter and NodeNonvoter mean that Node became a voter in Raft, or is no longer a voter.
 	NodeVoter
 	NodeNonvoter
-	// NodeDrained: Node is drained and owns no shards.
+	// NodeDrained means that Node is drained and owns no shards.
 	NodeDrained
-	// NodeRestarting: Node restarts in place, and its shards wait for it. NodeRestarted: the
-	// restart is complete.
+	// NodeRestarting means that Node restarts in place, and its shards wait for it. NodeRestarted
+	// means that the restart is complete.
 	NodeRestarting
 	NodeRestarted
-	// NodeDropped: the leader removes Node from the map, for Reason. Only the leader reports it.
+	// NodeDropped means that the leader removes Node from the map, for Reason. Only the leader
+	// reports it.
 	NodeDropped
-	// LeaderElected: Node is the leader. LeaderLost: Node is no longer the leader, and no other
-	// leader is known.
+	// LeaderElected means that Node is the leader. LeaderLost means that Node is no longer the
+	// leader, and no other leader is known.
 	LeaderElected
 	LeaderLost
-	// MapProposed: a new map is in the Raft log. MapAcknowledged: the reporting node has stopped
-	// and drained the shards that move away from it, and acknowledges the map to the leader.
-	// MapCommitted: the map is in force. All of them have a Change.
+	// MapProposed means that a new map is in the Raft log. MapAcknowledged means that the reporting
+	// node has stopped and drained the shards that move away from it, and acknowledges the map to
+	// the leader. MapCommitted means that the map is in force. All of them have a Change.
 	MapProposed
 	MapAcknowledged
 	MapCommitted
-	// AppUnhealthy and AppHealthy: the app of Node fails its health checks, or passes them again.
-	// The node itself and the leader report it.
+	// AppUnhealthy and AppHealthy mean that the app of Node fails its health checks, or passes them
+	// again. The node itself and the leader report it.
 	AppUnhealthy
 	AppHealthy
-	// FindingRaised and FindingCleared: Finding applies from now on, or no longer applies.
+	// FindingRaised and FindingCleared mean that Finding applies from now on, or no longer applies.
 	FindingRaised
 	FindingCleared
-	// WebSocketsMoved: resumable WebSockets of clients of the reporting node lost their upstream
-	// connections; see Sockets.
+	// WebSocketsMoved means that resumable WebSockets of clients of the reporting node lost their
+	// upstream connections; see Sockets.
 	WebSocketsMoved
-	// NotReleased: shards moved away from Node, which reports it, although its app had not released
-	// them, for Reason; see Unreleased.
+	// NotReleased means that shards moved away from Node although its app had not released them.
+	// Node reports it with the Reason; see Unreleased.
 	NotReleased
-	// ActionRequested: a client of the admin API of the reporting node requested a change; see
-	// AdminAction.
+	// ActionRequested means that a client of the admin API of the reporting node requested a change;
+	// see AdminAction.
 	ActionRequested
 	// Lost replaces events that a reader cannot receive, for Reason. Only readers receive it; it is
 	// never in a ring.

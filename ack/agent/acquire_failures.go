@@ -36,7 +36,7 @@ type acquireFailureState struct {
 	waitingCount int
 
 	// unable means that all recent attempts failed, so the node should get no more shards. It
-	// ends with a success. A node that owns none of the failed shards any more sends a probe at
+	// ends with a success. A node that no longer owns any of the failed shards sends a probe at
 	// probeAt: an acquire call without shards.
 	unable      bool
 	strikes     int

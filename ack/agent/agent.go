@@ -13,7 +13,7 @@ import (
 const (
 	// burstInterval, maxBurst and minBurst define the fast start with a new leader: a few
 	// heartbeats in quick succession get the node its lease within a few round trips. It sends
-	// at least minBurst of them even if it has the lease at once, because the first lease of a
+	// at least minBurst of them even if it has the lease immediately, because the first lease of a
 	// boot requires a later quorum time, so other nodes need the further confirmations of this
 	// voter.
 	burstInterval = 10 * time.Millisecond
@@ -66,7 +66,7 @@ type Options struct {
 	// compensated by the next one.
 	Send func(ack.Heartbeat)
 	// Raise stores a boot above known and the present one, on disk before it returns. If it
-	// returns false, the agent sends nothing any more.
+	// returns false, the agent stops sending.
 	Raise func(known uint64) (boot uint64, ok bool)
 }
 
@@ -136,7 +136,7 @@ const (
 	// disk. The agent aborts its requests and raises its boot. It is returned once.
 	BootSuperseded
 	// DiskRolledBack means that this disk is an older image of itself, or a copy. The process
-	// must stop, and the disk must not be used any more.
+	// must stop, and the disk must not be used again.
 	DiskRolledBack
 	// DuplicateNode means that another process uses this node id. A restarted process may get
 	// this for a short time.
@@ -170,7 +170,7 @@ type Agent struct {
 	stoppingSince time.Duration
 	mapStays      bool
 	upToDate      bool
-	restarting    bool          // it admits nothing any more, and its shards wait for its next process
+	restarting    bool          // it has stopped admitting requests, and its shards wait for its next process
 	lastRequestAt time.Duration // when a poll last found new requests; zero means never
 }
 
@@ -183,7 +183,7 @@ func New(o Options, now time.Duration) *Agent {
 	return a
 }
 
-// Poll checks all inputs and acts on them. It is due as Due returns, and at once after
+// Poll checks all inputs and acts on them. It is due as Due returns, and immediately after
 // HeartbeatNow, HeartbeatEarly, Answered, HookEnded and NotAcquired, after a new state, and
 // after the end of a request that Running or Busy counted. now is the time at which the clock
 // was read last. The agent itself reads no clock.
@@ -249,7 +249,7 @@ func (a *Agent) publishLease() {
 		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {
-		a.burst, a.nextHeartbeat = 0, 0 // ask at once: the lease may have ended because a busy machine looks paused
+		a.burst, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
 	}
 }
 
@@ -332,7 +332,7 @@ func (a *Agent) cutOverdue(now time.Duration) {
 }
 
 // raiseBoot continues under a higher boot once no request and no hook call of the present boot
-// runs. The leader concludes from a higher boot that the previous one serves nothing any more.
+// runs. The leader concludes from a higher boot that the previous one has stopped serving.
 func (a *Agent) raiseBoot() {
 	if a.rebootAbove == 0 {
 		return

@@ -2,25 +2,25 @@ package agent
 
 import "shardway/shardmap"
 
-// AppWatch determines since when the present process of the app has run, in terms of committed
-// maps: a shard that left the node with a later map may have an old copy in that process. It
-// uses the results of health checks. An app that reports its instance has restarted only if
-// the instance changes. AppWatch cannot detect a restart between two checks if no connection
-// is refused and no instance is reported.
+// AppWatch determines since which committed map the present process of the app has run. If a
+// shard left the node with a later map, that process may hold an old copy of its state. AppWatch
+// uses the results of health checks. An app may report its instance, a text that identifies its
+// process. Such an app has restarted only if the instance changes. AppWatch cannot detect a
+// restart between two checks if no connection is refused and the app reports no instance.
 //
 // One process of a node has one AppWatch. The caller must serialize the calls.
 type AppWatch struct {
-	// instance is the last known one; empty means unknown.
+	// instance is the last instance that the app reported; empty means unknown.
 	instance string
 	// checked means that a check of this process has reached the app, so it is known whether
 	// the app reports instances.
 	checked bool
-	// seen: a check of this process has reached instance. seenAt is the committed map before
-	// that check.
+	// instanceSeen means that a check of this process has reached instance. seenAt is the epoch
+	// of the committed map before that check.
 	instanceSeen bool
 	seenAt       shardmap.Epoch
-	// firstMap is the last map applied before the first lease of this process. served: it has
-	// had a lease.
+	// firstMap is the epoch of the last map applied before the first lease of this process.
+	// hadLease means that this process has had a lease.
 	firstMap shardmap.Epoch
 	hadLease bool
 	// unused means that the app process, or the next one, has had no request yet, so it has
@@ -48,8 +48,8 @@ type Attempt struct {
 // committed map that the node has applied.
 func (w *AppWatch) Begin(committed shardmap.Epoch) Attempt { return Attempt{committed, w.connections} }
 
-// NewAppWatch returns the AppWatch of a new process. instance is the last one that an earlier
-// process of this node knew; empty means none.
+// NewAppWatch returns the AppWatch of a new process. instance is the last instance that an
+// earlier process of this node stored; empty means none.
 func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instance} }
 
 // Applied records that the node has applied the committed map of an epoch. leased reports

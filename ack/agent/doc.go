@@ -64,7 +64,7 @@
 // On a voter, the caller calls election.Suspicion.Poll with Agent.Unanswered after each
 // Agent.Poll, and does what it returns.
 //
-// A node that leaves sets Observation.Leaving until it owns nothing any more, or until MapStays
+// A node that leaves sets Observation.Leaving until it no longer owns a shard, or until MapStays
 // reports that no node takes its shards, and then Observation.Stopping.
 //
 // # Duties of the caller

@@ -99,8 +99,8 @@ func (f *Follower) OwnsNext(s shardmap.Shard) bool { return f.state.Last().Owner
 // Draining returns the epoch that the node drains for, zero if there is none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }
 
-// Drained records that no request runs any more for a shard that the node does not own in the
-// proposal e. It returns true if the leader must be notified at once.
+// Drained records that no request runs for a shard that the node does not own in the
+// proposal e. It returns true if the leader must be notified immediately.
 func (f *Follower) Drained(e shardmap.Epoch) bool {
 	if e == 0 || e != f.draining {
 		return false

@@ -113,7 +113,7 @@ type HookResult struct {
 	// acquires are retried, as after an Err.
 	Failed map[shardmap.Shard]string
 	// Absent are the shards of a release that the app does not hold, for example because it
-	// has restarted. They move at once, without a note, and count as released for everything
+	// has restarted. They move immediately, without a note, and count as released for everything
 	// except HookShard.Released. A shard that is also in Failed has failed.
 	Absent map[shardmap.Shard]bool
 	// Notes are the notes of a release for the next owner, each up to MaxNote bytes.

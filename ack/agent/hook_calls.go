@@ -24,7 +24,7 @@ func (m *hookMachine) startCalls(now time.Duration) {
 
 // startCallsOf starts calls of one kind, up to MaxHookCalls at a time. Shards that found no
 // free call come first the next time, so shards that fail repeatedly do not starve the others.
-// Kinds have separate limits: releases have little time, and acquires may hang for long.
+// Kinds have separate limits: releases have little time, and acquires may hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
 	room := MaxHookCalls
 	for _, c := range m.running {

@@ -36,7 +36,7 @@ type sentHeartbeat struct {
 	at     time.Duration
 }
 
-// NewHolder returns a Holder without a lease. The caller must call Tick at once.
+// NewHolder returns a Holder without a lease. The caller must call Tick immediately.
 func NewHolder(boot uint64, now time.Duration) *Holder {
 	return &Holder{boot: boot, lastTick: now, cutDone: true}
 }
@@ -46,7 +46,7 @@ func (h *Holder) Boot() uint64 { return h.boot }
 
 // Reboot raises the boot within the same process. It voids the lease and forgets earlier
 // heartbeats. No request that was admitted under the old boot may still run, because the leader
-// concludes from a new boot that the old one serves nothing any more.
+// concludes from a new boot that the old one has stopped serving.
 func (h *Holder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return

@@ -19,7 +19,7 @@
 // their leader, too, and whether this voter must campaign now.
 //
 // The goroutine passes replies to ReportReceived. A voter that is asked calls ReportRequested and
-// replies with Report. To campaign, it makes Raft start an election at once, as in a leadership
+// replies with Report. To campaign, it makes Raft start an election immediately, as in a leadership
 // transfer, and calls CampaignRefused if Raft does not. It passes a late answer of the leader to
 // LeaderAlive.
 //

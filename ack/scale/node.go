@@ -49,7 +49,7 @@ func (n *Node) poll() {
 	n.due = n.agent.Due(n.s.now)
 }
 
-// setState applies a state. No request runs, so it is acknowledged at once.
+// setState applies a state. No request runs, so it is acknowledged immediately.
 func (n *Node) setState(st *ack.State) {
 	n.state = st
 	n.poll()

@@ -16,7 +16,7 @@ type DrainState struct {
 	Sockets  int `json:"websockets"`
 	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
 	Held int `json:"held"`
-	// BlockedBy is the reason why no other node takes the shards. Empty means that another node takes them.
+	// BlockedBy is the reason why no other node can get the shards. Empty means that other nodes can.
 	BlockedBy string `json:"blocked_by,omitempty"`
 	// WaitsFor is the condition for the end of the drain. Empty means unknown, or that the drain is complete.
 	WaitsFor string `json:"waits_for,omitempty"`

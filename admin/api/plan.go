@@ -28,7 +28,7 @@ type HeldBackNode struct {
 // PlannedMoves are shards that move from one node to another for the same reason.
 type PlannedMoves struct {
 	From string `json:"from"` // empty means orphaned
-	To   string `json:"to"`   // empty means that no node takes them
+	To   string `json:"to"`   // empty means that no node will own them
 	// Why is a reason as in the history of a shard, or pin, spread or orphan.
 	Why string `json:"why"`
 	// Proposed is true if the map with these moves has been proposed and awaits acknowledgements.

@@ -2,8 +2,8 @@ package api
 
 import "context"
 
-// UpgradeState is the response of GET and POST /v1/upgrade. A format version is a number for what nodes
-// may write to each other and into the log; see docs/internals/protocol.md.
+// UpgradeState is the response of GET and POST /v1/upgrade. A format version is the version of the
+// messages between nodes and of the log entries; see docs/internals/protocol.md.
 type UpgradeState struct {
 	// InForce is the current format version. Next is the format version that comes next, or the same number if no
 	// node supports a higher one, as far as the responding node has been informed.
@@ -21,7 +21,7 @@ type UpgradeState struct {
 // NodeUpgrade is the highest format version that a node supports, as reported to the leader.
 type NodeUpgrade struct {
 	Node   string `json:"node"`
-	Knows  uint8  `json:"knows"` // the highest format version; 0: it has not told this leader
+	Knows  uint8  `json:"knows"` // the highest format version that the node supports; 0 means no report to this leader
 	Heard  bool   `json:"heard"`
 	Blocks bool   `json:"blocks"` // the next format version waits for it
 }

@@ -13,7 +13,7 @@ import (
 	"shardway/internal/certverify"
 )
 
-// Permission is what a caller may do. Each value includes the previous ones.
+// Permission is the access level of a caller. Each value includes the previous ones.
 type Permission int
 
 const (
@@ -66,8 +66,8 @@ func Required(r *http.Request) Permission {
 	return Read
 }
 
-// Authenticate identifies the sender of r. The error explains what is wrong with the credentials,
-// but does not repeat them.
+// Authenticate identifies the sender of r. The error describes the problem with the credentials,
+// but does not contain them.
 func (a *Access) Authenticate(r *http.Request) (Caller, error) {
 	c := Unknown(r)
 	if a.isOpen() {

@@ -34,7 +34,8 @@ func (l *RequestLimit) Acquire(remote string) bool {
 	return true
 }
 
-// Release ends a request for which Acquire returned true.
+// Release stops counting a request. The caller must call it once for each Acquire that returned
+// true.
 func (l *RequestLimit) Release(remote string) {
 	source := SourceOf(remote)
 	l.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// The system's errors, as they come out of real sockets.
+// Errors in the form in which real sockets return them.
 var (
 	errNoRoute  = os.NewSyscallError("connect", syscall.EHOSTUNREACH)
 	errRefused  = os.NewSyscallError("connect", syscall.ECONNREFUSED)

@@ -10,7 +10,7 @@ import (
 // Version is the version of this source tree.
 const Version = "0.1.0-dev"
 
-// The linker sets these variables for releases, and for builds outside of a repository:
+// commit and date are set by the linker for releases, and for builds outside of a repository:
 //
 //	-ldflags "-X shardway/internal/version.commit=HASH -X shardway/internal/version.date=RFC3339"
 var commit, date string

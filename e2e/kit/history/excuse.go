@@ -5,11 +5,11 @@ package history
 type excuse int
 
 const (
-	// pausedOrDead: the run overlaps a pause of its node, or the death of its node.
+	// pausedOrDead means that the run overlaps a pause of its node, or the death of its node.
 	pausedOrDead excuse = iota + 1
-	// forgedReset: the run overlaps a Reset.
+	// forgedReset means that the run overlaps a Reset.
 	forgedReset
-	// noticedLate: the node had aborted the run, and the app had not noticed yet.
+	// noticedLate means that the node had aborted the run, and the app had not noticed yet.
 	noticedLate
 )
 

@@ -11,26 +11,27 @@ type FaultKind int
 
 // The kinds of faults.
 const (
-	// Killed: the process died without notice, from kill -9 or from a crash.
+	// Killed means that the process died without notice, from kill -9 or from a crash.
 	Killed FaultKind = iota + 1
-	// Paused: the process did not run but kept its connections (SIGSTOP).
+	// Paused means that the process did not run but kept its connections (SIGSTOP).
 	Paused
-	// Terminated: the process was asked to terminate with SIGTERM, or has not been
+	// Terminated means that the process was asked to terminate with SIGTERM, or has not been
 	// started yet. It excuses refused connections, and nothing else.
 	Terminated
-	// Unreachable: packets between the node and other nodes were lost.
+	// Unreachable means that packets between the node and other nodes were lost.
 	Unreachable
-	// Reset: a firewall answered packets between the node and Peer with forged RST packets.
-	// To both nodes, that looks like a peer process that has exited.
+	// Reset means that a firewall answered packets between the node and Peer with forged RST
+	// packets. To both nodes, that looks like a peer process that has exited.
 	Reset
-	// AppDown: the app died, or reported that it is unhealthy.
+	// AppDown means that the app died, or reported that it is unhealthy.
 	AppDown
-	// DiskFault: the disk rejected writes or stalled. The process may have exited because
-	// of that.
+	// DiskFault means that the disk rejected writes or stalled. The process may have exited
+	// because of that.
 	DiskFault
-	// LogDelayed: the node did not receive the Raft log, or its disk writes were slow.
+	// LogDelayed means that the node did not receive the Raft log, or its disk writes were
+	// slow.
 	LogDelayed
-	// Stalled: the machine had no CPU time for the node. An empty Node means that the
+	// Stalled means that the machine had no CPU time for the node. An empty Node means that the
 	// observer itself did not run, so any node may have stalled.
 	Stalled
 )

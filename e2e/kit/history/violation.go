@@ -10,56 +10,57 @@ type Kind int
 
 // The kinds of violations.
 const (
-	// Lost: a request has no response.
+	// Lost means that a request has no response.
 	Lost Kind = iota + 1
-	// Failed: an error response without an excuse.
+	// Failed means that a request without an excuse got an error response.
 	Failed
-	// TruncatedResponse: the body of a response ended early.
+	// TruncatedResponse means that the body of a response ended early.
 	TruncatedResponse
-	// SecondResponse: bytes after a response that belong to no request, or two responses
-	// with one ID.
+	// SecondResponse means that bytes arrived after a response and belong to no request, or
+	// that two responses have one ID.
 	SecondResponse
-	// WrongResponse: the response belongs to another request, or comes from an app that
-	// did not run this one.
+	// WrongResponse means that the response belongs to another request, or comes from an app
+	// that did not run this one.
 	WrongResponse
-	// NoRun: an app response without a run in an app.
+	// NoRun means that a response of an app exists without a run in any app.
 	NoRun
-	// DoubleRun: an unsafe request ran more than once.
+	// DoubleRun means that an unsafe request ran more than once.
 	DoubleRun
-	// UnknownRun: a run of a request that no client sent.
+	// UnknownRun means that an app ran a request that no client sent.
 	UnknownRun
-	// TwoOwners: a shard ran on two nodes at overlapping times.
+	// TwoOwners means that a shard ran on two nodes at overlapping times.
 	TwoOwners
-	// SharedEpoch: two nodes ran a shard under one ownership epoch.
+	// SharedEpoch means that two nodes ran a shard under one ownership epoch.
 	SharedEpoch
-	// StaleEpoch: a run began under an older ownership epoch than an earlier run.
+	// StaleEpoch means that a run began under an older ownership epoch than an earlier run.
 	StaleEpoch
-	// BadHeader: the Shardway headers of a run are missing, or contradict the key, the
-	// method or the node.
+	// BadHeader means that the Shardway headers of a run are missing, or contradict the key,
+	// the method or the node.
 	BadHeader
-	// DeniedRun: an unsafe request ran although its response was 503.
+	// DeniedRun means that an unsafe request ran although its response was 503.
 	DeniedRun
-	// FailedLate: a request failed too long after the fault that would excuse it.
+	// FailedLate means that a request failed too long after the fault that would excuse it.
 	FailedLate
-	// ClosedIdle: a live process closed an idle connection under a request. Its client
-	// sent the request again and got a response.
+	// ClosedIdle means that a live process closed an idle connection under a request. Its
+	// client sent the request again and got a response.
 	ClosedIdle
-	// NotListening: no process listened at a node that should have run.
+	// NotListening means that no process listened at a node that should have run.
 	NotListening
-	// FalseExclusion: a map excludes a node that had no fault.
+	// FalseExclusion means that a map excludes a node that had no fault.
 	FalseExclusion
-	// PlacementIgnored: a map contradicts a drain or a cordon.
+	// PlacementIgnored means that a map contradicts a drain or a cordon.
 	PlacementIgnored
-	// MovedInGrace: shards moved from or to a node that restarts in place, within its
+	// MovedInGrace means that shards moved from or to a node that restarts in place, within its
 	// grace period.
 	MovedInGrace
-	// RepeatedEvent: a client received an event that it had received, or an older one.
+	// RepeatedEvent means that a client received an event that it had received, or an older
+	// one.
 	RepeatedEvent
-	// MissingEvent: a client received an event without the one before it.
+	// MissingEvent means that a client received an event without the one before it.
 	MissingEvent
-	// WrongEvent: an event has the text of another event.
+	// WrongEvent means that an event has the text of another event.
 	WrongEvent
-	// BrokenStream: an event stream that had to continue was broken, or ended.
+	// BrokenStream means that an event stream that had to continue was broken, or ended.
 	BrokenStream
 )
 

@@ -15,12 +15,12 @@ type Outcome int
 
 // The outcomes.
 const (
-	// Known: the operation took effect between its call and its return.
+	// Known means that the operation took effect between its call and its return.
 	Known Outcome = iota + 1
-	// Unknown: a write without a response. It took effect at any time after its call, or
-	// will, or never does. An unknown read has no information.
+	// Unknown means that a write has no response. It took effect at any time after its call, or
+	// still will, or never does. An unknown read has no information.
 	Unknown
-	// Refused: the operation certainly had no effect, and never will.
+	// Refused means that the operation certainly had no effect, and never will.
 	Refused
 )
 
