@@ -171,7 +171,7 @@ func (n *Node) tries(ctx context.Context, addr string) error {
 // plain returns the text of an error of a dial without the address, because callers print the address
 // separately.
 func plain(err error) string {
-	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // what is wrapped says more
+	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // a wrapping error contains more information
 		if op.Timeout() {
 			return "no answer within " + strconv.Itoa(int(reachTimeout/time.Second)) + " s"
 		}

@@ -233,8 +233,8 @@ func leaderQueryPause(self bool, nodes int, doubts, calm bool) time.Duration {
 	return pause
 }
 
-// probeVoters finds out which voters are reachable while there is no leader, because gossip takes
-// seconds to detect that a node has failed. It does not wait for the probes.
+// probeVoters checks in the background which voters are reachable. It is for the time without a leader,
+// because without the leader's report, only gossip shows failures, and gossip needs seconds to detect them.
 func (w *watch) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 	w.probes.Lock()
 	defer w.probes.Unlock()

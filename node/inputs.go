@@ -191,7 +191,7 @@ func heardOf(x *diagnosis.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.NotAcquired, x.Withheld, x.Unable = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.Unable
 	x.Leaving = x.Leaving || v.Heartbeat.Leaving
 	x.Applied = uint64(v.Heartbeat.Applied)
-	x.Lags = v.Heartbeat.Applied < committed
+	x.Lags = v.Heartbeat.Applied < committed // the node has not applied the committed map yet
 	if !x.Gateway {
 		x.App = diagnosis.AppHealthy
 		if v.Heartbeat.Unhealthy {

@@ -83,6 +83,7 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 	if err == nil {
 		err = json.Unmarshal(raw, &replies)
 	}
+	// A RemoteError is an error that the leader has sent in its response.
 	if _, said := errors.AsType[control.RemoteError](err); said {
 		return n.queryLeaderSeparately(ctx) // an older version supports only one question per request
 	}

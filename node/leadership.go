@@ -15,9 +15,9 @@ import (
 	"shardway/shardmap"
 )
 
-// leadership is one Raft term that this node leads, for use by other goroutines. They send requests
-// to the leader loop (see leading) over channels, and change the state only through Raft. Its methods
-// may be called from any goroutine.
+// leadership represents one Raft term in which this node leads, for goroutines other than the leader loop.
+// They send requests to the leader loop (see leading) over its channels, and change the replicated state
+// only through Raft. Its methods may be called from any goroutine.
 type leadership struct {
 	n    *Node
 	raft *consensus.Raft
@@ -27,21 +27,24 @@ type leadership struct {
 	// no evidence of a crash.
 	began time.Duration
 
-	beats    chan heartbeat.Received    // unbuffered
+	// The leader loop receives from the following channels. They are unbuffered unless noted otherwise.
+	beats    chan heartbeat.Received    // heartbeats of other nodes
 	own      chan heartbeat.Received    // cap 1: this node's own newest heartbeat
-	messages chan ack.Message           // unbuffered
-	views    chan chan []ack.MemberView // unbuffered
-	plans    chan chan planned          // unbuffered
-	retimes  chan retiming              // unbuffered
-	askings  chan asking                // unbuffered
-	policing chan struct{}              // cap 1: a lock for changes of the policy
-	done     chan struct{}              // closed when the goroutine has ended
+	messages chan ack.Message           // other inputs of the machine
+	views    chan chan []ack.MemberView // requests for the view of all nodes
+	plans    chan chan planned          // requests for the plan of the next map
+	retimes  chan retiming              // requests to change the timing
+	askings  chan asking                // requests to change the policy
+
+	policing chan struct{} // cap 1: a lock for changes of the policy
+	done     chan struct{} // closed when the leader loop has ended
 	// ready means that the state contains all entries that earlier leaders committed.
 	ready    atomic.Bool
 	keeper   *membership.Reconciler
 	settings settingsBook
 }
 
+// newLeadership creates the leadership of n in a term. began is the time of the clock at its start.
 func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 	l := &leadership{
 		n: n, raft: n.raft, term: term, began: began,

@@ -33,6 +33,7 @@ type leading struct {
 	voterHeard bool
 }
 
+// newLeading creates the leader loop for a term. The caller must call run.
 func newLeading(n *Node, term uint64) *leading {
 	turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
@@ -127,9 +128,9 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 	}
 }
 
-// nudgeIfBehind makes the sender of a heartbeat learn the commit index at once if it has just started
-// or lacks committed entries. A process that has just started has log entries on its disk, but does not
-// know which of them are committed.
+// nudgeIfBehind sends the commit index to the followers now if the sender of the heartbeat hb has just
+// started or lacks committed entries. A process that has just started has log entries on its disk, but
+// does not know which of them are committed.
 func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.shouldNudge(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
@@ -225,6 +226,7 @@ func (l *leading) logEvent(e ack.Event) {
 	}
 }
 
+// texts converts node IDs to strings.
 func texts(nodes []shardmap.NodeID) []string {
 	out := make([]string, len(nodes))
 	for i, id := range nodes {

@@ -16,19 +16,19 @@ import (
 // so they agree with /status.
 type metrics struct {
 	mapsCommitted prometheus.Counter
-	rounds        *prometheus.CounterVec
-	drops         *prometheus.CounterVec
-	taken         *prometheus.CounterVec
-	moved         *prometheus.CounterVec
-	lapses        prometheus.Counter
-	elections     prometheus.Counter
-	campaigns     *prometheus.CounterVec
-	unacquired    prometheus.Counter
-	releases      *prometheus.CounterVec
-	phases        *prometheus.HistogramVec
-	beats         prometheus.Histogram
-	commits       prometheus.Histogram
-	writes        prometheus.Histogram
+	rounds        *prometheus.CounterVec   // map changes that this node has proposed as leader
+	drops         *prometheus.CounterVec   // nodes that this node has excluded from the map as leader
+	taken         *prometheus.CounterVec   // owners whose shards were taken over
+	moved         *prometheus.CounterVec   // shards that this node has given up
+	lapses        prometheus.Counter       // leases that were not renewed in time
+	elections     prometheus.Counter       // elections that this node has won
+	campaigns     *prometheus.CounterVec   // campaigns before Raft's election timeout
+	unacquired    prometheus.Counter       // failed acquire calls to the app
+	releases      *prometheus.CounterVec   // shards that the app had to release
+	phases        *prometheus.HistogramVec // phases of map changes
+	beats         prometheus.Histogram     // round trips of heartbeats
+	commits       prometheus.Histogram     // time until a log entry is committed
+	writes        prometheus.Histogram     // disk writes of Raft
 }
 
 // timing returns the options of a histogram of durations. It has native buckets, and classic buckets whose
@@ -40,6 +40,7 @@ func timing(name, help string) prometheus.HistogramOpts {
 	}
 }
 
+// newMetrics creates the metrics. Labels with a known set of values are exported as 0 from the start.
 func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "shardway_" + name, Help: help})

@@ -47,22 +47,22 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port     *peer.Port
-	client   *control.Client
-	gossip   *gossip.Gossip
-	stores   *disk.Stores
-	stream   *consensus.Stream
-	raft     *consensus.Raft // set by openRaft
-	raftOpen chan struct{}   // closed after raft was set
-	fsm      *fsm
-	router   *router
-	room     *queue.Queue
+	port     *peer.Port        // connections between nodes
+	client   *control.Client   // requests to other nodes
+	gossip   *gossip.Gossip    // finds the other nodes
+	stores   *disk.Stores      // the stores of Raft
+	stream   *consensus.Stream // the connections of Raft
+	raft     *consensus.Raft   // set by openRaft
+	raftOpen chan struct{}     // closed after raft was set
+	fsm      *fsm              // the replicated state
+	router   *router           // the routing table and the lease
+	room     *queue.Queue      // requests that wait, for example while their shard moves
 	proxy    *proxy.Server
-	pulse    clock.Pulse
-	agent    *agent
-	link     *heartbeat.Client
-	crashes  *crashdetect.Detector
-	poison   *crashdetect.PoisonDetector
+	pulse    clock.Pulse                 // shared source of periodic wake-ups
+	agent    *agent                      // this node's side of the lease protocol
+	link     *heartbeat.Client           // sends the heartbeats of the agent to the leader
+	crashes  *crashdetect.Detector       // detects that processes of other nodes have ended
+	poison   *crashdetect.PoisonDetector // detects keys whose requests may end processes
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
 	moved             readdressing                  // nodes that claim to have a new address
@@ -70,7 +70,7 @@ type Node struct {
 	twin              *membership.DuplicateDetector // set by openRaft
 	health            *apphealth.Checker            // nil for a gateway
 	appWatch          *appWatch
-	allowance         *allowance
+	allowance         *allowance // how long the app may write without contact to this node; may be nil
 	metrics           *metrics
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
@@ -83,19 +83,19 @@ type Node struct {
 	leading           atomic.Pointer[leadership]          // nil means that this node does not lead
 	asks              sync.WaitGroup                      // goroutines that wait for Raft or other nodes; all end when Raft stops
 	ownAnswers        chan ack.Answer                     // cap 1: newest response of this node's own leader loop
-	rotation          *rotation.Rotation
-	invalidHeartbeats logs.Seldom // limits log lines about invalid heartbeats
-	watch             *watch
-	holds             *appHolds
-	examined          [2]examination                  // cached checkups, without and with reach
-	shown             atomic.Pointer[[]gossip.Member] // members of gossip at its last change, see members
-	hanging           atomic.Bool                     // a write to the disk has stalled
-	census            *control.Cached[api.RunningList]
-	hot               *control.Cached[api.HotList]
-	kept              *control.Cached[api.SocketList]
-	loaded            loadedKeys
-	settings          atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
-	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
+	rotation          *rotation.Rotation                  // rotation of the cluster secret
+	invalidHeartbeats logs.Seldom                         // limits log lines about invalid heartbeats
+	watch             *watch                              // computes the findings
+	holds             *appHolds                           // shards that the app holds on this node
+	examined          [2]examination                      // cached checkups, without and with reach
+	shown             atomic.Pointer[[]gossip.Member]     // members of gossip at its last change, see members
+	hanging           atomic.Bool                         // a write to the disk has stalled
+	census            *control.Cached[api.RunningList]    // result of Running
+	hot               *control.Cached[api.HotList]        // result of Hot
+	kept              *control.Cached[api.SocketList]     // result of Sockets
+	loaded            loadedKeys                          // key configuration of this node's settings
+	settings          atomic.Pointer[map[string]string]   // set by ApplySettings; nil means Options.Settings
+	webSocketPacer    webSocketPacer                      // paces hand-overs during a gradual drain
 
 	started  time.Time
 	stopping atomic.Bool   // the steps of leave or hold are done, or the node has failed

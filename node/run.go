@@ -374,7 +374,7 @@ func (n *Node) goodbyeTime() time.Duration {
 // of it for each: a tenth of what the handover of shards does not need, and up to 2 s. Without it,
 // a node whose clients stay connected until the timeout stays a voter.
 func (n *Node) leaveTime() time.Duration {
-	spare := n.o.ShutdownTimeout - n.o.Pace.DrainTimeout - n.releaseTime()
+	spare := n.o.ShutdownTimeout - n.o.Pace.DrainTimeout - n.releaseTime() // not needed for the handover of shards
 	return min(2*time.Second, max(spare, 0)/10)
 }
 

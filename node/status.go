@@ -39,11 +39,11 @@ func (n *Node) stateBy(s *ack.State) string {
 		return "draining"
 	case n.ending.Load():
 		return "stopping" // a restart in place: the node keeps its shards, see hold
-	case n.leader() == "" && s.Committed().Epoch() == 0:
+	case n.leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
-	case s.Committed().Epoch() != 0 && !s.Last().Has(n.self) && n.sick():
+	case s.Committed().Epoch() != 0 && !s.Last().Has(n.self) && n.sick(): // excluded because of its app
 		return "unhealthy"
-	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self):
+	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self): // not in the map yet
 		return "joining"
 	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.leased():
 		return "electing"

@@ -22,8 +22,9 @@ const (
 	greetRetryPause = 25 * time.Millisecond
 )
 
-// greeting is the last statement that this node has sent to a voter, and the time. The statement is
-// zero if the voter was not reachable.
+// greeting records the last greeting of a voter: a connection that is opened only for its handshake, in
+// which both nodes state the condition of their disks. said is the statement that this node has sent. It
+// is zero if the voter was not reachable.
 type greeting struct {
 	said diskhistory.Statement
 	at   time.Time

@@ -19,14 +19,14 @@ type wireMember struct {
 	// HeardAgo is the time since the last heartbeat in nanoseconds. Negative means that there was none.
 	HeardAgo time.Duration `json:"heard_ago_ns"`
 	Silent   bool          `json:"silent,omitempty"`
-	Echoes   bool          `json:"echoes,omitempty"`
+	Echoes   bool          `json:"echoes,omitempty"` // MemberView.LinkWorks
 	Crashed  bool          `json:"crashed,omitempty"`
 	Eligible bool          `json:"eligible,omitempty"`
-	Kept     bool          `json:"kept,omitempty"`
-	Held     time.Duration `json:"held_ns,omitempty"`
-	Absent   bool          `json:"absent,omitempty"`
+	Kept     bool          `json:"kept,omitempty"`    // MemberView.KeptUnhealthy
+	Held     time.Duration `json:"held_ns,omitempty"` // MemberView.HoldTime
+	Absent   bool          `json:"absent,omitempty"`  // MemberView.Restarting
 	Staged   bool          `json:"staged,omitempty"`
-	Over     bool          `json:"over,omitempty"`
+	Over     bool          `json:"over,omitempty"` // MemberView.ProcessGone
 }
 
 // wireMembers converts the leader's view of the nodes for other nodes.

@@ -26,7 +26,7 @@ type Offline struct {
 
 // Replay passes the newest snapshot and all later entries to fsm. It includes entries that were
 // not committed on this server, like RecoverCluster of the library: the lost servers may have
-// committed them, and a new round can revert their effects at no cost.
+// committed them. If an entry was not committed, its effects do no harm: a later map change reverts them.
 func Replay(s *disk.Stores, fsm FSM) (Offline, error) {
 	var o Offline
 	err := withStores(s, func() error {

@@ -11,7 +11,7 @@ import (
 
 const (
 	// redials and redialPause bound one investigation. The kernel closes the descriptors of a killed
-	// process one by one, so its listener may outlive the closed connection by a moment.
+	// process one by one, so its listener may still exist shortly after the connection was closed.
 	redials     = 8
 	redialPause = 5 * time.Millisecond
 	redialLimit = 200 * time.Millisecond
@@ -26,9 +26,9 @@ type Process struct {
 	Nonce uint64
 }
 
-// Detector finds out whether a node whose heartbeat connection has closed has ended: a refused redial is
-// evidence of a crash for the boot of that connection. A follower remembers closed connections for the
-// case that it is elected.
+// Detector determines whether the process of a node has ended after its heartbeat connection has closed. It
+// dials the node again: a refused connection is evidence that the process of the closed connection has
+// crashed. A follower remembers closed connections for rememberFor, in case it is elected leader.
 type Detector struct {
 	port  *peer.Port
 	clock clock.Clock
@@ -75,7 +75,8 @@ func (d *Detector) ConnClosed(node string, gone Process) {
 	if gone.Nonce == 0 && gone.Boot == was.Boot {
 		gone.Nonce = was.Nonce
 	}
-	// A lower boot is one that ended before, but its disk may have been emptied since.
+	// A lower boot number usually means an older process. But the numbers start again if the disk was
+	// emptied, so a record that is older than rememberFor is replaced in any case.
 	if was.Boot <= gone.Boot || now.Sub(was.at) > rememberFor {
 		d.mu.closed[node] = closedConn{Process: gone, at: now}
 	}
@@ -135,7 +136,7 @@ func (d *Detector) next(node string, told Process) (gone Process, more bool) {
 func (d *Detector) redial(node string, gone Process) {
 	pause := redialPause
 	for range redials {
-		began := d.clock.Precise() // before the dial: it shows what was after that
+		began := d.clock.Precise() // before the dial, because a refusal proves nothing about an earlier time
 		ctx, cancel := context.WithTimeout(d.ctx, redialLimit)
 		c, err := d.port.Dial(ctx, node, peer.Control)
 		cancel()

@@ -1,4 +1,4 @@
-// Package crashdetect finds out which other processes have ended or cannot be reached, sooner than the
+// Package crashdetect detects that processes of other nodes have ended or cannot be reached, sooner than the
 // timeouts of leases and TCP.
 //
 // # Types

@@ -84,9 +84,9 @@ type PoisonDetector struct {
 
 	mu struct {
 		sync.Mutex
-		own      []CrashReport
-		ends     map[end]CrashReport
-		suspects []Suspect
+		own      []CrashReport       // reports of this node
+		ends     map[end]CrashReport // on the leader: reports of all nodes
+		suspects []Suspect           // on the leader: suspected keys, oldest first
 	}
 }
 
@@ -206,8 +206,8 @@ func (p *PoisonDetector) Len() int {
 	return len(p.mu.ends)
 }
 
-// ConnsBroken handles connections to another node that broke while requests ran on them. It finds out in the
-// background whether the process of that node has ended, and reports the keys to the leader if so.
+// ConnsBroken handles connections to another node that broke while requests ran on them. It checks in the
+// background whether the process of that node has ended. If so, it reports the keys to the leader.
 func (p *PoisonDetector) ConnsBroken(w proxy.Wreck) {
 	at := time.Now()
 	p.mu.Lock()

@@ -11,8 +11,8 @@
 //
 // # Concurrency
 //
-// Run owns all goroutines and returns after they have been told to end. The other methods are safe
-// for concurrent use after Listen has returned.
+// Run owns all goroutines and returns after it has stopped them. The other methods are safe for concurrent
+// use after Listen has returned.
 //
 // # Invariants
 //

@@ -47,8 +47,8 @@ type Gossip struct {
 	refused       chan *RefusedError
 	joinErr       atomic.Pointer[error]
 	attempts      atomic.Pointer[[]Attempt]
-	leaving       sync.WaitGroup // calls of serf.Leave in progress, also those whose caller has given up
-	left          chan struct{}  // closed by the first Leave: no address is joined any more
+	leaving       sync.WaitGroup // calls of serf.Leave in progress, including calls whose caller no longer waits
+	left          chan struct{}  // closed by the first Leave; then no address is joined any more
 	leaveOnce     sync.Once
 	refusalLogged atomic.Int64 // time of the last logged refusal, UnixNano
 }
@@ -117,8 +117,7 @@ func (g *Gossip) Listen(ctx context.Context) error {
 func (g *Gossip) Addr() netip.AddrPort { return g.self }
 
 // Run keeps this node in the cluster until ctx ends, then shuts Serf down. It returns when all
-// goroutines of Listen and Run have been told to end; timers of the libraries may remain for some
-// seconds.
+// goroutines of Listen and Run have been stopped. Timers of the libraries may remain for some seconds.
 func (g *Gossip) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(g.drainEvents)

@@ -7,7 +7,7 @@ import (
 )
 
 // release, acquire and lost are the bodies of the requests. releaseShard, acquireShard and lostShard are the
-// shards in them.
+// shards in them. See agent.HookCall and agent.HookShard for the fields.
 type (
 	release struct {
 		Seq    uint64         `json:"seq"`
