@@ -9,26 +9,27 @@ import (
 	"shardway/queue"
 )
 
-// breaker is the circuit breaker of a pool. It trips when the destination accepts no requests:
-// the app is down, the node is unreachable, or the app of the node is down. While it is
-// tripped, one request at a time may probe the destination, after 10 ms, doubling up to 200 ms.
-// All other requests wait in the queue until a probe has succeeded, or until a new routing table
-// sends them elsewhere. Without that, thousands of requests would keep the machine busy with
-// failing connection attempts.
+// breaker is the circuit breaker of a pool. It trips when the destination accepts no requests,
+// because the app is down, the node is unreachable, or the app of the node is down.
+//
+// While the breaker is tripped, one request at a time may probe the destination, after a pause of
+// 10 ms that doubles up to 200 ms. All other requests wait in the queue, until a probe has
+// succeeded or a new routing table routes them elsewhere. Without the breaker, thousands of
+// requests would keep the machine busy with failing dials.
 //
 //	closed ──trip──► tripped ──timer──► probeReady ──allow──► probing ──onConnected, onAccepted──► closed
 //	                    ▲                                        │
 //	                    └──────────────────trip──────────────────┘
 type breaker struct {
 	rooms   rooms
-	tripped atomic.Bool // changed with mu held
+	tripped atomic.Bool // written with mu held
 
 	// mu protects the following fields.
 	mu           sync.Mutex
 	cause        error
 	waiting      int  // requests that wait for a reset or a probe
 	probeReady   bool // the next request may probe
-	probeByTimer bool // the timer has set probeReady: the probe must dial, even if an idle connection is available
+	probeByTimer bool // the timer has set probeReady, so the probe must dial even if an idle connection is available
 	probing      bool // a probe is in progress
 	backoff      time.Duration
 	timer        *time.Timer
@@ -42,7 +43,7 @@ type waitable interface {
 	count(n int)
 }
 
-// Ready reports whether a waiting request should try again now. It implements queue.Condition.
+// Ready reports whether a waiting request should retry now. It implements queue.Condition.
 func (g *breaker) Ready() bool {
 	if !g.tripped.Load() {
 		return true
@@ -52,10 +53,10 @@ func (g *breaker) Ready() bool {
 	return g.probeReady || !g.tripped.Load()
 }
 
-// allow reports whether a request may use the destination. While the breaker is tripped, that is
-// the request that probes, or a request that arrives while no other one waits or probes. dials
-// means that the pool must dial a new connection even if the request uses an idle one: idle
-// connections keep working while the destination accepts no new ones, so they prove nothing.
+// allow reports whether a request may use the destination. While the breaker is tripped, only a
+// probe may. A request that arrives while no other request waits or probes also becomes the probe.
+// dials means that the pool must dial a new connection even if the request uses an idle one: idle
+// connections work even while the destination accepts no new ones, so they prove nothing.
 func (g *breaker) allow() (ok, dials bool) {
 	if !g.tripped.Load() {
 		return true, false
@@ -69,14 +70,14 @@ func (g *breaker) allow() (ok, dials bool) {
 		return false, false
 	}
 	if g.probeByTimer {
-		g.timer.Reset(lastPause) // in case the probe has no result
+		g.timer.Reset(lastPause) // a probe may end without a result; then the timer permits another one
 	}
 	dials = g.probeByTimer && !errors.Is(g.cause, errNoApp)
 	g.probeReady, g.probeByTimer, g.probing = false, false, true
 	return true, dials
 }
 
-// trip stops requests, or extends the stop, and records the cause.
+// trip trips the breaker, or lengthens the pause if it is tripped, and records the cause.
 func (g *breaker) trip(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,8 +94,8 @@ func (g *breaker) trip(why error) {
 	}
 }
 
-// allowProbe lets one request probe: the one that has waited longest, or the next one that
-// arrives. While requests wait, the timer runs again.
+// allowProbe permits one probe: by the request that has waited longest, or by the next request that
+// arrives. While requests wait, it restarts the timer.
 func (g *breaker) allowProbe() {
 	g.mu.Lock()
 	if !g.tripped.Load() {
@@ -113,16 +114,16 @@ func (g *breaker) allowProbe() {
 	}
 }
 
-// onConnected resets the breaker after a successful dial. If the breaker is tripped because the
-// app of a node is down, a connection to the node proves nothing.
+// onConnected resets the breaker after a successful dial, unless the breaker is tripped because the
+// app of a node is down. In that case a connection to the node proves nothing.
 func (g *breaker) onConnected() {
 	if g.tripped.Load() && !errors.Is(g.reason(), errNoApp) {
 		g.reset()
 	}
 }
 
-// probeWithReused lets one request use a connection that was returned, although new connections
-// fail. The timer is not affected.
+// probeWithReused lets one request use a returned connection, although new connections fail. It
+// does not affect the timer.
 func (g *breaker) probeWithReused() {
 	if !g.tripped.Load() {
 		return
@@ -139,7 +140,7 @@ func (g *breaker) probeWithReused() {
 }
 
 // onAccepted resets the breaker of a node whose app was down, because the app has accepted a
-// request. The owner reports that at once, because the response may take long.
+// request. The owner reports the acceptance before the response, which may take long.
 func (g *breaker) onAccepted() {
 	if g.tripped.Load() && errors.Is(g.reason(), errNoApp) {
 		g.reset()

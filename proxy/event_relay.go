@@ -10,34 +10,34 @@ import (
 	"shardway/proxy/h1"
 )
 
-// eventRelay passes on an event stream (text/event-stream). When the shard moves, the stream ends
-// between two events, so that a client that reconnects has not lost half an event. Its goroutine
-// passes events on; another goroutine may request the end. One atomic word decides which of them
-// comes first:
+// eventRelay forwards an event stream (text/event-stream). When the shard moves, the stream ends
+// between two events, so that a client that reconnects has not lost a part of an event. The
+// goroutine of the stream forwards events, and another goroutine may request the end. The atomic
+// state decides which of them comes first:
 //
 //	between ──lockWrite──► busy ──unlockWrite──► between, or in an event that has not ended
 //	   └───requestEnd───► ended ◄──unlockWrite, if the end was requested meanwhile and no event is open
 //
-// The word contains the number of the run. A goroutine that looked at one run, and is late, does
-// not end the stream of the next run.
+// The state contains the number of the run. With it, a goroutine that requests the end of one run
+// cannot end the stream of a later run.
 type eventRelay struct {
 	state     atomic.Uint64 // run number (32 bits), flags
 	scan      eventstream.Scanner
-	resumable bool                // the app permits resumption elsewhere
-	resumed   bool                // the stream has been resumed, and has passed on an event id before
-	buffer    *eventstream.Buffer // buffers an incomplete event; nil means that bytes are passed on as they arrive
+	resumable bool                // the app permits another owner to resume the stream
+	resumed   bool                // the stream has been resumed, so an event id was forwarded before
+	buffer    *eventstream.Buffer // buffers an incomplete event; nil means that bytes are forwarded as they arrive
 }
 
 const (
-	eventsBusy         uint64 = 1 << iota // the goroutine of the stream writes
-	eventsInEvent                         // an event has begun and not ended
-	eventsEndRequested                    // end at the next blank line
-	eventsEnded                           // nothing may be passed on any more
-	eventsResumable                       // the stream can be resumed elsewhere
-	eventsRun          = 32               // shift
+	eventsBusy         uint64 = 1 << iota // the goroutine of the stream is writing
+	eventsInEvent                         // the last forwarded event is incomplete
+	eventsEndRequested                    // the stream must end at the next blank line
+	eventsEnded                           // nothing more may be forwarded
+	eventsResumable                       // another owner can resume the stream
+	eventsRun          = 32               // bit offset of the run number
 )
 
-// errStreamEnded ends an event stream at a blank line.
+// errStreamEnded reports that an event stream was ended at a blank line.
 var errStreamEnded = errors.New("proxy: event stream ended between events")
 
 // isEvents reports whether a response is an event stream.
@@ -51,13 +51,13 @@ func isEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-// begin begins with the stream of the first response.
+// begin prepares for the first response of a stream. word means that the app permits resumption.
 func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Buffer) {
 	e.scan = eventstream.Scanner{}
 	e.start(run, word, later, hold)
 }
 
-// resume begins with the stream of a response that continues the previous one.
+// resume prepares for a response that continues the stream of the previous one.
 func (e *eventRelay) resume(run uint32, word bool) {
 	e.scan.Resume()
 	e.buffer.Resume()
@@ -69,7 +69,7 @@ func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Buffe
 	e.state.Store(uint64(run)<<eventsRun | e.resumableFlag())
 }
 
-// resumableFlag returns eventsResumable if the stream can be resumed elsewhere, and zero otherwise.
+// resumableFlag returns eventsResumable if another owner can resume the stream, and zero otherwise.
 func (e *eventRelay) resumableFlag() uint64 {
 	if !e.resumable {
 		return 0
@@ -80,15 +80,15 @@ func (e *eventRelay) resumableFlag() uint64 {
 	return 0
 }
 
-// isResumable reports whether the stream of a run can be resumed elsewhere. Any goroutine may call
+// isResumable reports whether another owner can resume the stream of a run. Any goroutine may call
 // it.
 func (e *eventRelay) isResumable(run uint32) bool {
 	now := e.state.Load()
 	return uint32(now>>eventsRun) == run && now&eventsResumable != 0
 }
 
-// copy passes events on as they arrive. As with h1.Writer.Copy, the first error is that of the
-// source, or errStreamEnded, and the second that of the destination.
+// copy forwards events as they arrive. As in h1.Writer.Copy, rerr is an error of the source or
+// errStreamEnded, and werr is an error of the destination.
 func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	if !e.lockWrite() {
 		return errStreamEnded, nil
@@ -130,7 +130,8 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	}
 }
 
-// writePart writes a part of the stream to the buffer. over means that the stream ends with it.
+// writePart writes a part of the stream into the buffer of w. over means that the stream ends with
+// this part.
 func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error) {
 	var whole int
 	if e.state.Load()&eventsEndRequested == 0 {
@@ -145,7 +146,7 @@ func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error)
 	return over, err
 }
 
-// lockWrite acquires the right to write. It reports false if the stream has ended.
+// lockWrite acquires the right to write. It returns false if the stream has ended.
 func (e *eventRelay) lockWrite() bool {
 	for {
 		old := e.state.Load()
@@ -158,7 +159,7 @@ func (e *eventRelay) lockWrite() bool {
 	}
 }
 
-// unlockWrite releases the right to write. It reports false if the stream ends here.
+// unlockWrite releases the right to write. It returns false if the stream must end here.
 func (e *eventRelay) unlockWrite() bool {
 	for {
 		old := e.state.Load()
@@ -175,7 +176,7 @@ func (e *eventRelay) unlockWrite() bool {
 }
 
 // requestEnd requests the end of the stream of a run. It returns true if the stream has ended, so
-// that its upstream connection may be aborted.
+// that the caller may abort its upstream connection.
 func (e *eventRelay) requestEnd(run uint32) bool {
 	for {
 		old := e.state.Load()

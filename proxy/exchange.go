@@ -10,59 +10,61 @@ import (
 	"shardway/shardmap"
 )
 
-// exchange is the state of one request, and what follows for the connection of its client.
+// exchange is the state of one request, including what must happen to the client's connection after
+// it.
 type exchange struct {
 	shardkey.Found
 	shard       shardmap.Shard
 	sharded     bool           // shard is set
-	keys        *shardkey.Keys // key configuration by which the key was found, or at an owner by which it must have been found
-	senderEpoch uint64         // of a forwarded request: epoch of the map that the sender used
+	keys        *shardkey.Keys // key configuration with which the key was found, or with which it must have been found at the ingress
+	senderEpoch uint64         // epoch of the map that the sender of a forwarded request has used
 	safety      safety
-	safe        bool          // the method is safe, even if safety forbids sending the request again
+	safe        bool          // the method is safe, even if safety forbids another attempt
 	began       time.Duration // when the header had been read, by the exact clock
-	ended       time.Duration // when the response had been sent, by the exact clock; zero means not yet
-	id          [2]uint64     // generated X-Request-Id; zero means not generated
+	ended       time.Duration // when the response had been sent, by the exact clock; zero means that it was not sent yet
+	id          [2]uint64     // generated X-Request-Id; zero means that none was generated
 
 	route          route.Kind   // route of the last attempt; zero means no attempt
 	waited         bool         // the request has waited for an owner
 	waitedFor      route.Reason // first reason for waiting
-	tries          int          // attempts after which the request may have run, at other nodes too
-	reusedTries    int          // of tries, attempts over a connection that had been used before
-	noStreams      bool         // a multiplexed stream has failed; use connections only
-	responsesBegun int          // of tries, attempts that received a response header
-	wreck          *wreck       // the last process that died with this request; nil means none
-	runAborted     bool         // the app may have run the request, and there is no response: see client.reportStopped
-	notAcquired    int          // responses of the app that it has not acquired the shard
+	tries          int          // attempts after which the request may have run, including attempts at other nodes
+	reusedTries    int          // attempts of tries on a connection that had carried other requests
+	noStreams      bool         // a multiplexed stream has failed, so only connections may be used
+	responsesBegun int          // attempts of tries that received a response header
+	wreck          *wreck       // the last process that crashed while it had this request; nil means none
+	runAborted     bool         // the app may have run the request without a response; see client.reportStopped
+	notAcquired    int          // number of responses with which the app reported that it has not acquired the shard
 
-	// ran is set when a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent
-	// again only in the same epoch, and never if ranEpoch is zero, which means unknown.
+	// ran means that a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent again
+	// only in the same epoch. If ranEpoch is zero, the epoch is unknown, and the request is never
+	// sent again.
 	ran      bool
 	ranEpoch uint64
 
-	waitTime time.Duration // total time of waiting
+	waitTime time.Duration // total waiting time
 	ticket   *queue.Ticket
 	dequeued *queue.Ticket // ticket of a request that has left the queue and has no response yet
 	deadline time.Time     // end of all waiting; zero means that the request has not waited
-	pause    time.Duration // last back-off
+	pause    time.Duration // last pause before a retry
 
 	resumed *resumableStream // the event stream, if it is resumable; nil means none
 
-	account account           // record of the access log
-	session *webSocketSession // the WebSocket that the request asks for; nil means that there is none, or that it cannot be resumable
+	account account           // data of the access log line
+	session *webSocketSession // the WebSocket that the request opens; nil means that it opens none, or that it cannot be resumable
 
-	// The following fields belong to a request from another node.
-	onDemand      bool   // the sender sends the body when this node requests it
-	clientExpects bool   // the client itself waits for 100 Continue
-	wantAccepted  bool   // the body has arrived, and the sender asks for a 100 when the app accepts the request
+	// The following fields are set for a request from another node.
+	onDemand      bool   // the sender sends the body only on demand
+	clientExpects bool   // the client itself waits for a 100 Continue
+	wantAccepted  bool   // the body has been sent, and the sender needs a 100 when the app accepts the request
 	bodyRequested bool   // the 100 for onDemand or wantAccepted was sent
-	wantEpoch     uint64 // serve the request in this ownership epoch only; zero means in any
+	wantEpoch     uint64 // the only ownership epoch in which the request may run; zero means any
 	wasResumed    uint64 // value of headerResumed from the sender; zero means none
 
-	// The following fields decide about the connection of the client.
-	keep    bool // it can carry another request
-	aborted bool // it was closed, or must be closed, within a message
-	// unsent means that the end of the response is still buffered, and must be sent by a goroutine
-	// that can block.
+	// The following fields determine what happens to the client's connection.
+	keep    bool // the connection can carry another request
+	aborted bool // the connection was closed, or must be closed, within a message
+	// unsent means that the end of the response is still buffered. A goroutine must send it,
+	// because the event loop must not block.
 	unsent bool
 }
 
@@ -73,16 +75,16 @@ func (x *exchange) resolveShard(t *route.Table) {
 	}
 }
 
-// isStreamResumption reports whether the request continues an event stream of which the client
-// already has a part.
+// isStreamResumption reports whether the request continues an event stream of which the client has
+// already received a part.
 func (x *exchange) isStreamResumption() bool {
 	return x.resumed != nil && x.resumed.responses > 0 && x.resumed.requested > 0
 }
 
-// mayHaveRun reports whether an attempt failed after something was sent.
+// mayHaveRun reports whether an attempt has failed after a part of the request was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
-// elapsed returns how long the request took, and sets its end if that is not set.
+// elapsed returns the duration of the request. It sets ended to now if it is not set.
 func (x *exchange) elapsed(clock *coarse) time.Duration {
 	if x.ended == 0 { // otherwise recordRun has set it
 		x.ended = clock.exact()
@@ -90,17 +92,17 @@ func (x *exchange) elapsed(clock *coarse) time.Duration {
 	return x.ended - x.began
 }
 
-// isOpen reports whether a request has begun and not ended.
+// isOpen reports whether a request has begun and has not ended.
 func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
 
-// noteNotDelivered records that the attempt has not reached an app.
+// noteNotDelivered records that the last attempt has not reached an app.
 func (x *exchange) noteNotDelivered() {
 	if x.session != nil {
 		x.session.delivered = false
 	}
 }
 
-// notedRun appends to detail that an earlier attempt may have run, if that is so.
+// notedRun returns detail, extended by detailMayHaveRun if an earlier attempt may have run.
 func (x *exchange) notedRun(detail string) string {
 	if x.mayHaveRun() {
 		return detail + "; " + detailMayHaveRun
@@ -120,7 +122,7 @@ func (x *exchange) queueShard() uint32 {
 	return queue.NoShard
 }
 
-// limitShard returns the shard whose connection limit applies, or noShard.
+// limitShard returns the shard whose connection limit applies to the request, or noShard.
 func (x *exchange) limitShard() int {
 	if x.Keyless {
 		return noShard
@@ -128,7 +130,8 @@ func (x *exchange) limitShard() int {
 	return int(x.shard)
 }
 
-// routeOf returns the route for metrics. A request that waited and was never sent counts as Held.
+// routeOf returns the route for metrics. The route of a request that has waited and was never sent
+// is Held.
 func (x *exchange) routeOf() route.Kind {
 	if x.route == 0 && x.waited {
 		return route.Held
@@ -136,8 +139,8 @@ func (x *exchange) routeOf() route.Kind {
 	return x.route
 }
 
-// leaveQueue gives up the place in the wait queue, so that another request can follow. Call it
-// when the request has a response, or gets one now.
+// leaveQueue gives up the place in the wait queue, so that the queue can release another request.
+// It is called when the request has a response or is about to receive one.
 func (x *exchange) leaveQueue() {
 	if x.ticket != nil {
 		x.ticket.Leave()
@@ -149,8 +152,8 @@ func (x *exchange) leaveQueue() {
 	}
 }
 
-// dequeue leaves the wait queue, because the request has found its owner. The queue releases the
-// next request when leaveQueue is called.
+// dequeue frees the place in the wait queue after the request has found its owner. The queue
+// releases the next request only when leaveQueue is called.
 func (x *exchange) dequeue() {
 	if x.ticket != nil {
 		x.ticket.Dequeue()
@@ -158,13 +161,13 @@ func (x *exchange) dequeue() {
 	}
 }
 
-// safety says how often a request may run (RFC 9110 section 9.2).
+// safety is how often a request may run, depending on its method (RFC 9110 section 9.2).
 type safety uint8
 
 const (
 	unsafeMethod     safety = iota + 1 // POST and others: at most once
 	idempotentMethod                   // PUT, DELETE: repeatedly in the same ownership epoch
-	safeMethod                         // GET, HEAD, OPTIONS: repeatedly
+	safeMethod                         // GET, HEAD, OPTIONS: any number of times
 )
 
 func safetyOf(method []byte) safety {
@@ -177,42 +180,42 @@ func safetyOf(method []byte) safety {
 	return unsafeMethod
 }
 
-// action is what follows after an attempt.
+// action is the next step after an attempt.
 type action uint8
 
 const (
-	actionDone       action = iota + 1 // the client has its response, or its connection has ended
-	actionRetry                        // make another attempt at once
+	actionDone       action = iota + 1 // the client has received its response, or its connection has ended
+	actionRetry                        // make another attempt immediately
 	actionWait                         // wait, then make another attempt
-	actionFail                         // respond with a problem
-	actionNextStream                   // the owner of an event stream is lost: request the rest from the next owner
-	actionRelay                        // a resumable WebSocket has an upstream connection: relay it (conn_goroutines.go)
+	actionFail                         // send a problem document as the response
+	actionNextStream                   // the owner of an event stream is lost; request the rest of the stream from the next owner
+	actionRelay                        // a resumable WebSocket has an upstream connection; run its relay (conn_goroutines.go)
 )
 
 // decision is the result of an attempt.
 type decision struct {
 	action action
 
-	// The following fields belong to actionWait. refusal is the answer to a node that forwarded
-	// the request, and selects the problem if the wait times out. backoff means to try again
-	// after a while even if the routing table does not change. committed and proposed are the
-	// epochs to wait for.
+	// The following fields belong to actionWait. refusal is the response to a node that has
+	// forwarded the request; it also selects the problem after a timeout. backoff means that the
+	// request is retried after a pause even if the routing table does not change. committed and
+	// proposed are the epochs to wait for.
 	reason              route.Reason
 	refusal             route.Refusal
 	backoff             bool
 	committed, proposed uint64
 	generation          uint64       // generation of the routing table that was used
 	condition           waitable     // additional condition for the next attempt
-	notAcquired         attemptEpoch // the app has not acquired the shard of this attempt: wait until the node knows that; zero means not applicable
+	notAcquired         attemptEpoch // the app has not acquired the shard of this attempt, so wait until the node has processed that; zero means not applicable
 
-	// code and detail belong to actionFail, and to actionWait if the wait times out.
+	// code and detail belong to actionFail, and to actionWait after a timeout.
 	code   problem.Code
 	detail string
 }
 
 var done = decision{action: actionDone}
 
-// fail returns the decision that ends a request with a problem.
+// fail returns the decision to end a request with a problem document.
 func fail(code problem.Code, detail string) decision {
 	return decision{action: actionFail, code: code, detail: detail}
 }

@@ -14,14 +14,14 @@ import (
 	"shardway/proxy/h1"
 )
 
-// handlerConn runs one request at a time in an app inside this process. To the proxy it is a
-// connection to the app like any other: a pool lends it, a run uses it, and a cancellation
-// closes it. To fasthttp it is the connection from which a Server reads one validated request
-// header. The Server calls handle on the goroutine of the client's connection. What the Server
-// writes after that is discarded, because handle has already responded.
+// handlerConn passes one request at a time to an app inside this process. To the proxy it is a
+// connection to the app like any other: it belongs to a pool, a run uses it, and a cancellation
+// closes it. To fasthttp it is a connection from which a Server reads one validated request header.
+// The Server calls handle on the goroutine of the client's connection. Its output after that is
+// discarded, because handle has already sent the response.
 //
-// Each handlerConn has a Server of its own, because RequestCtx.Done reports the end of the
-// Server: Close ends the Server, so that a cancellation reaches the handler of this request only.
+// Each handlerConn has its own Server, because RequestCtx.Done reports the end of the Server. Close
+// ends the Server, so that a cancellation affects only the handler of this request.
 type handlerConn struct {
 	s    *Server
 	wire wire
@@ -33,10 +33,10 @@ type handlerConn struct {
 	attempt        attempt            // p points to it
 	runNumber      uint32             // number of the run
 	head           []byte             // header for fasthttp to read
-	answered       bool               // handle has responded, and what fasthttp writes is discarded
-	blank          *fasthttp.Response // the response as fasthttp gives it to the handler
+	answered       bool               // handle has sent the response, so the output of fasthttp is discarded
+	blank          *fasthttp.Response // an unused Response, to reset the Response of the RequestCtx
 	outcome        handlerOutcome
-	failed         string // why the app failed
+	failed         string // reason why the app failed; see handleRequest
 	disposition    disposition
 	unusable       bool        // the pool must discard the connection
 	body           handlerBody // the request body for a handler that accepts streams
@@ -44,18 +44,18 @@ type handlerConn struct {
 	responseHeader []byte      // header of the response
 
 	savedRemoteAddr atomic.Pointer[net.Addr] // savedRemoteAddr is the client address for a handler that still uses the request after TimeoutError.
-	// closed is set first by Close. A stream that ends after that was cancelled.
+	// closed is set at the start of Close. If a stream ends later, it was cancelled.
 	closed atomic.Bool
-	// broke is set by a Task that panicked.
+	// taskFailed is set when a Task panics.
 	taskFailed   atomic.Bool
 	tasks        sync.WaitGroup
-	runningTasks atomic.Int32 // number of tasks
+	runningTasks atomic.Int32 // number of running tasks
 
 	mu struct {
 		sync.Mutex
 		server *fasthttp.Server
 		stream io.Closer // closed by Close; nil means that nothing is being read
-		client *h1.Conn  // client whose body is being read; nil means none
+		client *h1.Conn  // client from which the body is being read; nil means none
 	}
 }
 
@@ -68,13 +68,13 @@ func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
 	t := &handlerConn{s: s}
 	t.wire.handlerConn, t.body.conn = t, t
 	t.mu.server = t.newServer(headerBufferSize)
-	l := &upstreamConn{inproc: t, checkable: true} // checkable: it never ends on its own
+	l := &upstreamConn{inproc: t, checkable: true} // it never ends without a Close, so it needs no socket to be checked
 	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
 	return l, nil
 }
 
-// newServer returns a Server for headers of up to head bytes. It calls Serve, which creates the
-// channel that Close closes.
+// newServer returns a Server for headers of up to head bytes. It calls Serve once, because Serve
+// creates the channel that Close closes.
 func (t *handlerConn) newServer(head int) *fasthttp.Server {
 	server := &fasthttp.Server{
 		Handler: t.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{t.s},
@@ -82,11 +82,11 @@ func (t *handlerConn) newServer(head int) *fasthttp.Server {
 		NoDefaultServerHeader: true, NoDefaultDate: true, SecureErrorLogMessage: true,
 		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve takes to end
 	}
-	_ = server.Serve(noListener{}) // ends at once
+	_ = server.Serve(noListener{}) // returns immediately
 	return server
 }
 
-// serve makes fasthttp read the header and call handle.
+// serveFastHTTP makes fasthttp read the header and call handle.
 func (t *handlerConn) serveFastHTTP(head []byte) {
 	t.mu.Lock()
 	if len(head) > headerBufferSize {
@@ -95,11 +95,11 @@ func (t *handlerConn) serveFastHTTP(head []byte) {
 	server := t.mu.server
 	t.mu.Unlock()
 	t.head = head
-	_ = server.ServeConn(&t.wire) // handle has already handled errors
+	_ = server.ServeConn(&t.wire) // handle has already handled any error
 }
 
-// wire is the handlerConn as fasthttp uses it. fasthttp closes a connection after it has served
-// it.
+// wire is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes each
+// connection after it has served it.
 type wire struct{ *handlerConn }
 
 // Close does nothing.
@@ -115,8 +115,8 @@ func (t *handlerConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write discards what fasthttp writes after handle has responded. Before that, fasthttp must not
-// write: responses are sent by the proxy's own Writer.
+// Write discards the output of fasthttp after handle has sent the response. Before that it returns
+// an error, because only the proxy's own Writer may send the response.
 func (t *handlerConn) Write(p []byte) (int, error) {
 	if !t.answered {
 		return 0, errDirectWrite
@@ -124,9 +124,8 @@ func (t *handlerConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close tells the handler that its response is not needed: by RequestCtx.Done, by the end of the
-// stream that it writes, and by an error from the body that it reads. It does not wait for the
-// handler.
+// Close cancels the request of the handler. It ends RequestCtx.Done and the stream that the handler
+// writes, and makes reads of the request body fail. It does not wait for the handler.
 func (t *handlerConn) Close() error {
 	if t.closed.Swap(true) {
 		return nil
@@ -142,12 +141,12 @@ func (t *handlerConn) Close() error {
 	}
 	at, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = server.ShutdownWithContext(at) // closes Done, and waits for nothing
+	_ = server.ShutdownWithContext(at) // closes the channel of RequestCtx.Done, and does not wait
 	return nil
 }
 
-// setStream sets the stream that Close must close; nil means none. If Close was called before,
-// setStream closes the stream.
+// setStream sets the stream that Close must close; nil means none. If Close has already been
+// called, setStream closes the stream.
 func (t *handlerConn) setStream(stream io.Closer) {
 	t.mu.Lock()
 	t.mu.stream = stream
@@ -157,9 +156,9 @@ func (t *handlerConn) setStream(stream io.Closer) {
 	}
 }
 
-// setBodySource sets the client connection from which the body is being read, and whose reading
-// Close interrupts; nil means none. If Close was called before, setBodySource interrupts the
-// reading.
+// setBodySource sets the client connection from which the body is being read, so that Close can
+// interrupt the reading; nil means none. If Close has already been called, setBodySource interrupts
+// the reading.
 func (t *handlerConn) setBodySource(client *h1.Conn) {
 	t.mu.Lock()
 	t.mu.client = client
@@ -177,8 +176,7 @@ func (t *handlerConn) LocalAddr() net.Addr {
 	return noAddr()
 }
 
-// RemoteAddr returns the address of the client, also for a request that another node has
-// forwarded.
+// RemoteAddr returns the address of the client, even for a request that another node has forwarded.
 func (t *handlerConn) RemoteAddr() net.Addr {
 	if known := t.savedRemoteAddr.Load(); known != nil {
 		return *known
@@ -190,7 +188,7 @@ func (t *handlerConn) RemoteAddr() net.Addr {
 	case a.ingress == "":
 		return a.conn.NetConn().RemoteAddr()
 	}
-	list := a.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address that it saw
+	list := a.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
 	if ip == nil {
 		return noAddr()
@@ -200,16 +198,16 @@ func (t *handlerConn) RemoteAddr() net.Addr {
 
 func noAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
-// SetDeadline does nothing: the handler's time is bounded by first-byte-timeout.
+// SetDeadline does nothing. first-byte-timeout limits the time of the handler.
 func (t *handlerConn) SetDeadline(time.Time) error { return nil }
 
-// SetReadDeadline does nothing: see SetDeadline.
+// SetReadDeadline does nothing, like SetDeadline.
 func (t *handlerConn) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline does nothing: see SetDeadline.
+// SetWriteDeadline does nothing, like SetDeadline.
 func (t *handlerConn) SetWriteDeadline(time.Time) error { return nil }
 
-// noListener accepts nothing.
+// noListener is a listener without connections.
 type noListener struct{}
 
 func (noListener) Accept() (net.Conn, error) { return nil, io.EOF }

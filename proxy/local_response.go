@@ -14,13 +14,12 @@ import (
 	"shardway/proxy/route"
 )
 
-// reply sends the responses of Shardway itself: problems, refusals, the probe, and 1xx. It also
-// decides which changes the header of an app's response needs, and records in the exchange whether
-// the connection can be kept.
+// reply sends the responses of Shardway itself: problem documents, refusals, probe results and 1xx
+// responses. It also determines the changes to the header of an app's response, and whether the
+// connection can be kept.
 type reply struct{ *requestState }
 
-// problem responds to the request with a problem document. The body of the request may still be
-// unread.
+// problem sends a problem document as the response. The body of the request may still be unread.
 func (r reply) problem(p *problem.Problem) {
 	if r.x.aborted {
 		return
@@ -51,8 +50,8 @@ func (r reply) problem(p *problem.Problem) {
 	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
 }
 
-// write sends a response of Shardway with these header lines. If the unread body is too long to be
-// discarded, the connection is closed after the response.
+// write sends a response of Shardway. lines contains additional header lines. If the unread body is
+// too long to be discarded, the connection is closed after the response.
 func (r reply) write(status int, body, lines []byte) {
 	if (!r.x.onDemand || r.x.bodyRequested) && !r.mayKeep() {
 		r.x.keep = false
@@ -82,7 +81,7 @@ func (r reply) write(status int, body, lines []byte) {
 	}
 }
 
-// probe responds to a request for Settings.ProbePath. It reports false for any other request.
+// probe responds to a request for Settings.ProbePath. It returns false for any other request.
 func (r reply) probe() bool {
 	path := r.set.ProbePath
 	if path == "" || string(r.req.Path()) != path || r.s.o.Probe == nil {
@@ -105,14 +104,14 @@ func appendStatusLine(b []byte, status int, text string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// failure responds with the problem that a decision describes.
+// failure sends the problem document that the decision v describes.
 func (r reply) failure(v decision) {
 	p := &problem.Problem{Code: v.code, Detail: v.detail}
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
 	}
 	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
-		p.Status = http.StatusServiceUnavailable // it has not run, so the client may retry
+		p.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
 	}
 	r.s.explained(p, v.reason)
 	if v.code == problem.Quarantined {
@@ -124,7 +123,7 @@ func (r reply) failure(v decision) {
 	r.problem(p)
 }
 
-// badRequest responds to a malformed request. The connection is closed.
+// badRequest responds to a malformed request, and closes the connection.
 func (r reply) badRequest(bad *h1.Error) {
 	r.x.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
@@ -139,13 +138,14 @@ func (r reply) badRequest(bad *h1.Error) {
 	r.problem(p)
 }
 
-// headerTimeout responds to a request whose header did not arrive in time.
+// headerTimeout responds to a request whose header has not arrived in time, and closes the
+// connection.
 func (r reply) headerTimeout() {
 	r.x.keep = false
 	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
-// badBody responds to a request whose body the client broke off or framed incorrectly.
+// badBody handles a request whose body the client has truncated or framed incorrectly.
 func (r reply) badBody(err error) decision {
 	r.body.broken = true
 	var bad *h1.Error
@@ -153,7 +153,7 @@ func (r reply) badBody(err error) decision {
 	case errors.As(err, &bad):
 		r.badRequest(bad)
 	case errors.Is(err, errGivenUp):
-		r.x.keep = false // the rest of the body is not read
+		r.x.keep = false // the rest of the body is not read, so the connection must close
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
@@ -164,8 +164,9 @@ func (r reply) badBody(err error) decision {
 	return done
 }
 
-// refuseWait rejects a forwarded request that would have to wait here. If the request may have run,
-// the response says so, even if the ingress would not retry it.
+// refuseWait rejects a forwarded request that would have to wait at this node. If the request may
+// have run, the response contains that information, even if the ingress would not retry the
+// request.
 func (r reply) refuseWait(v decision) {
 	switch {
 	case r.x.mayHaveRun() && r.x.safety != safeMethod:
@@ -177,15 +178,15 @@ func (r reply) refuseWait(v decision) {
 	}
 }
 
-// refuse tells the ingress that the request was not run, and the map by which it was refused. The
-// body has not been read.
+// refuse rejects a forwarded request that has not run. The response contains the reason and the
+// epochs of this node's table. The body has not been read.
 func (r reply) refuse(why route.Refusal) {
 	r.s.metrics.refused[why].Add(1)
 	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().EpochsHeader())
 	r.s.metrics.request(route.Remote, 421)
 }
 
-// writeRefused sends a refusal, and the map by which it was decided, to another node.
+// writeRefused sends a refusal to another node. by contains the epochs of the table that caused it.
 func (r reply) writeRefused(status int, word string, by []byte) {
 	r.extra = append(r.extra[:0], "Shardway-Refused: "...)
 	r.extra = append(r.extra, word...)
@@ -198,13 +199,14 @@ func (r reply) writeRefused(status int, word string, by []byte) {
 	r.write(status, nil, r.extra)
 }
 
-// refusedAborted in a 502 response means that the owner has cancelled the request, which may have
-// run, because its process ends.
+// refusedAborted is the reason in a 502 response of an owner whose process stops. It means that the
+// owner has cancelled the request, and that the request may have run.
 const refusedAborted = "cut"
 
-// reportStopped sends the last response on a stream from another node: to a request that was
-// cancelled, or that was not run. It names no map, because the other node must not wait for one: by
-// its own map it may find the next process of this node.
+// reportStopped sends the last response on a stream from another node. cut means that its request
+// was cancelled and may have run; otherwise it has not run. The response contains no epochs,
+// because the other node must not wait for a newer table: its present table may already route to
+// the next process of this node.
 func (r reply) reportStopped(cut bool) {
 	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
 		return
@@ -218,8 +220,8 @@ func (r reply) reportStopped(cut bool) {
 	r.writeRefused(421, route.RefusedEnded.String(), noMap)
 }
 
-// forwardInterim sends a 1xx response to clients that understand it. Only clients that wait for it
-// get 100.
+// forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to
+// clients that have sent Expect.
 func (r reply) forwardInterim(res *h1.Response) error {
 	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
 		return nil
@@ -229,13 +231,13 @@ func (r reply) forwardInterim(res *h1.Response) error {
 	return w.Close(nil)
 }
 
-// headerContinue marks a request whose ingress wants to know that the app accepts it, and the 100
-// response that reports it. The value in the request says whether the body depends on it, and
-// whether the client waits for a 100 itself.
+// headerContinue is set in a request whose ingress needs to learn early that the app accepts it,
+// and in the 100 response with that information. Its value in the request tells whether the body is
+// sent only after that response, and whether the client itself waits for a 100.
 const headerContinue = "Shardway-Continue"
 
-// sendAccepted tells the ingress, if it wants to know, that this node has admitted the request and
-// that its app accepts it. Then the body may follow.
+// sendAccepted reports to the ingress, if it has requested that, that this node has admitted the
+// request and that its app accepts it. The ingress then sends the body.
 func (r reply) sendAccepted() error {
 	if r.x.bodyRequested || !r.x.onDemand && !r.x.wantAccepted {
 		return nil
@@ -246,7 +248,7 @@ func (r reply) sendAccepted() error {
 	return w.Flush()
 }
 
-// requestBody makes the sender send a body that is sent on request only.
+// requestBody makes the client or the ingress send a body that it sends only on demand.
 func (r reply) requestBody() error {
 	if err := r.sendAccepted(); err != nil {
 		return err

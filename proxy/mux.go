@@ -7,30 +7,30 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Small requests to another node share a connection: each one uses a stream of a multiplexed
-// session (package peer/mux), so that one system call carries the bytes of many requests. A
-// request uses a stream if all of these hold:
+// Small requests to another node share a connection. Each of them uses a stream of a multiplexed
+// session (package peer/mux), so that one system call transfers data of many requests. A request
+// uses a stream if all these conditions hold:
 //
 //   - Several requests to the node are in progress.
 //   - Its body has arrived completely.
 //   - Its response is expected to be small (sizes.go).
-//   - A stream is available at once.
+//   - A stream is available without waiting.
 //
-// All other requests have connections of their own, on which their bytes are passed on as they
-// arrive. A response that turns out to be large stays on its stream, as fast as its client
-// reads it; the next request for the same path gets a connection.
+// All other requests use separate connections, on which their data is forwarded as it arrives. A
+// response that turns out to be large stays on its stream, which is as fast as its client reads.
+// The next request for the same path uses a connection.
 //
-// Streams only save time. If none is available, or if one fails, the request continues as it
-// would without streams.
+// Streams only improve performance. If no stream is available, or if one fails, the request uses a
+// connection.
 
-// streamThreshold is the number of small requests to a node from which the next one uses a stream.
-// A session wakes goroutines at both ends, which pays off only if it serves several requests at
-// once.
+// streamThreshold is the number of small requests in progress to a node above which a request uses
+// a stream. A session wakes goroutines at both ends, so a stream is worthwhile only if the session
+// serves several requests at the same time.
 const streamThreshold = 6
 
-// maxStreamRequest is the maximum size in bytes of a request on a stream, header and body
-// together. With the fields that the proxy adds, it fits into one frame. So it waits neither for
-// flow-control credit nor for the bytes of other streams.
+// maxStreamRequest is the maximum size in bytes of the header and body of a request on a stream.
+// With the fields that the proxy adds, the request fits into one frame. So it waits neither for
+// flow-control credit nor for data of other streams.
 const maxStreamRequest = 12 << 10
 
 // muxStream is a stream of a multiplexed session with another node.
@@ -38,21 +38,22 @@ type muxStream interface {
 	h1.MuxStream
 	// SessionConn returns the connection that the session uses.
 	SessionConn() net.Conn
-	// BeginMessage starts a request: Unprocessed covers what is written from here on.
+	// BeginMessage starts a request. Unprocessed then refers to the data that is written after it.
 	BeginMessage()
-	// Unprocessed reports whether the stream failed before the peer read any of the request.
+	// Unprocessed reports whether the stream has failed before the peer read any byte of the
+	// request.
 	Unprocessed() bool
-	// Responsive reports whether the session has received something from the peer very recently.
+	// Responsive reports whether the session has received data from the peer very recently.
 	Responsive() bool
 	// SessionDraining reports whether the session accepts no new requests.
 	SessionDraining() bool
-	// Ping sends something to the peer, so that its kernel acknowledges it.
+	// Ping sends a ping, which the peer's kernel acknowledges.
 	Ping()
 	// FailSession breaks all streams of the session with err.
 	FailSession(err error)
 }
 
-// errPathDead is the error of requests whose network path to the owner was found dead.
+// errPathDead is the error of requests whose network path to the owner is dead.
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
@@ -63,8 +64,8 @@ func (c *client) fitsStream() bool {
 	return !c.s.sizes.large(&c.req)
 }
 
-// acquirePeerConn returns a connection to a node for the request. With streams it tries a stream
-// first. Without a connection it returns the decision.
+// acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
+// get a stream. If it returns nil, the decision tells what follows.
 func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v decision) {
 	switch {
 	case c.x.noStreams:
@@ -82,9 +83,9 @@ func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v de
 	return l, v
 }
 
-// getStream returns a stream of a session that has received something from the node very recently,
-// so that the stream can carry a request that must not be sent twice. It returns nil if there is
-// none.
+// getStream returns a stream for a request. Its session must have received data from the node very
+// recently, so that the stream can carry a request that must not be sent twice. It returns nil if
+// there is no such stream.
 func (p *pool) getStream() *upstreamConn {
 	for !p.breaker.tripped.Load() {
 		l := p.popIdleStream()
@@ -96,9 +97,9 @@ func (p *pool) getStream() *upstreamConn {
 		case l.mux.Responsive():
 			l.mux.BeginMessage()
 			return l
-		default: // opening another stream probes the session, or uses another session
+		default: // opening another stream checks the session, or uses another session
 			next := p.openNewStream()
-			if next != nil && l.mux.Responsive() { // otherwise idle streams would accumulate
+			if next != nil && l.mux.Responsive() { // otherwise the number of idle streams would grow
 				p.discard(next)
 				l.mux.BeginMessage()
 				return l
@@ -110,7 +111,7 @@ func (p *pool) getStream() *upstreamConn {
 	return nil
 }
 
-// popIdleStream removes and returns the idle stream that was used last, or nil.
+// popIdleStream removes and returns the most recently used idle stream, or nil.
 func (p *pool) popIdleStream() *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,11 +125,10 @@ func (p *pool) popIdleStream() *upstreamConn {
 	return l
 }
 
-// openNewStream opens a stream if that is possible at once. It returns nil otherwise.
+// openNewStream opens a stream, or returns nil if that is not possible without waiting.
 func (p *pool) openNewStream() *upstreamConn { return p.addStream(p.openStream()) }
 
-// addStream adds a stream that was opened to the pool. It returns nil if l is nil or the pool is
-// closed.
+// addStream adds a new stream to the pool. It returns nil if l is nil or the pool is closed.
 func (p *pool) addStream(l *upstreamConn) *upstreamConn {
 	if l == nil {
 		return nil
@@ -146,8 +146,8 @@ func (p *pool) addStream(l *upstreamConn) *upstreamConn {
 	return l
 }
 
-// putIdleStream keeps l as an idle stream. It reports false if l is not a stream or must not be
-// reused. The caller holds p.mu.
+// putIdleStream keeps l as an idle stream. It returns false if l is not a stream or must not be
+// reused. The caller must hold p.mu.
 func (p *pool) putIdleStream(l *upstreamConn) bool {
 	if l.mux == nil || l.singleUse || p.mu.closed || p.isStale(l) {
 		return false
@@ -157,7 +157,7 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 	return true
 }
 
-// openStream opens a stream to a node. It returns nil if there is none at once.
+// openStream opens a stream to a node. It returns nil if that is not possible without waiting.
 func (s *Server) openStream(node string) *upstreamConn {
 	conn := s.o.Cluster.OpenStream(node)
 	if conn == nil {

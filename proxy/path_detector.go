@@ -10,28 +10,28 @@ import (
 	"shardway/proxy/route"
 )
 
-// pathCheckAfter is how long a request runs before the sweep checks the network path to its
-// owner for the first time. A waiting stream of a multiplexed session sends nothing that the
-// kernel could retransmit. Therefore, after pingAfter, the sweep sends a ping on its session
-// from time to time.
+// pathCheckAfter is how long a request runs before the sweep checks the network path to its owner
+// for the first time. While a stream of a multiplexed session waits for its response, there is no
+// data that the kernel could retransmit. Therefore the sweep sends a ping on the session at
+// intervals after pingAfter.
 const (
 	pathCheckAfter = 500 * time.Millisecond
 	pingAfter      = 150 * time.Millisecond
 )
 
-// pathDetector detects nodes that have become unreachable while requests wait for them. Only the
-// sweep uses it.
+// pathDetector detects nodes that have become unreachable while requests wait for their responses.
+// Only the sweep uses it.
 type pathDetector struct {
-	clients      []*client // the clients of this sweep; without the quiescent ones, unless complete
+	clients      []*client // clients of this sweep; without complete, the quiescent ones are missing
 	complete     bool
-	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means not needed
+	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
 	// silentPeers contains the results of this sweep, and the nodes that were found silent within
 	// the last second.
 	silentPeers map[*pool]peerSilence
-	paths       []sharedPath // connections of multiplexed sessions that this sweep has used
+	paths       []sharedPath // connections of multiplexed sessions that have been checked in this sweep
 }
 
-// sharedPath is the state of a connection that several streams share, at this sweep.
+// sharedPath is the result of this sweep for a connection that several streams share.
 type sharedPath struct {
 	conn      net.Conn
 	pinged    bool
@@ -40,7 +40,7 @@ type sharedPath struct {
 	nextCheck time.Duration
 }
 
-// path returns the state of the connection below a stream.
+// path returns the result for the connection of a stream's session.
 func (h *pathDetector) path(s muxStream) *sharedPath {
 	conn := s.SessionConn()
 	for i := range h.paths {
@@ -52,7 +52,7 @@ func (h *pathDetector) path(s muxStream) *sharedPath {
 	return &h.paths[len(h.paths)-1]
 }
 
-// ping pings the session of a stream, once in each sweep.
+// ping sends a ping on the session of a stream. It does so once per sweep.
 func (h *pathDetector) ping(l muxStream) {
 	if p := h.path(l); !p.pinged {
 		p.pinged = true
@@ -60,7 +60,7 @@ func (h *pathDetector) ping(l muxStream) {
 	}
 }
 
-// check is h1.Conn.CheckPath, executed once in each sweep for all streams of a session.
+// check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
 func (h *pathDetector) check(l *upstreamConn) (heard h1.PathState, again time.Duration) {
 	if l.mux == nil {
 		return l.CheckPath()
@@ -73,7 +73,7 @@ func (h *pathDetector) check(l *upstreamConn) (heard h1.PathState, again time.Du
 	return p.state, p.nextCheck
 }
 
-// peerSilence is whether a node was silent at the time at.
+// peerSilence is the result of a check whether a node was silent at the time at.
 type peerSilence struct {
 	at     time.Duration
 	silent bool
@@ -93,7 +93,7 @@ func (h *pathDetector) begin(list []*client, whole bool, now time.Duration) {
 	}
 }
 
-// isDead reports whether the path to the owner of the request that c runs over l is dead. It sets
+// isDead reports whether the path to the owner is dead for the request that c runs over l. It sets
 // the time of the next check.
 func (h *pathDetector) isDead(c *client, l *upstreamConn, now time.Duration) bool {
 	heard, again := h.check(l)
@@ -101,13 +101,13 @@ func (h *pathDetector) isDead(c *client, l *upstreamConn, now time.Duration) boo
 	if heard == h1.PathSuspect && (h.nextComplete == 0 || c.nextPathCheck < h.nextComplete) {
 		h.nextComplete = c.nextPathCheck
 	}
-	// Without the quiescent clients, a connection that has heard from the node may be missing.
+	// In an incomplete sweep, a connection that has received data from the node may be missing.
 	return heard == h1.PathDead || heard == h1.PathSuspect && h.complete && h.isSilent(l.pool, now)
 }
 
-// isSilent reports whether nothing has arrived from a node for a second, according to its
-// connections. It needs two silent connections. After a node was found silent, one suffices,
-// because the requests on the other connections have been cancelled.
+// isSilent reports whether no data has arrived from a node for a second. At least two silent
+// connections are required. After the node was found silent, one is sufficient, because the
+// requests on the other connections have been cancelled.
 func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 	last, known := h.silentPeers[p]
 	if known && last.at == now {
@@ -125,14 +125,14 @@ func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 	return found.silent
 }
 
-// pathObserver reports when a connection last received something. h1.Conn implements it.
+// pathObserver reports when a connection last received data. h1.Conn implements it.
 type pathObserver interface {
 	Silent() (d time.Duration, probes int, ok bool)
 }
 
-// isSilent reports whether nothing has arrived for a second on any connection to a node, although
-// at least the given number of them have sent a probe. Several lost probes at the same time are
-// not a coincidence. isSilent stops at the first connection that has received something.
+// isSilent reports whether no data has arrived for a second on all connections to a node, and at
+// least atLeast of them have unanswered probes. Lost probes on several connections at the same time
+// are no coincidence. isSilent stops at the first connection that has received data.
 func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 	probed := 0
 	for e := range conns {
@@ -147,9 +147,8 @@ func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 	return probed >= atLeast
 }
 
-// peerConns returns the connections to the pool's node: those in use by a client of the list, and
-// the idle ones. It returns the connection of a multiplexed session once, however many streams it
-// has.
+// peerConns returns the connections to the pool's node: those that a client of the list uses, and
+// the idle ones. The connection of a multiplexed session is returned only once.
 func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn

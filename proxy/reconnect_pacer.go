@@ -8,64 +8,65 @@ import (
 )
 
 const (
-	// initialReconnects is the initial limit. It doubles at every check until the first sign of
-	// overload.
+	// initialReconnects is the initial limit. The limit doubles at each check until the first sign
+	// of overload.
 	initialReconnects = 8
-	// minReconnects is the smallest limit, for a node that is overloaded all the time.
+	// minReconnects is the minimum limit, even if the node is always overloaded.
 	minReconnects = 1
 	// pacerInterval is the time between two checks while WebSockets are disconnected.
 	pacerInterval = 10 * time.Millisecond
-	// lateThreshold is the timer delay from which this node counts as overloaded: requests then
-	// wait behind reconnects.
+	// lateThreshold is the timer delay above which this node counts as overloaded. At such a delay,
+	// requests also wait for the processor because of the reconnects.
 	lateThreshold = 2 * time.Millisecond
-	// slowHandshake is how much longer than twice the fastest handshake with the same node a
-	// handshake may take. A slower one means that the node, or the network path, is overloaded.
+	// slowHandshake is the allowance in the comparison of handshakes. A handshake that takes longer
+	// than twice the fastest one plus slowHandshake means that the other node or the network path
+	// is overloaded.
 	slowHandshake = 5 * time.Millisecond
 	// slowUpgrade is the same allowance for an upgrade response over a multiplexed stream. It is
 	// longer because the app takes part in the response.
 	slowUpgrade = 25 * time.Millisecond
-	// behindInterval is the minimum time between two raises of the limit while this node is
-	// overloaded and behind schedule. The effect of a raise shows only after a while.
+	// behindInterval is the minimum time between two increases of the limit while this node is
+	// overloaded and behind schedule. The effect of an increase is measurable only after some time.
 	behindInterval = 10 * pacerInterval
-	// pacerIdle is for how long no WebSocket must have been disconnected before the checks stop.
+	// pacerIdle is how long no WebSocket must have been disconnected for the checks to stop.
 	pacerIdle = time.Second
 )
 
-// reconnectPacer limits how many resumable WebSockets this node reconnects to one other node at
-// the same time. This node has the clients of these WebSockets.
+// reconnectPacer limits how many resumable WebSockets this node reconnects to another node at the
+// same time. It runs at the ingress of these WebSockets.
 //
-// Each reconnect costs two handshakes and an upgrade by the app. All reconnects in progress delay
-// ordinary requests, in the run queues of both processes and in the kernel. The limit therefore
-// starts small. It is halved when a timer fires late, which shows that ready goroutines had to
-// wait, or when the other node is slow to complete a handshake. Otherwise it grows by one, and
-// before the first sign of overload it doubles (slow start, then additive increase and
-// multiplicative decrease).
+// Each reconnect costs two handshakes and an upgrade by the app. Reconnects in progress delay
+// ordinary requests, in the run queues of both processes and in the kernel. Therefore the limit
+// starts low. It doubles at each check until the first sign of overload (slow start). After that,
+// it grows by one at each check and is halved on overload (additive increase, multiplicative
+// decrease). There are two signs of overload: a timer that fires late, because ready goroutines
+// have to wait, and a slow handshake with the other node.
 //
-// Clients wait for their WebSockets as well. While this node is behind schedule, it ignores
-// overload: all sessions must be resumed within patience.
+// The clients also wait for their WebSockets. Therefore all sessions must be resumed within
+// patience. While this node is behind that schedule, it ignores overload.
 type reconnectPacer struct {
 	patience     time.Duration
-	measureDelay func(due time.Time) time.Duration // how late the present moment is
+	measureDelay func(due time.Time) time.Duration // returns how late the present moment is
 	onGrow       func()                            // called after the limit has grown
 
 	reduction atomic.Int32 // maxUpgrades minus the limit
 	peerSlow  atomic.Bool  // another node was slow since the last check
-	outage    atomic.Int64 // number of outages so far
+	outage    atomic.Int64 // number of outages so far; an outage is a period in which WebSockets are disconnected
 
 	// mu protects the following fields.
 	mu           sync.Mutex
 	disconnected int       // WebSockets without an upstream connection
-	recent       int       // of these, disconnected later than patience after since
+	recent       int       // WebSockets of disconnected that were lost more than patience after since
 	since        time.Time // start of the present outage; zero means that no check is scheduled
 	lastReturn   time.Time // when a WebSocket was last resumed
 	firstReturn  time.Time // when the first WebSocket of this outage was resumed; zero means none
-	returned     int       // WebSockets resumed in this outage
-	slowStarting bool      // no sign of overload in this outage
+	returned     int       // number of WebSockets resumed in this outage
+	slowStarting bool      // there has been no sign of overload in this outage
 
-	lastRaise time.Time // when the limit was last raised because of isBehindLocked
+	lastRaise time.Time // when the limit was last increased because of isBehindLocked
 }
 
-// timerDelay returns how much later than due the present moment is. It yields first, so that the
+// timerDelay returns how much later than due the present moment is. It yields first, so that
 // goroutines that are ready run before the measurement.
 func timerDelay(due time.Time) time.Duration {
 	runtime.Gosched()
@@ -75,8 +76,8 @@ func timerDelay(due time.Time) time.Duration {
 // limit returns how many WebSockets may reconnect at the same time.
 func (t *reconnectPacer) limit() int { return maxUpgrades - int(t.reduction.Load()) }
 
-// sessionLost records a WebSocket that has lost its upstream connection. Call sessionResumed when
-// it has another one, or is closed.
+// sessionLost records that a WebSocket has lost its upstream connection. The caller must call
+// sessionResumed when the WebSocket has another one, or is closed.
 func (t *reconnectPacer) sessionLost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,10 +86,10 @@ func (t *reconnectPacer) sessionLost() {
 	if now.Sub(t.since) >= t.patience {
 		t.recent++
 	}
-	// A new outage begins if all earlier WebSockets are back, or if those that are missing have
-	// exceeded patience and are at most as many as the recent ones: an app may take long for a
-	// single WebSocket. If the missing ones are the majority, their schedule stays in force,
-	// because they must return before their clients are given up.
+	// A new outage begins in two cases. First, all earlier WebSockets have been resumed. Second, at
+	// least half of the disconnected WebSockets are recent, so the others have exceeded patience:
+	// an app may need long for a single WebSocket. If the old ones are the majority, their schedule
+	// stays in force, because they must be resumed before their clients are closed.
 	if t.disconnected == 1 || 2*t.recent >= t.disconnected {
 		t.since, t.firstReturn, t.returned, t.recent = now, time.Time{}, 0, 0
 		t.outage.Add(1)
@@ -100,7 +101,7 @@ func (t *reconnectPacer) sessionLost() {
 	}
 }
 
-// sessionResumed records the end of the disconnection that sessionLost has recorded.
+// sessionResumed records the end of a disconnection that sessionLost has recorded.
 func (t *reconnectPacer) sessionResumed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,8 +112,8 @@ func (t *reconnectPacer) sessionResumed() {
 	}
 }
 
-// scheduleCheck measures at due how late this node is, and repeats that while WebSockets are
-// disconnected.
+// scheduleCheck schedules a check at due, which measures how late this node is. The check is
+// repeated while WebSockets are disconnected.
 func (t *reconnectPacer) scheduleCheck(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		before, now := t.limit(), due.Add(t.measureDelay(due))
@@ -126,8 +127,8 @@ func (t *reconnectPacer) scheduleCheck(due time.Time) {
 	})
 }
 
-// update adjusts the limit to the measured delay late, and reports whether another check is
-// needed.
+// update adjusts the limit after a check. late is the measured delay. again reports whether another
+// check is needed.
 func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +154,8 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 	return again
 }
 
-// isBehindLocked reports whether at the present rate some WebSockets will not be resumed within
-// patience. The caller holds mu.
+// isBehindLocked reports whether, at the present rate, some WebSockets will not be resumed within
+// patience. The caller must hold mu.
 func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
 	if t.firstReturn.IsZero() {
 		return false
@@ -163,14 +164,14 @@ func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
 	return past >= left || float64(t.returned) < float64(t.disconnected+t.returned)*float64(past)/float64(left)
 }
 
-// setLimitLocked sets the limit to n, bounded by minReconnects and maxUpgrades. The caller holds
+// setLimitLocked sets the limit to n, within minReconnects and maxUpgrades. The caller must hold
 // mu.
 func (t *reconnectPacer) setLimitLocked(n int) {
 	t.reduction.Store(int32(maxUpgrades - min(max(n, minReconnects), maxUpgrades)))
 }
 
-// recordHandshake records how long a handshake took while WebSockets were waiting for a
-// connection. The caller holds p.mu.
+// recordHandshake records the duration of a handshake, if WebSockets are waiting for a connection.
+// The caller must hold p.mu.
 func (p *pool) recordHandshake(took time.Duration) {
 	if p.mu.queue.upgrades == 0 {
 		return
@@ -178,15 +179,15 @@ func (p *pool) recordHandshake(took time.Duration) {
 	p.mu.handshakes.record(p.pacer, took, slowHandshake)
 }
 
-// latencyBaseline is the shortest duration of an operation during the present outage. Slower
-// operations are compared with it.
+// latencyBaseline contains the shortest duration of an operation in the present outage, with which
+// other durations are compared.
 type latencyBaseline struct {
 	fastest time.Duration
 	outage  int64
 }
 
-// record records an operation that took the given time. If it took longer than twice the fastest
-// one plus allowance, the peer counts as slow.
+// record records the duration of an operation. If it exceeds twice the shortest one plus allowance,
+// the peer counts as slow.
 func (q *latencyBaseline) record(t *reconnectPacer, took, allowance time.Duration) {
 	if wave := t.outage.Load(); wave != q.outage || took < q.fastest {
 		q.outage, q.fastest = wave, took // a new outage can concern another network path
@@ -196,7 +197,7 @@ func (q *latencyBaseline) record(t *reconnectPacer, took, allowance time.Duratio
 	}
 }
 
-// dialForUpgrades starts further dials after the limit of the pacer has grown.
+// dialForUpgrades starts further dials after the limit of the pacer has increased.
 func (p *pool) dialForUpgrades() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +206,8 @@ func (p *pool) dialForUpgrades() {
 	}
 }
 
-// upgradeResponded records that a WebSocket that is being resumed over l has the response to its
-// upgrade request.
+// upgradeResponded records that a WebSocket that is being resumed over l has received its upgrade
+// response.
 func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -217,8 +218,8 @@ func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.dialForWaiters()
 }
 
-// upgradeRespondedLocked ends the count of l as a connection that waits for an upgrade response.
-// It does nothing for other connections. The caller holds p.mu.
+// upgradeRespondedLocked removes l from the number of connections that await an upgrade response.
+// It does nothing if l is not one of them. The caller must hold p.mu.
 func (p *pool) upgradeRespondedLocked(l *upstreamConn) {
 	if l.awaitingUpgrade {
 		l.awaitingUpgrade = false

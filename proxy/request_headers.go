@@ -135,9 +135,9 @@ func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 // headerMinted means that the key was generated for this request.
 const headerMinted = "Shardway-Minted"
 
-// headerTries tells how often a request was sent that may have run: an owner goes
-// on counting from there, and an ingress from what a refusal says. Without it there
-// was no such try.
+// headerTries contains the number of attempts after which the request may have run. An owner
+// continues to count from this value, and an ingress from the value in a refusal. Without the
+// header there were no such attempts.
 const headerTries = "Shardway-Tries"
 
 func (x *exchange) appendTries(b []byte) []byte {

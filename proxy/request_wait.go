@@ -15,23 +15,23 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 200 * time.Millisecond
-	// ownerWait is how long an owner lets a forwarded request wait if its log is behind, or if all
-	// connections to its app are in use.
+	// ownerWait is how long a forwarded request may wait at its owner, if the log of the owner is
+	// behind or all connections to its app are in use.
 	ownerWait = 100 * time.Millisecond
 )
 
-// requestWait contains the waiting of a request: for an owner of its shard, for a connection, and
-// at an owner for a short time.
+// requestWait implements the waiting of a request: at its ingress for an owner of its shard or for
+// a connection, and at an owner for a short time.
 type requestWait struct {
 	*requestState
 	disconnect *disconnectWatch
-	down       *atomic.Bool // see client
+	down       *atomic.Bool // client.closing
 	life       *lifetime
-	// attemptContext limits an attempt to resume a WebSocket; nil means no such limit.
+	// attemptContext limits an attempt to resume a WebSocket; nil means no limit.
 	attemptContext context.Context //nolint:containedctx // it is put back
 }
 
-// context returns the context that ends all waiting.
+// context returns the context whose end stops all waiting.
 func (w *requestWait) context() context.Context {
 	if w.attemptContext != nil {
 		return w.attemptContext
@@ -39,9 +39,9 @@ func (w *requestWait) context() context.Context {
 	return w.life.context()
 }
 
-// waitFor waits as v says, at the node that has the client. It returns actionRetry when another
-// attempt is worthwhile, and otherwise the decision for the client. The total time of waiting of a
-// request is limited to QueueWait.
+// waitFor waits until another attempt is worthwhile, according to the decision v. It is called at
+// the ingress only. It returns actionRetry for another attempt, and otherwise the final decision.
+// QueueWait limits the total waiting time of a request.
 func (w *requestWait) waitFor(v decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
@@ -74,7 +74,7 @@ func (w *requestWait) waitFor(v decision) decision {
 	return decision{action: actionRetry}
 }
 
-// await blocks as v says. nil means that another attempt is worthwhile.
+// await blocks according to the decision v. It returns nil if another attempt is worthwhile.
 func (w *requestWait) await(v decision, left time.Duration) error {
 	limit := left
 	if v.backoff {
@@ -95,9 +95,10 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
 }
 
-// awaitWord waits until this node has processed the report that its app has not acquired the
-// shard. A newer routing table alone does not prove that. Then the shard is held, or has moved.
-// Without a lease the node does not ask the app to acquire the shard, so the wait ends.
+// awaitWord waits until this node has processed the report that its app has not acquired the shard.
+// After that, the table routes the shard elsewhere or holds it, or the app has acquired it again. A
+// newer table alone does not prove that the report was processed. Without a lease the node does not
+// tell the app to acquire the shard, so the wait ends.
 func (w *requestWait) awaitWord(p attemptEpoch) error {
 	for {
 		t := w.s.o.Cluster.Table()
@@ -111,8 +112,8 @@ func (w *requestWait) awaitWord(p attemptEpoch) error {
 	}
 }
 
-// awaitEpochs waits until the routing table of this node has the epochs that an owner named. The
-// wait queue releases the waiting requests gradually.
+// awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
+// The wait queue releases the waiting requests gradually.
 func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
 	for ; v.committed > t.Committed() || v.proposed > t.Proposed(); t = w.s.o.Cluster.Table() {
 		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), 0); err != nil {
@@ -122,7 +123,7 @@ func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
 	return nil
 }
 
-// timeLeft returns the rest of QueueWait, which begins with the first call.
+// timeLeft returns the remaining part of QueueWait. The first call starts it.
 func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	if w.x.deadline.IsZero() {
 		w.x.deadline = now.Add(w.s.o.QueueWait)
@@ -130,20 +131,20 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	return w.x.deadline.Sub(now)
 }
 
-// memoryHeld returns the memory of the request while it waits, in bytes: its header, the buffer of
-// its body, and data that was read beyond the request.
+// memoryHeld returns the memory of the waiting request in bytes: its header, the buffer of its
+// body, and data that was read beyond the request.
 func (w *requestWait) memoryHeld() int64 {
 	w.conn.Idle()
 	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
 }
 
-// enterQueue takes a place in the wait queue, unless the request has one.
+// enterQueue reserves a place in the wait queue, unless the request already has one.
 func (w *requestWait) enterQueue() decision {
 	if w.x.ticket != nil {
 		return decision{}
 	}
 	room, shard := w.s.o.Queue, w.x.queueShard()
-	switch { // streams and WebSockets that are resumed do not use the places of new requests
+	switch { // resumed streams and WebSockets do not use the places of new requests
 	case w.x.resumed != nil:
 		room, shard = w.s.streamQueue, queue.NoShard
 	case w.x.isResumption():
@@ -158,16 +159,16 @@ func (w *requestWait) enterQueue() decision {
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 	}
-	w.x.leaveQueue() // it was released before, without success
+	w.x.leaveQueue() // the previous ticket was released by the queue without success
 	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
 		ticket.LimitDeadline(w.x.deadline)
 	}
 	return decision{}
 }
 
-// pause delays a safe request whose connection to the app broke, at an owner: if an app dies, its
-// connections break one after the other. It reports whether the request may be sent again.
-// decideRetry limits how often.
+// pause waits before a safe request is sent again at an owner, after its connection to the app
+// broke. When an app dies, its connections break one after the other. pause reports whether the
+// request may be sent again; decideRetry limits the number of attempts.
 func (w *requestWait) pause(v decision) bool {
 	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
 		return false
@@ -182,16 +183,16 @@ func (w *requestWait) pause(v decision) bool {
 	}
 }
 
-// catchUp waits until the log of this node has the epochs that the ingress knows, for up to
-// ownerWait.
+// catchUp waits up to ownerWait until this node has applied the epochs of the ingress. It reports
+// whether it has.
 func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
 	defer cancel()
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
 }
 
-// expired is exchange.expired with the reason of the app: if the app has not acquired the shard,
-// the client learns why.
+// expired is exchange.expired with the error of the app: if the app has not acquired the shard, the
+// response contains the reason.
 func (w *requestWait) expired(v decision) decision {
 	if v.reason == route.ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
@@ -204,7 +205,7 @@ func (w *requestWait) expired(v decision) decision {
 	return w.x.expired(v)
 }
 
-// expired returns the decision for a request whose time to wait has ended.
+// expired returns the final decision for a request whose waiting time has ended.
 func (x *exchange) expired(v decision) decision {
 	if x.mayHaveRun() {
 		return fail(brokenCode(x.route), detailMayHaveRun)

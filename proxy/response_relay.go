@@ -8,9 +8,9 @@ import (
 	"shardway/proxy/route"
 )
 
-// A response of known length up to maxHeldResponse bytes is held until it is complete, for up to
-// maxHoldTime. Most apps write header and body separately; if an app dies between the two, the
-// request can still be sent again. maxHeldResponse is the size of the read buffer.
+// A response of known length up to maxHeldResponse bytes is buffered until it is complete, for up
+// to maxHoldTime. Most apps write header and body separately. If an app dies between the two
+// writes, the request can then still be sent again. maxHeldResponse is the size of the read buffer.
 const (
 	maxHeldResponse = upstreamRead
 	maxHoldTime     = 25 * time.Millisecond
@@ -19,22 +19,22 @@ const (
 // errCutFirst reports a run that was cancelled before the first byte of its response was sent.
 var errCutFirst = errors.New("proxy: cut before the answer began")
 
-// responseRelay passes responses of apps and owners on to the client.
+// responseRelay sends responses of apps and owners to the client.
 type responseRelay struct {
 	reply
 	slot      *slot
 	leaves    func() (time.Duration, error) // answerLeaves, bound once
-	webSocket *webSocketRelay               // a relay that has begun and that continueServing must start; nil means none
+	webSocket *webSocketRelay               // a relay that has started and that continueServing must run; nil means none
 }
 
-// relayResponse passes a response on whose header has been read, and ends the attempt. If began is
-// false, no byte of it was sent, the attempt has not ended, and err is the defect of the response,
-// if any. After the first byte, no other response is possible: a failure then truncates the
-// response.
+// relayResponse sends a response to the client and ends the attempt. The header of the response has
+// been read. If began is false, no byte of the response was sent, and the attempt has not ended.
+// err is then the error in the response, if there is one. After the first byte, no other response
+// is possible, so an error truncates the response.
 //
-// A response that has arrived completely is sent after its run has ended: the app is done, a
-// cancellation cannot truncate the response, and a client that reads slowly does not delay a
-// drain.
+// A response that has arrived completely is sent after its run has ended. The app has then finished
+// the request, a cancellation cannot truncate the response, and a client that reads slowly does not
+// delay a drain.
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
@@ -64,7 +64,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	}
 	var rerr, werr error
 	if streams {
-		y.learn(p, further, true) // other requests to the path must not wait until the stream ends
+		y.learn(p, further, true) // before the stream ends, because other requests for the path must not wait for that
 		rerr, werr = y.slot.events.copy(w, &res.Body)
 	} else {
 		w.SetPrecondition(y.leaves)
@@ -82,7 +82,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotAnswered) {
-		w.Discard() // nothing was sent
+		w.Discard() // no byte was sent to the client
 		y.cancelEvents()
 		y.x.keep = keep
 		return false, rerr
@@ -102,8 +102,8 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	return true, nil
 }
 
-// learn records whether a response of another node was large, for the next request to its path.
-// The response to a stream resumption does not count.
+// learn records whether a response of another node was large, for later requests to the same path.
+// It ignores the response to a request to resume a stream.
 func (y *responseRelay) learn(p *attempt, further, large bool) {
 	if p.conn.pool.node != "" && !further {
 		y.s.sizes.note(y.s.sizes.key(&y.req), large)
@@ -115,7 +115,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	res := &p.conn.res
 	sent := y.body.ended() && !y.body.broken && !p.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
-		_ = p.conn.Close() // before release: the app counts as done with the request
+		_ = p.conn.Close() // before release, so that the app cannot still be working on the request
 	}
 	why := y.slot.finish()
 	p.release()
@@ -124,7 +124,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	if y.set.MaxShardInflight > 0 {
 		p.conn.pool.answered(p.conn)
 	}
-	// The app is done with the request. Writing to a slow client may block.
+	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := y.close(w, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
 		y.x.unsent = true
@@ -136,7 +136,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	y.trailersDropped(&res.Body, "response")
 	if why == causeNone && sent && res.KeepAlive() {
 		if p.bodyOnDemand {
-			p.conn.Writer().Discard() // both ends know that the body will not follow
+			p.conn.Writer().Discard() // the owner also expects that the body will not follow
 		}
 		p.conn.pool.putUsedAt(p.conn, last)
 	} else {
@@ -144,8 +144,8 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	}
 }
 
-// close ends the response. After the last response of a connection, it closes the sending side in
-// the same step.
+// close ends the response. For the last response of a connection, it also closes the sending side
+// in the same step.
 func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
 	if !y.x.keep && !y.body.running && y.last() {
 		return w.CloseLast(trailers)
@@ -154,7 +154,7 @@ func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
 }
 
 // answerLeaves marks the run as answered. It is called right before the first byte is sent to the
-// client.
+// client. It returns an error if the run was cancelled.
 func (y *responseRelay) answerLeaves() (time.Duration, error) {
 	if !y.slot.mark(slotAnswered) {
 		return 0, errCutFirst
@@ -162,7 +162,7 @@ func (y *responseRelay) answerLeaves() (time.Duration, error) {
 	return 0, nil
 }
 
-// answered records that the client receives the response of an app.
+// answered records that a response of an app is sent to the client.
 func (r reply) answered(res *h1.Response) {
 	r.x.account.answered(res.Status(), res, r.x.route)
 	r.s.metrics.request(r.x.route, res.Status())
@@ -173,7 +173,7 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	run := p.slot.load().number
 	switch why := p.abort(); {
 	case why != causeNone:
-	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // resume continues the stream
+	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
 	case errors.Is(rerr, errStreamEnded):
 		r.s.metrics.cut(causeShardMoved.String(), 1)
 	case rerr != nil:

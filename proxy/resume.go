@@ -12,38 +12,39 @@ import (
 	"shardway/proxy/route"
 )
 
-// headerResumed tells the app that a request resumes an event stream that its client is still
-// reading. The value is the number of such requests that may have reached an app.
+// headerResumed is set in a request that resumes an event stream which the client is still reading.
+// Its value is the number of such requests so far that may have reached an app.
 const (
 	headerResumed = "Shardway-Stream-Resumed"
 	lineResumed   = headerResumed + ": "
 	lineLastEvent = "Last-Event-ID: "
-	// valueResume is the value of FieldShardwayStream by which an app permits resumption.
+	// valueResume is the value of FieldShardwayStream with which an app permits resumption.
 	valueResume = "resume"
 )
 
 // maxResumes limits how many requests may resume a stream within resumePeriod under the same
-// ownership epoch. It ends a stream whose app breaks it again and again. Requests before a restart
-// in place do not count.
+// ownership epoch. The limit ends a stream that the app repeatedly breaks. Requests before a
+// planned restart of the owner do not count.
 const (
 	maxResumes   = 3
 	resumePeriod = time.Minute
 )
 
-// resumed is an event stream whose client stays connected while the stream is requested again from
-// the next owner of its shard. It exists at the node that has the client. An event that is
-// incomplete when an upstream response ends is not passed on. The next request starts after the
-// last event that was passed on, by the event ids of the app.
+// resumableStream is an event stream whose client stays connected while the stream is requested
+// again from the next owner of its shard. It exists only at the ingress. If an upstream response
+// ends within an event, that event is not sent to the client. With the event ids of the app, the
+// next request starts after the last event that was sent.
 type resumableStream struct {
 	buffer    eventstream.Buffer
-	responses int    // responses that have begun
-	requested uint64 // requests to resume that may have reached an app
+	responses int    // number of responses that have begun
+	requested uint64 // number of requests to resume that may have reached an app
 	epoch     uint64 // ownership epoch of the last response
 	ended     bool   // the last response has ended, and another one must follow
 	recent    [maxResumes]time.Time
 }
 
-// mayFollow reports whether the stream may be resumed now under this epoch, and counts it.
+// mayFollow reports whether the stream may be resumed now under this epoch, and records the
+// resumption.
 func (k *resumableStream) mayFollow(epoch uint64, now time.Time) bool {
 	if epoch != k.epoch {
 		return true
@@ -56,22 +57,23 @@ func (k *resumableStream) mayFollow(epoch uint64, now time.Time) bool {
 	return true
 }
 
-// ownerRestarting records that the owner restarts in place: it has ended its responses by plan, and
-// returns with the same epoch. k may be nil.
+// ownerRestarting records that the owner restarts: it has ended its responses as planned, and will
+// return with the same epoch. k may be nil.
 func (k *resumableStream) ownerRestarting() {
 	if k != nil {
 		k.epoch, k.recent = 0, [maxResumes]time.Time{}
 	}
 }
 
-// countRequest counts a request to resume that may have reached an app. k may be nil.
+// countRequest increments the number of requests to resume that may have reached an app. k may be
+// nil.
 func (k *resumableStream) countRequest() {
 	if k != nil {
 		k.requested++
 	}
 }
 
-// appendHeaders appends the headers of a request to resume.
+// appendHeaders appends the headers of a request to resume. id is the id of the last event.
 func (k *resumableStream) appendHeaders(b, id []byte) []byte {
 	if len(id) > 0 {
 		b = append(b, lineLastEvent...)
@@ -87,22 +89,21 @@ func appendResumed(b []byte, n uint64) []byte {
 	return append(b, "\r\n"...)
 }
 
-// isResumable reports whether a response is an event stream that can be resumed by another
-// response, or that can resume one. Its header must not contain anything that concerns its own
-// body only.
+// isResumable reports whether a response is an event stream that can be resumed, or that can resume
+// one. Its header must not contain fields that apply only to its own body.
 func isResumable(res *h1.Response) bool {
 	return isEvents(res) && res.ContentLength() < 0 && res.Value("Content-Encoding") == nil && res.Value("Content-Range") == nil
 }
 
-// permitsResume reports whether the app permits resumption, and whether that is possible: the request
-// can be sent again unchanged, and its shard has an owner.
+// permitsResume reports whether the app permits resumption and resumption is possible: the request
+// can be repeated unchanged, and its shard has an owner.
 func (y *responseRelay) permitsResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
 		!y.x.Keyless && p.conn.inproc == nil
 }
 
-// beginEvents begins an event stream, resumable or not, and returns the flags of its run.
+// beginEvents starts an event stream, resumable or not, and returns the flags for its run.
 func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	y.escaped = true
 	word, e, run := y.permitsResume(p), &y.slot.events, y.slot.load().number
@@ -123,7 +124,7 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	return slotAnswered | slotEvents | slotResumable
 }
 
-// cancelEvents forgets a first response of which nothing was sent.
+// cancelEvents discards the stream of a first response of which no byte was sent.
 func (y *responseRelay) cancelEvents() {
 	if y.x.resumed != nil && !y.x.isStreamResumption() {
 		y.x.resumed = nil
@@ -131,9 +132,9 @@ func (y *responseRelay) cancelEvents() {
 	}
 }
 
-// continuesStream decides what follows for a stream whose response was truncated. True means that
-// the stream must be resumed, and that the attempt has ended. The client has received complete
-// events only, unless an event exceeds the buffer.
+// continuesStream decides what follows for a stream whose response was truncated. If it returns
+// true, the stream must be resumed, and the attempt has ended. The client has then received
+// complete events only, unless an event exceeds the buffer.
 func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	k := y.x.resumed
 	if k == nil || werr != nil || y.s.closing.Load() {
@@ -156,19 +157,20 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 }
 
 // brokeAtOwner reports whether the connection to the app broke at another node before a response.
-// That node does not send a request to resume again, because it would need a new number.
+// That node does not repeat a request to resume, because the repeated request needs a higher
+// number.
 func brokeAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.UpstreamBroken) }
 
-// drainedAtOwner reports whether another node cancelled the request before its app responded,
-// because the shard moves or the node leaves.
+// drainedAtOwner reports whether another node has cancelled the request before its app responded,
+// because the shard moves or the node is leaving.
 func drainedAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.ShardMoved) }
 
 func isOwnerProblem(p *attempt, code problem.Code) bool {
 	return p.route.Kind == route.Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
-// unanswered ends an attempt to resume a stream that another node has sent to its app without a
-// response.
+// handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
+// error instead of a response of its app.
 func (c *client) handleUnansweredResume(p *attempt) decision {
 	c.x.resumed.countRequest()
 	if brokeAtOwner(p) {
@@ -180,9 +182,10 @@ func (c *client) handleUnansweredResume(p *attempt) decision {
 	return c.retryAtNextOwner(p)
 }
 
-// retryAtNextOwner sends a request to resume that the app has not answered within drain-timeout to the next
-// owner: the stream has met two planned moves. If an owner reports that again under the same
-// epoch, nothing has moved, and the number of attempts is limited.
+// retryAtNextOwner sends a request to resume to the next owner, after the app has not responded to
+// it within drain-timeout. The stream has then been affected by two planned moves. If an owner
+// reports the same again under the same epoch, the shard has not moved, so mayFollow limits the
+// number of attempts.
 func (c *client) retryAtNextOwner(p *attempt) decision {
 	k := c.x.resumed
 	if !k.mayFollow(p.epoch, time.Now()) {
@@ -194,7 +197,8 @@ func (c *client) retryAtNextOwner(p *attempt) decision {
 	return decision{action: actionRetry}
 }
 
-// follows checks the response to a request to resume. It reports false if the stream ends.
+// acceptsResumption checks the response to a request to resume. It returns false if the response
+// cannot continue the stream, which then ends.
 func (c *client) acceptsResumption(p *attempt) bool {
 	k := c.x.resumed
 	k.requested++
@@ -212,7 +216,7 @@ func (c *client) acceptsResumption(p *attempt) bool {
 	return false
 }
 
-// nextStream prepares the request that resumes the stream.
+// nextStream prepares the exchange for the request that resumes the stream.
 func (c *client) nextStream() {
 	x := &c.x
 	x.resumed.ended = false
@@ -223,21 +227,21 @@ func (c *client) nextStream() {
 	c.resetRetries()
 }
 
-// resetRetries gives the next request its own number of attempts, and all of QueueWait.
+// resetRetries gives the next request its own number of attempts and the full QueueWait.
 func (c *client) resetRetries() {
 	c.resetWait()
 	x := &c.x
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.wreck = 0, 0, 0, 0, false, nil
 }
 
-// resetWait gives the next request all of QueueWait.
+// resetWait gives the next request the full QueueWait.
 func (c *client) resetWait() {
 	x := &c.x
 	c.s.metrics.waited(x)
 	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0
 }
 
-// giveUp ends a stream that cannot be resumed. The client sees a truncated response.
+// giveUp ends a stream that cannot be resumed. The client receives a truncated response.
 func (r reply) giveUp(why resumeEnd, detail string) {
 	r.s.metrics.resumptions[why].Add(1)
 	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")

@@ -37,9 +37,10 @@ type Settings struct {
 	// Access configures the access log. nil means no access log, at no cost.
 	Access *Access
 
-	// MaxHeaderBytes bounds a head in bytes, the first line included: a client's gets
-	// 431, an app's 502. Zero means 64 KiB. A connection that waits for a request
-	// when this, or one of the next two, changes reads one head by the old bound.
+	// MaxHeaderBytes limits the size of a header section in bytes, including the first line. A
+	// client that exceeds it receives 431. If the app exceeds it, the client receives 502. Zero
+	// means 64 KiB. When this field, MaxHeaders or MaxURI changes, a connection that waits for a
+	// request uses the old limit for one more request.
 	MaxHeaderBytes int
 	// MaxHeaderBytesTotal limits the memory of partly received header sections of all clients. Each
 	// occupies a multiple of 8 KiB. Above the limit, the slowest clients receive 408. Zero means 64

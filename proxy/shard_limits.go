@@ -2,17 +2,17 @@ package proxy
 
 import "sync/atomic"
 
-// noShard is the shard of requests and connections that count for no shard.
+// noShard is used for requests and connections that do not count towards a shard.
 const noShard = -1
 
-// shardLimits limits how many connections to the app the requests of one shard use or are about to
-// use. A key whose requests hang then leaves connections to other keys. Beyond its limit, the
-// requests of a shard wait for each other. The mu of the pool protects all fields.
+// shardLimits limits the number of app connections that the requests of one shard use or are about
+// to use. If the requests for a key hang, other keys can still get connections. At its limit, the
+// requests of a shard wait for each other. pool.mu protects all fields.
 type shardLimits struct {
 	most   int                // limit for each shard; zero means no limit
 	counts bool               // set for the pool of the app only
-	used   []int32            // connections, by shard
-	whole  []int32            // of used, requests whose response is complete
+	used   []int32            // connections in use, by shard
+	whole  []int32            // connections of used whose response is complete, by shard
 	parked map[int]*waitQueue // waiters at a limit, by shard
 }
 
@@ -21,8 +21,8 @@ func (s *shardLimits) full(shard int) bool {
 	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
 }
 
-// inflightFull reports whether the shard has the maximum number of requests in progress or in the
-// queue; most zero means no limit.
+// inflightFull reports whether the shard has at least most requests in progress or waiting. most
+// zero means no limit.
 func (s *shardLimits) inflightFull(shard, most int) bool {
 	if most == 0 || shard < 0 || shard >= len(s.used) {
 		return false
@@ -34,7 +34,8 @@ func (s *shardLimits) inflightFull(shard, most int) bool {
 	return n >= most
 }
 
-// under returns how many requests of the shard are in progress, or next for a connection.
+// under returns the number of requests of the shard that are in progress or in the queue for a
+// connection.
 func (s *shardLimits) under(shard int) int {
 	n := int(s.used[shard])
 	if shard < len(s.whole) {
@@ -43,7 +44,7 @@ func (s *shardLimits) under(shard int) int {
 	return n
 }
 
-// charge counts another connection for the shard.
+// charge counts another connection as used by the shard.
 func (s *shardLimits) charge(shard int) {
 	if !s.counts || shard < 0 {
 		return
@@ -54,7 +55,7 @@ func (s *shardLimits) charge(shard int) {
 	s.used[shard]++
 }
 
-// park lets a waiter wait for the limit of its shard.
+// park adds a waiter to the queue for the limit of its shard.
 func (s *shardLimits) park(w *waiter) {
 	if s.parked == nil {
 		s.parked = make(map[int]*waitQueue)
@@ -67,7 +68,8 @@ func (s *shardLimits) park(w *waiter) {
 	q.push(w)
 }
 
-// unpark removes and returns the first waiter of the shard that the limits permit, or nil.
+// unpark removes and returns the first waiter of the shard that the limits permit. It returns nil
+// if there is none.
 func (s *shardLimits) unpark(shard int) *waiter {
 	q := s.parked[shard]
 	if q == nil || s.full(shard) {
@@ -78,7 +80,7 @@ func (s *shardLimits) unpark(shard int) *waiter {
 		if q.unbounded == 0 {
 			return nil
 		}
-		for w.maxInflight > 0 { // a resumed stream does not wait behind requests
+		for w.maxInflight > 0 { // the loop skips requests, because a resumed stream has no limit and does not wait for them
 			w = w.next
 		}
 	}
@@ -87,16 +89,17 @@ func (s *shardLimits) unpark(shard int) *waiter {
 	return w
 }
 
-// tidy removes an empty queue.
+// tidy removes the queue of the shard if it is empty.
 func (s *shardLimits) tidy(shard int) {
 	if q := s.parked[shard]; q != nil && q.n == 0 {
 		delete(s.parked, shard)
 	}
 }
 
-// answered records that the response of the app on l is complete. The request keeps the connection
-// until the client has received the response, but it no longer counts for the in-flight limit: a
-// client that sends its next request after a response does not exceed the limit.
+// answered records that the response of the app on l is complete. The connection stays in use until
+// the client has received the response, but the request no longer counts towards the in-flight
+// limit. Otherwise a client that sends its next request right after a response could exceed the
+// limit.
 func (p *pool) answered(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +115,8 @@ func (p *pool) answered(l *upstreamConn) {
 	p.next(l.shard)
 }
 
-// releaseShard ends the count of l for its shard and as a WebSocket that awaits its response. The
-// caller holds p.mu.
+// releaseShard stops counting l for its shard, and as a WebSocket that awaits its upgrade response.
+// The caller must hold p.mu.
 func (p *pool) releaseShard(l *upstreamConn) {
 	p.upgradeRespondedLocked(l)
 	place := l.shard
@@ -135,7 +138,8 @@ func (p *pool) releaseShardSlot(shard int) {
 	p.next(shard)
 }
 
-// next moves the next waiter at the limit of the shard to the queue.
+// next moves the first waiter at the limit of the shard to the queue of the pool, if the limit now
+// permits that.
 func (p *pool) next(shard int) {
 	s := &p.mu.shardLimits
 	if len(s.parked) == 0 {
@@ -156,7 +160,7 @@ func (p *pool) next(shard int) {
 	p.dialForWaiters()
 }
 
-// remove removes a waiter from its queue.
+// remove removes a waiter from the queue that contains it.
 func (p *pool) remove(w *waiter) {
 	w.in.remove(w)
 	if w.waitsForShard {
@@ -166,7 +170,7 @@ func (p *pool) remove(w *waiter) {
 	p.releaseShardSlot(w.shard)
 }
 
-// waiters returns all waiters, those at shard limits first.
+// waiters returns all waiters. Those that wait for a shard limit come first.
 func (p *pool) waiters() []*waiter {
 	var all []*waiter
 	collect := func(q *waitQueue) {
@@ -181,7 +185,7 @@ func (p *pool) waiters() []*waiter {
 	return all
 }
 
-// streams limits how many connections to the app may count as long-lived.
+// streams limits the number of app connections that count as long-lived.
 type streams struct {
 	most int64
 	open atomic.Int64
@@ -191,9 +195,9 @@ type streams struct {
 func (s *streams) full() bool { return s.open.Load() >= s.most }
 
 // detach counts a connection as long-lived instead of pooled, because its response may last for
-// hours. It reports false if the limit of long-lived connections is reached, or if still returns
-// false, which means that the run has ended meanwhile. It calls still with p.mu held, so that put
-// and discard see the result.
+// hours. It returns false at the limit of long-lived connections. It also returns false if still
+// returns false, which means that the run has ended. still is called with p.mu held, so that put
+// and discard see the result; nil means that it is not called.
 func (p *pool) detach(l *upstreamConn, still func() bool) bool {
 	if p.streams.open.Add(1) > p.streams.most {
 		p.streams.open.Add(-1)

@@ -8,55 +8,55 @@ import (
 	"shardway/shardmap"
 )
 
-// slot contains what a connection runs at the moment. The goroutine of the connection begins and
-// finishes runs. Any goroutine may cancel the present run.
+// slot contains the present run of a connection. A run is the execution of one attempt. The
+// goroutine of the connection begins and finishes runs. Any goroutine may cancel the present run.
 //
-// Both change one atomic word by compare-and-swap. So a run is either finished, and its upstream
-// connection can be reused, or cancelled, and the goroutine that has cancelled it closes the
-// connection. It is never both.
+// Both operations change one atomic word by compare-and-swap. So a run is either finished, and its
+// upstream connection can be reused, or it is cancelled, and the goroutine that has cancelled it
+// closes the connection.
 //
 //	idle ──begin──► running ──mark──► answered ──finish──► idle
 //	                   └───────cut───────┴───► cut ──finish──┘
 //
-// A run begins before the node admits it and before the routing table is checked for the last
-// time. Therefore a goroutine that changes one of these, and cancels runs after that, finds every
+// A run begins before the node admits it and before the last check of the routing table. Therefore
+// a goroutine that first changes the admission or the table, and then cancels runs, finds every
 // run.
 type slot struct {
 	// word: run number (32 bits), shard (16), slotSafe (1), cause (7), flags (8).
 	word atomic.Uint64
-	// conn is the upstream connection of the run. It is stored before word: a goroutine that reads
-	// word, then conn, and then swaps the same word has the connection of that run.
+	// conn is the upstream connection of the run. It is stored before word. A goroutine that reads
+	// word, then conn, and then swaps the same word has therefore read the connection of that run.
 	conn atomic.Pointer[upstreamConn]
-	// node is the owner of a remote run. It is stored as conn.
+	// node is the owner for a run at another node. It is stored in the same order as conn.
 	node atomic.Pointer[string]
 	// tunnel is the WebSocket of a plain tunnel; nil means none.
 	tunnel atomic.Pointer[webSocketTunnel]
-	// webSocketTunnel is the relay of a resumable WebSocket, while the run has slotWebSocket.
+	// webSocket is the relay of a resumable WebSocket, while the run has the flag slotWebSocket.
 	webSocket atomic.Pointer[webSocketRelay]
-	// events is the event stream, while the run has slotEvents.
+	// events is the event stream, while the run has the flag slotEvents.
 	events eventRelay
 	// client is the connection on which the request arrived.
 	client *h1.Conn
 }
 
 const (
-	slotKind      = 0x03    // a Kind; zero is idle
-	slotAnswered  = 0x04    // bytes of the response are sent to the client
+	slotKind      = 0x03    // a route.Kind; zero means idle
+	slotAnswered  = 0x04    // bytes of the response have been sent to the client
 	slotTunnel    = 0x08    // upgraded connection
-	slotKeyless   = 0x10    // no shard: the key sources found no key, and on-missing-key is local
+	slotKeyless   = 0x10    // the request has no shard: no key was found, and on-missing-key is local
 	slotEvents    = 0x20    // the response is an event stream
-	slotResumable = 0x40    // the connection of the client survives the run
-	slotWebSocket = 0x80    // a WebSocket that survives the run
-	slotCause     = 8       // shift
+	slotResumable = 0x40    // the client's connection is kept when the run is cancelled
+	slotWebSocket = 0x80    // the run is a relay of a resumable WebSocket
+	slotCause     = 8       // bit offset of the cause
 	slotSafe      = 1 << 15 // the method is GET, HEAD or OPTIONS
-	slotShard     = 16      // shift
-	slotRun       = 32      // shift
+	slotShard     = 16      // bit offset of the shard
+	slotRun       = 32      // bit offset of the run number
 )
 
-// run is the decoded content of a slot.
+// run is the decoded word of a slot.
 type run struct {
 	number uint32
-	kind   route.Kind // zero: idle
+	kind   route.Kind // zero means idle
 	shard  shardmap.Shard
 	flags  uint64
 	cause  cause
@@ -73,19 +73,19 @@ func decode(word uint64) run {
 	}
 }
 
-// isEndless reports whether the run is a tunnel, or an event stream in response to a safe method.
-// An event stream in response to a POST ends when the app has sent everything.
+// isEndless reports whether the run is a tunnel, or an event stream that responds to a safe method.
+// An event stream that responds to a POST ends when the app has sent its result.
 func (r run) isEndless() bool {
 	return r.flags&slotTunnel != 0 || r.flags&(slotEvents|slotSafe) == slotEvents|slotSafe
 }
 
-// isUnanswered reports whether no byte of the response was sent, and the client may repeat the
-// request.
+// isUnanswered reports whether the client may repeat the request because its method is safe and no
+// byte of the response was sent.
 func (r run) isUnanswered() bool {
 	return r.flags&(slotSafe|slotAnswered) == slotSafe
 }
 
-// begin begins a run over l. flags may contain slotKeyless and slotSafe.
+// begin begins a run on the connection l. flags may contain slotKeyless and slotSafe.
 func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
 	s.conn.Store(l)
 	s.node.Store(node)
@@ -93,7 +93,7 @@ func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *ups
 	s.word.Store(number<<slotRun | uint64(uint16(shard))<<slotShard | flags | uint64(kind))
 }
 
-// mark adds flags to the run. It reports false if the run has been cancelled.
+// mark adds flags to the run. It returns false if the run was cancelled.
 func (s *slot) mark(flags uint64) bool {
 	for {
 		w := s.word.Load()
@@ -106,8 +106,8 @@ func (s *slot) mark(flags uint64) bool {
 	}
 }
 
-// finish ends the run and returns the cause if the run was cancelled. Otherwise the upstream
-// connection belongs to the caller.
+// finish ends the run. If the run was cancelled, it returns the cause. Otherwise it returns
+// causeNone, and the upstream connection belongs to the caller.
 func (s *slot) finish() cause {
 	for {
 		w := s.word.Load()
@@ -120,9 +120,10 @@ func (s *slot) finish() cause {
 // load returns the present run.
 func (s *slot) load() run { return decode(s.word.Load()) }
 
-// cancel cancels the present run if match returns true. It appends the connections that the caller
-// must close, because closing may take time and must not happen under the lock of the registry. If
-// a response has begun, the connection of the client is one of them.
+// cancel cancels the present run if match returns true for it. It appends the connections that the
+// caller must close; closing may take time and must not happen while the registry is locked. If a
+// response has begun, they include the client's connection. The second result reports whether the
+// run was cancelled.
 func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
 	for {
 		w := s.word.Load()
@@ -145,16 +146,15 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 			return l.cancel(c, closes), true
 		}
 		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
-			// A WebSocket whose shard moves sends a close frame with the reason, and then closes
-			// its connections within a moment.
+			// The tunnel sends a close frame with the reason, and then closes its connections.
 			ws.requestClose(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)
-		// The part of an event stream that was passed on ends between two events. The client may
-		// read it at its own pace.
+		// The forwarded part of an event stream ends between two events, so the client's connection
+		// can stay open. The client may read the rest at its own speed.
 		if r.flags&slotEvents != 0 && s.events.requestEnd(r.number) || r.flags&slotResumable != 0 {
-			return closes, true // the client receives further events in another run
+			return closes, true // another run sends further events to the client
 		}
 		if r.flags&slotAnswered != 0 {
 			closes = append(closes, s.client)
@@ -163,7 +163,7 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 	}
 }
 
-// giveBack ends a run in which nothing was sent, and returns its upstream connection to the pool.
+// giveBack ends a run before anything was sent, and returns its upstream connection to the pool.
 func (s *slot) giveBack(l *upstreamConn) {
 	if s.finish() != causeNone {
 		l.pool.discard(l)
@@ -173,8 +173,8 @@ func (s *slot) giveBack(l *upstreamConn) {
 	l.pool.put(l)
 }
 
-// release lowers the in-flight count of the shard for which the request was admitted. A second
-// call does nothing.
+// release ends the admission of the request, which decrements the in-flight count of its shard. A
+// second call has no effect.
 func (c *client) release() {
 	if lower := c.admitted; lower != nil {
 		c.admitted = nil
@@ -182,7 +182,8 @@ func (c *client) release() {
 	}
 }
 
-// begin begins a run. It reports false if the connection is being closed.
+// begin begins a run on the connection l. It returns false if the client's connection is being
+// closed.
 func (c *client) begin(kind route.Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
 	if c.x.Keyless {

@@ -10,36 +10,37 @@ import (
 	"shardway/proxy/h1"
 )
 
-// A shared cache that stores a response with the sticky cookie gives one key, and so one state, to
-// every client that gets the response from it: caches may keep Set-Cookie (RFC 9111 section 7.3).
-// Section 3 defines which responses they may store. So:
+// A shared cache may store a response together with its Set-Cookie field (RFC 9111 section 7.3). If
+// it stored a response with the sticky cookie, all clients that receive the response from the cache
+// would get the same key, and so share one state. Section 3 of the RFC defines which responses a
+// shared cache may store. Therefore:
 //
-//   - A response that allows shared caches to store it gets no cookie. The next other response of
-//     the client sets it.
-//   - A response that says nothing may be stored all the same (section 4.2.2). It gets the cookie and
+//   - A response that explicitly permits shared caches to store it gets no cookie. The next other
+//     response for the client sets the cookie.
+//   - A response without a statement may also be stored (section 4.2.2). It gets the cookie and
 //     Cache-Control: private.
-//   - A response that forbids it (private, no-store) gets the cookie and nothing else.
+//   - A response that forbids storing (private, no-store) gets only the cookie.
 
 // sharing is whether shared caches may store a response.
 type sharing uint8
 
 const (
-	sharingUnsaid    sharing = iota // it does not say
+	sharingUnsaid    sharing = iota // the response contains no statement
 	sharingForbidden                // private or no-store
-	sharingAllowed                  // public, s-maxage, must-revalidate, proxy-revalidate, a max-age above 0, or Expires to come
+	sharingAllowed                  // public, s-maxage, must-revalidate, proxy-revalidate, a max-age above 0, or an Expires in the future
 )
 
-// sharingOf returns whether the header fields of a response let shared caches store it. Those of a
-// 304 apply to the stored response. A cache that a targeted field addresses ignores the general
-// Cache-Control (RFC 9213 section 2.2). So one targeted field that does not forbid storing allows
-// it, regardless of the other fields.
+// sharingOf returns whether shared caches may store the response, according to its header. The
+// fields of a 304 response apply to a stored response. A cache that is addressed by a targeted
+// field ignores the general Cache-Control field (RFC 9213 section 2.2). Therefore a single targeted
+// field that does not forbid storing permits it, regardless of the other fields.
 func sharingOf(res *h1.Response, now time.Time) sharing {
 	if res.Status() == http.StatusNotModified {
 		return sharingAllowed
 	}
 	general, expires := sharingUnsaid, false
 	for i := range res.NumFields() {
-		if res.IsConnectionOption(i) { // caches do not get it
+		if res.IsConnectionOption(i) { // the field is not forwarded to caches
 			continue
 		}
 		name, value := res.Field(i)
@@ -64,9 +65,9 @@ func sharingOf(res *h1.Response, now time.Time) sharing {
 	return general
 }
 
-// isTargeted reports whether a field, in lower case, steers some shared caches only: those of a
-// CDN (CDN-Cache-Control and the like, RFC 9213), surrogates (Surrogate-Control), Akamai
-// (Edge-Control) or nginx (X-Accel-Expires).
+// isTargeted reports whether a field applies only to certain shared caches: to those of a CDN
+// (CDN-Cache-Control and similar fields, RFC 9213), to surrogates (Surrogate-Control), to Akamai
+// (Edge-Control) or to nginx (X-Accel-Expires). name must be in lower case.
 func isTargeted(name string) bool {
 	switch name {
 	case "surrogate-control", "edge-control", "x-accel-expires":
@@ -75,9 +76,9 @@ func isTargeted(name string) bool {
 	return strings.HasSuffix(name, "-cache-control")
 }
 
-// targetedForbids reports whether a line of a targeted field certainly forbids its caches to store
-// the response. A lifetime of 0 does not: the cache may store the response and revalidate it.
-// X-Accel-Expires is the exception, because nginx does not store a response with 0.
+// targetedForbids reports whether a line of a targeted field reliably forbids its caches to store
+// the response. A lifetime of 0 does not, because a cache may store the response and revalidate it.
+// X-Accel-Expires: 0 does, because nginx does not store such a response.
 func targetedForbids(name string, value []byte) bool {
 	if name == "x-accel-expires" {
 		return len(value) > 0 && len(bytes.Trim(value, "0")) == 0
@@ -87,7 +88,7 @@ func targetedForbids(name string, value []byte) bool {
 		var directive []byte
 		directive, list = cutDirective(list)
 		directive, _, has := bytes.Cut(directive, []byte{'='})
-		// The last one of a name counts, and name=?0 switches it off (RFC 8941 section 3.2).
+		// The last directive of a name applies, and name=?0 disables it (RFC 8941 section 3.2).
 		switch bare := !has; strings.ToLower(string(bytes.TrimSpace(directive))) {
 		case "no-store":
 			noStore = bare
@@ -100,9 +101,10 @@ func targetedForbids(name string, value []byte) bool {
 	return noStore || private
 }
 
-// with adds the directives of one Cache-Control line. What forbids sharing counts more than what
-// allows it. After a quote that does not end, a directive that Shardway adds would be part of the
-// quoted text, so such a list allows sharing.
+// with returns s updated with the directives of one Cache-Control line. A directive that forbids
+// storing takes precedence. If a quoted string does not end, a directive that Shardway appends
+// would become part of it. Therefore such a line counts as permitting storing, so that no cookie is
+// set.
 func (s sharing) with(list []byte) sharing {
 	if endsQuoted(list) {
 		s = allowed(s)
@@ -115,7 +117,7 @@ func (s sharing) with(list []byte) sharing {
 		case "no-store":
 			return sharingForbidden
 		case "private":
-			if len(argument) == 0 { // else it is of some fields only
+			if len(argument) == 0 { // with an argument, private applies to some fields only
 				return sharingForbidden
 			}
 		case "public", "s-maxage", "must-revalidate", "proxy-revalidate":
@@ -136,7 +138,8 @@ func allowed(s sharing) sharing {
 	return sharingAllowed
 }
 
-// cutDirective takes the first directive off a list. Commas in quotes part nothing.
+// cutDirective splits a list after its first directive. A comma in a quoted string does not
+// separate directives.
 func cutDirective(list []byte) (first, rest []byte) {
 	n, _ := directiveLen(list)
 	if n == len(list) {
@@ -145,8 +148,8 @@ func cutDirective(list []byte) (first, rest []byte) {
 	return bytes.TrimSpace(list[:n]), list[n+1:]
 }
 
-// directiveLen returns the length of the first directive of a list, and whether a quote in it does
-// not end.
+// directiveLen returns the length of the first directive of a list. quoted means that a quoted
+// string in it does not end.
 func directiveLen(list []byte) (n int, quoted bool) {
 	for i := 0; i < len(list); i++ {
 		switch c := list[i]; {
@@ -161,7 +164,7 @@ func directiveLen(list []byte) (n int, quoted bool) {
 	return len(list), quoted
 }
 
-// endsQuoted reports whether a list ends within a quote.
+// endsQuoted reports whether a list ends within a quoted string.
 func endsQuoted(list []byte) bool {
 	for {
 		n, quoted := directiveLen(list)
@@ -172,7 +175,8 @@ func endsQuoted(list []byte) bool {
 	}
 }
 
-// appendSticky appends the sticky cookie for the response, if the response sets it.
+// appendSticky appends the sticky cookie, unless the request needs none or a shared cache may store
+// the response.
 func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
 	if r.x.Cookie == nil {
 		return b

@@ -1,35 +1,34 @@
 package h1
 
-// Edit says what changes in a head on its way through. The zero value forwards
-// a message with its own framing and only the hop-by-hop fields left out.
+// Edit describes the changes to a header when a message is forwarded. The zero value keeps the
+// framing of the message and removes only the hop-by-hop fields.
 type Edit struct {
-	// Drop holds the known fields to leave out, beside those that always stay
-	// behind: HopByHop, what Connection names, Host and framing lines, which
-	// are written anew.
+	// Drop contains the known fields to remove. HopByHop fields, fields that Connection names, Host
+	// and the framing fields are always removed; the last two are generated again.
 	Drop Set
-	// Extra holds whole header lines to append, each "Name: value\r\n". The
-	// caller vouches for them.
+	// Extra contains complete header lines to append, each "Name: value\r
+	// ". They are not validated.
 	Extra []byte
-	// Host replaces the request's Host. Empty: as it came; if there was none,
-	// an empty one.
+	// Host replaces the Host of the request. Empty means that the original Host is kept, or that an
+	// empty one is added.
 	Host []byte
-	// Date is added to a final answer that has no Date. Empty: none is.
+	// Date is added to a final response without Date. Empty means that no Date is added.
 	Date []byte
-	// Kind and Size frame the body on this hop. Zero: as the message came, but
-	// that an answer that runs until close is sent in chunks, and one in chunks
-	// to an Old client runs until close. An answer to HEAD and a 304 keep what
-	// they declare.
+	// Kind and Size set the framing of the body for the next hop. Zero means that of the message,
+	// with two exceptions. A response that is delimited by the end of the connection is sent in
+	// chunks. A chunked response to an Old client is delimited by the end of the connection. A
+	// response to HEAD and a 304 response keep their header fields.
 	Kind Kind
 	Size int64 // for Length
-	// Old tells that the receiver of an answer speaks HTTP/1.0.
+	// Old means that the receiver of a response uses HTTP/1.0.
 	Old bool
-	// Close writes Connection: close. An answer that runs until close has it
-	// anyway.
+	// Close adds Connection: close. A response that is delimited by the end of the connection
+	// always has it.
 	Close bool
-	// KeepAlive writes Connection: keep-alive, for HTTP/1.0 clients.
+	// KeepAlive adds Connection: keep-alive, for HTTP/1.0 clients.
 	KeepAlive bool
-	// Upgrade passes Upgrade on and writes Connection: upgrade.
+	// Upgrade forwards Upgrade and adds Connection: upgrade.
 	Upgrade bool
-	// DropExpect leaves Expect out.
+	// DropExpect removes Expect.
 	DropExpect bool
 }

@@ -2,53 +2,52 @@ package h1
 
 import "time"
 
-// Options says how a Conn reads and writes. The zero value is usable.
+// Options configures a Conn. The zero value is usable.
 type Options struct {
-	// Buffers lends the read and write buffers. Nil: each is made anew.
+	// Buffers is the pool of the read and write buffers. nil means that each buffer is allocated.
 	Buffers *Buffers
-	// MaxHeaderBytes bounds a head, first line included. Zero: 64 KiB.
+	// MaxHeaderBytes limits a header section in bytes, including the first line. Zero means 64 KiB.
 	MaxHeaderBytes int
-	// MaxTargetBytes bounds the first line of a request. Zero: 16 KiB.
+	// MaxTargetBytes limits the first line of a request in bytes. Zero means 16 KiB.
 	MaxTargetBytes int
-	// MaxHeaderLines bounds the number of header lines. Zero: 256.
+	// MaxHeaderLines limits the number of header lines. Zero means 256.
 	MaxHeaderLines int
-	// ReadBuffer is the size a read buffer starts with. Zero: 8 KiB, right for
-	// clients. 32 KiB saves a system call per answer of 10 KiB on the upstream
-	// side.
+	// ReadBuffer is the initial size of the read buffer. Zero means 8 KiB, which suits clients. For
+	// upstream connections, 32 KiB saves a system call for a response of 10 KiB.
 	ReadBuffer int
-	// Timeouts holds the first timeouts; SetTimeouts replaces them.
+	// Timeouts contains the initial timeouts. SetTimeouts replaces them.
 	Timeouts Timeouts
-	// Partial, if not nil, is told of each head of a request that does not come at
-	// once: how many bytes more its buffer holds, and when it is over, well or not,
-	// all of them as fewer. From the first word to the last StopHeader may be called.
+	// Partial is called while a request header arrives in several parts; nil means no calls. delta
+	// is the number of bytes by which the memory of the header has grown. When the header is
+	// complete or has failed, Partial is called with the negative sum. Between the first and the
+	// last call, StopHeader may be called.
 	Partial func(delta int)
-	// Direct promises that what SyscallConn reads is what Read reads: no TLS,
-	// nothing read ahead. It is implied for *net.TCPConn and *net.UnixConn, and
-	// lets an idle Conn do without a buffer.
+	// Direct promises that SyscallConn and Read return the same bytes, without TLS and without data
+	// that was read in advance. It is implied for *net.TCPConn and *net.UnixConn. With it, an idle
+	// Conn needs no buffer.
 	Direct bool
-	// EndIdle ends the sending side (FIN) of a plain socket once a wait for a request
-	// is over and nothing has come, in the same step as the last look: whatever a client
-	// sends between that look and a later Close is lost to it.
+	// EndIdle makes a wait for a request that ends without data close the sending side (FIN) of a
+	// plain socket, in the same step as the last check for data. Without it, a request that arrives
+	// between that check and a later Close would be lost.
 	EndIdle bool
-	// Lingering bounds how many connections linger at the same time. Nil: no bound.
+	// Lingering limits the number of lingering connections. nil means no limit.
 	Lingering *Lingering
 }
 
-// Timeouts bounds the waits of a Conn. Zero means no bound. They are kept to
-// within a sixteenth: a deadline near enough is not set again.
+// Timeouts contains the time limits of a Conn. Zero means no limit. The limits are accurate to a
+// sixteenth: a deadline that is close enough is not set again, because setting one is expensive.
 type Timeouts struct {
-	// First is how long the first byte of a head may take: a client's idle
-	// time, or the time to the first byte of an answer.
+	// First limits the wait for the first byte of a header: the idle time of a client, or the time
+	// to the first byte of a response.
 	First time.Duration
-	// Head is how long the rest of a head may take once it has begun.
+	// Header limits the time for the rest of a header after its first byte.
 	Header time.Duration
-	// Body is how long a body may pause.
+	// Body limits the wait for the next data of a body.
 	Body time.Duration
-	// Write is how long one write to the socket may take.
+	// Write limits the time of one write to the socket.
 	Write time.Duration
-	// Rate is how many bytes of a body have to come for each second that is spent
-	// waiting for it, once Patience of that has passed. Time in which nobody asked
-	// for more does not count. Zero: any rate.
+	// Rate is the minimum number of body bytes per second of waiting, after the first Patience of
+	// waiting. The time in which no goroutine reads does not count. Zero means no minimum.
 	Rate     int64
 	Patience time.Duration
 }
