@@ -14,28 +14,28 @@ import (
 // app it leaves. An app with hooks drops that copy. An app without hooks must not get the
 // shard back before the app has restarted ("Returns" in docs/internals/protocol-state.md).
 //
-// The state keeps, for each node whose app falls under this rule, the shards that have left
-// the node, one bit for each shard. The node reports in its heartbeats since which map its
-// app process has run (agent.AppWatch), and the leader writes that into the log: what left the
-// node up to that map is forgotten.
+// For each node whose app falls under this rule, the state contains the shards that have left the
+// node, one bit for each shard. The node reports in its heartbeats since which map its app process
+// has run (agent.AppWatch), and the leader writes the report into the log. Shards that left the
+// node with that map or an earlier one are then forgotten, since the app process cannot hold them.
 
 const (
-	// maxDepartures bounds the sets of one node. A further set merges the two oldest ones,
-	// which bars shards for longer than necessary.
+	// maxDepartures is the maximum number of sets of one node. A further set makes the two oldest
+	// sets one. Some shards are then barred from the node for longer than necessary.
 	maxDepartures = 4
-	// maxFormerDepartures bounds the remembered nodes outside the map. The node whose shards
-	// left longest ago is removed first.
+	// maxFormerDepartures is the maximum number of nodes outside the map with recorded departures.
+	// The node whose shards left longest ago is removed first.
 	maxFormerDepartures = shardmap.MaxMembers
 )
 
 // departedShards is a set of shards that have left a node.
 type departedShards struct {
-	// epoch is the map with which the last of them left.
+	// epoch is the epoch of the map with which the last of these shards left.
 	epoch  shardmap.Epoch
 	shards shardmap.ShardSet
 }
 
-// AppReport is the report of a node about its app.
+// AppReport is the report of a node about restarts of its app.
 type AppReport struct {
 	Node shardmap.NodeID
 	// AfterRestart means that shards that left the app return only after it has restarted.
@@ -53,7 +53,8 @@ type appReportEntry struct {
 	apps []AppReport
 }
 
-// applyAppReports applies the reports of nodes. An entry that changes nothing is ignored.
+// applyAppReports applies the reports of nodes. It ignores an entry that would not change the
+// state, and an entry of an earlier leader.
 func (s *State) applyAppReports(term uint64, c appReportEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term {
 		return s.ignore()

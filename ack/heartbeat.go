@@ -28,8 +28,9 @@ type Heartbeat struct {
 	// Server is the Raft server id of the node, node/disk. A wiped disk does not confirm for
 	// the voter that it replaces, nor one node for another.
 	Server string
-	// Boot orders the starts of a node. Nonce distinguishes two processes with the same boot
-	// (a copied data directory). Number orders the heartbeats of a boot.
+	// Boot is the incarnation number, which increases with each start of the node. Nonce
+	// distinguishes two processes with the same boot (a copied data directory). Number orders
+	// the heartbeats of a boot.
 	Boot, Nonce, Number uint64
 	// Echo is the newest answer that this boot has received. It is read before Term.
 	Echo Echo

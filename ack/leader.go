@@ -30,7 +30,7 @@ type LeaderOptions struct {
 // serve until when. A LeaderDriver calls it.
 type Leader struct {
 	o              LeaderOptions
-	maxTiming      Timing // the timing for every wait of the present step, see longestTiming
+	maxTiming      Timing // the longest timing for which leases may exist, for every wait of the present step
 	elected        time.Duration
 	barrierApplied bool
 	// inheritedMap is the committed map at the time of the barrier.
@@ -40,7 +40,7 @@ type Leader struct {
 	members      map[shardmap.NodeID]*member
 	answerCount  uint64
 
-	submitting        bool           // an entry was submitted and its fate is unknown
+	submitting        bool           // an entry was submitted, and it is not known yet whether it is in the log
 	submitted         time.Duration  // when it was submitted
 	committing        shardmap.Epoch // the map of a submitted commit; zero means none
 	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
@@ -70,8 +70,8 @@ type Leader struct {
 	effects          []Effect
 }
 
-// NewLeader returns the machine of a leader elected at now. The caller must issue a barrier at
-// once, repeat it if Raft refuses it, and report when one is applied.
+// NewLeader returns the state machine of a leader that was elected at now. The caller must issue a
+// barrier immediately, repeat it if Raft refuses it, and report when one is applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
 		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,

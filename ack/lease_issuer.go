@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// leaseIssuer calculates until when a leader may let nodes serve. It is a part of Leader and
-// shares its step.
+// leaseIssuer calculates how long the leases of a leader may last. It is a part of Leader.
 //
-// A heartbeat of a voter that names the term of the leader and echoes answer k proves that
-// this voter had not voted in a newer term when k was sent. The quorum time is the latest time
-// that a quorum has confirmed in this way. No lease ends later than quorum time + lease. So
-// every lease of an old leader has expired one lease after the next election.
+// A heartbeat of a voter contains its Raft term, and echoes an answer k of the leader. If the term
+// is that of the leader, the voter had not voted in a newer term when k was sent. The quorum time
+// is the latest time that a quorum of voters has confirmed in this way. No lease ends later than
+// quorum time + lease. So every lease of an old leader has expired one lease after the next
+// election.
 type leaseIssuer struct {
 	self         string
 	voters       []string
@@ -50,7 +50,8 @@ func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 	return max(g.scratch[(len(g.scratch)-1)/2], g.barrierStart), true
 }
 
-// grant returns how long a node may serve from now on with timing t; zero means not at all.
+// grant returns the length of a lease from now on, with timing t. Zero means that no lease may be
+// granted.
 func (g *leaseIssuer) grant(now time.Duration, t Timing) time.Duration {
 	q, ok := g.quorumTime()
 	if !ok {

@@ -48,16 +48,16 @@ type (
 		Boot, Nonce uint64
 		Began       time.Duration
 	}
-	// ReleasesReceived carries the releases of a node, sent by that node.
+	// ReleasesReceived contains the releases that a node has sent (see Releases).
 	ReleasesReceived struct{ Releases }
-	// IdleShards are the shards of a node without running requests, by the map that it routes
-	// by. The node has a gradual drain, or answers an AskIdle.
+	// IdleShards reports the shards of a node for which no request runs. Map is the epoch of the map
+	// by which the node routes. A node sends it during a gradual drain, and in answer to an AskIdle.
 	IdleShards struct {
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
-		// Staged means that it answers an AskIdle. Such an answer may include shards that a
-		// gradual drain waits for, for example those with event streams.
+		// Staged means that this is the answer to an AskIdle. It may include shards for which a
+		// gradual drain still waits, for example shards with event streams.
 		Staged bool
 	}
 	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
@@ -113,7 +113,7 @@ type (
 		Number int
 		Held   bool
 	}
-	// StepDown hands leadership over.
+	// StepDown transfers leadership to another server.
 	StepDown struct{ Reason string }
 	// Event is for the log and the metrics. Nothing depends on it.
 	Event struct {

@@ -37,10 +37,10 @@ type Policy struct {
 	// no pause ends early.
 	Pause    time.Duration
 	PausedBy uint64
-	// GradualDrains are the nodes that will own nothing in the end, idle shards first. A
-	// drained node is not among them.
+	// GradualDrains are the nodes with a gradual drain: they lose their idle shards first, and the
+	// other shards later. A node in Drained is not among them.
 	GradualDrains map[shardmap.NodeID]GradualDrain
-	// Terms are the terms of drains, by node.
+	// Terms are the options of drains, by node.
 	Terms map[shardmap.NodeID]DrainTerms
 	// Quarantined are the keys whose requests are refused. Quarantines do not affect
 	// placement, but need the same replication: all nodes agree on them, and they survive
@@ -58,7 +58,7 @@ const (
 	ChangeCordon   ChangeKind = iota + 1 // Node
 	ChangeDrain                          // Node
 	ChangeUncordon                       // Node: ends cordon and drain
-	ChangeWeight                         // Node, Weight; zero: the weight that the node reports
+	ChangeWeight                         // Node, Weight; zero means the weight that the node reports
 	ChangePin                            // Shard, Node or Zone
 	ChangeUnpin                          // Shard
 	ChangePause                          // For; restarts a present pause

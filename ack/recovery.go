@@ -7,8 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// MinJump is the minimum distance between the last entry that a survivor knows and the start
-// of a recovered log. It is more than other nodes can have written without the survivor.
+// MinJump is the minimum distance between the last entry in the log of a surviving node and the
+// start of a recovered log. The lost nodes cannot have written so many entries after the survivor
+// lost its connection to them.
 const MinJump = 1 << 32
 
 // Recovered returns the initial state of a new cluster that continues where s ends, because
@@ -20,18 +21,17 @@ const MinJump = 1 << 32
 // # Why floor is an index
 //
 // The lost nodes may have proposed and served maps that s does not contain. So all new epochs
-// must be above every epoch that they can have used. An epoch is the Raft index of its
-// proposal. One solution is a field of State that is added to each index. The other one is a
-// log that continues at a far higher index, and that is what Recovered does. Raft allows it: a
-// snapshot may have any index, and the next entry follows it. An epoch remains an index, which
-// helps to compare a log with a map. State, codec and protocol need no special case that could
-// be forgotten.
+// must be above every epoch that the lost nodes can have used. An epoch is the Raft index of its
+// proposal. State could have a field that is added to each index. Instead, Recovered makes the log
+// continue at a far higher index. Raft allows that: a snapshot may have any index, and the next
+// entry follows it. An epoch remains an index, so a log can still be compared with a map. State,
+// codec and protocol need no special case that could be forgotten.
 //
 // # What is reset
 //
 // Every owner keeps its shards, so that it finds their state on its local disk. No ownership
-// epoch survives: a shard may have had other owners since s, whose epochs a store behind the
-// app has seen. All ownership epochs become floor. An open proposal is discarded with its
+// epoch survives, because a shard may have had other owners since s, and a store of the app may
+// have recorded their epochs. All ownership epochs become floor. An open proposal is discarded with its
 // holds: whether the other nodes committed it is unknown, and its epoch is below floor. Drops
 // are discarded: a node that returns has another disk and must acknowledge floor first.
 // Restarts are discarded, too. The policy keeps only weights, pins and quarantines, see

@@ -40,7 +40,8 @@ type Kept struct {
 	Server string
 	Boot   uint64
 	Note   []byte
-	// PassedOn: that process never served the shard, and passes on the note that it got.
+	// PassedOn means that the process never served the shard, and passes on the note that it had
+	// received from the owner before.
 	PassedOn bool
 }
 

@@ -9,8 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// reconcile advances the round. It only depends on the present state: the last message is a
-// hint that something may have changed.
+// reconcile advances the round: the change from one committed map to the next, which consists of a
+// proposal, its acknowledgements and a commit. It compares the present state with the wanted one.
+// The last message is only a hint that something may have changed, so a lost message does no harm.
 func (l *Leader) reconcile(now time.Duration) {
 	if l.leases.revoked || now < l.resumeAt {
 		return
@@ -54,8 +55,9 @@ func (l *Leader) reconcile(now time.Duration) {
 	}
 }
 
-// neededMap returns the map that should be in the log. needed is false if it is there: a round
-// of this term already has the final map, or an open round has all of it except deferred moves.
+// neededMap returns the map that the leader should propose. needed is false if no proposal is
+// needed, because a round of this term already has the final map, or an open round has all of it
+// except deferred moves.
 func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 	members := l.eligibleMembers(now)
 	a = l.assign(members)
@@ -67,7 +69,7 @@ func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 	case l.state.Committed().Epoch() == 0 && len(members) == 0:
 		return &assignment{}, false
 	case l.state.Open() && !l.ownRoundOpen():
-		return a, true // an earlier leader left it
+		return a, true // an earlier leader left its proposal open
 	case !l.state.Open() && !l.roundDone:
 		return a, true // rule 4
 	case l.state.Open() && a.want.SameAs(last) && l.keysBlocked():
@@ -75,7 +77,7 @@ func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 	case !l.state.Open() && a.final.SameAs(last) && l.keysToActivate(now) != "":
 		return a, true
 	case !l.state.Open() && a.final.SameAs(last) && l.mapRequested:
-		return a, true // rebalance
+		return a, true // an operator has requested a new map
 	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
 		return &assignment{}, false
 	}
@@ -95,18 +97,20 @@ type assignment struct {
 	// final is the target map. losing are the owners from which it takes shards.
 	final  *shardmap.Map
 	losing []shardmap.NodeID
-	// want is final without the deferred moves of the owners in staged.
+	// want is the map that may be proposed now. It differs from final only in the moves that the
+	// owners in staged defer.
 	want   *shardmap.Map
 	staged map[shardmap.NodeID]bool
-	// cannotWait means that want contains a change that does not wait for the answers of
-	// owners.
+	// cannotWait means that want contains an urgent change, so the leader must propose it before the
+	// owners have answered which of their shards are idle.
 	cannotWait bool
 	appsIndex  uint64
 }
 
-// assign returns the final map for members; want and staged are those of the previous call.
-// Without members the last map remains (rule 10), even if it is only proposed: the committed
-// map may contain a dropped node that must not come back.
+// assign returns an assignment with the final map for members. While its inputs are unchanged, it
+// returns the previous assignment, including want and staged. Without members the last map remains
+// (rule 10), even if it is only proposed: the committed map may contain a dropped node, which must
+// not become an owner again.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.restartingNodes()
 	if a := &l.lastAssignment; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradual.version && a.appsIndex == l.state.departuresIndex && slices.Equal(a.members, members) {
@@ -125,7 +129,8 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 	return &l.lastAssignment
 }
 
-// planStage sets the map that may be proposed now.
+// planStage sets a.want, the map that may be proposed now. A change of the map may be proposed in
+// several stages, so that busy shards do not delay idle ones.
 func (l *Leader) planStage(now time.Duration, a *assignment) {
 	staged := l.deferringOwners(now, a.losing)
 	if a.want != nil && maps.Equal(a.staged, staged) {
@@ -151,7 +156,7 @@ func (l *Leader) assignPolicy(policy *Policy, absent map[shardmap.NodeID]bool, m
 	return p
 }
 
-// changeReason returns the first reason for want, as metrics spell it.
+// changeReason returns the most important reason for the map want, as metrics spell it.
 func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Last()
 	for _, m := range last.Members() {

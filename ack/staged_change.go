@@ -9,21 +9,23 @@ import (
 )
 
 const (
-	// drain-timeout / questionFraction is the time between two questions of a staged change.
-	// maxQuestionInterval is its maximum.
+	// The time between two questions of a staged change is drain-timeout / questionFraction, but at
+	// most maxQuestionInterval. A question asks the owners of moving shards which of them are idle.
 	questionFraction    = 20
 	maxQuestionInterval = 250 * time.Millisecond
 	// answerTimeout is how long the leader waits for the answers of the owners.
 	answerTimeout = 100 * time.Millisecond
-	// maxAnswerAge is the age of a question above which its answers are ignored. This happens
-	// if another entry took long to enter the log, or if the leader batched changes.
+	// maxAnswerAge is the age of a question above which its answers are ignored, because requests may
+	// have begun since. Answers get old if another entry enters the log slowly, or if the leader
+	// waits for further changes.
 	maxAnswerAge = 2 * answerTimeout
 	// blockedAfter is the age of an open round at which the leader asks the owners which
 	// shards block it.
 	blockedAfter = 50 * time.Millisecond
-	// maxStages bounds the maps that take shards from an owner and leave it busy ones. The
-	// time between two of them doubles. A map that leaves no busy shard does not wait for that
-	// time. 2*maxStages bounds these maps, because requests may begin while a map is proposed.
+	// maxStages is the maximum number of stages: maps that move some shards of an owner and leave it
+	// busy ones. The time between two stages doubles. A map that leaves the owner no busy shard does
+	// not wait for that time. There are at most 2*maxStages of those: requests may begin while such
+	// a map is proposed, and make another one necessary.
 	maxStages = 10
 )
 
@@ -48,10 +50,10 @@ type stagedChange struct {
 // not aborted for a move to a node that may fail again.
 type stagedOwner struct {
 	began time.Duration
-	// timedOut: drain-timeout has passed since began, so busy shards move, too.
+	// timedOut means that drain-timeout has passed since began, so busy shards move, too.
 	timedOut     bool
 	questions    int           // number of questions sent to it
-	proposals    int           // number of proposals that take shards from it
+	proposals    int           // number of proposals that move shards away from it
 	nextProposal time.Duration // earliest time of the next proposal that leaves it busy shards
 	// reason is the reason of the change, as metrics spell it.
 	reason string
@@ -79,7 +81,7 @@ func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
 		return false
 	}
-	if !n.hasHeartbeat() { // an election alone moves nothing (see isEligible)
+	if !n.hasHeartbeat() { // a new leader must not move shards only because it has no heartbeat yet (see isEligible)
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
 	// Shortly after an election, an owner may not have a lease of this leader yet.

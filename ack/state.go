@@ -52,7 +52,8 @@ type Drop struct {
 	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
 	Cause Cause
-	// Strikes counts its consecutive missed acknowledgements.
+	// Strikes is the number of its consecutive missed acknowledgements. It determines how long
+	// the node must wait before it gets shards again.
 	Strikes uint32
 	// InForce is true until a proposal contains the node again.
 	InForce bool

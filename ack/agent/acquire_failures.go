@@ -14,12 +14,12 @@ const (
 	// defaultStuckAfter.
 	stuckAttempts     = 3
 	defaultStuckAfter = 5 * time.Second
-	// waitingAfter is how long a shard is acquiring before it counts as waiting, if a call has
-	// failed. hangingAfter is the same without a result.
+	// waitingAfter is the time after which a shard with a failed acquire call is reported as
+	// waiting. hangingAfter is the time for a shard whose call has no result yet.
 	waitingAfter = 2 * time.Second
 	hangingAfter = 10 * time.Second
-	// defaultBackoff and maxBackoff bound the time during which a node does not get back a
-	// shard that its app failed to acquire. It doubles with each failure.
+	// The backoff is the time for which a node does not get back a shard that its app failed to
+	// acquire. It doubles with each failure, from defaultBackoff to maxBackoff.
 	defaultBackoff = 30 * time.Second
 	maxBackoff     = 10 * time.Minute
 	// updateInterval is the time between two updates, so that shards that fail together are
@@ -27,8 +27,8 @@ const (
 	updateInterval = time.Second
 )
 
-// acquireFailureState tracks the shards that the app fails to acquire. The node keeps the
-// backoff, not the leader, so a new leader uses the same one.
+// acquireFailureState tracks the shards that the app fails to acquire. It is part of the node and
+// not of the leader, so that the backoff continues under a new leader.
 type acquireFailureState struct {
 	shards map[shardmap.Shard]*failedShard
 	// reported and waitingCount are the values that heartbeats report.
@@ -36,8 +36,8 @@ type acquireFailureState struct {
 	waitingCount int
 
 	// unable means that all recent attempts failed, so the node should get no more shards. It
-	// ends with a success. A node that no longer owns any of the failed shards sends a probe at
-	// probeAt: an acquire call without shards.
+	// ends with a successful call. If the node no longer owns any of the failed shards, it sends a
+	// probe at probeAt: an acquire call without shards, which tests whether the app can acquire.
 	unable      bool
 	strikes     int
 	probeAt     time.Duration
@@ -49,7 +49,8 @@ type acquireFailureState struct {
 	nextUpdate time.Duration
 }
 
-// failedShard is a shard that the app has failed to acquire.
+// failedShard is a shard that the app has failed to acquire. strikes is the number of its failures,
+// from which the backoff is computed.
 type failedShard struct {
 	strikes      int
 	failing      bool          // the node owns it, and the app still fails

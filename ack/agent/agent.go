@@ -183,17 +183,17 @@ func New(o Options, now time.Duration) *Agent {
 	return a
 }
 
-// Poll checks all inputs and acts on them. It is due as Due returns, and immediately after
-// HeartbeatNow, HeartbeatEarly, Answered, HookEnded and NotAcquired, after a new state, and
-// after the end of a request that Running or Busy counted. now is the time at which the clock
-// was read last. The agent itself reads no clock.
+// Poll checks all inputs and acts on them. The caller must call it at the time that Due returns. It
+// must also call it immediately after HeartbeatNow, HeartbeatEarly, Answered, HookEnded and
+// NotAcquired, after a new state, and after the end of a request that Running or Busy counted. now
+// is the time at which the clock was read last. The agent itself reads no clock.
 //
-// The order guarantees G1:
+// The order of these steps guarantees G1, one owner at a time:
 //  1. End the lease and publish the routing that stops a shard.
 //  2. Count the running requests.
-//  3. Make the app release.
-//  4. Acknowledge.
-//  5. Send the heartbeat.
+//  3. Make the app release the moving shards.
+//  4. Acknowledge the proposal once these shards have no running request and are released.
+//  5. Send the heartbeat, which contains the acknowledgement.
 func (a *Agent) Poll(now time.Duration, s Observation) {
 	if s.HasRequests {
 		a.lastRequestAt = now
@@ -232,8 +232,8 @@ func (a *Agent) Poll(now time.Duration, s Observation) {
 // noShard is the predicate that is false for every shard.
 func noShard(shardmap.Shard) bool { return false }
 
-// publishLease publishes the lease. A new lease publishes a new routing, too, because waiting
-// requests wait for a routing.
+// publishLease publishes the lease to the Gate. With a new lease it also publishes the routing
+// again, because queued requests check only a new routing.
 func (a *Agent) publishLease() {
 	until, held := a.holder.Until()
 	if !held {
@@ -245,7 +245,7 @@ func (a *Agent) publishLease() {
 	switch {
 	case held && (was == 0 || missed):
 		a.publishRouting(a.follower.State())
-	case a.leaseTerm != was && a.stopsTheWorld(): // routing depends on the term of the lease
+	case a.leaseTerm != was && a.stopsTheWorld(): // the routing depends on the term of the lease
 		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxAttempt bounds one release call and one lost call.
+	// maxAttempt is the maximum timeout of one release call or one lost call.
 	maxAttempt = 2 * time.Second
-	// minRetryPause and maxRetryPause bound the pause between two attempts, which doubles.
+	// The pause between two attempts doubles from minRetryPause to maxRetryPause.
 	minRetryPause = 100 * time.Millisecond
 	maxRetryPause = 2 * time.Second
-	// 1/lostFraction of ReleaseTimeout is reserved for lost calls about shards that could not
-	// be released. minLostTime is the minimum of that reserve, unless it is more than half of
-	// ReleaseTimeout: enough for one or two polls on a busy machine.
+	// If a shard could not be released, a lost call makes the app drop it. The last 1/lostFraction
+	// of ReleaseTimeout is reserved for these calls, but at least minLostTime, which is enough for
+	// one or two polls on a busy machine. The reserve is never more than half of ReleaseTimeout.
 	lostFraction = 8
 	minLostTime  = 100 * time.Millisecond
 	// resendInterval is the time between two deliveries of the release notes.
 	resendInterval = 100 * time.Millisecond
 	// lostRetryTime is how long lost calls for a shard are retried.
 	lostRetryTime = time.Minute
-	// batchDivisor divides the batch size of shards whose call got no response, so that one
-	// shard that hangs delays few others.
+	// If a call gets no response, the next call for its shards names fewer shards, by the factor
+	// batchDivisor. So a single shard that makes the app hang soon delays few others.
 	batchDivisor = 16
 )
 
@@ -45,26 +45,25 @@ type hookMachine struct {
 	boot         uint64
 	calls        uint64                       // calls started by this boot
 	running      map[uint64]*runningCall      // by Seq
-	firstWaiting [HookLost + 1]shardmap.Shard // by kind: the first shard that found no free call
+	firstWaiting [HookLost + 1]shardmap.Shard // by kind: the first shard for which no call was free, so it comes first next time
 
 	shards      []heldShard
-	acquired    []shardmap.Epoch // by shard: the epoch under which it serves; zero means that it does not. Published, so never modified
+	acquired    []shardmap.Epoch // by shard: the ownership epoch under which the shard serves; zero means that it does not. The slice is part of a published Routing, so it is never modified
 	results     []HookResult     // since the last update
 	notAcquired []shardEpoch     // shards that the app reported as not acquired
 
 	firstLeaseEpoch shardmap.Epoch // the last proposal at the first lease; an earlier process may have served shards owned since this epoch or before
 	hadLease        bool           // firstLeaseEpoch is set
 	// restartIndex is the index of the last restart entry that a leader has reported. Until
-	// this node has applied that entry, it does not know which shards its previous process
-	// kept.
+	// this node has applied that entry, its state may lack the releases of its previous process.
 	restartIndex uint64
 
-	drainEpoch   shardmap.Epoch // the proposal of the next two fields
-	releaseBy    time.Duration  // zero means that requests of moving shards still run
+	drainEpoch   shardmap.Epoch // the proposal to which releaseBy and appRefuses refer
+	releaseBy    time.Duration  // deadline for releases; zero means that requests of moving shards still run
 	appRefuses   bool           // the app refuses connections, so another release attempt is useless
 	stopBy       time.Duration  // when a stopping node sends its goodbye regardless of its app; zero means that it does not stop
 	recovery     leaseRecovery
-	keptForEpoch shardmap.Epoch // the committed map for which the releases of a restart were prepared
+	keptForEpoch shardmap.Epoch // epoch of the committed map for which the releases of a restart in place were prepared
 	releaseDelivery
 
 	acquireFailures acquireFailureState
@@ -92,14 +91,14 @@ type heldShard struct {
 	// call is the Seq of the running call that names the shard; zero means none.
 	call uint64
 	// mayHold means that the app may hold the shard under epoch. mayHaveReleased means that the
-	// app may have released it. acquired means that the app has acquired it, and it does not
-	// serve yet.
+	// app may have released it. acquired means that the app has acquired the shard, but the node
+	// does not serve it yet.
 	mayHold, mayHaveReleased, acquired bool
 	// served means that the shard has served under epoch. released means that the app has
 	// released it since then and left note. A new acquire call voids both released and note.
 	served, released bool
 	note             []byte
-	// lostPending means that a lost call is due, until lostUntil.
+	// lostPending means that a lost call is due. It is retried until lostUntil.
 	lostPending bool
 	lostUntil   time.Duration
 	// retryPause is the pause before nextAttempt. maxBatch limits the number of shards in its

@@ -15,14 +15,14 @@ type releaseDelivery struct {
 	received bool
 	resendAt time.Duration
 	giveUpAt time.Duration
-	term     uint64 // of the leader that confirmed them, or must confirm them again
+	term     uint64 // term of the leader that confirmed them, or must confirm them again
 }
 
 // pending reports whether releases wait for a confirmation.
 func (d *releaseDelivery) pending() bool { return d.releases != nil && !d.received }
 
 // inheritedNote returns the note of the release before the given ownership epoch, and the node
-// that released. ok is true only if the state that the note refers to is certainly unchanged:
+// that released the shard. ok is true only if the state to which the note refers is certainly unchanged:
 // the release was recorded for this disk, and neither this process nor an earlier one can have
 // served the shard under that epoch.
 func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
@@ -30,7 +30,7 @@ func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardm
 	if h.served && h.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
-	if k, ok := state.Kept(s); ok && k.Server == m.server && m.boot == k.Boot+1 { // no other boot in between
+	if k, ok := state.Kept(s); ok && k.Server == m.server && m.boot == k.Boot+1 { // this is the next boot after the release, so no other process has served since
 		if k.PassedOn {
 			return k.Note, state.OwnerBefore(s), true
 		}

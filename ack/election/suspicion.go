@@ -81,25 +81,27 @@ type Options struct {
 	Raft      Raft
 }
 
-// Suspicion decides when a voter campaigns because its leader does not answer. A stopped
-// process or a network partition closes no connection, and the election timeout of Raft is
-// longer than a lease. A voter that misses its leader asks the other voters. Once a majority
-// misses the leader, the voter with the newest log campaigns, by lowest id among equals, and
-// the next voters in order follow with a delay (docs/internals/protocol-leases.md, "A leader that is
-// missed"). A false alarm costs one term. The goroutine of the agent calls all methods.
+// Suspicion decides when a voter campaigns because its leader does not answer. A stopped process or
+// a network partition closes no connection, and the election timeout of Raft is longer than a lease.
+//
+// A voter misses its leader when its heartbeats get no answer. It then asks the other voters. Once
+// a majority misses the leader, the voter with the newest log campaigns. Among voters with equal
+// logs it is the one with the lowest id. The next voters in this order follow with a delay
+// (docs/internals/protocol-leases.md, "A leader that is missed"). A false alarm costs one term. The
+// goroutine of the agent calls all methods.
 type Suspicion struct {
 	o Options
 
 	lastPoll     time.Duration
-	runningSince time.Duration // when polls were last interrupted
+	runningSince time.Duration // start of the present period of regular polls, without a pause of the process
 
 	report            Report        // the present report of this node
-	missedSince       time.Duration // when it began to miss that leader
+	missedSince       time.Duration // when this voter began to miss the leader of report.LeaderTerm
 	lastRequest       time.Duration // when it last asked the other voters
 	nextRequest       time.Duration
 	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
 	campaignedAgainst uint64        // the term of the last leader against which it campaigned
-	retryAt           time.Duration // no campaign before that, after Raft refused one
+	retryAt           time.Duration // no campaign before this time, because Raft has refused one
 	reports           map[string]receivedReport
 	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
 
@@ -236,8 +238,9 @@ func (s *Suspicion) reportCounts(now time.Duration, h receivedReport) bool {
 	return h.LeaderTerm == s.report.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat
 }
 
-// ReportReceived takes the reply of a server to a request of the given time. Only the request
-// time bounds the age of a report. A reply to a request of an earlier suspicion is ignored.
+// ReportReceived records the reply of a server to a request that was sent at asked. The age of a
+// report counts from that time, because the reply may have been delayed. A reply to a request of an
+// earlier suspicion is ignored.
 func (s *Suspicion) ReportReceived(asked time.Duration, server string, m Report) {
 	if asked >= s.missedSince && asked >= s.reports[server].requestedAt {
 		s.reports[server] = receivedReport{m, asked}
