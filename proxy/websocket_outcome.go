@@ -26,7 +26,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 		k.closeCode, k.closeReason = int(closeMoved), closeLeaving.reason()
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
 		k.closeCode, k.closeReason = int(closeMoved), reasonUnfinished
-	case l.streaming: // another relay cannot continue in the middle of a message
+	case l.streaming: // no other relay can continue in the middle of a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
