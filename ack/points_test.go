@@ -176,7 +176,7 @@ func pointsOfRules() []point {
 		{of: "rule 5", clause: "whether a shard may be taken is decided when the commit is submitted", planted: []string{"rule 5: a shard that could be taken earlier is taken later"}},
 		{
 			of: "rule 5", clause: "a forwarding node gives up requests to a node whose shards are taken",
-			explained: "The model has no forwarding node, see why 19. TestConnectingEndsWhenTheShardLeaves of package proxy.",
+			explained: "The model has no forwarding node, see why 19. TestDialEndsWhenShardMoves of package proxy.",
 		},
 		{
 			of: "rule 6", clause: "a shard that was released and does not move is acquired again, under its epoch",
