@@ -104,7 +104,7 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # (internal/docs checks that these names exist).
 #
 # LONG are the tests of packages that take more than about ten seconds.
-LONG := ^(TestEveryMistakeIsFound|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestLongPollReachesNextOwnerOnEveryRoute|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
+LONG := ^(TestEveryMistakeIsFound|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachPlantedBootstrapMistakeIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestLongPollReachesNextOwnerOnEveryRoute|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
 
 # SHORT_CLUSTERS are tests of whole clusters, one or two for each property that users rely on.
 SHORT_CLUSTERS := ^(TestReadmeCommandsRun|TestRequestsOfOneKeyReachOneApp|TestKillFailsNoRequest|TestDashboardShowsKilledNode|TestDrainUnderLoadFailsNoRequest|TestSigtermUnderLoadFailsNoRequest|TestJoinAndLeaveMoveFewestShards|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNoRequestWithoutLease|TestHealedPartitionReunites|TestOneWayLinkCountsAsUnresponsive|TestResumableWebSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestPortsOfClusterWithSecretRequireIt|TestMintedKeysAreServedOnEveryNode|TestEmbeddedHandlersCheckTheirLease|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoinAtOnce|TestSighupReloadsUnderLoad|TestStoreRejectsWritesOfPausedOwner|TestUnambiguousMalformedResponsesAreForwarded)$$
@@ -116,13 +116,16 @@ BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadersDoNotDelayO
 test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race detector, nodes in virtual time, whole clusters in a short form
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
-	@$(MAKE) --no-print-directory -k -j 2 test-unit test-virtual test-short-clusters
+	@status=0; for lanes in $(SHORT_LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
 
-# In CI the tests of whole clusters have the machine alone: they run by the real clock, and the
-# machine may have neighbours. Elsewhere they run beside the units, because clusters wait most of
-# the time.
+# SHORT_LANES are groups of stages, one after the other. The stages of a group, joined by +, run
+# beside each other. In CI the tests of whole clusters have the machine alone: they run by the
+# real clock, and the machine may have neighbours. Elsewhere they run beside the units, because
+# clusters wait most of the time.
 ifdef CI
-test-short-clusters: test-unit test-virtual
+SHORT_LANES := test-unit+test-virtual test-short-clusters
+else
+SHORT_LANES := test-unit+test-virtual+test-short-clusters
 endif
 
 # The longest packages come first, so that none is left alone at the end. At the end of each
@@ -151,8 +154,7 @@ test-all: ## every test: make test, then make test-rest
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory test-rest
 
-# LANES are groups of stages, one after the other. The stages of a group, joined by +, run beside
-# each other.
+# LANES are the groups of test-rest.
 ifdef CI
 LANES := test-long+test-long-virtual+test-path test-clusters test-chaos test-tools
 TOOLS_AT_ONCE := 1
