@@ -247,6 +247,7 @@ func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err e
 // staleDiskError stops a node whose data directory is an older image or a copy.
 type staleDiskError struct{ why error }
 
+// Error contains the reason and the remedy.
 func (e *staleDiskError) Error() string {
 	return "node: the data directory must not be used any more: " + e.why.Error() + ": " + disk.RemedyStale
 }

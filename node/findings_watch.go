@@ -93,6 +93,7 @@ func (f *watchResult) first(codes []diagnosis.Code) int {
 // nodeSmoothers smooth the inputs about one node.
 type nodeSmoothers struct{ present, gone, sick, lags diagnosis.Steady }
 
+// newWatch returns the watch of n. The durations are the times for which a condition must last before it counts.
 func newWatch(n *Node) *watch {
 	w := &watch{
 		n: n, nodes: map[string]*nodeSmoothers{},

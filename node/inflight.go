@@ -16,11 +16,13 @@ type inflight struct {
 	zero chan struct{}
 }
 
+// shardCount is the number of requests of one shard.
 type shardCount struct {
 	n       atomic.Int32
 	release func() // created once, because a closure per request would be an allocation
 }
 
+// newInflight returns counts of zero for the given number of shards.
 func newInflight(shards int) *inflight {
 	f := &inflight{shards: make([]shardCount, shards), zero: make(chan struct{}, 1)}
 	for i := range f.shards {

@@ -19,6 +19,7 @@ const (
 // nudges contains the last nudge for each node. Only the leader loop uses it.
 type nudges map[shardmap.NodeID]nudge
 
+// nudge is the last nudge because of the heartbeats of one node.
 type nudge struct {
 	lag      lag
 	at       time.Time // time of the last nudge

@@ -38,6 +38,7 @@ type unknownServers struct {
 	all   map[string]bool
 }
 
+// newUnknownServers returns an empty set.
 func newUnknownServers() *unknownServers {
 	return &unknownServers{added: make(chan struct{}, 1), all: map[string]bool{}}
 }
@@ -53,12 +54,14 @@ func (s *unknownServers) add(server string, voters []string) {
 	notify(s.added)
 }
 
+// has reports whether server is in the set.
 func (s *unknownServers) has(server string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[server]
 }
 
+// remove removes server from the set.
 func (s *unknownServers) remove(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,6 +96,7 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
+// once makes one health check with a timeout.
 func (c *Checker) once(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -74,8 +74,10 @@ func (h *heartbeatSender) send(addr raft.ServerAddress, req *raft.AppendEntriesR
 // remoteError is an error in the response of the other server.
 type remoteError struct{ text string }
 
+// Error returns the text that the other server has sent.
 func (e *remoteError) Error() string { return e.text }
 
+// connTo returns the heartbeat connection to a server. It may not be connected yet.
 func (h *heartbeatSender) connTo(addr raft.ServerAddress) *heartbeatConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,6 +89,8 @@ func (h *heartbeatSender) connTo(addr raft.ServerAddress) *heartbeatConn {
 	return b
 }
 
+// write sends a heartbeat, and connects first if necessary. It encodes req only if req differs from the
+// previous heartbeat.
 func (b *heartbeatConn) write(h *heartbeatSender, addr raft.ServerAddress, req *raft.AppendEntriesRequest) (err error) {
 	if b.encoded == nil || !equalHeartbeats(&b.req, req) {
 		said := []byte{rpcAppendEntries}
@@ -116,6 +120,8 @@ func equalHeartbeats(a, b *raft.AppendEntriesRequest) bool {
 		bytes.Equal(a.Leader, b.Leader) //nolint:staticcheck // the field is part of the encoding
 }
 
+// read reads the response to a heartbeat. It decodes the response only if the bytes differ from the previous
+// response.
 func (b *heartbeatConn) read(resp *raft.AppendEntriesResponse) error {
 	n, err := b.conn.Read(b.buf[:])
 	if err != nil {

@@ -130,6 +130,7 @@ type singleConnLayer struct {
 	addr   net.Addr
 }
 
+// newSingleConnLayer returns a stream layer whose only connection is c.
 func newSingleConnLayer(c *streamConn) *singleConnLayer {
 	s := &singleConnLayer{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: c.stream.Addr()}
 	s.conns <- c

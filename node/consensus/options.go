@@ -50,6 +50,7 @@ type Options struct {
 	Log zerolog.Logger
 }
 
+// defaults sets the default values of fields that are zero.
 func (o *Options) defaults() {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d <= 0 {

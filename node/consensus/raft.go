@@ -126,6 +126,7 @@ func (r *Raft) shouldRetry(id raft.ServerID, term uint64) bool {
 // other voters. One of them then leads or will lead, which this server cannot detect.
 func (r *Raft) CutOff() bool { return r.o.Stream.Isolated() && len(r.Voters()) > 1 }
 
+// leaderChange reports whether an observation of the library may mean another leader or another role.
 func leaderChange(o *raft.Observation) bool {
 	switch o.Data.(type) {
 	case raft.LeaderObservation, raft.RaftState:

@@ -29,6 +29,7 @@ type onceChan struct {
 	close func()
 }
 
+// newOnceChan returns an open onceChan.
 func newOnceChan() onceChan {
 	c := make(chan struct{})
 	return onceChan{c, sync.OnceFunc(func() { close(c) })}

@@ -140,12 +140,14 @@ func (s *Stream) retrySignal() <-chan struct{} {
 	return s.retryNow
 }
 
+// remove ends the tracking of a closed connection.
 func (s *Stream) remove(c *streamConn) {
 	s.mu.Lock()
 	delete(s.open, c)
 	s.mu.Unlock()
 }
 
+// closeAll closes the open connections for which which returns true.
 func (s *Stream) closeAll(which func(*streamConn) bool) {
 	s.mu.Lock()
 	all := make([]*streamConn, 0, len(s.open))

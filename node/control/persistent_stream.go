@@ -50,6 +50,7 @@ func (s *PersistentStream) callOnceLocked(ctx context.Context, q Request) (json.
 	return v, err
 }
 
+// closeLocked closes the open stream. mu must be held.
 func (s *PersistentStream) closeLocked() {
 	closeStream(s.conn)
 	s.conn = nil

@@ -83,6 +83,7 @@ func (s *Server) Answer(ctx context.Context, from Caller, request []byte) Reply 
 	return s.reply(ctx, from, q)
 }
 
+// reply handles a request and returns its reply, which may contain an error.
 func (s *Server) reply(ctx context.Context, from Caller, q Request) Reply {
 	v, err := s.handle(ctx, from, q)
 	if err != nil {
@@ -95,6 +96,7 @@ func (s *Server) reply(ctx context.Context, from Caller, q Request) Reply {
 	return Reply{Value: b}
 }
 
+// handle calls the handler for the kind of a request.
 func (s *Server) handle(ctx context.Context, from Caller, q Request) (any, error) {
 	if q.Kind == Batch {
 		return s.handleBatch(ctx, from, q.Batch)

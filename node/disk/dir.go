@@ -50,6 +50,7 @@ func open(b backend, wantNode string) (*Dir, error) {
 	return d, nil
 }
 
+// load reads all files of the directory, checks whether the directory may be used, and counts a boot.
 func (d *Dir) load(wantNode string) error {
 	var err error
 	if d.id, err = identify(d.b, wantNode); err != nil {

@@ -27,6 +27,7 @@ var (
 	_ raft.StableStore = (*faulty)(nil)
 )
 
+// inject calls the Fault for a write, if there is one. It returns an error if the write must not happen.
 func (f *faulty) inject(op string) error {
 	if p := f.fault.Load(); p != nil {
 		if err := (*p)(op); err != nil {

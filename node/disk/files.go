@@ -98,6 +98,7 @@ func (b *files) writePID() error {
 	return b.lock.Sync()
 }
 
+// unlock removes the pid from the lock file and releases the lock.
 func (b *files) unlock() error {
 	if err := b.lock.Truncate(0); err != nil {
 		return errors.Join(err, b.lock.Close())
@@ -105,6 +106,7 @@ func (b *files) unlock() error {
 	return b.lock.Close()
 }
 
+// read returns the content of a file, or errTooLong.
 func (b *files) read(name string) ([]byte, error) {
 	f, err := os.Open(b.path(name))
 	if err != nil {
@@ -131,6 +133,7 @@ func (b *files) write(name string, data []byte) error {
 	return syncDir(b.dir)
 }
 
+// writeSynced writes a file and syncs it. It does not follow a symbolic link.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, fileMode) //nolint:gosec // the operator names the directory
 	if err != nil {
@@ -145,6 +148,7 @@ func writeSynced(path string, data []byte) error {
 	return f.Close()
 }
 
+// rename renames a file and syncs the directory.
 func (b *files) rename(from, to string) error {
 	if err := os.Rename(b.path(from), b.path(to)); err != nil {
 		return err
@@ -152,6 +156,7 @@ func (b *files) rename(from, to string) error {
 	return syncDir(b.dir)
 }
 
+// syncDir syncs the entries of a directory, which makes new and renamed files durable.
 func syncDir(path string) error {
 	d, err := os.Open(path) //nolint:gosec // the operator names the directory
 	if err != nil {
@@ -160,8 +165,10 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// path returns the path of a file in the directory.
 func (b *files) path(name string) string { return filepath.Join(b.dir, name) }
 
+// foreign returns the name of a file that only a used directory contains, or "".
 func (b *files) foreign() string {
 	for _, name := range []string{bootFile, clusterFile, raftFile, raftDir} {
 		if _, err := os.Stat(b.path(name)); !errors.Is(err, fs.ErrNotExist) {
@@ -243,6 +250,7 @@ func makeLog(path string) error {
 	return os.Rename(tmp, path)
 }
 
+// openLog opens the log file. It waits up to lockTimeout for the lock of another process.
 func openLog(path string) (*raftboltdb.BoltStore, error) {
 	return raftboltdb.New(raftboltdb.Options{
 		Path: path,

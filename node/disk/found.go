@@ -200,6 +200,7 @@ func (d *Dir) closeStores() error {
 	return s.Close()
 }
 
+// exists reports whether a file exists and is accessible.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -127,6 +127,7 @@ func (g *guard) exitIfReleased() {
 	}
 }
 
+// first returns the first error of a store, or nil.
 func (g *guard) first() error {
 	if p := g.err.Load(); p != nil {
 		return *p
@@ -134,6 +135,8 @@ func (g *guard) first() error {
 	return nil
 }
 
+// release makes failed calls and all later calls exit their goroutines.
 func (g *guard) release() { g.stop.Do(func() { close(g.released) }) }
 
+// writing returns the number of writes in progress.
 func (g *guard) writing() int64 { return g.pending.Load() }

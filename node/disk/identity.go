@@ -94,6 +94,7 @@ func save(b backend, name string, v any) error {
 	return nil
 }
 
+// where returns the path of a file for an error message.
 func where(b backend, name string) string {
 	if p := b.path(name); p != "" {
 		return p

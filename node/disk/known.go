@@ -36,6 +36,7 @@ const damagedKnown = "damaged-" + knownFile
 // ErrUnread reports that known.json exists but could not be read, so it is not overwritten.
 var ErrUnread = errors.New("the file could not be read, so it is not overwritten: make it readable, or remove it")
 
+// sumOf returns the CRC-32C of the encoded disks in hexadecimal.
 func sumOf(disks []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(disks, crc32.MakeTable(crc32.Castagnoli)))
 }
@@ -80,6 +81,7 @@ func (d *Dir) Known() ([]Known, error) {
 	return all, nil
 }
 
+// parseKnown decodes the content of known.json and verifies its checksum.
 func parseKnown(data []byte) (all []Known, err error) {
 	var k known
 	if err = json.Unmarshal(data, &k); err != nil {

@@ -14,6 +14,7 @@ type logStore struct {
 
 var _ raft.LogStore = (*logStore)(nil)
 
+// FirstIndex implements raft.LogStore.
 func (l *logStore) FirstIndex() (uint64, error) {
 	var n uint64
 	err := l.g.read("read first log index", nil, func() (err error) {
@@ -23,6 +24,7 @@ func (l *logStore) FirstIndex() (uint64, error) {
 	return n, err
 }
 
+// LastIndex implements raft.LogStore.
 func (l *logStore) LastIndex() (uint64, error) {
 	var n uint64
 	err := l.g.read("read last log index", nil, func() (err error) {
@@ -37,12 +39,15 @@ func (l *logStore) GetLog(index uint64, log *raft.Log) error {
 	return l.g.read("read log entry", missing, func() error { return l.s.GetLog(index, log) })
 }
 
+// missing reports whether err means that the log does not contain an entry.
 func missing(err error) bool { return errors.Is(err, raft.ErrLogNotFound) }
 
+// StoreLog implements raft.LogStore.
 func (l *logStore) StoreLog(log *raft.Log) error {
 	return l.g.write("write log", func() error { return l.s.StoreLog(log) })
 }
 
+// StoreLogs implements raft.LogStore.
 func (l *logStore) StoreLogs(logs []*raft.Log) error {
 	return l.g.write("write log", func() error { return l.s.StoreLogs(logs) })
 }

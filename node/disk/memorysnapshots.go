@@ -66,6 +66,7 @@ func (s *memorySnapshots) copy() *memorySnapshots {
 	return &memorySnapshots{next: s.next, kept: slices.Clone(s.kept)}
 }
 
+// keep adds a complete snapshot and deletes the oldest ones beyond snapshotsKept.
 func (s *memorySnapshots) keep(k *memorySink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

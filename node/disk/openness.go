@@ -64,6 +64,7 @@ func (b *files) refuseLinks() error {
 	return nil
 }
 
+// linked returns the error for a symbolic link.
 func linked(path string) error {
 	return fmt.Errorf("disk: %s is a symbolic link, and the node would write to its target: remove it, and check which users can write to the data directory", path)
 }

@@ -12,6 +12,7 @@ type stableStore struct {
 
 var _ raft.StableStore = (*stableStore)(nil)
 
+// newStableStore returns a stableStore that writes to s.
 func newStableStore(g *guard, s raft.StableStore) *stableStore {
 	return &stableStore{g: g, v: votes{s: s}}
 }

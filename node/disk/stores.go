@@ -28,6 +28,7 @@ type StoreOptions struct {
 	Log zerolog.Logger
 }
 
+// hclog returns the logger of the snapshot store.
 func (o StoreOptions) hclog() hclog.Logger { return logs.Hclog(o.Log, "snapshots") }
 
 // Stores are the Raft stores. Raft panics if it cannot save its term or read an entry, so
@@ -64,6 +65,7 @@ func (d *Dir) OpenStores(o StoreOptions) (*Stores, error) {
 	return s, nil
 }
 
+// newStores adds the guard and the cache to the stores of a directory. dir is the path for error messages.
 func newStores(dir string, raw rawStores, o StoreOptions) (*Stores, error) {
 	timeout := o.WriteTimeout
 	if timeout == 0 {

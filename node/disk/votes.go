@@ -61,6 +61,7 @@ func (v *votes) setUint64(key []byte, val uint64) error {
 	return nil
 }
 
+// get returns the value of a key. The candidate of the last vote comes from the combined key of the vote.
 func (v *votes) get(key []byte) ([]byte, error) {
 	if string(key) != keyVoteCand {
 		return v.s.Get(key)
@@ -69,6 +70,7 @@ func (v *votes) get(key []byte) ([]byte, error) {
 	return cand, err
 }
 
+// getUint64 returns the number of a key. The term of the last vote comes from the combined key of the vote.
 func (v *votes) getUint64(key []byte) (uint64, error) {
 	if string(key) != keyVoteTerm {
 		return v.s.GetUint64(key)

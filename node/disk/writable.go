@@ -34,6 +34,7 @@ func CheckWritable(path string) error {
 	return nil
 }
 
+// describe adds the path and a remedy to the error of a check. It returns nil for a nil error.
 func describe(path string, err error) error {
 	if err == nil {
 		return nil
@@ -41,6 +42,7 @@ func describe(path string, err error) error {
 	return fmt.Errorf("directory %q cannot be written: %w; %s", path, err, remedy(err))
 }
 
+// writableDir returns an error if path is not a directory in which this process can create files.
 func writableDir(path string, info fs.FileInfo) error {
 	if !info.IsDir() {
 		return &fs.PathError{Op: "open", Path: path, Err: unix.ENOTDIR}

@@ -68,6 +68,7 @@ func (c *MapChangeRecorder) CommitSubmitted(epoch shardmap.Epoch, now time.Durat
 	c.stamp(&c.committing, epoch, now)
 }
 
+// stamp stores an epoch and a time in at, which mu protects.
 func (c *MapChangeRecorder) stamp(at *epochTime, epoch shardmap.Epoch, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,6 +47,7 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	return c, dropOtherMessages(c)
 }
 
+// memberlist returns the settings of memberlist.
 func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc := memberlist.DefaultLANConfig()
 	mc.ProbeInterval = probeInterval

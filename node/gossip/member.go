@@ -39,6 +39,7 @@ type decodedTags struct {
 	err  error
 }
 
+// member combines the decoded tags with the other data of m.
 func (r decodedTags) member(m serf.Member) Member {
 	return Member{
 		ID:     m.Name,
@@ -50,6 +51,7 @@ func (r decodedTags) member(m serf.Member) Member {
 	}
 }
 
+// addrOf returns the gossip address of a member.
 func addrOf(m serf.Member) netip.AddrPort {
 	ip, _ := netip.AddrFromSlice(m.Addr)
 	return netip.AddrPortFrom(ip.Unmap(), m.Port)

@@ -59,6 +59,7 @@ type Options struct {
 	Log zerolog.Logger
 }
 
+// defaults sets the default values of fields that are zero.
 func (o *Options) defaults() {
 	if o.Name == "" {
 		o.Name = o.Tags.Node

@@ -95,6 +95,7 @@ func (e *uncertainError) Error() string {
 	return fmt.Sprintf("gossip: %s is not certainly this node's own address", e.join)
 }
 
+// reason returns the reason for a list of join attempts.
 func (*uncertainError) reason() string {
 	return "it led to this node itself, and may lead to another node the next time"
 }

@@ -34,6 +34,7 @@ type claims struct {
 	addrs map[string]netip.AddrPort
 }
 
+// newClaims returns a claims for the member self, whose own announcements it ignores.
 func newClaims(self string) *claims {
 	return &claims{self: self, ch: make(chan Claim, 64), addrs: map[string]netip.AddrPort{}}
 }

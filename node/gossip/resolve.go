@@ -84,6 +84,7 @@ func resolve(ctx context.Context, r Resolver, join string) ([]netip.AddrPort, er
 	return resolveHost(ctx, r, host, uint16(n))
 }
 
+// resolveHost returns up to maxPerName addresses of a host, each with the given port. host may be an IP address.
 func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]netip.AddrPort, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(ip.Unmap(), port)}, nil

@@ -110,6 +110,7 @@ type stream struct {
 	removed  bool // protected by limiter.mu
 }
 
+// newStreamLimiter returns a streamLimiter on top of t, and starts to accept streams.
 func newStreamLimiter(t memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
 	l := &streamLimiter{NodeAwareTransport: t, log: log, streams: make(chan net.Conn), done: make(chan struct{})}
 	l.mu.sources = map[netip.Prefix]*source{}

@@ -60,6 +60,7 @@ func openSockets(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	}
 }
 
+// listen opens the TCP and the UDP port with the same number. If port is 0, it selects a free one.
 func listen(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(port))))
 	if err != nil {

@@ -88,6 +88,7 @@ func NewForWebSockets(port *peer.Port) *Pool {
 	return newPool(port, peer.Legs, limits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
 }
 
+// newPool creates a pool for streams of a kind of the peer port. b limits the streams from other nodes.
 func newPool(port *peer.Port, kind peer.Kind, b limits) *Pool {
 	p := &Pool{port: port, limits: b, streamBudget: mux.NewBudget(maxStreams, nil)}
 	p.Outgoing = mux.NewSessionSet(b.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
@@ -208,6 +209,8 @@ func (v *peerUsage) release() bool {
 	return v.sessions == 0
 }
 
+// add registers a session that another node has opened. If the pool shuts down, it asks the other node to open
+// no streams on it.
 func (p *Pool) add(t *mux.Session) {
 	a := &p.accepted
 	a.Lock()
@@ -218,6 +221,7 @@ func (p *Pool) add(t *mux.Session) {
 	}
 }
 
+// remove removes a session that has ended. It reports when the last session has ended during a shutdown.
 func (p *Pool) remove(t *mux.Session) {
 	a := &p.accepted
 	a.Lock()
