@@ -120,9 +120,9 @@ func (a *agent) run(ctx context.Context) {
 			// The timer may fire slightly early, and would not fire again within EveryBeat.
 			now = a.beginTurn()
 			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
-		case <-a.busyTimer.C:
-		case <-a.stateChanged:
-		case <-a.router.running.zero:
+		case <-a.busyTimer.C: // only poll
+		case <-a.stateChanged: // poll reads the new state
+		case <-a.router.running.zero: // the last request of a shard has ended, so poll may acknowledge a proposal
 		case <-a.wake:
 			a.machine.HeartbeatNow()
 		case <-a.beatWithVoters:
@@ -142,7 +142,7 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.HookEnded(r)
 		case f := <-a.calls:
 			f()
-		case <-told:
+		case <-told: // the app has reported that it does not hold a shard
 			a.hooking.each(a.machine.NotAcquired)
 		}
 		if now == 0 {
@@ -201,7 +201,7 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 		a.suspicion.poll(now)
 	}
 	if a.overdue.cut != 0 {
-		return 0
+		return 0 // keep polling until overdue has checked the aborted requests
 	}
 	return min(a.machine.Due(now)-now, report)
 }
@@ -225,7 +225,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 	switch {
 	case until != 0 && last == 0:
 		a.log.Info().Msg("lease granted")
-	case until == 0 && last != 0 && !a.goodbye.Load():
+	case until == 0 && last != 0 && !a.goodbye.Load(): // after a goodbye, the end of the lease is planned
 		a.metrics.lapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
@@ -300,14 +300,15 @@ func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 		n := a.proxy.CancelUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
-	case ackagent.CutNewBoot:
+	case ackagent.CutNewBoot: // this node takes a higher boot number and continues like a new process
 		a.proxy.CancelUpstream(why.String())
 	case ackagent.CutGoodbye:
 		a.proxy.CancelForStop(why.String())
 	}
 }
 
-// answer handles a leader's response to a heartbeat.
+// answer handles a leader's response ans to a heartbeat. The machine decides what the response means: it
+// may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
 func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
 	case ackagent.AnswerIgnored:
@@ -328,11 +329,11 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		}
 	case ackagent.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")
-	case ackagent.DiskRolledBack:
+	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
 		a.fail(&staleDiskError{why: rollbackError(ans)})
 	case ackagent.DuplicateNode:
 		a.onDuplicate(ans.Elsewhere)
-	case ackagent.DuplicatePersists:
+	case ackagent.DuplicatePersists: // Node.wait stops this node
 		a.onDuplicate(ans.Elsewhere)
 		select {
 		case a.duplicate <- ans.Elsewhere:

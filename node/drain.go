@@ -70,7 +70,7 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 		d.BlockedBy = "" // without a drain, the shards need not move
 	}
 	if !d.Requested || !d.Left() || d.BlockedBy != "" {
-		return d, nil
+		return d, nil // WaitsFor is only for a drain that makes progress
 	}
 	views := n.leaderViewsBy(ctx)
 	if err != nil {

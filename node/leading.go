@@ -63,7 +63,7 @@ func (l *leading) run(ctx context.Context) {
 		case <-l.raft.Changed(): // the loop condition checks whether the term has ended
 		case <-t.C:
 			l.handle(ctx, ack.Tick{}, nil)
-		case <-l.n.fsm.leaderHint:
+		case <-l.n.fsm.leaderHint: // the driver reads the new state
 			l.handle(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
 			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
@@ -81,7 +81,7 @@ func (l *leading) run(ctx context.Context) {
 			l.ask(ctx, a)
 		case v := <-l.views:
 			v <- l.driver.View()
-			again = false
+			again = false // a view changes nothing
 		case p := <-l.plans:
 			plan, err := l.driver.Plan()
 			p <- planned{plan, err}

@@ -127,6 +127,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		var r reachability
 		err := n.client.Call(asking, m.ID, control.Request{Kind: control.Reachable}, &r)
 		cancel()
+		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := n.lookup(m.ID)
 			found = &diagnosis.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
@@ -137,7 +138,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		switch {
 		case r.Why == "" && cluster != "":
 			return nil
-		case r.Why == "":
+		case r.Why == "": // without a cluster, the remaining nodes must be checked, too
 			continue
 		}
 		return &diagnosis.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}

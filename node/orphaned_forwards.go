@@ -34,7 +34,7 @@ func (f *orphanedForwards) observeEpoch(epoch shardmap.Epoch) {
 // caught up with the leader. applied is the epoch of the newest proposal in this node's state.
 func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func(shardmap.Shard, string) bool) {
 	if !f.checkPending || f.newestProposed == 0 || applied < f.newestProposed {
-		return
+		return // nothing to check, or this node has not caught up yet
 	}
 	f.checkPending = false
 	if n := f.abort(orphaned); n > 0 {

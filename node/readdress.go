@@ -145,7 +145,7 @@ func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 	for {
 		far, err := n.port.Identify(ctx, id, disk, addr)
 		switch {
-		case err != nil:
+		case err != nil: // retry: the process may have just started
 		case far.Boot > known || far.Boot == known && far.Nonce == record.Nonce:
 			return n.gossip.Readdress(id, c.Member.Addr)
 		default:

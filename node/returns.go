@@ -67,7 +67,7 @@ func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
 		return
 	}
 	if err != nil && instance == "" {
-		return
+		return // the app may have received the check or not, so the result proves nothing
 	}
 	w.mu.Lock()
 	restarted := w.watch.Checked(a, instance)
@@ -111,7 +111,7 @@ func (w *appWatch) applied(s *ack.State, leased bool) {
 	defer w.mu.Unlock()
 	w.watch.Applied(s.Committed().Epoch(), leased)
 	if w.inProcess && leased {
-		w.watch.Connected()
+		w.watch.Connected() // there are no connections, so with a lease, the app counts as having received requests
 	}
 }
 

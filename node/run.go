@@ -357,7 +357,7 @@ func (n *Node) leave(live context.Context) {
 		n.log.Debug().Err(err).Msg("gossip leave timed out")
 	}
 	stop()
-	// After gossip, because a leader adds the nodes that are in gossip.
+	// After gossip, because the leader adds each node that gossip lists as alive, and would add this one again.
 	n.leaveRaft(ctx)
 }
 

@@ -124,10 +124,10 @@ func (n *Node) idleInStage(q stageQuestion) idleReport {
 	busy := n.busy(m)
 	running, most := busy, minWebSocketBatch
 	switch {
-	case q.Held:
+	case q.Held: // the shards move anyway, so all WebSockets may move now
 		most = max(all, 1)
 		running = func(s shardmap.Shard) int { return max(n.router.running.of(s)-runs[s].Endless, 0) }
-	case q.Number > 0:
+	case q.Number > 0: // later questions move larger batches, so that all WebSockets have moved after some questions
 		most = max(most, all/max(4-q.Number, 1)+1)
 		running = func(s shardmap.Shard) int {
 			x, count := runs[s], busy(s)

@@ -309,7 +309,7 @@ func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool)
 		}
 	}
 	switch {
-	case a.State == "failed" || a.State == "restarting":
+	case a.State == "failed" || a.State == "restarting": // more important than the following states
 	case here && v.Heartbeat.Leaving:
 		a.State = "draining"
 	case a.State == "joining" && a.App == "unhealthy":

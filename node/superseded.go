@@ -40,7 +40,7 @@ func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bo
 	defer cancel()
 	by, err := n.port.Belongs(asking, r.Member, r.Peer)
 	if err == nil && clusterid.Supersedes(by, n.cluster()) {
-		r.Theirs, s.by = by, by
+		r.Theirs, s.by = by, by // the confirmed cluster replaces the one that gossip has reported
 		return s
 	}
 	n.log.Warn().Err(err).Str("peer", r.Member).Str("addr", r.Peer).Str("belongs", by).Str("said", r.Theirs).

@@ -28,8 +28,8 @@ func (k *Reconciler) replacedVoter(r View) string {
 	for _, server := range r.Voters {
 		v, _ := r.memberView(server)
 		switch {
-		case r.hasWorkingLink(server) && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye:
-		case candidate != "" || r.isHeard(server) || v.Restarting:
+		case r.hasWorkingLink(server) && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye: // this voter remains
+		case candidate != "" || r.isHeard(server) || v.Restarting: // a second missing voter, or one that still runs or returns
 			return ""
 		default:
 			candidate = server
@@ -41,6 +41,7 @@ func (k *Reconciler) replacedVoter(r View) string {
 	v, _ := r.memberView(candidate)
 	unheard := k.unheardFor[candidate]
 	switch {
+	// Back is the announced time until the return of the node; zero means that it does not return.
 	case v.SinceHeartbeat >= 0 && v.Heartbeat.Server == candidate && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
 		return candidate
 	case unheard <= replaceDelay:
