@@ -14,7 +14,7 @@ type Conn struct {
 	net.Conn
 	kind Kind
 	peer Identity
-	// direct means that nothing, such as TLS, wraps the socket.
+	// direct means that no wrapper, such as TLS, is between the stream and the socket.
 	direct bool
 
 	once    sync.Once
@@ -31,22 +31,22 @@ func (c *Conn) Node() string { return c.peer.Node }
 // Boot returns the boot of the other side.
 func (c *Conn) Boot() uint64 { return c.peer.Boot }
 
-// Nonce returns the nonce of the process at the other side, zero if it has not reported one.
+// Nonce returns the nonce of the process at the other side, or zero if it has not reported one.
 func (c *Conn) Nonce() uint64 { return c.peer.Nonce }
 
-// Peer returns all that the other side reported about itself.
+// Peer returns the identity that the other side has reported.
 func (c *Conn) Peer() Identity { return c.peer }
 
 // NetConn returns the underlying connection, as Options.Dial, the listener or a Wrap hook created
 // it. It must be closed through c.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Direct reports whether SyscallConn reads the same bytes as Read. It does not over TLS; the
-// socket may then only be inspected.
+// Direct reports whether SyscallConn reads the same bytes as Read. With TLS it does not; then the
+// socket may only be inspected.
 func (c *Conn) Direct() bool { return c.direct }
 
-// SyscallConn returns the socket, to inspect it without reading (MSG_PEEK). It returns
-// errors.ErrUnsupported if there is none.
+// SyscallConn returns the socket, so that the caller can inspect it without reading (MSG_PEEK). It
+// returns errors.ErrUnsupported if there is no socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -55,8 +55,8 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return s.SyscallConn()
 }
 
-// CloseWrite closes the sending direction. It returns errors.ErrUnsupported if the underlying
-// connection has no half close.
+// CloseWrite closes the sending side. It returns errors.ErrUnsupported if the underlying connection
+// does not support that.
 func (c *Conn) CloseWrite() error {
 	w, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {

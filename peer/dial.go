@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Dial opens a stream of a kind to a node, at its current address. ctx and HandshakeTimeout limit
-// only the dialing. Its errors are:
+// Dial opens a stream of the given kind to a node, at its present address. ctx and HandshakeTimeout
+// limit only the dialing, not the stream. Its errors are:
 //
 //   - ErrUnknownNode: Lookup has no address for the node.
 //   - IsRefused(err): no process listens at its address.
@@ -22,8 +22,8 @@ func (p *Port) Dial(ctx context.Context, node string, kind Kind) (*Conn, error) 
 	return p.dial(ctx, node, "", kind)
 }
 
-// DialServer is Dial for a server with a certain disk. The node refuses if it has another disk
-// now.
+// DialServer is like Dial, for a node with a certain disk. The node refuses the stream if it now
+// has another disk.
 func (p *Port) DialServer(ctx context.Context, node, disk string, kind Kind) (*Conn, error) {
 	return p.dial(ctx, node, disk, kind)
 }
@@ -48,8 +48,8 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	return p.dialUntilKnown(ctx, node, first, kind, err)
 }
 
-// A node that does not know this one yet is dialed again for retryUnknownFor, because gossip takes a
-// moment. The pause doubles from minUnknownPause to maxUnknownPause.
+// A node that does not know this node yet is dialed again for up to retryUnknownFor, because gossip
+// needs some time. The pause doubles from minUnknownPause to maxUnknownPause.
 const (
 	retryUnknownFor = 5 * time.Second
 	minUnknownPause = 25 * time.Millisecond
@@ -61,8 +61,8 @@ func isUnknown(err error) bool {
 	return ok && re.Code == RefusedUnknown
 }
 
-// dialUntilKnown dials until the other side knows this node, ctx ends, or retryUnknownFor has
-// passed.
+// dialUntilKnown dials repeatedly until the other side knows this node, ctx ends, or
+// retryUnknownFor has passed.
 func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, retryUnknownFor)
 	defer cancel()
@@ -86,14 +86,14 @@ func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind K
 	}
 }
 
-// retryableError is an error of Options.WrapClient that may request another dial.
+// retryableError is an error of Options.WrapClient that can request another dial.
 type retryableError interface {
 	error
 	DialAgain() bool
 }
 
-// maxDialAttempts limits the dials that WrapClient requests. One may not be enough, because
-// another stream that starts at the same time can leave outdated state, too.
+// maxDialAttempts limits the dials that WrapClient can request. One retry may not suffice, because
+// another stream that is opened at the same time can also leave outdated state.
 const maxDialAttempts = 4
 
 // dialWithRetry dials, and dials again if WrapClient requests that.
@@ -116,9 +116,10 @@ func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (
 	return p.dialAddr(ctx, addr, node, h, kind)
 }
 
-// Belongs asks the node at addr, which the gossip of another cluster lists, to which cluster it
-// belongs. The node itself answers, over TLS if the port uses it: reports of other nodes may be
-// old or forged. It returns an error if no node responds or the response does not contain a cluster.
+// Belongs returns the cluster of the node at addr, which the gossip of another cluster has listed.
+// It asks the node itself, over TLS if the port uses it, because reports of other nodes may be
+// outdated or forged. It returns an error if no node responds or the response does not contain a
+// cluster.
 func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, err error) {
 	self := p.self()
 	h, err := (&hello{kind: Control, from: self, wantNode: node}).encode()
@@ -127,21 +128,20 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 	}
 	c, err := p.dialAddr(ctx, addr, node, h, Control)
 	if err == nil {
-		_ = c.Close() // only its response was needed
+		_ = c.Close() // only the response was needed
 		return c.peer.Cluster, nil
 	}
 	var dialer, its, own string
 	if re, ok := errors.AsType[*RefusedError](err); ok && re.Code == RefusedCluster {
-		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // n reports missing values
+		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // n counts the parsed values
 			return own, nil
 		}
 	}
 	return "", err
 }
 
-// Identify returns what the node at addr, with the given disk, reports about itself. The address
-// may differ from the one that Lookup returns. It returns an error if another node or disk is
-// there.
+// Identify returns the identity that the node at addr reports. node and disk are the expected node
+// and disk; another one causes an error. addr may differ from the address that Lookup returns.
 func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity, error) {
 	h, err := (&hello{kind: Control, from: p.self(), wantNode: node, wantDisk: disk}).encode()
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	_ = c.Close() // only its response was needed
+	_ = c.Close() // only the response was needed
 	return c.peer, nil
 }
 
@@ -176,11 +176,11 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind K
 	return c, nil
 }
 
-// handshake performs the dialer's part of the handshake on raw. It clears the deadlines of raw, or
-// returns an error; the caller closes raw then.
+// handshake performs the dialer's part of the handshake on raw. On success it clears the deadlines
+// of raw. After an error the caller must close raw.
 func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node string, kind Kind) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() {
-		_ = raw.SetDeadline(time.Unix(1, 0)) // in the past: ends reads and writes
+		_ = raw.SetDeadline(time.Unix(1, 0)) // a deadline in the past ends reads and writes
 	})
 	defer stop()
 	c := raw
@@ -223,8 +223,8 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
 }
 
-// checkAnswer verifies the node and cluster of the other side, as the other side does for this
-// node.
+// checkAnswer checks the node and the cluster of the other side. The other side does the same for
+// this node.
 func (p *Port) checkAnswer(peer Identity, node string) error {
 	var re *RefusedError
 	own := p.o.Cluster()
@@ -240,8 +240,8 @@ func (p *Port) checkAnswer(peer Identity, node string) error {
 	return re
 }
 
-// contextCause returns the cause of the end of ctx instead of the deadline error that resulted
-// from it.
+// contextCause returns the cause of the end of ctx, if ctx has ended, and otherwise err. The end of
+// ctx makes reads and writes return a less specific deadline error.
 func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

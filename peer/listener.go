@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// listener hands the streams of one kind to whoever calls Accept.
+// listener passes the streams of one kind to the callers of Accept.
 type listener struct {
 	addr  net.Addr
 	conns chan *Conn
@@ -16,10 +16,10 @@ type listener struct {
 
 var _ net.Listener = (*listener)(nil)
 
-// Listener registers, like Handle, a net.Listener as what handles the streams
-// of kind, for libraries that want to accept for themselves. The streams it
-// returns are *Conn. addr is what its Addr returns. Closing it stops Accept
-// and from then on closes what arrives; the port goes on.
+// Listener returns a net.Listener for the streams of kind, for libraries that accept connections
+// themselves. It registers the listener with Handle. The accepted connections are of type *Conn.
+// addr is the result of Addr. After Close, Accept returns an error and new streams of the kind are
+// closed; the port itself is not affected.
 func (p *Port) Listener(kind Kind, addr net.Addr) net.Listener {
 	l := &listener{addr: addr, conns: make(chan *Conn), done: make(chan struct{})}
 	p.Handle(kind, l.handle)
@@ -36,7 +36,7 @@ func (l *listener) handle(ctx context.Context, c *Conn) {
 	}
 }
 
-// Accept returns the next stream, or net.ErrClosed once the listener is closed.
+// Accept returns the next stream, or net.ErrClosed after Close.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.done:
@@ -46,11 +46,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept.
+// Close makes present and later calls of Accept return net.ErrClosed.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
 }
 
-// Addr returns the address given to Listener.
+// Addr returns the address that was passed to Listener.
 func (l *listener) Addr() net.Addr { return l.addr }

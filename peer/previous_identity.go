@@ -2,8 +2,8 @@ package peer
 
 import "context"
 
-// Record is what a node reports about its disk, in addition to its boot. This package only carries
-// it. The zero value means that nothing is reported.
+// Record is what a node reports about the state of its data directory ("disk"), in addition to its
+// boot number. This package only transfers it. The zero value means that the node reports nothing.
 type Record struct {
 	// Nonce distinguishes processes with the same boot.
 	Nonce uint64
@@ -12,28 +12,29 @@ type Record struct {
 	Term, Last, Applied uint64
 }
 
-// Past exchanges what this node has recorded about its own disk and the disks of others, to detect
-// copies and old images of disks. Its methods may be called from any goroutine.
+// Past exchanges records about the disks of this node and of other nodes, in order to detect copied
+// or restored disks. All methods are safe for concurrent use.
 type Past interface {
 	// Own returns the current record of this node.
 	Own() Record
-	// Known returns what is recorded about the disk of a node, zero if nothing is.
+	// Known returns what this node has recorded about the disk of a node. Zero values mean that
+	// nothing is recorded.
 	Known(node, disk string) (boot uint64, r Record)
-	// Meet checks the process at the other end, and what that process has recorded about the disk
-	// of this node, before the stream is used. Zero accepts it. Otherwise the stream is refused
-	// with why and reason.
+	// Meet checks the other process, and what that process has recorded about the disk of this
+	// node, before the stream is used. Zero means that the stream is accepted. Otherwise the stream
+	// is refused with the code why and the text reason.
 	Meet(ctx context.Context, m Meeting) (why Refusal, reason string)
 }
 
-// Meeting is a handshake that has passed all other checks.
+// Meeting describes a handshake that has passed all other checks.
 type Meeting struct {
 	Kind Kind
-	// Far is the other side. Dialled is true if this node dialed it, at the address that Lookup
-	// returned.
+	// Far is the identity of the other side. Dialled means that this node has dialed it, at the
+	// address that Lookup returned.
 	Far     Identity
 	Dialled bool
-	// ToldBoot and Told are what the dialer has recorded about the disk of this node. They are set
-	// only if the other side dialed.
+	// ToldBoot and Told are the boot number and the record that the dialer has stored for the disk
+	// of this node. They are set only if the other side has dialed.
 	ToldBoot uint64
 	Told     Record
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// acceptOne accepts a connection. After Shutdown it first returns all those that
-// the kernel had accepted, for closing the listener resets what still waits, and
-// then fails.
+// acceptOne accepts a connection. After Shutdown, it first returns all connections that the kernel
+// has already accepted, because closing the listener would reset them. After that it returns an
+// error.
 func (s *Server) acceptOne(ln net.Listener, p *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
 	if !s.isClosed() {
 		if conn := p.take(); conn != nil {
@@ -34,7 +34,7 @@ func (s *Server) acceptOne(ln net.Listener, p *rawAcceptor, last *[]net.Conn) (n
 	return nil, net.ErrClosed
 }
 
-// stopAccepting ends the listeners, after what waits at them has been taken.
+// stopAccepting stops all listeners, after the connections in their backlogs have been accepted.
 func (s *Server) stopAccepting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,11 +53,11 @@ func (s *Server) stopAccepting() {
 	}
 }
 
-// unlistened returns a channel that is closed once no listener is left.
+// unlistened returns a channel that is closed when no listener is left.
 func (s *Server) unlistened() <-chan struct{} { return s.mu.none }
 
-// shake does the TLS handshake of a connection that needs one, within the time
-// of a head. False means that the connection is closed.
+// shake performs the TLS handshake of a connection that uses TLS, within HeaderTimeout. If it
+// returns false, the connection has been closed.
 func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
 	c, ok := conn.(*tls.Conn)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// MaxHold is the longest hold. A response that asks for a longer one gets this one.
+// MaxHold is the maximum duration of a hold. A longer duration in a response is reduced to it.
 const MaxHold = 24 * time.Hour
 
 // shownHold is how many bytes of an invalid value the log shows.
@@ -32,7 +32,7 @@ func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
 	a.s.o.HoldShard(a.x.shard, epoch, d)
 }
 
-// parseHold reads a whole number of seconds. More than MaxHold is MaxHold.
+// parseHold parses a whole number of seconds. It reduces the duration to MaxHold.
 func parseHold(value []byte) (d time.Duration, ok bool) {
 	const most = int(MaxHold / time.Second)
 	n := 0

@@ -9,45 +9,45 @@ import (
 )
 
 const (
-	// unreadAfter is how long a request must wait before it is looked up whether the app has
-	// read it.
+	// unreadAfter is how long a request must wait before AppSilence checks whether the app has read
+	// it.
 	unreadAfter = 10 * time.Second
 	// unsafeSilence and safeSilence are how long the app must begin no response, while a request
-	// waits for as long, before it counts as hanging. safeSilence is for GET, HEAD and OPTIONS,
-	// which may be long polls. Both are at least twice the longest such time, within
-	// silenceMemory, that ended with a response.
+	// waits for the same time, to count as hanging. safeSilence applies to GET, HEAD and OPTIONS,
+	// which may be long polls. If, within silenceMemory, a longer silence has ended with a
+	// response, twice the length of that silence is required instead.
 	unsafeSilence = 30 * time.Second
 	safeSilence   = 2 * time.Minute
 	silenceMemory = time.Hour
-	// maxLookedUp is the number of connections that are looked up at a time.
+	// maxLookedUp is the maximum number of connections that are checked at a time.
 	maxLookedUp = 16
 )
 
-// AppSilence says that the app hangs.
+// AppSilence describes whether the app hangs.
 type AppSilence struct {
-	// For is how long the app has begun no response while the oldest request waited; zero: it
-	// does not hang.
+	// For is how long the app has begun no response while the oldest request waited. Zero means
+	// that the app does not hang.
 	For time.Duration
 	// Requests is the number of requests that wait for a response.
 	Requests int
-	// Unread is the number of requests that the app has certainly not read, of those that were
-	// looked up.
+	// Unread is the number of checked requests that the app has certainly not read.
 	Unread int
 }
 
-// appWatch finds out whether the app hangs: requests wait, and it begins no response.
+// appWatch detects an app that hangs: requests wait, and the app begins no response.
 //
-// The sweep counts. A long poll waits as long as a request of an app that hangs, so a wait
-// alone says nothing before safeSilence. But the kernel knows whether the app has read a request.
+// The sweep counts the waiting requests. A request of a hanging app cannot be distinguished from a
+// long poll by its waiting time alone before safeSilence. But the kernel can report whether the app
+// has read the request.
 type appWatch struct {
 	heard atomic.Int64 // when the app last began a response, by the coarse clock
 
-	// The sweep's own.
+	// Only the sweep uses the following fields.
 	now                  time.Duration
 	waiting              int
 	oldest, oldestUnsafe time.Duration // how long the oldest request has waited
 	lookUp               []waitingConn
-	before               time.Duration // For of the last sweep
+	before               time.Duration // value of For at the last sweep
 	beforeHeard          int64
 	longest, longestAt   time.Duration // the longest silence that ended with a response, and when
 	mu                   sync.Mutex
@@ -63,26 +63,26 @@ type silenceSeen struct {
 	lookUp   []waitingConn
 }
 
-// waitingConn is a connection to the app whose request waits.
+// waitingConn is a connection to the app on which a request waits for its response.
 type waitingConn struct {
 	local, remote netip.AddrPort
 	safe          bool
 }
 
-// record notes that the app begins a response. It is called for every response.
+// record records that the app begins a response. It is called for each response.
 func (a *appWatch) record(now time.Duration) {
 	if a.heard.Load() != int64(now) {
 		a.heard.Store(int64(now))
 	}
 }
 
-// begin begins a sweep.
+// begin starts a sweep.
 func (a *appWatch) begin(now time.Duration) {
 	a.now, a.waiting, a.oldest, a.oldestUnsafe = now, 0, 0, 0
-	a.lookUp = nil // the last result has the former one
+	a.lookUp = nil // do not reuse the slice, because the last result contains it
 }
 
-// waits counts a request that has been waiting since a time for a response of the app.
+// waits counts a request that has been waiting for a response of the app since the given time.
 func (a *appWatch) waits(since time.Duration, safe bool, l *upstreamConn) {
 	wait := a.now - since
 	a.waiting++
@@ -99,12 +99,12 @@ func (a *appWatch) waits(since time.Duration, safe bool, l *upstreamConn) {
 	}
 }
 
-// silent returns for how long the app has begun no response while a request waited that long.
+// silent returns how long the app has begun no response, up to the given waiting time of a request.
 func (a *appWatch) silent(wait time.Duration) time.Duration {
 	return min(wait, a.now-time.Duration(a.heard.Load()))
 }
 
-// end ends a sweep.
+// end finishes a sweep, and publishes its result.
 func (a *appWatch) end() {
 	silent := a.silent(a.oldest)
 	heard := a.heard.Load()
@@ -121,7 +121,8 @@ func (a *appWatch) end() {
 	a.last = silenceSeen{at: a.now, silence: silent, requests: a.waiting, hangs: hangs, lookUp: a.lookUp}
 }
 
-// addressesOf returns both ends of a connection to the app; false: it is no TCP connection.
+// addressesOf returns the addresses of a connection to the app. ok is false if it is not a TCP
+// connection.
 func addressesOf(l *upstreamConn) (c waitingConn, ok bool) {
 	conn := l.NetConn()
 	if conn == nil {
@@ -143,14 +144,14 @@ func plainAddr(a *net.TCPAddr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// AppSilence reports whether the app hangs. It may take milliseconds, and should be called no
-// more than once a second.
+// AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be
+// called at most once a second.
 func (s *Server) AppSilence() AppSilence {
 	a := &s.appWatch
 	a.mu.Lock()
 	seen := a.last
 	a.mu.Unlock()
-	// Without connections there are no sweeps.
+	// If there are no connections, there are no sweeps, so the last result may be outdated.
 	if seen.requests == 0 || s.clock.exact()-seen.at > 20*sweepEvery {
 		return AppSilence{}
 	}

@@ -9,17 +9,17 @@ import (
 )
 
 // callbackWatcher watches the sockets of idle WebSockets. An idle relay has no goroutine, because
-// the stack of a goroutine takes more memory than the rest of the WebSocket. One goroutine waits
-// in epoll for all sockets, and calls the function of each socket that becomes readable. On
+// the stack of a goroutine would need more memory than the rest of the WebSocket. One goroutine
+// waits in epoll for all sockets, and calls the function of each socket that becomes readable. On
 // systems other than Linux, no socket is watched.
 //
 // h1.Conn wakes a relay once, for any of these reasons: the kernel reports that a read would not
-// block, or another goroutine closes the connection, or stops its reads in order to send a
-// request to the relay. No caller needs to know whether a relay is parked.
+// block, another goroutine closes the connection, or another goroutine interrupts its reads to send
+// a request to the relay. So other goroutines do not need to know whether a relay is parked.
 type callbackWatcher struct {
 	mu        sync.Mutex
 	poller    *rawio.Poller // nil means that no socket has been watched yet
-	ended     chan struct{} // closed when the goroutine has ended
+	ended     chan struct{} // closed when the goroutine has exited
 	over      bool          // no socket can be watched any more
 	callbacks map[uint64]func()
 	lastID    uint64                        // last poller id; ids are never reused
@@ -42,10 +42,10 @@ func (r *callbackWatcher) Watch(conn net.Conn, ready func()) (leave func(), err 
 		}
 		lookout, failed := fresh()
 		if failed != nil {
-			return nil, failed // this relay is not parked; a later one may be
+			return nil, failed // this relay is not parked; a later attempt may succeed
 		}
 		r.poller, r.callbacks, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
-		go r.run() // until close
+		go r.run() // exits after close
 	}
 	r.lastID++
 	id := r.lastID
@@ -60,10 +60,10 @@ func (r *callbackWatcher) leave(conn net.Conn, id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.callbacks, id)
-	_ = r.poller.Remove(conn) // an error means that it is not watched
+	_ = r.poller.Remove(conn) // an error means that the poller does not watch it
 }
 
-// run calls the functions of the sockets that become readable, until close.
+// run calls the functions of the sockets that become readable. It returns after close.
 func (r *callbackWatcher) run() {
 	defer close(r.ended)
 	for heard := []rawio.Event(nil); ; {
@@ -77,7 +77,7 @@ func (r *callbackWatcher) run() {
 	}
 	r.mu.Lock()
 	r.over = true
-	var all []func() // after close there are none; after a poller error these continue
+	var all []func() // empty after close; after an error of the poller, the remaining relays are woken
 	for _, f := range r.callbacks {
 		all = append(all, f)
 	}
@@ -88,7 +88,7 @@ func (r *callbackWatcher) run() {
 	}
 }
 
-// take removes and returns the functions of the sockets in heard that are still watched.
+// take removes and returns the functions of the sockets in heard that are still being watched.
 func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 	return ready
 }
 
-// close ends the watcher. No relay may be parked any more.
+// close stops the watcher. After it, no relay can be parked.
 func (r *callbackWatcher) close() {
 	r.mu.Lock()
 	lookout, ended := r.poller, r.ended

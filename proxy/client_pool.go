@@ -6,19 +6,19 @@ import (
 	"shardway/proxy/forwarded"
 )
 
-// clientPool reuses the memory of closed client connections, some KiB each. For a client that
-// sends one request on each connection, allocating that memory cost more than the request.
+// clientPool reuses the memory of clients whose connections have ended, a few KiB for each. For a
+// client that sends one request per connection, allocating that memory cost more than the request.
 //
-// A client may be reused only if no other goroutine can still hold it. Otherwise that goroutine
-// could close the next connection, or see its shard. Other goroutines find clients only through
-// the registry, and use them only during a visit of the registry. So the memory is free if no
-// visit was in progress when the registry removed the client, which is almost always true. In
-// the rare other case, the garbage collector frees the memory. It also frees clients that other
-// goroutines may know for another reason: the connection has waited, was upgraded, carried an
-// event stream or was closed by another goroutine.
+// A client may be reused only if no other goroutine can still have a reference to it. Otherwise
+// that goroutine could close the next connection, or see its shard. Other goroutines find clients
+// only in the registry, and use them only during a visit (registry.visit). So the memory is free if
+// no visit was in progress when the registry removed the client, which is almost always true.
+// Otherwise the garbage collector frees the memory. The same applies to clients to which other
+// goroutines may have a reference for another reason: the connection has waited, was upgraded,
+// carried an event stream or was closed by another goroutine.
 type clientPool struct{ pool sync.Pool }
 
-// take returns a client without a connection, or nil if there is none.
+// take returns a client without a connection, or nil if the pool is empty.
 func (p *clientPool) take() *client {
 	c, _ := p.pool.Get().(*client)
 	return c
@@ -32,14 +32,15 @@ func (p *clientPool) put(c *client) {
 	}
 }
 
-// isReusable reports whether no other goroutine can hold the client, whose connection has ended.
+// isReusable reports whether no other goroutine can have a reference to the client, whose
+// connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.closing.Load() &&
 		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
 }
 
-// reset removes everything that belongs to the former connection, and keeps allocated buffers. The
-// numbering of runs continues, because the sweep recognizes runs by their number.
+// reset removes all state of the previous connection, and keeps allocated buffers. The run numbers
+// continue, because the sweep identifies runs by their number.
 func (c *client) reset() {
 	c.x, c.from = exchange{}, forwarded.Client{}
 	c.body.reset()

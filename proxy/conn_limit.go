@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// evictAfter is how long a connection must be idle before it is closed to make room for another
-	// one. A connection that was just accepted is about to send its request.
+	// evictAfter is how long a connection must be idle before it is closed in favor of another one.
+	// A connection that has just been accepted will probably send its request soon.
 	evictAfter = 2 * sweepEvery
-	// A fraction of 1/evictFraction of all connections is closed at a time, so that not every new
-	// connection causes a search for the longest idle one.
+	// At the limit, 1/evictFraction of all connections are closed at a time. Otherwise each new
+	// connection would cause a search for the connection that has been idle longest.
 	evictFraction = 64
 )
 
-// acquireConnSlot takes a place for a connection that was accepted. At the limit it closes the
-// connections that have been idle longest. While none is idle it waits, and the server accepts
-// nothing.
+// acquireConnSlot reserves a place for an accepted connection. At the limit, it closes the
+// connections that have been idle longest. If none is idle, it blocks, so that the server accepts
+// no further connections.
 func (s *Server) acquireConnSlot(places chan<- struct{}) {
 	select {
 	case places <- struct{}{}:
@@ -53,10 +53,10 @@ type idleConn struct {
 	close func()
 }
 
-// evictIdle closes up to most client connections that have been idle for at least least, the
-// longest idle first. A connection in its TLS handshake counts as idle.
+// evictIdle closes up to most client connections that have been idle for at least least, beginning
+// with the longest idle ones. A connection in its TLS handshake counts as idle.
 func (s *Server) evictIdle(least time.Duration, most int) {
-	s.tick() // the sweep does not set the clock while there are handshakes only
+	s.tick() // if there are only handshakes, no sweep updates the clock
 	now := s.clock.now()
 	s.conns.visit(nil, func(list []*client) {
 		var all []idleConn

@@ -9,32 +9,34 @@ import (
 	"shardway/proxy/h1"
 )
 
-// eventLoop serves small requests of many client connections with one goroutine. A request is
-// small if its header and body have arrived, its shard is local, and its response is short.
-// The kernel reports the readable sockets (epoll). The event loop does what is possible without
-// blocking, and continues with the next socket. No goroutine is woken for a request, and nothing
-// is read before it has arrived. Everything else continues in a goroutine of the connection:
-// what must wait, and requests that are refused or that the event loop does not support.
+// eventLoop serves small requests of many client connections with one goroutine. A request is small
+// if its header and body have arrived, its shard is local, and its response is short. The kernel
+// reports which sockets are readable (epoll). The event loop does the work that is possible without
+// blocking, and continues with the next socket. So no goroutine is woken for a request, and no read
+// precedes the arrival of data.
 //
-// At any time a client belongs either to its goroutine or to one event loop. Its goroutine hands
-// it to an event loop instead of waiting for the next request. The event loop hands it back if
-// it cannot do the next step without blocking, or if another goroutine interrupts the
-// connection (h1.Conn.SetWakeup).
+// All other work continues in a goroutine of the connection: steps that must wait, requests that
+// are refused, and requests that the event loop does not support.
+//
+// At any time a client belongs either to its goroutine or to one event loop. The goroutine hands
+// the client to an event loop instead of waiting for the next request. The event loop hands it back
+// in two cases: the next step would block, or another goroutine interrupts the connection
+// (h1.Conn.SetWakeup).
 //
 //	goroutine ──join──► event loop: waits for a request ──► runs it ──┐
 //	    ▲                        │          ▲─────────────────────────┘
 //	    └──────── handOff ◄──────┴── with a resumePoint, at which the goroutine continues
 //
-// The event loop must not block: it takes no lock that is held for long, does not wait for a
-// socket, and writes no log. The steps of a request are those of serve.go;
-// event_loop_request.go divides them into the part before the response and the part after it.
+// The event loop must not block: it does not acquire a lock that may be held for a long time, wait
+// for a socket, or write a log. The steps of a request are those of serve.go. event_loop_request.go
+// divides them into the steps before the response and the steps after it.
 type eventLoop struct {
 	poller      *rawio.Poller
-	ended       chan struct{} // closed when the goroutine has ended
-	clientCount atomic.Int32  // clients of the loop, with those that are about to join
+	ended       chan struct{} // closed when the goroutine has exited
+	clientCount atomic.Int32  // clients of the loop, including those that are about to join
 	busy        atomic.Int64  // nanoseconds of work since the last call of eventLoopGroup.balance
 
-	// The following fields belong to the goroutine of the loop.
+	// Only the goroutine of the loop uses the following fields.
 	lastID    uint64                   // last poller id; clients and upstream connections share the ids
 	clients   map[uint64]*client       // by poller id
 	upstreams map[uint64]*upstreamSlot // upstream connections, by poller id
@@ -44,7 +46,7 @@ type eventLoop struct {
 	mu struct {
 		sync.Mutex
 		inbox  []message
-		woken  bool // the goroutine is going to process the inbox
+		woken  bool // the goroutine will process the inbox
 		closed bool
 	}
 }
@@ -52,11 +54,11 @@ type eventLoop struct {
 // upstreamSlot is the registration of an upstream connection with an event loop.
 type upstreamSlot struct {
 	id uint64
-	c  *client // the client whose request the connection carries in the loop; nil means none. Only the loop uses it
+	c  *client // client whose request the connection carries in the loop; nil means none; only the loop uses it
 }
 
-// message asks an event loop to adopt a client, to hand one off, to forget an upstream connection,
-// or to transfer clients to another loop.
+// message is a request to an event loop: to adopt a client, to hand one off, to remove an upstream
+// connection, or to transfer clients to another loop.
 type message struct {
 	c        *client
 	join     bool
@@ -115,13 +117,13 @@ func (l *eventLoop) handleEvent(h rawio.Event) {
 	}
 	c := at.c
 	l.runRecover(c, (*client).handleResponse)
-	if h.End && at.c == c { // the response is incomplete, and the kernel reports its end only once
+	if h.End && at.c == c { // the response is incomplete, and the kernel reports the end of the stream only once
 		l.handOff(c, resumeResponse)
 	}
 }
 
-// runReady serves each ready client once. Clients that have yet another request wait for the next
-// round, so that they do not delay others.
+// runReady serves each ready client once. A client with another request waits for the next call, so
+// that it does not delay other clients.
 func (l *eventLoop) runReady() {
 	some := l.ready
 	l.ready = nil
@@ -136,7 +138,7 @@ func (l *eventLoop) runReady() {
 	}
 }
 
-// runRecover calls do for a client. If do panics, the client is handed off, and its goroutine
+// runRecover calls do for a client. If do panics, the client is handed off, and its goroutine then
 // closes the connection.
 func (l *eventLoop) runRecover(c *client, do func(*client)) {
 	defer func() {
@@ -155,7 +157,7 @@ func (l *eventLoop) runRecover(c *client, do func(*client)) {
 func (l *eventLoop) send(n message) {
 	l.mu.Lock()
 	closed := l.mu.closed
-	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // a closed upstream connection is not urgent
+	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // the removal of an upstream connection is not urgent
 	if !closed {
 		l.mu.inbox = append(l.mu.inbox, n)
 		l.mu.woken = l.mu.woken || wake
@@ -191,14 +193,14 @@ func (l *eventLoop) drainInbox() {
 	clear(l.inbox)
 }
 
-// join transfers c to the loop. The caller must not use c after that.
+// join adds c to the loop. The caller must not use c after that.
 func (l *eventLoop) join(c *client) {
 	l.clientCount.Add(1)
 	l.send(message{c: c, join: true})
 }
 
-// adopt registers c with the loop. It checks for interruptions, because the wakeup function of c
-// did not reach the loop before.
+// adopt registers c with the loop. It checks whether c has been interrupted, because the wakeup
+// function of c did not reach the loop earlier.
 func (l *eventLoop) adopt(c *client) {
 	l.lastID++
 	c.loopState = loopState{id: l.lastID}
@@ -240,18 +242,18 @@ func (l *eventLoop) handleWakeup(c *client) {
 	l.handOff(c, c.resumeAt)
 }
 
-// handOff gives c to a goroutine, which continues at the given point.
+// handOff gives c to a goroutine, which continues at the step at.
 func (l *eventLoop) handOff(c *client, at resumePoint) {
 	if at == resumeResponse {
 		k := c.loopAttempt.conn
 		k.SetWakeup(nil)
 		if k.Writer().Pending() > 0 {
-			k.Writer().SetPrecondition(c.leaseCheck) // for the unsent part of the request
+			k.Writer().SetPrecondition(c.leaseCheck) // checks the lease before the rest of the request is sent
 		}
 	}
 	l.detach(c)
 	if c.resumeAt = at; at == resumeNext {
-		c.eligibility.skip = max(c.eligibility.skip, 1) // the goroutine must read before it can return c
+		c.eligibility.skip = max(c.eligibility.skip, 1) // the goroutine must serve one request before it can hand c to a loop again
 	}
 	c.watcher.resume(c) // c must not be used after this
 }
@@ -260,22 +262,22 @@ func (l *eventLoop) handOff(c *client, at resumePoint) {
 func (l *eventLoop) detach(c *client) {
 	delete(l.clients, c.loopState.id)
 	l.unregisterUpstream(c)
-	_ = l.poller.Remove(c.conn.NetConn()) // an error means that it is not watched
+	_ = l.poller.Remove(c.conn.NetConn()) // an error means that the poller does not watch it
 	c.conn.Writer().SetNonblocking(false)
 	c.loop.Store(nil)
 	l.clientCount.Add(-1)
 }
 
-// unregisterUpstream ends the association of c with the upstream connection of its request, if
-// there is one. The connection stays registered with the poller, for the next request.
+// unregisterUpstream ends the association of c with the upstream connection of its request. The
+// connection stays registered with the poller for later requests.
 func (l *eventLoop) unregisterUpstream(c *client) {
 	if slot := c.loopState.upstream; slot != nil {
 		slot.c, c.loopState.upstream = nil, nil
 	}
 }
 
-// registerUpstream registers k, which carries a request of c, with the loop. It reports false if
-// that is impossible. The caller owns k.
+// registerUpstream registers k, which will carry a request of c, with the loop. It returns false if
+// that is not possible. The caller must own k.
 func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 	conn := k.NetConn()
 	if known := rawio.Known(conn); k.loop != l || known {
@@ -295,8 +297,8 @@ func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 	return true
 }
 
-// detachFromPoller removes a connection from the runtime's poller, which would otherwise receive
-// every event of the event loop too.
+// detachFromPoller removes a connection from the runtime's poller, which would otherwise also
+// process each event. It returns false if that is not possible.
 func detachFromPoller(h *h1.Conn) bool {
 	if rawio.Part(h.NetConn()) != nil {
 		return false
@@ -305,7 +307,7 @@ func detachFromPoller(h *h1.Conn) bool {
 	return true
 }
 
-// leaveLoop unregisters k from its event loop, because k is about to be closed. The caller owns k.
+// leaveLoop removes k, which is about to be closed, from its event loop. The caller must own k.
 func (k *upstreamConn) leaveLoop() {
 	if k.loop != nil {
 		k.loop.send(message{upstream: k.loopSlot.id})
@@ -313,7 +315,7 @@ func (k *upstreamConn) leaveLoop() {
 	}
 }
 
-// shutDown hands off all clients, and refuses those that join later.
+// shutDown hands off all clients, and rejects clients that join later.
 func (l *eventLoop) shutDown() {
 	l.mu.Lock()
 	l.mu.closed = true

@@ -11,15 +11,15 @@ import (
 	"shardway/proxy/h1"
 )
 
-// defaultMaxBody is the largest request body, in bytes, for a handler that does not accept streams.
-// It applies if --max-body is not set.
+// defaultMaxBody is the maximum size in bytes of a request body for a handler that does not accept
+// streams, if --max-body is not set.
 const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 
-// errBodyTooLong rejects a longer body.
+// errBodyTooLong rejects a body that exceeds defaultMaxBody.
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
-// readFullBody reads the complete body, which has not arrived yet or exceeds the buffer. The memory
-// of the request counts meanwhile as that of an incomplete body, as in requestBody.gather.
+// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. Meanwhile the
+// memory of the request counts towards the limit for incomplete bodies, as in requestBody.gather.
 func (t *handlerConn) readFullBody() error {
 	a := t.a
 	most := a.set.MaxBody
@@ -32,7 +32,7 @@ func (t *handlerConn) readFullBody() error {
 	if err := t.reply.requestBody(); err != nil {
 		return err
 	}
-	a.body.overflow = true // the body is not in the buffer of the connection, so it can be sent once only
+	a.body.overflow = true // longBody is not in the connection's buffer, so the request cannot be sent again
 	a.body.beginRead()
 	noted, err := t.readRemaining()
 	a.body.endRead()
@@ -40,19 +40,19 @@ func (t *handlerConn) readFullBody() error {
 		err = errGivenUp
 	}
 	if err != nil {
-		t.longBody = nil // its client may take its time for the answer
+		t.longBody = nil // release the memory, because sending the response to the client may take long
 	}
 	return err
 }
 
-// readRemaining reads the body into t.longBody. It returns how many bytes of memory it has counted
-// for the request: zero for a short body that has arrived.
+// readRemaining reads the body into t.longBody. noted is the number of bytes that it has counted
+// for the request. It is zero for a short body that has already arrived.
 func (t *handlerConn) readRemaining() (noted int, err error) {
 	a := t.a
 	t.longBody = append(t.longBody[:0], a.body.buffered...)
 	for body := &a.req.Body; !body.Done(); {
 		if len(t.longBody) == cap(t.longBody) {
-			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // room grows with what has come
+			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // grow with the received data
 		}
 		if len(t.longBody) >= smallBody || len(a.conn.Buffered()) == 0 {
 			noted = a.body.note(noted, cap(t.longBody), a.set.MaxBodyTotal)
@@ -67,8 +67,8 @@ func (t *handlerConn) readRemaining() (noted int, err error) {
 }
 
 // handlerBody is a request body that the handler reads as it arrives. While the handler does not
-// read, the client is watched for a disconnect. Another goroutine than that of the handler may read
-// the body, until close.
+// read, a watch detects a disconnect of the client. Any goroutine of the app may read the body
+// until close.
 type handlerBody struct {
 	conn *handlerConn
 
@@ -77,11 +77,11 @@ type handlerBody struct {
 	mu     struct {
 		sync.Mutex
 		a            *requestState // nil means that there is nothing to read
-		bufferedRead int           // bytes of the buffered part that were read
+		bufferedRead int           // number of bytes of the buffered part that were read
 	}
 }
 
-// open sets the body to that of the request of its connection.
+// open sets the body to that of the request a.
 func (b *handlerBody) open(a *requestState) {
 	b.closed.Store(false)
 	b.mu.Lock()
@@ -108,7 +108,7 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	}
 	gone.disarm()
 	if !a.body.overflow {
-		a.body.overflow = true // what is read here goes out once
+		a.body.overflow = true // the handler consumes the body, so the request cannot be sent again
 		if err := b.conn.reply.requestBody(); err != nil {
 			a.body.rerr = err
 			return 0, err
@@ -132,8 +132,8 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 // errRequestOver is returned to a reader of the body after the handler has returned.
 var errRequestOver = errors.New("proxy: the request is over")
 
-// close ends the body when its handler has returned. It interrupts a goroutine that still reads;
-// then the connection of the client ends with this request.
+// close ends the body after its handler has returned. If another goroutine is still reading, close
+// interrupts it, and the client's connection must close after this request.
 func (b *handlerBody) close() {
 	b.closed.Store(true)
 	if !b.mu.TryLock() {

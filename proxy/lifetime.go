@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// lifetime is the lifetime of a connection, which ends at the latest with that of its listener or
-// stream. Most requests never wait, so the context is created on first use.
+// lifetime is the lifetime of a connection. It ends at the latest with that of its listener or
+// stream. Its context is created on first use, because most requests never wait.
 type lifetime struct {
 	within context.Context //nolint:containedctx // of the connection's whole life
 
 	mu struct {
 		sync.Mutex
-		ctx    context.Context //nolint:containedctx // likewise; nil: nobody asked for it
+		ctx    context.Context //nolint:containedctx // nil means that the context has not been created
 		cancel context.CancelFunc
 		over   bool
 	}
@@ -31,7 +31,7 @@ func (l *lifetime) context() context.Context {
 	return l.mu.ctx
 }
 
-// end ends the lifetime. A second call does nothing.
+// end ends the lifetime. A second call has no effect.
 func (l *lifetime) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

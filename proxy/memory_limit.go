@@ -5,26 +5,27 @@ import (
 	"sync"
 )
 
-// memoryLimit limits the memory of incomplete headers, or of incomplete bodies, of all clients
-// together. If they exceed the limit, the clients that began first, which are the slowest, are
-// given up. A message that arrives in one piece, as almost all do, is never counted.
+// memoryLimit limits the total memory of incomplete headers, or of incomplete bodies, of all
+// clients. If they exceed the limit, reading is cancelled for the clients that began first, because
+// they are the slowest. A message that arrives in one piece is never counted, and almost all
+// messages do.
 type memoryLimit struct {
 	mu    sync.Mutex
 	bytes int64
 	list  list.List // of *reservation, in the order in which they began
 }
 
-// reservation is the share of one client in a memoryLimit, whose mu protects it.
+// reservation is the memory of one client that counts towards a memoryLimit. The mu of the
+// memoryLimit protects it.
 type reservation struct {
 	stop  func()        // ends the reading; any goroutine may call it until over
-	place *list.Element // nil means that nothing is counted, or that it was given up
+	place *list.Element // nil means that no memory is counted, or that reading was cancelled
 	bytes int
-	given bool // it was given up, and over has not been called
+	given bool // reading was cancelled, and over has not been called
 }
 
-// more adds n bytes to p. While all reservations exceed limit, it gives up the slowest one. It
-// returns the number of reservations that it has given up. A single reservation never exceeds the
-// limit.
+// more adds n bytes to p. While all reservations together exceed limit, it cancels reading for the
+// oldest one, and returns how many it has cancelled. A single reservation never exceeds the limit.
 func (r *memoryLimit) more(p *reservation, n int, limit int64) (shed uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +47,8 @@ func (r *memoryLimit) more(p *reservation, n int, limit int64) (shed uint64) {
 	return shed
 }
 
-// over ends the reservation: the message is complete, or will never be. It reports whether it was
-// given up.
+// over ends the reservation, because the message is complete or has failed. It reports whether
+// reading was cancelled.
 func (r *memoryLimit) over(p *reservation) (given bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +73,8 @@ func (r *memoryLimit) size() int64 {
 	return r.bytes
 }
 
-// noteHeaderMemory is called by the connection when the memory of a partly read header changes.
-// The client is not idle any more.
+// noteHeaderMemory is called by the connection when the memory of a partly read header changes. It
+// also records that the client is no longer idle.
 func (c *client) noteHeaderMemory(delta int) {
 	c.idle.Store(0)
 	if delta < 0 {

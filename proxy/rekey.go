@@ -6,7 +6,7 @@ import (
 	"shardway/shardmap"
 )
 
-// keysBy returns the key configuration by which keys are found under a table.
+// keysBy returns the key configuration that applies under the table t.
 func (a *requestState) keysBy(t *route.Table) *shardkey.Keys {
 	if t.Keys() != nil {
 		return t.Keys()
@@ -14,9 +14,9 @@ func (a *requestState) keysBy(t *route.Table) *shardkey.Keys {
 	return a.set.Keys
 }
 
-// rekey finds the key of a request again, because the key configuration has changed since it
-// was found. A request that may have run may have another owner now, so only a request with a
-// safe method goes on.
+// rekey finds the key of a request again, because the key configuration has changed since the key
+// was found. A request that may have run may now have another owner. Therefore such a request
+// continues only if its method is safe.
 func (c *client) rekey(by *shardkey.Keys) decision {
 	later := c.x.isResumption()
 	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
@@ -26,8 +26,8 @@ func (c *client) rekey(by *shardkey.Keys) decision {
 	found, bad := c.keys.Find(c.s.upstream == nil)
 	switch {
 	case later && (bad != nil || found.Keyless || KeyHash(nil, found.Key) != c.x.session.keyHash):
-		// The socket is known by its key and shard, and its client has had the answer: it
-		// connects again.
+		// A WebSocket session is bound to its key and shard, and its client has its response
+		// already. Therefore the client must reconnect.
 		c.x.session.refused = int(closeMoved)
 		return done
 	case bad != nil && c.x.resumed != nil:

@@ -7,11 +7,12 @@ import (
 	"shardway/proxy/h1"
 )
 
-// repairLog logs what was repaired in messages (h1's repair.go, trailer.go), a line of each kind at
-// most every repairLogEvery: an app that does it once does it always.
+// repairLog logs repairs of messages (repair.go and trailer.go of h1). It writes at most one line
+// of each kind per repairLogEvery, because an app that sends one invalid message usually sends
+// many.
 type repairLog struct {
-	next [2]atomic.Int64 // when the next line may be written, by the server's clock
-	mute [2]atomic.Int64 // messages since the last line of which nothing was logged
+	next [2]atomic.Int64 // when the next line may be written, by the clock of the server
+	mute [2]atomic.Int64 // number of messages since the last line that were not logged
 }
 
 const repairLogEvery = 10 * time.Second
@@ -22,8 +23,8 @@ const (
 	loggedTrailers
 )
 
-// speaks reports whether a line of that kind may be written now, and how many were not since the
-// last one.
+// speaks reports whether a line of a kind may be written now. suppressed is the number of messages
+// since the last line that were not logged.
 func (g *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bool) {
 	next := g.next[kind].Load()
 	if int64(now) < next || !g.next[kind].CompareAndSwap(next, int64(now+repairLogEvery)) {
@@ -33,7 +34,7 @@ func (g *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bo
 	return g.mute[kind].Swap(0), true
 }
 
-// repaired logs that the head of the app's response was repaired.
+// repaired logs that the header of a response was repaired.
 func (r reply) repaired(res *h1.Response) {
 	what := res.Repaired()
 	if what == "" {

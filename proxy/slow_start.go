@@ -9,26 +9,27 @@ const (
 	// newFor is how long a connection to the app counts as new, unless its first response arrives
 	// earlier. An app that responds slowly may still accept quickly.
 	newFor = 50 * time.Millisecond
-	// stuckAfter is when a dial counts as dropped by the kernel, because TCP retransmits only
-	// after a second.
+	// stuckAfter is the time after which a dial counts as stuck. The kernel of the app has then
+	// probably dropped its SYN, which TCP retransmits only after a second.
 	stuckAfter = 250 * time.Millisecond
-	// mostStuck limits the number of such dials.
+	// mostStuck limits the number of stuck dials.
 	mostStuck = 48
 )
 
-// slowStart limits how many connections to an app are new: being dialed, or dialed and without a
-// response. The listen backlog of an app is often small, and a dial does not show that it is full:
-// the kernel completes dials while there is room, and drops the next one. Only a dial that takes
-// unusually long shows that, and halves the window. Each connection that gets a response, while no
-// dial is stuck, widens the window by one. The mu of the pool protects all fields.
+// slowStart limits the number of new connections to an app. A connection is new while it is being
+// dialed, and until its first response. The listen backlog of an app is often small. A successful
+// dial does not show that the backlog is full, because the kernel completes dials until the backlog
+// is full and then drops the next one. Only a stuck dial shows that, and halves the limit. Each
+// connection that receives a response increases the limit by one, unless a dial is stuck. pool.mu
+// protects all fields.
 type slowStart struct {
 	size     int // limit; zero means no limit, as for nodes
-	unproven int // connected, and still new
-	stuck    int // dials that take unusually long
+	unproven int // connected, and still counted as new
+	stuck    int // number of stuck dials
 }
 
-// full reports whether no further dial may start while dialing dials are in progress, of which
-// most are allowed.
+// full reports whether no further dial may start. dialing is the number of dials in progress, and
+// most is the limit for dials that are not stuck.
 func (w *slowStart) full(dialing, most int) bool {
 	fresh := dialing - w.stuck
 	return fresh >= most || w.stuck >= mostStuck || w.size > 0 && fresh+w.unproven >= w.size
@@ -42,8 +43,8 @@ func (w *slowStart) widen() {
 
 func (w *slowStart) narrow() { w.size = max(w.size/2, leastWindow) }
 
-// watchDial detects that a dial to the app takes unusually long. The caller must call over with
-// p.mu held when the dial ends.
+// watchDial counts a dial to the app as stuck after stuckAfter. The caller must call over with p.mu
+// held when the dial has ended.
 func (p *pool) watchDial() (over func()) {
 	if p.node != "" {
 		return func() {}
@@ -77,15 +78,15 @@ func (p *pool) startProbation(l *upstreamConn) {
 	l.provenTimer = time.AfterFunc(newFor, func() { p.markProven(l) })
 }
 
-// markProven ends the time in which a connection counts as new: it has received a response, or
-// newFor has passed.
+// markProven stops counting a connection as new, because it has received a response, or newFor has
+// passed.
 func (p *pool) markProven(l *upstreamConn) {
 	if !l.unproven.Swap(false) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.provenTimer.Stop() // set before startProbation released mu
+	l.provenTimer.Stop() // provenTimer was set before startProbation released mu
 	p.mu.slowStart.unproven--
 	p.mu.slowStart.widen()
 	p.dialForWaiters()

@@ -8,9 +8,9 @@ import (
 	"shardway/proxy/route"
 )
 
-// relayUpgrade sends a response 101, and then copies bytes in both directions until both sides have
-// ended. The end of one side is passed on as the end of one direction. It reports false if the run
-// was cancelled before any byte of the response was sent.
+// relayUpgrade sends a 101 response, and then copies bytes in both directions until both sides have
+// ended. When one side closes its sending side, relayUpgrade closes that direction at the other
+// side. It returns false if the run was cancelled before any byte of the response was sent.
 func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	y.escaped = true
 	y.body.stop()
@@ -103,8 +103,8 @@ func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	timer.Stop()
 }
 
-// copyOneWay copies from one connection to the other until the source ends, and passes the end on.
-// It reports false if the tunnel is broken.
+// copyOneWay copies from one connection to the other until the source ends, and then closes the
+// sending side of the other one. It returns false if the tunnel must be aborted.
 func copyOneWay(from, to *h1.Conn) bool {
 	w := to.Writer()
 	w.Begin(h1.UntilClose, 0)

@@ -6,21 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is how many idle goroutines wait for connections. Each takes a few KiB.
+// maxIdleWorkers is the maximum number of idle goroutines that wait for connections. Each needs a
+// few KiB.
 const maxIdleWorkers = 64
 
 // job is a connection that a worker serves.
 type job struct {
 	conn         net.Conn
-	stop         bool // it was parked, and must end unless a request has arrived
-	returnedSoon bool // it was parked only shortly: see parkAfterReturn
+	stop         bool // the connection was parked, and must close unless a request has arrived
+	returnedSoon bool // the connection was parked only briefly; see parkAfterReturn
 
-	client *client // handed off by an event loop; nil means that the worker makes a client
+	client *client // handed off by an event loop; nil means that the worker creates a client
 }
 
-// workerPool serves each connection in a goroutine. After a connection has ended, the goroutine
-// waits for another one: its stack has grown to the size that a request needs, and growing a stack
-// costs more than a tenth of a short connection.
+// workerPool serves each connection in a goroutine. After the connection has ended, the goroutine
+// waits for another one, because its stack has already grown to the size that a request needs.
+// Growing a stack costs more than a tenth of a short connection.
 type workerPool struct {
 	serve  func(job)
 	jobs   chan job      // unbuffered, so that only an idle worker receives
@@ -33,7 +34,7 @@ func newWorkerPool(carry func(job)) *workerPool {
 	return &workerPool{serve: carry, jobs: make(chan job), closed: make(chan struct{})}
 }
 
-// submit starts to serve g. It does not block.
+// submit starts to serve the job g. It does not block.
 func (w *workerPool) submit(g job) {
 	select {
 	case w.jobs <- g:

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// Window is the flow-control window of a stream in bytes, in each direction. It is part of the
-	// protocol. At least half of it is available after a message that has been read, so a small
+	// Window is the flow-control window of a stream in bytes, for each direction. It is part of the
+	// protocol. After a message has been read, at least half of the window is available, so a small
 	// message never waits for credit.
 	Window = 32 << 10
-	// MaxStreams limits the streams that a node has opened to another node and that are not closed
-	// by both, over all sessions that it has dialed. With Window bytes each, up to 8 MiB are
-	// unread. It is part of the protocol.
+	// MaxStreams limits the streams that a node has opened to another node and that at least one of
+	// them has not closed, over all sessions that the node has dialed. With Window bytes each, up
+	// to 8 MiB can be unread. The limit is part of the protocol.
 	MaxStreams = 256
-	// MaxWebSocketStreams is the limit for streams that carry resumable WebSockets, which use
-	// sessions of their own. Unread data on them is data that clients and apps do not accept, so
-	// all of them share less than Window bytes each: see Budget.WithWindowPool.
+	// MaxWebSocketStreams is the limit for streams of resumable WebSockets, which use separate
+	// sessions. Their unread data is data that clients and apps do not accept. Therefore each of
+	// them has less than Window bytes on average, from a shared pool: see Budget.WithWindowPool.
 	MaxWebSocketStreams = 16384
 	// maxStreamID is the highest stream ID of a session.
 	maxStreamID = 1<<32 - 1
@@ -31,14 +31,14 @@ const (
 	initialReadBuffer = 512
 	// maxTLSReplies limits the bytes of queued TLS replies, such as key updates.
 	maxTLSReplies = 4 << 10
-	// bulkQueueLimit limits the queue when a stream adds a part of a write that is longer than one
-	// frame, and queueLimit when it adds a whole one. A short write therefore waits behind little
-	// data, however much the long ones have.
+	// bulkQueueLimit limits the queue for a part of a write that exceeds one frame. queueLimit
+	// limits it for a write of one frame. Because bulkQueueLimit is lower, a short write does not
+	// wait behind much data of long writes.
 	bulkQueueLimit = 64 << 10
 	queueLimit     = 256 << 10
 	// maxKeptQueue is the capacity up to which a queue buffer is always kept. A larger one is kept
-	// while at least one of shrinkAfter writes uses more than half of maxKeptQueue, and while there
-	// are streams.
+	// while the session has streams and at least one of shrinkAfter writes uses more than half of
+	// maxKeptQueue.
 	maxKeptQueue = 32 << 10
 	shrinkAfter  = 256
 	// pingInterval is the minimum time between two pings of Session.Ping.
@@ -58,18 +58,19 @@ var (
 // Session is one end of a multiplexed connection. NewClient or NewServer creates it, and Run must
 // be called to serve it. Its methods are safe for concurrent use.
 //
-// A session takes new streams, then drains (Drain, or a GOAWAY of either end) until its last
-// stream has closed, and ends with an error in failed: ErrDraining after an orderly end.
+// A session first accepts new streams. It then drains until its last stream has closed, after a
+// call of Drain or a GOAWAY of either end. Finally it ends and closes failed. Its error is
+// ErrDraining after an orderly end.
 type Session struct {
 	conn      net.Conn
 	budget    *Budget            // counts the streams
 	accept    func(*Stream) bool // nil at the client, which opens the streams
-	transport *transport         // below conn; used by the goroutine that has the write turn
-	// partial is the batch of which unsent is left because the socket accepted no more. Only the
-	// goroutine that has the write turn uses them.
+	transport *transport         // wraps conn; only the goroutine that has the write turn uses it
+	// partial is a batch of which the rest, unsent, has not been written because the socket did not
+	// accept it. Only the goroutine that has the write turn uses both.
 	partial writeBatch
 	unsent  []byte
-	// writeSignal holds one element when the writer must write and has not started.
+	// writeSignal contains an element when the writer must write and has not started to.
 	writeSignal   chan struct{}
 	failed        chan struct{} // closed when the session has failed
 	goAwayWritten chan struct{} // closed when the GOAWAY frame has been written
@@ -81,7 +82,7 @@ type Session struct {
 	mu sync.Mutex
 
 	// Streams.
-	streams     map[uint32]*Stream // streams for which one of the ends may still send frames
+	streams     map[uint32]*Stream // streams for which one end may still send frames
 	openStreams int                // streams that neither end has closed
 	lastID      uint32             // highest ID of a stream that was opened
 	batchedID   uint32             // highest ID whose open frame is in a batch
@@ -109,18 +110,19 @@ type Session struct {
 	goAwayReceived  bool        // client: the server has sent a GOAWAY
 	goingAway       bool        // server: no more streams are accepted, and a GOAWAY is queued
 	goAwayBatched   bool        // the GOAWAY is in a batch
-	idleGoAway      bool        // goingAway because the session was idle
+	idleGoAway      bool        // goingAway was set because the session was idle
 	err             error       // why the session has failed; nil means it has not
 	idleTimer       *time.Timer // server: time of the next checkIdle
 }
 
-// NewClient returns the end of a session that opens streams. The streams count in b.
+// NewClient returns the end of a session that opens streams. Its streams count towards the budget
+// b.
 func NewClient(conn net.Conn, b *Budget) *Session { return newSession(conn, b, nil) }
 
 // NewServer returns the end of a session that accepts the streams of its peer. The reading
-// goroutine calls accept for each stream, so accept must not block. The session refuses a stream
-// if the budget is used up or accept returns false. The owner of an accepted stream must close it;
-// it counts in b until then.
+// goroutine calls accept for each stream, so accept must not block. If the budget is used up or
+// accept returns false, the session refuses the stream. An accepted stream counts towards b until
+// its owner closes it.
 func NewServer(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 	return newSession(conn, b, accept)
 }
@@ -177,9 +179,9 @@ func (s *Session) addStreamLocked(id uint32) *Stream {
 // CanOpen reports whether OpenStream may succeed.
 func (s *Session) CanOpen() bool { return !s.unusable.Load() }
 
-// GoAway stops accepting streams and sends the ID of the last accepted stream. Nothing has been
-// read on later streams, so the peer may send their requests elsewhere. GoAway returns when the
-// frame has been written, or after the timeout.
+// GoAway stops accepting streams, and sends the ID of the last accepted stream to the peer. No data
+// of later streams has been read, so the peer may send their requests elsewhere. GoAway returns
+// after the frame has been written, or after the timeout.
 func (s *Session) GoAway(timeout time.Duration) {
 	s.mu.Lock()
 	s.goAwayLocked(s.lastID)
@@ -201,9 +203,9 @@ func (s *Session) goAwayLocked(last uint32) {
 	}
 }
 
-// handleGoAway fails the streams after the last one that the server has accepted, and drains the
-// session. A second GOAWAY, one of an unopened stream, and one that revokes a stream with frames
-// of the server are protocol errors.
+// handleGoAway fails the streams that were opened after the last one that the server has accepted,
+// and drains the session. These GOAWAY frames are protocol errors: a second one, one with a stream
+// that was not opened, and one that revokes a stream for which the server has sent frames.
 func (s *Session) handleGoAway(last uint32) error {
 	var unprocessed []*Stream
 	s.mu.Lock()
@@ -229,8 +231,8 @@ func (s *Session) handleGoAway(last uint32) error {
 	return nil
 }
 
-// Drain opens no more streams, and closes the session when each stream has been closed by one of
-// the ends.
+// Drain stops opening streams. It closes the session when each stream has been closed by at least
+// one end.
 func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,11 +243,12 @@ func (s *Session) Drain() {
 	}
 }
 
-// flushTimeout limits how long a drained session may take to write what is queued.
+// flushTimeout limits the time in which a drained session writes its queue.
 const flushTimeout = time.Second
 
-// closeDrainedLocked closes a session that is draining and has no streams. The queue is flushed
-// first: writers were told that its data was sent, and it holds the frames that end the streams.
+// closeDrainedLocked closes a session that is draining and has no streams. It flushes the queue
+// first, because Write has already reported its data as sent, and because the queue contains the
+// frames that end the streams.
 func (s *Session) closeDrainedLocked() {
 	if !s.writing {
 		go s.Fail(ErrDraining)
@@ -255,8 +258,8 @@ func (s *Session) closeDrainedLocked() {
 	time.AfterFunc(flushTimeout, func() { s.Fail(ErrDraining) })
 }
 
-// Fail closes the session at once, and all its streams fail with err. Only the first call has an
-// effect. A client stream of which no byte was written fails with ErrUnprocessed in addition.
+// Fail closes the session immediately, and fails all its streams with err. Only the first call has
+// an effect. The error of a client stream of which no byte was written also wraps ErrUnprocessed.
 func (s *Session) Fail(err error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -292,15 +295,15 @@ func (s *Session) Fail(err error) {
 	_ = s.conn.Close()                // releases the resources of the wrappers
 }
 
-// failure returns why the session has failed, nil if it has not.
+// failure returns the error of the session, or nil if it has not failed.
 func (s *Session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Ping sends a ping, so that the kernel of the peer has something to acknowledge. It does nothing
-// within pingInterval of the last ping. Callers use it while a response is outstanding.
+// Ping sends a ping, so that the peer's kernel has data to acknowledge. It does nothing within
+// pingInterval after the previous ping. Callers use it while a response is outstanding.
 func (s *Session) Ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,19 +313,19 @@ func (s *Session) Ping() {
 	}
 }
 
-// SinceLastRead returns the time since something was received. ok is false if nothing was.
+// SinceLastRead returns the time since data was last received. ok is false if no data was received.
 func (s *Session) SinceLastRead() (d time.Duration, ok bool) {
 	at := time.Duration(s.lastRead.Load())
 	return time.Since(s.created) - at, at != 0
 }
 
-// heardRecently reports whether something was received within heardWithin.
+// heardRecently reports whether data was received within heardWithin.
 func (s *Session) heardRecently() bool {
 	quiet, heard := s.SinceLastRead()
 	return heard && quiet < heardWithin
 }
 
-// hasQueueSpace reports whether the queue of this end is short enough for data to leave soon.
+// hasQueueSpace reports whether the queue of this end is short enough for new data to be sent soon.
 func (s *Session) hasQueueSpace() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +366,7 @@ func (s *Session) handlePong() {
 	}
 }
 
-// markHalfClosedLocked records that one of the ends has closed the stream.
+// markHalfClosedLocked records that one end has closed the stream.
 func (s *Session) markHalfClosedLocked(st *Stream) {
 	if st.halfClosed {
 		return
@@ -390,8 +393,8 @@ func (s *Session) handlePeerClose(st *Stream) {
 	s.releaseIfDoneLocked(st)
 }
 
-// closeStream closes the stream at this end, and queues a frame of type typ for the peer: close or
-// reset.
+// closeStream closes the stream at this end, and queues a frame of type typ for the peer. typ is
+// close or reset.
 func (s *Session) closeStream(st *Stream, typ frameType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -404,9 +407,10 @@ func (s *Session) closeStream(st *Stream, typ frameType) {
 	s.releaseIfDoneLocked(st)
 }
 
-// releaseIfDoneLocked forgets the stream and returns it to the budget if both ends have closed it
-// and the writer has taken the close frame of this end. The last condition limits what is queued
-// for a peer that does not read. After a session failure only the close of this end counts.
+// releaseIfDoneLocked removes the stream and returns it to the budget if both ends have closed it
+// and the close frame of this end is in a batch. Without the last condition, the queue for a peer
+// that does not read would be unlimited. After a session failure, only the close of this end is
+// required.
 func (s *Session) releaseIfDoneLocked(st *Stream) {
 	finished := s.err != nil || st.peerClosed && st.closeBatched
 	if !st.localClosed || !finished {

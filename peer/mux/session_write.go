@@ -40,10 +40,13 @@ func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 }
 
 // enqueueData queues data of a stream. It returns false if the queue is too long; the stream is
-// then woken when there may be space. bulk means that the write has more data than one frame. If
-// no write is in progress, the caller writes the queue itself, as far as the socket accepts it at
-// once. At the client, a message of one frame is queued however long the queue is: the stream
-// limit and the credit of each stream bound the queue, except for WebSocket streams.
+// then woken when the queue may have space. bulk means that the data is a part of a write that
+// exceeds one frame. If no write is in progress, the caller writes the queue itself, as far as the
+// socket accepts it without blocking.
+//
+// At the client, a message that fits in one frame is queued regardless of the queue length. There,
+// the stream limit and the credit of each stream bound the queue. This does not apply to WebSocket
+// streams.
 func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) {
 	maxQueue := queueLimit
 	if bulk {
@@ -79,13 +82,13 @@ func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) 
 	return true, nil
 }
 
-// enqueueWindowUpdate grants the peer n more bytes of credit for a stream. All grants of a stream
-// before the next batch are sent as one frame.
+// enqueueWindowUpdate grants the peer n more bytes of credit for a stream. All grants for a stream
+// before the next batch are combined in one frame.
 func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return // the next read returns the error
+		return // the next read returns the error of the session
 	}
 	if st.pendingCredit == 0 {
 		s.windowUpdates = append(s.windowUpdates, st)
@@ -94,16 +97,17 @@ func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 	s.signalWriterLocked()
 }
 
-// signalWriterLocked gives the write turn to the writer, unless it is taken.
+// signalWriterLocked gives the write turn to the writer, unless another goroutine has it. Only the
+// goroutine with the write turn may write to the connection.
 func (s *Session) signalWriterLocked() {
 	if !s.writing {
 		s.writing = true
-		s.writeSignal <- struct{}{} // does not block: writing was false, so it is empty
+		s.writeSignal <- struct{}{} // does not block: writing was false, so the channel is empty
 	}
 }
 
-// writeLoop writes the queue whenever the writer has the write turn. It first yields to all
-// goroutines that are ready to run, so that their frames leave in the same batch.
+// writeLoop writes the queue whenever the writer receives the write turn. It first yields to all
+// ready goroutines, so that their frames are sent in the same batch.
 func (s *Session) writeLoop() {
 	for {
 		select {
@@ -113,7 +117,7 @@ func (s *Session) writeLoop() {
 		}
 		if len(s.unsent) > 0 {
 			n, err := s.transport.direct.Write(s.unsent)
-			s.batchWritten(&s.partial, max(n, 1), err) // at least 1: a part was written before
+			s.batchWritten(&s.partial, max(n, 1), err) // at least 1, because a part of the batch was written before
 			s.partial, s.unsent = writeBatch{}, nil
 		} else {
 			runtime.Gosched()
@@ -124,12 +128,12 @@ func (s *Session) writeLoop() {
 	}
 }
 
-// maxInlineBatches is how many batches writeInline writes: what is queued after that belongs to
-// other streams, and is left to the writer.
+// maxInlineBatches is how many batches writeInline writes. Later frames belong to other streams,
+// and are left to the writer.
 const maxInlineBatches = 2
 
-// writeInline writes the queue as writeLoop does, in the goroutine of a stream that has the write
-// turn. It never blocks: what the socket does not accept is left to the writer.
+// writeInline writes the queue like writeLoop, in the goroutine of a stream that has the write
+// turn. It never blocks: it leaves the data that the socket does not accept to the writer.
 func (s *Session) writeInline() {
 	runtime.Gosched()
 	for range maxInlineBatches {
@@ -148,18 +152,18 @@ func (s *Session) writeInline() {
 		}
 		s.batchWritten(&batch, n, err)
 	}
-	s.writeSignal <- struct{}{} // does not block: this goroutine had the turn, so it is empty
+	s.writeSignal <- struct{}{} // does not block: this goroutine had the turn, so the channel is empty
 }
 
-// writeBatch is what is written at one time.
+// writeBatch is the data of one write.
 type writeBatch struct {
 	data    []byte
-	blocked []*Stream // streams to tell that there is queue space
+	blocked []*Stream // streams that must be woken because the queue has space
 	goAway  bool      // data contains the GOAWAY frame
 }
 
-// nextBatch takes the queued frames. It returns false, and gives up the write turn, if there are
-// none or the session has failed.
+// nextBatch removes the queued frames from the session and returns them. If there are none, or if
+// the session has failed, it gives up the write turn and returns false.
 func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +199,7 @@ func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 	return batch, true
 }
 
-// cleared returns the list emptied, for reuse.
+// cleared returns an empty list that reuses the memory of lanes.
 func cleared(lanes []*Stream) []*Stream {
 	clear(lanes)
 	return lanes[:0]
@@ -217,7 +221,8 @@ func (s *Session) flush() bool {
 	return true
 }
 
-// batchWritten records that n bytes of the batch were written, and err if not all.
+// batchWritten records that n bytes of the batch were written. If n is not the whole batch, err is
+// the reason.
 func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
 	s.mu.Lock()
 	if err != nil && n == 0 {
@@ -235,15 +240,15 @@ func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
 	}
 }
 
-// wakeBlocked tells the streams that there may be queue space.
+// wakeBlocked wakes the streams that wait for queue space.
 func wakeBlocked(lanes []*Stream) {
 	for _, st := range lanes {
 		st.signalQueueSpace()
 	}
 }
 
-// keepQueueLocked keeps the buffer of a written queue for the next one. It returns false if the
-// buffer is large and little of it has been needed for long.
+// keepQueueLocked keeps the buffer of a written queue for reuse. It returns false if the buffer is
+// large and only a small part of it has been used for shrinkAfter batches.
 func (s *Session) keepQueueLocked(out []byte) bool {
 	if len(out) > maxKeptQueue/2 {
 		s.smallBatches = 0
@@ -257,7 +262,7 @@ func (s *Session) keepQueueLocked(out []byte) bool {
 	return true
 }
 
-// shrinkBuffersLocked releases large buffers that are not in use.
+// shrinkBuffersLocked releases large buffers that are not being used.
 func (s *Session) shrinkBuffersLocked() {
 	if cap(s.spare) > maxKeptQueue {
 		s.spare = nil

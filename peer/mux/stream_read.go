@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// receive stores bytes that the peer has sent.
+// receive stores data that the peer has sent.
 func (st *Stream) receive(p []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -16,7 +16,7 @@ func (st *Stream) receive(p []byte) error {
 		return fmt.Errorf("%w: %d bytes beyond the credit of stream %d", errProtocol, -st.recvCredit, st.id)
 	}
 	if st.peerEnded || st.err != nil || st.closed {
-		return nil // after the end, or no reader is left
+		return nil // the stream has ended, or has no reader any more
 	}
 	if st.recv == nil {
 		st.recv = newRecvBuffer()
@@ -27,7 +27,8 @@ func (st *Stream) receive(p []byte) error {
 	return nil
 }
 
-// handleEnd records that the peer sends no more bytes. closed means that it also reads none.
+// handleEnd records that the peer has ended its direction. closed means that the peer does not read
+// any more either.
 func (st *Stream) handleEnd(closed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -39,8 +40,8 @@ func (st *Stream) handleEnd(closed bool) {
 	st.notifyPeerEndLocked()
 }
 
-// handleReset fails the stream because the peer has reset it, even if it had ended its direction
-// before.
+// handleReset fails the stream because the peer has reset it. That also applies if the peer had
+// ended its direction before.
 func (st *Stream) handleReset() {
 	st.mu.Lock()
 	st.peerEnded = false
@@ -48,8 +49,8 @@ func (st *Stream) handleReset() {
 	st.fail(errReset)
 }
 
-// fail fails the stream. Reads first return the bytes that were received, and the end if the peer
-// has sent it.
+// fail fails the stream with err. Reads first return the data that was received, and the end of the
+// stream if the peer has sent it.
 func (st *Stream) fail(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -62,7 +63,7 @@ func (st *Stream) fail(err error) {
 	st.notifyPeerEndLocked()
 }
 
-// notifyPeerEndLocked calls onPeerEnd, once.
+// notifyPeerEndLocked calls onPeerEnd in another goroutine, once.
 func (st *Stream) notifyPeerEndLocked() {
 	if f := st.onPeerEnd; f != nil {
 		st.onPeerEnd = nil
@@ -82,7 +83,7 @@ func (st *Stream) discardRecvLocked() {
 func (st *Stream) wakeReaderLocked() {
 	if st.readerWaits {
 		st.readerWaits = false
-		st.readable <- struct{}{} // does not block: readerWaits implies that it is empty
+		st.readable <- struct{}{} // does not block: readerWaits implies that the channel is empty
 	}
 	if f := st.onReadable; f != nil {
 		st.onReadable = nil
@@ -90,10 +91,10 @@ func (st *Stream) wakeReaderLocked() {
 	}
 }
 
-// Ready arranges for one call of wake as soon as Read would return at once, also because of a
-// deadline or Close. It returns false if Read would return at once now. It replaces a goroutine
-// that blocks in Read. wake is called with the stream locked, so it must not block and must not
-// use the stream.
+// Ready arranges one call of wake when Read would not block any more; a deadline or Close also
+// counts. If Read would not block now, Ready returns false. Callers use it instead of a goroutine
+// that blocks in Read. wake is called with the stream locked, so it must not block and must not use
+// the stream.
 func (st *Stream) Ready(wake func()) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -106,8 +107,8 @@ func (st *Stream) Ready(wake func()) bool {
 	return true
 }
 
-// waitReadableLocked waits until Read returns at once, and returns the error that it would return.
-// It releases mu while it waits.
+// waitReadableLocked waits until Read would not block, and returns the error that Read would
+// return. It releases mu while it waits.
 func (st *Stream) waitReadableLocked() error {
 	for st.recv == nil {
 		switch {
@@ -138,7 +139,7 @@ func (st *Stream) waitReadableLocked() error {
 	return nil
 }
 
-// Await waits until Read returns at once.
+// Await waits until Read would not block.
 func (st *Stream) Await() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -171,16 +172,16 @@ func (st *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Quiet reports whether there is nothing to read: no data, no end and no error.
+// Quiet reports whether there is nothing to read: no data, no end of the stream and no error.
 func (st *Stream) Quiet() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.recv == nil && !st.peerEnded && !st.closed && st.err == nil
 }
 
-// WatchGone calls gone, once and in a goroutine of its own, when the peer has ended its direction
-// or the stream has failed. stop cancels that, and reports whether gone was not called and will
-// not be.
+// WatchGone calls gone once, in another goroutine, when the peer has ended its direction or the
+// stream has failed. stop cancels the watch. It returns true if gone was not called and will not be
+// called.
 func (st *Stream) WatchGone(gone func()) (stop func() bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -2,9 +2,8 @@ package h1
 
 import "slices"
 
-// hostByte holds true for the bytes of a reg-name (RFC 3986 section 3.2.2)
-// without comma and percent sign: lists and escapes of hosts have been used to
-// mislead, and no client needs them.
+// hostByte contains true for the bytes of a reg-name (RFC 3986 section 3.2.2), except comma and
+// percent sign. Lists and escapes in hosts have been used for attacks, and no client needs them.
 var hostByte = func() (t [256]bool) {
 	for c := '0'; c <= '9'; c++ {
 		t[c] = true
@@ -18,8 +17,8 @@ var hostByte = func() (t [256]bool) {
 	return t
 }()
 
-// validAuthority reports whether b is a host with perhaps a port, and nothing
-// else: no user, no list, no path.
+// validAuthority reports whether b is a host with an optional port. User information, lists and
+// paths are invalid.
 func validAuthority(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -34,14 +33,14 @@ func validAuthority(b []byte) bool {
 	return i > 0 && validPort(b[i:])
 }
 
-// wholeEscape reports whether b starts with a whole percent escape.
+// wholeEscape reports whether b starts with a complete percent escape.
 func wholeEscape(b []byte) bool {
 	return len(b) >= 3 && unhex(b[1]) >= 0 && unhex(b[2]) >= 0
 }
 
-// validLiteral judges "[IPv6]" with perhaps a port. Zones and future versions
-// are refused. That the colons and digits make an address is left to whoever
-// dials it: nobody does.
+// validLiteral reports whether b is "[IPv6]" with an optional port. Zones and future versions are
+// invalid. It does not check whether the colons and digits form an address, because the proxy does
+// not dial it.
 func validLiteral(b []byte) bool {
 	colons, i := 0, 1
 	for ; i < len(b) && b[i] != ']'; i++ {
@@ -56,8 +55,8 @@ func validLiteral(b []byte) bool {
 	return i < len(b) && colons >= 2 && i < 47 && validPort(b[i+1:])
 }
 
-// validPort judges what follows a host: nothing, or a colon and at most five
-// digits.
+// validPort reports whether b, the part after a host, is empty or consists of a colon and up to
+// five digits.
 func validPort(b []byte) bool {
 	if len(b) == 0 {
 		return true
@@ -104,7 +103,7 @@ func withoutPort(b []byte, https bool) []byte {
 	return b
 }
 
-// unhex returns the value of a hexadecimal digit, -1 for another byte.
+// unhex returns the value of a hexadecimal digit, or -1 for any other byte.
 func unhex(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

@@ -18,11 +18,11 @@ var (
 	errTrailers  = &Error{400, "too many trailers"}
 )
 
-// errNeedMore means that the buffered bytes are not sufficient to continue.
+// errNeedMore means that more data must be read to continue.
 var errNeedMore = errors.New("h1: more needed")
 
-// minDirectRead is the size in bytes from which body data is read from the socket straight into the
-// buffer of the caller, without the read buffer.
+// minDirectRead is the minimum size in bytes of a body read that goes from the socket directly into
+// the buffer of the caller, and not into the read buffer.
 const minDirectRead = 4 << 10
 
 // bodyState is the position of the reader in a body.
@@ -36,29 +36,31 @@ const (
 	atEnd
 )
 
-// Body reads the body of one message. A truncated body ends with io.ErrUnexpectedEOF, a malformed
-// one with an *Error, and only a complete one with io.EOF. Errors are permanent. Body never takes
-// bytes after the body.
+// Body reads the body of one message. At the end it returns io.EOF for a complete body,
+// io.ErrUnexpectedEOF for a truncated one, and an *Error for a malformed one. Errors are permanent.
+// Body never consumes bytes after the body.
 type Body struct {
 	in         *connReader
 	head       *Header
 	kind       Kind
 	state      bodyState
-	isResponse bool  // the body of a response, whose errors have status 502
-	left       int64 // bytes left of the body (Length) or of the chunk
-	// bytes of the body that were read
+	isResponse bool  // the body belongs to a response, so errors have the status 502
+	left       int64 // remaining bytes of the body (Length) or of the chunk
+	// read is the number of body bytes that were read.
 	read           int64
 	limit          int64 // maximum of read; zero means no limit
 	extensionBytes int   // bytes of chunk extensions so far
 	err            error
-	// waited is the total time of waiting for the body, if a minimum rate is set.
+	// waited is the total time of waiting for the body. It is measured only if a minimum rate is
+	// set.
 	waited time.Duration
 
 	trailers []byte
 	lines    int
 	started  bool
-	skipping bool // within a trailer line of a response that exceeds the limit
-	// dropped counts trailer fields; droppedName is the name of the first.
+	skipping bool // the reader is within a trailer line of a response that exceeds the limit
+	// dropped is the number of dropped trailer fields, and droppedName is the name of the first
+	// one.
 	dropped     int
 	droppedName string
 }
@@ -85,12 +87,12 @@ func (b *Body) Kind() Kind { return b.kind }
 // Done reports whether the body has been read completely, including trailers.
 func (b *Body) Done() bool { return b.state == atEnd }
 
-// Begun reports whether any part of the body has arrived. A client that waits for 100 (Continue)
-// may never send any.
+// Begun reports whether a part of the body has arrived. A client that waits for a 100 Continue may
+// never send it.
 func (b *Body) Begun() bool { return b.started || b.state == atEnd || b.in.buffered() > 0 }
 
-// Remaining returns the number of bytes left of a body with a known length, 0 for a body that is
-// done, and -1 otherwise.
+// Remaining returns the number of remaining bytes of a body with a known length. It returns 0 at
+// the end of any body, and otherwise -1.
 func (b *Body) Remaining() int64 {
 	switch {
 	case b.state == atEnd:
@@ -104,8 +106,8 @@ func (b *Body) Remaining() int64 {
 // Received returns the number of body bytes read so far.
 func (b *Body) Received() int64 { return b.read }
 
-// Limit rejects a body of more than n bytes with status 413: at once if the declared length is
-// larger, otherwise when the limit is exceeded. Zero means no limit.
+// Limit rejects a body of more than n bytes with status 413. A body with a larger declared length
+// is rejected immediately, and any other body when it exceeds the limit. Zero means no limit.
 func (b *Body) Limit(n int64) error {
 	b.limit = n
 	if n > 0 && b.kind == Length && b.read+b.left > n {
@@ -137,8 +139,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	}
 }
 
-// Fill reads until p is full or the body is done, and reports which of both. It is for bodies that
-// are kept in memory.
+// Fill reads until p is full or the body has ended. done reports whether the body has ended. It is
+// used for bodies that are kept in memory.
 func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	for n < len(p) && b.state != atEnd {
 		m, err := b.Read(p[n:])
@@ -148,7 +150,7 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 		}
 	}
 	if b.state != atEnd && n == len(p) && b.kind == Chunked {
-		// The end of the last chunk may be buffered.
+		// The end of the last chunk may already be buffered.
 		if _, err := b.takeBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
 			return n, false, err
 		}
@@ -156,10 +158,9 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	return n, b.state == atEnd, nil
 }
 
-// WaitBuffered waits up to d until the rest of a body with a known length is buffered, so that it
-// can be read without blocking. It does not wait for a body of more than limit bytes or with an
-// unknown length. limit must not exceed the ReadBuffer of the Conn. An error means that the body
-// will never be complete.
+// WaitBuffered waits up to d until the rest of a body with a known length is buffered. It does not
+// wait for a body of unknown length or of more than limit bytes. limit must not exceed the
+// ReadBuffer of the Conn. An error means that the body cannot become complete.
 func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	in := b.in
 	if b.kind != Length || b.left > limit || b.left <= int64(in.buffered()) || b.err != nil {
@@ -180,14 +181,14 @@ func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	return nil
 }
 
-// IsBuffered reports whether the rest of the body can be read without blocking: nothing is left, or
-// the length is known and all bytes are buffered.
+// IsBuffered reports whether the rest of the body can be read without blocking: it is empty, or its
+// length is known and all bytes are buffered.
 func (b *Body) IsBuffered() bool {
 	return b.err == nil && (b.state == atEnd || b.kind == Length && b.left <= int64(b.in.buffered()))
 }
 
-// Drain reads and discards the rest of the body, up to limit bytes. nil means that the next message
-// follows on the connection.
+// Drain reads and discards the rest of the body, up to limit bytes. After nil, the connection can
+// carry the next message.
 func (b *Body) Drain(limit int64) error {
 	if b.state == atEnd {
 		return nil
@@ -212,7 +213,8 @@ func (b *Body) Drain(limit int64) error {
 }
 
 // takeBuffered moves body data from the read buffer to p. It returns errNeedMore if no data is
-// buffered. With an empty p it advances to the next data. It never reads from the socket.
+// buffered. With an empty p it only parses the framing before the next data. It never reads from
+// the socket.
 func (b *Body) takeBuffered(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -241,7 +243,7 @@ func (b *Body) takeBuffered(p []byte) (int, error) {
 	return n, b.consumed(n)
 }
 
-// consumed counts n bytes of data.
+// consumed records that n bytes of data were read.
 func (b *Body) consumed(n int) error {
 	b.read += int64(n)
 	if b.limit > 0 && b.read > b.limit {
@@ -260,9 +262,9 @@ func (b *Body) consumed(n int) error {
 	return nil
 }
 
-// pull reads from the socket once: straight into p, if that is worthwhile, and then returns the
-// length; otherwise into the read buffer. Without wait it returns errNeedMore if no data has
-// arrived.
+// pull reads from the socket once. If that is worthwhile, it reads directly into p and returns the
+// length; otherwise it reads into the read buffer. Without wait it returns errNeedMore if no data
+// has arrived.
 func (b *Body) pull(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
@@ -295,11 +297,12 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 	return 0, nil
 }
 
-// bufferWait is how long a buffer is held on connections where waiting for data requires a buffer.
+// bufferWait is how long a read waits with a buffer, on connections that need a buffer to wait for
+// data.
 const bufferWait = 100 * time.Millisecond
 
-// pullSoon is pull for data that has arrived, or that will arrive so soon that holding a buffer is
-// cheaper than returning it. Otherwise it returns errNeedMore.
+// pullSoon is pull for data that has arrived or is about to arrive. For a short wait, keeping a
+// buffer is cheaper than returning it. Otherwise it returns errNeedMore.
 func (b *Body) pullSoon(p []byte) (int, error) {
 	in := b.in
 	if in.sock != nil || in.mux != nil {
@@ -316,7 +319,8 @@ func (b *Body) pullSoon(p []byte) (int, error) {
 	return n, err
 }
 
-// arm sets the deadline for a wait, which addWait ends. began is set if a minimum rate applies.
+// arm sets the deadline for a wait. The caller must call addWait with began after the wait. began
+// is not zero if a minimum rate applies.
 func (b *Body) arm() (began time.Time, err error) {
 	limit, err := b.waitLimit()
 	if err == nil {
@@ -335,13 +339,14 @@ func (b *Body) addWait(began time.Time) {
 	}
 }
 
-// waitLimit returns how long the next wait may take, by the idle timeout and by the minimum rate.
+// waitLimit returns the time limit for the next wait, according to the idle timeout and the minimum
+// rate.
 func (b *Body) waitLimit() (time.Duration, error) {
 	in := b.in
 	if in.rate <= 0 {
 		return in.body, nil
 	}
-	// Use float64, because the product of a long body and a second overflows int64.
+	// float64 avoids an overflow of int64 for a long body.
 	left := in.patience + time.Duration(float64(b.read)/float64(in.rate)*float64(time.Second)) - b.waited
 	if left <= 0 {
 		return 0, os.ErrDeadlineExceeded
@@ -352,7 +357,7 @@ func (b *Body) waitLimit() (time.Duration, error) {
 	return left, nil
 }
 
-// pullData reads data straight into p, and never past the body.
+// pullData reads data directly into p, and never beyond the body.
 func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.left {
 		p = p[:b.left]
@@ -370,8 +375,8 @@ func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	return 0, errNeedMore
 }
 
-// ended returns the result of the body at the end of the stream: the end of a body that is
-// delimited by it, or an error.
+// ended returns the result of the body after the stream has ended with err: io.EOF for a body that
+// is delimited by the end of the connection, and otherwise an error.
 func (b *Body) ended(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return b.fail(err)

@@ -10,43 +10,43 @@ import (
 )
 
 // connReader is the reading half of a Conn. buf[r:w] contains data that was read and not consumed.
-// One goroutine owns it; only the fields of mu are shared.
+// One goroutine owns it; other goroutines may use only the fields of mu.
 type connReader struct {
 	nc   net.Conn
-	sock *socket   // nil means to read through nc
-	mux  MuxStream // nc; nil: it is none
+	sock *socket   // nil means that nc.Read is used
+	mux  MuxStream // nc as a multiplexed stream; nil means that it is none
 	pool *Buffers
 	size int // size of the first buffer
 	max  int // size up to which the buffer grows for a header
 	body time.Duration
-	// endIdle is Options.EndIdle.
+	// endIdle is the value of Options.EndIdle.
 	endIdle bool
-	// rate and patience are those of Timeouts.
+	// rate and patience are the values of Timeouts.
 	rate     int64
 	patience time.Duration
 
 	buf  []byte
 	r, w int
-	few  [16]byte // for fillFirst
-	// filledBuffer means that the last read filled the whole buffer, so that the socket may have
+	few  [16]byte // buffer of fillFirst
+	// filledBuffer means that the last read filled the whole buffer, so that the socket may contain
 	// more data.
 	filledBuffer bool
 	received     int64
-	until        time.Time // the deadline that is set; zero: none
+	until        time.Time // present read deadline; zero means none
 
 	mu struct {
 		sync.Mutex
-		waiting       bool // for the first byte of a request
+		waiting       bool // a read waits for the first byte of a request
 		stopIdle      bool
-		parkRequested bool // by RequestPark, and the wait has not returned yet
+		parkRequested bool // RequestPark was called, and the wait has not returned yet
 		stopRead      bool
 		paused        bool
-		wake          func() // of who has parked; nil: nobody has
-		leave         func() // ends what Park began
+		wake          func() // wakes a parked reader; nil means that none is parked
+		leave         func() // ends the registration with the Watcher of Park
 	}
 }
 
-// past returns a deadline that has passed on any clock.
+// past returns a deadline that lies in the past on any clock.
 func past() time.Time { return time.Unix(1, 0) }
 
 func (in *connReader) unread() []byte { return in.buf[in.r:in.w] }
@@ -60,7 +60,7 @@ func (in *connReader) discard(n int) {
 	}
 }
 
-// release returns the buffer to the pool, unless it holds unread bytes.
+// release returns the buffer to the pool, unless it contains unread bytes.
 func (in *connReader) release() {
 	if in.buf != nil && in.r == in.w {
 		in.pool.put(in.buf)
@@ -68,7 +68,8 @@ func (in *connReader) release() {
 	}
 }
 
-// arm sets the read deadline to d from now. If the current deadline is close enough, it stays.
+// arm sets the read deadline to d from now. It keeps the present deadline if the difference is
+// small.
 func (in *connReader) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
 
 // armFrom is arm with the present time; zero means to read the clock.
@@ -89,8 +90,8 @@ func (in *connReader) armFrom(now time.Time, d time.Duration) error {
 	return in.setDeadline(t)
 }
 
-// setDeadline sets the read deadline. It never replaces the deadline by which StopIdle,
-// RequestPark or StopRead ends a read. Its only errors are ErrStopped and, after PauseRead,
+// setDeadline sets the read deadline. It never replaces a deadline with which StopIdle, RequestPark
+// or StopRead interrupts a read. It returns no errors except ErrStopped and, after PauseRead,
 // ErrPaused.
 func (in *connReader) setDeadline(t time.Time) error {
 	in.mu.Lock()
@@ -105,12 +106,12 @@ func (in *connReader) setDeadline(t time.Time) error {
 		return nil
 	}
 	in.until = t
-	_ = in.nc.SetReadDeadline(t) // after a failure, the read returns the error
+	_ = in.nc.SetReadDeadline(t) // after an error, the next read fails
 	return nil
 }
 
-// room makes space behind the unread bytes: it moves them to the front, or into a larger buffer.
-// It reports false if max bytes are unread.
+// room makes space behind the unread bytes. It moves them to the front, or into a larger buffer. It
+// returns false if max bytes are unread.
 func (in *connReader) room() bool {
 	if in.w < len(in.buf) {
 		return true
@@ -130,7 +131,7 @@ func (in *connReader) room() bool {
 	return true
 }
 
-// fill reads once, and blocks until there is data. The buffer must have room, or be nil.
+// fill reads once, and blocks until data arrives. The buffer must have space or be nil.
 func (in *connReader) fill() error {
 	if in.buf == nil && in.sock == nil {
 		return in.fillFirst()
@@ -144,8 +145,8 @@ func (in *connReader) fill() error {
 	return err
 }
 
-// fillFirst waits with a buffer of a few bytes, so that an idle connection that is not a plain
-// socket needs no large buffer.
+// fillFirst waits with a buffer of a few bytes, so that an idle connection with TLS needs no large
+// buffer.
 func (in *connReader) fillFirst() error {
 	if in.mux != nil {
 		if in.mux.Await() == nil { // after an error, the following read returns it
@@ -163,8 +164,8 @@ func (in *connReader) fillFirst() error {
 	return err
 }
 
-// moreLean is more, but without a buffer it waits with a few bytes only. Then it also reads the
-// data that arrived together with them, which TLS has read already.
+// moreLean is like more, but waits with a few bytes of buffer if it has none. After that it reads
+// the rest of the data that TLS has already decrypted.
 func (in *connReader) moreLean() error {
 	if in.buf != nil || in.sock != nil {
 		return in.more()
@@ -172,14 +173,14 @@ func (in *connReader) moreLean() error {
 	if err := in.fillFirst(); err != nil || in.mux != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
 		return err
 	}
-	n, _ := in.nc.Read(in.buf[in.w:]) // the next read returns an error again
+	n, _ := in.nc.Read(in.buf[in.w:]) // an error occurs again in the next read
 	in.w += n
 	in.received += int64(n)
-	_ = in.setDeadline(time.Time{}) // as above
+	_ = in.setDeadline(time.Time{}) // after an error, the next read fails
 	return nil
 }
 
-// tryFill reads once if there is data. The buffer must have room, or be nil.
+// tryFill reads once without blocking. The buffer must have space or be nil.
 func (in *connReader) tryFill() (bool, error) {
 	if in.sock == nil {
 		if in.mux == nil || in.mux.Quiet() {
@@ -205,7 +206,7 @@ func (in *connReader) filled(buf []byte, n int) {
 }
 
 // receive reads once into p. With a socket and a nil p, it reads into a buffer from the pool. It
-// returns ErrStopped if StopRead ended the read.
+// returns ErrStopped if StopRead has interrupted the read.
 func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	var n int
 	var err error
@@ -214,7 +215,7 @@ func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	} else {
 		n, err = in.nc.Read(p)
 		if n > 0 {
-			err = nil // it comes again with the next read
+			err = nil // the error occurs again in the next read
 		}
 	}
 	in.received += int64(n)
@@ -228,7 +229,8 @@ func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	return p, n, in.stopped(err)
 }
 
-// stopped returns the error of a read: err, unless StopRead or PauseRead has ended the read.
+// stopped returns ErrStopped or ErrPaused if StopRead or PauseRead has interrupted the read, and
+// otherwise err.
 func (in *connReader) stopped(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -241,9 +243,9 @@ func (in *connReader) stopped(err error) error {
 	return err
 }
 
-// awaitRequest waits for the first byte of a request, for up to d from now (see armFrom). If
-// nothing was read, it returns io.EOF after the client has closed, ErrStopped after StopIdle and
-// ErrParkRequested after RequestPark.
+// awaitRequest waits up to d for the first byte of a request; now is the present time, as in
+// armFrom. If no data has arrived, it returns io.EOF after the client has closed its side,
+// ErrStopped after StopIdle, and ErrParkRequested after RequestPark.
 func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
@@ -267,8 +269,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 		return err
 	}
 	// The time has passed, or StopIdle or RequestPark has set a deadline in the past. Remove the
-	// deadline and check a last time: after a pause of the process, a request may have arrived
-	// at the same time as the deadline.
+	// deadline and check once more: after a pause of the process, a request may have arrived before
+	// the deadline expired.
 	if broken := in.setDeadline(time.Time{}); broken != nil {
 		return broken
 	}
@@ -287,8 +289,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	return err
 }
 
-// lookLast is tryFill at the end of a wait. If Options.EndIdle is set and there is no data, it
-// also closes the sending side.
+// lookLast is tryFill at the end of a wait. If there is no data and Options.EndIdle is set, it also
+// closes the sending side.
 func (in *connReader) lookLast() (bool, error) {
 	if s := in.sock; s != nil && in.endIdle {
 		s.endIfEmpty = true
@@ -297,7 +299,7 @@ func (in *connReader) lookLast() (bool, error) {
 	return in.tryFill()
 }
 
-// await waits up to d for data, and reports whether there is some.
+// await waits up to d for data, and reports whether data is available.
 func (in *connReader) await(d time.Duration) (bool, error) {
 	if in.buffered() > 0 {
 		return true, nil
@@ -312,8 +314,8 @@ func (in *connReader) await(d time.Duration) (bool, error) {
 	return err == nil, err
 }
 
-// more reads once, and makes room before. At the size limit of a header it returns an error of the
-// sender. Readers of bodies never have a full buffer.
+// more makes space and reads once. If a header fills the buffer up to the size limit, it returns an
+// error. Readers of bodies never have a full buffer.
 func (in *connReader) more() error {
 	if in.buf != nil && !in.room() {
 		return errLongHeader

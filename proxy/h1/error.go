@@ -28,17 +28,17 @@ var (
 	// ErrUnsolicitedData reports a connection that had data to read, or had ended, before a
 	// request was sent on it.
 	ErrUnsolicitedData = errors.New("h1: not quiet")
-	// ErrUnsent reports a nonblocking write of which the socket has not taken everything
+	// ErrUnsent reports that the socket has not accepted all data of a nonblocking write
 	// (Writer.SetNonblocking).
 	ErrUnsent = errors.New("h1: not all sent at once")
 	// ErrParkRequested reports a wait for a request that RequestPark ended.
 	ErrParkRequested = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.
 	ErrPaused = errors.New("h1: paused")
-	// ErrUnfinished reports a Writer that was closed before it had its declared length.
+	// ErrUnfinished reports that a Writer was closed before the declared length was written.
 	ErrUnfinished = errors.New("h1: body shorter than declared")
-	// ErrOverrun reports a write past the declared length.
+	// ErrOverrun reports a write that exceeds the declared length.
 	ErrOverrun = errors.New("h1: body longer than declared")
-	// ErrDrainLimit reports a body of which more is left than the limit of Drain.
+	// ErrDrainLimit reports that the rest of a body exceeds the limit of Drain.
 	ErrDrainLimit = errors.New("h1: too much left of the body")
 )

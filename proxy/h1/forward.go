@@ -2,9 +2,8 @@ package h1
 
 import "strconv"
 
-// WriteRequestHeader puts the head of r, changed as e says, into the write
-// buffer of c and begins its body. It allocates nothing once the buffer is
-// there, and sends nothing.
+// WriteRequestHeader writes the header of r with the changes e into the write buffer of c, and
+// starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
 func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + headSlack)
@@ -33,8 +32,8 @@ func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
 	return w.started(p)
 }
 
-// WriteResponseHeader puts the head of r, changed as e says, into the write
-// buffer of c and begins its body, as WriteRequestHeader does.
+// WriteResponseHeader writes the header of r with the changes e into the write buffer of c, and
+// starts the body, like WriteRequestHeader.
 func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
 	w := &c.out
 	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + headSlack)
@@ -57,12 +56,12 @@ func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
 	return w.started(p)
 }
 
-// asCame frames an answer as it came, as far as its receiver understands that.
+// asCame selects the framing of the original response, as far as its receiver supports that.
 func (p *pass) asCame(r *Response) {
 	p.kind, p.size = r.kind, r.length
 	switch {
 	case r.kind == NoBody && r.status >= 200 && r.status != 204:
-		p.declare = true // what a body would have been
+		p.declare = true // declare the length that the body would have
 		if p.Old {
 			p.drop |= 1 << FieldTransferEncoding
 		}
@@ -76,16 +75,16 @@ func (p *pass) asCame(r *Response) {
 	}
 }
 
-// headSlack is room for the first line and the lines of our own.
+// headSlack is the space for the first line and the lines that this package adds.
 const headSlack = 256
 
 func (w *Writer) started(p *pass) *Writer {
-	w.n = len(p.buf) // reserve made the room: buf is still the Writer's
+	w.n = len(p.buf) // reserve has made enough space, so buf is still the buffer of the Writer
 	w.Begin(p.kind, p.size)
 	return w
 }
 
-// pass is one pass over the lines of a head.
+// pass is the state of writing one header from the lines of another.
 type pass struct {
 	*Edit
 	head     *Header
@@ -95,8 +94,8 @@ type pass struct {
 	size     int64
 	host     []byte
 	answer   bool
-	declare  bool // keep Content-Length and Transfer-Encoding of an answer without body
-	trailers bool // say TE: trailers
+	declare  bool // keep Content-Length and Transfer-Encoding of a response without a body
+	trailers bool // add TE: trailers
 	framed   bool
 	dated    bool
 }
@@ -112,7 +111,7 @@ func (p *pass) field(name string, value []byte) {
 	p.buf = append(p.buf, "\r\n"...)
 }
 
-// lines writes the lines that go on, whole stretches of them at once.
+// lines writes the lines that are forwarded. It copies adjacent unchanged lines together.
 func (p *pass) lines() {
 	h := p.head
 	run := uint32(h.first)
@@ -137,7 +136,7 @@ func (p *pass) lines() {
 	p.buf = append(p.buf, h.raw[run:len(h.raw)-2]...)
 }
 
-// special holds the fields that are written in a way of their own.
+// special contains the fields that are not simply copied.
 const special = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
 
 func (p *pass) line(l *line) {
@@ -150,7 +149,7 @@ func (p *pass) special(l *line) {
 	case f == FieldHost && !p.answer:
 		p.field("Host: ", p.host)
 	case f == FieldContentLength && p.declare:
-		if !p.framed { // equal ones are one
+		if !p.framed { // several equal lines are written once
 			p.buf = append(p.buf, p.head.raw[l.start:l.colon]...)
 			p.buf = append(p.buf, ": "...)
 			p.buf = strconv.AppendInt(p.buf, p.size, 10)
@@ -173,7 +172,7 @@ func (p *pass) special(l *line) {
 	}
 }
 
-// frame writes the line that frames the body, once.
+// frame writes the line that frames the body. A second call has no effect.
 func (p *pass) frame() {
 	if p.framed {
 		return
@@ -190,7 +189,7 @@ func (p *pass) frame() {
 	}
 }
 
-// end writes the lines of this hop, the caller's and the empty one.
+// end writes the lines for this hop, the lines of the caller, and the empty line.
 func (p *pass) end() {
 	p.frame()
 	p.buf = append(p.buf, p.Extra...)

@@ -6,17 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGone reports whether the peer has ended its side or the connection is
-// broken. It never waits.
+// peerGone reports whether the peer has closed its side or the connection has failed. It does not
+// block.
 func peerGone(fd uintptr) bool { return pollNow(fd, unix.POLLRDHUP) != 0 }
 
-// quiet reports whether there is nothing to read, no end and no error.
+// quiet reports whether there is nothing to read: no data, no end of the stream and no error.
 func quiet(fd uintptr) bool { return pollNow(fd, unix.POLLIN|unix.POLLRDHUP) == 0 }
 
-// pollNow returns which of events, or of POLLERR and POLLHUP, are there. It
-// costs as much as recv with MSG_PEEK, and sees a FIN behind unread bytes. It is
-// unix.Ppoll with no time to wait, of which the scheduler is not told: see
-// rawIO.
+// pollNow returns those of events, and of POLLERR and POLLHUP, that have occurred. It costs as much
+// as recv with MSG_PEEK, and also detects a FIN that follows unread bytes. It is unix.Ppoll with a
+// zero timeout, but does not inform the scheduler, because it does not block.
 func pollNow(fd uintptr, events int16) int16 {
 	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	var now unix.Timespec

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerGone reports whether the peer has ended its side or the connection is
-// broken. Unread bytes hide that here. It never waits.
+// peerGone reports whether the peer has closed its side or the connection has failed. Unread bytes
+// hide that on these systems. It does not block.
 func peerGone(fd uintptr) bool {
 	n, err := peek(fd)
 	return n == 0 && err == nil || err != nil && !errors.Is(err, unix.EAGAIN)
 }
 
-// quiet reports whether there is nothing to read, no end and no error.
+// quiet reports whether there is nothing to read: no data, no end of the stream and no error.
 func quiet(fd uintptr) bool {
 	_, err := peek(fd)
 	return errors.Is(err, unix.EAGAIN)

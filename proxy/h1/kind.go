@@ -2,18 +2,18 @@ package h1
 
 import "strconv"
 
-// Kind says how the end of a body is found.
+// Kind is the way in which the end of a body is determined.
 type Kind uint8
 
 const (
-	// NoBody says that the message ends with its head.
+	// NoBody means that the message ends with its header.
 	NoBody Kind = iota + 1
-	// Length says that Content-Length bytes follow, perhaps none.
+	// Length means that the number of bytes in Content-Length follows, which may be zero.
 	Length
-	// Chunked says that chunks and a trailer section follow.
+	// Chunked means that chunks and a trailer section follow.
 	Chunked
-	// UntilClose says that all that comes until the peer closes is the body, of
-	// answers only.
+	// UntilClose means that all data until the peer closes the connection is the body. It is
+	// possible only for responses.
 	UntilClose
 )
 

@@ -3,19 +3,19 @@ package h1
 import "time"
 
 const (
-	// deadAfter is how long the peer's kernel may owe an acknowledgement. unackedAfter is the
-	// part of it that path.unacked measures: path.unacked does not count the wait for a tail
-	// loss probe, which takes a fifth of a second or more and comes first.
+	// deadAfter is the maximum time for which the peer's kernel may fail to acknowledge data.
+	// unackedAfter is the corresponding limit for path.unacked, which does not include the wait for
+	// a tail loss probe of about 200 ms or more.
 	deadAfter    = time.Second
 	unackedAfter = deadAfter - 200*time.Millisecond
-	// minRetransmits is how often data must have been retransmitted within deadAfter without an
-	// acknowledgement. minProbes is how many keepalive probes must be unanswered if no data is
-	// in flight. One lost segment does not decide.
+	// minRetransmits is the minimum number of retransmissions without an acknowledgement for a dead
+	// path. minProbes is the minimum number of unanswered keepalive probes if no data is in flight.
+	// With a minimum of two, a single lost segment does not count as a failure.
 	minRetransmits = 2
 	minProbes      = 2
 	// secondProbeAfter is when CheckPath triggers the second probe. The kernel sends the first
-	// one after a second, give or take a tick of its coarse timers. The peer's kernel answers
-	// at most one probe in half a second (net.ipv4.tcp_invalid_ratelimit).
+	// probe after about a second. The peer's kernel answers at most one probe per 500 ms
+	// (net.ipv4.tcp_invalid_ratelimit).
 	secondProbeAfter = deadAfter + 550*time.Millisecond
 	// patience is how long the answer to a probe may take.
 	patience = 75 * time.Millisecond
@@ -27,22 +27,23 @@ type PathState uint8
 const (
 	// PathAlive means that there is no sign of a failure.
 	PathAlive PathState = iota + 1
-	// PathSuspect means that nothing has arrived for a second, and that a probe is unanswered.
-	// Other connections to the same peer can decide it sooner.
+	// PathSuspect means that no data has arrived for a second, and that a probe is unanswered. The
+	// state of other connections to the same peer can confirm the failure earlier.
 	PathSuspect
 	// PathDead means that the path is dead in one direction or in both.
 	PathDead
 )
 
-// CheckPath returns the state of the path to the peer as far as the kernel knows it, and the
-// time after which to check again: about a second while the path is alive.
+// CheckPath returns the state of the path to the peer, as reported by the kernel, and the time
+// until the next check. While the path is alive, that time is about a second.
 //
-// A path is dead if, for a second, retransmitted data was not acknowledged, or nothing arrived
-// although two probes were sent. A peer that is slow or does not read still acknowledges.
+// A path is dead in two cases: retransmitted data was not acknowledged for a second, or no data
+// arrived for a second although two probes were sent. A slow peer, or a peer that does not read,
+// still acknowledges data.
 //
-// CheckPath needs keepalive probes after one second (TCP_KEEPIDLE) if no data is in flight; the
-// caller that makes the connection must enable them. Without TCP the path counts as alive. Any
-// goroutine may call CheckPath.
+// If no data is in flight, CheckPath needs keepalive probes after one second (TCP_KEEPIDLE). The
+// caller that dials or accepts the connection must enable them. Without TCP the path always counts
+// as alive. Any goroutine may call CheckPath.
 func (c *Conn) CheckPath() (h PathState, again time.Duration) {
 	h, again = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
@@ -59,15 +60,15 @@ func (c *Conn) CheckPath() (h PathState, again time.Duration) {
 	return h, again
 }
 
-// Silent returns for how long nothing has arrived from the peer, and how many probes were sent
-// since then. ok is false if there is no open TCP connection. Any goroutine may call it.
+// Silent returns the time since data last arrived from the peer, and the number of probes that were
+// sent since then. ok is false if there is no open TCP connection. Any goroutine may call it.
 func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
 	var p path
 	c.control(func(fd uintptr) { p, ok = readPath(fd) })
 	return p.silent, p.probes, ok
 }
 
-// control calls f with the socket, unless there is none or it is closed.
+// control calls f with the socket, unless the connection has none or is closed.
 func (c *Conn) control(f func(fd uintptr)) {
 	raw := c.rawConn()
 	if c.in.mux != nil {
@@ -78,16 +79,16 @@ func (c *Conn) control(f func(fd uintptr)) {
 	}
 }
 
-// path is what the kernel reports about the path to the peer (TCP_INFO).
+// path is the kernel's information about the path to the peer (TCP_INFO).
 type path struct {
-	silent  time.Duration // since the last segment arrived
-	probes  int           // keepalive probes since then
-	resent  int           // retransmissions of the oldest unacknowledged bytes
+	silent  time.Duration // time since the last segment arrived
+	probes  int           // number of keepalive probes since then
+	resent  int           // number of retransmissions of the oldest unacknowledged bytes
 	unacked time.Duration // minimum time for which those bytes have been in flight
 }
 
-// state returns the state of the path, whether another probe is needed to decide, and when to
-// check again.
+// state returns the state of the path and the time until the next check. probe means that another
+// probe must be sent to decide.
 func (p path) state() (h PathState, probe bool, again time.Duration) {
 	switch {
 	case p.resent > 0:

@@ -2,9 +2,9 @@ package h1
 
 import "io"
 
-// Ready returns what is there of the body, without waiting: nothing if there is
-// none, io.EOF at its end. It is valid until the next read, and for those who look
-// at what they pass on.
+// Ready returns the available data of the body without blocking. It returns nothing if no data is
+// available, and io.EOF at the end. The data is valid until the next read. It is used by callers
+// that inspect the data that they forward.
 func (b *Body) Ready() ([]byte, error) {
 	if _, err := b.takeBuffered(nil); err != nil {
 		if err == errNeedMore { //nolint:errorlint // never wrapped
@@ -20,8 +20,8 @@ func (b *Body) Ready() ([]byte, error) {
 	return p, b.consumed(len(p))
 }
 
-// Await waits until more of the body has come, or its end: then Ready tells. While
-// it waits it holds no buffer but one with unread bytes.
+// Await waits until Ready can return data or the end of the body. While it waits, it holds no
+// buffer, unless the buffer contains unread bytes.
 func (b *Body) Await() error {
 	in := b.in
 	in.release()

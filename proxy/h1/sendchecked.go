@@ -3,19 +3,18 @@ package h1
 // CanSendChecked reports whether SendChecked can check the connection before it sends.
 func (c *Conn) CanSendChecked() bool { return c.in.sock != nil }
 
-// SendChecked ends a message as Writer.Close does, sends it, and waits for the first bytes of
-// the response, which ReadResponse then reads. Use it on a connection that has carried other
-// exchanges.
+// SendChecked ends a message like Writer.Close, sends it, and waits for the first bytes of the
+// response. ReadResponse then reads the response. It is intended for a connection that has carried
+// other requests.
 //
-// Right before sending, it checks that the connection has nothing to read: data that nobody
-// requested would be taken for the response. If there is data, an end or an error, SendChecked
-// returns ErrUnsolicitedData and has sent nothing. If the gate of the Writer refuses,
-// SendChecked returns the error of the gate and has sent nothing. In both cases everything
-// stays buffered.
+// Right before sending, SendChecked checks that there is nothing to read, because unrequested data
+// would be read as the response. If there is data, the end of the stream or an error, it returns
+// ErrUnsolicitedData. If the precondition of the Writer returns an error, SendChecked returns that
+// error. In both cases nothing was sent, and the message stays buffered.
 //
-// The check, the write and the start of the wait are one operation of the runtime's poller,
-// which saves the read that would find no response yet. If CanSendChecked reports false,
-// SendChecked does not check, and ReadResponse waits.
+// The check, the write and the start of the wait are one operation of the runtime's poller. This
+// saves a read that would find no response yet. If CanSendChecked returns false, SendChecked does
+// not check, and ReadResponse waits for the response.
 func (c *Conn) SendChecked(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {

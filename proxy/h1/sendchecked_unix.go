@@ -8,10 +8,10 @@ import (
 	"shardway/internal/rawio"
 )
 
-// sendFirst sends what the socket takes of the buffer at once, if the socket has nothing to
-// read. whole reports whether that was everything. It runs within a read of the runtime's
-// poller, which has cleared earlier events: data that arrives after the check ends the wait
-// that begins now.
+// sendFirst sends the buffered data that the socket accepts without blocking, if the socket has
+// nothing to read. whole reports whether all data was sent. It runs within a read of the runtime's
+// poller, which has cleared earlier events. So data that arrives after the check ends the wait that
+// follows.
 func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 	if w.err != nil {
 		return false, w.err

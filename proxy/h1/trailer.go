@@ -1,9 +1,9 @@
 package h1
 
-// trailer keeps one trailer line, with its CRLF. A field that no trailer may be is dropped, as a
-// recipient may do (RFC 9110 section 6.5.1), and so is a field of a response whose name is no token.
-// Fields beyond the bounds are dropped from a response, which is finished. They are an error of a
-// request, which need not have run.
+// trailer stores one trailer line, with its CRLF. It drops a field that is not permitted in
+// trailers, which a recipient may do (RFC 9110 section 6.5.1). It also drops a field of a response
+// whose name is not a token. Fields beyond the limits are dropped from a response, because the app
+// has already run the request. In a request they are an error.
 func (b *Body) trailer(text []byte) error {
 	var l line
 	bare := text[:len(text)-2]
@@ -32,15 +32,16 @@ func (b *Body) dropTrailer(name []byte) {
 	}
 }
 
-// maxDroppedName bounds the name that DroppedTrailers returns.
+// maxDroppedName is the maximum length of the name that DroppedTrailers returns.
 const maxDroppedName = 64
 
-// DroppedTrailers returns how many trailer fields were dropped, because no trailer may have their
-// names or there were too many, and the name of the first, up to 64 bytes of it.
+// DroppedTrailers returns the number of trailer fields that were dropped, because they are not
+// permitted in trailers or exceed the limits. first is the name of the first one, truncated to 64
+// bytes.
 func (b *Body) DroppedTrailers() (n int, first string) { return b.dropped, b.droppedName }
 
-// dropBadTrailerNames drops the Trailer lines of a chunked message that announce what is no name, or a
-// field that no trailer may be.
+// dropBadTrailerNames marks the Trailer lines of a chunked message that announce an invalid name or
+// a field that is not permitted in trailers, so that they are not forwarded.
 func (h *Header) dropBadTrailerNames() {
 	for i := range h.lines {
 		l := &h.lines[i]
@@ -55,9 +56,9 @@ func (h *Header) dropBadTrailerNames() {
 	}
 }
 
-// forbiddenTrailers are the fields that frame, route, authenticate, control or
-// describe a message (RFC 7230 section 4.1.2 lists them, RFC 9110 section 6.5.1
-// says why), beside the known ones.
+// forbiddenTrailers contains further fields that are not permitted in trailers, because they frame,
+// route, authenticate, control or describe a message. RFC 7230 section 4.1.2 lists them, and RFC
+// 9110 section 6.5.1 explains the reason.
 var forbiddenTrailers = [...]string{
 	"age", "authorization", "cache-control", "content-encoding", "content-location", "content-range",
 	"content-type", "expires", "if-match", "if-modified-since", "if-none-match", "if-range",
@@ -65,7 +66,7 @@ var forbiddenTrailers = [...]string{
 	"vary", "warning", "www-authenticate",
 }
 
-// forbiddenFields are the known fields that no trailer may be.
+// forbiddenFields contains the known fields that are not permitted in trailers.
 const forbiddenFields = HopByHop | Shardway | Forwarding | Lookalikes | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
 	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
 

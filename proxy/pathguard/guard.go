@@ -20,8 +20,8 @@ func New(path string) Guard {
 	return Guard{bytes.Split(bytes.ToLower([]byte(path[1:])), []byte("/"))}
 }
 
-// Matches reports whether an app could read path as the guarded path, or as a path below it. grow
-// returns an empty slice with a capacity of n bytes, which Matches may overwrite.
+// Matches reports whether an app could interpret path as the guarded path, or as a path below it.
+// grow must return an empty slice with a capacity of n bytes, which Matches overwrites.
 func (g *Guard) Matches(grow func(n int) []byte, path []byte) bool {
 	if len(g.segments) == 0 {
 		return false
@@ -43,8 +43,8 @@ func (g *Guard) Matches(grow func(n int) []byte, path []byte) bool {
 	return g.matchesDecoded(text)
 }
 
-// maxRemovals is how often a server may remove invisible characters and decode the rest again. No
-// known server does so twice. Each time costs a pass.
+// maxRemovals is how often a server may remove invisible characters and decode the result again. No
+// known server does so twice. Each repetition costs a pass over the path.
 const maxRemovals = 2
 
 // matchesDecoded is Matches for a decoded path.
@@ -55,7 +55,7 @@ func (g *Guard) matchesDecoded(text []byte) bool {
 	return g.isPrefixOf(text)
 }
 
-// isPlain reports whether all servers read the path in the same way, except for letter case.
+// isPlain reports whether all servers interpret the path in the same way, except for letter case.
 func isPlain(path []byte) bool {
 	for i, c := range path {
 		switch {
@@ -68,10 +68,10 @@ func isPlain(path []byte) bool {
 	return true
 }
 
-// isPrefixOf reports whether the path begins with the guarded segments. Empty segments and dots
-// between them are skipped.
+// isPrefixOf reports whether the path begins with the guarded segments. It skips empty segments and
+// segments that consist of dots.
 //
-// Servers that look for a file on Windows ignore dots and spaces at the end of a segment.
+// Servers that search files on Windows ignore dots and spaces at the end of a segment.
 func (g *Guard) isPrefixOf(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
@@ -90,7 +90,7 @@ func (g *Guard) isPrefixOf(path []byte) bool {
 }
 
 // isSubsequenceOf reports whether the path contains the guarded segments in their order, with any
-// other segments between them. Whichever segments a server ignores, the guarded ones must remain.
+// other segments between them. It does not depend on which other segments a server ignores.
 func (g *Guard) isSubsequenceOf(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
@@ -110,8 +110,8 @@ func (g *Guard) isSubsequenceOf(path []byte) bool {
 // cutters are the characters that end a segment for some servers.
 const cutters = ";?#\x00"
 
-// isAmbiguous reports whether servers differ in which segments of the path they ignore. The cause is
-// a segment "..", one of cutters, or a segment that some servers take for a host.
+// isAmbiguous reports whether servers differ in which segments of the path they ignore. Possible
+// causes are a segment "..", one of cutters, or a segment that some servers interpret as a host.
 func isAmbiguous(path []byte) bool {
 	twice := len(path) > 1 && isSlash(path[0]) && isSlash(path[1])
 	if twice || bytes.ContainsAny(path, cutters) || bytes.Contains(path, []byte(":/")) || bytes.Contains(path, []byte(`:\`)) {
@@ -154,8 +154,8 @@ func trimEnd(segment []byte) []byte {
 	return segment
 }
 
-// removeInvisible removes from text, in place, what some servers ignore: invalid UTF-8, control
-// characters and invisible characters.
+// removeInvisible removes characters that some servers ignore from text, in place: invalid UTF-8,
+// control characters and invisible characters.
 func removeInvisible(text []byte) []byte {
 	kept := text[:0]
 	for len(text) > 0 {
@@ -190,10 +190,10 @@ func lower(c byte) byte {
 	return c
 }
 
-// decode decodes a path completely, into dst: escapes, escapes of escapes, and letters that some
-// servers take for ASCII letters. It removes line breaks and tabs, which some servers ignore. It
-// takes time in proportion to the path, because it decodes each sequence when its last byte
-// arrives. No other order would decode more.
+// decode decodes a path completely into dst. It decodes escapes, escapes of escapes, and letters
+// that some servers convert to ASCII letters. It removes line breaks and tabs, which some servers
+// ignore. It decodes each sequence when its last byte has been appended, so its time is
+// proportional to the length of the path. No other order would decode more.
 func decode(dst, path []byte) []byte {
 	dst = dst[:0]
 	for _, c := range path {
@@ -202,8 +202,8 @@ func decode(dst, path []byte) []byte {
 	return dst
 }
 
-// decodeEnd decodes the sequence that the last byte of b completes, and then the sequence that the
-// result completes.
+// decodeEnd decodes the sequence that ends with the last byte of b. It repeats that with the result
+// until no sequence ends there.
 func decodeEnd(b []byte) []byte {
 	for {
 		n := len(b)
@@ -239,8 +239,9 @@ func decodeEnd(b []byte) []byte {
 	}
 }
 
-// lastRune decodes the character at the end of b, also in an overlong encoding of up to six bytes,
-// which the first definition of UTF-8 allowed (RFC 2279). Without a character, r is -1.
+// lastRune decodes the character at the end of b. It accepts overlong encodings of up to six bytes,
+// which the first definition of UTF-8 permitted (RFC 2279). r is -1 if b does not end with a
+// character.
 func lastRune(b []byte) (r rune, size int) {
 	for size = 1; size <= 6 && size <= len(b); size++ {
 		c := b[len(b)-size]
@@ -277,8 +278,8 @@ func digit(c byte) byte {
 	return c - '0'
 }
 
-// asciiOf returns the ASCII character that some servers take r for, because they ignore case, width,
-// or the kind of a slash or a space.
+// asciiOf returns the ASCII character to which some servers convert r, because they ignore case,
+// width, or the kind of a slash or a space.
 func asciiOf(r rune) (byte, bool) {
 	switch {
 	case r < utf8.RuneSelf:
