@@ -56,7 +56,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(descNodes, float64(states[state]), state)
 	}
 	voters, _ := n.servers()
-	reached := 0
+	reached := 0 // voters that are alive according to gossip
 	for _, v := range voters {
 		if id := nodeOf(v); id == string(n.self) || n.alive(id) {
 			reached++

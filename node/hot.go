@@ -38,6 +38,7 @@ func mergeLoads(loads map[string]proxy.Load, unresponsive []string) api.HotList 
 	}
 	keys := map[keyID]*api.HotKey{}
 	for node, l := range loads {
+		// A shard that has moved recently has one entry for each node that has served it.
 		for _, s := range l.Shards {
 			out.Shards = append(out.Shards, api.HotShard{
 				Shard: uint32(s.Shard), Node: node, Requests: s.Requests, Busy: s.Busy, Bytes: s.Bytes, Sockets: s.Sockets,

@@ -93,7 +93,7 @@ func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) 
 		}
 	}
 	delete(loaded, active)
-	delete(loaded, 0)
+	delete(loaded, 0) // nodes that have loaded no key configuration
 	slices.Sort(nodes)
 	pending := []api.PendingKeys{}
 	for digest, by := range loaded {

@@ -62,7 +62,7 @@ func groups(moves []ack.PlannedMove) []api.PlannedMoves {
 	out, at := []api.PlannedMoves{}, map[ack.PlannedMove]int{}
 	for _, m := range moves {
 		like := m
-		like.Shard = 0
+		like.Shard = 0 // the key of the group
 		i, ok := at[like]
 		if !ok {
 			i, at[like] = len(out), len(out)

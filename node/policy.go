@@ -105,6 +105,7 @@ func (l *leadership) police(ctx context.Context, a api.Action) error {
 			return err
 		}
 		if a.Node == string(l.n.self) {
+			// The new leader drains this node. If no other node takes over, this one drains itself as leader.
 			if next := l.handOver(ctx); next != "" {
 				return l.n.client.Call(ctx, next, control.Request{Kind: control.Do, Action: a}, nil)
 			}
@@ -257,7 +258,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 		}
 	}
 	if need := len(voters)/2 + 1; len(left) < need {
-		also := ""
+		also := "" // the voters that do not count, with reasons
 		if len(missing) > 0 {
 			also = " (" + strings.Join(missing, ", ") + ")"
 		}

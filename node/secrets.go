@@ -94,7 +94,7 @@ func (r rotating) Everybody() (nodes, outside []string) {
 	}
 	for _, m := range r.n.gossip.Members() {
 		switch {
-		case m.Status != gossip.Alive && m.Status != gossip.Leaving:
+		case m.Status != gossip.Alive && m.Status != gossip.Leaving: // not present
 		case m.Node:
 			all[m.ID] = true
 		default:

@@ -119,7 +119,7 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 // Resumable WebSockets are handed over to the next owner, a batch with each question.
 func (n *Node) idleInStage(q stageQuestion) idleReport {
 	m := n.router.state.Load().Committed()
-	legs, all := n.upstreamWebSockets()
+	legs, all := n.upstreamWebSockets() // upstream connections of resumable WebSockets, by shard and in total
 	runs := n.proxy.LocalRuns()
 	busy := n.busy(m)
 	running, most := busy, minWebSocketBatch

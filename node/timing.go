@@ -92,7 +92,7 @@ func (l *leadership) retime(ctx context.Context, change api.Timing, by string) (
 		return api.TimingState{}, err
 	}
 	entry, err := l.retiming(ctx, want)
-	if want == s.Timing() {
+	if want == s.Timing() { // nothing to change; err then only contains how long the previous timing still applies
 		t := stateOf(s)
 		t.BeforeCounts = counting(err)
 		return t, nil
@@ -107,7 +107,7 @@ func (l *leadership) retime(ctx context.Context, change api.Timing, by string) (
 		return api.TimingState{}, err
 	}
 	was := s
-	if s = l.n.fsm.state.Load(); s.Timing() != want {
+	if s = l.n.fsm.state.Load(); s.Timing() != want { // the entry was applied without effect
 		return api.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway settings`", api.ErrRefused)
 	}
 	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")

@@ -25,7 +25,7 @@ const (
 	earlyCheckEvery = 100 * time.Millisecond
 )
 
-// Checker checks the app behind this node. Until the first good check the app is unhealthy.
+// Checker checks the health of the app at intervals. The app counts as unhealthy until the first good check.
 type Checker struct {
 	check    func(ctx context.Context) error
 	log      zerolog.Logger
@@ -43,7 +43,7 @@ type Checker struct {
 
 	ticks        *clock.Beat     // fires when a check is due
 	rose, failed int             // good and failed checks in a row
-	heldSince    time.Time       // when the last hold began
+	heldSince    time.Time       // when the last hold began, see Settings.Hold
 	everGood     bool            // a check has been good
 	falls        ack.FlapCounter // counts how often the app became unhealthy
 	began        time.Time       // falls counts from this time
@@ -68,7 +68,8 @@ func (c *Checker) Healthy() bool { return c.healthy.Load() }
 // Checked reports whether the result of a check is known.
 func (c *Checker) Checked() bool { return c.checked.Load() }
 
-// Report returns what the node's heartbeats contain about its app, in addition to whether it is healthy.
+// Report returns the details of the app's health that the heartbeats of the node contain, in addition to
+// whether the app is healthy.
 func (c *Checker) Report() ack.AppHealth { return *c.report.Load() }
 
 // LastError returns the error of the last check. It is empty if the check was good.
@@ -176,7 +177,8 @@ func exhausted(err error) bool {
 	return false
 }
 
-// skip logs, at most once in skipLogEvery, that a check was not possible. The last result stays.
+// skip logs, at most once in skipLogEvery, that a check was not possible because this node lacks resources
+// such as file descriptors. The result of the last check remains valid.
 func (c *Checker) skip(err error) {
 	if time.Since(c.warned) < skipLogEvery {
 		return
@@ -194,7 +196,7 @@ func (c *Checker) updateReport(err error) {
 
 // apply updates the health of the app after a check that returned err.
 func (c *Checker) apply(set Settings, err error) {
-	if exhausted(err) && c.healthy.Load() {
+	if exhausted(err) && c.healthy.Load() { // the error says nothing about the app
 		c.skip(err)
 		return
 	}

@@ -87,7 +87,8 @@ func (s *Stream) layer() *layer {
 // errIsolated is the error of a dial while a write of the leader is stalled.
 var errIsolated = errors.New("consensus: cut off while a write hangs")
 
-// Isolate closes all connections and rejects new ones, or ends this.
+// Isolate isolates the server from all other servers if on is true: it closes all connections and rejects
+// new ones. If on is false, it ends the isolation.
 func (s *Stream) Isolate(on bool) {
 	s.mu.Lock()
 	s.isolated = on

@@ -7,32 +7,32 @@ type Kind string
 const (
 	Views       Kind = "views"      // return the view of all nodes
 	Do          Kind = "do"         // perform an administrative action
-	Leave       Kind = "leave"      // remove my server from the configuration
+	Leave       Kind = "leave"      // remove the sender's server from the configuration
 	Timing      Kind = "timing"     // change the timing
 	Level       Kind = "level"      // return the format version, or raise it if Firm
-	Release     Kind = "release"    // record the release notes of my shards
-	Plan        Kind = "plan"       // what would the next map move?
+	Release     Kind = "release"    // record the release notes of the sender's shards
+	Plan        Kind = "plan"       // return the moves that the next map would contain
 	Implicated  Kind = "implicated" // record the requests that ran at processes that ended
-	Suspects    Kind = "suspects"   // which keys may have ended processes?
-	Settings    Kind = "settings"   // these are my settings; which ones differ between nodes?
-	Unconfirmed Kind = "unadded"    // which nodes are not added because you cannot reach their peer ports?
+	Suspects    Kind = "suspects"   // return the keys whose requests may have ended processes
+	Settings    Kind = "settings"   // record the sender's settings, and return those that differ between nodes
+	Unconfirmed Kind = "unadded"    // return the nodes that are not added because the leader cannot reach their peer ports
 )
 
 // The requests to any node.
 const (
-	Promise   Kind = "found"     // to a new node: may I bootstrap the cluster?
-	Needs     Kind = "founder"   // to a node that may bootstrap the cluster: do you, or have you?
-	Duplicate Kind = "twin"      // does another process use my ID?
-	Identity  Kind = "who"       // which process are you?
-	Load      Kind = "load"      // return your load
-	Report    Kind = "report"    // return your report; if Firm, with the ports that you cannot reach
-	Running   Kind = "running"   // return the requests that run at your app
-	Drain     Kind = "drain"     // return the progress of your drain
-	Idle      Kind = "idle"      // which of your shards are idle?
-	Sockets   Kind = "sockets"   // which shards have WebSockets at you?
+	Promise   Kind = "found"     // to a new node: agree that the sender bootstraps the cluster; if Firm, promise it
+	Needs     Kind = "founder"   // to a node that has a promise: report whether it bootstraps or has bootstrapped the cluster
+	Duplicate Kind = "twin"      // return the address of another process with the sender's ID
+	Identity  Kind = "who"       // return the identity of the process
+	Load      Kind = "load"      // return the load
+	Report    Kind = "report"    // return the report for a checkup; if Firm, with the ports that the node cannot reach
+	Running   Kind = "running"   // return the numbers of requests that run at the app
+	Drain     Kind = "drain"     // return the progress of the drain
+	Idle      Kind = "idle"      // return the idle shards
+	Sockets   Kind = "sockets"   // return the numbers of WebSockets by shard
 	Break     Kind = "break"     // close upstream connections of resumable WebSockets
 	Forget    Kind = "forget"    // from the leader: remove a removed node from gossip
-	Missing   Kind = "missing"   // to a voter: do you suspect your leader?
-	Reachable Kind = "reachable" // can you reach my peer port?
+	Missing   Kind = "missing"   // to a voter: report whether it suspects its leader
+	Reachable Kind = "reachable" // report whether the node reaches the sender's peer port
 	Batch     Kind = "several"   // reply to several requests
 )

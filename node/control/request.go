@@ -19,22 +19,22 @@ const (
 // Request is a request on a control stream. Kind determines which other fields are used.
 type Request struct {
 	Kind   Kind            `json:"what"`
-	Action api.Action      `json:"action,omitzero"`
-	Server string          `json:"server,omitempty"` // Forget: a node
-	Proven rotation.Proven `json:"proven,omitzero"`
-	Timing api.Timing      `json:"timing,omitzero"`
-	By     string          `json:"by,omitempty"`
-	Nonce  uint64          `json:"nonce,omitempty"`
-	Firm   bool            `json:"firm,omitempty"`
+	Action api.Action      `json:"action,omitzero"`  // for Do
+	Server string          `json:"server,omitempty"` // for Leave: a server ID; for Forget: a node ID
+	Proven rotation.Proven `json:"proven,omitzero"`  // for the requests of package rotation
+	Timing api.Timing      `json:"timing,omitzero"`  // for Timing; empty changes nothing
+	By     string          `json:"by,omitempty"`     // the requester outside the cluster, for the log
+	Nonce  uint64          `json:"nonce,omitempty"`  // for Duplicate: identifies the sender's process
+	Firm   bool            `json:"firm,omitempty"`   // see Kind
 	// Releases are encoded by package ack.
 	Releases []byte `json:"releases,omitempty"`
 
 	// Implicated are the crash reports of an Implicated request.
 	Implicated json.RawMessage `json:"implicated,omitempty"`
 
-	Break api.SocketBreak `json:"break,omitzero"`
+	Break api.SocketBreak `json:"break,omitzero"` // selects the WebSockets
 
-	Settings map[string]string `json:"settings,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"` // settings of the sender, by name
 	// Question is set in an Idle request for a staged change; nil means a gradual drain.
 	Question json.RawMessage `json:"question,omitempty"`
 
