@@ -159,7 +159,7 @@ func Names() []string {
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
-	for _, pkg := range []string{"ack", "node", "proxy", "internal/cli"} {
+	for _, pkg := range []string{"ack/agent", "node", "proxy", "internal/cli"} {
 		o.Add(pkg+"/planted.go", fmt.Sprintf(present, path.Base(pkg), Variable))
 	}
 	o.Add("node/planted_epochs.go", epochs)
