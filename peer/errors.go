@@ -14,7 +14,7 @@ var ErrUnknownNode = errors.New("peer: no address known for the node")
 // name.
 var ErrNoCluster = errors.New("peer: this node belongs to no cluster yet")
 
-// ErrNotTrusted reports that Past.Meet of this node refused the other side.
+// ErrNotTrusted reports that Past.Meet of this node has refused the other side.
 var ErrNotTrusted = errors.New("peer: stream given up")
 
 // errNotPeer is the error of a connection that does not begin with the magic of the protocol.
@@ -66,8 +66,8 @@ const (
 	// RefusedSelf means that the disk of the node itself is an old image or a copy, as far as the
 	// dialer has recorded.
 	RefusedSelf
-	// RefusedTwin means that another process with the dialer's node id answers
-	// where the directory shows it.
+	// RefusedTwin means that another process with the dialer's node id responds at the address that
+	// the directory contains.
 	RefusedTwin
 )
 

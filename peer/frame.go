@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// MaxFrame is the longest message WriteFrame sends.
+// MaxFrame is the maximum length of a message that WriteFrame sends.
 const MaxFrame = 1 << 20
 
-// frameStep is how much ReadFrame allocates before the bytes are there: a
-// length that lies costs no more.
+// frameStep is the number of bytes that ReadFrame allocates before the data arrives. A false length
+// therefore causes no larger allocation.
 const frameStep = 64 << 10
 
-// ErrFrameTooLarge reports a message longer than allowed. When reading, the
-// stream is of no use after it.
+// ErrFrameTooLarge reports a message that exceeds the limit. After it, no further message can be
+// read from the stream.
 var ErrFrameTooLarge = errors.New("peer: frame too large")
 
-// WriteFrame writes b with its length (4 bytes, big endian) before it, in one
-// Write. Time is bounded by w's write deadline.
+// WriteFrame writes b, preceded by its length (4 bytes, big endian), in one Write. The write
+// deadline of w limits the time.
 func WriteFrame(w io.Writer, b []byte) error {
 	if len(b) > MaxFrame {
 		return fmt.Errorf("%w: %d bytes, at most %d allowed", ErrFrameTooLarge, len(b), MaxFrame)
@@ -32,9 +32,9 @@ func WriteFrame(w io.Writer, b []byte) error {
 	return err
 }
 
-// ReadFrame reads one message of at most limit bytes into buf, growing it as
-// needed, and returns it; it shares buf's memory. At the end of the stream
-// between messages the error is io.EOF, within one io.ErrUnexpectedEOF.
+// ReadFrame reads one message of up to limit bytes. It uses buf, which it grows if necessary, and
+// returns the message in the same memory. At the end of the stream it returns io.EOF between two
+// messages, and io.ErrUnexpectedEOF within a message.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// minHandshakeTime is how long a handshake is protected from eviction by another of its source. Of
-// a hundred handshakes that start at once some finish, instead of each evicting another.
+// minHandshakeTime is how long a handshake is protected from eviction by another handshake of the
+// same source. If a hundred handshakes start at the same time, some of them finish, instead of each
+// evicting another one.
 const minHandshakeTime = 250 * time.Millisecond
 
 // pendingConns holds the connections that have not finished the handshake, and limits them.

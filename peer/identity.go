@@ -1,8 +1,8 @@
 package peer
 
-// Identity is what a side says about itself in the preface.
+// Identity is the information about a node that each side sends in the preface.
 type Identity struct {
-	// Cluster is the cluster's id, empty while it belongs to none.
+	// Cluster is the id of the cluster. Empty means that the node belongs to none.
 	Cluster string
 	// Node is the node's id.
 	Node string

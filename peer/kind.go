@@ -16,8 +16,8 @@ const (
 	// Control carries all other messages: queries before a cluster exists, and requests to the
 	// leader. It is the only kind that a node without a cluster may use.
 	Control
-	// Trunk is a multiplexed session (package mux) whose streams carry requests as Forward does. A
-	// node of an older version refuses it with RefusedKind.
+	// Trunk is a multiplexed session (package mux) whose streams carry requests like those of
+	// Forward. A node of an older version refuses it with RefusedKind.
 	Trunk
 	_ // was Legs without a shared window pool; no node handles it
 	// Legs is a multiplexed session whose streams carry resumable WebSockets. The streams share a

@@ -30,8 +30,8 @@ type readWriter interface {
 	SetReadDeadline(t time.Time) error
 }
 
-// immediateReader reports whether the data of the last Read was there when Read began. For other
-// readers the duration of the Read decides.
+// immediateReader reports whether the data of the last Read was available when Read began. For
+// readers without this method, the duration of Read is used instead.
 type immediateReader interface{ AtOnce() bool }
 
 // lowLatencyConn is a connection whose reads do not depend on the runtime poller alone.
@@ -76,9 +76,9 @@ func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
 	return p
 }
 
-// disablePolling turns polling off for a connection from an address that belongs to no node, until
-// applyKind. Otherwise an idle connection of a stranger would cost 20 polls per second, and 200 in
-// an overloaded process. No read or write may be in progress.
+// disablePolling disables polling for a connection from an address that belongs to no node, until
+// applyKind. Otherwise such an idle connection would cost 20 polls per second, and 200 in an
+// overloaded process. No read or write may be in progress.
 func disablePolling(c net.Conn) {
 	if p, ok := c.(*lowLatencyConn); ok {
 		p.pollerOff.Store(true)

@@ -74,8 +74,8 @@ func (s *server) rejectTLS(c net.Conn, err error) {
 	}
 }
 
-// linger reads what the other side still sends, until the handshake deadline, so that closing does
-// not reset the connection before the response was read.
+// linger reads data of the other side until the handshake deadline. An earlier close could reset
+// the connection before the other side has read the response.
 func linger(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, 64<<10) // until the other side closes
 }

@@ -13,13 +13,13 @@ const (
 	causeNone         cause = iota
 	causeDrainTimeout       // CancelShards: the shard moves, and drain-timeout has passed
 	causeLease              // CancelUpstream: the lease has ended
-	causeStopping           // CancelForStop: this node stops, and the time for running requests has passed
+	causeStopping           // CancelForStop: this node stops, and the time limit for running requests has passed
 	causeOwnerLost          // CancelForwarded: the owner has lost the shard without acknowledgement
 	causePathDead           // nothing arrives from the owner, not even acknowledgements
-	causeClientGone         // the client has disconnected, or broken off its body
+	causeClientGone         // the client has disconnected, or truncated its body
 	causeTimeout            // the app has not responded within FirstByteTimeout
 	causeShardMoved         // a tunnel or an event stream has outlived the move of its shard by StreamGrace
-	causeLeaving            // the same for a node that leaves
+	causeLeaving            // the same limit for a node that is leaving
 	causeMoveTest           // MoveWebSockets: an operator tests the effect of a crash on WebSockets
 	causeShutdown           // Shutdown ran out of time, or the context of ServeClients ended
 )
@@ -58,6 +58,6 @@ func (c cause) String() string {
 // closeAll aborts connections, so that no truncated message looks complete.
 func closeAll(conns []*h1.Conn) {
 	for _, c := range conns {
-		_ = c.Abort() // its goroutine gets the error
+		_ = c.Abort() // its goroutine receives an error
 	}
 }

@@ -32,12 +32,12 @@
 // # Goroutines
 //
 // Each connection has one goroutine, which reads a request, runs it and writes the response. A
-// second goroutine sends a streamed body while the response arrives, and a third one detects that
-// the client disconnects. A resumable WebSocket has two goroutines while it has an upstream
-// connection, and none while it is idle (conn_goroutines.go, websocket_park.go). Idle connections and small
-// requests need no goroutine of their own.
+// second goroutine sends a streamed body while the response arrives, and a third one detects a
+// disconnect of the client. A resumable WebSocket has two goroutines while it has an upstream
+// connection, and none while it is idle (conn_goroutines.go, websocket_park.go). Idle connections
+// and small requests need no goroutine of their own.
 //
-// The node calls Wake, Cut, CancelUpstream, Abandon and SetDraining from any goroutine. The path of a
-// request takes no locks except those of the pools of idle connections. Cut finds the runs by the
-// slot of each connection.
+// The node calls Wake, CancelShards, CancelUpstream, CancelForwarded and SetDraining from any
+// goroutine. The path of a request acquires no locks except those of the pools of idle connections.
+// The Cancel functions find the runs in the slots of the connections.
 package proxy

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// eventLoopGroup contains the event loops of a server: as many as the load needs, up to one for
-// each processor. As long as one event loop suffices, a request wakes no other goroutine, and
-// finds the upstream connection in the same loop.
+// eventLoopGroup contains the event loops of a server. Their number depends on the load, up to one
+// per processor. While one event loop suffices, a request wakes no other goroutine, and the
+// upstream connection is registered with the same loop.
 type eventLoopGroup struct {
 	mu        sync.Mutex
 	s         *Server
 	users     int // listeners whose clients use the loops
 	all       []*eventLoop
-	active    int                        // number of loops that serve clients; zero means one
-	idleLooks int                        // calls of balance since when one loop less would suffice
+	active    int                        // number of loops that serve clients; zero means that one does
+	idleLooks int                        // number of consecutive calls of balance after which one loop less would suffice
 	none      bool                       // the system supports no event loops
 	newLoop   func() (*eventLoop, error) // replaces newEventLoop in tests; nil means newEventLoop
 }
@@ -45,9 +45,9 @@ func (g *eventLoopGroup) close() {
 	}
 }
 
-// join gives c to the loop with the fewest clients. The caller must not use c after that. If there
-// is no loop, the goroutine of c continues, and tries again after some requests, unless the system
-// supports none.
+// join gives c to the loop with the fewest clients. The caller must not use c after that. If no
+// loop can be created, the goroutine of c continues. It tries again after some requests, unless the
+// system supports no event loops.
 func (g *eventLoopGroup) join(c *client) {
 	c.watcher.workers.wg.Add(1)
 	if l := g.pick(); l != nil {
@@ -77,7 +77,7 @@ func (g *eventLoopGroup) pick() *eventLoop {
 	return least(g.all[:max(g.active, 1)])
 }
 
-// grow adds a loop. The caller holds mu.
+// grow adds a loop. The caller must hold mu.
 func (g *eventLoopGroup) grow() bool {
 	if g.none {
 		return false
@@ -102,11 +102,12 @@ func least(all []*eventLoop) *eventLoop {
 }
 
 const (
-	// loopBusy is the share of time, in percent, from which a busy loop needs help of another one.
+	// loopBusy is the share of time in percent above which a loop counts as overloaded, so that
+	// another loop is added.
 	loopBusy = 75
-	// loopSpare is the share of time, in percent, up to which one loop less would suffice.
-	// loopCalm is the number of consecutive checks before that loop is given up, because each of
-	// its clients must move.
+	// loopSpare is the share of time in percent below which one loop less would suffice. loopCalm
+	// is the number of consecutive checks before that loop is stopped. It is more than one because
+	// each client of the loop must move.
 	loopSpare = 50
 	loopCalm  = 5
 )
@@ -123,7 +124,7 @@ func (g *eventLoopGroup) count() int {
 }
 
 // balance adjusts the number of active loops to the load, and distributes the clients evenly. One
-// goroutine calls it about once a second. passed is the time since the last call.
+// goroutine calls it about once a second. passed is the time since the previous call.
 func (g *eventLoopGroup) balance(passed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,8 +150,8 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	g.spread(int(total))
 }
 
-// spread moves clients from loops with more than their share, and from inactive loops. The caller
-// holds mu.
+// spread moves clients away from loops that have more than their share, and from inactive loops.
+// The caller must hold mu.
 func (g *eventLoopGroup) spread(total int) {
 	for i, l := range g.all {
 		fair := 0

@@ -2,17 +2,17 @@ package proxy
 
 import "encoding/binary"
 
-// frameTracker parses WebSocket frames (RFC 6455 section 5.2) as they pass, to find the places
-// between frames where a frame can be inserted. It reads lengths and opcodes only, so extensions do
-// not affect it.
+// frameTracker parses WebSocket frames (RFC 6455 section 5.2) that are being copied, to find the
+// boundaries at which another frame can be inserted. It parses only lengths and opcodes, so
+// extensions do not affect it.
 type frameTracker struct {
 	header      [14]byte
 	headerRead  int    // bytes of a header so far
 	payloadLeft uint64 // bytes of a payload still to come
-	closed      bool   // a close frame has begun, and nothing may follow it
+	closed      bool   // a close frame has begun, so no frame may follow
 }
 
-// advance parses the bytes that pass next.
+// advance parses the next copied bytes.
 func (f *frameTracker) advance(p []byte) {
 	for len(p) > 0 {
 		if f.payloadLeft > 0 {
@@ -33,12 +33,13 @@ func (f *frameTracker) advance(p []byte) {
 	}
 }
 
-// isBetweenFrames reports whether a frame can be inserted here.
+// isBetweenFrames reports whether another frame can be inserted now.
 func (f *frameTracker) isBetweenFrames() bool {
 	return f.headerRead == 0 && f.payloadLeft == 0 && !f.closed
 }
 
-// headerLen returns the length of the frame header. Two bytes of the header must be there.
+// headerLen returns the length of the frame header. At least two bytes of the header must have been
+// parsed.
 func (f *frameTracker) headerLen() int {
 	n := 2
 	switch f.header[1] & 0x7f {
@@ -71,8 +72,8 @@ const opClose = 8
 type closeCode uint16
 
 const (
-	closeLeaving closeCode = 1001 // the node leaves: reconnect to another one
-	closeMoved   closeCode = 1012 // the shard moved: reconnect
+	closeLeaving closeCode = 1001 // the node is leaving, so the client must connect to another one
+	closeMoved   closeCode = 1012 // the shard has moved, so the client must reconnect
 )
 
 // reason returns the text that follows the code.

@@ -11,11 +11,11 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errStreamCancelled ends a stream whose run was cancelled, whatever the stream returns.
+// errStreamCancelled replaces the result of a stream whose run was cancelled.
 var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
-// relayStream copies a response stream of the handler to the client as it arrives. The in-flight
-// count falls when the stream is closed and every Task has ended.
+// relayStream copies a response stream of the handler to the client as it arrives. The request
+// counts as in flight until the stream is closed and every Task has ended.
 func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
 	t.setStream(streamCloser(stream))
 	var err error
@@ -38,8 +38,8 @@ func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream
 	t.finishResponse(w, trailers, nil)
 }
 
-// streamCloser returns the closer that interrupts a read of the stream from another goroutine, or
-// nil. Only pipes and connections are known to permit that. SetBodyStreamWriter creates a pipe.
+// streamCloser returns a closer that interrupts a read of the stream from another goroutine, or
+// nil. Only pipes and connections are known to support that. SetBodyStreamWriter creates a pipe.
 func streamCloser(stream io.Reader) io.Closer {
 	switch s := stream.(type) {
 	case net.Conn:
@@ -50,8 +50,8 @@ func streamCloser(stream io.Reader) io.Closer {
 	return nil
 }
 
-// copyStream copies the stream into the response. It returns after the declared length, if there is
-// one.
+// copyStream copies the stream into the response. If the response has a declared length, copyStream
+// returns after that length.
 func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -69,7 +69,7 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
 		if t.closed.Load() || t.taskFailed.Load() {
-			return errStreamCancelled // an interrupted stream may pretend that it is complete
+			return errStreamCancelled // an interrupted stream may end as if it were complete
 		}
 		left -= int64(n)
 		if err := t.writePart(w, buf[:n]); err != nil {
@@ -87,7 +87,7 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	return nil
 }
 
-// writePart sends a part of a stream at once, because the next part may arrive much later.
+// writePart sends a part of a stream immediately, because the next part may arrive much later.
 func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
 	if t.p.slot.load().flags&slotEvents != 0 {
 		return t.p.slot.events.writeLocked(w, part)
@@ -98,7 +98,8 @@ func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
 	return w.Flush()
 }
 
-// writeLocked sends a part of the stream. The error is errStreamEnded if the stream ends with it.
+// writeLocked sends a part of the stream. It returns errStreamEnded if the stream ends with this
+// part.
 func (e *eventRelay) writeLocked(w *h1.Writer, part []byte) error {
 	if !e.lockWrite() {
 		return errStreamEnded

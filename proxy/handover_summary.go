@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// waveQuiet is how long all sessions must have a relay before a summary is complete.
+	// waveQuiet is how long no session may be without a relay for a summary to be complete.
 	waveQuiet = time.Second
-	// waveMost is the time after which the summary is reported in any case.
+	// waveMost is the time after which an incomplete summary is reported.
 	waveMost = 30 * time.Second
 )
 
-// Handover summarizes what a move, or the failure of an owner, did to the resumable WebSockets
-// whose clients are connected to this node.
+// Handover summarizes the effect of a move, or of the failure of an owner, on the resumable
+// WebSockets whose clients are connected to this node.
 type Handover struct {
 	Shards  int           // shards of these WebSockets
 	Sockets int           // WebSockets that lost their upstream connection
-	Gaps    int           // of these, resumed with a gap
-	Lost    int           // of these, not resumed
+	Gaps    int           // WebSockets of Sockets that were resumed with a gap
+	Lost    int           // WebSockets of Sockets that were not resumed
 	Longest time.Duration // longest time without an upstream connection
 }
 
-// handoverSummary collects the hand-overs of one move, so that one event reports all of them. Connections
-// that the app closed on its own are not counted.
+// handoverSummary collects the hand-overs of one move, so that one event reports all of them. It
+// does not count connections that the app has closed for its own reasons.
 type handoverSummary struct {
 	mu          sync.Mutex
 	seen        Handover
 	shards      map[shardmap.Shard]struct{}
-	out         int       // WebSockets without an upstream connection now
+	out         int       // WebSockets that have no upstream connection at the moment
 	began, last time.Time // first and last event of the summary
 }
 
@@ -62,7 +62,7 @@ func (w *handoverSummary) finds(now time.Time, took time.Duration, gap, lost boo
 	w.seen.Longest = max(w.seen.Longest, took)
 }
 
-// touch updates the times of the summary. The caller holds mu.
+// touch updates the times of the summary. The caller must hold mu.
 func (w *handoverSummary) touch(now time.Time) {
 	if w.last = now; w.began.IsZero() {
 		w.began = now

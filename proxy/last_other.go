@@ -4,7 +4,7 @@ package proxy
 
 import "net"
 
-// takeLast closes the listener: what waits there is reset.
+// takeLast closes the listener. Connections in its backlog are reset.
 func takeLast(ln net.Listener) []net.Conn {
 	_ = ln.Close()
 	return nil

@@ -7,13 +7,13 @@ import (
 	"shardway/internal/rawio"
 )
 
-// rawAcceptor accepts connections directly from the socket of a listener. For connections that
-// have already arrived, it does not use package net, which saves a tenth of the time (rawio.Conn).
-// The listener waits for further ones.
+// rawAcceptor accepts connections directly from the socket of a listener. For connections that have
+// already arrived, it bypasses package net, which saves a tenth of the time (rawio.Conn). The
+// listener is used only to wait for further connections.
 type rawAcceptor struct {
 	raw   syscall.RawConn              // nil means that the listener accepts all connections
 	adopt func(conn net.Conn) net.Conn // what the listener returns for an accepted connection
-	step  func(fd uintptr)             // p.look, bound once
+	step  func(fd uintptr)             // bound method look
 	conn  net.Conn
 }
 
@@ -56,7 +56,7 @@ func rawOf(ln net.Listener) syscall.RawConn {
 	return raw
 }
 
-// take returns a connection that has already arrived, or nil.
+// take returns a connection that has already arrived, or nil if there is none.
 func (p *rawAcceptor) take() net.Conn {
 	if p.raw == nil {
 		return nil
@@ -69,7 +69,7 @@ func (p *rawAcceptor) take() net.Conn {
 }
 
 // own removes a connection that the listener has accepted from the runtime's poller, so that it is
-// like those of take.
+// in the same state as a connection that take has returned.
 func (p *rawAcceptor) own(conn net.Conn) net.Conn {
 	if p.raw == nil {
 		return conn

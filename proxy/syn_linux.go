@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropSYNs has a listening TCP socket drop each segment that would begin a connection, with a
-// socket filter (socket(7), SO_ATTACH_FILTER). Handshakes that have begun go on, and connections
-// that wait to be accepted stay. Accepted connections inherit the filter, which does nothing to
-// them: an established connection ignores a SYN (RFC 9293 section 3.10.7.4).
+// dropSYNs makes a listening TCP socket drop each segment that would start a connection, with a
+// socket filter (socket(7), SO_ATTACH_FILTER). Handshakes in progress continue, and connections in
+// the backlog are kept. Accepted connections inherit the filter, which does not affect them,
+// because an established connection ignores a SYN (RFC 9293 section 3.10.7.4).
 func dropSYNs(fd int) error {
 	const flags, syn, ack = 13, 0x02, 0x10 // the octet of flags in the TCP header
 	program := []unix.SockFilter{

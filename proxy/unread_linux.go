@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// countUnread returns how many of these requests the app has not read. It works only for an app in
-// this network namespace, whose side of a connection the kernel shows: bytes in its receive queue,
-// or that no process has accepted the connection. For a request that may have a body only the
-// latter counts, because an app may respond without having read the body.
+// countUnread returns the number of the requests that the app has not read. It works only for an
+// app in this network namespace, because the kernel then shows the app's side of the connection. A
+// request is unread if the app's receive queue contains bytes, or if no process has accepted the
+// connection. For a request that may have a body only the second condition counts, because an app
+// may respond without reading the body.
 func countUnread(conns []waitingConn) (n int) {
 	for _, path := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		f, err := os.Open(path) //nolint:gosec // one of the two
@@ -28,8 +29,8 @@ func countUnread(conns []waitingConn) (n int) {
 	return n
 }
 
-// unreadIn counts the requests in one table of the kernel: see proc_net_tcp.txt of the kernel
-// documentation.
+// unreadIn counts the unread requests in one table of the kernel (see proc_net_tcp.txt in the
+// kernel documentation).
 func unreadIn(table io.Reader, conns []waitingConn) (n int) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
