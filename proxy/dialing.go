@@ -94,12 +94,8 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	l, err := p.dialRecover(forWebSocket)
 	took := time.Since(began)
 	p.mu.Lock()
-	p.mu.dialing--
-	if forWebSocket {
-		p.mu.dialingStreams--
-	}
-	over()
 	if err != nil {
+		p.endDial(forWebSocket, over)
 		p.mu.open--
 		p.dialFailed(err, p.mu.dialed != won)
 		p.dialForWaiters()
@@ -114,7 +110,18 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	p.startProbation(l)
 	p.mu.Unlock()
 	p.breaker.onConnected()
-	p.addDialed(l)
+	p.addDialed(l, func() { p.endDial(forWebSocket, over) })
+}
+
+// endDial removes a dial from the counters of the dials in progress. The caller must hold p.mu, and
+// must offer the new connection to the waiters before it unlocks p.mu: a waiter without a dial in
+// progress causes another dial.
+func (p *pool) endDial(forWebSocket bool, over func()) {
+	p.mu.dialing--
+	if forWebSocket {
+		p.mu.dialingStreams--
+	}
+	over()
 }
 
 // dialFailed handles a failed dial. others means that another dial has succeeded since this one
@@ -141,20 +148,24 @@ func isTimeout(err error) bool {
 }
 
 // addDialed gives a new connection to a waiter. It also discards idle connections to previous
-// processes of the node.
-func (p *pool) addDialed(l *upstreamConn) {
+// processes of the node. endDial removes the dial from the counters; addDialed calls it with p.mu
+// held.
+func (p *pool) addDialed(l *upstreamConn, endDial func()) {
 	p.mu.Lock()
 	old := p.adoptPeerProcess(l)
 	p.mu.Unlock()
 	p.discardAll(old)
-	p.offerNew(l)
+	p.offerNew(l, endDial)
 }
 
 // offerNew gives a new connection to a waiter. If there is none, a connection to a node becomes
 // idle. A connection to the app is closed instead, because an app that serves one connection at a
-// time would wait for a request on it.
-func (p *pool) offerNew(l *upstreamConn) {
+// time would wait for a request on it. endDial is that of addDialed, or nil if l was offered before.
+func (p *pool) offerNew(l *upstreamConn, endDial func()) {
 	p.mu.Lock()
+	if endDial != nil {
+		endDial()
+	}
 	if l.idleSince = p.clock.now(); l.singleUse {
 		l.idleSince = p.clock.exact() // the wait for the upgrade response starts now
 	}

@@ -181,7 +181,7 @@ func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	default:
 	}
 	fresh := link(3, false)
-	p.addDialed(fresh)
+	p.addDialed(fresh, nil)
 	if got := <-w.granted; got.l != fresh {
 		t.Errorf("who is in line got one to process %d, want the one that was made now", got.l.boot)
 	}
@@ -203,7 +203,7 @@ func TestUnknownProcessIsIgnored(t *testing.T) {
 		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard, reused: reused}
 	}
 	p.setPeerProcess(2, 0)
-	p.addDialed(link(0, false))
+	p.addDialed(link(0, false), nil)
 	p.put(link(1, true))
 	p.put(link(0, true))
 	if len(p.mu.idle) != 2 || p.openConns() != 2 {
@@ -235,7 +235,7 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 			}
 			back := link(1, laned)
 			p.put(link(1, laned))
-			p.addDialed(link(2, false))
+			p.addDialed(link(2, false), nil)
 			if n := p.openConns(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].boot != 2 || len(p.mu.idleStreams) != 0 {
 				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.idleStreams))
 			}
@@ -318,4 +318,40 @@ func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
 	}
 	p.renew()
 	p.dialers.Wait()
+}
+
+// A waiter whose connection has been dialed, but not yet offered to it, causes no further dial.
+func TestDialEndsWithItsOffer(t *testing.T) {
+	s := New(Options{Queue: queue.New(queue.Options{})})
+	near, far := net.Pipe()
+	t.Cleanup(func() { _ = far.Close() })
+	connected := make(chan struct{})
+	p := s.newPool("n", func(context.Context) (*upstreamConn, error) {
+		<-connected
+		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil
+	})
+	w := &waiter{shard: noShard}
+	if l, _, err := p.join(w); l != nil || err != nil {
+		t.Fatal(l, err)
+	}
+	p.breaker.trip(errors.New("refused"))
+	p.breaker.mu.Lock() // the dial waits for it between its success and its offer
+	close(connected)
+	for dialed := false; !dialed; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		if dialed = p.mu.dialed == 1; dialed {
+			p.dialForWaiters() // as another request would that joins the queue or leaves it
+		}
+		p.mu.Unlock()
+	}
+	if n := p.openConns(); n != 1 {
+		t.Errorf("%d connections are open or being dialed for one waiter", n)
+	}
+	p.breaker.mu.Unlock()
+	got := <-w.granted
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	p.put(got.l)
+	p.close()
 }

@@ -206,7 +206,7 @@ func (p *pool) leaveQueue(w *waiter) error {
 	case t.l.reused:
 		p.put(t.l)
 	default:
-		p.offerNew(t.l)
+		p.offerNew(t.l, nil)
 	}
 	return why
 }
