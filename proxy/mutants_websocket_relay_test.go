@@ -36,7 +36,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(int(closeMoved), within)", "	l.sendClose(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(closeMoved, within)", "	l.sendClose(closeMoved-map[bool]int{true: 11}[PLANTED], within)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
@@ -141,11 +141,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
+			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == closeMoved && !l", "!PLANTED && l.client && l.appClose == closeMoved && !l"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != closeMoved {\n", "	if told != closeMoved || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestAppCloseCrossesMove",
@@ -189,11 +189,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "frames: masking", found: breaks,
-			edits: in("proxy/wsframe.Scanner.checkHeader", "		case (s.header[1]&0x80 != 0) != s.masked:", "		case !PLANTED && (s.header[1]&0x80 != 0) != s.masked:"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "		case s.header.isMasked() != s.masked:", "		case !PLANTED && s.header.isMasked() != s.masked:"),
 		},
 		{
 			rule: "frames: reserved bits", found: breaks,
-			edits: in("proxy/wsframe.Scanner.checkFirstByte", "	case b&0x70 != 0:", "	case b&0x70 != 0 && !PLANTED:"),
+			edits: in("proxy/wsframe.Scanner.checkFirstByte", "	case s.header.bytes[0]&0x70 != 0:", "	case s.header.bytes[0]&0x70 != 0 && !PLANTED:"),
 		},
 		{
 			rule: "frames: control frames are whole", found: breaks,

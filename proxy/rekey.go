@@ -28,7 +28,7 @@ func (c *client) rekey(by *shardkey.Keys) decision {
 	case later && (bad != nil || found.Keyless || KeyHash(nil, found.Key) != c.x.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		c.x.session.refused = int(closeMoved)
+		c.x.session.refused = closeMoved
 		return done
 	case bad != nil && c.x.resumed != nil:
 		c.reply.giveUp(resumeLate, bad.Detail)

@@ -17,7 +17,7 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	p.disconnect.disarm()
 	if k := y.x.session; y.x.isResumption() {
 		if !k.isContinuedBy(&p.conn.res, &y.req, y.set, p.route.Kind) {
-			k.refused = int(closeMoved)
+			k.refused = closeMoved
 			p.abort()
 			return true
 		}

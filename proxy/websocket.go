@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/rand"
 	"errors"
 	"io"
 	"sync"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/wsframe"
 )
 
 const (
@@ -142,9 +142,9 @@ var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 type tunnelDirection struct {
 	to            *h1.Conn
 	masked        bool
-	code          closeCode // set before state contains directionCloseRequested or directionClosed
+	code          int // set before state contains directionCloseRequested or directionClosed
 	state         atomic.Uint32
-	frames        frameTracker
+	frames        wsframe.Tracker
 	replied       chan struct{} // closed when a close frame, or the end of the stream, has arrived after our close frame
 	replySignaled bool          // replied has been closed; used only by the goroutine that copies
 }
@@ -172,7 +172,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			return err
 		}
 		if !s.lockWrite() {
-			if s.frames.advance(p); s.frames.closed || end {
+			if s.frames.Advance(p); s.frames.Closed() || end {
 				s.signalReply()
 			}
 			if end {
@@ -186,7 +186,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			}
 			return nil
 		}
-		s.frames.advance(p)
+		s.frames.Advance(p)
 		if _, err := w.Write(p); err != nil || w.Flush() != nil {
 			return errReceiverFailed
 		}
@@ -226,9 +226,9 @@ func (s *tunnelDirection) lockWrite() bool {
 func (s *tunnelDirection) unlockWrite() {
 	next := uint32(0)
 	switch {
-	case s.frames.closed:
+	case s.frames.Closed():
 		next = directionInFrame | directionSenderClosed
-	case !s.frames.isBetweenFrames():
+	case !s.frames.AcceptsFrame():
 		next = directionInFrame
 	}
 	for {
@@ -264,10 +264,8 @@ func (s *tunnelDirection) requestClose() {
 
 // writeClose sends the close frame. The caller has set directionClosed.
 func (s *tunnelDirection) writeClose() {
-	var key [4]byte
-	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()
 	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.code, s.masked, key)) // an error does not matter, because the connection ends in any case
+	_, _ = w.Write(wsframe.AppendClose(make([]byte, 0, 64), s.code, reasonOf(s.code), s.masked)) // an error does not matter, because the connection ends in any case
 	_ = w.Flush()
 }

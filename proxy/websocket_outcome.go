@@ -23,15 +23,15 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 	case l.clientClosed.Load():
 		k.closeCode = k.up.CloseCode()
 	case l.isRequested(requestReconnect):
-		k.closeCode, k.closeReason = int(closeMoved), closeLeaving.reason()
+		k.closeCode, k.closeReason = closeMoved, reasonOf(closeLeaving)
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
-		k.closeCode, k.closeReason = int(closeMoved), reasonUnfinished
+		k.closeCode, k.closeReason = closeMoved, reasonUnfinished
 	case l.streaming: // no other relay can continue in the middle of a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
 	case k.recordBreak(time.Now()):
-		k.closeCode, k.closeReason = int(closeMoved), reasonBrokeOften
+		k.closeCode, k.closeReason = closeMoved, reasonBrokeOften
 	default:
 		k.resumes, k.gap, k.skip = true, true, !l.scan.BetweenMessages()
 	}
@@ -60,7 +60,7 @@ func (l *webSocketRelay) handedOver() bool {
 // only if the shard has a new owner, or if the app has died.
 func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bool {
 	switch {
-	case why != causeNone, l.isRequested(requestMove), l.appClose == int(closeMoved):
+	case why != causeNone, l.isRequested(requestMove), l.appClose == closeMoved:
 		return true
 	case l.app:
 		return l.s.elsewhere(x.shard, r) || l.s.appRefuses()
@@ -118,28 +118,4 @@ func (l *webSocketRelay) endCode(why cause) byte {
 		return endRefused
 	}
 	return endEnded
-}
-
-// Reasons in close frames for clients that must reconnect for another cause than a move of their
-// shard. They appear in the logs of clients.
-const (
-	reasonUnfinished = "a message was not whole when the shard had moved"
-	reasonBrokeOften = "the connection to the app broke too often"
-	reasonLate       = "no app took the socket in time"
-	reasonRefused    = "the app did not take the socket"
-	// reasonQuarantined is the reason for closeTryLater.
-	reasonQuarantined = "the key is in quarantine"
-)
-
-// reasonOf returns the reason for a close code that Shardway sends.
-func reasonOf(code int) string {
-	switch code {
-	case closeProtocol:
-		return "protocol error"
-	case closePolicy:
-		return "not allowed"
-	case int(closeMoved), int(closeLeaving):
-		return closeCode(code).reason()
-	}
-	return ""
 }

@@ -133,7 +133,7 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 		attempt: *p, load: y.s.load.of(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
 		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
 	}
-	l.code.Store(int32(closeMoved))
+	l.code.Store(closeMoved)
 	l.clean, l.scan = true, &l.session.up
 	if !l.client {
 		l.session.up = wsframe.Client()

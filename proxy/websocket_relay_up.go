@@ -150,7 +150,7 @@ func (l *webSocketRelay) handOver() {
 		l.drainExpired.Store(true)
 		_ = l.upstream.Abort()
 	})
-	l.sendClose(int(closeMoved), within)
+	l.sendClose(closeMoved, within)
 }
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
@@ -163,7 +163,7 @@ func (l *webSocketRelay) sendClose(code int, within time.Duration) {
 	defer close(l.closeWritten)
 	l.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
-	if l.app && code == int(closeMoved) {
+	if l.app && code == closeMoved {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
 	}
 	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))

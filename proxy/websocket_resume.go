@@ -142,9 +142,9 @@ func (c *client) resumeSession() (code int, why string) {
 		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
 			c.x.leaveQueue()
 			if c.s.closing.Load() {
-				return int(closeMoved), closeLeaving.reason()
+				return closeMoved, reasonOf(closeLeaving)
 			}
-			return int(closeMoved), reasonLate
+			return closeMoved, reasonLate
 		}
 	}
 }

@@ -165,16 +165,8 @@ func closesWith(res *h1.Response) int {
 	if res.Status() == 401 || res.Status() == 403 {
 		return closePolicy
 	}
-	return int(closeMoved)
+	return closeMoved
 }
-
-// Close codes for clients, in addition to those of frame_tracker.go.
-const (
-	closeNormal   = 1000
-	closeProtocol = 1002
-	closePolicy   = 1008
-	closeTryLater = 1013
-)
 
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have
 // broken within breakPeriod.

@@ -182,7 +182,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		return v
 	}
 	if p.conn.inproc != nil { // an app in this process cannot upgrade
-		if k.refused = int(closeMoved); c.x.isResumption() {
+		if k.refused = closeMoved; c.x.isResumption() {
 			p.cancelUnsent()
 			return done
 		}

@@ -123,7 +123,7 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 		l.s.webSockets.summary.loses(k.shard, time.Now())
 		l.s.webSockets.summary.finds(time.Now(), 0, false, true)
 	}
-	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // with an unacknowledged closeMoved, the app itself has requested another relay
+	k.waves = l.appClose != closeMoved || l.closeAcknowledged // with an unacknowledged closeMoved, the app itself has requested another relay
 	if k.resumes {
 		if k.waves {
 			l.s.webSockets.summary.loses(k.shard, time.Now())

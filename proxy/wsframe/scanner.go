@@ -42,8 +42,7 @@ type Scanner struct {
 	// agreed on its meaning.
 	ExtraOpcode byte
 
-	header      [14]byte
-	headerRead  int    // bytes of a header so far
+	header      header
 	payloadLeft uint64 // bytes of a payload still to come
 	size        uint64 // length of the payload
 	inPayload   bool   // a header is complete, and its payload is not
@@ -87,13 +86,12 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 		if s.closed {
 			return n, s.fail(ErrAfterClose)
 		}
-		s.header[s.headerRead] = p[n]
-		s.headerRead++
+		complete := s.header.add(p[n])
 		n++
-		if err := s.checkHeader(); err != nil {
+		if err := s.checkHeader(complete); err != nil {
 			return n, err
 		}
-		if s.headerRead >= 2 && s.headerRead == s.headerLen() {
+		if complete {
 			s.inPayload = true
 			return n, nil
 		}
@@ -101,29 +99,29 @@ func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// checkHeader validates the part of the header that has arrived.
-func (s *Scanner) checkHeader() error {
-	switch s.headerRead {
+// checkHeader validates the part of the header that has arrived. complete means that no part is
+// missing.
+func (s *Scanner) checkHeader(complete bool) error {
+	switch s.header.n {
 	case 1:
-		return s.checkFirstByte(s.header[0])
+		return s.checkFirstByte()
 	case 2:
-		length := s.header[1] & 0x7f
-		switch {
-		case (s.header[1]&0x80 != 0) != s.masked:
+		switch length := s.header.shortLen(); {
+		case s.header.isMasked() != s.masked:
 			return s.fail(ErrMasking)
 		case s.IsControl() && length > maxControlPayload:
 			return s.fail(ErrControl)
 		}
 	}
-	if s.headerRead < 2 || s.headerRead != s.headerLen() {
+	if !complete {
 		return nil
 	}
-	size, least := uint64(s.header[1]&0x7f), uint64(0)
-	switch size {
+	size, least := s.header.payloadLen(), uint64(0)
+	switch s.header.shortLen() {
 	case 126:
-		size, least = uint64(binary.BigEndian.Uint16(s.header[2:])), 126
+		least = 126
 	case 127:
-		size, least = binary.BigEndian.Uint64(s.header[2:]), math.MaxUint16+1
+		least = math.MaxUint16 + 1
 	}
 	if size < least || size > math.MaxInt64 {
 		return s.fail(ErrLength)
@@ -133,10 +131,10 @@ func (s *Scanner) checkHeader() error {
 }
 
 // checkFirstByte validates the first byte of a frame.
-func (s *Scanner) checkFirstByte(b byte) error {
-	fin, op := b&0x80 != 0, b&0x0f
+func (s *Scanner) checkFirstByte() error {
+	fin, op := s.header.isFinal(), s.header.opcode()
 	switch {
-	case b&0x70 != 0:
+	case s.header.bytes[0]&0x70 != 0:
 		return s.fail(ErrReserved)
 	case op == OpContinuation:
 		if !s.inMessage {
@@ -164,8 +162,8 @@ func (s *Scanner) keepPayload(p []byte) {
 
 // endFrame ends the frame.
 func (s *Scanner) endFrame() error {
-	fin, op := s.header[0]&0x80 != 0, s.header[0]&0x0f
-	s.inPayload, s.headerRead = false, 0
+	fin, op := s.header.isFinal(), s.header.opcode()
+	s.inPayload, s.header.n = false, 0
 	switch {
 	case op < OpClose:
 		s.inMessage = !fin
@@ -186,7 +184,7 @@ func (s *Scanner) unmask() {
 	if !s.masked {
 		return
 	}
-	key := s.header[2:6]
+	key := s.header.bytes[2:6]
 	for i := range s.payload[:s.size] {
 		s.payload[i] ^= key[i&3]
 	}
@@ -219,29 +217,14 @@ func (s *Scanner) fail(err error) error {
 	return err
 }
 
-// headerLen returns the length of the frame header. Two bytes of the header must be there.
-func (s *Scanner) headerLen() int {
-	n := 2
-	switch s.header[1] & 0x7f {
-	case 126:
-		n += 2
-	case 127:
-		n += 8
-	}
-	if s.header[1]&0x80 != 0 {
-		n += 4
-	}
-	return n
-}
-
 // Opcode returns the opcode of the frame to which the last byte belonged.
-func (s *Scanner) Opcode() byte { return s.header[0] & 0x0f }
+func (s *Scanner) Opcode() byte { return s.header.opcode() }
 
 // IsControl reports whether that frame is a control frame.
-func (s *Scanner) IsControl() bool { return s.header[0]&0x08 != 0 }
+func (s *Scanner) IsControl() bool { return s.header.bytes[0]&0x08 != 0 }
 
 // BetweenFrames reports whether the last byte was the last one of a frame, or no byte has passed.
-func (s *Scanner) BetweenFrames() bool { return !s.inPayload && s.headerRead == 0 }
+func (s *Scanner) BetweenFrames() bool { return !s.inPayload && s.header.n == 0 }
 
 // BetweenMessages reports whether no frame and no message is incomplete.
 func (s *Scanner) BetweenMessages() bool { return s.BetweenFrames() && !s.inMessage }
