@@ -147,7 +147,7 @@ func (l *Leader) answerHeartbeat(now time.Duration, n *member) Answer {
 }
 
 // mayGrantLease reports whether the node may have a lease. The conditions are those of
-// docs/internals/protocol-leases.md, "Leases and detection".
+// docs/internals/protocol-leases.md, "Leases".
 func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	if !l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {
 		return false

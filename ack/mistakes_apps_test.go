@@ -29,7 +29,7 @@ func mistakesOfApps() []mistake {
 	}
 }
 
-// pointsOfApps are those of docs/internals/protocol-leases.md, "When apps are unhealthy".
+// pointsOfApps are those of docs/internals/protocol-failures.md, "When apps are unhealthy".
 func pointsOfApps() []point {
 	return []point{
 		{of: "apps", clause: "while most apps are unhealthy, shards stay for that reason", planted: []string{

@@ -54,7 +54,7 @@ func mistakesOfRestarts() []mistake {
 	}
 }
 
-// pointsOfRestarts are those of docs/internals/protocol-state.md, Restart in place.
+// pointsOfRestarts are those of docs/internals/protocol-restart.md.
 func pointsOfRestarts() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "restart", clause: clause, planted: names}

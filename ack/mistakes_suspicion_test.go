@@ -48,7 +48,7 @@ func mistakesOfSuspicion() []mistake {
 	}
 }
 
-// pointsOfSuspicion are those of docs/internals/protocol-leases.md, "A leader that is missed".
+// pointsOfSuspicion are those of docs/internals/protocol-failures.md, "A leader that is missed".
 func pointsOfSuspicion() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "suspicion", clause: clause, planted: names}

@@ -30,7 +30,7 @@ const (
 )
 
 // stagedChange is the progress of planned moves: idle shards move first, and busy ones wait up
-// to drain-timeout (docs/internals/protocol.md, "Planned moves in stages").
+// to drain-timeout (docs/internals/protocol-moves.md, "Planned moves in stages").
 type stagedChange struct {
 	// owners are the nodes with busy shards that will move to another node.
 	owners       map[shardmap.NodeID]*stagedOwner

@@ -3,7 +3,7 @@
 // longer than a lease. Without this package, nodes would be without a lease in between.
 //
 // The package is pure: it has no goroutine, clock, lock or I/O, and knows Raft as an interface.
-// docs/internals/protocol-leases.md explains the rules under "A leader that is missed".
+// docs/internals/protocol-failures.md explains the rules under "A leader that is missed".
 //
 // # Types
 //

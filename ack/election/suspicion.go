@@ -87,7 +87,7 @@ type Options struct {
 // A voter misses its leader when its heartbeats get no answer. It then asks the other voters. Once
 // a majority misses the leader, the voter with the newest log campaigns. Among voters with equal
 // logs it is the one with the lowest id. The next voters in this order follow with a delay
-// (docs/internals/protocol-leases.md, "A leader that is missed"). A false alarm costs one term. The
+// (docs/internals/protocol-failures.md, "A leader that is missed"). A false alarm costs one term. The
 // goroutine of the agent calls all methods.
 type Suspicion struct {
 	o Options
