@@ -13,6 +13,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
+	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -29,7 +30,7 @@ type agent struct {
 	log           zerolog.Logger
 	weight        uint32
 	returnsWithin time.Duration // announced time until the return after a goodbye; zero means no return
-	router        *router
+	router        *router.Router
 	proxy         *proxy.Server
 	healthy       func() bool
 	app           func() ack.AppHealth
@@ -113,7 +114,7 @@ func (a *agent) run(ctx context.Context) {
 		var now time.Duration // zero until beginTurn was called
 		select {
 		case <-ctx.Done():
-			a.router.setLease(0)
+			a.router.SetLease(0)
 			a.reportReleases()
 			return
 		case <-a.timer.C:
@@ -122,7 +123,7 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
-		case <-a.router.running.zero: // the last request of a shard has ended, so poll may acknowledge a proposal
+		case <-a.router.InFlight.Zero: // the last request of a shard has ended, so poll may acknowledge a proposal
 		case <-a.wake:
 			a.machine.HeartbeatNow()
 		case <-a.beatWithVoters:
@@ -167,7 +168,7 @@ func (a *agent) beginTurn() time.Duration {
 	case ran:
 		a.machine.RanUntil(now)
 	case gap > a.machine.Timing().Lease/4:
-		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.leaseEnd()) {
+		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.LeaseEnd()) {
 			a.lastPause.Store(&processPause{now, gap})
 		}
 	}
@@ -178,7 +179,7 @@ func (a *agent) beginTurn() time.Duration {
 // call.
 func (a *agent) poll(now time.Duration) (next time.Duration) {
 	s := ackagent.Observation{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
 	a.machine.Poll(now, s)
@@ -196,7 +197,7 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 	a.keptByDrain.Store(keptHere(a.machine))
 	a.stopped.Store(a.machine.Stopped())
 	a.boot.Store(a.machine.Boot())
-	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.running, a.hooking.count())
+	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.InFlight, a.hooking.count())
 	if a.suspicion != nil {
 		a.suspicion.poll(now)
 	}
@@ -217,8 +218,8 @@ func (a *agent) keysDigest() uint64 {
 // Lease publishes the end of the lease to the request path; zero means no lease. missed reports that
 // the previous lease had already ended when this one was published.
 func (a *agent) Lease(until time.Duration) (missed bool) {
-	a.router.abortAt.Store(int64(a.machine.CutBy())) // first, because requests that the lease admits read it
-	last, now := a.router.setLease(until)
+	a.router.SetAbortTime(a.machine.CutBy()) // first, because requests that the lease admits read it
+	last, now := a.router.SetLease(until)
 	if until == last {
 		return false // unchanged
 	}
@@ -236,13 +237,13 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 
 // Route replaces the routing table, and performs what follows from a new state.
 func (a *agent) Route(r ack.Routing) {
-	old, s := a.router.state.Load(), r.State()
+	old, s := a.router.State(), r.State()
 	a.acquireFailures.stale = true
 	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
 		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
-	a.proxy.Wake(a.router.swap(r))
+	a.proxy.Wake(a.router.Swap(r))
 	a.changes.Routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)
@@ -255,7 +256,7 @@ func (a *agent) Route(r ack.Routing) {
 	}
 	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
-		a.givenUp.holds(s, a.self, a.router.running.of)
+		a.givenUp.holds(s, a.self, a.router.InFlight.Of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
 }
@@ -286,16 +287,18 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 }
 
 // Running counts the requests that run at the local app.
-func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.countUnowned(may) }
+func (a *agent) Running(may func(shardmap.Shard) bool) int {
+	return a.router.InFlight.CountUnowned(may)
+}
 
 // Cut aborts requests that run at the local app, for the reason why. With CutDraining, it aborts only the
 // requests of shards for which may returns false. Otherwise it aborts all requests.
 func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.CutDraining:
-		a.givenUp.cuts(may, a.router.running.of)
+		a.givenUp.cuts(may, a.router.InFlight.Of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
-		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
+		a.log.Warn().Uint64("epoch", uint64(a.router.State().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.CutLeaseLost:
 		n := a.proxy.CancelUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
@@ -321,11 +324,11 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 			a.metrics.beats.Observe(d.Seconds())
 		}
 		a.orphans.observeEpoch(ans.Epoch)
-		s := a.router.state.Load()
+		s := a.router.State()
 		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 		a.keepsShards.Store(a.machine.MapStays())
 		if current := a.machine.UpToDate(); current && !a.upToDate.Swap(current) {
-			a.changes.CaughtUp(a.router.state.Load())
+			a.changes.CaughtUp(a.router.State())
 		}
 	case ackagent.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")

@@ -54,9 +54,9 @@ func (n *Node) mayWrite() (left, whole time.Duration) {
 	var end time.Duration
 	switch t.Takeover {
 	case ack.TakeoverTimeout:
-		end, whole = time.Duration(n.router.abortAt.Load()), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
+		end, whole = n.router.AbortTime(), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
 	case ack.TakeoverLease:
-		end, whole = n.router.leaseEnd(), t.Lease
+		end, whole = n.router.LeaseEnd(), t.Lease
 	case ack.TakeoverImmediate:
 		return 0, 0
 	}
@@ -101,7 +101,7 @@ const (
 func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, left, within time.Duration) aliveOutcome {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	c := n.router.state.Load().Committed()
+	c := n.router.State().Committed()
 	call := ackagent.AliveCall{ID: aliveID(), After: *after, Map: c.Epoch(), Held: c.Count(n.self), MayWrite: left}
 	follows, refused, err := app.Alive(ctx, call)
 	if *after = ""; err == nil && follows {

@@ -13,12 +13,13 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/disk"
+	"shardway/node/router"
 )
 
 // For how long an app may write follows from when its shards may be taken after a crash.
 func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	c := new(clock.Manual)
-	n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+	n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
 	n.o.Clock = c
 	for _, x := range []struct {
 		takeover    ack.Takeover
@@ -31,8 +32,8 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 		n.o.Timing = ack.DefaultTiming()
 		n.o.Timing.Takeover = x.takeover
 		sent := c.Precise()
-		n.router.setLease(sent + 500*time.Millisecond)
-		n.router.abortAt.Store(int64(sent + 2125*time.Millisecond))
+		n.router.SetLease(sent + 500*time.Millisecond)
+		n.router.SetAbortTime(sent + 2125*time.Millisecond)
 		c.Advance(100 * time.Millisecond)
 		if left, whole := n.mayWrite(); left != x.left || whole != x.whole {
 			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, whole, x.left, x.whole)
@@ -105,7 +106,7 @@ func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := clock.Virtual()
 			app := &answeringApp{refused: outcome}
-			n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+			n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
 			n.o.Clock, n.o.Hooks, n.o.Timing = c, app, ack.DefaultTiming()
 			ctx, stop := context.WithTimeout(t.Context(), 59*time.Second)
 			defer stop()

@@ -11,15 +11,16 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/node/disk"
+	"shardway/node/router"
 )
 
 // allowing returns a node in boot 2, with a lease of a minute, whose data directory contains
 // earlier. store writes to that directory.
 func allowing(t *testing.T, c clock.Clock, earlier disk.AppAllowance, store func(disk.AppAllowance) error) *Node {
 	t.Helper()
-	n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
+	n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
 	n.o.Clock, n.o.Timing = c, ack.DefaultTiming()
-	n.router.setLease(c.Precise() + time.Minute)
+	n.router.SetLease(c.Precise() + time.Minute)
 	n.allowance = &allowance{boot: 2, earlier: earlier, value: newPersisted("app allowance", earlier, store, zerolog.Nop())}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

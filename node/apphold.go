@@ -74,7 +74,7 @@ func (n *Node) holdShard(s shardmap.Shard, epoch uint64, d time.Duration) {
 
 // heldShards returns the number of this node's shards that are held.
 func (n *Node) heldShards() int {
-	return n.holds.count(n.router.state.Load().Committed(), n.self, n.o.Clock.Now())
+	return n.holds.count(n.router.State().Committed(), n.self, n.o.Clock.Now())
 }
 
 // busy returns a function that counts the reasons why a shard of m is not idle: each running request or
@@ -83,7 +83,7 @@ func (n *Node) heldShards() int {
 func (n *Node) busy(m *shardmap.Map) func(shardmap.Shard) int {
 	now := n.o.Clock.Now()
 	return func(s shardmap.Shard) int {
-		count := n.router.running.of(s)
+		count := n.router.InFlight.Of(s)
 		if n.holds.holds(s, uint64(m.OwnedSince(s)), now) {
 			count++
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/clock"
+	"shardway/node/router"
 	"shardway/shardmap"
 )
 
@@ -75,7 +76,7 @@ func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
 // A held shard counts as busy, under the ownership of its hold only, until the hold ends.
 func TestHeldShardIsBusyForItsOwnership(t *testing.T) {
 	c := new(clock.Manual)
-	n := &Node{self: "a", holds: newAppHolds(4), router: newRouter("a", 4, c, nil)}
+	n := &Node{self: "a", holds: newAppHolds(4), router: router.New("a", 4, c, nil)}
 	n.o.Clock = c
 	m := shardmap.Assign(shardmap.New(4), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	since := func(s shardmap.Shard) uint64 { return uint64(m.OwnedSince(s)) }

@@ -97,7 +97,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 // report returns the report of this node about itself. With reach, it contains the ports of other nodes
 // that this node cannot reach.
 func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
-	s := n.router.state.Load()
+	s := n.router.State()
 	r := diagnosis.Report{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Flags: describe(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),

@@ -113,5 +113,5 @@ func (n *Node) heardRecently(node string) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.diskRecords.isCurrentProcess(c.Peer())
 	}
-	return n.router.webSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.requestStreams.Outgoing.HeardFrom(node, isCurrent)
+	return n.router.WebSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.RequestStreams.Outgoing.HeardFrom(node, isCurrent)
 }

@@ -18,6 +18,7 @@
 //   - heartbeat: heartbeats to the leader and its responses
 //   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
 //   - muxpool: multiplexed streams to and from other nodes
+//   - router: the routing table, the lease and the requests in flight
 //
 // New checks the options and builds a Node. Run starts everything, and stops everything in the opposite
 // order. When the context of Run ends (usually because of SIGTERM), the node first hands its shards over.

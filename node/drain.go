@@ -42,7 +42,7 @@ func (n *Node) endangers() string {
 
 // SelfState returns the progress of the drain of this process that DrainSelf has started.
 func (n *Node) SelfState() api.DrainState {
-	d := n.leftAt(n.router.state.Load(), n.self)
+	d := n.leftAt(n.router.State(), n.self)
 	d.Requested = n.agent.leaving.Load()
 	d.Requests, d.Sockets = n.running()
 	d.Held = n.heldShards()

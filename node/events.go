@@ -11,7 +11,7 @@ func (n *Node) Events() *event.Ring { return n.events }
 // newEvents creates the ring buffer of events of this process.
 func (n *Node) newEvents() *event.Ring {
 	return event.NewRing(event.Options{Node: string(n.self), Run: n.nonce, Stamp: func() event.Stamp {
-		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.state.Load().Committed().Epoch())}
+		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.State().Committed().Epoch())}
 		select {
 		case <-n.raftOpen:
 			at.Term = n.raft.Term()

@@ -4,12 +4,12 @@ import "shardway/peer/mux"
 
 // Lane opens a lane to another node as the proxy does; nil: there is none now.
 func (n *Node) Lane(node string) *mux.Stream {
-	return n.router.requestStreams.Outgoing.OpenStream(node)
+	return n.router.RequestStreams.Outgoing.OpenStream(node)
 }
 
 // LanesOf counts the lanes of another node that this one serves.
 func (n *Node) LanesOf(node string) int {
-	return n.router.requestStreams.StreamsFrom(node)
+	return n.router.RequestStreams.StreamsFrom(node)
 }
 
 // Accepted counts the streams of others that the node has taken.
@@ -24,4 +24,4 @@ func (n *Node) Attached() (count int) {
 }
 
 // LegsTo counts the trunks for WebSockets that this node has dialed.
-func (n *Node) LegsTo() int { return n.router.webSocketStreams.Outgoing.Len() }
+func (n *Node) LegsTo() int { return n.router.WebSocketStreams.Outgoing.Len() }

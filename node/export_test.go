@@ -51,13 +51,13 @@ func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.explain(wh
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
 
 // State returns the state that the node routes by.
-func (n *Node) State() *ack.State { return n.router.state.Load() }
+func (n *Node) State() *ack.State { return n.router.State() }
 
 // Table returns the routing table of this moment.
 func (n *Node) Table() *route.Table { return n.router.Table() }
 
 // Leased reports whether the node holds a lease.
-func (n *Node) Leased() bool { return n.router.leased() }
+func (n *Node) Leased() bool { return n.router.HasLease() }
 
 // LeaseLeft returns how much of its lease is left.
 func (n *Node) LeaseLeft() time.Duration { return n.router.LeaseLeft() }
@@ -111,7 +111,7 @@ func (n *Node) Servers() (out []string) {
 
 // Routes reports whether the node holds no shard back.
 func (n *Node) Routes() bool {
-	for s := range n.router.running.shards {
+	for s := range n.o.Shards {
 		if n.router.Table().Route(shardmap.Shard(s)).Kind == route.Held {
 			return false
 		}

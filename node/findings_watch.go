@@ -213,7 +213,7 @@ func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	if w.lastReport.isFresh(now, leader, leaderQueryPause(leader == string(n.self), len(w.nodes), w.hasPendingChange(), w.isStable())) {
 		return
 	}
-	epoch := n.router.state.Load().Committed().Epoch()
+	epoch := n.router.State().Committed().Epoch()
 	t := n.queryLeader(ctx, leader)
 	t.leader, t.at, t.viewsAt, t.epoch = leader, now, now, epoch
 	w.lastReport = t.withFallback(w.lastReport)

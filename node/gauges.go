@@ -70,13 +70,13 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	if n.health != nil {
 		gauge(descApp, truth(n.health.Healthy()))
 	}
-	gauge(descRunning, float64(n.router.running.running(func(shardmap.Shard) bool { return false })))
+	gauge(descRunning, float64(n.router.InFlight.Total()))
 	gauge(descLogLag, float64(n.raft.Lag()))
 	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
 	gauge(descHeld, float64(n.heldShards()))
 	left := 0
 	if n.agent.leaving.Load() || n.drained() {
-		left = n.router.state.Load().Committed().Count(n.self)
+		left = n.router.State().Committed().Count(n.self)
 	}
 	gauge(descDrain, float64(left))
 }
@@ -91,7 +91,7 @@ func (n *Node) countNodes() map[string]int {
 		cancel()
 	}
 	count := map[string]int{}
-	for _, a := range n.nodesBy(n.router.state.Load(), views) {
+	for _, a := range n.nodesBy(n.router.State(), views) {
 		count[a.State]++
 	}
 	return count

@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/internal/pollctx"
+	"shardway/node/router"
 	"shardway/shardmap"
 )
 
@@ -33,7 +34,7 @@ const maxWarned = 8
 type hooking struct {
 	hooks   Hooks
 	log     zerolog.Logger
-	running *inflight
+	running *router.InFlight
 	// outlived reports whether running calls should have been aborted by now. It is called from any
 	// goroutine.
 	outlived func() bool
@@ -63,7 +64,7 @@ type warned struct {
 var _ ackagent.App = (*hooking)(nil)
 
 // newHooking returns a hooking that calls h. running contains the in-flight requests of the app.
-func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
+func newHooking(h Hooks, running *router.InFlight, log zerolog.Logger) *hooking {
 	k := &hooking{
 		hooks: h, running: running, outlived: never, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
 		results: make(chan ackagent.HookResult), told: make(chan struct{}, 1),
@@ -142,7 +143,7 @@ func (h *hooking) CutCall(seq uint64) {
 
 // Busy counts the requests that run for a shard. If there are any, the agent polls when the last one has
 // ended.
-func (h *hooking) Busy(s shardmap.Shard) int { return h.running.countShard(s) }
+func (h *hooking) Busy(s shardmap.Shard) int { return h.running.CountShard(s) }
 
 // count returns the number of running calls. h may be nil.
 func (h *hooking) count() int {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	ackagent "shardway/ack/agent"
+	"shardway/node/router"
 	"shardway/shardmap"
 )
 
@@ -28,7 +29,7 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Seq: 1, Err: ctx.Err()}
-			}), newInflight(4), zerolog.Nop())
+			}), router.NewInFlight(4), zerolog.Nop())
 			h.ctx = t.Context()
 			began := time.Now()
 			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
@@ -61,7 +62,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
 				return ackagent.HookResult{Err: ctx.Err()}
-			}), newInflight(4), zerolog.Nop())
+			}), router.NewInFlight(4), zerolog.Nop())
 			failed := 0
 			h.ctx, h.failed = t.Context(), func() { failed++ }
 			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
@@ -81,7 +82,7 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), newInflight(4), zerolog.Nop())
+		h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(4), zerolog.Nop())
 		h.ctx = ctx
 		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
 		synctest.Wait()
@@ -122,7 +123,7 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				failed := 0
-				h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), newInflight(4), zerolog.New(&log))
+				h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(4), zerolog.New(&log))
 				h.ctx, h.failed = t.Context(), func() { failed++ }
 				for range tc.calls {
 					h.Call(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
@@ -155,42 +156,42 @@ func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 
 // Whoever waits for what runs to end hears of it, and nobody else is told.
 func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
-	told := func(f *inflight) bool {
+	told := func(f *router.InFlight) bool {
 		select {
-		case <-f.zero:
+		case <-f.Zero:
 			return true
 		default:
 			return false
 		}
 	}
 	only := func(s shardmap.Shard) func(shardmap.Shard) bool { return func(o shardmap.Shard) bool { return o == s } }
-	f := newInflight(4)
-	end := f.raise(1)
+	f := router.NewInFlight(4)
+	end := f.Begin(1)
 	if end(); told(f) {
 		t.Error("told, though nobody waits")
 	}
-	end, other := f.raise(1), f.raise(2)
-	if n := f.countUnowned(only(2)); n != 1 {
+	end, other := f.Begin(1), f.Begin(2)
+	if n := f.CountUnowned(only(2)); n != 1 {
 		t.Errorf("%d run that may not, want 1", n)
 	}
 	if end(); !told(f) {
 		t.Error("it has ended, and nobody is told")
 	}
-	if n := f.countUnowned(only(2)); n != 0 {
+	if n := f.CountUnowned(only(2)); n != 0 {
 		t.Errorf("%d run that may not, want none", n)
 	}
 	if other(); told(f) {
 		t.Error("told, though nobody waits any more")
 	}
-	if n := f.countShard(3); n != 0 {
+	if n := f.CountShard(3); n != 0 {
 		t.Errorf("%d run for a shard, want none", n)
 	}
-	end = f.raise(1)
+	end = f.Begin(1)
 	if end(); told(f) {
 		t.Error("told, though nothing was waited for")
 	}
-	end = f.raise(3)
-	if n := f.countShard(3); n != 1 || f.of(3) != 1 {
+	end = f.Begin(3)
+	if n := f.CountShard(3); n != 1 || f.Of(3) != 1 {
 		t.Errorf("%d run for a shard, want 1", n)
 	}
 	if end(); !told(f) {

@@ -51,7 +51,7 @@ type idleReport struct {
 // and without a hold of the app (see appHolds), and some of the shards that have only resumable
 // WebSockets. The latter move in batches, because each hand-over of a WebSocket wakes three processes.
 func (n *Node) idleShards() idleReport {
-	state := n.router.state.Load()
+	state := n.router.State()
 	m := state.Committed()
 	webSockets, total := n.upstreamWebSockets()
 	return idleReport{Map: uint64(m.Epoch()), Shards: movableShards(m.Shards(n.self), n.busy(m), webSockets, n.webSocketPacer.nextBatch(time.Now(), total, state.Policy().GradualDrains[n.self]))}

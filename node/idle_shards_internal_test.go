@@ -13,6 +13,7 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/node/control"
+	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -27,8 +28,8 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 		Lookup: func(node string) (string, bool) { return node + ":1", true },
 	})
 	n.client = control.NewClient(n.port, n.log)
-	n.router = newRouter(self, max(s.Shards(), 1), clock.Virtual(), n.port)
-	n.router.state.Store(s)
+	n.router = router.New(self, max(s.Shards(), 1), clock.Virtual(), n.port)
+	n.router.Swap(ack.NewRouting(self, s, 0, false))
 	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})
 	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan ack.Message, 1), done: make(chan struct{})}
 }

@@ -32,7 +32,7 @@ const (
 // inputs collects the inputs of the findings.
 func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	n := w.n
-	s := n.router.state.Load()
+	s := n.router.State()
 	c := s.Committed()
 	in := diagnosis.Inputs{
 		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
@@ -43,7 +43,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	current := w.current.Look(now, n.agent.upToDate.Load())
 	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
 	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
-	in.NoLease = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
+	in.NoLease = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.HasLease())
 	in.Nodes = w.knownNodes(now, s, in.Leader)
 	if !current {
 		forgetAsked(in.Nodes)
@@ -227,7 +227,7 @@ func (w *watch) acquisition(now time.Time, in *diagnosis.Inputs) {
 	}
 	if t := n.router.Table(); t.Generation() != w.acquiringGeneration {
 		w.acquiringGeneration, w.acquiring = t.Generation(), nil
-		for i := range len(n.router.running.shards) {
+		for i := range n.o.Shards {
 			if r := t.Route(shardmap.Shard(i)); r.Kind == route.Held && r.Reason == route.ReasonAcquiring {
 				w.acquiring = append(w.acquiring, shardmap.Shard(i))
 			}
@@ -279,8 +279,8 @@ func (w *watch) asked(in *diagnosis.Inputs) {
 		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
 	}
 	in.Differences = w.lastReport.differingSettings
-	if k := w.n.router.keys.Load(); k != nil && k.err != nil {
-		in.KeysUnreadable = k.err.Error()
+	if err := w.n.router.KeysError(); err != nil {
+		in.KeysUnreadable = err.Error()
 	}
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.lastReport.suspects {

@@ -9,7 +9,6 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
-	"shardway/proxy/shardkey"
 )
 
 // loadedKeys is the key configuration that this node has loaded from its settings. A key configuration
@@ -37,29 +36,6 @@ func (k *loadedKeys) get() string {
 // ApplyKeys replaces the key configuration that this node has loaded by text, which must be in canonical
 // form. It becomes active when all nodes have loaded it.
 func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
-
-// activeKeys is the active key configuration, parsed for the proxy.
-type activeKeys struct {
-	text string
-	keys *shardkey.Keys // nil means that there is no configuration yet, or that text is invalid
-	err  error          // error of parsing text
-}
-
-// keysOf returns the active key configuration of the state s. before is the result for the previous state;
-// it is returned again if the configuration has not changed, which is the usual case.
-func keysOf(s *ack.State, before *activeKeys) *activeKeys {
-	if before != nil && before.text == s.Keys() {
-		return before
-	}
-	a := &activeKeys{text: s.Keys()}
-	if a.text == "" {
-		return a
-	}
-	if a.keys, a.err = shardkey.Parse(a.text); a.err != nil {
-		a.keys = nil
-	}
-	return a
-}
 
 // keysState returns the active key configuration for the status, and the nodes that have loaded a
 // different one according to views, the leader's view of the nodes. nil means that there is no active

@@ -10,6 +10,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -22,7 +23,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	clock.Advance(time.Hour)
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.machine = ackagent.New(ackagent.Options{
@@ -44,8 +45,8 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	a.poll(a.beginTurn())
 	first := generation()
 	renew(beat())
-	if !a.router.leased() || generation() != first+1 {
-		t.Fatalf("leased %v with table %d after the first grant, want table %d", a.router.leased(), generation(), first+1)
+	if !a.router.HasLease() || generation() != first+1 {
+		t.Fatalf("leased %v with table %d after the first grant, want table %d", a.router.HasLease(), generation(), first+1)
 	}
 	for range 3 { // in time: nobody waits
 		clock.Advance(100 * time.Millisecond)
@@ -61,11 +62,11 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	clock.Advance(99 * time.Millisecond)
 	last := beat()
 	clock.Advance(5 * time.Millisecond)
-	if a.router.leased() {
+	if a.router.HasLease() {
 		t.Fatal("the lease did not run out")
 	}
 	renew(last)
-	if !a.router.leased() || generation() != first+2 {
-		t.Errorf("leased %v, table %d after the gap, want table %d", a.router.leased(), generation(), first+2)
+	if !a.router.HasLease() || generation() != first+2 {
+		t.Errorf("leased %v, table %d after the gap, want table %d", a.router.HasLease(), generation(), first+2)
 	}
 }

@@ -84,7 +84,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	gauge := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shardway_" + name, Help: help}, f)
 	}
-	state := n.router.state.Load
+	state := n.router.State
 	all := []prometheus.Collector{
 		m.mapsCommitted, m.rounds, m.drops, m.taken, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
@@ -94,14 +94,14 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(moving(state())) }),
 		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(orphaned(state())) }),
 		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leadership() != nil) }),
-		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.leased()) }),
+		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.HasLease()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",
-		}, func() float64 { return n.router.timeWithoutLease().Seconds() }),
+		}, func() float64 { return n.router.TimeWithoutLease().Seconds() }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.webSocketStreams.BufferBytes()) }),
+		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
 		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
@@ -111,7 +111,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
-	for kind, l := range map[string]*muxpool.Pool{"requests": n.router.requestStreams, "websockets": n.router.webSocketStreams} {
+	for kind, l := range map[string]*muxpool.Pool{"requests": n.router.RequestStreams, "websockets": n.router.WebSocketStreams} {
 		for direction, count := range map[string]func() int{"dialed": l.Outgoing.Len, "accepted": l.Sessions} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},

@@ -33,6 +33,7 @@ import (
 	"shardway/node/logs"
 	"shardway/node/membership"
 	"shardway/node/rotation"
+	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -55,7 +56,7 @@ type Node struct {
 	raft     *consensus.Raft   // set by openRaft
 	raftOpen chan struct{}     // closed after raft was set
 	fsm      *fsm              // the replicated state
-	router   *router           // the routing table and the lease
+	router   *router.Router    // the routing table and the lease
 	room     *queue.Queue      // requests that wait, for example while their shard moves
 	proxy    *proxy.Server
 	pulse    clock.Pulse                 // shared source of periodic wake-ups
@@ -148,7 +149,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
-	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)
+	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	n.allowance = newAllowance(&n.o)
@@ -191,10 +192,10 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.Node, p.Cluster, p.Queue, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
 		p.AcquireError = func(s shardmap.Shard) string { return n.agent.acquireFailures.why(s) }
-		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
+		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.OnNotAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil
-	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
+	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.AbortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, api.Brief(err) // without details, because the probe needs no authentication
@@ -279,9 +280,9 @@ func (n *Node) newAgent() {
 	})
 	var hooks *ackagent.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
-		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
-		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.abortOverdue
-		n.router.notAcquired = a.hooking.tell
+		a.hooking = newHooking(n.o.Hooks, n.router.InFlight, n.log)
+		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.AbortOverdue
+		n.router.OnNotAcquired = a.hooking.tell
 		hooks = &ackagent.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
 	a.transmit = n.link.Send

@@ -15,6 +15,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
+	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -29,7 +30,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	clock.Advance(time.Hour)
 	state := ack.NewState()
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})

@@ -12,6 +12,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -25,7 +26,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 	clock.Advance(time.Hour)
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.machine = ackagent.New(ackagent.Options{
@@ -43,11 +44,11 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 		return now + timing.Lease + timing.CutAfter()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
-		if a.poll(a.beginTurn()); stop > 0 && !a.router.abortOverdue() {
+		if a.poll(a.beginTurn()); stop > 0 && !a.router.AbortOverdue() {
 			t.Error("without a lease it is over")
 		}
 		cutBy := grant()
-		if a.router.leased() && a.router.abortOverdue() {
+		if a.router.HasLease() && a.router.AbortOverdue() {
 			t.Fatal("it is over under a lease")
 		}
 		clock.Advance(100 * time.Millisecond)
@@ -55,15 +56,15 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 			t.Fatal("a lease was not renewed")
 		}
 		clock.Advance(cutBy - clock.Precise()) // nobody looks meanwhile: it is stopped
-		if a.router.abortOverdue() {
+		if a.router.AbortOverdue() {
 			t.Error("it is over by a lease that was renewed")
 		}
 		clock.Advance(100*time.Millisecond - 1)
-		if a.router.abortOverdue() {
+		if a.router.AbortOverdue() {
 			t.Error("it is over too soon")
 		}
 		clock.Advance(1 + stop)
-		if !a.router.abortOverdue() {
+		if !a.router.AbortOverdue() {
 			t.Error("nobody has cut it, and it may go on")
 		}
 		a.overdue.cut = 0
@@ -82,7 +83,7 @@ func TestCallsAskTheClock(t *testing.T) {
 		h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 			<-goes
 			return ackagent.HookResult{Err: ctx.Err()}
-		}), newInflight(4), zerolog.Nop())
+		}), router.NewInFlight(4), zerolog.Nop())
 		h.ctx, h.outlived = t.Context(), func() bool { return over }
 		again := func() { over = true }
 		call := func(kind ackagent.HookKind, before func()) error {
@@ -137,7 +138,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 		cutBy time.Duration
 		over  bool
 	}{{time.Hour + 1, false}, {time.Hour, true}} {
-		n.router.abortAt.Store(int64(c.cutBy))
+		n.router.SetAbortTime(c.cutBy)
 		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Minute})
 		if r := <-h.results; (r.Err != nil) != c.over {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)

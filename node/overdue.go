@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"shardway/shardmap"
+	"shardway/node/router"
 )
 
 // overdueShare determines the time that a handler has to return after its request was aborted because
@@ -36,14 +36,14 @@ func (o *overdue) cutAt(now time.Duration) {
 // counts the requests, and hooks is the number of running hooks. leased reports whether the node has a
 // lease. A new lease ends the check, because the node gets no lease while it runs requests of shards
 // that another node may serve.
-func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *inflight, hooks int) {
+func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *router.InFlight, hooks int) {
 	switch {
 	case o.cut == 0:
 	case leased:
 		o.cut = 0
 	case now-o.cut >= deadAfter/overdueShare:
 		o.cut = 0
-		if n := running.running(func(shardmap.Shard) bool { return false }); n+hooks > 0 {
+		if n := running.Total(); n+hooks > 0 {
 			o.tell(fmt.Errorf("node: %d requests and %d hooks still run in the app %v after they were cut (ctx.Done): the lease is lost, and their shards may be served elsewhere", n, hooks, deadAfter/overdueShare))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -41,7 +42,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			told := time.Duration(0)
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.machine = ackagent.New(ackagent.Options{
@@ -61,11 +62,11 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant()
 			var release func()
 			if tc.hook {
-				a.hooking = newHooking(nil, a.router.running, zerolog.Nop())
+				a.hooking = newHooking(nil, a.router.InFlight, zerolog.Nop())
 				a.hooking.under[1] = func() {}
 				release = func() { a.hooking.ended(1) }
 			} else {
-				release = a.router.running.raise(0)
+				release = a.router.InFlight.Begin(0)
 			}
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(every)
@@ -97,7 +98,7 @@ func TestNobodyWatchesOverAnotherProcess(t *testing.T) {
 		cancel()
 		var o overdue
 		o.cutAt(time.Second)
-		o.look(time.Hour, time.Second, false, newInflight(1), 1)
+		o.look(time.Hour, time.Second, false, router.NewInFlight(1), 1)
 		began := time.Now()
 		o.outlast(over, time.Second, "requests", func() { time.Sleep(time.Minute) })
 		if took := time.Since(began); took != time.Minute {

@@ -20,7 +20,7 @@ type Place struct {
 // Place returns the shard of a key and its owner in the last map that this node has applied. It does not
 // consider leases: an owner without a lease is still the owner.
 func (n *Node) Place(key []byte) Place {
-	m := n.router.state.Load().Committed()
+	m := n.router.State().Committed()
 	s := shardmap.OfBytes(key, n.o.Shards)
 	if m.Epoch() == 0 || m.Owner(s) == "" {
 		return Place{Shard: s}
@@ -32,8 +32,8 @@ func (n *Node) Place(key []byte) Place {
 // routing table, for WaitOwned. A shard that the open proposal moves to another node is not included,
 // because the node admits no more requests for it. Owned does not consider leases.
 func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
-	generation = n.router.table.Load().Generation() // read before the state, so that WaitOwned misses no change
-	s := n.router.state.Load()
+	generation = n.router.Table().Generation() // read before the state, so that WaitOwned misses no change
+	s := n.router.State()
 	m := s.Committed()
 	owned = make(map[shardmap.Shard]uint64)
 	if m.Epoch() == 0 {
@@ -50,5 +50,5 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 
 // WaitOwned waits for a routing table with a greater generation. It returns false if ctx ends first.
 func (n *Node) WaitOwned(ctx context.Context, generation uint64) bool {
-	return n.router.awaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
+	return n.router.AwaitTable(ctx, func(t *route.Table) bool { return t.Generation() > generation })
 }

@@ -128,15 +128,15 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Heartbeat, n.newHeartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
-	n.port.Handle(peer.Trunk, n.router.requestStreams.Handler(n.log, n.proxy.ServePeer))
-	n.port.Handle(peer.Legs, n.router.webSocketStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.Trunk, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.Legs, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
 	s.push("trunks", func() {
-		n.router.requestStreams.Outgoing.Close()
-		n.router.webSocketStreams.Outgoing.Close()
+		n.router.RequestStreams.Outgoing.Close()
+		n.router.WebSocketStreams.Outgoing.Close()
 	})
 	s.spawn(ctx, "peer port", n.servePeers)
 	s.push("forwarded requests", func() {
-		n.router.requestStreams.Shutdown(func() { n.router.webSocketStreams.Shutdown(n.proxy.ClosePeers) })
+		n.router.RequestStreams.Shutdown(func() { n.router.WebSocketStreams.Shutdown(n.proxy.ClosePeers) })
 	}) // stopped before the streams are closed
 	return nil
 }
@@ -172,7 +172,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.leader)
-		watcher.Observe(n.gossip.Members(), n.raft.Configuration(), n.router.state.Load())
+		watcher.Observe(n.gossip.Members(), n.raft.Configuration(), n.router.State())
 		select {
 		case <-ctx.Done():
 			return
@@ -403,7 +403,7 @@ func (n *Node) giveUpLeadership(ctx context.Context) {
 // handedOver reports whether the hand-over has ended: the map does not contain this node, or it cannot
 // change because no other node is left or there is no leader.
 func (n *Node) handedOver() bool {
-	s := n.router.state.Load()
+	s := n.router.State()
 	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
 }
 

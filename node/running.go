@@ -8,7 +8,6 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node/control"
-	"shardway/shardmap"
 )
 
 const (
@@ -47,7 +46,7 @@ func (n *Node) runningHere() runningThere {
 // running returns the number of requests that run at the app of this node, and the number of upgraded
 // connections.
 func (n *Node) running() (requests, sockets int) {
-	return n.router.running.running(func(shardmap.Shard) bool { return false }), n.proxy.CountUpgraded()
+	return n.router.InFlight.Total(), n.proxy.CountUpgraded()
 }
 
 // leaseMS returns the rest of a lease in milliseconds. It rounds up, because zero means no lease.

@@ -50,8 +50,8 @@ func (n *Node) followSecrets() {
 // RenewPeers makes later forwarded requests use new connections. It must be called after the certificate of
 // this node, or the certificates that it trusts, have changed.
 func (n *Node) RenewPeers() {
-	n.router.requestStreams.Outgoing.Renew()
-	n.router.webSocketStreams.Outgoing.Renew()
+	n.router.RequestStreams.Outgoing.Renew()
+	n.router.WebSocketStreams.Outgoing.Renew()
 	n.proxy.RenewPeers()
 }
 

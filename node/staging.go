@@ -118,7 +118,7 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 //
 // Resumable WebSockets are handed over to the next owner, a batch with each question.
 func (n *Node) idleInStage(q stageQuestion) idleReport {
-	m := n.router.state.Load().Committed()
+	m := n.router.State().Committed()
 	legs, all := n.upstreamWebSockets() // upstream connections of resumable WebSockets, by shard and in total
 	runs := n.proxy.LocalRuns()
 	busy := n.busy(m)
@@ -126,7 +126,7 @@ func (n *Node) idleInStage(q stageQuestion) idleReport {
 	switch {
 	case q.Held: // the shards move anyway, so all WebSockets may move now
 		most = max(all, 1)
-		running = func(s shardmap.Shard) int { return max(n.router.running.of(s)-runs[s].Endless, 0) }
+		running = func(s shardmap.Shard) int { return max(n.router.InFlight.Of(s)-runs[s].Endless, 0) }
 	case q.Number > 0: // later questions move larger batches, so that all WebSockets have moved after some questions
 		most = max(most, all/max(4-q.Number, 1)+1)
 		running = func(s shardmap.Shard) int {

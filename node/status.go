@@ -27,7 +27,7 @@ func moving(s *ack.State) int {
 func orphaned(s *ack.State) int { return s.Committed().Orphans() }
 
 // state returns the state of this node, as docs/internals/protocol.md names it.
-func (n *Node) state() string { return n.stateBy(n.router.state.Load()) }
+func (n *Node) state() string { return n.stateBy(n.router.State()) }
 
 // stateBy returns the state of this node, computed from the replicated state s. With the same s, several
 // parts of one status are consistent.
@@ -45,7 +45,7 @@ func (n *Node) stateBy(s *ack.State) string {
 		return "unhealthy"
 	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self): // not in the map yet
 		return "joining"
-	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.leased():
+	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.HasLease():
 		return "electing"
 	case n.drained() && s.Committed().Count(n.self) > 0:
 		return "draining"
@@ -63,9 +63,9 @@ func (n *Node) sick() bool {
 }
 
 // Ready returns nil if this node is ready for requests, otherwise an *api.UnreadyError with the reason. It
-// uses the same lease check as the admission of requests (router.leased).
+// uses the same lease check as the admission of requests (Router.HasLease).
 func (n *Node) Ready() error {
-	s := n.router.state.Load()
+	s := n.router.State()
 	switch {
 	case n.stopping.Load() || n.agent.leaving.Load():
 		return n.unready("draining", diagnosis.Draining)
@@ -78,7 +78,7 @@ func (n *Node) Ready() error {
 			return n.unready("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
 		}
 		return nil
-	case !n.router.leased():
+	case !n.router.HasLease():
 		if n.agent.duplicateAddr.Load() != nil {
 			return n.unready("duplicate-node", diagnosis.DuplicateNode)
 		}
@@ -120,7 +120,7 @@ func (n *Node) unready(brief string, codes ...diagnosis.Code) error {
 
 // Status returns this node's view of itself and of the cluster.
 func (n *Node) Status() api.Status {
-	s := n.router.state.Load()
+	s := n.router.State()
 	cluster, _ := n.o.Dir.Cluster()
 	room := n.room.Stats()
 	role := "follower"
@@ -165,7 +165,7 @@ func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	leader := n.leader()
 	c := s.Committed()
 	same := f.inputs.Epoch == uint64(c.Epoch()) && f.inputs.Mapped == (c.Epoch() != 0)
-	leased := f.inputs.NoLease == 0 || !n.router.leased()
+	leased := f.inputs.NoLease == 0 || !n.router.HasLease()
 	if same && leased && (f.inputs.Leader != "" || leader == "") {
 		return f.inputs, f.findings
 	}
@@ -364,7 +364,7 @@ func (n *Node) idleOnce() func(owner string) string {
 
 // Shards lists every shard in order.
 func (n *Node) Shards() api.ShardList {
-	s := n.router.state.Load()
+	s := n.router.State()
 	c := s.Committed()
 	out := api.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Last().Epoch()), Total: c.Len(), Shards: make([]api.Shard, c.Len())}
 	idle := n.idleOnce()
@@ -410,7 +410,7 @@ func (n *Node) Endpoints() []api.Endpoint {
 
 // Map returns the committed shard map in the form of the admin API.
 func (n *Node) Map() api.Map {
-	c := n.router.state.Load().Committed()
+	c := n.router.State().Committed()
 	m := api.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, c.Len())}
 	dir := n.directory.Load()
 	for _, mem := range c.Members() {

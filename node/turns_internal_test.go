@@ -11,6 +11,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
+	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -34,7 +35,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			clock.Advance(time.Hour)
 			state, sent := ack.NewState(), uint64(0)
 			a := &agent{
-				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
+				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: router.New("a", 4, clock, nil),
 				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.turns.used = func() (time.Duration, bool) { return used, true }
@@ -53,14 +54,14 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			}
 			pass(10*time.Millisecond, 0)
 			pass(late, c.used)
-			if got := a.router.leased(); got != c.want {
+			if got := a.router.HasLease(); got != c.want {
 				t.Errorf("leased %v after a turn %v late, with %v of a processor, want %v", got, late, c.used, c.want)
 			}
 			if a.lastPause.Load() != nil {
 				t.Error("a pause of a quarter of a lease is reported before it has cost the lease")
 			}
 			pass(timing.Lease, timing.Lease)
-			if a.router.leased() {
+			if a.router.HasLease() {
 				t.Error("the lease outlasts its end")
 			}
 			if stood := a.lastPause.Load() != nil; stood == c.want {

@@ -48,8 +48,8 @@ const (
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack/agent.Agent.acknowledgeDrained", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
-		{Decl: "node.router.swap", Old: "return proxyRoute(routing.Route(sh))", New: "return r.plantedRoute(proxyRoute(routing.Route(sh)), s.Committed(), sh)"},
-		before("node.router.setLease", "\tif last = time.Duration(r.lease.Swap(int64(end))); last != end {\n", `	if planted == "no-lease" {
+		{Decl: "node/router.Router.Swap", Old: "return proxyRoute(routing.Route(sh))", New: "return r.plantedRoute(proxyRoute(routing.Route(sh)), s.Committed(), sh)"},
+		before("node/router.Router.SetLease", "\tif last = time.Duration(r.lease.Swap(int64(end))); last != end {\n", `	if planted == "no-lease" {
 		end = r.clock.Precise() + time.Hour
 	}
 `),
@@ -93,8 +93,8 @@ import "os"
 var planted = os.Getenv(%q)
 `
 
-// epochs is added to package node.
-const epochs = `package node
+// epochs is added to package node/router.
+const epochs = `package router
 
 import (
 	"sync"
@@ -106,7 +106,7 @@ import (
 var firstEpochs sync.Map // by shard: the first observed epoch
 
 // plantedRoute returns a route with the epoch that the app receives.
-func (r *router) plantedRoute(to route.Route, committed *shardmap.Map, sh shardmap.Shard) route.Route {
+func (r *Router) plantedRoute(to route.Route, committed *shardmap.Map, sh shardmap.Shard) route.Route {
 	if to.Kind == route.Local {
 		to.Epoch = r.plantedEpoch(committed, sh)
 	}
@@ -114,7 +114,7 @@ func (r *router) plantedRoute(to route.Route, committed *shardmap.Map, sh shardm
 }
 
 // plantedEpoch returns the ownership epoch that the app receives.
-func (r *router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
+func (r *Router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
 	epoch := uint64(committed.OwnedSince(sh))
 	switch planted {
 	case "same-epoch":
@@ -159,10 +159,10 @@ func Names() []string {
 // -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
-	for _, pkg := range []string{"ack/agent", "node", "proxy", "internal/cli"} {
+	for _, pkg := range []string{"ack/agent", "node/router", "proxy", "internal/cli"} {
 		o.Add(pkg+"/planted.go", fmt.Sprintf(present, path.Base(pkg), Variable))
 	}
-	o.Add("node/planted_epochs.go", epochs)
+	o.Add("node/router/planted_epochs.go", epochs)
 	o.Add("internal/cli/planted_own.go", fmt.Sprintf(own, Names(), Variable))
 	for _, e := range edits() {
 		if err := o.Edit(e); err != nil {

@@ -1,4 +1,4 @@
-package node
+package router
 
 import (
 	"context"
@@ -16,26 +16,26 @@ import (
 	"shardway/shardmap"
 )
 
-// router implements proxy.Cluster: it contains the routing table, the lease and the numbers of
+// Router implements proxy.Cluster: it contains the routing table, the lease and the numbers of
 // in-flight requests. Only the goroutine of agent.run writes the table and the lease. Any number of
 // requests read them.
-type router struct {
+type Router struct {
 	clock            clock.Clock
 	port             *peer.Port
-	requestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
-	webSocketStreams *muxpool.Pool // connections to other nodes for resumable WebSockets
+	RequestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
+	WebSocketStreams *muxpool.Pool // connections to other nodes for resumable WebSockets
 
 	table        atomic.Pointer[route.Table]
 	state        atomic.Pointer[ack.State]  // the state that table was built from
 	keys         atomic.Pointer[activeKeys] // the active key configuration of state
 	lease        atomic.Int64               // time of the clock at which the lease ends; zero means no lease
 	abortAt      atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
-	running      *inflight
+	InFlight     *InFlight
 	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see agent.Observation.HasRequests
 	withoutLease *leaseGaps
-	// notAcquired is called if the app responds that it does not hold a shard; nil means that the
+	// OnNotAcquired is called if the app responds that it does not hold a shard; nil means that the
 	// app is not asked.
-	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
+	OnNotAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
 
 	mu struct {
 		sync.Mutex
@@ -43,19 +43,19 @@ type router struct {
 	}
 }
 
-var _ proxy.Cluster = (*router)(nil)
+var _ proxy.Cluster = (*Router)(nil)
 
-// newRouter returns a router without a shard map and without a lease. shards is the number of shards.
-func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, requestStreams: muxpool.NewForRequests(port), webSocketStreams: muxpool.NewForWebSockets(port), running: newInflight(shards), withoutLease: newLeaseGaps(c.Precise())}
+// New returns a router without a shard map and without a lease. shards is the number of shards.
+func New(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *Router {
+	r := &Router{clock: c, port: port, RequestStreams: muxpool.NewForRequests(port), WebSocketStreams: muxpool.NewForWebSockets(port), InFlight: NewInFlight(shards), withoutLease: newLeaseGaps(c.Precise())}
 	r.mu.swapped = make(chan struct{})
-	r.swap(ack.NewRouting(self, ack.NewState(), 0, false))
+	r.Swap(ack.NewRouting(self, ack.NewState(), 0, false))
 	return r
 }
 
-// swap replaces the routing table by one built from routing, and returns the new generation. It
-// wakes all callers of awaitTable.
-func (r *router) swap(routing ack.Routing) uint64 {
+// Swap replaces the routing table by one built from routing, and returns the new generation. It
+// wakes all callers of AwaitTable.
+func (r *Router) Swap(routing ack.Routing) uint64 {
 	var generation uint64 = 1
 	if old := r.table.Load(); old != nil {
 		generation = old.Generation() + 1
@@ -70,7 +70,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
-		Shards:     len(r.running.shards),
+		Shards:     len(r.InFlight.shards),
 		Before:     r.table.Load(),
 		Keys:       keys.keys,
 		KeysSince:  uint64(s.KeysSince()),
@@ -108,15 +108,26 @@ func proxyRoute(r ack.Route) route.Route {
 	return route.Route{Kind: route.Held, Reason: route.ReasonNoMap}
 }
 
+// State returns the replicated state that the current routing table was built from.
+func (r *Router) State() *ack.State { return r.state.Load() }
+
+// KeysError returns why the active key configuration of the state is invalid; nil means that it is valid.
+func (r *Router) KeysError() error {
+	if k := r.keys.Load(); k != nil {
+		return k.err
+	}
+	return nil
+}
+
 // Table returns the current routing table.
-func (r *router) Table() *route.Table { return r.table.Load() }
+func (r *Router) Table() *route.Table { return r.table.Load() }
 
 // Admit counts a request for shard s as in flight if this node owns the shard and has a lease. The
 // caller must call release when the request has ended. The order matters: Admit first raises the
 // in-flight count, and then reads the table and the lease. Otherwise the agent could see no
 // request in flight after the shard has moved, although one is admitted.
-func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	if release = r.running.raise(s); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
+func (r *Router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
+	if release = r.InFlight.Begin(s); !r.hadRequests.Load() { // the check avoids a write by every request, which would contend for the cache line
 		r.hadRequests.Store(true)
 	}
 	dest := r.table.Load().Route(s)
@@ -125,7 +136,7 @@ func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err erro
 		err = route.RefusedHeld
 	case dest.Kind != route.Local:
 		err = route.RefusedNotOwner
-	case !r.leased():
+	case !r.HasLease():
 		err = route.RefusedNoLease
 	default:
 		return dest.Epoch, release, nil
@@ -134,28 +145,38 @@ func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err erro
 	return 0, nil, err
 }
 
-// leased reports whether this node has a lease now. Admission and readiness both use it.
-func (r *router) leased() bool { return int64(r.clock.Now()) < r.lease.Load() }
+// HasLease reports whether this node has a lease now. Admission and readiness both use it.
+func (r *Router) HasLease() bool { return int64(r.clock.Now()) < r.lease.Load() }
 
 // LeaseLeft returns the remaining time of the lease, by the precise clock. It is negative without a lease.
-func (r *router) LeaseLeft() time.Duration {
+func (r *Router) LeaseLeft() time.Duration {
 	return time.Duration(r.lease.Load()) - r.clock.Precise()
 }
 
-// leaseEnd returns the time at which the lease ends or has ended; zero means no lease.
-func (r *router) leaseEnd() time.Duration { return time.Duration(r.lease.Load()) }
+// LeaseEnd returns the time at which the lease ends or has ended; zero means no lease.
+func (r *Router) LeaseEnd() time.Duration { return time.Duration(r.lease.Load()) }
 
-// abortOverdue reports whether the running requests should have been aborted by now. The agent
+// SetAbortTime sets the time at which the requests of the present lease must be aborted once it has ended.
+// It must be called before SetLease, because requests that the lease admits read it.
+func (r *Router) SetAbortTime(at time.Duration) { r.abortAt.Store(int64(at)) }
+
+// AbortTime returns the time of the last setAbortTime; zero means that there was no lease yet.
+func (r *Router) AbortTime() time.Duration { return time.Duration(r.abortAt.Load()) }
+
+// HadRequests reports whether a request was admitted or refused since its previous call.
+func (r *Router) HadRequests() bool { return r.hadRequests.Swap(false) }
+
+// AbortOverdue reports whether the running requests should have been aborted by now. The agent
 // aborts them when it is scheduled, which may be late, so the requests also check the clock themselves.
-func (r *router) abortOverdue() bool {
+func (r *Router) AbortOverdue() bool {
 	at := r.abortAt.Load()
 	return at != 0 && int64(r.clock.Precise()) >= at
 }
 
-// setLease publishes the end of the lease and returns the previous end; zero means no lease. If the end has
+// SetLease publishes the end of the lease and returns the previous end; zero means no lease. If the end has
 // changed, now is the time after the change. If now is not before the previous end, a request may have
 // been refused because the previous lease had expired. If the end has not changed, now is zero.
-func (r *router) setLease(end time.Duration) (last, now time.Duration) {
+func (r *Router) SetLease(end time.Duration) (last, now time.Duration) {
 	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
 		now = r.clock.Precise()
 		r.withoutLease.setLease(now, end)
@@ -163,17 +184,17 @@ func (r *router) setLease(end time.Duration) (last, now time.Duration) {
 	return last, now
 }
 
-// timeWithoutLease returns the total time without a lease since the start of this process.
-func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.total(r.clock.Precise()) }
+// TimeWithoutLease returns the total time without a lease since the start of this process.
+func (r *Router) TimeWithoutLease() time.Duration { return r.withoutLease.total(r.clock.Precise()) }
 
 // Await waits until the routing table contains both epochs or later ones. It returns false if ctx
 // ends first.
-func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
-	return r.awaitTable(ctx, func(t *route.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
+func (r *Router) Await(ctx context.Context, committed, proposed uint64) bool {
+	return r.AwaitTable(ctx, func(t *route.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
 }
 
-// awaitTable waits for a table that accept accepts. It returns false if ctx ends first.
-func (r *router) awaitTable(ctx context.Context, accept func(*route.Table) bool) bool {
+// AwaitTable waits for a table that accept accepts. It returns false if ctx ends first.
+func (r *Router) AwaitTable(ctx context.Context, accept func(*route.Table) bool) bool {
 	for {
 		r.mu.Lock()
 		swapped := r.mu.swapped
@@ -190,14 +211,14 @@ func (r *router) awaitTable(ctx context.Context, accept func(*route.Table) bool)
 }
 
 // Dial opens a connection to the node for forwarded requests.
-func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
+func (r *Router) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return r.port.Dial(ctx, node, peer.Forward)
 }
 
 // OpenStream opens a multiplexed stream to the node for small requests. It does not wait. nil means that no
 // stream is available now.
-func (r *router) OpenStream(node string) net.Conn {
-	if l := r.requestStreams.Outgoing.OpenStream(node); l != nil {
+func (r *Router) OpenStream(node string) net.Conn {
+	if l := r.RequestStreams.Outgoing.OpenStream(node); l != nil {
 		return l
 	}
 	return nil
@@ -205,8 +226,8 @@ func (r *router) OpenStream(node string) net.Conn {
 
 // OpenWebSocketStream opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a
 // new mux session until ctx ends. nil means that no stream could be opened.
-func (r *router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
-	if l := r.webSocketStreams.Outgoing.OpenStreamWait(ctx, node); l != nil {
+func (r *Router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
+	if l := r.WebSocketStreams.Outgoing.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}
 	return nil

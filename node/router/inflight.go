@@ -1,0 +1,93 @@
+package router
+
+import (
+	"sync/atomic"
+
+	"shardway/shardmap"
+)
+
+// InFlight counts the requests that run at the local app, by shard. Its methods may be called from any
+// goroutine. A request costs one atomic addition at its start and one at its end, and no allocation.
+type InFlight struct {
+	shards []shardCount
+	// draining is set while the agent waits for counts to reach zero.
+	draining atomic.Bool
+	// Zero gets a token when a count reached zero while draining.
+	Zero chan struct{}
+}
+
+// shardCount is the number of requests of one shard.
+type shardCount struct {
+	n       atomic.Int32
+	release func() // created once, because a closure per request would be an allocation
+}
+
+// NewInFlight returns counts of zero for the given number of shards.
+func NewInFlight(shards int) *InFlight {
+	f := &InFlight{shards: make([]shardCount, shards), Zero: make(chan struct{}, 1)}
+	for i := range f.shards {
+		c := &f.shards[i]
+		c.release = func() { f.end(c) }
+	}
+	return f
+}
+
+// Begin counts one more request for s. The caller must call release when the request has ended. The
+// caller must read the routing table and the lease after Begin. The agent stops a shard in the opposite
+// order: it replaces the table and then reads the count. So at least one of the two sees the other.
+func (f *InFlight) Begin(s shardmap.Shard) (release func()) {
+	c := &f.shards[s]
+	c.n.Add(1)
+	return c.release
+}
+
+// end counts one request less, and notifies Zero if that is needed.
+func (f *InFlight) end(c *shardCount) {
+	if c.n.Add(-1) != 0 || !f.draining.Load() {
+		return
+	}
+	select {
+	case f.Zero <- struct{}{}:
+	default:
+	}
+}
+
+// CountUnowned counts the requests for shards for which mayRun returns false. If there are any, Zero
+// gets a token when they may have ended.
+func (f *InFlight) CountUnowned(mayRun func(shardmap.Shard) bool) int {
+	f.draining.Store(true) // before counting, so that the end of a counted request is noticed
+	n := f.CountExcept(mayRun)
+	if n == 0 {
+		f.draining.Store(false)
+	}
+	return n
+}
+
+// CountShard counts the requests for s. If there are any, Zero gets a token when they may have ended.
+func (f *InFlight) CountShard(s shardmap.Shard) int {
+	n := int(f.shards[s].n.Load())
+	if n == 0 {
+		return 0
+	}
+	f.draining.Store(true)
+	return int(f.shards[s].n.Load())
+}
+
+// Of counts the requests for s.
+func (f *InFlight) Of(s shardmap.Shard) int { return int(f.shards[s].n.Load()) }
+
+// Total counts all requests. It does not affect Zero.
+func (f *InFlight) Total() int {
+	return f.CountExcept(func(shardmap.Shard) bool { return false })
+}
+
+// CountExcept counts the requests for shards for which mayRun returns false. It does not affect Zero.
+func (f *InFlight) CountExcept(mayRun func(shardmap.Shard) bool) int {
+	total := 0
+	for i := range f.shards {
+		if n := f.shards[i].n.Load(); n > 0 && !mayRun(shardmap.Shard(i)) {
+			total += int(n)
+		}
+	}
+	return total
+}
