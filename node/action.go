@@ -28,7 +28,7 @@ func (n *Node) Do(ctx context.Context, a api.Action) error {
 	if l := n.leadership(); l != nil {
 		return l.do(ctx, a)
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" {
 		return fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
@@ -56,19 +56,19 @@ func (l *leadership) do(ctx context.Context, a api.Action) error {
 // remove removes a node permanently from Raft's configuration. It refuses a node that still runs, because
 // the leader would add that node again.
 func (l *leadership) remove(ctx context.Context, a api.Action) error {
-	voters, others := l.n.servers()
-	server := serverOf(slices.Concat(voters, others), a.Node)
+	voters, others := l.n.view.Servers()
+	server := consensus.ServerOf(slices.Concat(voters, others), a.Node)
 	s := l.n.fsm.state.Load()
 	id := shardmap.NodeID(a.Node)
-	if server == "" && !s.Committed().Has(id) && !l.n.remembers(a.Node) {
-		return l.n.unknownNode(a.Node)
+	if server == "" && !s.Committed().Has(id) && !l.n.view.Remembers(a.Node) {
+		return l.n.view.UnknownNode(a.Node)
 	}
 	if a.Node == string(l.n.self) {
 		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", api.ErrRefused, a.Node)
 	}
 	views, _ := l.view(ctx)
 	v, _ := viewOf(views, a.Node)
-	if err := stillRuns(a, v, l.n.alive(a.Node)); err != nil {
+	if err := stillRuns(a, v, l.n.view.IsAlive(a.Node)); err != nil {
 		return err
 	}
 	if s.Committed().Count(id) > 0 && !a.Force {
@@ -139,11 +139,11 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 // the server stays a member, which is not an error. from is the node that has sent the request: a node may
 // request only the removal of its own server.
 func (l *leadership) letGo(ctx context.Context, from, server string) error {
-	if nodeOf(server) != from {
+	if consensus.NodeOf(server) != from {
 		return fmt.Errorf("%w: node %q asks for server %q", api.ErrRefused, from, server)
 	}
 	views, _ := l.view(ctx)
-	if !l.n.mayLeave(server, views) {
+	if !l.n.view.MayLeave(server, views) {
 		return nil
 	}
 	return await(ctx, func() error { return l.raft.Remove(server) })
@@ -191,29 +191,6 @@ func (l *leadership) requestRebalance(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// remembers reports whether gossip contains a node in any state, including a node that has left or failed.
-func (n *Node) remembers(node string) bool {
-	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
-}
-
-// alive reports whether gossip lists a node as alive.
-func (n *Node) alive(node string) bool {
-	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
-		return m.ID == node && m.Node && m.Status == gossip.Alive
-	})
-}
-
-// leader returns the ID of the leader as far as this node can determine, or "". A leader whose disk has
-// stalled does not return itself: it has isolated itself from the other voters, so that one of them can
-// become leader.
-func (n *Node) leader() string {
-	leader := n.raft.Leader()
-	if leader == string(n.self) && n.raft.CutOff() {
-		return ""
-	}
-	return leader
 }
 
 // leadership returns the current leadership of this node, or nil if this node does not lead. It is also nil

@@ -50,7 +50,7 @@ func (n *Node) liveness() appLiveness {
 //   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
 //   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
 func (n *Node) mayWrite() (left, whole time.Duration) {
-	t := n.timing()
+	t := n.view.Timing()
 	var end time.Duration
 	switch t.Takeover {
 	case ack.TakeoverTimeout:

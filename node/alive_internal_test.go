@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
+	"shardway/node/cluster"
 	"shardway/node/disk"
 	"shardway/node/router"
 )
@@ -20,6 +21,7 @@ import (
 func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	c := new(clock.Manual)
 	n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
+	n.view = cluster.NewView("a", "a/d", ack.DefaultTiming(), n.fsm.state.Load)
 	n.o.Clock = c
 	for _, x := range []struct {
 		takeover    ack.Takeover
@@ -31,6 +33,7 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	} {
 		n.o.Timing = ack.DefaultTiming()
 		n.o.Timing.Takeover = x.takeover
+		n.view.InitialTiming = n.o.Timing
 		sent := c.Precise()
 		n.router.SetLease(sent + 500*time.Millisecond)
 		n.router.SetAbortTime(sent + 2125*time.Millisecond)
@@ -107,6 +110,7 @@ func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 			c := clock.Virtual()
 			app := &answeringApp{refused: outcome}
 			n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
+			n.view = cluster.NewView("a", "a/d", ack.DefaultTiming(), n.fsm.state.Load)
 			n.o.Clock, n.o.Hooks, n.o.Timing = c, app, ack.DefaultTiming()
 			ctx, stop := context.WithTimeout(t.Context(), 59*time.Second)
 			defer stop()

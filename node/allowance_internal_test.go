@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/cluster"
 	"shardway/node/disk"
 	"shardway/node/router"
 )
@@ -19,6 +20,7 @@ import (
 func allowing(t *testing.T, c clock.Clock, earlier disk.AppAllowance, store func(disk.AppAllowance) error) *Node {
 	t.Helper()
 	n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
+	n.view = cluster.NewView("a", "a/d", ack.DefaultTiming(), n.fsm.state.Load)
 	n.o.Clock, n.o.Timing = c, ack.DefaultTiming()
 	n.router.SetLease(c.Precise() + time.Minute)
 	n.allowance = &allowance{boot: 2, earlier: earlier, value: newPersisted("app allowance", earlier, store, zerolog.Nop())}
@@ -62,12 +64,12 @@ func TestAppIsToldNoMoreThanTheDiskContains(t *testing.T) {
 					t.Errorf("stored %+v, want boot 2", stored)
 				}
 				hung = make(chan struct{})
-				n.o.Timing.Lease, n.o.Timing.DeadAfter = 3*time.Second, 10*time.Second
+				n.view.InitialTiming.Lease, n.view.InitialTiming.DeadAfter = 3*time.Second, 10*time.Second
 				look(500 * time.Millisecond)
 				close(hung)
 				synctest.Wait()
 				look(3 * time.Second)
-				n.o.Timing = ack.DefaultTiming()
+				n.view.InitialTiming = ack.DefaultTiming()
 				look(500 * time.Millisecond)
 				if max(stored.Alive, stored.Owned) != 3*time.Second {
 					t.Errorf("stored %+v, want the longest time", stored)

@@ -82,7 +82,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	var own diagnosis.Report
 	var wg sync.WaitGroup
 	wg.Go(func() { own = n.report(ctx, reach) })
-	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
+	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
 	wg.Wait()
 	c.AnsweredNS, c.Unresponsive = int64(n.o.Clock.Precise()), silent
 	told[string(n.self)] = own
@@ -99,7 +99,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
 	s := n.router.State()
 	r := diagnosis.Report{
-		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.leader(), Term: n.raft.Term(),
+		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.view.Leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Flags: describe(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
 	}
 	if known := n.fsm.state.Load(); known.Bootstrapped() {

@@ -173,7 +173,7 @@ func (a *diskRecords) learn(s diskhistory.Statement) error {
 		a.n.stream.CloseOtherProcesses(s.Server, now.Nonce)
 	}
 	if before.Nonce != now.Nonce || before.Boot != now.Boot {
-		a.n.proxy.SetPeerProcess(nodeOf(s.Server), now.Boot, now.Nonce)
+		a.n.proxy.SetPeerProcess(consensus.NodeOf(s.Server), now.Boot, now.Nonce)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (a *diskRecords) onUnknownProcess() {
 func (a *diskRecords) greetLater(server string) {
 	select {
 	case <-a.n.raftOpen:
-		a.unknownServers.add(server, a.n.otherVoters())
+		a.unknownServers.add(server, a.n.view.OtherVoters())
 	default:
 	}
 }
@@ -214,7 +214,7 @@ func (a *diskRecords) check(hb ack.Heartbeat) error { return a.table.Judge(heart
 
 // learnHeartbeat records the statement in a heartbeat that the leader has accepted.
 func (a *diskRecords) learnHeartbeat(hb ack.Heartbeat) {
-	if nodeOf(hb.Server) != string(hb.Node) {
+	if consensus.NodeOf(hb.Server) != string(hb.Node) {
 		return
 	}
 	_ = a.learn(heartbeatStatement(hb)) // an error means an older image, and the leader has already checked that

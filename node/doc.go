@@ -12,6 +12,7 @@
 // These sub-packages do a part of the work without a Node:
 //
 //   - apphealth: health checks of the app
+//   - cluster: the other nodes, as gossip, Raft and the log show them
 //   - control: requests between nodes; handlers in requests.go lists all of them
 //   - crashdetect: ended processes, poison requests, unreachable owners
 //   - eventlog: events of nodes, leaders and map changes

@@ -31,7 +31,7 @@ func (n *Node) DrainSelf() api.DrainState {
 // endangers returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
 // means that the node can stop safely.
 func (n *Node) endangers() string {
-	voters, _ := n.servers()
+	voters, _ := n.view.Servers()
 	views := n.leaderViews()
 	if len(views) == 0 {
 		return "no leader answers, and nothing moves without one: " + n.leaderless()
@@ -58,8 +58,8 @@ func (n *Node) SelfState() api.DrainState {
 func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
-	if !s.Policy().Leaves(id) && !n.hasNode(node) {
-		return api.DrainState{}, n.unknownNode(node)
+	if !s.Policy().Leaves(id) && !n.view.HasNode(node) {
+		return api.DrainState{}, n.view.UnknownNode(node)
 	}
 	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (n *Node) drainHere() api.DrainState {
 // nodes take them over. A takeover needs a leader and another node that may own shards.
 func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 	switch {
-	case n.leader() == "":
+	case n.view.Leader() == "":
 		return "no leader: " + n.leaderless()
 	case views != nil && !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Eligible && string(v.Node) != node }):
 		return nobodyElse
@@ -163,11 +163,11 @@ const nobodyElse = "no other node can own them"
 func (n *Node) mapStays() string {
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
 	switch {
-	case n.isLastNode():
+	case n.view.IsLastNode():
 		return "no other node is there"
 	case n.agent.keepsShards.Load():
 		return nobodyElse
-	case silence > 2*n.timing().DeadAfter:
+	case silence > 2*n.view.Timing().DeadAfter:
 		return "no leader is heard"
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
@@ -67,9 +68,9 @@ func (n *Node) Leads() bool { return n.leading.Load() != nil }
 
 // Voters returns the nodes that vote, as the latest configuration in the own log has it.
 func (n *Node) Voters() []string {
-	voters, _ := n.servers()
+	voters, _ := n.view.Servers()
 	for i, v := range voters {
-		voters[i] = nodeOf(v)
+		voters[i] = consensus.NodeOf(v)
 	}
 	return voters
 }
@@ -104,7 +105,7 @@ func (n *Node) Promised() string {
 // Servers returns the nodes whose servers are in Raft's configuration.
 func (n *Node) Servers() (out []string) {
 	for _, s := range n.raft.Configuration() {
-		out = append(out, nodeOf(s.ID))
+		out = append(out, consensus.NodeOf(s.ID))
 	}
 	return out
 }
@@ -231,7 +232,7 @@ func (n *Node) Heard(node string) (ack.MemberView, bool) {
 // many streams of the leader's.
 func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects, level bool, streams uint64) {
 	before := leader.port.Stats().Accepted
-	t := n.queryLeader(ctx, n.leader())
+	t := n.queryLeader(ctx, n.view.Leader())
 	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
 }
 
@@ -295,6 +296,6 @@ func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
 
 // Lookup returns the peer address at which this node looks for another one.
 func (n *Node) Lookup(node string) string {
-	addr, _ := n.lookup(node)
+	addr, _ := n.view.Lookup(node)
 	return addr
 }

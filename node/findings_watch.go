@@ -152,7 +152,7 @@ func (w *watch) hasPendingChange() bool {
 // isStable reports whether there is a leader, and findings and leader have not changed for stableAfter.
 func (w *watch) isStable() bool {
 	in := w.result.Load().inputs
-	return in.Leader != "" && in.Leader == w.n.leader() && time.Since(w.lastChange) > stableAfter
+	return in.Leader != "" && in.Leader == w.n.view.Leader() && time.Since(w.lastChange) > stableAfter
 }
 
 // diagnose collects the inputs, computes the findings, and logs and records the changes.
@@ -202,7 +202,7 @@ func logLevel(s diagnosis.Severity) zerolog.Level {
 // queries itself on every call.
 func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	n := w.n
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" || leader == string(n.self) {
 		w.leaderStream.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"shardway/ack"
+	"shardway/node/consensus"
 	"shardway/shardmap"
 )
 
@@ -55,10 +56,10 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, state := range nodeStates() {
 		gauge(descNodes, float64(states[state]), state)
 	}
-	voters, _ := n.servers()
+	voters, _ := n.view.Servers()
 	reached := 0 // voters that are alive according to gossip
 	for _, v := range voters {
-		if id := nodeOf(v); id == string(n.self) || n.alive(id) {
+		if id := consensus.NodeOf(v); id == string(n.self) || n.view.IsAlive(id) {
 			reached++
 		}
 	}
@@ -75,7 +76,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMapLag, n.agent.lag(n.o.Clock.Precise()).Seconds())
 	gauge(descHeld, float64(n.heldShards()))
 	left := 0
-	if n.agent.leaving.Load() || n.drained() {
+	if n.agent.leaving.Load() || n.view.IsDrained() {
 		left = n.router.State().Committed().Count(n.self)
 	}
 	gauge(descDrain, float64(left))

@@ -8,6 +8,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/cluster"
 )
 
 // A leader that was just elected has heard of nobody, and would take all for gone. It waits
@@ -36,6 +37,7 @@ func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clock.Virtual()
 				n := &Node{o: Options{Clock: c, Timing: ack.Timing{DeadAfter: dead}}, fsm: newFSM(nil)}
+				n.view = cluster.NewView("a", "a/d", n.o.Timing, n.fsm.state.Load)
 				l := &leadership{n: n, views: make(chan chan []ack.MemberView), done: make(chan struct{}), began: c.Precise()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
 				defer cancel()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/node/consensus"
 	"shardway/shardmap"
 )
 
@@ -85,7 +86,7 @@ func (n *Node) releaseTime() time.Duration {
 func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
-	nothingToRecord := n.isLastNode() || !s.Committed().Has(n.self)
+	nothingToRecord := n.view.IsLastNode() || !s.Committed().Has(n.self)
 	return a.Boot == n.agent.boot.Load() || nothingToRecord && n.agent.stopped.Load() && n.agent.lastAnswer.Load() > goodbyeAt
 }
 
@@ -109,14 +110,14 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 // one has returned. Without a quorum, no further restart can be recorded in the log. Then the next node
 // could not keep its shards, and its app would have to discard their state.
 func (n *Node) neededForQuorum() bool {
-	voters, _ := n.servers()
+	voters, _ := n.view.Servers()
 	if !slices.Contains(voters, n.server) {
 		return false
 	}
 	s := n.fsm.state.Load()
 	staying := 0
 	for _, v := range voters {
-		if id := nodeOf(v); id != string(n.self) && !s.Restarting(shardmap.NodeID(id)) {
+		if id := consensus.NodeOf(v); id != string(n.self) && !s.Restarting(shardmap.NodeID(id)) {
 			staying++
 		}
 	}
@@ -125,7 +126,7 @@ func (n *Node) neededForQuorum() bool {
 
 // voterLingerTime returns the longest time that this node stays because it is needed for a quorum.
 func (n *Node) voterLingerTime() time.Duration {
-	if voters, _ := n.servers(); len(voters) == 2 {
+	if voters, _ := n.view.Servers(); len(voters) == 2 {
 		return pairVoterLinger
 	}
 	return voterLinger

@@ -23,7 +23,7 @@ const (
 // shards and keys. The result lists the nodes that did not respond in time.
 func (n *Node) Hot(ctx context.Context) api.HotList {
 	return n.hot.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Load}, proxy.Load{})
+		loads, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Load}, proxy.Load{})
 		loads[string(n.self)] = n.proxy.Load()
 		return mergeLoads(loads, silent)
 	})

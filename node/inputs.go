@@ -8,6 +8,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/diagnosis"
+	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -36,7 +37,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	c := s.Committed()
 	in := diagnosis.Inputs{
 		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
-		Leader: n.leader(), CutOff: n.raft.CutOff(), Lease: n.timing().Lease,
+		Leader: n.view.Leader(), CutOff: n.raft.CutOff(), Lease: n.view.Timing().Lease,
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
 		Drains: n.agent.leaving.Load() || n.stopping.Load(),
 	}
@@ -51,7 +52,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	if w.orphaned.Look(now, current && in.Mapped && orphaned(s) > 0) {
 		in.Orphaned = orphaned(s)
 	}
-	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.drained() && !s.Last().Has(n.self))
+	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.view.IsDrained() && !s.Last().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
 	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
@@ -102,7 +103,7 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 			// A node counts as present at first. This node has just started, or has just learned of the
 			// other node, so the heartbeats of that node may not have arrived yet.
 			st = &nodeSmoothers{
-				gone: diagnosis.Steady{On: n.timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
+				gone: diagnosis.Steady{On: n.view.Timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
 			}
 			st.present.Look(now, true)
 			st.present.On, st.present.Off = steadyHere, steadyHere
@@ -143,17 +144,17 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 		}
 		return x
 	}
-	voters, others := n.servers()
+	voters, others := n.view.Servers()
 	for _, server := range voters {
-		of(nodeOf(server)).Voter = true
+		of(consensus.NodeOf(server)).Voter = true
 	}
 	for _, server := range others {
-		of(nodeOf(server))
+		of(consensus.NodeOf(server))
 	}
 	for _, m := range c.Members() {
 		of(string(m.ID))
 	}
-	for _, m := range n.members() {
+	for _, m := range n.view.Members() {
 		if !m.Node || m.Status == gossip.Left && all[m.ID] == nil {
 			continue
 		}

@@ -73,7 +73,7 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 		return n.queryLeaderSeparately(ctx)
 	}
 	questions := []control.Request{{Kind: control.Views}, {Kind: control.Suspects}, n.askDifferences(), {Kind: control.Unconfirmed}}
-	if n.nextLevel() {
+	if n.view.HasNextLevel() {
 		questions = append(questions, control.Request{Kind: control.Level})
 	}
 	queryCtx, cancel := context.WithTimeout(ctx, viewTimeout)

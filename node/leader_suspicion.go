@@ -122,8 +122,8 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 // that does not support the request returns an error, which counts as no suspicion.
 func (n *Node) queryMissing(ctx context.Context, server string) (m election.Report, err error) {
 	var w wireMissing
-	err = n.client.CallFunc(ctx, nodeOf(server), func(c *peer.Conn) (control.Request, error) {
-		if there := serverID(c.Node(), c.Peer().Disk); there != server {
+	err = n.client.CallFunc(ctx, consensus.NodeOf(server), func(c *peer.Conn) (control.Request, error) {
+		if there := consensus.ServerID(c.Node(), c.Peer().Disk); there != server {
 			return control.Request{}, fmt.Errorf("node: %q is there in the place of %q", there, server)
 		}
 		return control.Request{Kind: control.Missing}, nil

@@ -92,7 +92,7 @@ func (n *Node) transfer(ctx context.Context) error {
 	}
 	s := n.fsm.state.Load()
 	return n.raft.Transfer(func(server string) bool {
-		v, _ := viewOf(views, nodeOf(server))
+		v, _ := viewOf(views, consensus.NodeOf(server))
 		return !v.Silent && !v.Heartbeat.Goodbye && v.Heartbeat.Applied >= s.Committed().Epoch() && v.Heartbeat.Acked >= s.Last().Epoch()
 	})
 }

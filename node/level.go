@@ -9,8 +9,8 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/consensus"
 	"shardway/node/control"
-	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/membership"
 )
@@ -67,7 +67,7 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.Up
 	if l := n.leadership(); l != nil {
 		return l.level(ctx, raise, by)
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" {
 		return s, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
@@ -102,26 +102,15 @@ func levelState(v ack.LevelView) api.UpgradeState {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
+		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
 	}
 	return s
-}
-
-// nextLevel reports whether an alive node, according to gossip, supports a level above the one in force.
-func (n *Node) nextLevel() bool {
-	most, inForce := uint8(ack.MaxLevel), uint8(n.fsm.state.Load().Level())
-	for _, m := range n.members() {
-		if m.Node && m.Status == gossip.Alive {
-			most = max(most, m.Tags.Levels.Known)
-		}
-	}
-	return most > inForce
 }
 
 // levelBehind returns which nodes prevent the next level. The result is zero if there is no next level, and
 // nil if the leader does not respond. The leader is asked only if there is a next level.
 func (n *Node) levelBehind(ctx context.Context) *api.UpgradeState {
-	if !n.nextLevel() {
+	if !n.view.HasNextLevel() {
 		return &api.UpgradeState{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)

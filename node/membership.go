@@ -55,7 +55,7 @@ func (n *Node) openMembership() {
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
 	})
 	n.twin = membership.NewDuplicateDetector(membership.DuplicateOptions{
-		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.lookup, Log: n.log,
+		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.view.Lookup, Log: n.log,
 		Answered: func() bool { return n.agent.lastAnswer.Load() != 0 },
 		OnSeen:   func(addr string) { n.agent.duplicateAddr.Store(&addr) },
 		OnFound: func(addr string) {
@@ -88,12 +88,6 @@ func (n *Node) newKeeper(l *leadership) *membership.Reconciler {
 // supports.
 func (n *Node) process() membership.Process {
 	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
-}
-
-// mayLeave reports whether the server of a stopping node may be removed from Raft's configuration. heard
-// is the leader's view of the nodes.
-func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
-	return membership.View{Servers: membership.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
 }
 
 // birth reports whether this node belongs to a cluster (born). If it does not, u contains the reason.

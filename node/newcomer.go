@@ -36,7 +36,7 @@ type reachability struct {
 // reachable checks whether this node reaches the peer port of the requester node, at the address that
 // gossip contains.
 func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
-	addr, ok := n.lookup(node)
+	addr, ok := n.view.Lookup(node)
 	if !ok {
 		return reachability{Why: "gossip contains no peer address of it yet"}
 	}
@@ -129,7 +129,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		cancel()
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
-			addr, _ := n.lookup(m.ID)
+			addr, _ := n.view.Lookup(m.ID)
 			found = &diagnosis.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
 		}
 		if err != nil {
@@ -158,7 +158,7 @@ func (n *Node) unconfirmed() []diagnosis.Unreached {
 		if time.Since(u.Since) < peerCheckAfter {
 			continue
 		}
-		addr, _ := n.lookup(u.Node)
+		addr, _ := n.view.Lookup(u.Node)
 		all = append(all, diagnosis.Unreached{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
 	}
 	return all

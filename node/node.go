@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +18,10 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/admin"
 	"shardway/admin/api"
-	"shardway/endpoints"
 	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/node/apphealth"
+	"shardway/node/cluster"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
@@ -56,6 +55,7 @@ type Node struct {
 	raft     *consensus.Raft   // set by openRaft
 	raftOpen chan struct{}     // closed after raft was set
 	fsm      *fsm              // the replicated state
+	view     *cluster.View     // what this node knows of the other nodes
 	router   *router.Router    // the routing table and the lease
 	room     *queue.Queue      // requests that wait, for example while their shard moves
 	proxy    *proxy.Server
@@ -76,27 +76,23 @@ type Node struct {
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
 	leaderTracker     *eventlog.LeaderTracker
-	hashed            atomic.Pointer[hashKey] // result of the last hashKey
-	marking           sync.Mutex              // held by requarantine
-	directory         atomic.Pointer[endpoints.Directory]
-	addrs             atomic.Pointer[map[netip.Addr]bool] // addresses of all nodes, see isNodeAddress
-	inRaft            atomic.Pointer[map[string]bool]     // nodes with a server in Raft; nil means not known yet
-	leading           atomic.Pointer[leadership]          // nil means that this node does not lead
-	asks              sync.WaitGroup                      // goroutines that wait for Raft or other nodes; all end when Raft stops
-	ownAnswers        chan ack.Answer                     // cap 1: newest response of this node's own leader loop
-	rotation          *rotation.Rotation                  // rotation of the cluster secret
-	invalidHeartbeats logs.Seldom                         // limits log lines about invalid heartbeats
-	watch             *watch                              // computes the findings
-	holds             *appHolds                           // shards that the app holds on this node
-	examined          [2]examination                      // cached checkups, without and with reach
-	shown             atomic.Pointer[[]gossip.Member]     // members of gossip at its last change, see members
-	hanging           atomic.Bool                         // a write to the disk has stalled
-	census            *control.Cached[api.RunningList]    // result of Running
-	hot               *control.Cached[api.HotList]        // result of Hot
-	kept              *control.Cached[api.SocketList]     // result of Sockets
-	loaded            loadedKeys                          // key configuration of this node's settings
-	settings          atomic.Pointer[map[string]string]   // set by ApplySettings; nil means Options.Settings
-	webSocketPacer    webSocketPacer                      // paces hand-overs during a gradual drain
+	hashed            atomic.Pointer[hashKey]           // result of the last hashKey
+	marking           sync.Mutex                        // held by requarantine
+	leading           atomic.Pointer[leadership]        // nil means that this node does not lead
+	asks              sync.WaitGroup                    // goroutines that wait for Raft or other nodes; all end when Raft stops
+	ownAnswers        chan ack.Answer                   // cap 1: newest response of this node's own leader loop
+	rotation          *rotation.Rotation                // rotation of the cluster secret
+	invalidHeartbeats logs.Seldom                       // limits log lines about invalid heartbeats
+	watch             *watch                            // computes the findings
+	holds             *appHolds                         // shards that the app holds on this node
+	examined          [2]examination                    // cached checkups, without and with reach
+	hanging           atomic.Bool                       // a write to the disk has stalled
+	census            *control.Cached[api.RunningList]  // result of Running
+	hot               *control.Cached[api.HotList]      // result of Hot
+	kept              *control.Cached[api.SocketList]   // result of Sockets
+	loaded            loadedKeys                        // key configuration of this node's settings
+	settings          atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
+	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
 
 	started  time.Time
 	stopping atomic.Bool   // the steps of leave or hold are done, or the node has failed
@@ -108,7 +104,7 @@ type Node struct {
 // New builds a node. It opens only the stores in the data directory.
 func New(o Options) (*Node, error) {
 	n := &Node{
-		o: o, self: shardmap.NodeID(o.Dir.Node()), server: serverID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
+		o: o, self: shardmap.NodeID(o.Dir.Node()), server: consensus.ServerID(o.Dir.Node(), o.Dir.Disk()), log: o.Log,
 		ownAnswers: make(chan ack.Answer, 1),
 		failed:     make(chan error, 1),
 		nonce:      rand.Uint64(), //nolint:gosec // no secret
@@ -134,21 +130,21 @@ func New(o Options) (*Node, error) {
 		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
 	}
 	n.loaded.set(o.Keys)
+	n.fsm = newFSM(n.fail)
+	n.view = cluster.NewView(string(n.self), n.server, o.Timing, n.fsm.state.Load)
 	n.diskRecords = newDiskRecords(n)
-	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.isNodeAddress, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.cluster, Adopt: n.adopt, Known: n.view.MayConnect, Lookup: n.view.Lookup, Near: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
 		Past:       n.diskRecords,
 		Pulse:      &n.pulse,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
 	n.poison = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
-		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.leader, StoppedOnPurpose: n.leftByPlan, Log: n.log,
+		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.LeavesByPlan, Log: n.log,
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
-	n.fsm = newFSM(n.fail)
 	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
 	n.room = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
@@ -212,10 +208,11 @@ func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
 		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.tags(), Keys: n.gossipKeys(),
-		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Pulse: &n.pulse, Log: n.o.Log,
+		Keep: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Pulse: &n.pulse, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}
+	n.view.Gossip = n.gossip
 	if n.stores, err = n.o.Dir.OpenStores(disk.StoreOptions{Log: n.o.Log}); err != nil {
 		return err
 	}
@@ -244,6 +241,7 @@ func (n *Node) openRaft() error {
 		}
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
+	n.view.Raft = n.raft
 	n.agent.lastAtStart.Store(n.raft.LastIndex())
 	n.agent.suspicion = newLeaderSuspicion(n)
 	n.openMembership()
@@ -273,7 +271,7 @@ func (n *Node) newAgent() {
 	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
 	n.link = heartbeat.NewClient(heartbeat.ClientOptions{
-		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
+		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.view.Timing().DeadAfter },
 		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.deliverOwnHeartbeat, Answers: a.answers,
 		OnConnClosed: func(node string, boot uint64) { n.crashes.ConnClosed(node, crashdetect.Process{Boot: boot}) },
 		Trigger:      func() { notify(a.wake) },

@@ -77,6 +77,6 @@ func (o *overdue) outlast(ctx context.Context, deadAfter time.Duration, what str
 // aborts the requests, but still waits for their handlers. So handlers in this process that do not return
 // are reported, see outlast.
 func (n *Node) shutProxy(ctx context.Context) (err error) {
-	n.agent.overdue.outlast(ctx, n.timing().DeadAfter, "requests", func() { err = n.proxy.Shutdown(ctx) })
+	n.agent.overdue.outlast(ctx, n.view.Timing().DeadAfter, "requests", func() { err = n.proxy.Shutdown(ctx) })
 	return err
 }

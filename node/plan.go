@@ -24,7 +24,7 @@ func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 	if l := n.leadership(); l != nil {
 		return l.plan(ctx)
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" {
 		return api.Plan{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}

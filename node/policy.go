@@ -12,8 +12,8 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/consensus"
 	"shardway/node/control"
-	"shardway/node/gossip"
 	"shardway/shardmap"
 )
 
@@ -41,30 +41,6 @@ func (n *Node) Policy() api.Policy {
 	return out
 }
 
-// unknownNode returns the error for a node that is not in the cluster. The error lists the nodes of the
-// cluster.
-func (n *Node) unknownNode(node string) error {
-	return api.UnknownNode(node, n.nodeIDs())
-}
-
-// nodeIDs returns the sorted IDs of the nodes that Raft's configuration, the map or gossip contains.
-func (n *Node) nodeIDs() []string {
-	ids := map[shardmap.NodeID]bool{}
-	voters, others := n.servers()
-	for _, server := range slices.Concat(voters, others) {
-		ids[shardmap.NodeID(nodeOf(server))] = true
-	}
-	for _, m := range n.fsm.state.Load().Committed().Members() {
-		ids[m.ID] = true
-	}
-	for _, m := range n.gossip.Members() {
-		if m.Node {
-			ids[shardmap.NodeID(m.ID)] = true
-		}
-	}
-	return names(ids)
-}
-
 // names returns the sorted IDs of a set of nodes.
 func names(set map[shardmap.NodeID]bool) []string {
 	out := []string{}
@@ -73,9 +49,6 @@ func names(set map[shardmap.NodeID]bool) []string {
 	}
 	return out
 }
-
-// drained reports whether an operator has requested a drain of this node.
-func (n *Node) drained() bool { return n.fsm.state.Load().Policy().Drained[n.self] }
 
 // asking is a request to the leader loop for changes of the policy. answer receives the result of the log
 // entry with the changes.
@@ -98,7 +71,7 @@ func (l *leadership) police(ctx context.Context, a api.Action) error {
 		return err
 	}
 	if a.Verb == api.Drain {
-		voters, _ := l.n.servers()
+		voters, _ := l.n.view.Servers()
 		views := l.heardOf(ctx, voters)
 		s := l.n.fsm.state.Load()
 		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Leaves(change.Node) {
@@ -119,8 +92,8 @@ func (l *leadership) changeOf(a api.Action) (ack.Change, error) {
 	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
 	p := l.n.fsm.state.Load().Policy()
 	asked := p.Leaves(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
-	if a.Node != "" && !l.n.hasNode(a.Node) && !asked {
-		return c, l.n.unknownNode(a.Node)
+	if a.Node != "" && !l.n.view.HasNode(a.Node) && !asked {
+		return c, l.n.view.UnknownNode(a.Node)
 	}
 	switch a.Verb {
 	case api.Drain:
@@ -137,7 +110,7 @@ func (l *leadership) changeOf(a api.Action) (ack.Change, error) {
 		c.Kind = ack.ChangeWeight
 	case api.Pin:
 		c.Kind = ack.ChangePin
-		if a.Zone != "" && !l.n.hasZone(a.Zone) {
+		if a.Zone != "" && !l.n.view.HasZone(a.Zone) {
 			return c, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", api.ErrRefused, a.Zone)
 		}
 	case api.Unpin:
@@ -187,18 +160,6 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	return c, nil
 }
 
-// hasNode reports whether a node belongs to this cluster, or belonged to it recently.
-func (n *Node) hasNode(node string) bool {
-	voters, others := n.servers()
-	return serverOf(slices.Concat(voters, others), node) != "" || n.fsm.state.Load().Committed().Has(shardmap.NodeID(node)) ||
-		slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
-}
-
-// hasZone reports whether gossip contains a node in zone.
-func (n *Node) hasZone(zone string) bool {
-	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool { return m.Node && m.Tags.Zone == zone })
-}
-
 // heardOf returns the leader's view of the nodes. A leader that was just elected first waits for a
 // heartbeat of every voter, for up to dead-after. Otherwise it would consider all other voters as failed,
 // for example when the previous leader has transferred the leadership to it in order to be drained.
@@ -208,10 +169,10 @@ func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberV
 	for {
 		views, leads := l.view(ctx)
 		missing := slices.ContainsFunc(voters, func(server string) bool {
-			v, _ := viewOf(views, nodeOf(server))
+			v, _ := viewOf(views, consensus.NodeOf(server))
 			return v.SinceHeartbeat < 0 && !v.Crashed
 		})
-		if !leads || !missing || l.n.o.Clock.Precise()-l.began > l.n.timing().DeadAfter {
+		if !leads || !missing || l.n.o.Clock.Precise()-l.began > l.n.view.Timing().DeadAfter {
 			return views
 		}
 		select {
@@ -237,7 +198,7 @@ func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p 
 func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) (why, remedy string) {
 	var left, missing []string
 	for _, server := range voters {
-		id := shardmap.NodeID(nodeOf(server))
+		id := shardmap.NodeID(consensus.NodeOf(server))
 		if id == node {
 			continue
 		}
@@ -281,7 +242,7 @@ func (l *leadership) handOver(ctx context.Context) string {
 	t := time.NewTicker(handOverLook)
 	defer t.Stop()
 	for {
-		switch leader := l.n.leader(); leader {
+		switch leader := l.n.view.Leader(); leader {
 		case "":
 		case string(l.n.self):
 			return ""

@@ -108,7 +108,7 @@ func (n *Node) readdress(ctx context.Context) {
 				err := n.checkClaim(ctx, c)
 				if err == nil {
 					n.log.Info().Str("peer", c.Member.ID).Stringer("from", c.Known).Stringer("to", c.Member.Addr).Msg("node address changed")
-					n.updateDirectory()
+					n.view.Update()
 				} else if ctx.Err() == nil {
 					n.log.Debug().Err(err).Str("peer", c.Member.ID).Stringer("to", c.Member.Addr).Msg("address claim refused")
 				}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
-	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/rotation"
 )
@@ -70,14 +70,14 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		},
 		control.Identity: func(context.Context, control.Caller, control.Request) (any, error) { return n.process(), nil },
 		control.Missing: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
-			m, err := n.reportSuspicion(ctx, serverID(from.Node, from.Disk))
+			m, err := n.reportSuspicion(ctx, consensus.ServerID(from.Node, from.Disk))
 			return wireMissingOf(m), err
 		},
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return n.reachable(ctx, from.Node), nil
 		},
 		control.Forget: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
-			if from.Node != n.leader() {
+			if from.Node != n.view.Leader() {
 				return nil, fmt.Errorf("%w: node %q does not lead", api.ErrRefused, from.Node)
 			}
 			n.gossip.Forget(q.Server)
@@ -122,14 +122,4 @@ func (n *Node) asLeader(h func(context.Context, *leadership, control.Caller, con
 // rotate handles a step of a secret rotation.
 func (n *Node) rotate(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 	return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
-}
-
-// aliveNodes returns the other nodes that are alive according to gossip.
-func (n *Node) aliveNodes() (nodes []string) {
-	for _, m := range n.gossip.Members() {
-		if m.Node && m.ID != string(n.self) && m.Status == gossip.Alive {
-			nodes = append(nodes, m.ID)
-		}
-	}
-	return nodes
 }

@@ -3,14 +3,13 @@ package node
 import (
 	"context"
 	"errors"
-	"slices"
+	"net"
 	"sync"
 	"time"
 
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
-	"shardway/node/gossip"
 	"shardway/peer"
 	"shardway/shardmap"
 )
@@ -58,7 +57,7 @@ func (n *Node) Run(ctx context.Context) error {
 	s.spawn(base, "app traffic", n.serveApp)
 	unreachable := &crashdetect.UnreachableOwners{
 		Port: n.port, Pulse: &n.pulse, Stalled: n.proxy.Stalled, HeardRecently: n.heardRecently, Log: n.log,
-		DeadAfter: func() time.Duration { return n.timing().DeadAfter },
+		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
 		Abort: func(node string) int {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
 		},
@@ -114,7 +113,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 			n.log.Warn().Err(err).Msg("gossip did not stop cleanly")
 		}
 	})
-	n.updateDirectory()
+	n.view.Update()
 	s.spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
 	n.crashes.Start(running)
@@ -171,20 +170,30 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	var said uint64 // index of the log entry of the timing that was compared last
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
-		n.leaderTracker.Observe(n.raft.Term, n.leader)
+		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
 		watcher.Observe(n.gossip.Members(), n.raft.Configuration(), n.router.State())
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.gossip.Changed():
-			n.updateDirectory()
+			n.view.Update()
 		case <-t.C:
-			n.noteServers()
+			n.view.NoteServers()
 			n.adoptCluster(n.fsm.state.Load())
 			n.keepLevel(n.fsm.state.Load())
 			said = n.compareTiming(said)
 		}
 	}
+}
+
+// heardRecently reports whether data has just arrived on a mux session with the current process of a
+// node. The mux layer sends pings on a session that is silent for longer and has streams.
+func (n *Node) heardRecently(node string) bool {
+	isCurrent := func(conn net.Conn) bool {
+		c, ok := conn.(*peer.Conn)
+		return ok && n.diskRecords.isCurrentProcess(c.Peer())
+	}
+	return n.router.WebSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.RequestStreams.Outgoing.HeardFrom(node, isCurrent)
 }
 
 // stopRaft stops Raft. It waits up to raftStop, because a write may hang.
@@ -201,7 +210,7 @@ func (n *Node) lead(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
-		n.leaderTracker.Observe(n.raft.Term, n.leader)
+		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
 		term, leads := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
 		switch {
 		case ctx.Err() != nil:
@@ -405,13 +414,6 @@ func (n *Node) giveUpLeadership(ctx context.Context) {
 func (n *Node) handedOver() bool {
 	s := n.router.State()
 	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
-}
-
-// isLastNode reports whether gossip contains no other node.
-func (n *Node) isLastNode() bool {
-	return !slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
-		return m.Node && m.ID != string(n.self) && m.Status == gossip.Alive
-	})
 }
 
 // waitUntil polls cond until it returns true or ctx ends.

@@ -62,7 +62,7 @@ func (n *Node) Running(ctx context.Context) api.RunningList {
 
 // queryRunning does the same as Running, without the cache.
 func (n *Node) queryRunning(ctx context.Context) api.RunningList {
-	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Running}, untold())
+	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Running}, untold())
 	told[string(n.self)] = n.runningHere()
 	list := api.RunningList{Unresponsive: silent}
 	for node, x := range told {

@@ -9,21 +9,12 @@ import (
 
 	"shardway/admin/api"
 	"shardway/internal/secret"
+	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/node/rotation"
 	"shardway/peer"
 )
-
-// known reports whether a node may connect to this node: gossip or Raft's configuration contains it. Raft's
-// configuration counts, too, so that members can still connect when gossip packets are lost.
-func (n *Node) known(node string) bool {
-	if n.gossip.Knows(node) {
-		return true
-	}
-	voters, others := n.servers()
-	return serverOf(slices.Concat(voters, others), node) != ""
-}
 
 // gossipKeys returns the encryption keys with which gossip starts. nil means that gossip is not encrypted.
 func (n *Node) gossipKeys() [][]byte {
@@ -70,7 +61,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	if n.leadership() != nil {
 		return n.rotation.Lead(ctx, by)
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" {
 		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
@@ -87,10 +78,10 @@ func (r rotating) Leads() bool { return r.n.leadership() != nil }
 // Everybody returns the nodes of Raft's configuration, running or not, and the nodes that are present in
 // gossip. outside contains the present members of gossip that are not nodes.
 func (r rotating) Everybody() (nodes, outside []string) {
-	voters, others := r.n.servers()
+	voters, others := r.n.view.Servers()
 	all := map[string]bool{}
 	for _, server := range slices.Concat(voters, others) {
-		all[nodeOf(server)] = true
+		all[consensus.NodeOf(server)] = true
 	}
 	for _, m := range r.n.gossip.Members() {
 		switch {

@@ -10,6 +10,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/endpoints"
+	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
@@ -39,17 +40,17 @@ func (n *Node) stateBy(s *ack.State) string {
 		return "draining"
 	case n.ending.Load():
 		return "stopping" // a restart in place: the node keeps its shards, see hold
-	case n.leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
+	case n.view.Leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
 	case s.Committed().Epoch() != 0 && !s.Last().Has(n.self) && n.sick(): // excluded because of its app
 		return "unhealthy"
-	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.drained() && !s.Last().Has(n.self): // not in the map yet
+	case s.Committed().Epoch() == 0 || !n.o.Gateway && !n.view.IsDrained() && !s.Last().Has(n.self): // not in the map yet
 		return "joining"
-	case n.o.Gateway && n.leader() == "", !n.o.Gateway && !n.router.HasLease():
+	case n.o.Gateway && n.view.Leader() == "", !n.o.Gateway && !n.router.HasLease():
 		return "electing"
-	case n.drained() && s.Committed().Count(n.self) > 0:
+	case n.view.IsDrained() && s.Committed().Count(n.self) > 0:
 		return "draining"
-	case n.drained():
+	case n.view.IsDrained():
 		return "drained"
 	case s.Open():
 		return "rebalancing"
@@ -74,7 +75,7 @@ func (n *Node) Ready() error {
 	case s.Committed().Epoch() == 0:
 		return n.unready("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
 	case n.o.Gateway:
-		if _, lost := n.finding(diagnosis.NoQuorum, diagnosis.NoPeers); lost && n.leader() == "" {
+		if _, lost := n.finding(diagnosis.NoQuorum, diagnosis.NoPeers); lost && n.view.Leader() == "" {
 			return n.unready("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
 		}
 		return nil
@@ -82,13 +83,13 @@ func (n *Node) Ready() error {
 		if n.agent.duplicateAddr.Load() != nil {
 			return n.unready("duplicate-node", diagnosis.DuplicateNode)
 		}
-		if n.leader() == "" {
+		if n.view.Leader() == "" {
 			return n.unready("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
 		}
 		return n.unready("no lease", diagnosis.NoLease)
 	case n.health != nil && !n.health.Healthy() && !n.servesUnhealthy():
 		return n.unready("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
-	case !s.Committed().Has(n.self) && !n.drained():
+	case !s.Committed().Has(n.self) && !n.view.IsDrained():
 		return n.unready("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil
@@ -141,7 +142,7 @@ func (n *Node) Status() api.Status {
 	views := n.leaderViews()
 	return api.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
-		State: n.stateBy(s), Role: role, Leader: n.leader(), Term: n.raft.Term(),
+		State: n.stateBy(s), Role: role, Leader: n.view.Leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: api.ShardCounts{
@@ -162,7 +163,7 @@ func (n *Node) Status() api.Status {
 // the findings of one status could contradict each other.
 func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	f := n.watch.result.Load()
-	leader := n.leader()
+	leader := n.view.Leader()
 	c := s.Committed()
 	same := f.inputs.Epoch == uint64(c.Epoch()) && f.inputs.Mapped == (c.Epoch() != 0)
 	leased := f.inputs.NoLease == 0 || !n.router.HasLease()
@@ -197,8 +198,8 @@ func (n *Node) Idle(owner string) string {
 // nodesBy lists the nodes that gossip, Raft's configuration or the map of s contains, sorted by ID. views
 // is the leader's view of the nodes; nil means that the leader did not respond.
 func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
-	voters, others := n.servers()
-	leader := n.leader()
+	voters, others := n.view.Servers()
+	leader := n.view.Leader()
 	known := map[string]*api.Node{}
 	get := func(id string) *api.Node {
 		a := known[id]
@@ -209,7 +210,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 		return a
 	}
 	for _, server := range slices.Concat(voters, others) {
-		get(nodeOf(server)).Voter = slices.Contains(voters, server)
+		get(consensus.NodeOf(server)).Voter = slices.Contains(voters, server)
 	}
 	for _, m := range s.Committed().Members() {
 		get(string(m.ID)).Weight = m.Weight
@@ -331,7 +332,7 @@ func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 		v, _ := l.view(ctx)
 		return v
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" || leader == string(n.self) {
 		return nil
 	}
@@ -395,7 +396,7 @@ func (n *Node) Endpoints() []api.Endpoint {
 		here[m.ID] = m.Status == gossip.Alive || m.Status == gossip.Leaving
 	}
 	var out []api.Endpoint
-	for _, e := range n.directory.Load().All() {
+	for _, e := range n.view.Directory().All() {
 		if !here[e.ID] {
 			continue
 		}
@@ -412,7 +413,7 @@ func (n *Node) Endpoints() []api.Endpoint {
 func (n *Node) Map() api.Map {
 	c := n.router.State().Committed()
 	m := api.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, c.Len())}
-	dir := n.directory.Load()
+	dir := n.view.Directory()
 	for _, mem := range c.Members() {
 		addr, _ := dir.Addr(string(mem.ID), endpoints.HTTP)
 		m.Nodes = append(m.Nodes, api.MapNode{ID: string(mem.ID), HTTP: addr})

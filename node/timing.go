@@ -15,16 +15,6 @@ import (
 	"shardway/node/logs"
 )
 
-// timing returns the timing of the cluster, as far as this node has applied the log. Before there is a
-// cluster, it returns Options.Timing. Leases do not depend on it: each response of the leader contains the
-// timing that applies to its lease.
-func (n *Node) timing() ack.Timing {
-	if s := n.fsm.state.Load(); s.Bootstrapped() {
-		return s.Timing()
-	}
-	return n.o.Timing
-}
-
 // Timing returns the timing of the cluster: that of the leader if it responds within viewTimeout, otherwise
 // that of this node's log. It returns false if there is no cluster yet.
 func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
@@ -60,7 +50,7 @@ func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t a
 	if l := n.leadership(); l != nil {
 		return l.retime(ctx, change, by)
 	}
-	leader := n.leader()
+	leader := n.view.Leader()
 	if leader == "" {
 		return t, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}

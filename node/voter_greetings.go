@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/node/consensus"
 	"shardway/node/diskhistory"
 	"shardway/peer"
 )
@@ -76,7 +77,7 @@ func (s *unknownServers) remove(server string) {
 // statement gets no other greeting for greetAllWithin. A voter that has restarted greets this node,
 // but that greeting is not trusted: this node greets it back at the address that gossip has for it.
 func (n *Node) greetVoters(ctx context.Context) {
-	for _, server := range n.otherVoters() {
+	for _, server := range n.view.OtherVoters() {
 		n.asks.Go(func() { n.greetFirst(ctx, server) })
 	}
 	t := n.pulse.Every(greetEvery)
@@ -92,7 +93,7 @@ func (n *Node) greetVoters(ctx context.Context) {
 			forUnknown = true
 		case <-t.C:
 		}
-		own, voters := n.diskRecords.ownStatement(), n.otherVoters()
+		own, voters := n.diskRecords.ownStatement(), n.view.OtherVoters()
 		for i := range voters {
 			server := voters[(round+i)%len(voters)]
 			to, since := last[server], time.Since(last[server].at)
@@ -109,16 +110,6 @@ func (n *Node) greetVoters(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// otherVoters returns the voters except this node; nil means that this node is not a voter.
-func (n *Node) otherVoters() []string {
-	voters := n.raft.Voters()
-	at := slices.Index(voters, n.server)
-	if at < 0 {
-		return nil
-	}
-	return slices.Delete(slices.Clone(voters), at, at+1)
 }
 
 // greetFirst greets a voter, and retries for greetEvery while gossip does not have its address.
@@ -139,7 +130,7 @@ func (n *Node) greetFirst(ctx context.Context, server string) {
 func (n *Node) greet(ctx context.Context, server string) error {
 	greeting, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
-	c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
+	c, err := n.port.Dial(greeting, consensus.NodeOf(server), peer.Control)
 	if err != nil {
 		return err
 	}

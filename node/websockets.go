@@ -41,7 +41,7 @@ func (n *Node) countWebSockets() api.SocketCounts {
 // nodes that did not respond in time.
 func (n *Node) Sockets(ctx context.Context) api.SocketList {
 	return n.kept.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Sockets}, webSocketReport{})
+		told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Sockets}, webSocketReport{})
 		told[string(n.self)] = n.localWebSockets()
 		return mergeWebSockets(told, silent)
 	})
@@ -79,7 +79,7 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 func (n *Node) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
+	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
 	told[string(n.self)] = n.breakLocal(b, by)
 	out := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {

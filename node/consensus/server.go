@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -17,8 +18,7 @@ type Server struct {
 
 // Node returns the node ID.
 func (s Server) Node() string {
-	node, _, _ := strings.Cut(s.ID, "/")
-	return node
+	return NodeOf(s.ID)
 }
 
 // Disk returns the disk ID of the data directory.
@@ -29,6 +29,20 @@ func (s Server) Disk() string {
 
 // ServerID returns the server ID of a node with a disk.
 func ServerID(node, disk string) string { return node + "/" + disk }
+
+// NodeOf returns the node of a Raft server ID.
+func NodeOf(server string) string {
+	node, _, _ := strings.Cut(server, "/")
+	return node
+}
+
+// ServerOf returns the first of ids (server IDs) that belongs to a node, or "".
+func ServerOf(ids []string, node string) string {
+	if i := slices.IndexFunc(ids, func(s string) bool { return NodeOf(s) == node }); i >= 0 {
+		return ids[i]
+	}
+	return ""
+}
 
 // split splits a server ID into its node ID and its disk ID.
 func split(id string) (node, disk string, err error) {

@@ -1,0 +1,17 @@
+// Package cluster contains what a node knows of its cluster: which nodes are present, which of them are
+// servers of Raft, which node leads, and at which addresses the nodes can be reached.
+//
+// A View combines three sources: the members of gossip, the configuration of Raft, and the replicated state.
+// The sources may disagree for a short time. The methods say which source they use.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use. One goroutine of the node calls Update when gossip has changed, and
+// NoteServers at intervals.
+//
+// # Invariants
+//
+//   - The address of a node with a server in Raft stays in the directory when gossip forgets the node, because
+//     Raft must reach a voter however long it was absent.
+//   - IsServer and IsNodeAddress read only what was recorded, so gossip may call them with its lock held.
+package cluster
