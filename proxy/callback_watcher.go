@@ -36,15 +36,15 @@ func (r *callbackWatcher) Watch(conn net.Conn, ready func()) (leave func(), err 
 		return nil, errCallbackWatcherClosed
 	}
 	if r.poller == nil {
-		fresh := rawio.NewPoller
+		newPoller := rawio.NewPoller
 		if r.newPoller != nil {
-			fresh = r.newPoller
+			newPoller = r.newPoller
 		}
-		lookout, failed := fresh()
+		poller, failed := newPoller()
 		if failed != nil {
 			return nil, failed // this relay is not parked; a later attempt may succeed
 		}
-		r.poller, r.callbacks, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
+		r.poller, r.callbacks, r.ended = poller, make(map[uint64]func()), make(chan struct{})
 		go r.run() // exits after close
 	}
 	r.lastID++
@@ -66,12 +66,12 @@ func (r *callbackWatcher) leave(conn net.Conn, id uint64) {
 // run calls the functions of the sockets that become readable. It returns after close.
 func (r *callbackWatcher) run() {
 	defer close(r.ended)
-	for heard := []rawio.Event(nil); ; {
+	for events := []rawio.Event(nil); ; {
 		var err error
-		if heard, err = r.poller.Wait(heard[:0]); err != nil {
+		if events, err = r.poller.Wait(events[:0]); err != nil {
 			break
 		}
-		for _, f := range r.take(heard) {
+		for _, f := range r.take(events) {
 			f()
 		}
 	}
@@ -88,13 +88,13 @@ func (r *callbackWatcher) run() {
 	}
 }
 
-// take removes and returns the functions of the sockets in heard that are still being watched.
-func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
+// take removes and returns the functions of the sockets in events that are still being watched.
+func (r *callbackWatcher) take(events []rawio.Event) (ready []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range heard {
-		if f := r.callbacks[h.ID]; f != nil {
-			delete(r.callbacks, h.ID)
+	for _, e := range events {
+		if f := r.callbacks[e.ID]; f != nil {
+			delete(r.callbacks, e.ID)
 			ready = append(ready, f)
 		}
 	}
@@ -104,11 +104,11 @@ func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 // close stops the watcher. After it, no relay can be parked.
 func (r *callbackWatcher) close() {
 	r.mu.Lock()
-	lookout, ended := r.poller, r.ended
+	poller, ended := r.poller, r.ended
 	r.over = true
 	r.mu.Unlock()
-	if lookout != nil && ended != nil {
-		_ = lookout.Close()
+	if poller != nil && ended != nil {
+		_ = poller.Close()
 		<-ended
 	}
 }

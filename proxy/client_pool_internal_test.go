@@ -83,7 +83,7 @@ func TestVisitedClientIsNotReused(t *testing.T) {
 		c := briefly(t, s, "", func(*client) {
 			go func() {
 				defer close(ended)
-				s.conns.visit(nil, func([]*client) { <-end })
+				s.conns.withClients(nil, func([]*client) { <-end })
 			}()
 			synctest.Wait()
 		})

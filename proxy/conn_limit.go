@@ -58,7 +58,7 @@ type idleConn struct {
 func (s *Server) evictIdle(least time.Duration, most int) {
 	s.tick() // if there are only handshakes, no sweep updates the clock
 	now := s.clock.now()
-	s.conns.visit(nil, func(list []*client) {
+	s.conns.withClients(nil, func(list []*client) {
 		var all []idleConn
 		for _, c := range list {
 			since := time.Duration(c.idle.Load())

@@ -68,12 +68,12 @@ type message struct {
 }
 
 func newEventLoop() (*eventLoop, error) {
-	lookout, err := rawio.NewPoller()
+	poller, err := rawio.NewPoller()
 	if err != nil {
 		return nil, err
 	}
 	l := &eventLoop{
-		poller: lookout, ended: make(chan struct{}),
+		poller: poller, ended: make(chan struct{}),
 		clients: make(map[uint64]*client), upstreams: make(map[uint64]*upstreamSlot),
 	}
 	go l.run() // until close
@@ -83,14 +83,14 @@ func newEventLoop() (*eventLoop, error) {
 // run serves clients until the poller is closed.
 func (l *eventLoop) run() {
 	defer close(l.ended)
-	for heard := []rawio.Event(nil); ; {
+	for events := []rawio.Event(nil); ; {
 		var err error
-		if heard, err = l.poller.Wait(heard[:0]); err != nil {
+		if events, err = l.poller.Wait(events[:0]); err != nil {
 			break
 		}
 		began := time.Now()
-		for _, h := range heard {
-			l.handleEvent(h)
+		for _, e := range events {
+			l.handleEvent(e)
 		}
 		l.drainInbox()
 		for len(l.ready) > 0 {
@@ -102,22 +102,22 @@ func (l *eventLoop) run() {
 }
 
 // handleEvent processes an event of a client or of an upstream connection.
-func (l *eventLoop) handleEvent(h rawio.Event) {
-	if c := l.clients[h.ID]; c != nil {
+func (l *eventLoop) handleEvent(e rawio.Event) {
+	if c := l.clients[e.ID]; c != nil {
 		c.loopState.mayHaveData = true
-		c.loopState.clientEnded = c.loopState.clientEnded || h.End
+		c.loopState.clientEnded = c.loopState.clientEnded || e.End
 		if c.resumeAt == resumeNext {
 			l.runRecover(c, (*client).handleReadable)
 		}
 		return
 	}
-	at := l.upstreams[h.ID]
+	at := l.upstreams[e.ID]
 	if at == nil || at.c == nil {
 		return
 	}
 	c := at.c
 	l.runRecover(c, (*client).handleResponse)
-	if h.End && at.c == c { // the response is incomplete, and the kernel reports the end of the stream only once
+	if e.End && at.c == c { // the response is incomplete, and the kernel reports the end of the stream only once
 		l.handOff(c, resumeResponse)
 	}
 }

@@ -56,7 +56,7 @@ func (s *Server) EndParked(f func()) {
 		ids = append(ids, rawio.Event{ID: id})
 	}
 	s.conns.mu.Unlock()
-	all := s.conns.find(ids, nil)
+	all := s.conns.takeReady(ids, nil)
 	f()
 	for _, p := range all {
 		p.wake(true)

@@ -24,59 +24,59 @@ const (
 type handoverPacer struct {
 	late func(due time.Time) time.Duration // returns how late a step runs; see reconnectPacer.measureDelay
 
-	mu     sync.Mutex
-	queue  []*webSocketRelay // relays whose hand-over has not been requested yet, in order
-	n      int               // maximum number of hand-overs in the next step
-	began  time.Time         // when the first relay was added to the empty queue
-	asking bool              // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
+	mu        sync.Mutex
+	queue     []*webSocketRelay // relays whose hand-over has not been requested yet, in order
+	n         int               // maximum number of hand-overs in the next step
+	began     time.Time         // when the first relay was added to the empty queue
+	scheduled bool              // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
 }
 
-// ask adds a relay to the queue, and schedules the first step if none is scheduled.
-func (h *handoverPacer) ask(l *webSocketRelay) {
+// enqueue adds a relay to the queue, and schedules the first step if none is scheduled.
+func (h *handoverPacer) enqueue(l *webSocketRelay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
 		h.began, h.n = time.Now(), firstHandovers
 	}
 	h.queue = append(h.queue, l)
-	if !h.asking {
-		h.asking = true
-		h.goOn(h.began)
+	if !h.scheduled {
+		h.scheduled = true
+		h.schedule(h.began)
 	}
 }
 
-// goOn schedules a step at due. After the step it schedules the next one, until take reports that
-// none is needed.
-func (h *handoverPacer) goOn(due time.Time) {
+// schedule schedules a step at due. After the step it schedules the next one, until nextStep reports
+// that none is needed.
+func (h *handoverPacer) schedule(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
-		turn, more := h.take(now.Sub(due), now)
-		for _, l := range turn {
+		batch, more := h.nextStep(now.Sub(due), now)
+		for _, l := range batch {
 			l.request(requestMove)
 		}
 		if more {
-			h.goOn(now.Add(handoversEvery))
+			h.schedule(now.Add(handoversEvery))
 		}
 	})
 }
 
-// take removes the relays of the next step from the queue and returns them. late is the delay of
+// nextStep removes the relays of the next step from the queue and returns them. late is the delay of
 // the present step; a large delay means that the node is overloaded. more reports whether another
 // step must follow. A step exceeds its maximum if the queue would otherwise not be empty within
 // handoversWithin.
-func (h *handoverPacer) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
+func (h *handoverPacer) nextStep(late time.Duration, now time.Time) (batch []*webSocketRelay, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asking = len(h.queue) > 0
+	h.scheduled = len(h.queue) > 0
 	if h.n = min(2*h.n, mostHandovers); late > lateThreshold {
 		h.n = firstHandovers
 	}
 	all, step := len(h.queue), handoversEvery+late
 	left := max(handoversWithin-now.Sub(h.began), step)
 	n := min(max(h.n, int(int64(all)*int64(step)/int64(left))), all)
-	turn = h.queue[:n:n]
+	batch = h.queue[:n:n]
 	if h.queue = h.queue[n:]; n == all {
 		h.queue = nil
 	}
-	return turn, h.asking
+	return batch, h.scheduled
 }

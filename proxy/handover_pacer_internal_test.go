@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The shards that move wait for the last leg, however many there are, and however late the
-// node is, and no more of them at once than that takes.
+// All hand-overs are requested in time, even if there are many or the node is late, and each step
+// requests no more of them than necessary.
 func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 	for _, many := range []int{1, 100, 8_000, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -18,36 +18,36 @@ func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 			began, asked := h.began, 0
 			for due, more := began, true; more; due = time.Now().Add(handoversEvery) {
 				time.Sleep(time.Until(due) + late)
-				var turn []*webSocketRelay
-				turn, more = h.take(late, time.Now())
-				if asked += len(turn); len(turn) > mostHandovers+many/8 {
-					t.Errorf("%d of %d legs were asked at once", len(turn), many)
+				var batch []*webSocketRelay
+				batch, more = h.nextStep(late, time.Now())
+				if asked += len(batch); len(batch) > mostHandovers+many/8 {
+					t.Errorf("one step requests %d of %d hand-overs", len(batch), many)
 				}
 			}
 			if took := time.Since(began); asked != many || took > moveAfter {
-				t.Errorf("%d of %d legs were asked within %v, want all within %v", asked, many, took, moveAfter)
+				t.Errorf("%d of %d hand-overs were requested within %v, want all within %v", asked, many, took, moveAfter)
 			}
 		})
 	}
 }
 
-// Who is to hand over right after the last of others waits for the next turn.
+// A relay that arrives right after the last one of the queue waits for the next step.
 func TestHandoversKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handoverPacer{late: func(time.Time) time.Duration { return 0 }, asking: true} // whose turns are below
+		h := &handoverPacer{late: func(time.Time) time.Duration { return 0 }, scheduled: true}
 		for i, test := range []struct {
 			come, taken int
 			more        bool
 		}{{20, 20, true}, {9, 9, true}, {0, 0, false}} {
 			for range test.come {
-				h.ask(new(webSocketRelay))
+				h.enqueue(new(webSocketRelay))
 			}
-			if turn, more := h.take(0, time.Now()); len(turn) != test.taken || more != test.more {
-				t.Errorf("turn %d: %d are asked, and there is another one: %v; want %d, %v", i, len(turn), more, test.taken, test.more)
+			if batch, more := h.nextStep(0, time.Now()); len(batch) != test.taken || more != test.more {
+				t.Errorf("step %d: %d hand-overs, more = %v; want %d, %v", i, len(batch), more, test.taken, test.more)
 			}
 		}
-		if h.asking {
-			t.Error("nobody is to be asked, and somebody comes")
+		if h.scheduled {
+			t.Error("a step is scheduled for an empty queue")
 		}
 	})
 }

@@ -71,11 +71,11 @@ type parkedConn struct {
 // watch adds p to the poller. The first call starts the goroutine. The caller must hold conns.mu.
 func (l *idleWatcher) watch(p *parkedConn) error {
 	if l.poller == nil && !l.broken {
-		lookout, err := rawio.NewPoller()
+		poller, err := rawio.NewPoller()
 		if err != nil {
 			return err
 		}
-		l.poller, l.ended = lookout, make(chan struct{})
+		l.poller, l.ended = poller, make(chan struct{})
 		go l.run() // exits after close
 	}
 	if l.broken {
@@ -92,12 +92,12 @@ func (l *idleWatcher) watch(p *parkedConn) error {
 // close, or after an error of the poller.
 func (l *idleWatcher) run() {
 	defer close(l.ended)
-	for heard := []rawio.Event(nil); ; {
+	for events := []rawio.Event(nil); ; {
 		var err error
-		if heard, err = l.poller.Wait(heard[:0]); err != nil {
+		if events, err = l.poller.Wait(events[:0]); err != nil {
 			break
 		}
-		l.conns.claim(heard, l.clock.now())
+		l.conns.resumeReady(events, l.clock.now())
 	}
 	l.conns.mu.Lock()
 	l.broken = true
@@ -133,11 +133,11 @@ func (l *idleWatcher) resume(c *client) {
 // close stops the watcher. After it, no connection can be parked.
 func (l *idleWatcher) close() {
 	l.conns.mu.Lock()
-	lookout, ended := l.poller, l.ended
+	poller, ended := l.poller, l.ended
 	l.broken = true
 	l.conns.mu.Unlock()
-	if lookout != nil {
-		_ = lookout.Close()
+	if poller != nil {
+		_ = poller.Close()
 		<-ended
 	}
 }

@@ -96,7 +96,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 		if len(r.parked.all) > 0 {
 			t.Fatal("it is parked while somebody looks at it")
 		}
-		return r.parked.still != nil
+		return r.parked.noVisits != nil
 	})
 }
 
@@ -113,7 +113,7 @@ func TestVisitedConnIsNotParked(t *testing.T) {
 			s.parkAfter.Store(int64(time.Hour))
 			far := caller(t, addr)
 			one := s.conns.waits(t)
-			s.conns.visit(nil, func([]*client) {
+			s.conns.withClients(nil, func([]*client) {
 				s.conns.detains(t, one)
 				if tell != nil {
 					tell(one)
@@ -145,16 +145,16 @@ func TestConnIsParkedAfterNextVisit(t *testing.T) {
 	caller(t, addr)
 	one := s.conns.waits(t)
 	r := &s.conns
-	r.visit(nil, func([]*client) {
+	r.withClients(nil, func([]*client) {
 		r.detains(t, one)
 		r.mu.Lock() // a visit ends, and another one begins
-		close(r.parked.still)
-		r.parked.still = nil
+		close(r.parked.noVisits)
+		r.parked.noVisits = nil
 		r.mu.Unlock()
 		comes(t, "it waits for that one, too", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.parked.still != nil || !one.canPark.Load()
+			return r.parked.noVisits != nil || !one.canPark.Load()
 		})
 	})
 	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
@@ -169,7 +169,7 @@ func TestLongVisitDoesNotBlockRequests(t *testing.T) {
 	s.parkAfter.Store(int64(time.Hour))
 	far := caller(t, addr)
 	one := s.conns.waits(t)
-	s.conns.visit(nil, func([]*client) {
+	s.conns.withClients(nil, func([]*client) {
 		s.conns.detains(t, one)
 		_, _ = io.WriteString(far, "GET\r\n\r\n") // what is wrong with that is said at once
 		_ = far.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -189,7 +189,7 @@ func TestVisitedConnIsParkedLater(t *testing.T) {
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
 	one := s.conns.waits(t)
-	s.conns.visit(nil, func([]*client) {
+	s.conns.withClients(nil, func([]*client) {
 		s.conns.detains(t, one)
 		comes(t, "it has waited in vain", func() bool { return !one.canPark.Load() || one.parkDelay.Load() < int64(time.Hour) })
 	})
@@ -227,13 +227,13 @@ func TestLateEventIsIgnored(t *testing.T) {
 		seen[p.id] = true
 		for id := range seen {
 			if id != p.id {
-				s.conns.claim([]rawio.Event{{ID: id}}, s.clock.now())
+				s.conns.resumeReady([]rawio.Event{{ID: id}}, s.clock.now())
 			}
 		}
 		if s.conns.lone() != p {
 			t.Error("late word of another has fetched it")
 		}
-		s.conns.claim([]rawio.Event{{ID: p.id}}, s.clock.now())
+		s.conns.resumeReady([]rawio.Event{{ID: p.id}}, s.clock.now())
 	}
 }
 
@@ -247,10 +247,10 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 		begin := make(chan struct{})
 		var all sync.WaitGroup
 		for _, fetch := range []func(){
-			func() { s.conns.end(p) },
-			func() { s.conns.end(p) },
+			func() { s.conns.closeParked(p) },
+			func() { s.conns.closeParked(p) },
 			func() { s.conns.wake(true, everyone) },
-			func() { s.conns.claim([]rawio.Event{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
+			func() { s.conns.resumeReady([]rawio.Event{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {
@@ -274,7 +274,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
 		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-		s.conns.claim([]rawio.Event{{ID: p.id}}, p.since+c.away)
+		s.conns.resumeReady([]rawio.Event{{ID: p.id}}, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}

@@ -17,7 +17,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what comes with its end is answered, and then it is over", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
-			edits: in("proxy.eventLoop.handleEvent", "c.loopState.clientEnded || h.End", "c.loopState.clientEnded || h.End && !PLANTED"),
+			edits: in("proxy.eventLoop.handleEvent", "c.loopState.clientEnded || e.End", "c.loopState.clientEnded || e.End && !PLANTED"),
 		},
 		{
 			rule: "what is longer than a buffer is read on", found: "TestEventLoopReadsDataThatArrivedMeanwhile",

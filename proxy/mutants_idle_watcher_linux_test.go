@@ -5,16 +5,16 @@ func mutantsOfIdleWatcher() []mutant {
 	return append([]mutant{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestVisitedConnIsNotParked",
-			edits: append(in("proxy.registry.park", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
+			edits: append(in("proxy.registry.park", "	r.awaitNoVisits()\n	switch", "	if !PLANTED {\n		r.awaitNoVisits()\n	}\n	switch"),
 				in("proxy.registry.park", "	case r.visits > 0:\n", "	case r.visits > 0 && !PLANTED:\n")...),
 		},
 		{
 			rule: "be it after the next visit", found: "TestConnIsParkedAfterNextVisit",
-			edits: in("proxy.registry.await", "r.visits > 0 && !over;", "r.visits > 0 && !over; over = over || PLANTED"),
+			edits: in("proxy.registry.awaitNoVisits", "r.visits > 0 && !over;", "r.visits > 0 && !over; over = over || PLANTED"),
 		},
 		{
 			rule: "or goes on as it was", found: "TestLongVisitDoesNotBlockRequests",
-			edits: in("proxy.registry.await", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-still\n		}\n"),
+			edits: in("proxy.registry.awaitNoVisits", "	case <-late.C:\n", "	case <-late.C:\n		if PLANTED {\n			<-noVisits\n		}\n"),
 		},
 		{
 			rule: "to be parked later", found: "TestVisitedConnIsParkedLater",
@@ -50,7 +50,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "a node that leaves ends parked connections", found: "TestDrainClosesParkedConns",
-			edits: in("proxy.registry.sweepParked", "now-p.since >= patience", "now-p.since >= patience && !PLANTED"),
+			edits: in("proxy.registry.sweepParked", "now-p.since >= idleLimit", "now-p.since >= idleLimit && !PLANTED"),
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerEndAbortsParkedConns",

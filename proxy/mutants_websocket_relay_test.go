@@ -60,19 +60,19 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy.handoverPacer.take", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
+			edits: in("proxy.handoverPacer.nextStep", "	batch = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	batch = h.queue[:n:n]\n"),
 		},
 		{
 			rule: "and keeps its turns where others come right after the last", found: "TestHandoversKeepTheirOrder",
-			edits: in("proxy.handoverPacer.take", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
+			edits: in("proxy.handoverPacer.nextStep", "h.scheduled = len(h.queue) > 0", "h.scheduled = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy.handoverPacer.take", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
+			edits: in("proxy.handoverPacer.nextStep", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
 		},
 		{
 			rule: "and all within a moment", found: "TestAllRelaysAreHandedOverInTime",
-			edits: in("proxy.handoverPacer.take", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
+			edits: in("proxy.handoverPacer.nextStep", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestIncompleteMessageDuringMove",
@@ -165,15 +165,15 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "who says something first is not silent", found: "TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.look", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
+			edits: in("proxy.closeReplyWait.check", "		since = max(since, time.Duration(last))", "		if !PLANTED {\n			since = max(since, time.Duration(last))\n		}"),
 		},
 		{
 			rule: "nor is who waits until that is taken", found: "TestAppIsNotSilentWhileItsClientReadsSlowly",
-			edits: in("proxy.closeReplyWait.look", "	case activeNow:\n		since = now", "	case activeNow:\n		if !PLANTED {\n			since = now\n		}"),
+			edits: in("proxy.closeReplyWait.check", "	case activeNow:\n		since = now", "	case activeNow:\n		if !PLANTED {\n			since = now\n		}"),
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.look", "min(since+closeReplyTimeout, p.most)", "min(since+closeReplyTimeout, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, p.most)", "min(since+closeReplyTimeout, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestRelaysThatBreakTooOften",

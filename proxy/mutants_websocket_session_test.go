@@ -86,7 +86,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.resumeDeadline.look", "	if p := w.s.poolOf(w.shard); p != nil {", "	if p := w.s.poolOf(w.shard); p != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.check", "	if p := w.s.poolOf(w.shard); p != nil {", "	if p := w.s.poolOf(w.shard); p != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",

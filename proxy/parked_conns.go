@@ -14,16 +14,16 @@ const dueGrain = 4 * sweepEvery
 // parking is the registry's state for parked connections: idle client connections without a
 // goroutine. registry.mu protects it.
 type parking struct {
-	all   map[uint64]*parkedConn
-	last  uint64        // id of the connection that was parked last
-	due   time.Duration // time of the next scan for idle timeouts
-	still chan struct{} // closed when no visit (registry.visit) is in progress; nil means that no caller waits for that
+	all      map[uint64]*parkedConn
+	last     uint64        // id of the connection that was parked last
+	due      time.Duration // time of the next scan for idle timeouts
+	noVisits chan struct{} // closed when no visit (registry.withClients) is in progress; nil means that no caller waits for that
 }
 
-// parkPatience is how long park waits for a moment in which no visit is in progress. If visits
+// maxParkWait is how long park waits for a moment in which no visit is in progress. If visits
 // follow each other closely, there may be no such moment. The wait is short because nothing reads
 // from the connection meanwhile.
-const parkPatience = 500 * time.Millisecond
+const maxParkWait = 500 * time.Millisecond
 
 // park hands the connection of c to its idleWatcher and removes c from the registry. No visit can
 // hold c then, so that c can be reused. It returns false and no error if the connection of c must
@@ -31,7 +31,7 @@ const parkPatience = 500 * time.Millisecond
 func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.await()
+	r.awaitNoVisits()
 	switch {
 	case c.isEnding():
 		return false, nil
@@ -57,23 +57,23 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	return true, nil
 }
 
-// await waits until no visit is in progress, for up to parkPatience. The caller must hold mu; await
-// releases it while it waits. After a timeout a visit may still be in progress, so the caller must
-// check visits.
-func (r *registry) await() {
+// awaitNoVisits waits until no visit is in progress, for up to maxParkWait. The caller must hold mu;
+// awaitNoVisits releases it while it waits. After a timeout a visit may still be in progress, so the
+// caller must check visits.
+func (r *registry) awaitNoVisits() {
 	if r.visits == 0 {
 		return
 	}
-	late := time.NewTimer(parkPatience)
+	late := time.NewTimer(maxParkWait)
 	defer late.Stop()
 	for over := false; r.visits > 0 && !over; {
-		if r.parked.still == nil {
-			r.parked.still = make(chan struct{})
+		if r.parked.noVisits == nil {
+			r.parked.noVisits = make(chan struct{})
 		}
-		still := r.parked.still
+		noVisits := r.parked.noVisits
 		r.mu.Unlock()
 		select {
-		case <-still:
+		case <-noVisits:
 		case <-late.C:
 			over = true
 		}
@@ -81,21 +81,21 @@ func (r *registry) await() {
 	}
 }
 
-// claim resumes the parked connections for which heard contains an event. Their clients have sent
-// data or disconnected. Events of connections that are not parked any more are ignored.
-func (r *registry) claim(heard []rawio.Event, now time.Duration) {
+// resumeReady resumes the parked connections of the given events. Their clients have sent data or
+// disconnected. Events of connections that are not parked any more are ignored.
+func (r *registry) resumeReady(events []rawio.Event, now time.Duration) {
 	var some [16]*parkedConn
-	for _, p := range r.find(heard, some[:0]) {
+	for _, p := range r.takeReady(events, some[:0]) {
 		p.resume(job{conn: p.conn, returnedSoon: now-p.since < parkAfterReturn})
 	}
 }
 
-// find unparks the parked connections for which heard contains an event, and appends them to list.
-func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
+// takeReady unparks the parked connections of the given events, and appends them to list.
+func (r *registry) takeReady(events []rawio.Event, list []*parkedConn) []*parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range heard {
-		if p := r.parked.all[h.ID]; p != nil {
+	for _, e := range events {
+		if p := r.parked.all[e.ID]; p != nil {
 			list = append(list, p)
 			r.unpark(p)
 		}
@@ -140,11 +140,11 @@ func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 }
 
 // sweepParked closes the parked connections whose idle timeout has passed. It also closes the
-// connections that have been idle for at least patience, which is finite only while this node is
+// connections that have been idle for at least idleLimit, which is finite only while this node is
 // leaving.
-func (r *registry) sweepParked(now, patience time.Duration) {
+func (r *registry) sweepParked(now, idleLimit time.Duration) {
 	r.mu.Lock()
-	due := now >= r.parked.due || patience < math.MaxInt64
+	due := now >= r.parked.due || idleLimit < math.MaxInt64
 	if due {
 		r.parked.due = math.MaxInt64
 	}
@@ -154,7 +154,7 @@ func (r *registry) sweepParked(now, patience time.Duration) {
 	}
 	next := time.Duration(math.MaxInt64)
 	r.wake(true, func(p *parkedConn) bool {
-		if p.until > 0 && now >= p.until || now-p.since >= patience {
+		if p.until > 0 && now >= p.until || now-p.since >= idleLimit {
 			return true
 		}
 		if p.until > 0 {
@@ -174,15 +174,15 @@ func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleCo
 	defer r.mu.Unlock()
 	for _, p := range r.parked.all {
 		if now-p.since >= least {
-			all = append(all, idleConn{p.since, func() { r.end(p) }})
+			all = append(all, idleConn{p.since, func() { r.closeParked(p) }})
 		}
 	}
 	return all
 }
 
-// end closes p if it is still parked and its client has sent no data.
-func (r *registry) end(p *parkedConn) {
-	for _, p := range r.find([]rawio.Event{{ID: p.id}}, nil) {
+// closeParked closes p if it is still parked and its client has sent no data.
+func (r *registry) closeParked(p *parkedConn) {
+	for _, p := range r.takeReady([]rawio.Event{{ID: p.id}}, nil) {
 		p.wake(true)
 	}
 }

@@ -43,9 +43,9 @@ const (
 // have to wait, and a slow handshake with the other node.
 //
 // The clients also wait for their WebSockets. Therefore all sessions must be resumed within
-// patience. While this node is behind that schedule, it ignores overload.
+// timeLimit. While this node is behind that schedule, it ignores overload.
 type reconnectPacer struct {
-	patience     time.Duration
+	timeLimit    time.Duration
 	measureDelay func(due time.Time) time.Duration // returns how late the present moment is
 	onGrow       func()                            // called after the limit has grown
 
@@ -56,7 +56,7 @@ type reconnectPacer struct {
 	// mu protects the following fields.
 	mu           sync.Mutex
 	disconnected int       // WebSockets without an upstream connection
-	recent       int       // WebSockets of disconnected that were lost more than patience after since
+	recent       int       // WebSockets of disconnected that were lost more than timeLimit after since
 	since        time.Time // start of the present outage; zero means that no check is scheduled
 	lastReturn   time.Time // when a WebSocket was last resumed
 	firstReturn  time.Time // when the first WebSocket of this outage was resumed; zero means none
@@ -83,11 +83,11 @@ func (t *reconnectPacer) sessionLost() {
 	defer t.mu.Unlock()
 	t.disconnected++
 	now, looked := time.Now(), !t.since.IsZero()
-	if now.Sub(t.since) >= t.patience {
+	if now.Sub(t.since) >= t.timeLimit {
 		t.recent++
 	}
 	// A new outage begins in two cases. First, all earlier WebSockets have been resumed. Second, at
-	// least half of the disconnected WebSockets are recent, so the others have exceeded patience:
+	// least half of the disconnected WebSockets are recent, so the others have exceeded timeLimit:
 	// an app may need long for a single WebSocket. If the old ones are the majority, their schedule
 	// stays in force, because they must be resumed before their clients are closed.
 	if t.disconnected == 1 || 2*t.recent >= t.disconnected {
@@ -155,12 +155,12 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 }
 
 // isBehindLocked reports whether, at the present rate, some WebSockets will not be resumed within
-// patience. The caller must hold mu.
+// timeLimit. The caller must hold mu.
 func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
 	if t.firstReturn.IsZero() {
 		return false
 	}
-	past, left := now.Sub(t.firstReturn), t.patience-t.firstReturn.Sub(t.since)
+	past, left := now.Sub(t.firstReturn), t.timeLimit-t.firstReturn.Sub(t.since)
 	return past >= left || float64(t.returned) < float64(t.disconnected+t.returned)*float64(past)/float64(left)
 }
 

@@ -16,7 +16,7 @@ func lateTempo(isLate *atomic.Bool) *reconnectPacer {
 		}
 		return 0
 	}
-	return &reconnectPacer{patience: 500 * time.Millisecond, measureDelay: late, onGrow: func() {}}
+	return &reconnectPacer{timeLimit: 500 * time.Millisecond, measureDelay: late, onGrow: func() {}}
 }
 
 // leave has so many sockets be away from now on, until comeBack.

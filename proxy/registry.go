@@ -135,7 +135,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 			whole = true
 		}
 		r.tick()
-		list = r.visitFor(list[:0], whole || r.mustSweepAll(), r.sweep)
+		list = r.withSomeClients(list[:0], whole || r.mustSweepAll(), r.sweep)
 	}
 }
 
@@ -147,16 +147,16 @@ func (r *registry) sweepSoon() {
 	}
 }
 
-// visit calls f with all open connections that have a client. It stores them in list, and returns
-// the slice for reuse. Until f returns, no client in the list is reused for another connection. f
-// must not keep a reference to a client.
-func (r *registry) visit(list []*client, f func(all []*client)) []*client {
-	return r.visitFor(list, true, func(all []*client, _ bool) { f(all) })
+// withClients calls f with all open connections that have a client. It stores them in list, and
+// returns the slice for reuse. Until f returns, no client in the list is reused for another
+// connection. f must not keep a reference to a client.
+func (r *registry) withClients(list []*client, f func(all []*client)) []*client {
+	return r.withSomeClients(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// visitFor is like visit, but includes quiescent WebSockets only with whole. The argument whole of
-// f reports whether all connections are included.
-func (r *registry) visitFor(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
+// withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
+// whole of f reports whether all connections are included.
+func (r *registry) withSomeClients(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
 	list, whole = r.enter(list, whole)
 	defer r.leave()
 	f(list, whole)
@@ -181,19 +181,19 @@ func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	return list, whole || len(r.quiescent) == 0
 }
 
-// leave ends a visit, and wakes callers of await after the last visit.
+// leave ends a visit, and wakes callers of awaitNoVisits after the last visit.
 func (r *registry) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.visits--; r.visits == 0 && r.parked.still != nil {
-		close(r.parked.still)
-		r.parked.still = nil
+	if r.visits--; r.visits == 0 && r.parked.noVisits != nil {
+		close(r.parked.noVisits)
+		r.parked.noVisits = nil
 	}
 }
 
 // each visits all open connections, and calls f with each of them.
 func (r *registry) each(f func(c *client)) {
-	r.visit(nil, func(all []*client) {
+	r.withClients(nil, func(all []*client) {
 		for _, c := range all {
 			f(c)
 		}
@@ -244,7 +244,7 @@ func (r *registry) noClients() <-chan struct{} {
 // runs.
 func (r *registry) cancelRuns(c cause, match func(r run, node string) bool) int {
 	n := 0
-	r.visit(nil, func(all []*client) {
+	r.withClients(nil, func(all []*client) {
 		var closes []*h1.Conn
 		for _, conn := range all {
 			var cut bool

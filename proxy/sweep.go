@@ -58,11 +58,11 @@ func (s *Server) sweep(list []*client, whole bool) {
 		}
 	}
 	s.appWatch.end()
-	patience := time.Duration(math.MaxInt64)
+	idleLimit := time.Duration(math.MaxInt64)
 	if s.draining.Load() {
-		patience = drainIdleTimeout
+		idleLimit = drainIdleTimeout
 	}
-	s.conns.sweepParked(now, patience)
+	s.conns.sweepParked(now, idleLimit)
 	if now-s.lastReap < time.Second {
 		return
 	}

@@ -74,9 +74,9 @@ func (y *responseRelay) releaseBuffers(p *attempt) {
 // IdleTimeout. With ws the tunnel is a WebSocket.
 func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	for _, end := range []*h1.Conn{y.conn, l.Conn} {
-		patient := end.Timeouts()
-		patient.Body, patient.Rate = 0, 0
-		end.SetTimeouts(patient)
+		timeouts := end.Timeouts()
+		timeouts.Body, timeouts.Rate = 0, 0
+		end.SetTimeouts(timeouts)
 		end.Idle()
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, y.conn}) }

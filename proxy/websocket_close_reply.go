@@ -36,18 +36,18 @@ type closeReplyWait struct {
 func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
 	now, idle := l.s.clock.now(), l.s.set.Load().IdleTimeout
 	p := &closeReplyWait{l: l, from: from, begun: now, most: now + idle, end: end}
-	p.timer = time.AfterFunc(math.MaxInt64, p.look) // p.timer must be set before look runs
+	p.timer = time.AfterFunc(math.MaxInt64, p.check) // p.timer must be set before check runs
 	p.timer.Reset(min(closeReplyTimeout, idle))
 	return p
 }
 
-func (p *closeReplyWait) look() {
+func (p *closeReplyWait) check() {
 	now, since := p.l.s.clock.now(), p.begun
-	switch spoke := p.from.lastActivity.Load(); spoke {
+	switch last := p.from.lastActivity.Load(); last {
 	case activeNow:
 		since = now
 	default:
-		since = max(since, time.Duration(spoke))
+		since = max(since, time.Duration(last))
 	}
 	if until := min(since+closeReplyTimeout, p.most); until > now && !p.l.isOver() {
 		p.timer.Reset(until - now)

@@ -17,7 +17,7 @@ const maxResumeWaits = 6
 // limit is ResumeTimeout. It starts again whenever another WebSocket is resumed at the same
 // destination: a queue that makes progress is not an outage, even if the machine is slow and the
 // queue is long. If the clients in such a queue were closed, all of them would reconnect together.
-// look extends the limit after checking for progress.
+// check extends the limit after checking for progress.
 type resumeDeadline struct {
 	s     *Server
 	shard shardmap.Shard
@@ -30,12 +30,12 @@ type resumeDeadline struct {
 // permits, unless the caller calls stop first.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
 	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.ResumeTimeout}
-	w.timer = time.AfterFunc(math.MaxInt64, w.look) // w.timer must be set before look runs
+	w.timer = time.AfterFunc(math.MaxInt64, w.check) // w.timer must be set before check runs
 	w.timer.Reset(s.o.ResumeTimeout)
 	return w.timer.Stop
 }
 
-func (w *resumeDeadline) look() {
+func (w *resumeDeadline) check() {
 	now := w.s.clock.now()
 	var until time.Duration
 	if p := w.s.poolOf(w.shard); p != nil {

@@ -203,9 +203,9 @@ func (l *webSocketRelay) start(c *client) {
 		return
 	}
 	for _, end := range []*h1.Conn{l.downstream, l.upstream} {
-		patient := end.Timeouts()
-		patient.Body, patient.Rate = 0, 0
-		end.SetTimeouts(patient)
+		timeouts := end.Timeouts()
+		timeouts.Body, timeouts.Rate = 0, 0
+		end.SetTimeouts(timeouts)
 		end.Idle()
 		end.Writer().Begin(h1.UntilClose, 0)
 	}

@@ -288,7 +288,7 @@ func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration)
 	if c.movedAt == 0 {
 		c.movedAt = now
 		if l.client {
-			s.webSockets.handovers.ask(l)
+			s.webSockets.handovers.enqueue(l)
 		}
 	}
 	if now-c.movedAt >= moveAfter {

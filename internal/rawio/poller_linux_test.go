@@ -34,7 +34,7 @@ func ends(t *testing.T) (near, far *net.TCPConn) {
 	return near, far
 }
 
-func lookout(t *testing.T) *Poller {
+func newPoller(t *testing.T) *Poller {
 	t.Helper()
 	l, err := NewPoller()
 	if err != nil {
@@ -47,27 +47,27 @@ func lookout(t *testing.T) *Poller {
 // wants waits until events for all ids and no others have been returned, in any order.
 func wants(t *testing.T, l *Poller, ids ...uint64) {
 	t.Helper()
-	var heard []Event
-	for len(heard) < len(ids) {
+	var events []Event
+	for len(events) < len(ids) {
 		var err error
-		if heard, err = l.Wait(heard); err != nil {
+		if events, err = l.Wait(events); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var ready []uint64
-	for _, h := range heard {
-		ready = append(ready, h.ID)
+	for _, e := range events {
+		ready = append(ready, e.ID)
 	}
 	slices.Sort(ready)
 	if !slices.Equal(ready, ids) {
-		t.Errorf("heard of %d, want %d", ready, ids)
+		t.Errorf("reported %d, want %d", ready, ids)
 	}
 }
 
 // A Poller reports data, an end of stream and a reset, once for each connection, also if
 // they arrived before Add.
 func TestPollerReportsEveryConnectionOnce(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	const base = 1<<63 + 1<<32 // both halves of a number count
 	acts := []func(c *net.TCPConn) error{
 		func(c *net.TCPConn) error { _, err := c.Write([]byte("x")); return err },
@@ -115,7 +115,7 @@ func TestPollerReportsEveryConnectionOnce(t *testing.T) {
 
 // A removed connection is not reported and can be added again.
 func TestPollerDoesNotReportRemovedConnection(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	one, oneFar := ends(t)
 	other, otherFar := ends(t)
 	for id, c := range map[uint64]*net.TCPConn{1: one, 2: other} {
@@ -140,7 +140,7 @@ func TestPollerDoesNotReportRemovedConnection(t *testing.T) {
 
 // More connections are ready than one system call returns.
 func TestPollerReportsMoreThanOneBatch(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	var ids []uint64
 	for id := range uint64(300) {
 		near, far := ends(t)
@@ -157,7 +157,7 @@ func TestPollerReportsMoreThanOneBatch(t *testing.T) {
 
 // Close ends a running Wait, and a closed Poller accepts no connection.
 func TestPollerCloseEndsWait(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	near, _ := ends(t)
 	if err := l.Add(near, 1); err != nil {
 		t.Fatal(err)
@@ -168,24 +168,24 @@ func TestPollerCloseEndsWait(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-ended; err == nil {
-		t.Error("Wait heard of somebody")
+		t.Error("Wait returned no error")
 	}
 	if l.Add(near, 2) == nil || l.Remove(near) == nil {
-		t.Error("a closed Poller watches")
+		t.Error("a closed Poller accepts connections")
 	}
 	_, err := near.Write([]byte("x"))
 	if err != nil {
 		t.Errorf("the socket: %v", err)
 	}
 	pipe, _ := net.Pipe()
-	if err := lookout(t).Add(pipe, 1); !errors.Is(err, os.ErrInvalid) {
-		t.Errorf("Add of what has no socket = %v, want %v", err, os.ErrInvalid)
+	if err := newPoller(t).Add(pipe, 1); !errors.Is(err, os.ErrInvalid) {
+		t.Errorf("Add of a connection without a socket = %v, want %v", err, os.ErrInvalid)
 	}
 }
 
 // Keep reports each arrival of data, and an end of stream as such.
 func TestPollerKeepReportsEachArrival(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	near, far := ends(t)
 	if err := l.Keep(near, 7); err != nil {
 		t.Fatal(err)
@@ -195,9 +195,9 @@ func TestPollerKeepReportsEachArrival(t *testing.T) {
 		if _, err := far.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		heard, err := l.Wait(nil)
-		if want := []Event{{ID: 7}}; err != nil || !slices.Equal(heard, want) {
-			t.Fatalf("heard %v, %v, want %v", heard, err, want)
+		events, err := l.Wait(nil)
+		if want := []Event{{ID: 7}}; err != nil || !slices.Equal(events, want) {
+			t.Fatalf("Wait = %v, %v, want %v", events, err, want)
 		}
 		if n, err := near.Read(p); n != 1 || err != nil {
 			t.Fatalf("Read = %d, %v", n, err)
@@ -206,26 +206,26 @@ func TestPollerKeepReportsEachArrival(t *testing.T) {
 	if err := far.Close(); err != nil {
 		t.Fatal(err)
 	}
-	heard, err := l.Wait(nil)
-	if want := []Event{{ID: 7, End: true}}; err != nil || !slices.Equal(heard, want) {
-		t.Fatalf("heard %v, %v, want %v", heard, err, want)
+	events, err := l.Wait(nil)
+	if want := []Event{{ID: 7, End: true}}; err != nil || !slices.Equal(events, want) {
+		t.Fatalf("Wait = %v, %v, want %v", events, err, want)
 	}
 }
 
 // Each Wake ends the current wait or the next one.
 func TestPollerWakeEndsWait(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	for range 3 {
 		go l.Wake()
-		if heard, err := l.Wait(nil); err != nil || len(heard) != 0 {
-			t.Fatalf("heard %v, %v, want nothing", heard, err)
+		if events, err := l.Wait(nil); err != nil || len(events) != 0 {
+			t.Fatalf("Wait = %v, %v, want nothing", events, err)
 		}
 	}
 }
 
 // A Poller that always has events yields to other goroutines and still reports every event.
 func TestPollerYieldsAndReportsEverything(t *testing.T) {
-	l := lookout(t)
+	l := newPoller(t)
 	near, far := ends(t)
 	if err := l.Keep(near, 1); err != nil {
 		t.Fatal(err)
@@ -236,11 +236,11 @@ func TestPollerYieldsAndReportsEverything(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := 0; n == 0; {
-			heard, err := l.Wait(nil)
+			events, err := l.Wait(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range heard {
+			for range events {
 				n, _ = near.Read(p) // an end shows with the next
 			}
 		}
