@@ -118,14 +118,14 @@ func (a *diskRecords) isCurrentProcess(far peer.Identity) bool {
 // If the peer of a Raft stream has a newer record of this node's disk, Meet stops this node.
 func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, string) {
 	far := diskhistory.Statement{
-		Server: consensus.ServerID(m.Far.Node, m.Far.Disk), Boot: m.Far.Boot,
-		Nonce: m.Far.Nonce, Term: m.Far.Term, Last: m.Far.Last, Applied: m.Far.Applied,
+		Server: consensus.ServerID(m.Peer.Node, m.Peer.Disk), Boot: m.Peer.Boot,
+		Nonce: m.Peer.Nonce, Term: m.Peer.Term, Last: m.Peer.Last, Applied: m.Peer.Applied,
 	}
 	raft := m.Kind == peer.Raft
-	if raft && m.Told.Nonce != 0 {
-		told := disk.Known{Server: a.n.server, Boot: m.ToldBoot, Nonce: m.Told.Nonce, Term: m.Told.Term, Applied: m.Told.Applied}
+	if raft && m.PeerKnown.Nonce != 0 {
+		told := disk.Known{Server: a.n.server, Boot: m.PeerKnownBoot, Nonce: m.PeerKnown.Nonce, Term: m.PeerKnown.Term, Applied: m.PeerKnown.Applied}
 		if err := diskhistory.Check(told, a.ownStatement()); err != nil {
-			a.n.failStale(fmt.Errorf("node %q knows: %w", m.Far.Node, err))
+			a.n.failStale(fmt.Errorf("node %q knows: %w", m.Peer.Node, err))
 			return peer.RefusedSelf, err.Error()
 		}
 	}
@@ -144,8 +144,8 @@ func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, s
 			a.greetLater(far.Server)
 			return 0, ""
 		}
-		if addr := a.otherProcess(ctx, m.Far); addr != "" {
-			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Far.Node, addr)
+		if addr := a.otherProcess(ctx, m.Peer); addr != "" {
+			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Peer.Node, addr)
 		}
 	}
 	if err := a.learn(far); err != nil && raft { // another stream has recorded a newer statement

@@ -127,8 +127,8 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Heartbeat, n.newHeartbeatServer().ServeStream) //nolint:contextcheck // the check for a crash outlives the stream
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
-	n.port.Handle(peer.Trunk, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
-	n.port.Handle(peer.Legs, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.WebSocketSession, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
 	s.push("trunks", func() {
 		n.router.RequestStreams.Outgoing.Close()
 		n.router.WebSocketStreams.Outgoing.Close()

@@ -30,7 +30,7 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 	if p.o.Known != nil && !p.o.Known(h.from.Node) {
 		return refuse(RefusedUnknown, "node %q is not known here: neither gossip nor the cluster's configuration shows it", h.from.Node)
 	}
-	m := Meeting{Kind: h.kind, Far: h.from, ToldBoot: h.knownBoot, Told: h.known}
+	m := Meeting{Kind: h.kind, Peer: h.from, PeerKnownBoot: h.knownBoot, PeerKnown: h.known}
 	if why, reason := p.o.Past.Meet(ctx, m); why != 0 {
 		return refuse(why, "%s", reason)
 	}

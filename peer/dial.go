@@ -208,7 +208,7 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 	if err := p.checkAnswer(peer, node); err != nil {
 		return nil, err
 	}
-	if why, reason := p.o.Past.Meet(ctx, Meeting{Kind: kind, Far: peer, Dialled: true}); why != 0 {
+	if why, reason := p.o.Past.Meet(ctx, Meeting{Kind: kind, Peer: peer, Dialled: true}); why != 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotTrusted, reason)
 	}
 	if !stop() {

@@ -35,7 +35,7 @@ func prompted(t *testing.T) (c *lowLatencyConn, far net.Conn) {
 // data is sent by the code that takes it.
 func TestWritesAreDiverted(t *testing.T) {
 	c, far := prompted(t)
-	applyKind(c, Trunk)
+	applyKind(c, RequestSession)
 	var kept []byte
 	under := c.Divert(func(b []byte) { kept = append(kept, b...) })
 	for _, b := range []string{"more than ", "a socket"} {

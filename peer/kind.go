@@ -16,22 +16,22 @@ const (
 	// Control carries all other messages: queries before a cluster exists, and requests to the
 	// leader. It is the only kind that a node without a cluster may use.
 	Control
-	// Trunk is a multiplexed session (package mux) whose streams carry requests like those of
-	// Forward. A node of an older version refuses it with RefusedKind.
-	Trunk
-	_ // was Legs without a shared window pool; no node handles it
-	// Legs is a multiplexed session whose streams carry resumable WebSockets. The streams share a
-	// window pool.
-	Legs
+	// RequestSession is a multiplexed session (package mux) whose streams carry requests like those
+	// of Forward. A node of an older version refuses it with RefusedKind.
+	RequestSession
+	_ // was WebSocketSession without a shared window pool; no node handles it
+	// WebSocketSession is a multiplexed session whose streams carry resumable WebSockets. The
+	// streams share a window pool.
+	WebSocketSession
 )
 
 // kinds is one more than the last Kind.
-const kinds = int(Legs) + 1
+const kinds = int(WebSocketSession) + 1
 
 // forwards reports whether the stream carries requests.
-func (k Kind) forwards() bool { return k == Forward || k == Trunk || k == Legs }
+func (k Kind) forwards() bool { return k == Forward || k == RequestSession || k == WebSocketSession }
 
-func (k Kind) known() bool { return k >= Raft && k <= Legs }
+func (k Kind) known() bool { return k >= Raft && k <= WebSocketSession }
 
 func (k Kind) String() string {
 	switch k {
@@ -43,10 +43,10 @@ func (k Kind) String() string {
 		return "forward"
 	case Control:
 		return "control"
-	case Trunk:
-		return "trunk"
-	case Legs:
-		return "legs"
+	case RequestSession:
+		return "request session"
+	case WebSocketSession:
+		return "WebSocket session"
 	default:
 		return fmt.Sprintf("Kind(%d)", uint8(k))
 	}

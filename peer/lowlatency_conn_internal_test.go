@@ -423,7 +423,7 @@ func TestHeartbeatAndRaftStreamsAreReadWithLowLatency(t *testing.T) {
 		}
 		for end, c := range map[string]*Conn{"dialled": dialled, "accepted": <-accepted} {
 			w, is := c.Conn.(*lowLatencyConn)
-			if is = is && !w.pollerOff.Load(); is != (k != Forward && k != Trunk && k != Legs) {
+			if is = is && !w.pollerOff.Load(); is != (k != Forward && k != RequestSession && k != WebSocketSession) {
 				t.Errorf("%s end of a %s stream: read promptly: %v", end, k, is)
 			}
 			if is && w.poller != &p.poller {

@@ -29,14 +29,14 @@ type Past interface {
 // Meeting describes a handshake that has passed all other checks.
 type Meeting struct {
 	Kind Kind
-	// Far is the identity of the other side. Dialled means that this node has dialed it, at the
+	// Peer is the identity of the other side. Dialled means that this node has dialed it, at the
 	// address that Lookup returned.
-	Far     Identity
+	Peer    Identity
 	Dialled bool
-	// ToldBoot and Told are the boot number and the record that the dialer has stored for the disk
-	// of this node. They are set only if the other side has dialed.
-	ToldBoot uint64
-	Told     Record
+	// PeerKnownBoot and PeerKnown are the boot number and the record that the dialer has stored for
+	// the disk of this node. They are set only if the other side has dialed.
+	PeerKnownBoot uint64
+	PeerKnown     Record
 }
 
 // trustingPast is the Past of a node that reports nothing and accepts every process.

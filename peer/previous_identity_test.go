@@ -52,12 +52,12 @@ func TestBothEndsExchangePreviousIdentities(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.Close()
-		got, want := left.last(t), peer.Meeting{Kind: kind, Dialled: true, Far: peer.Identity{Cluster: "c1", Node: "b", Disk: "y", Boot: 21, Record: right.own}}
+		got, want := left.last(t), peer.Meeting{Kind: kind, Dialled: true, Peer: peer.Identity{Cluster: "c1", Node: "b", Disk: "y", Boot: 21, Record: right.own}}
 		if got != want {
 			t.Errorf("the dialer met %+v, want %+v", got, want)
 		}
 		got = right.last(t)
-		want = peer.Meeting{Kind: kind, Far: peer.Identity{Cluster: "c1", Node: "a", Disk: "x", Boot: 20, Record: left.own}, ToldBoot: left.boot, Told: left.known}
+		want = peer.Meeting{Kind: kind, Peer: peer.Identity{Cluster: "c1", Node: "a", Disk: "x", Boot: 20, Record: left.own}, PeerKnownBoot: left.boot, PeerKnown: left.known}
 		if got != want {
 			t.Errorf("the port met %+v, want %+v", got, want)
 		}
@@ -66,8 +66,8 @@ func TestBothEndsExchangePreviousIdentities(t *testing.T) {
 	if err := dialAndClose(p, "b", peer.Control); err != nil {
 		t.Fatal(err)
 	}
-	if got := right.last(t); got.ToldBoot != 0 || got.Told != (peer.Record{}) {
-		t.Errorf("reported %d and %+v for no disk", got.ToldBoot, got.Told)
+	if got := right.last(t); got.PeerKnownBoot != 0 || got.PeerKnown != (peer.Record{}) {
+		t.Errorf("reported %d and %+v for no disk", got.PeerKnownBoot, got.PeerKnown)
 	}
 }
 

@@ -35,7 +35,7 @@ func (w *watched) Write(f func(fd uintptr) bool) error {
 // machine each of them may deschedule the caller.
 func TestStreamsBypassPackageNet(t *testing.T) {
 	for k := Raft; int(k) < kinds; k++ {
-		if !k.known() || k == Forward || k == Legs-1 {
+		if !k.known() || k == Forward || k == WebSocketSession-1 {
 			continue // a stream for one request is read by its owner
 		}
 		for _, diverted := range []bool{false, true} {
@@ -82,11 +82,11 @@ func TestBothEndsOfASessionBypassPackageNet(t *testing.T) {
 		Lookup: func(string) (string, bool) { return ln.Addr().String(), true },
 	})
 	accepted := make(chan *Conn, 1)
-	p.Handle(Trunk, func(_ context.Context, c *Conn) { accepted <- c })
+	p.Handle(RequestSession, func(_ context.Context, c *Conn) { accepted <- c })
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ctx, ln) }()
-	near, err := p.Dial(t.Context(), "a", Trunk)
+	near, err := p.Dial(t.Context(), "a", RequestSession)
 	if err != nil {
 		t.Fatal(err)
 	}

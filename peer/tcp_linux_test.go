@@ -31,12 +31,12 @@ func TestSocketsAreTunedOnBothSides(t *testing.T) {
 		UserTimeout: 3 * time.Second, ForwardTimeout: 40 * time.Second,
 	})
 	accepted := make(chan *peer.Conn)
-	for _, k := range []peer.Kind{peer.Heartbeat, peer.Forward, peer.Trunk, peer.Legs} {
+	for _, k := range []peer.Kind{peer.Heartbeat, peer.Forward, peer.RequestSession, peer.WebSocketSession} {
 		p.Handle(k, func(_ context.Context, c *peer.Conn) { accepted <- c })
 	}
 	serve(t, b, "a", p)
-	idle := map[peer.Kind]int{peer.Heartbeat: 10, peer.Forward: 1, peer.Trunk: 1, peer.Legs: 1}
-	for k, want := range map[peer.Kind]int{peer.Heartbeat: 3000, peer.Forward: 40000, peer.Trunk: 40000, peer.Legs: 40000} {
+	idle := map[peer.Kind]int{peer.Heartbeat: 10, peer.Forward: 1, peer.RequestSession: 1, peer.WebSocketSession: 1}
+	for k, want := range map[peer.Kind]int{peer.Heartbeat: 3000, peer.Forward: 40000, peer.RequestSession: 40000, peer.WebSocketSession: 40000} {
 		dialed, err := p.Dial(t.Context(), "a", k)
 		if err != nil {
 			t.Fatal(err)

@@ -41,8 +41,8 @@ func hosting(t *testing.T, f func(h *host)) {
 		h := &host{t: t, far: &farPort{ends: make(chan net.Conn)}, ctx: ctx}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
 		h.requests, h.webSockets = NewForRequests(p), NewForWebSockets(p)
-		p.Handle(peer.Trunk, h.requests.Handler(zerolog.Nop(), drain))
-		p.Handle(peer.Legs, h.webSockets.Handler(zerolog.Nop(), drain))
+		p.Handle(peer.RequestSession, h.requests.Handler(zerolog.Nop(), drain))
+		p.Handle(peer.WebSocketSession, h.webSockets.Handler(zerolog.Nop(), drain))
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
 		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
 		defer h.all.Wait()
@@ -54,7 +54,7 @@ func hosting(t *testing.T, f func(h *host)) {
 // dial has another node dial a trunk, by whose budget it may open any number of lanes.
 func (h *host) dial(from string) *mux.Session {
 	h.t.Helper()
-	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.Trunk)
+	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.RequestSession)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -80,12 +80,12 @@ type limits struct {
 
 // NewForRequests creates the pool for requests.
 func NewForRequests(port *peer.Port) *Pool {
-	return newPool(port, peer.Trunk, limits{streamsPerNode: mux.MaxStreams, streamsPerOrigin: maxStreamsPerOrigin, sessionsPerNode: maxSessionsPerNode})
+	return newPool(port, peer.RequestSession, limits{streamsPerNode: mux.MaxStreams, streamsPerOrigin: maxStreamsPerOrigin, sessionsPerNode: maxSessionsPerNode})
 }
 
 // NewForWebSockets creates the pool for resumable WebSockets. One node may use all streams.
 func NewForWebSockets(port *peer.Port) *Pool {
-	return newPool(port, peer.Legs, limits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
+	return newPool(port, peer.WebSocketSession, limits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
 }
 
 // newPool creates a pool for streams of a kind of the peer port. b limits the streams from other nodes.

@@ -33,7 +33,7 @@ func (f *farPort) serve(ctx context.Context, upgraded bool) {
 		<-ctx.Done()
 	})
 	if upgraded {
-		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
+		p.Handle(peer.RequestSession, func(_ context.Context, c *peer.Conn) {
 			f.trunks.Add(1)
 			_ = mux.NewServer(c, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true }).Run()
 		})

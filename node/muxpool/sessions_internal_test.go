@@ -105,7 +105,7 @@ func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
 				h.far.ends <- placed{end, netip.AddrPortFrom(from, 4000)}
 				return near, nil
 			}
-			if c, err := peer.New(o).Dial(h.ctx, "b", peer.Trunk); err == nil { // else it is closed as it is welcomed
+			if c, err := peer.New(o).Dial(h.ctx, "b", peer.RequestSession); err == nil { // else it is closed as it is welcomed
 				h.t.Cleanup(func() { _ = c.Close() })
 			}
 			synctest.Wait()
@@ -132,7 +132,7 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 		ends := make(chan net.Conn)
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
 		pool := NewForRequests(p)
-		p.Handle(peer.Trunk, pool.Handler(zerolog.Nop(), drain))
+		p.Handle(peer.RequestSession, pool.Handler(zerolog.Nop(), drain))
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
@@ -146,7 +146,7 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 		for i := range names {
 			port := dialing(fmt.Sprintf("stranger-%d", i), &farPort{ends: ends})
 			for range maxSessionsPerNode {
-				c, err := port.Dial(ctx, "b", peer.Trunk)
+				c, err := port.Dial(ctx, "b", peer.RequestSession)
 				if err != nil {
 					if len(held) < maxSessionsPerOrigin {
 						t.Fatalf("name %d: %v", i, err)
@@ -178,7 +178,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
 		pool := NewForRequests(p)
 		over := make(chan struct{})
-		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
+		p.Handle(peer.RequestSession, func(_ context.Context, c *peer.Conn) {
 			pool.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
 		port := dialing("c", &farPort{ends: ends})
 		for i := range 2 * maxSessionsPerNode {
-			c, err := port.Dial(ctx, "b", peer.Trunk)
+			c, err := port.Dial(ctx, "b", peer.RequestSession)
 			if err != nil {
 				t.Fatal(err)
 			}
