@@ -54,16 +54,22 @@ func (n *Node) SelfState() api.DrainState {
 }
 
 // DrainState returns the progress of the drain of a node. It asks that node and combines the response
-// with the log of this node, within runningTimeout.
+// with the log of this node, within runningTimeout. If that node does not respond, it also asks the leader,
+// within viewTimeout, whether the node still sends heartbeats.
 func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
 	if !s.Policy().Leaves(id) && !n.view.HasNode(node) {
 		return api.DrainState{}, n.view.UnknownNode(node)
 	}
-	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
+	askCtx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
-	d, err := n.drainAt(ctx, node)
+	d, err := n.drainAt(askCtx, node)
+	var views []ack.MemberView
+	if err != nil {
+		views = n.leaderViewsBy(ctx)
+		d.Unconfirmed = mayRun(views, node)
+	}
 	known := n.leftAt(s, id)
 	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().Leaves(id)
 	if !d.Requested {
@@ -72,8 +78,9 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 	if !d.Requested || !d.Left() || d.BlockedBy != "" {
 		return d, nil // WaitsFor is only for a drain that makes progress
 	}
-	views := n.leaderViewsBy(ctx)
-	if err != nil {
+	if err == nil {
+		views = n.leaderViewsBy(askCtx)
+	} else {
 		d.BlockedBy = n.unansweredStays(node, views)
 	}
 	d.WaitsFor = waitsFor(s, id, d, views)
@@ -93,6 +100,13 @@ func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error)
 		d = api.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
 	return d, err
+}
+
+// mayRun reports whether a node that does not respond may still run requests. views is the leader's view
+// of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
+func mayRun(views []ack.MemberView, node string) bool {
+	v, ok := viewOf(views, node)
+	return views == nil || ok && v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 }
 
 // drainHere returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
@@ -122,6 +136,8 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.Me
 	switch emptying, gentle := s.Policy().GradualDrains[id]; {
 	case v.Restarting:
 		return "the node restarts in place"
+	case d.Shards == 0 && d.Unconfirmed:
+		return "the node is alive but does not report its requests"
 	case d.Shards == 0:
 		return "requests and sockets still run at its app"
 	case s.Open() && s.Last().Count(id) < s.Committed().Count(id):

@@ -117,6 +117,38 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 	})
 }
 
+// The node that is asked cannot reach the drained node, which is alive: its requests may still run. So the
+// drain is not over before the drained node responds, or has died.
+func TestDrainStateOfUnreachableNodeIsUnconfirmed(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		p := w.follower()
+		var other *process
+		for _, name := range w.others(p) {
+			if w.all[name] != w.leader() {
+				other = w.all[name]
+			}
+		}
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
+		w.untilSettled(w.others(p)...)
+		w.net.Reset(p.name, other.name)
+		w.until("the drained node does not respond", func() bool {
+			d, err := other.node.DrainState(w.t.Context(), p.name)
+			return err == nil && d.Requests == -1
+		})
+		d, err := other.node.DrainState(w.t.Context(), p.name)
+		if err != nil || d.Shards != 0 || d.Requests != -1 || !d.Left() || d.WaitsFor != "the node is alive but does not report its requests" {
+			w.t.Errorf("DrainState of a node that only the leader reaches = %+v, %v, want that it may still run requests", d, err)
+		}
+		p.kill()
+		w.until("the drain ends when the node has died", func() bool {
+			d, err := other.node.DrainState(w.t.Context(), p.name)
+			return err == nil && d.Requests == -1 && !d.Left()
+		})
+	})
+}
+
 // A drain of the last node that may own shards never ends. Every node reports why, whichever is
 // asked; so does a node that is left when the node concerned does not answer.
 func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {

@@ -16,6 +16,9 @@ type DrainState struct {
 	Sockets  int `json:"websockets"`
 	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
 	Held int `json:"held"`
+	// Unconfirmed is true if the node does not respond and may still run requests: it sends heartbeats
+	// to the leader, or the leader is unknown.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
 	// BlockedBy is the reason why no other node can get the shards. Empty means that other nodes can.
 	BlockedBy string `json:"blocked_by,omitempty"`
 	// WaitsFor is the condition for the end of the drain. Empty means unknown, or that the drain is complete.
@@ -28,8 +31,10 @@ type DrainState struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Left reports whether the node still has shards, requests or upgraded connections.
-func (d DrainState) Left() bool { return d.Shards > 0 || d.Requests > 0 || d.Sockets > 0 }
+// Left reports whether the node still has shards, requests or upgraded connections, or may have them.
+func (d DrainState) Left() bool {
+	return d.Shards > 0 || d.Requests > 0 || d.Sockets > 0 || d.Unconfirmed
+}
 
 // DrainService serves GET /v1/drain.
 type DrainService interface {
