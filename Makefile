@@ -106,6 +106,10 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # LONG are the tests of packages that take more than about ten seconds.
 LONG := ^(TestEveryMistakeIsFound|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachPlantedBootstrapMistakeIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
 
+# LONG_IN are the packages with tests of LONG. To link the tests of all other packages for nothing
+# takes a minute of a processor.
+LONG_IN = go list $$(grep -rlE --include='*_test.go' '^func $(patsubst ^%$$,%,$(LONG))\(' . | xargs -n 1 dirname | sort -u) | grep -vE '^shardway/(e2e|ack/scale)'
+
 # SHORT_CLUSTERS are tests of whole clusters, one or two for each property that users rely on.
 SHORT_CLUSTERS := ^(TestReadmeCommandsRun|TestRequestsOfOneKeyReachOneApp|TestKillFailsNoRequest|TestDashboardShowsKilledNode|TestDrainUnderLoadFailsNoRequest|TestSigtermUnderLoadFailsNoRequest|TestJoinAndLeaveMoveFewestShards|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNoRequestWithoutLease|TestHealedPartitionReunites|TestOneWayLinkCountsAsUnresponsive|TestResumableWebSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestPortsOfClusterWithSecretRequireIt|TestMintedKeysAreServedOnEveryNode|TestEmbeddedHandlersCheckTheirLease|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoinAtOnce|TestSighupReloadsUnderLoad|TestStoreRejectsWritesOfPausedOwner|TestUnambiguousMalformedResponsesAreForwarded)$$
 
@@ -171,13 +175,13 @@ test-rest: $(GOTESTSUM) $(RERUN) ## what make test leaves out: planted mistakes,
 .PHONY: test-long
 test-long: export GORACE := atexit_sleep_ms=100
 test-long: | $(GOTESTSUM) $(RERUN)
-	$(call tested,long tests with the race detector,-race -run '$(LONG)' -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,long tests with the race detector,-race -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -vxFf <(go list $(PURE))))
 
 .PHONY: test-long-virtual
 test-long-virtual: export GOGC := 400
 test-long-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
 test-long-virtual: | $(GOTESTSUM) $(RERUN)
-	$(call tested,long tests in virtual time,-p 1 -run '$(LONG)' -timeout 20m $(PURE) $(VIRTUAL))
+	$(call tested,long tests in virtual time,-p 1 -run '$(LONG)' -timeout 20m $$($(LONG_IN) | grep -xFf <(go list $(PURE) $(VIRTUAL))))
 	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
 # The race detector changes timing and sync.Pool: what users get runs without it.
