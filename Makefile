@@ -191,7 +191,7 @@ test-path: | $(GOTESTSUM) $(RERUN)
 
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)
-	$(call tested,whole clusters,-timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
+	$(call tested,whole clusters,-parallel 3 -timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
 
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
