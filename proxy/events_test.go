@@ -151,6 +151,8 @@ func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 
 // A node that stopped reset its tunnels, without a word: those to other nodes' shards,
 // and its own when nobody was left to take them.
+//
+//nolint:tparallel // only the parts about events run in parallel, since they wait
 func TestShutdownEndsEventStreams(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" WebSocket", func(t *testing.T) {
@@ -174,6 +176,7 @@ func TestShutdownEndsEventStreams(t *testing.T) {
 			until(t, "released", func() bool { return owner.running.Load() == 0 })
 		})
 		t.Run(way+" events", func(t *testing.T) {
+			t.Parallel() // it waits for the shutdown most of the time
 			parts := make(chan string)
 			app, ended := eventful(parts)
 			front, _ := start(t, rawApp(t, app))

@@ -44,9 +44,12 @@ func hangingAt(t *testing.T) string {
 
 // 64 requests of one key that hung took all of 64 connections to the app, and no
 // other key was served.
+//
+//nolint:tparallel // only its parts run in parallel, since they wait
 func TestStuckShardLeavesConnsToOthers(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel() // it waits for the queue most of the time
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 8, 2*time.Second })
 			for range 12 {
 				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
