@@ -19,6 +19,7 @@ import (
 // for each line. The case does not use up the CPU time of tests that run at the same
 // time.
 func TestEveryLineHasAFigure(t *testing.T) {
+	t.Parallel()
 	needs(t, "wrk", "nginx", "haproxy")
 	// With the case about metrics and logs, as without -only: both kinds of clusters run
 	// at the same time.
@@ -32,6 +33,7 @@ func TestEveryLineHasAFigure(t *testing.T) {
 // to the first line. The command itself verifies that one line counts no requests, and
 // that another logs each.
 func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
+	t.Parallel()
 	needs(t, "wrk")
 	out := measured(t, "observed")
 	costs(t, out, "shardway, uncounted")
@@ -46,6 +48,7 @@ func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
 // With an additional client, each line has a figure, and the client moves data at its
 // rate.
 func TestAdditionalClientIsMeasured(t *testing.T) {
+	t.Parallel()
 	needs(t, "wrk", "nginx")
 	out := measured(t, "2000/s, 10 MB/s")
 	for _, line := range []string{"nginx → nginx", "shardway → shardway", "shardway → shardway, TLS"} {
@@ -63,6 +66,7 @@ func TestAdditionalClientIsMeasured(t *testing.T) {
 
 // Idle nodes are measured separately, with two binaries at the same time.
 func TestIdleNodesAreMeasured(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	built, err := cluster.Build(t.Context(), dir)
 	if err != nil {
