@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"shardway/keysource"
@@ -46,6 +47,20 @@ const (
 	AccessOff    = "off"
 	AccessStdout = "stdout"
 )
+
+// Optimization is the name of an optimization that Disable can turn off.
+type Optimization string
+
+// The optimizations. Each of them saves CPU time or memory, and changes no response.
+const (
+	EventLoop    Optimization = "event-loop"   // serves small requests of many clients in one goroutine
+	Multiplexing Optimization = "multiplexing" // forwards small requests and resumable WebSockets in streams of one connection per node
+	Parking      Optimization = "parking"      // needs no goroutine for an idle connection
+	Splice       Optimization = "splice"       // copies long response bodies inside the kernel
+)
+
+// Disables reports whether an optimization is turned off.
+func (c *Config) Disables(o Optimization) bool { return slices.Contains(c.Disable, string(o)) }
 
 // Route contains the key sources for requests below a path prefix.
 type Route struct {
@@ -203,9 +218,10 @@ type Config struct {
 	LogLevel  string
 	LogFormat LogFormat
 
-	AccessLog      string // AccessOff, AccessStdout or a file
-	AccessLogKeys  bool   // log keys in plain text
-	AccessLogQuery bool   // log query strings
+	AccessLog      string   // AccessOff, AccessStdout or a file
+	AccessLogKeys  bool     // log keys in plain text
+	AccessLogQuery bool     // log query strings
+	Disable        []string // optimizations that are off; each is an Optimization
 
 	// from maps a setting to the origin of its value. A missing setting has its default.
 	from map[string]string

@@ -311,7 +311,18 @@ func operationSettings() []setting {
 			func(c *Config) value { return toggle{&c.AccessLogKeys} }).reloads(),
 		row("access-log-query", "", "", "log query strings as well as paths",
 			func(c *Config) value { return toggle{&c.AccessLogQuery} }).reloads(),
+		row("disable", "NAME", "", "optimization that this node does not use, to diagnose problems: event-loop, multiplexing, parking or splice",
+			func(c *Config) value { return list{&c.Disable, checkOptimization} }).list(),
 	)
+}
+
+// checkOptimization checks the name of an optimization.
+func checkOptimization(s string) *flaw {
+	switch Optimization(s) {
+	case EventLoop, Multiplexing, Parking, Splice:
+		return nil
+	}
+	return &flaw{"no optimization has this name", "use event-loop, multiplexing, parking or splice"}
 }
 
 // maxVoters limits the size of a quorum, because each log entry waits for it.

@@ -114,6 +114,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "certificate without key", args: "--admin-cert c", want: `admin-cert = "c" (flag): it is of no use without admin-key; name both`},
 		{name: "client certificates without TLS", args: "--admin-write-ca c", want: `admin-write-ca = "c" (flag): client certificates come over TLS only, which the admin port does not speak; give it a certificate with --admin-cert and --admin-key`},
 		{name: "host with a port", args: "--admin-host a:1", want: `admin-host = "a:1" (flag): "a:1": not a name; write it without scheme and port, like node-1.example.com`},
+		{name: "unknown optimization", args: "--disable epoll", want: `disable = "epoll" (flag): "epoll": no optimization has this name; use event-loop, multiplexing, parking or splice`},
 		{name: "peer beyond loopback", args: "--peer 10.0.0.1:7947", want: `peer = "10.0.0.1:7947" (flag): others could reach it, …`},
 		{name: "admin beyond loopback", args: "--admin [::]:8081", want: `admin = "[::]:8081" (flag): others could reach it, …`},
 		{name: "port taken by another setting", args: "--admin 127.0.0.1:8080", want: `admin = "127.0.0.1:8080" (flag): the same address as listen (:8080); give it a port of its own`},

@@ -110,6 +110,7 @@ type Config struct {
 	LogLevel, LogFormat                            string
 	AccessLog                                      string
 	AccessLogKeys, AccessLogQuery                  bool
+	Disable                                        []string // event-loop, multiplexing, parking, splice
 }
 
 // Route has the key sources of requests below a path prefix.

@@ -109,12 +109,12 @@ func (l *idleWatcher) run() {
 // before.
 func (l *idleWatcher) initClient(c *client, g job) {
 	c.watcher = l
-	if c.conn.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
+	if c.conn.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil && !c.s.o.Disable.EventLoop {
 		c.eventLoops = &c.s.loops
 		c.conn.SetWakeup(&c.wakeLoop)
 		c.eligibility = loopEligibility{skip: 1} // the first request has arrived or is about to arrive, so the goroutine serves it
 	}
-	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from the connection
+	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil && !c.s.o.Disable.Parking) // an app in this process may still read from the connection
 	if c.parkDelay.Store(c.s.parkAfter.Load()); g.returnedSoon {
 		c.parkDelay.Store(c.s.parkSoon.Load())
 	}

@@ -157,8 +157,12 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 	return true
 }
 
-// openStream opens a stream to a node. It returns nil if that is not possible without waiting.
+// openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
+// possible without waiting.
 func (s *Server) openStream(node string) *upstreamConn {
+	if s.o.Disable.Multiplexing {
+		return nil
+	}
 	conn := s.o.Cluster.OpenStream(node)
 	if conn == nil {
 		return nil

@@ -118,8 +118,19 @@ type Options struct {
 	// 16384, which is less than the usual limit of file descriptors.
 	MaxConns int
 
+	// Disable contains the optimizations that are off. They change no response.
+	Disable Optimizations
+
 	// Settings contains the settings that are used until the first call of Apply.
 	Settings
+}
+
+// Optimizations is a set of optimizations.
+type Optimizations struct {
+	EventLoop    bool // serves small requests of many clients in one goroutine; see eventLoop
+	Multiplexing bool // forwards small requests and resumable WebSockets in streams of one connection per node
+	Parking      bool // needs no goroutine for an idle connection; see idleWatcher
+	Splice       bool // copies long bodies from connection to connection inside the kernel
 }
 
 // withDefaults returns o with every zero replaced by its default.

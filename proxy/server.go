@@ -108,6 +108,9 @@ func New(o Options) *Server {
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.kick = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
 	s.streams.most = int64(s.o.MaxStreams)
 	s.bodies.most = s.o.BodyBuffer
+	if s.o.Disable.Splice {
+		s.buffers.DisableSplice()
+	}
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
 	dial := s.dialUpstream

@@ -41,6 +41,9 @@ func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
 func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
+	if s.o.Disable.Multiplexing {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
 	conn := s.o.Cluster.OpenWebSocketStream(ctx, node)

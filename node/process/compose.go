@@ -207,6 +207,9 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 		MaxUpstreamConns: c.MaxUpstreamConns, MaxShardConns: c.MaxShardConns, MaxStreams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
 		ResumeTimeout: c.WebSocketResumeTimeout, DrainTimeout: c.DrainTimeout, ReconnectSpread: c.ShutdownTimeout / 2,
 	}
+	o.Disable = proxy.Optimizations{
+		EventLoop: c.Disables(config.EventLoop), Multiplexing: c.Disables(config.Multiplexing), Parking: c.Disables(config.Parking), Splice: c.Disables(config.Splice),
+	}
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}

@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	"shardway/config"
 	"shardway/node/apphealth"
+	"shardway/proxy"
 )
 
 // parseConfig returns the settings for these flags.
@@ -95,5 +96,16 @@ func TestAnnouncedEndpointsUseReachableAddresses(t *testing.T) {
 				t.Errorf("announced %v, %v; want %v", got, err, tt.want)
 			}
 		})
+	}
+}
+
+func TestEachOptimizationCanBeDisabled(t *testing.T) {
+	for name, want := range map[string]proxy.Optimizations{
+		"event-loop": {EventLoop: true}, "multiplexing": {Multiplexing: true}, "parking": {Parking: true}, "splice": {Splice: true},
+	} {
+		o, err := nodeOptions(t.Context(), parseConfig(t, "--disable="+name), zerolog.Nop())
+		if err != nil || o.Proxy.Disable != want {
+			t.Errorf("--disable %s: %+v, %v, want %+v", name, o.Proxy.Disable, err, want)
+		}
 	}
 }

@@ -24,8 +24,11 @@ const (
 type pipes struct {
 	spare   sync.Pool // *pipe
 	out     atomic.Int32
-	refused atomic.Bool // the kernel does not support splice
+	refused atomic.Bool // the kernel does not support splice, or DisableSplice was called
 }
+
+// DisableSplice makes every Writer copy bodies instead of splicing them.
+func (p *Buffers) DisableSplice() { p.pipes.refused.Store(true) }
 
 // get returns an empty pipe, or nil if none is available.
 func (p *pipes) get() *pipe {
