@@ -9,7 +9,7 @@ import (
 
 	"shardway/admin/api"
 	"shardway/node/control"
-	"shardway/proxy"
+	"shardway/proxy/loadstats"
 )
 
 const (
@@ -23,14 +23,14 @@ const (
 // shards and keys. The result lists the nodes that did not respond in time.
 func (n *Node) Hot(ctx context.Context) api.HotList {
 	return n.hot.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Load}, proxy.Load{})
+		loads, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
 		loads[string(n.self)] = n.proxy.Load()
 		return mergeLoads(loads, silent)
 	})
 }
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
-func mergeLoads(loads map[string]proxy.Load, unresponsive []string) api.HotList {
+func mergeLoads(loads map[string]loadstats.Load, unresponsive []string) api.HotList {
 	out := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Unresponsive: unresponsive}
 	type keyID struct {
 		shard uint32

@@ -3,18 +3,18 @@ package node
 import (
 	"testing"
 
-	"shardway/proxy"
+	"shardway/proxy/loadstats"
 	"shardway/shardmap"
 )
 
 // A key is one, whoever is asked for it; a shard that has moved is at two nodes for a while.
 func TestLoadsArePutTogether(t *testing.T) {
-	loads := map[string]proxy.Load{}
+	loads := map[string]loadstats.Load{}
 	for i, node := range []string{"a", "b"} {
-		l := proxy.Load{Shards: []proxy.ShardLoad{{Shard: 7, Requests: 1, Busy: float64(i + 1)}}}
+		l := loadstats.Load{Shards: []loadstats.ShardLoad{{Shard: 7, Requests: 1, Busy: float64(i + 1)}}}
 		for k := range 40 {
-			l.Keys = append(l.Keys, proxy.KeyLoad{Shard: shardmap.Shard(k), Hash: uint64(k), Requests: float64(40 - k)})
-			l.Shards = append(l.Shards, proxy.ShardLoad{Shard: shardmap.Shard(100 + k), Requests: 1})
+			l.Keys = append(l.Keys, loadstats.KeyLoad{Shard: shardmap.Shard(k), Hash: uint64(k), Requests: float64(40 - k)})
+			l.Shards = append(l.Shards, loadstats.ShardLoad{Shard: shardmap.Shard(100 + k), Requests: 1})
 		}
 		l.Keys[0].Key = []string{"", "alice"}[i]
 		loads[node] = l

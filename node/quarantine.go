@@ -10,18 +10,18 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
-	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
 // Mark returns the shard and the key_hash of a shard key, which identify it in a quarantine.
 func (n *Node) Mark(key string) (shard uint32, hash string) {
-	return uint32(shardmap.Of(key, n.o.Shards)), fmt.Sprintf("%016x", proxy.KeyHash(n.hashKey(), []byte(key)))
+	return uint32(shardmap.Of(key, n.o.Shards)), fmt.Sprintf("%016x", shardkey.Hash(n.hashKey(), []byte(key)))
 }
 
 // markedUnder returns an identifier of a hash key. It reveals nothing about the hash key.
 func markedUnder(hashKey []byte) uint32 {
-	return uint32(proxy.KeyHash(hashKey, []byte("shardway: which hash key")))
+	return uint32(shardkey.Hash(hashKey, []byte("shardway: which hash key")))
 }
 
 // hashKeys returns the hash keys with which this node recognizes quarantined keys, by identifier (see
@@ -44,7 +44,7 @@ func (n *Node) hashKeys() map[uint32][]byte {
 func (n *Node) requarantine() {
 	n.marking.Lock()
 	defer n.marking.Unlock()
-	q, keys := &proxy.Quarantine{}, n.hashKeys()
+	q, keys := &shardkey.Quarantine{}, n.hashKeys()
 	for m := range n.fsm.state.Load().Policy().Quarantined {
 		if k, known := keys[m.HashKeyID]; known {
 			q.Add(m.Shard, m.Hash, k)

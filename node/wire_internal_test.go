@@ -19,6 +19,7 @@ import (
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
+	"shardway/proxy/loadstats"
 )
 
 var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
@@ -44,7 +45,7 @@ func controlMessages() []any {
 		api.Plan{},
 		api.DrainState{},
 		diagnosis.Report{},
-		proxy.Load{},
+		loadstats.Load{},
 		rotation.Step{},
 	}
 }

@@ -201,9 +201,9 @@ func (l accessLine) routeName() string {
 	return "none"
 }
 
-// keyHash returns the KeyHash of a key in hexadecimal, as the log contains it.
+// keyHash returns the shardkey.Hash of a key in hexadecimal, as the log contains it.
 func keyHash(hashKey, key []byte) []byte {
-	return fmt.Appendf(nil, "%016x", KeyHash(hashKey, key))
+	return fmt.Appendf(nil, "%016x", shardkey.Hash(hashKey, key))
 }
 
 // millis adds a duration in milliseconds with three decimals.

@@ -127,7 +127,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		return false
 	}
 	c.s.budget.Earn()
-	c.s.load.sample(c.x.Key)
+	c.s.load.Sample(c.x.Key)
 	c.bindAttempt(p)
 	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()
 	c.loopAttempt.before = k.Sent()

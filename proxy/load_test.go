@@ -14,6 +14,7 @@ import (
 
 	"shardway/proxy"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -72,7 +73,7 @@ func TestLoadReportsBusyShardsAndKeys(t *testing.T) {
 			if s.Shard != shardmap.Of(want.key, shards) || !near(s.Requests, want.rate, 0.1) || !near(s.Busy, want.rate/100, 0.25) || s.Bytes < 100*want.rate {
 				t.Errorf("shard %+v, want %v requests/s", s, want.rate)
 			}
-			if k.Key != want.key || k.Shard != s.Shard || k.Hash != proxy.KeyHash([]byte("s"), []byte(want.key)) || !near(k.Requests, want.rate, deviation(want.rate)) {
+			if k.Key != want.key || k.Shard != s.Shard || k.Hash != shardkey.Hash([]byte("s"), []byte(want.key)) || !near(k.Requests, want.rate, deviation(want.rate)) {
 				t.Errorf("key %+v, want %s with %v requests/s", k, want.key, want.rate)
 			}
 		}

@@ -235,7 +235,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	}
 	s.metrics.collect(count)
 	s.metrics.timings(ch)
-	count(descAppBytes, float64(s.load.bytes()))
+	count(descAppBytes, float64(s.load.Bytes()))
 	stats := s.o.Queue.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))

@@ -3,16 +3,16 @@ package proxy_test
 import (
 	"testing"
 
-	"shardway/proxy"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
 // quarantineOf puts keys in quarantine that a node with 16 shards serves.
-func quarantineOf(shards int, hashKey string, keys ...string) *proxy.Quarantine {
-	q := &proxy.Quarantine{}
+func quarantineOf(shards int, hashKey string, keys ...string) *shardkey.Quarantine {
+	q := &shardkey.Quarantine{}
 	for _, k := range keys {
-		q.Add(shardmap.Of(k, shards), proxy.KeyHash([]byte(hashKey), []byte(k)), []byte(hashKey))
+		q.Add(shardmap.Of(k, shards), shardkey.Hash([]byte(hashKey), []byte(k)), []byte(hashKey))
 	}
 	return q
 }
@@ -50,9 +50,9 @@ func TestQuarantinedKeysAreRejected(t *testing.T) {
 			if res, body := ask(beside("k", shards)); res.StatusCode != 200 {
 				t.Errorf("another key of the shard: %s %s", res.Status, body)
 			}
-			other := &proxy.Quarantine{}
-			other.Add(shardmap.Of("k", shards), proxy.KeyHash([]byte("s"), []byte("k")), []byte("another secret"))
-			for _, q := range []*proxy.Quarantine{nil, {}, other} {
+			other := &shardkey.Quarantine{}
+			other.Add(shardmap.Of("k", shards), shardkey.Hash([]byte("s"), []byte("k")), []byte("another secret"))
+			for _, q := range []*shardkey.Quarantine{nil, {}, other} {
 				front.Quarantine(q)
 				if res, body := ask("k"); res.StatusCode != 200 {
 					t.Errorf("not in quarantine: %s %s", res.Status, body)
@@ -84,9 +84,9 @@ func TestRequestsWithoutAKeyAreNotQuarantined(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, echo))
-			q := &proxy.Quarantine{}
+			q := &shardkey.Quarantine{}
 			for s := range front.Table().Shards() {
-				q.Add(shard(s), proxy.KeyHash(nil, nil), nil)
+				q.Add(shard(s), shardkey.Hash(nil, nil), nil)
 			}
 			front.Quarantine(q)
 			c := front.dial()

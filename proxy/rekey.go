@@ -25,7 +25,7 @@ func (c *client) rekey(by *shardkey.Keys) decision {
 	c.keys.Keys = by
 	found, bad := c.keys.Find(c.s.upstream == nil)
 	switch {
-	case later && (bad != nil || found.Keyless || KeyHash(nil, found.Key) != c.x.session.keyHash):
+	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.x.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
 		c.x.session.refused = closeMoved

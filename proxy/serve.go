@@ -165,7 +165,7 @@ func (c *client) handleRequest() {
 		return
 	}
 	if !c.x.Keyless {
-		c.s.load.sample(c.x.Key)
+		c.s.load.Sample(c.x.Key)
 		c.createSession()
 	}
 	c.routeUntilAnswered(c.attemptNow())

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/loadstats"
 	"shardway/proxy/pathguard"
 	"shardway/proxy/retry"
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -41,10 +43,10 @@ type Server struct {
 	headerMemory    memoryLimit // memory of headers that have been read partly
 	awaited         memoryLimit // memory of bodies that are read before their requests continue
 	budget          retry.Budget
-	load            loads
+	load            loadstats.Collector
 	wrecks          wrecks
 	// quarantine is nil while no key is in quarantine.
-	quarantine      atomic.Pointer[Quarantine]
+	quarantine      atomic.Pointer[shardkey.Quarantine]
 	streams         streams
 	peerGoroutines  sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
 	callbackWatcher callbackWatcher
@@ -124,7 +126,7 @@ func New(o Options) *Server {
 	}
 	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
 	s.budget.Fill()
-	s.load.start(s.o.Shards)
+	s.load.Start(s.o.Shards)
 	s.wrecks.tell = s.o.Wrecked
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())

@@ -71,7 +71,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	if seen, ok := s.webSockets.summary.over(time.Now()); ok && s.o.OnHandover != nil {
 		s.o.OnHandover(seen)
 	}
-	s.load.look(time.Now())
+	s.load.Update(time.Now())
 	if s.upstream != nil {
 		s.upstream.closeIdleOlderThan(maxIdleAge, s.o.KeepUpstream)
 	}

@@ -44,9 +44,9 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	y.answered(&p.conn.res)
 	y.s.metrics.tunnels.Add(1)
 	defer y.s.metrics.tunnels.Add(-1)
-	if l := y.s.load.of(&y.x, p.route.Kind); l != nil {
-		l.sockets.Add(1)
-		defer l.sockets.Add(-1)
+	if l := y.s.loadOf(&y.x, p.route.Kind); l != nil {
+		l.WebSockets.Add(1)
+		defer l.WebSockets.Add(-1)
 	}
 	if y.writeSwitchingProtocols(p, false) {
 		y.releaseBuffers(p)

@@ -3,11 +3,12 @@ package proxy
 import (
 	"time"
 
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
 // WebSocketKeyHash returns the hash by which MoveWebSockets identifies the WebSockets of a key.
-func WebSocketKeyHash(key string) uint64 { return KeyHash(nil, []byte(key)) }
+func WebSocketKeyHash(key string) uint64 { return shardkey.Hash(nil, []byte(key)) }
 
 // MoveWebSockets ends the upstream connections of resumable WebSockets whose clients are connected
 // to this node. It selects the WebSockets for which match returns true, and returns their number.

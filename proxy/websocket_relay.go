@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/loadstats"
 	"shardway/proxy/route"
 	"shardway/proxy/wsframe"
 )
@@ -35,11 +36,11 @@ type webSocketRelay struct {
 	app                  bool // upstream leads to the app itself; false at an ingress that is not the owner
 
 	attempt      attempt
-	responseSent bool          // the header of the first response has been sent
-	load         *shardLoad    // counters of the shard; nil means none
-	sent         int64         // bytes sent to the client before the relay
-	before       int64         // bytes transferred on downstream before the relay
-	born         time.Duration // start time, by the clock of the server
+	responseSent bool                // the header of the first response has been sent
+	load         *loadstats.Counters // counters of the shard; nil means none
+	sent         int64               // bytes sent to the client before the relay
+	before       int64               // bytes transferred on downstream before the relay
+	born         time.Duration       // start time, by the clock of the server
 
 	requests     atomic.Uint32
 	code         atomic.Int32  // code of the close frame that ends upstream; set before requests
@@ -63,7 +64,7 @@ func (l *webSocketRelay) addRunning(n int32) {
 	l.s.webSockets.relays.Add(n)
 	l.s.metrics.tunnels.Add(int64(n))
 	if l.load != nil {
-		l.load.sockets.Add(n)
+		l.load.WebSockets.Add(n)
 	}
 }
 
@@ -130,7 +131,7 @@ const moveAfter = time.Second
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
 		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == route.Local,
-		attempt: *p, load: y.s.load.of(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
+		attempt: *p, load: y.s.loadOf(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
 		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
 	}
 	l.code.Store(closeMoved)

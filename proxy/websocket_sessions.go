@@ -16,11 +16,7 @@ import (
 
 // CountUpgraded returns the number of upgraded connections to the app of this node.
 func (s *Server) CountUpgraded() int {
-	total := 0
-	for i := range s.load.shards {
-		total += int(s.load.shards[i].sockets.Load())
-	}
-	return total
+	return s.load.WebSockets()
 }
 
 // maxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.

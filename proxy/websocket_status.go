@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -78,7 +79,7 @@ type sessionStatus struct {
 	// once, before the first relay.
 	state   atomic.Uint32
 	shard   shardmap.Shard
-	keyHash uint64 // KeyHash of the key without a secret, which must not leave this process
+	keyHash uint64 // shardkey.Hash of the key without a secret, which must not leave this process
 
 	// The following fields belong to the goroutine of the session.
 	startedBy relayStart // reason of the last relay
@@ -99,7 +100,7 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	case k.relays > 0:
 		k.startedBy = relayPlanned
 	default:
-		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, KeyHash(nil, y.x.Key)
+		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, shardkey.Hash(nil, y.x.Key)
 	}
 	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
 		m.sockets[sessionResumed].Add(1)

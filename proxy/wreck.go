@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/proxy/route"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -32,7 +33,7 @@ type Wreck struct {
 	Keys []Implicated
 }
 
-// Implicated is a key that had a request in progress: its shard and its KeyHash.
+// Implicated is a key that had a request in progress: its shard and its shardkey.Hash.
 type Implicated struct {
 	Shard shardmap.Shard `json:"shard"`
 	Hash  uint64         `json:"hash"`
@@ -119,7 +120,7 @@ func (c *client) wrecked(p *attempt, why cause) bool {
 	if why != causeNone || p.route.Kind != route.Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
 		return false
 	}
-	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.Key)}
+	key := Implicated{Shard: c.x.shard, Hash: shardkey.Hash(c.s.o.HashKey(), c.x.Key)}
 	w := c.s.wrecks.note(process{p.route.Node, p.conn.boot}, key)
 	earlier := c.x.wreck
 	c.x.wreck = w

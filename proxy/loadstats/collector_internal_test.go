@@ -1,4 +1,4 @@
-package proxy
+package loadstats
 
 import (
 	"strings"
@@ -9,9 +9,9 @@ import (
 // A key is looked at now and then, has a place until it is counted, and none if it is so
 // long that a few of them would be much.
 func TestKeySamplesAreLimited(t *testing.T) {
-	var l loads
-	l.sample([]byte("before there is a cluster"))
-	l.start(4)
+	var l Collector
+	l.Sample([]byte("before there is a cluster"))
+	l.Start(4)
 	full := func() (n int) {
 		for i := range l.slots {
 			if l.slots[i].state.Load() == sampleFull {
@@ -21,7 +21,7 @@ func TestKeySamplesAreLimited(t *testing.T) {
 		return n
 	}
 	for range 100 * sampleOne {
-		l.sample([]byte(strings.Repeat("k", sampleKey+1)))
+		l.Sample([]byte(strings.Repeat("k", sampleKey+1)))
 	}
 	if n := full(); n > 0 {
 		t.Errorf("%d keys of more than %d bytes are kept", n, sampleKey)
@@ -29,13 +29,13 @@ func TestKeySamplesAreLimited(t *testing.T) {
 	now := l.last
 	for range 3 {
 		for range 10 * sampleSlots * sampleOne {
-			l.sample([]byte(strings.Repeat("k", sampleKey)))
+			l.Sample([]byte(strings.Repeat("k", sampleKey)))
 		}
 		if n := full(); n != sampleSlots {
 			t.Errorf("%d of %d places are taken", n, sampleSlots)
 		}
 		now = now.Add(time.Second)
-		l.look(now)
+		l.Update(now)
 		if n := full(); n > 0 || len(l.keys.Top(2)) != 1 {
 			t.Errorf("%d places are taken after a look, and %d keys are known", n, len(l.keys.Top(2)))
 		}
@@ -44,15 +44,15 @@ func TestKeySamplesAreLimited(t *testing.T) {
 
 // Who asks every millisecond gets means over seconds, as who asks now and then.
 func TestLoadIsMeasuredOncePerSecond(t *testing.T) {
-	var l loads
-	l.look(time.Now()) // nothing is counted yet
-	l.start(1)
+	var l Collector
+	l.Update(time.Now()) // nothing is counted yet
+	l.Start(1)
 	first := l.last
-	l.shards[0].requests.Add(10)
-	if l.look(first.Add(time.Second - 1)); l.last != first || l.rates[0].mean[0] != 0 {
+	l.shards[0].Requests.Add(10)
+	if l.Update(first.Add(time.Second - 1)); l.last != first || l.rates[0].mean[0] != 0 {
 		t.Errorf("looked at before a second is over: %+v", l.rates[0])
 	}
-	if l.look(first.Add(time.Second)); l.rates[0].mean[0] == 0 {
+	if l.Update(first.Add(time.Second)); l.rates[0].mean[0] == 0 {
 		t.Error("not looked at after a second")
 	}
 }
