@@ -31,7 +31,7 @@ type requestState struct {
 	// edit and extra are reused for each header.
 	edit  h1.Edit
 	extra []byte
-	// slowResponse is the key of a response in sizes, while a response of unknown duration from
+	// slowResponse is the key of a response in Server.sizes, while a response of unknown duration from
 	// another node is being forwarded. Zero means none, or that the response already counts as
 	// slow.
 	slowResponse atomic.Uint64

@@ -23,11 +23,11 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "large answers are remembered", found: size,
-			edits: in("proxy.sizes.note", "	if known != now {", "	if known != now && !PLANTED {"),
+			edits: in("proxy/sizehint.Predictor.Record", "	if known != now {", "	if known != now && !PLANTED {"),
 		},
 		{
 			rule: "and so are small ones", found: size,
-			edits: in("proxy.sizes.note", "	if !large {", "	if !large && !PLANTED {"),
+			edits: in("proxy/sizehint.Predictor.Record", "	if !large {", "	if !large && !PLANTED {"),
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",

@@ -13,7 +13,7 @@ import (
 //
 //   - Several requests to the node are in progress.
 //   - Its body has arrived completely.
-//   - Its response is expected to be small (sizes.go).
+//   - Its response is expected to be small (sizehint).
 //   - A stream is available without waiting.
 //
 // All other requests use separate connections, on which their data is forwarded as it arrives. A
@@ -61,7 +61,7 @@ func (c *client) fitsStream() bool {
 	if c.req.Upgrades() || c.req.Expects() || !c.body.whole() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
 		return false
 	}
-	return !c.s.sizes.large(&c.req)
+	return !c.s.sizes.Large(&c.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to

@@ -73,7 +73,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 		}
 		open := p.conn.pool.node != "" && !further && res.Body.Remaining() < 0
 		if open {
-			y.slowResponse.Store(y.s.sizes.key(&y.req))
+			y.slowResponse.Store(y.s.sizes.Key(&y.req))
 		}
 		_, rerr, werr = w.Copy(&res.Body)
 		w.SetPrecondition(nil)
@@ -106,7 +106,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 // It ignores the response to a request to resume a stream.
 func (y *responseRelay) learn(p *attempt, further, large bool) {
 	if p.conn.pool.node != "" && !further {
-		y.s.sizes.note(y.s.sizes.key(&y.req), large)
+		y.s.sizes.Record(y.s.sizes.Key(&y.req), large)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"shardway/proxy/retry"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/sizehint"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -34,10 +35,10 @@ type Server struct {
 	loops          eventLoopGroup
 	appWatch       appWatch
 	handshakes     handshakes
-	sizes          sizes
+	sizes          sizehint.Predictor
 	// nonResumable contains the paths whose WebSockets are not resumable. It has the same structure
 	// as the table of large responses.
-	nonResumable sizes
+	nonResumable sizehint.Predictor
 	// streamThreshold is the constant streamThreshold, except in tests.
 	streamThreshold int32
 	headerMemory    memoryLimit // memory of headers that have been read partly
@@ -103,8 +104,10 @@ func New(o Options) *Server {
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
-	s.sizes.seed, s.streamThreshold = maphash.MakeSeed(), streamThreshold
-	s.nonResumable.seed = s.sizes.seed
+	s.streamThreshold = streamThreshold
+	seed := maphash.MakeSeed()
+	s.sizes.SetSeed(seed)
+	s.nonResumable.SetSeed(seed)
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.kick = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)

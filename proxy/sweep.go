@@ -117,7 +117,7 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 	}
 	if r.kind == route.Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
-			s.sizes.note(key, true) // further requests to this path use connections instead of streams
+			s.sizes.Record(key, true) // further requests to this path use connections instead of streams
 		}
 	}
 	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {

@@ -30,7 +30,7 @@ const (
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (c *client) getWebSocketStream(p *pool) *upstreamConn {
-	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.large(&c.req) {
+	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return p.addStream(p.openWebSocketStream(c.life.within))
@@ -86,6 +86,6 @@ func (l *webSocketRelay) isBulk() bool {
 // to the response of the owner. unkept means that they are not.
 func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
 	if p.route.Kind == route.Remote {
-		y.s.nonResumable.note(y.s.nonResumable.key(&y.req), unkept)
+		y.s.nonResumable.Record(y.s.nonResumable.Key(&y.req), unkept)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package sizehint
 
 import (
 	"fmt"
@@ -24,14 +24,14 @@ func asking(t *testing.T, line string) *h1.Request {
 
 // What a path's last answer was says what its next one will be, whatever others are.
 func TestResponseSizePredictionUsesLastSize(t *testing.T) {
-	s := &sizes{seed: maphash.MakeSeed()}
+	s := &Predictor{seed: maphash.MakeSeed()}
 	small, large := asking(t, "GET /small?a"), asking(t, "GET /large?b")
-	for s.place(s.key(small)) == s.place(s.key(large)) {
+	for s.slot(s.Key(small)) == s.slot(s.Key(large)) {
 		s.seed = maphash.MakeSeed()
 	}
 	want := func(what string, r *h1.Request, is bool) {
 		t.Helper()
-		if got := s.large(r); got != is {
+		if got := s.Large(r); got != is {
 			t.Errorf("%s: %s %s is taken for large: %v, want %v", what, r.Method(), r.Target(), got, is)
 		}
 	}
@@ -40,17 +40,17 @@ func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 		t.Helper()
 		for i := 0; n > 0; i++ {
 			r := asking(t, fmt.Sprintf("GET /%v/%d", are, i))
-			if place := s.place(s.key(r)); place == s.place(s.key(small)) || place == s.place(s.key(large)) {
+			if place := s.slot(s.Key(r)); place == s.slot(s.Key(small)) || place == s.slot(s.Key(large)) {
 				continue
 			}
-			s.note(s.key(r), are)
+			s.Record(s.Key(r), are)
 			n--
 		}
 	}
 	want("at first", large, false)
-	s.note(s.key(small), false)
+	s.Record(s.Key(small), false)
 	others(50, true)
-	s.note(s.key(large), true)
+	s.Record(s.Key(large), true)
 	want("beside large ones", small, false)
 	want("beside large ones", asking(t, "GET /small?other"), false)
 	want("beside large ones", large, true)
@@ -59,8 +59,8 @@ func TestResponseSizePredictionUsesLastSize(t *testing.T) {
 	others(200, false)
 	want("beside small ones", asking(t, "GET /unknown"), false)
 	want("beside small ones", large, true)
-	s.note(s.key(large), false)
-	s.note(s.key(small), true)
+	s.Record(s.Key(large), false)
+	s.Record(s.Key(small), true)
 	want("once it was small", large, false)
 	want("once it was large", small, true)
 }
