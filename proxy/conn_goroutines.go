@@ -1,6 +1,9 @@
 package proxy
 
-import "sync"
+import (
+	"net"
+	"sync"
+)
 
 // A resumable WebSocket may stay open for days, and a server may have many idle ones. While such a
 // WebSocket has an upstream connection, no goroutine should keep the deep stack of the request
@@ -125,4 +128,13 @@ func (c *client) leaveRelay() {
 	c.relay.webSocket = nil
 	c.slot.webSocket.Store(nil)
 	l.addRunning(-1)
+}
+
+// job is a connection that a goroutine of the worker pool serves.
+type job struct {
+	conn         net.Conn
+	stop         bool // the connection was parked, and must close unless a request has arrived
+	returnedSoon bool // the connection was parked only briefly; see parkAfterReturn
+
+	client *client // handed off by an event loop; nil means that the goroutine creates a client
 }

@@ -49,7 +49,7 @@ func (g *eventLoopGroup) close() {
 // loop can be created, the goroutine of c continues. It tries again after some requests, unless the
 // system supports no event loops.
 func (g *eventLoopGroup) join(c *client) {
-	c.watcher.workers.wg.Add(1)
+	c.watcher.workers.Group().Add(1)
 	if l := g.pick(); l != nil {
 		l.join(c)
 		return

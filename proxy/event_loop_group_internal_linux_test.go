@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"shardway/internal/workerpool"
 )
 
 // A moment without descriptors is not for ever; a system without loops is.
@@ -129,7 +131,7 @@ func TestBufferedDataPreventsParking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &idleWatcher{within: t.Context(), conns: &s.conns, clock: &s.clock, workers: newWorkerPool(func(job) {})}
+	l := &idleWatcher{within: t.Context(), conns: &s.conns, clock: &s.clock, workers: workerpool.New(func(job) {})}
 	defer l.close()
 	c := newClient(t.Context(), s, conn, "")
 	l.initClient(c, job{conn: conn})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/rawio"
+	"shardway/internal/workerpool"
 )
 
 const (
@@ -43,8 +44,8 @@ const (
 // The old client must not be used after park. The documentation of clientPool explains why no other
 // goroutine can still have a reference to it.
 type idleWatcher struct {
-	within  context.Context //nolint:containedctx // lives as long as the listener
-	workers *workerPool     // its WaitGroup also counts the parked connections
+	within  context.Context       //nolint:containedctx // lives as long as the listener
+	workers *workerpool.Pool[job] // its group also counts the parked connections
 	conns   *registry
 	clock   *coarse
 
@@ -84,7 +85,7 @@ func (l *idleWatcher) watch(p *parkedConn) error {
 	if err := l.poller.Add(p.conn, p.id); err != nil {
 		return err
 	}
-	l.workers.wg.Add(1)
+	l.workers.Group().Add(1)
 	return nil
 }
 
@@ -126,8 +127,8 @@ func (l *idleWatcher) initClient(c *client, g job) {
 
 // resume gives a client that has left its event loop to a worker goroutine.
 func (l *idleWatcher) resume(c *client) {
-	l.workers.submit(job{client: c})
-	l.workers.wg.Done()
+	l.workers.Submit(job{client: c})
+	l.workers.Group().Done()
 }
 
 // close stops the watcher. After it, no connection can be parked.
@@ -150,8 +151,8 @@ func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
 // client.
 func (p *parkedConn) resume(g job) {
 	_ = p.watcher.poller.Remove(p.conn) // an error means that the poller no longer watches it
-	p.watcher.workers.submit(g)
-	p.watcher.workers.wg.Done()
+	p.watcher.workers.Submit(g)
+	p.watcher.workers.Group().Done()
 }
 
 // park parks the idle connection, and reports whether it did. If park returns false, the caller

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/workerpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/pathguard"
@@ -154,13 +155,13 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	watcher := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
-	watcher.workers = newWorkerPool(func(g job) {
+	watcher.workers = workerpool.New(func(g job) {
 		if g.client != nil {
-			g.client.serveOn(&watcher.workers.wg, over)
+			g.client.serveOn(watcher.workers.Group(), over)
 		} else if s.shake(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
 			watcher.initClient(c, g)
-			c.serveAll(&watcher.workers.wg, over)
+			c.serveAll(watcher.workers.Group(), over)
 		} else {
 			over()
 		}
@@ -168,7 +169,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer watcher.close()
 	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer cut()
-	defer watcher.workers.close() // must run after unlisten, because connections that an open listener accepts would be reset
+	defer watcher.workers.Close() // must run after unlisten, because connections that an open listener accepts would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -182,7 +183,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		s.conns.addAccepted()
 		s.acquireConnSlot(places)
-		watcher.workers.submit(job{conn: conn})
+		watcher.workers.Submit(job{conn: conn})
 	}
 }
 

@@ -47,7 +47,7 @@ func allowed() map[string][]string {
 		"proxy/sizehint":    {"proxy/h1"},
 		"proxy/loadstats":   {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "internal/workerpool"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -93,6 +93,7 @@ func allowed() map[string][]string {
 		"internal/suggest":     {},
 		"internal/nativehist":  {},
 		"internal/topk":        {},
+		"internal/workerpool":  {},
 		"internal/overlay":     {}, // only tests use it
 		"internal/problem":     {},
 		"internal/processors":  {"internal/clock"},
