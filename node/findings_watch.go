@@ -13,7 +13,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
-	"shardway/proxy"
+	"shardway/proxy/appsilence"
 	"shardway/shardmap"
 )
 
@@ -59,7 +59,7 @@ type watch struct {
 	leaderStream                         control.PersistentStream // open stream to the leader
 	lastChange                           time.Time                // when findings or leader changed last
 	peers                                peerCheck
-	appSilence                           proxy.AppSilence
+	appSilence                           appsilence.Report
 	appSilenceRead                       time.Time // when appSilence was read
 
 	probing sync.WaitGroup

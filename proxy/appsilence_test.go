@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"shardway/internal/simnet"
-	"shardway/proxy"
+	"shardway/proxy/appsilence"
 )
 
 // TestHangingAppIsDetected has an app that answers /poll after half a minute and reads a POST
@@ -41,7 +41,7 @@ func TestHangingAppIsDetected(t *testing.T) {
 			poll.send("GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			for range 29 {
 				time.Sleep(time.Second)
-				if x := n.AppSilence(); x != (proxy.AppSilence{}) {
+				if x := n.AppSilence(); x != (appsilence.Report{}) {
 					t.Fatalf("long polls count as a hang: %+v", x)
 				}
 			}

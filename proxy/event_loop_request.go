@@ -170,7 +170,7 @@ func (c *client) handleResponse() {
 	p.conn.ConsumeResponse(res)
 	p.conn.pool.markProven(p.conn)
 	if p.route.Kind == route.Local {
-		c.s.appWatch.record(c.s.clock.now())
+		c.s.appSilence.RecordResponse(c.s.clock.now())
 	}
 	c.reply.repaired(res)
 	l.unregisterUpstream(c)

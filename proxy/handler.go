@@ -237,7 +237,7 @@ func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if head.Has(h1.FieldShardwayHold) {
 		t.a.noteHold(head, p.epoch)
 	}
-	t.a.s.appWatch.record(t.a.s.clock.now())
+	t.a.s.appSilence.RecordResponse(t.a.s.clock.now())
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/internal/workerpool"
+	"shardway/proxy/appsilence"
 	"shardway/proxy/h1"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/pathguard"
@@ -34,7 +35,7 @@ type Server struct {
 	conns          registry
 	stalledScratch []*client // reused by Stalled
 	loops          eventLoopGroup
-	appWatch       appWatch
+	appSilence     appsilence.Detector
 	handshakes     handshakes
 	sizes          sizehint.Predictor
 	// nonResumable contains the paths whose WebSockets are not resumable. It has the same structure

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"math"
+	"net"
 	"time"
 
+	"shardway/proxy/appsilence"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -38,7 +40,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.pathDetector.begin(list, whole, now)
-	s.appWatch.begin(now)
+	s.appSilence.BeginSweep(now)
 	parks := maxParksPerSweep
 	for _, c := range list {
 		if k := c.session.Load(); k != nil {
@@ -57,7 +59,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 			c.wakeLoop() // its goroutine checks the idle timeout
 		}
 	}
-	s.appWatch.end()
+	s.appSilence.EndSweep()
 	idleLimit := time.Duration(math.MaxInt64)
 	if s.draining.Load() {
 		idleLimit = drainIdleTimeout
@@ -121,7 +123,11 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 		}
 	}
 	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
-		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.conn.Load())
+		var conn net.Conn // nil means that the app runs in this process
+		if l := c.slot.conn.Load(); l != nil && l.inproc == nil {
+			conn = l.NetConn()
+		}
+		s.appSilence.CountWaiting(c.since, r.flags&slotSafe != 0, conn)
 	}
 	switch {
 	case r.flags&slotWebSocket != 0:
@@ -251,4 +257,11 @@ func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) 
 		}
 		closeAll(closes)
 	}
+}
+
+// AppSilence reports whether the app hangs. A call may take some milliseconds, so it should be called
+// at most once a second.
+func (s *Server) AppSilence() appsilence.Report {
+	// If there are no connections, there are no sweeps, so the last result may be outdated.
+	return s.appSilence.Report(s.clock.exact() - 20*sweepEvery)
 }

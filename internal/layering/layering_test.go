@@ -45,9 +45,10 @@ func allowed() map[string][]string {
 		"proxy/retry":       {},
 		"proxy/pathguard":   {},
 		"proxy/sizehint":    {"proxy/h1"},
+		"proxy/appsilence":  {},
 		"proxy/loadstats":   {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "internal/workerpool"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "internal/workerpool"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -57,7 +58,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey", "proxy/appsilence"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},

@@ -1,4 +1,4 @@
-package proxy
+package appsilence
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 // appCase is an app at which requests wait.
 type appCase struct {
-	a   appWatch
+	a   Detector
 	now time.Duration
 }
 
@@ -15,11 +15,11 @@ type appCase struct {
 func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool {
 	for end := c.now + d; c.now < end; {
 		c.now += time.Second
-		c.a.begin(c.now)
+		c.a.BeginSweep(c.now)
 		for _, s := range since {
-			c.a.waits(s, safe, nil)
+			c.a.CountWaiting(s, safe, nil)
 		}
-		c.a.end()
+		c.a.EndSweep()
 	}
 	return c.a.last.hangs
 }
@@ -27,11 +27,11 @@ func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool 
 func TestAppWithoutResponsesCountsAsHanging(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
-	c.a.record(c.now)
+	c.a.RecordResponse(c.now)
 	if since := c.now; c.pass(unsafeSilence-time.Second, false, since) || !c.pass(time.Second, false, since) {
 		t.Errorf("a POST waits: the app hangs after other than %v", unsafeSilence)
 	}
-	c.a.record(c.now)
+	c.a.RecordResponse(c.now)
 	if c.pass(time.Second, false, c.now) {
 		t.Error("the app hangs though it responds")
 	}
@@ -46,19 +46,19 @@ func TestLongPollsAloneDoNotCountAsHang(t *testing.T) {
 		if c.pass(time.Minute, true, c.now, c.now, c.now) {
 			t.Fatal("long polls count as a hang")
 		}
-		c.a.record(c.now)
+		c.a.RecordResponse(c.now)
 	}
 	if since := c.now; c.pass(safeSilence-time.Second, true, since) || !c.pass(time.Second, true, since) {
 		t.Errorf("GETs wait: the app hangs after other than %v", safeSilence)
 	}
 	slow := appCase{now: time.Second}
 	slow.pass(50*time.Second, false, slow.now)
-	slow.a.record(slow.now)
+	slow.a.RecordResponse(slow.now)
 	for range 10 {
 		if slow.pass(50*time.Second, false, slow.now) {
 			t.Fatal("a response that takes as long as earlier ones counts as a hang")
 		}
-		slow.a.record(slow.now)
+		slow.a.RecordResponse(slow.now)
 	}
 	if !slow.pass(3*time.Minute, false, slow.now) {
 		t.Error("an app that takes much longer than ever does not hang")
@@ -71,7 +71,7 @@ func TestRequestsNextToResponsesDoNotCountAsHang(t *testing.T) {
 	c := appCase{now: time.Second}
 	since := c.now
 	for range 600 {
-		c.a.record(c.now)
+		c.a.RecordResponse(c.now)
 		if c.pass(time.Second, false, since) {
 			t.Fatal("the app hangs though it responds")
 		}

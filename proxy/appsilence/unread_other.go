@@ -1,6 +1,6 @@
 //go:build !linux
 
-package proxy
+package appsilence
 
 // countUnread knows of no request whether the app has read it.
 func countUnread([]waitingConn) int { return 0 }

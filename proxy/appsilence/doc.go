@@ -1,0 +1,9 @@
+// Package appsilence detects an app that hangs: requests wait, and the app begins no response.
+//
+// The sweep of the proxy counts the waiting requests in a Detector: BeginSweep, CountWaiting for each
+// request, EndSweep. These belong to one goroutine. The goroutines of requests call RecordResponse,
+// and any goroutine may call Report. All times are those of one monotonic clock, that of the proxy.
+//
+// A request of a hanging app cannot be distinguished from a long poll by its waiting time alone
+// before safeSilence. But the kernel of Linux can report whether the app has read the request.
+package appsilence
