@@ -3,36 +3,10 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
-	"os"
-	"time"
-)
 
-// acceptOne accepts a connection. After Shutdown, it first returns all connections that the kernel
-// has already accepted, because closing the listener would reset them. After that it returns an
-// error.
-func (s *Server) acceptOne(ln net.Listener, p *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
-	if !s.isClosed() {
-		if conn := p.take(); conn != nil {
-			return conn, nil
-		}
-		conn, err := ln.Accept()
-		if err == nil {
-			conn = p.own(conn)
-		}
-		if err == nil || !s.isClosed() || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return conn, err
-		}
-	}
-	*last = append(*last, takeLast(ln)...)
-	if n := len(*last) - 1; n >= 0 {
-		conn := (*last)[n]
-		*last = (*last)[:n]
-		return conn, nil
-	}
-	return nil, net.ErrClosed
-}
+	"shardway/proxy/listener"
+)
 
 // stopAccepting stops all listeners, after the connections in their backlogs have been accepted.
 func (s *Server) stopAccepting() {
@@ -46,10 +20,7 @@ func (s *Server) stopAccepting() {
 		close(s.mu.none)
 	}
 	for ln := range s.mu.listeners {
-		d, ok := ln.(interface{ SetDeadline(t time.Time) error })
-		if !ok || d.SetDeadline(time.Now()) != nil {
-			_ = ln.Close()
-		}
+		listener.Stop(ln)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/listener"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 )
@@ -151,7 +152,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
 		c.from.Set(conn, c.set.TrustedProxies)
-		setUserTimeout(conn, c.set)
+		listener.SetUserTimeout(conn, c.set.IdleTimeout)
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/h1"
+	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/pathguard"
 	"shardway/proxy/retry"
@@ -146,8 +147,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
-	waiting := newRawAcceptor(ln)
-	var last []net.Conn                         // connections that acceptOne has accepted in advance
+	acceptor := listener.New(ln)
 	places := make(chan struct{}, s.o.MaxConns) // one element for each open connection except the newest
 	over := func() {
 		s.conns.removeAccepted()
@@ -175,7 +175,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	for {
-		conn, err := s.accept(ctx, ln, waiting, &last)
+		conn, err := s.accept(ctx, acceptor)
 		if err != nil {
 			if ctx.Err() != nil || s.isClosed() {
 				return nil
@@ -214,10 +214,10 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 
 // accept accepts the next connection. If file descriptors or memory are exhausted, it closes idle
 // connections, waits and retries.
-func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
+func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, most) {
-		conn, err := s.acceptOne(ln, waiting, last)
+		conn, err := acceptor.Accept(s.isClosed)
 		if err == nil {
 			if pause > first {
 				s.o.Log.Info().Msg("accepting resumed")

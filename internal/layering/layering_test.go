@@ -46,9 +46,10 @@ func allowed() map[string][]string {
 		"proxy/pathguard":   {},
 		"proxy/sizehint":    {"proxy/h1"},
 		"proxy/appsilence":  {},
+		"proxy/listener":    {"internal/rawio"},
 		"proxy/loadstats":   {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "internal/workerpool"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},

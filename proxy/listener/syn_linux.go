@@ -1,4 +1,4 @@
-package proxy
+package listener
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ func dropSYNs(fd int) error {
 	}
 	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 	if err != nil {
-		return fmt.Errorf("proxy: attach a filter to a listener: %w", err)
+		return fmt.Errorf("listener: attach a filter to a listener: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package proxy
+package listener
 
 import (
 	"net"
@@ -19,21 +19,22 @@ const minUserTimeout = 30 * time.Second
 // accepts no data, so a slow reader is not affected. It ends the connection of a client that has
 // vanished without a FIN, while its app writes less data than the socket can buffer, such as an
 // occasional event.
-func userTimeout(set *Settings) time.Duration {
-	if set.IdleTimeout <= 0 {
+func userTimeout(idleTimeout time.Duration) time.Duration {
+	if idleTimeout <= 0 {
 		return 0
 	}
-	return max(set.IdleTimeout, minUserTimeout)
+	return max(idleTimeout, minUserTimeout)
 }
 
-// setUserTimeout sets userTimeout for the connection of a client (Linux only). Setting it on the
+// SetUserTimeout sets the time after which the kernel closes the connection of a client that does not
+// acknowledge data (Linux only). See userTimeout for the time. Setting it on the
 // listener would have no effect, because connections of MPTCP, which package net uses for
 // listeners, do not inherit it.
-func setUserTimeout(conn net.Conn, set *Settings) {
+func SetUserTimeout(conn net.Conn, idleTimeout time.Duration) {
 	for {
 		if sc, ok := conn.(syscall.Conn); ok {
 			if raw, err := sc.SyscallConn(); err == nil {
-				_ = raw.Control(func(fd uintptr) { _ = rawio.SetUserTimeout(fd, userTimeout(set)) }) // on failure the default of the kernel applies
+				_ = raw.Control(func(fd uintptr) { _ = rawio.SetUserTimeout(fd, userTimeout(idleTimeout)) }) // on failure the default of the kernel applies
 			}
 			return
 		}

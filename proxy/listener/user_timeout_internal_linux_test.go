@@ -1,4 +1,4 @@
-package proxy
+package listener
 
 import (
 	"crypto/tls"
@@ -31,7 +31,7 @@ func TestUserTimeoutFollowsTheIdleTimeout(t *testing.T) {
 		if !ok {
 			t.Fatalf("accepted a %T", accepted)
 		}
-		setUserTimeout(tls.Server(accepted, nil), &Settings{IdleTimeout: c.idle})
+		SetUserTimeout(tls.Server(accepted, nil), c.idle)
 		if got := optionOf(t, tcp); got != c.want {
 			t.Errorf("--idle-timeout %v: the connection has %v, want %v", c.idle, got, c.want)
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package proxy
+package listener
 
 import (
 	"net"
@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// takeLast accepts all connections in the backlog of the listener, and closes the listener.
-func takeLast(ln net.Listener) []net.Conn {
-	fds := acceptAll(ln)
+// drain accepts all connections in the backlog of the listener, and closes the listener.
+func drain(ln net.Listener) []net.Conn {
+	fds := acceptBacklog(ln)
 	_ = ln.Close() // immediately, because later connections are reset
 	var conns []net.Conn
 	for _, fd := range fds {
@@ -29,12 +29,12 @@ func takeLast(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// acceptAll accepts all connections in the backlog of the listener, and then disables the listening
+// acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening
 // socket (on Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A
 // connection that the kernel establishes between the last accept and the shutdown would be reset.
 // Therefore Linux drops SYNs meanwhile: the client repeats its SYN after a second, and the
 // connection is then refused.
-func acceptAll(ln net.Listener) (fds []int) {
+func acceptBacklog(ln net.Listener) (fds []int) {
 	raw := rawOf(ln)
 	if raw == nil {
 		return nil

@@ -1,4 +1,4 @@
-package proxy
+package listener
 
 import (
 	"context"
@@ -94,7 +94,7 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 		for range clients {
 			<-established
 		}
-		fds := acceptAll(ln)
+		fds := acceptBacklog(ln)
 		over()
 		dials.Wait()
 		for _, fd := range fds {
@@ -111,7 +111,7 @@ func TestEndingListenerResetsNoConnection(t *testing.T) {
 // The few microseconds that the test above aims at are not met in each run.
 func TestEndingListenerDropsSYNs(t *testing.T) {
 	ln := listenTCP(t, "127.0.0.1:0")
-	if fds := acceptAll(ln); len(fds) != 0 {
+	if fds := acceptBacklog(ln); len(fds) != 0 {
 		t.Fatalf("%d connections accepted, want none", len(fds))
 	}
 	_ = rawOf(ln).Control(func(fd uintptr) {

@@ -1,4 +1,4 @@
-package proxy
+package listener
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func TestDrainingBacklogEndsListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = waits.Close() }()
-	fds := acceptAll(ln)
+	fds := acceptBacklog(ln)
 	for _, fd := range fds {
 		_ = syscall.Close(fd)
 	}

@@ -1,0 +1,8 @@
+// Package listener accepts the connections of clients.
+//
+// An Acceptor bypasses package net for connections that have already arrived. After Stop, it still
+// returns each connection that the kernel has accepted, so that a shutdown resets none: on Linux, the
+// socket then drops SYNs while the backlog is emptied.
+//
+// SetUserTimeout makes the kernel close the connections of clients that have vanished.
+package listener
