@@ -12,11 +12,13 @@ import (
 
 // Each optimization is used, unless it is disabled. Responses are the same in both cases.
 func TestDisabledOptimizationIsNotUsed(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		disable proxy.Optimizations
 		used    func(t *testing.T, change func(*proxy.Options)) bool
 	}{
 		"event loop": {proxy.Optimizations{EventLoop: true}, func(t *testing.T, change func(*proxy.Options)) bool {
+			t.Helper()
 			n := newNode(t, "a", webApp(t, longApp), change)
 			c := n.dial()
 			for range 200 {
@@ -26,11 +28,13 @@ func TestDisabledOptimizationIsNotUsed(t *testing.T) {
 			return n.carried() > 0
 		}},
 		"multiplexing": {proxy.Optimizations{Multiplexing: true}, func(t *testing.T, change func(*proxy.Options)) bool {
+			t.Helper()
 			front, _ := byLanes(pair)(t, webApp(t, longApp), change)
 			front.dial().expectCounted(t, 10)
 			return metric(t, front, "shardway_mux_streams_total") > 0
 		}},
 		"parking": {proxy.Optimizations{Parking: true}, func(t *testing.T, change func(*proxy.Options)) bool {
+			t.Helper()
 			n := newNode(t, "a", webApp(t, longApp), change)
 			n.ParkAfter(10*time.Millisecond, 10*time.Millisecond)
 			c := n.dial()
@@ -46,6 +50,7 @@ func TestDisabledOptimizationIsNotUsed(t *testing.T) {
 			return parked
 		}},
 		"splice": {proxy.Optimizations{Splice: true}, func(t *testing.T, change func(*proxy.Options)) bool {
+			t.Helper()
 			n := newNode(t, "a", webApp(t, longApp), change)
 			var bytes atomic.Int64
 			n.CountSpliced(&bytes)
