@@ -45,6 +45,7 @@ func TestEventLoopServesSmallRequests(t *testing.T) {
 		_, _ = w.Write(append([]byte(r.Method+" "+r.URL.Path+" "+r.Header.Get("Shardway-Key")+" "), body...))
 	})
 	n := newNode(t, "a", app)
+	n.WithoutSweeps()
 	c := n.looped()
 	for i, ask := range []struct{ request, answer string }{
 		{"GET /one HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", "GET /one k "},
@@ -224,6 +225,7 @@ func TestEventLoopReadsDataThatArrivedMeanwhile(t *testing.T) {
 		}
 	})
 	n := newNode(t, "a", app)
+	n.WithoutSweeps()
 	const path = "GET /%s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
 	wait, next := fmt.Sprintf(path, "wait"), fmt.Sprintf(path, strings.Repeat("x", 64-len(path)+2))
 	for name, ask := range map[string]struct {

@@ -39,6 +39,15 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 	}
 }
 
+// WithoutSweeps ends the sweeps. On a slow machine, a sweep finds a request that has run for long: its
+// event loop hands it to a goroutine, and a client that has closed its sending side counts as
+// disconnected. It must be called before the first connection.
+func (s *Server) WithoutSweeps() {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	s.conns.sweep = func([]*client, bool) {}
+}
+
 // SpendRetries leaves nothing of what was saved for requests that go again.
 func (s *Server) SpendRetries() {
 	for s.budget.Spend() {
