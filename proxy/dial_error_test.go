@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"shardway/internal/secret"
@@ -13,27 +14,41 @@ import (
 // Who was in line behind connections that a silent node kept from being made was told
 // "no connection", as of a node that cannot be reached at all.
 func TestProblemReportsConnectTimeout(t *testing.T) {
-	quiet := listen(t) // takes connections and never says a word
-	n := newNode(t, "a", "", func(o *proxy.Options) {
-		o.QueueWait, o.ConnectTimeout = 20*time.Millisecond, 200*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		sim := newSim(t)
+		quiet, err := sim.Host("b").Listen(":90") // takes connections and never says a word
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = quiet.Close() }()
+		n := simNode(t, sim, "a", simple, func(o *proxy.Options) {
+			o.QueueWait, o.ConnectTimeout = 20*time.Millisecond, 200*time.Millisecond
+		})
+		trust, err := secret.Derive(secret.List{secret.Generate(time.Now())}, n.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.seal.Store(secret.NewTLSWrapper(trust))
+		n.knows("b", &node{peer: quiet.Addr().String()})
+		n.swap(1, 1, remote("b", 1))
+		const dials = 16
+		for range dials {
+			c := n.dial()
+			defer func() { _ = c.Close() }()
+			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		}
+		synctest.Wait()
+		if got := n.dials.Load(); got != dials {
+			t.Errorf("%d connections are being made, want %d, as many as may be", got, dials)
+		}
+		c := n.dial()
+		defer func() { _ = c.Close() }()
+		res, body := c.get("/")
+		wantStatus(t, res, body, 503, "peer-unreachable")
+		if !strings.Contains(body, "no connection was made in time") {
+			t.Errorf("nothing says why: %s", body)
+		}
 	})
-	trust, err := secret.Derive(secret.List{secret.Generate(time.Now())}, n.id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.seal.Store(secret.NewTLSWrapper(trust))
-	n.knows("b", &node{peer: quiet.Addr().String()})
-	n.swap(1, 1, remote("b", 1))
-	const dials = 16
-	for range dials {
-		n.dial().send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
-	}
-	until(t, "as many are being made as may be", func() bool { return n.dials.Load() == dials })
-	res, body := n.dial().get("/")
-	wantStatus(t, res, body, 503, "peer-unreachable")
-	if !strings.Contains(body, "no connection was made in time") {
-		t.Errorf("nothing says why: %s", body)
-	}
 }
 
 // Where the app and the other nodes are is nothing for whoever asks.
