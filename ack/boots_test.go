@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // An empty data directory counts its boots from the start, so another process may use a known
@@ -21,7 +22,7 @@ func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	hb := s.beat(c)
 	l := s.leaders["a"]
 	l.answered = nil
-	s.step(l, ack.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
+	s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
 	if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedBoot || l.answered[0].Known <= hb.Boot {
 		t.Fatalf("answers %+v, want a refusal that names a boot above %d", l.answered, hb.Boot)
 	}
@@ -52,7 +53,7 @@ func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 		hb := s.beat(c)
 		l := s.leaders["a"]
 		l.answered = nil
-		s.step(l, ack.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
+		s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
 		if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedRollback || l.answered[0].Known != 3 {
 			t.Errorf("in boot %d: answers %+v, want a rollback that names boot 3", hb.Boot, l.answered)
 		}
@@ -70,7 +71,7 @@ func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], ack.CrashEvidence{Node: "b", Boot: boot, Nonce: b.nonce, Began: s.now})
+		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: boot, Nonce: b.nonce, Began: s.now})
 		s.run(90 * time.Millisecond)
 		if s.state.Last().Epoch() != epoch {
 			t.Errorf("evidence of boot %d made a round, b is in its boot 2:\n%s", boot, s)
@@ -87,7 +88,7 @@ func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], ack.CrashEvidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce, Began: s.now})
+		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce, Began: s.now})
 		s.run(90 * time.Millisecond)
 		if s.state.Last().Epoch() != epoch {
 			t.Errorf("evidence of process %d made a round, b is another:\n%s", nonce, s)
@@ -100,7 +101,7 @@ func TestNewLeaderAcceptsCrashEvidenceOfAnyBoot(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	l := s.elect("a")
-	s.step(l, ack.CrashEvidence{Node: "c", Boot: 1, Began: s.now})
+	s.step(l, leader.CrashEvidence{Node: "c", Boot: 1, Began: s.now})
 	s.run(700 * time.Millisecond)
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().Count("c"), s)

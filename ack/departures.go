@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"time"
 
 	"shardway/shardmap"
 )
@@ -45,34 +44,38 @@ type AppReport struct {
 	Since shardmap.Epoch
 }
 
-// appReportEntry is the entry with which a leader writes the reports of nodes into the log.
-type appReportEntry struct {
-	// term is the Raft term of the leader that received the reports (see ProposalEntry).
-	term uint64
-	// apps are ordered by node.
-	apps []AppReport
+// AppReportEntry is the entry with which a leader writes the reports of nodes into the log.
+type AppReportEntry struct {
+	// Term is the Raft term of the leader that received the reports (see ProposalEntry).
+	Term uint64
+	// Apps are ordered by node.
+	Apps []AppReport
 }
 
 // applyAppReports applies the reports of nodes. It ignores an entry that would not change the
 // state, and an entry of an earlier leader.
-func (s *State) applyAppReports(term uint64, c appReportEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.term {
+func (s *State) applyAppReports(term uint64, c AppReportEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.Term {
 		return s.ignore()
 	}
 	changed := false
-	for _, a := range c.apps {
+	for _, a := range c.Apps {
 		changed = s.applyAppReport(a) || changed
 	}
 	if !changed {
 		return s.ignore()
 	}
-	s.boundDepartures(c.apps)
+	s.boundDepartures(c.Apps)
 	s.departuresIndex = s.index
 	return s, OutcomeAppsReported, nil
 }
 
-// changedBy reports whether a report would change the state.
-func (s *State) changedBy(a AppReport) bool {
+// DeparturesIndex returns the index of the last entry that has changed the departures or the
+// reports of apps; zero means none.
+func (s *State) DeparturesIndex() uint64 { return s.departuresIndex }
+
+// NeedsAppReport reports whether the report would change the state.
+func (s *State) NeedsAppReport(a AppReport) bool {
 	left, known := s.departures[a.Node]
 	if a.AfterRestart != known {
 		return true
@@ -82,7 +85,7 @@ func (s *State) changedBy(a AppReport) bool {
 
 // applyAppReport applies one report. It returns true if the state has changed.
 func (s *State) applyAppReport(a AppReport) bool {
-	if !s.changedBy(a) {
+	if !s.NeedsAppReport(a) {
 		return false
 	}
 	s.departures = maps.Clone(s.departures)
@@ -204,8 +207,8 @@ func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 	return all
 }
 
-// allBarred returns the barred shards of all nodes, for shardmap.Assign.
-func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
+// BarredShards returns the shards that each node must not get, for shardmap.Assign.
+func (s *State) BarredShards() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
 	for id, left := range s.departures {
 		if len(left) > 0 {
@@ -215,66 +218,13 @@ func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
 	return all
 }
 
-// submitAppReports submits the reports in heartbeats that would change the state. It returns
-// true if there were any. Placement only uses the log, so the report of a node is in the log
-// before the node gets its first shard.
-func (l *Leader) submitAppReports(now time.Duration) bool {
-	var apps []AppReport
-	for id, n := range l.members {
-		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.o.Pace) {
-			continue
-		}
-		if a := (AppReport{Node: id, AfterRestart: n.heartbeat.AfterRestart, Since: n.heartbeat.AppSince}); l.state.changedBy(a) {
-			apps = append(apps, a)
-		}
-	}
-	if len(apps) == 0 {
-		return false
-	}
-	slices.SortFunc(apps, func(a, b AppReport) int { return cmp.Compare(a.Node, b.Node) })
-	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Submit{Entry: encodeAppReports(l.state.Level(), appReportEntry{term: l.o.Term, apps: apps[:min(len(apps), maxChanges)]})})
-	return true
-}
-
-// appReportsApplied handles the application of a report entry.
-func (l *Leader) appReportsApplied(old *State) {
-	if l.submittingChange && l.state.departuresIndex != old.departuresIndex {
-		l.submitting, l.submittingChange = false, false
-	}
-}
-
-// HeldBack is a node that would get more shards if its app had restarted.
-type HeldBack struct {
-	Node shardmap.NodeID
-	// Shards is how many more it would own.
-	Shards int
-}
-
-// heldBackByReturns returns the nodes that would own more shards than want gives them if all
-// apps had restarted, ordered by id.
-func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
-	rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
-	if rules.Barred == nil || len(members) == 0 {
-		return nil
-	}
-	rules.Barred = nil
-	free := shardmap.Assign(l.state.Committed(), members, rules)
-	var held []HeldBack
-	for _, m := range free.Members() {
-		if more := free.Count(m.ID) - want.Count(m.ID); more > 0 && l.state.AfterRestart(m.ID) {
-			held = append(held, HeldBack{Node: m.ID, Shards: more})
-		}
-	}
-	return held
-}
-
-func encodeAppReports(at Level, c appReportEntry) []byte {
+// EncodeAppReports returns the entry at a level.
+func EncodeAppReports(at Level, c AppReportEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindApps)
-	w.uint(c.term)
-	w.uint(uint64(len(c.apps)))
-	for _, a := range c.apps {
+	w.uint(c.Term)
+	w.uint(uint64(len(c.Apps)))
+	for _, a := range c.Apps {
 		w.text(string(a.Node))
 		w.bool(a.AfterRestart)
 		w.uint(uint64(a.Since))
@@ -282,10 +232,10 @@ func encodeAppReports(at Level, c appReportEntry) []byte {
 	return w.b
 }
 
-func (r *reader) appReportEntry() appReportEntry {
-	c := appReportEntry{term: r.uint(0, maxUint)}
+func (r *reader) appReportEntry() AppReportEntry {
+	c := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
-	for range r.uint(1, maxChanges) {
+	for range r.uint(1, MaxChanges) {
 		a := AppReport{Node: r.node(), AfterRestart: r.bool(), Since: shardmap.Epoch(r.uint(0, maxUint))}
 		if r.err == nil && a.Node <= last {
 			r.fail("reports out of order")
@@ -293,7 +243,7 @@ func (r *reader) appReportEntry() appReportEntry {
 		if r.err != nil {
 			break
 		}
-		c.apps = append(c.apps, a)
+		c.Apps = append(c.Apps, a)
 		last = a.Node
 	}
 	return c

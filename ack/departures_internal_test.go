@@ -41,7 +41,7 @@ func (r *returnStage) owned(ids ...shardmap.NodeID) {
 	for _, id := range ids {
 		members = append(members, shardmap.Member{ID: id, Weight: 1})
 	}
-	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.allBarred()})
+	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.BarredShards()})
 	entry, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: r.s.Committed().Epoch(), Want: want})
 	if err != nil {
 		r.t.Fatal(err)
@@ -52,7 +52,7 @@ func (r *returnStage) owned(ids ...shardmap.NodeID) {
 
 func (r *returnStage) reports(want Outcome, apps ...AppReport) {
 	r.t.Helper()
-	r.apply(encodeAppReports(MinLevel, appReportEntry{term: 1, apps: apps}), want)
+	r.apply(EncodeAppReports(MinLevel, AppReportEntry{Term: 1, Apps: apps}), want)
 }
 
 // barred counts the shards that a node must not get.
@@ -145,7 +145,7 @@ func TestDepartedShardsAreBounded(t *testing.T) {
 	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
 		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
 	}
-	r.apply(encodeAppReports(MinLevel, appReportEntry{term: 1, apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
+	r.apply(EncodeAppReports(MinLevel, AppReportEntry{Term: 1, Apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
 	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true, Since: left[6]})
 	if m := r.barred("a"); m == 0 || m >= n {
 		t.Errorf("%d of %d shards are barred after a restart before the last two departures", m, n)
@@ -179,7 +179,7 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 	}
 	joining := AppReport{Node: "z", AfterRestart: true}
 	r.reports(OutcomeAppsReported, joining)
-	if r.s.changedBy(joining) {
+	if r.s.NeedsAppReport(joining) {
 		t.Error("the report that was written is news again")
 	}
 	if n := len(r.s.departures); n > maxFormerDepartures+1 {
@@ -189,13 +189,13 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 
 // Reports that no leader writes are corrupt entries.
 func TestReportsAreChecked(t *testing.T) {
-	for name, c := range map[string]appReportEntry{
-		"none":         {term: 1},
-		"out of order": {term: 1, apps: []AppReport{{Node: "b"}, {Node: "a"}}},
-		"twice":        {term: 1, apps: []AppReport{{Node: "a"}, {Node: "a"}}},
-		"no node":      {term: 1, apps: []AppReport{{}}},
+	for name, c := range map[string]AppReportEntry{
+		"none":         {Term: 1},
+		"out of order": {Term: 1, Apps: []AppReport{{Node: "b"}, {Node: "a"}}},
+		"twice":        {Term: 1, Apps: []AppReport{{Node: "a"}, {Node: "a"}}},
+		"no node":      {Term: 1, Apps: []AppReport{{}}},
 	} {
-		if _, _, err := decodeCommand(encodeAppReports(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
+		if _, _, err := decodeCommand(EncodeAppReports(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -179,9 +180,9 @@ func (s *stage) perform(verb string, args []string) bool {
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
 		id := shardmap.NodeID(args[0])
-		s.tellLeaders(ack.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
+		s.tellLeaders(leader.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
 	case "remove":
-		s.tellLeaders(ack.NodeRemoved{Node: shardmap.NodeID(args[0])})
+		s.tellLeaders(leader.NodeRemoved{Node: shardmap.NodeID(args[0])})
 	default:
 		return s.afflict(s.actor(shardmap.NodeID(args[0])), verb, args[1:])
 	}
@@ -222,7 +223,7 @@ func (s *stage) follow(a *actor) {
 	}
 }
 
-func (s *stage) tellLeaders(m ack.Message) {
+func (s *stage) tellLeaders(m leader.Message) {
 	for _, l := range s.leaderParts() {
 		s.step(l, m)
 	}

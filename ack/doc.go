@@ -3,9 +3,10 @@
 // serving the shards that the map takes from it. The nodes agree on the map through Raft. The
 // leader grants leases, and a node serves its shards only while it holds one.
 //
-// The package is pure: its types are state machines without goroutines, clock, locks or I/O.
-// Package node runs them over Raft and TCP. The example of this package contains the whole loop
-// in small.
+// This package contains what both sides of the protocol share: the replicated state, the log
+// entries and the messages. It is pure: no goroutine, clock, lock or I/O. Package node runs the
+// machines of its sub-packages over Raft and TCP. The example of this package contains the
+// whole loop in small.
 //
 // docs/internals/protocol.md defines the terms, the guarantees and the rules, and explains what
 // breaks without each rule. Comments refer to them as "G1", "rule N" and "why N".
@@ -15,80 +16,30 @@
 //   - State is the replicated state. It is immutable: Apply takes one log entry and returns the
 //     next State. Apply alone decides which proposal counts and which commit is void, so a
 //     leader that acts on outdated knowledge can do no harm.
-//   - Leader runs map changes (rounds) and grants leases, for one term of one Raft leader. Both
-//     jobs are one machine, because they must decide in one step: from the step that submits a
-//     commit on, a lease requires an acknowledgement of that very map.
-//   - LeaderDriver is one iteration of the leader loop. It gives the Leader the newest state,
-//     the term and the voters before each message, and repeats the barrier until Raft accepts it.
+//   - ProposalEntry, CommitEntry and the other types that end in Entry are the log entries.
 //   - Routing is derived from a State: for each shard, it says whether requests run here, are
 //     forwarded or wait, and why. The agent of a node publishes a Routing whenever it changes.
 //   - Heartbeat, Answer and Releases are the messages between an agent and the leader.
+//   - Timing are the durations on which the guarantees depend. Policy are the requests of
+//     operators about the maps.
 //
-// Two sub-packages contain the other machines:
+// Three sub-packages contain the machines:
 //
+//   - ack/leader is the side of the leader: it runs map changes (rounds) and grants leases, for
+//     one term of one Raft leader.
 //   - ack/agent is the side of a node: its lease, the drain of moving shards, the hooks of its
 //     app. Every node runs an agent.Agent, the leader's node included.
 //   - ack/election decides when a voter campaigns because its leader does not answer.
 //
-// A caller runs one State, one LeaderDriver while its server leads, and one agent.Agent with an
+// A caller runs one State, one leader.Driver while its server leads, and one agent.Agent with an
 // election.Suspicion for the lifetime of its process. The other types are parts of these.
 //
 //	             HeartbeatReceived, Tick, StateApplied …        heartbeats, answers
-//	Leader  ──►  Step(now, Message) []Effect               ◄──►  agent.Agent
-//	                   │
-//	                   └► Submit ► Raft log ► State.Apply ► StateApplied ► both
+//	leader.Leader  ──►  Step(now, Message) []Effect        ◄──►  agent.Agent
+//	                       │
+//	                       └► Submit ► Raft log ► State.Apply ► StateApplied ► both
 //
-// The loop of a node is described in package ack/agent.
-//
-// # The loop of a leader
-//
-// One goroutine owns the LeaderDriver of a server that Raft has elected. It begins with a Tick
-// and ends with the term. The loop of the next term begins after it has ended.
-//
-//	driver := ack.NewLeaderDriver(options)
-//	perform(driver.Handle(ack.Tick{}))
-//	for leads(term) {
-//		select {
-//		case <-tick: // every 10 ms
-//			perform(driver.Handle(ack.Tick{}))
-//		case <-applied: // the log has a newer state
-//			perform(driver.Handle(ack.Tick{}))
-//		case hb := <-heartbeats: // including those of the own node
-//			perform(driver.Handle(ack.HeartbeatReceived{Heartbeat: hb.Heartbeat, From: hb.address}))
-//		case m := <-messages: // results of effects, and observations of other nodes
-//			perform(driver.Handle(m))
-//		}
-//	}
-//
-// perform performs all effects in order before the next Handle, which reuses the slice. It only
-// starts the slow ones (Submit, Barrier, StepDown); their results are further messages. The loop
-// never waits for Raft, because it would renew no leases meanwhile.
-//
-// The caller passes these messages to Handle:
-//
-//   - HeartbeatReceived: a heartbeat of any node, in any order, possibly repeated or late;
-//   - Tick: time has passed, or the log has a newer state;
-//   - BarrierApplied, BarrierFailed: the result of a Barrier;
-//   - SubmitFailed: an entry certainly did not enter the log. An unknown fate is not reported:
-//     the log shows it, or the machine steps down;
-//   - ConnClosed, CrashEvidence: a heartbeat connection broke, and a redial was refused;
-//   - ReleasesReceived: the releases of a node, sent by that node;
-//   - IdleShards, KeysLoaded: see there;
-//   - NodeRemoved: the statement of an operator.
-//
-// The driver itself creates TermRead, Voters, StateApplied and the start time of the first
-// barrier. The effects are
-//
-//   - Reply: the answer to the heartbeat that was passed last. It may be lost;
-//   - Submit: an entry for the log. Append a barrier after it without waiting for the result,
-//     because followers learn about a commit with the next entry;
-//   - Barrier: see "Raft" below. It is repeated if it fails;
-//   - AskIdle: a question to a node;
-//   - StepDown: transfer leadership. If no server takes it, the machine continues;
-//   - Event: for logs and metrics. Nothing depends on it.
-//
-// LeaderDriver.ChangeTiming returns effects like Handle, and an entry that the caller must
-// submit itself. The state shows the result.
+// The doc comments of packages ack/leader and ack/agent describe the two loops.
 //
 // # The log
 //
@@ -103,8 +54,8 @@
 //
 // # Duties of the caller
 //
-// No machine can check these duties, and the guarantees depend on them. Package ack/agent lists
-// those of its caller: boot, gate and app.
+// No machine can check these duties, and the guarantees depend on them. Packages ack/leader and
+// ack/agent list further duties of their callers.
 //
 // Goroutines: one goroutine for each machine, because none has a lock. No machine may be called
 // from a function that it has called, so callbacks must only store their arguments.
@@ -114,22 +65,7 @@
 // The only assumption is that the rates of any two clocks differ by less than 10 %. The clock is
 // read before the call that gets the time: a lease counts from the now of the Poll that sent the
 // heartbeat, and a later reading would make it too long. The Gate uses the clock of its agent,
-// and the times of CrashEvidence use that of the LeaderDriver. They may be the same clock.
-//
-// Raft: three of its properties support the leases.
-//
-//   - Term and vote are one write, synced before the vote is answered. From then on, Term returns
-//     that term or a later one. A heartbeat that names the old term after its server has voted in
-//     a newer one could confirm a deposed leader.
-//   - Entries are synced before they are acknowledged, so the next leader has every committed
-//     entry in its log.
-//   - A barrier enters the log after the LeaderDriver has begun. When it is reported as applied,
-//     Newest returns everything that earlier leaders committed. If the log has no cluster, the
-//     entry of EncodeBootstrap is applied, too, before BarrierApplied.
-//
-// Voters are those of the latest configuration in the own log of the leader, committed or not.
-// The server id names the disk, so that a wiped disk does not confirm for the vote of the old
-// one.
+// and the times of leader.CrashEvidence use that of the leader.Driver. They may be the same clock.
 //
 // Messages: they may be lost, late, repeated or out of order. They must not be forged, because
 // the machines believe what a heartbeat says about its sender and what an answer says about the
@@ -143,16 +79,14 @@
 // snapshots are encoded at the level of the applied state, and an answer at the level of its
 // heartbeat.
 //
-// ErrNotYet and TooSoonError refuse a ChangeTiming, and ErrNoBackup a file. No external input
-// makes a machine panic.
+// ErrNoBackup refuses a file. No external input makes a machine panic.
 //
 // A heartbeat or an answer has at most MaxMessage bytes. A node id has 1 to shardmap.MaxID bytes.
 // Its server id begins with the node id and a slash, and has at most 128 bytes. A weight is 1 to
 // shardmap.MaxWeight. MarshalBinary does not check these limits; the receiver does. A map has at
 // most shardmap.MaxMembers members, a cluster at most MaxShards shards, and a Timing is limited
 // by MaxLease and MaxDeadAfter. The caller checks the conditions between the parts of a Timing,
-// and between a Timing and a Pace. A leader remembers the last 64 answers to each node. Older
-// ones confirm nothing.
+// and between a Timing and a Pace.
 //
 // # Outside this package
 //
@@ -168,7 +102,7 @@
 //
 // # Tests
 //
-// The tests of this package run all three packages. testdata contains protocol dialogues line by
+// The tests of this package run the sub-packages, too. testdata contains protocol dialogues line by
 // line (go test ./ack -run Dialogues; -update
 // rewrites them). The simulation runs the machines as package node does, over a model of Raft,
 // clocks, disks, networks and requests, and checks the guarantees with global knowledge:

@@ -7,6 +7,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -18,8 +19,8 @@ import (
 func Example() {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
 	a, b := c.start("a"), c.start("b")
-	c.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
+	c.turn = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
 	for !a.leased() || !b.leased() {
@@ -48,8 +49,8 @@ type toy struct {
 	now   time.Duration
 	index uint64
 	state *ack.State
-	turn  *ack.LeaderDriver
-	inbox []ack.Message
+	turn  *leader.Driver
+	inbox []leader.Message
 	nodes map[shardmap.NodeID]*toyNode
 	quiet bool // a test has it
 }
@@ -60,7 +61,7 @@ func (c *toy) Voters() []string { return []string{"a/disk", "b/disk"} }
 
 // lead is the body of the leader loop: received messages, then a tick.
 func (c *toy) lead() {
-	messages := append(c.inbox, ack.Tick{})
+	messages := append(c.inbox, leader.Tick{})
 	c.inbox = nil
 	for _, m := range messages {
 		for _, e := range c.turn.Handle(m) {
@@ -71,17 +72,17 @@ func (c *toy) lead() {
 
 // perform performs an effect of the leader. It never calls the driver: the result of an effect
 // is a further message.
-func (c *toy) perform(e ack.Effect) {
+func (c *toy) perform(e leader.Effect) {
 	switch e := e.(type) {
-	case ack.Barrier: // nothing is before it in this log; the cluster is made with it
+	case leader.Barrier: // nothing is before it in this log; the cluster is made with it
 		c.append(ack.EncodeBootstrap("demo", 2, ack.DefaultTiming()))
-		c.inbox = append(c.inbox, ack.BarrierApplied{})
-	case ack.Submit:
+		c.inbox = append(c.inbox, leader.BarrierApplied{})
+	case leader.Submit:
 		c.append(e.Entry)
-	case ack.Reply:
+	case leader.Reply:
 		c.nodes[e.To].inbox = append(c.nodes[e.To].inbox, e.Answer)
-	case ack.AskIdle: // the toy's nodes do not answer
-	case ack.StepDown, ack.Event:
+	case leader.AskIdle: // the toy's nodes do not answer
+	case leader.StepDown, leader.Event:
 	}
 }
 
@@ -115,7 +116,7 @@ func (c *toy) start(id shardmap.NodeID) *toyNode {
 	n.agent = agent.New(agent.Options{
 		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, Term: c.Term,
 		Send: func(hb ack.Heartbeat) {
-			c.inbox = append(c.inbox, ack.HeartbeatReceived{Heartbeat: hb, From: string(id)})
+			c.inbox = append(c.inbox, leader.HeartbeatReceived{Heartbeat: hb, From: string(id)})
 		},
 		Raise: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
 	}, c.now)

@@ -77,8 +77,8 @@ func FuzzApply(f *testing.F) {
 		f.Add(log[i], uint64(i+1), uint64(1))
 	}
 	f.Add([]byte{byte(MinLevel), kindProposal}, uint64(1), uint64(1))
-	f.Add(encodeLevel(MinLevel, levelEntry{term: 1, level: MinLevel}), uint64(9), uint64(1))
-	f.Add(encodeLevel(MinLevel, levelEntry{term: 1, level: MaxLevel + 1}), uint64(9), uint64(1))
+	f.Add(EncodeLevel(MinLevel, LevelEntry{Term: 1, Level: MinLevel}), uint64(9), uint64(1))
+	f.Add(EncodeLevel(MinLevel, LevelEntry{Term: 1, Level: MaxLevel + 1}), uint64(9), uint64(1))
 	f.Add([]byte{byte(MaxLevel) + 1}, uint64(9), uint64(9))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
@@ -209,11 +209,6 @@ func FuzzHeartbeat(f *testing.F) {
 		if len(again) > MaxMessage {
 			t.Fatalf("a heartbeat of %d bytes, longer than MaxMessage", len(again))
 		}
-		// Whoever sends it, the leader takes it without a crash.
-		l := NewLeader(LeaderOptions{Server: "z/d", Term: 5, Pace: DefaultPace(), Timing: DefaultTiming(), State: NewState()}, 0)
-		l.Step(1, TermRead{Before: 1, Term: 5})
-		l.Step(2, HeartbeatReceived{Heartbeat: h, From: "x"})
-		l.Step(3, Tick{})
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"shardway/ack"
 	"shardway/ack/agent"
 	"shardway/ack/election"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -31,8 +32,8 @@ func newDue(t *testing.T) *dueStage {
 	t.Helper()
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}, quiet: true}
 	d := &dueStage{t: t, toy: c, a: c.start("a"), b: c.start("b")}
-	c.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
+	c.turn = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
 	d.pass(3*time.Second, func() bool { return d.a.leased() && d.b.leased() })
@@ -79,11 +80,11 @@ func (d *dueStage) step() {
 			return
 		}
 		d.ticks++
-		messages = []ack.Message{ack.Tick{}}
+		messages = []leader.Message{leader.Tick{}}
 	}
 	for _, m := range messages {
 		for _, e := range d.turn.Handle(m) {
-			if n, ok := e.(ack.Event); ok && n.Kind == ack.EventSilent && n.Node == "b" {
+			if n, ok := e.(leader.Event); ok && n.Kind == leader.EventSilent && n.Node == "b" {
 				d.silent = d.now
 			}
 			d.perform(e)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -113,7 +114,7 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 	s.stuck, b.busy = true, false
 	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
 	s.waiting = nil
-	s.step(s.leaders["a"], ack.SubmitFailed{})
+	s.step(s.leaders["a"], leader.SubmitFailed{})
 	if len(s.waiting) > 0 {
 		t.Error("tried again at once: that may spin")
 	}
@@ -129,7 +130,7 @@ func TestPausedLeaderDropsNobody(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
 	s.now += 900 * time.Millisecond
-	s.step(s.leaders["a"], ack.Tick{})
+	s.step(s.leaders["a"], leader.Tick{})
 	s.actor("b").mute = true
 	s.run(60 * time.Millisecond)
 	s.actor("b").mute = false
@@ -150,7 +151,7 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 	epoch := s.state.Last().Epoch()
 	s.run(100 * time.Millisecond)
 	s.now += 8 * time.Second
-	s.step(s.leaders["a"], ack.Tick{})
+	s.step(s.leaders["a"], leader.Tick{})
 	s.run(time.Second)
 	if got := s.state.Committed().Epoch(); got != epoch || s.leaders["a"].steps > 0 {
 		t.Errorf("committed %d, want %d:\n%s", got, epoch, s)
@@ -161,14 +162,14 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 // shards, and may get more later.
 func TestRemovalOfLiveNodeIsIgnored(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
+	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
 	s.run(time.Second)
 	if !s.serves("c") {
 		t.Errorf("c was heard and lost its shards:\n%s", s)
 	}
 	s.crash("c")
 	s.run(600 * time.Millisecond)
-	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
+	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
 	s.run(50 * time.Millisecond)
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is gone and an operator said so, but it has its shards:\n%s", s)
@@ -185,12 +186,12 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	c := s.actor("c")
 	late := s.beat(c)
 	s.crash("c")
-	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	if !s.state.Dropped("c") {
 		t.Fatalf("c was not dropped:\n%s", s)
 	}
-	s.step(s.leaders["a"], ack.HeartbeatReceived{Heartbeat: late, From: "c:1"})
+	s.step(s.leaders["a"], leader.HeartbeatReceived{Heartbeat: late, From: "c:1"})
 	s.run(3 * time.Second)
 	if strings.Contains(s.String(), "join") {
 		t.Errorf("c was proposed again:\n%s", s)
@@ -202,7 +203,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)
@@ -216,7 +217,7 @@ func TestLastMapRemainsWithoutMembers(t *testing.T) {
 func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	before := s.state.Committed()
-	s.step(s.leaders["a"], ack.MapRequested{})
+	s.step(s.leaders["a"], leader.MapRequested{})
 	s.run(time.Second)
 	after := s.state.Committed()
 	if after.Epoch() <= before.Epoch() || !after.SameAs(before) || s.state.Open() || strings.Count(s.String(), "proposes: requested") != 1 {
@@ -231,7 +232,7 @@ func TestHeartbeatVoidsRemoval(t *testing.T) {
 	c := s.actor("c")
 	c.mute = true
 	s.run(600 * time.Millisecond)
-	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
+	s.step(s.leaders["a"], leader.NodeRemoved{Node: "c"})
 	s.until("c's shards are taken", func() bool { return s.state.Committed().Count("c") == 0 })
 	c.mute = false
 	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })
@@ -243,7 +244,7 @@ func TestSlowLeaderDropsSilentNodes(t *testing.T) {
 	s.crash("b")
 	for range 30 {
 		s.now += 110 * time.Millisecond
-		s.step(s.leaders["a"], ack.Tick{})
+		s.step(s.leaders["a"], leader.Tick{})
 		s.act(s.actor("a"))
 	}
 	if s.state.Last().Has("b") {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
 // desk is the machine of a leader alone, with handmade messages.
 type desk struct {
 	t    *testing.T
-	l    *ack.Leader
+	l    *leader.Leader
 	now  time.Duration
 	last shardmap.Epoch // the map that all have acknowledged
 	beat map[shardmap.NodeID]uint64
@@ -34,13 +35,13 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 	state := servingUnder(t, f, "a", "b", "c").state
 	d.last = state.Last().Epoch()
-	d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
-	d.step(ack.Voters{Servers: voters})
-	d.step(ack.BarrierApplied{Started: 0})
+	d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
+	d.step(leader.Voters{Servers: voters})
+	d.step(leader.BarrierApplied{Started: 0})
 	return d
 }
 
-func (d *desk) step(m ack.Message) []ack.Effect { return d.l.Step(d.now, m) }
+func (d *desk) step(m leader.Message) []leader.Effect { return d.l.Step(d.now, m) }
 
 // hear sends a heartbeat that acknowledges the last proposal and echoes the last answer. It
 // returns the answer.
@@ -53,8 +54,8 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 	if change != nil {
 		change(&hb)
 	}
-	for _, e := range d.step(ack.HeartbeatReceived{Heartbeat: hb, From: "of " + string(id)}) {
-		if r, ok := e.(ack.Reply); ok {
+	for _, e := range d.step(leader.HeartbeatReceived{Heartbeat: hb, From: "of " + string(id)}) {
+		if r, ok := e.(leader.Reply); ok {
 			if r.Refusal == 0 {
 				d.sent[id] = r.Number
 			}
@@ -67,16 +68,16 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 // over reports whether another disk may use a node id.
 func (d *desk) over(id shardmap.NodeID) bool {
 	views := d.l.View(d.now)
-	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].ProcessGone
+	return views[slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == id })].ProcessGone
 }
 
 // echoes reports whether the answers of the leader reach b.
 func (d *desk) echoes() bool {
 	views := d.l.View(d.now)
-	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == "b" })].LinkWorks
+	return views[slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == "b" })].LinkWorks
 }
 
-func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
+func (d *desk) readTerm(term uint64) { d.step(leader.TermRead{Before: d.now, Term: term}) }
 
 // All nodes except the leader answer what was sent at 100 ms. How long the leader may grant at
 // 200 ms depends on the set of voters. With the barrier start as the only quorum time it may
@@ -148,7 +149,7 @@ func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
 	d.hear("c", nil)
-	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
+	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	d.now += 20 * ms
 	old, others := d.sent["b"], d.sent["c"]
 	second := func(echo uint64) func(hb *ack.Heartbeat) {
@@ -273,8 +274,8 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 		t.Errorf("the first process: %+v, want a lease", a)
 	}
 	// The first one's connection is gone; its lease runs.
-	d.step(ack.ConnClosed{Node: "b", Nonce: 98})
-	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
+	d.step(leader.ConnClosed{Node: "b", Nonce: 98})
+	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	if a, _ := d.hear("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
 		t.Errorf("while the lease runs: %+v, want a refusal without an address", a)
 	}
@@ -313,7 +314,7 @@ func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	second := func(hb *ack.Heartbeat) {
 		hb.Server, hb.Boot, hb.Nonce, hb.Number, hb.Echo = "b/e", 2, 99, d.beat["b"], ack.Echo{}
 	}
-	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
+	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	for _, after := range []time.Duration{551 * ms, 2499 * ms} {
 		d.now = granted + after
 		if a, _ := d.hear("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
@@ -345,7 +346,7 @@ func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	} {
 		d := newDeskUnder(t, c.takeover, "a/d")
 		if c.crashed {
-			d.step(ack.CrashEvidence{Node: "b", Boot: 1, Began: d.now})
+			d.step(leader.CrashEvidence{Node: "b", Boot: 1, Began: d.now})
 		}
 		d.now = c.at
 		if got := d.over("b"); got != c.over {
@@ -361,7 +362,7 @@ func TestViewListsMembers(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
 	d.hear("b", nil)
-	d.step(ack.CrashEvidence{Node: "c", Boot: 1, Began: d.now})
+	d.step(leader.CrashEvidence{Node: "c", Boot: 1, Began: d.now})
 	d.now = 50 * ms
 	var got strings.Builder
 	for _, v := range d.l.View(d.now) {

@@ -63,19 +63,20 @@ func (r *reader) level() Level {
 	return l
 }
 
-// levelEntry raises the level.
-type levelEntry struct {
-	// term is the Raft term of the leader that decided on it (see ProposalEntry), based on reports
+// LevelEntry is the log entry that raises the level.
+type LevelEntry struct {
+	// Term is the Raft term of the leader that decided on it (see ProposalEntry), based on reports
 	// of that term.
-	term  uint64
-	level Level
+	Term  uint64
+	Level Level
 }
 
-func encodeLevel(at Level, c levelEntry) []byte {
+// EncodeLevel returns the entry at a level.
+func EncodeLevel(at Level, c LevelEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindLevel)
-	w.uint(c.term)
-	w.uint(uint64(c.level))
+	w.uint(c.Term)
+	w.uint(uint64(c.Level))
 	return w.b
 }
 
@@ -85,13 +86,13 @@ func (s *State) Level() Level { return s.level }
 // applyLevel puts a higher level into force if the leader of the present term has submitted the
 // entry. Otherwise the entry is ignored, because it relies on outdated reports to an earlier
 // leader. A program that does not support the level must stop.
-func (s *State) applyLevel(term uint64, c levelEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.term || c.level <= s.level {
+func (s *State) applyLevel(term uint64, c LevelEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.Term || c.Level <= s.level {
 		return s.ignore()
 	}
-	if c.level.Known() != nil {
-		return s, 0, &LevelError{Level: c.level, InForce: true}
+	if c.Level.Known() != nil {
+		return s, 0, &LevelError{Level: c.Level, InForce: true}
 	}
-	s.level = c.level
+	s.level = c.Level
 	return s, OutcomeLevelRaised, nil
 }

@@ -33,7 +33,7 @@ func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 		{"to the same again", 2, MinLevel, OutcomeIgnored},
 	} {
 		n := *s
-		next, outcome, err := n.applyLevel(2, levelEntry{term: c.term, level: c.to})
+		next, outcome, err := n.applyLevel(2, LevelEntry{Term: c.term, Level: c.to})
 		if err != nil || outcome != c.want {
 			t.Errorf("raised %s: outcome %d, %v, want %d", c.name, outcome, err, c.want)
 		}
@@ -50,20 +50,20 @@ func TestLevelAboveTheProgramStopsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, outcome, err := s.Apply(2, 3, encodeLevel(MinLevel, levelEntry{term: 3, level: MaxLevel + 1}))
+	next, outcome, err := s.Apply(2, 3, EncodeLevel(MinLevel, LevelEntry{Term: 3, Level: MaxLevel + 1}))
 	var above *LevelError
 	if !errors.As(err, &above) || above.Level != MaxLevel+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), KnownLevels()) {
 		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxLevel+1, err, outcome)
 	}
 	// Ignored old reports prevent nothing.
-	if next, outcome, err = s.Apply(2, 3, encodeLevel(MinLevel, levelEntry{term: 2, level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
+	if next, outcome, err = s.Apply(2, 3, EncodeLevel(MinLevel, LevelEntry{Term: 2, Level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
 		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
 	}
 }
 
 func TestEntryOfALevelNotYetInForceIsCorrupt(t *testing.T) {
 	s := below(t)
-	if next, _, err := s.Apply(2, 1, encodeTiming(MinLevel, timingEntry{term: 1, replaces: s.timingIndex, timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
+	if next, _, err := s.Apply(2, 1, EncodeTiming(MinLevel, TimingEntry{Term: 1, Replaces: s.timingIndex, Timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
 		t.Errorf("applied: %v", err)
 	}
 }

@@ -35,13 +35,13 @@ type bootstrapEntry struct {
 	timing  Timing
 }
 
-// timingEntry replaces the timing.
-type timingEntry struct {
-	// term is the Raft term of the leader that decided on it (see ProposalEntry).
-	term uint64
-	// replaces is the index of the entry that set the present timing.
-	replaces uint64
-	timing   Timing
+// TimingEntry is the log entry that replaces the timing.
+type TimingEntry struct {
+	// Term is the Raft term of the leader that decided on it (see ProposalEntry).
+	Term uint64
+	// Replaces is the index of the entry that set the present timing.
+	Replaces uint64
+	Timing   Timing
 }
 
 // DropRecord is the exclusion of a node by a proposal, and the number of its exclusions so far
@@ -86,12 +86,13 @@ func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
 	return w.b
 }
 
-func encodeTiming(at Level, c timingEntry) []byte {
+// EncodeTiming returns the entry at a level.
+func EncodeTiming(at Level, c TimingEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindTiming)
-	w.uint(c.term)
-	w.uint(c.replaces)
-	w.timing(c.timing)
+	w.uint(c.Term)
+	w.uint(c.Replaces)
+	w.timing(c.Timing)
 	return w.b
 }
 
@@ -155,9 +156,9 @@ func decodeCommand(b []byte) (any, Level, error) {
 		x.Servers, x.Released = r.servers(), r.releases()
 		c = x
 	case kindTiming:
-		c = timingEntry{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
+		c = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
 	case kindLevel:
-		c = levelEntry{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
+		c = LevelEntry{Term: r.uint(0, maxUint), Level: Level(r.uint(1, maxLevel))}
 	case kindPolicy:
 		c = r.policyEntry()
 	case kindRestart:

@@ -8,19 +8,19 @@ func mistakesOfBatching() []mistake {
 	return []mistake{
 		{
 			name: "batching: the first map is proposed before all founding nodes are eligible", mix: joins, caught: "first map",
-			edits: in("ack.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),
+			edits: in("ack/leader.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),
 		},
 		{
 			name: "batching: the first map waits forever for the founding nodes", mix: &bootstrapping, caught: "progress",
-			edits: in("ack.Leader.batchDelay", "			return maxBatchDelay\n", "			if PLANTED {\n				return time.Hour\n			}\n			return maxBatchDelay\n"),
+			edits: in("ack/leader.Leader.batchDelay", "			return maxBatchDelay\n", "			if PLANTED {\n				return time.Hour\n			}\n			return maxBatchDelay\n"),
 		},
 		{
 			name: "batching: a loss is delayed, too", mix: joins, caught: "batching",
-			edits: in("ack.Leader.batchDelay", "	case l.onlyAddsNodes(want):", "	case PLANTED || l.onlyAddsNodes(want):"),
+			edits: in("ack/leader.Leader.batchDelay", "	case l.onlyAddsNodes(want):", "	case PLANTED || l.onlyAddsNodes(want):"),
 		},
 		{
 			name: "batching: additions are delayed forever", mix: joins, caught: "progress",
-			edits: in("ack.Leader.batchDelay", "		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n"),
+			edits: in("ack/leader.Leader.batchDelay", "		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n"),
 		},
 	}
 }

@@ -81,7 +81,7 @@ func mistakesOfHooks() []mistake {
 		},
 		{
 			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
-			edits: in("ack.Leader.ackDeadline", "l.o.Pace.AckDeadline() + n.heartbeat.Release\n", "l.o.Pace.AckDeadline() + n.heartbeat.Release*time.Duration(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.Leader.ackDeadline", "l.o.Pace.AckDeadline() + n.heartbeat.Release\n", "l.o.Pace.AckDeadline() + n.heartbeat.Release*time.Duration(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
@@ -114,15 +114,15 @@ func mistakesOfHooks() []mistake {
 		},
 		{
 			name: "unacquired: a shard stays though another app could acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack.Leader.avoidFailingApps", "	if len(avoid) == 0 {\n", "	if len(avoid) == 0 || PLANTED {\n"),
+			edits: in("ack/leader.Leader.avoidFailingApps", "	if len(avoid) == 0 {\n", "	if len(avoid) == 0 || PLANTED {\n"),
 		},
 		{
 			name: "unacquired: a shard goes to a node whose app has failed, too", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
-			edits: in("ack.Leader.relocationTarget", "!may || avoid[m.ID] ||", "!may || avoid[m.ID] && !PLANTED ||"),
+			edits: in("ack/leader.Leader.relocationTarget", "!may || avoid[m.ID] ||", "!may || avoid[m.ID] && !PLANTED ||"),
 		},
 		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
-			edits: in("ack.Leader.avoidFailingApps", "n.heartbeat.Unable && !p.Cordoned", "n.heartbeat.Unable && !PLANTED && !p.Cordoned"),
+			edits: in("ack/leader.Leader.avoidFailingApps", "n.heartbeat.Unable && !p.Cordoned", "n.heartbeat.Unable && !PLANTED && !p.Cordoned"),
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",

@@ -45,7 +45,7 @@ func mistakesOfKeptNotes() []mistake {
 		},
 		{
 			name: "kept: a later leader does not wait for the notes", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
-			edits: in("ack.Leader.submitRestart", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) && !PLANTED {"),
+			edits: in("ack/leader.Leader.submitRestart", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) && !PLANTED {"),
 		},
 		{
 			name: "kept: a shard gained while the goodbye waits is forgotten", mix: moves, caught: "hooks",

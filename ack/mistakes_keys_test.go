@@ -14,8 +14,8 @@ func mistakesOfKeys() []mistake {
 		{
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
-				in("ack.Leader.keysToActivate", "|| n.heartbeat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.heartbeat.Keys != l.keys.digest {\n				return"),
-				in("ack.Leader.keysToActivate", "&& n.heartbeat.Keys != l.keys.digest {\n			return", "&& n.heartbeat.Keys != l.keys.digest && !PLANTED {\n			return"),
+				in("ack/leader.Leader.keysToActivate", "|| n.heartbeat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.heartbeat.Keys != l.keys.digest {\n				return"),
+				in("ack/leader.Leader.keysToActivate", "&& n.heartbeat.Keys != l.keys.digest {\n			return", "&& n.heartbeat.Keys != l.keys.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
@@ -24,9 +24,9 @@ func mistakesOfKeys() []mistake {
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
-				both(in("ack.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
-					in("ack.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
+			edits: both(in("ack/leader.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
+				both(in("ack/leader.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
+					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",

@@ -12,31 +12,31 @@ func mistakesOfPolicy() []mistake {
 		},
 		{
 			name: "policy: a change enters the log while a proposal is in transit", mix: drains.late(), caught: "G9",
-			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): the next one depends on the fate of this one.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	// One entry at a time (rule 1): the next one depends on the fate of this one.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
 		},
 		{
 			name: "policy: a policy grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+			edits: in("ack/leader.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
 			name: "policy: a pause delays the map after a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			edits: in("ack/leader.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
-			edits: in("ack.NewLeader", "pauseSeenAt: now,", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.New", "pauseSeenAt: now,", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack.Leader.policyApplied", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
+			edits: in("ack/leader.Leader.policyApplied", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
 		},
 		{
 			name: "policy: a shard pinned to a zone moves before its node has sent a heartbeat", mix: aimed("policy 8, elect 6"), caught: "G9",
-			edits: in("ack.Leader.zones", "		if n.hasHeartbeat() {\n", "		if n.hasHeartbeat() || PLANTED {\n"),
+			edits: in("ack/leader.Leader.zones", "		if n.hasHeartbeat() {\n", "		if n.hasHeartbeat() || PLANTED {\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",
@@ -48,75 +48,75 @@ func mistakesOfPolicy() []mistake {
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack.Leader.assignPolicy", "	p.Idle = l.gradual.idle\n", "	p.Idle = l.gradual.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	p.Idle = l.gradual.idle\n", "	p.Idle = l.gradual.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
-			edits: both(in("ack.Leader.stateApplied", "		l.gradual.clear()\n", "		if !PLANTED {\n			l.gradual.clear()\n		}\n"),
-				in("ack.Leader.idleReported", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradual.clear()\n", "		if !PLANTED {\n			l.gradual.clear()\n		}\n"),
+				in("ack/leader.Leader.idleReported", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
 		},
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
-			edits: both(in("ack.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
-				in("ack.Leader.idleReported", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
+			edits: both(in("ack/leader.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
+				in("ack/leader.Leader.idleReported", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: both(in("ack.Leader.stateApplied", "		l.gradual.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(s)\n		}\n"),
-				in("ack.NewLeader", "		l.gradual.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(o.State)\n		}\n")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradual.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(s)\n		}\n"),
+				in("ack/leader.New", "		l.gradual.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(o.State)\n		}\n")),
 		},
 		{
 			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: in("ack.Leader.finishGradualDrains", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.gradual.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.gradual.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack.Leader.finishGradualDrains", "		if s.since != p.GradualDrains[id].Since {\n", "		if s.since != p.GradualDrains[id].Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "		if s.since != p.GradualDrains[id].Since {\n", "		if s.since != p.GradualDrains[id].Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "gradual drain: a drain never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack.Leader.finishGradualDrains", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.planStage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&p.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack/leader.Leader.planStage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&p.Idle, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
+			edits: in("ack/leader.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack.Leader.idleReported", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
+			edits: in("ack/leader.Leader.idleReported", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
-			edits: in("ack.Leader.updateStages", "return s.owners[id] != nil && l.mayDefer", "return PLANTED || s.owners[id] != nil && l.mayDefer"),
+			edits: in("ack/leader.Leader.updateStages", "return s.owners[id] != nil && l.mayDefer", "return PLANTED || s.owners[id] != nil && l.mayDefer"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
-			edits: in("ack.Leader.mayDefer", "o != nil && o.timedOut || ", "o != nil && o.timedOut && !PLANTED || "),
+			edits: in("ack/leader.Leader.mayDefer", "o != nil && o.timedOut || ", "o != nil && o.timedOut && !PLANTED || "),
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.updateStages", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
+			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
-			edits: both(in("ack.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
-				in("ack.Leader.forgetAnswers", "		stale[m.ID] = !p.drainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.drainsGradually(m.ID)")),
+			edits: both(in("ack/leader.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
+				in("ack/leader.Leader.forgetAnswers", "		stale[m.ID] = !p.DrainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.DrainsGradually(m.ID)")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
-			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
+			edits: in("ack/leader.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
-			edits: in("ack.Leader.mayDefer", " || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || ", " || !PLANTED && l.maxTiming.RebalanceMode == RebalanceStopTheWorld || "),
+			edits: in("ack/leader.Leader.mayDefer", " || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || ", " || !PLANTED && l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || "),
 		},
 		{
 			name: "gradual drain: a draining node counts as a remaining member", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|gradual drain|G4",
-			edits: in("ack.Leader.eligibleMembers", "!absent && !l.state.Policy().drainsGradually(id)", "!absent && (PLANTED || !l.state.Policy().drainsGradually(id))"),
+			edits: in("ack/leader.Leader.eligibleMembers", "!absent && !l.state.Policy().DrainsGradually(id)", "!absent && (PLANTED || !l.state.Policy().DrainsGradually(id))"),
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
@@ -124,19 +124,19 @@ func mistakesOfPolicy() []mistake {
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack.quarantineTimers.update", "s = firstSighting{since: q.Since, at: now}", "s = firstSighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.quarantineTimers.update", "s = firstSighting{since: q.Since, at: now}", "s = firstSighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.quarantineTimers.update", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "quarantine: an unlimited quarantine ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.quarantineTimers.update", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEnd {\n", "	if PLANTED || !t.hasEnd || now < t.nextEnd {\n"),
+			edits: in("ack/leader.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEnd {\n", "	if PLANTED || !t.hasEnd || now < t.nextEnd {\n"),
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",

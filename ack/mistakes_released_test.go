@@ -9,13 +9,13 @@ func mistakesOfReleases() []mistake {
 	return []mistake{
 		{
 			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
-			edits: in("ack.member.ackCounts", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
+			edits: in("ack/leader.member.ackCounts", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
 		},
 		{
 			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",
-			edits: both(in("ack.member.hasReleases", "	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
+			edits: both(in("ack/leader.member.hasReleases", "	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
 				"	return r != nil && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.Released == m.releasesDigest && r.Proposal == m.heartbeat.Acked)\n"),
-				in("ack.Leader.releasesToCommit", " n.heartbeat.Acked != p.Epoch() {\n", " n.heartbeat.Acked != p.Epoch() && !PLANTED {\n")),
+				in("ack/leader.Leader.releasesToCommit", " n.heartbeat.Acked != p.Epoch() {\n", " n.heartbeat.Acked != p.Epoch() && !PLANTED {\n")),
 		},
 		{
 			name: "released: the releases for one proposal are forgotten with the next one", mix: moves, caught: "hooks",

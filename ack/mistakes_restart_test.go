@@ -9,7 +9,7 @@ func mistakesOfRestarts() []mistake {
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
 			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.Boot)", "(PLANTED || !known || a.Boot < c.Boot)"),
-				in("ack.Leader.announcesRestart", "(!known || a.Boot < n.heartbeat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.heartbeat.Boot)")),
+				in("ack/leader.Leader.announcesRestart", "(!known || a.Boot < n.heartbeat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.heartbeat.Boot)")),
 		},
 		{
 			name: "restart: a goodbye that an earlier leader received counts", mix: elects.late(), caught: "restart",
@@ -17,27 +17,27 @@ func mistakesOfRestarts() []mistake {
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack.Leader.member", "restartTimes{since: l.elected}", "restartTimes{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.Leader.member", "restartTimes{since: l.elected}", "restartTimes{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",
-			edits: in("ack.Leader.restartChange", "now-n.restart.since >= a.Grace", "!PLANTED && now-n.restart.since >= a.Grace"),
+			edits: in("ack/leader.Leader.restartChange", "now-n.restart.since >= a.Grace", "!PLANTED && now-n.restart.since >= a.Grace"),
 		},
 		{
 			name: "restart: the cluster waits for a node that has returned", mix: mixCalled("in-place"), caught: "progress",
-			edits: in("ack.Leader.hasReturned", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
+			edits: in("ack/leader.Leader.hasReturned", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack.Leader.hasReturned", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
+			edits: in("ack/leader.Leader.hasReturned", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
-			edits: in("ack.Leader.assignPolicy", "p.Absent, p.Before = absent, l.state.previous\n", "p.Absent, p.Before = absent, l.state.previous\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "p.Absent, p.Before = absent, l.state.PreviousOwners()\n", "p.Absent, p.Before = absent, l.state.PreviousOwners()\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
 		},
 		{
 			name: "restart: a restarting node is excluded because it is silent", mix: restarts, caught: "restart",
-			edits: in("ack.Leader.eligibleMembers", "		absent := l.isRestarting(n)\n", "		absent := !PLANTED && l.isRestarting(n)\n"),
+			edits: in("ack/leader.Leader.eligibleMembers", "		absent := l.isRestarting(n)\n", "		absent := !PLANTED && l.isRestarting(n)\n"),
 		},
 		{
 			name: "restart: a goodbye is sent while requests run", mix: restarts, caught: "G1",

@@ -67,34 +67,34 @@ func mistakesOfBoots() []mistake {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("ack.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
+	firstQ := in("ack/leader.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
 	return []mistake{
 		{
 			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
-			edits: in("ack.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
+			edits: in("ack/leader.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
 		},
 		{
 			name: "why 1: the first boot that a leader receives counts as a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
-			edits: in("ack.member.reset", "m.rebooted = m.hasHeartbeat() &&", "m.rebooted = (PLANTED || m.hasHeartbeat()) &&"),
+			edits: in("ack/leader.member.reset", "m.rebooted = m.hasHeartbeat() &&", "m.rebooted = (PLANTED || m.hasHeartbeat()) &&"),
 		},
 		{
 			name: "why 7: late evidence counts against the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack.Leader.crashEvidence", "n.hasHeartbeat() && (m.Boot", "!PLANTED && n.hasHeartbeat() && (m.Boot"),
-				in("ack.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
+			edits: both(in("ack/leader.Leader.crashEvidence", "n.hasHeartbeat() && (m.Boot", "!PLANTED && n.hasHeartbeat() && (m.Boot"),
+				in("ack/leader.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("ack.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedUnheard = 0, false\n	}\n	n.removed = false\n"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedUnheard = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
-			edits: both(in("ack.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
-				both(in("ack.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
-					in("ack.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
+			edits: both(in("ack/leader.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
+				both(in("ack/leader.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
+					in("ack/leader.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("ack.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.closed"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.closed"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -102,54 +102,54 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 4: boots are random and duplicates are not detected", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("ack.Leader.refuseDuplicate", "	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
-				in("ack.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
+			edits: both(in("ack/leader.Leader.refuseDuplicate", "	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
+				in("ack/leader.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
 		},
 		{
 			name: "shards of a leaving node are taken before its goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
-			edits: in("ack.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
+			edits: in("ack/leader.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
 			name: "crash evidence shortens dead-after under takeover timeout", mix: aimed("forge 4").under(ack.TakeoverTimeout), caught: "G1",
-			edits: in("ack.Leader.takeoverRule", "l.maxTiming.Takeover == TakeoverTimeout", "!PLANTED && l.maxTiming.Takeover == TakeoverTimeout"),
+			edits: in("ack/leader.Leader.takeoverRule", "l.maxTiming.Takeover == ack.TakeoverTimeout", "!PLANTED && l.maxTiming.Takeover == ack.TakeoverTimeout"),
 		},
 		{
 			name: "crash evidence alone frees shards under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack.Leader.takeoverRule", "sinceGrant > l.maxTiming.leaseEnd():", "PLANTED || sinceGrant > l.maxTiming.leaseEnd():"),
+			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant > l.maxTiming.LeaseEnd():", "PLANTED || sinceGrant > l.maxTiming.LeaseEnd():"),
 		},
 		{
 			name: "the clock rate tolerance is zero", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack.Timing.leaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
+			edits: in("ack.Timing.LeaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.stateApplied", "				l.member(id).freshStreak = 0\n", "				if !PLANTED {\n					l.member(id).freshStreak = 0\n				}\n"),
+			edits: in("ack/leader.Leader.stateApplied", "			l.member(id).freshStreak = 0\n", "			if !PLANTED {\n				l.member(id).freshStreak = 0\n			}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
 		},
 		{
 			name: "another process keeps the boot, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack.Leader.heartbeatReceived", "if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce"),
-				in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce"),
+				in("ack/leader.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
 		},
 		{
 			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G4",
-			edits: in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
+			edits: in("ack/leader.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and duplicates are not detected", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("ack.Leader.heartbeatReceived", "n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {"),
-				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {"),
+				in("ack/leader.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "leases: a repeated heartbeat counts again", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.heartbeatReceived", "if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {", "if !PLANTED && m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {", "if !PLANTED && m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {"),
 		},
 		{
 			name: "the statement of an operator outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
-			edits: in("ack.Leader.heartbeatReceived", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
 		{
 			name: "leases: a node that learns of a higher boot keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
@@ -157,11 +157,11 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: in("ack/leader.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {"),
+			edits: in("ack/leader.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {"),
 		},
 	}
 }
@@ -181,23 +181,23 @@ func mistakesOfTerms() []mistake {
 	return []mistake{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
-			edits: both(in("ack.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
-				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
+				in("ack/leader.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
-			edits: in("ack.Leader.termRead", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
+			edits: in("ack/leader.Leader.termRead", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("ack.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.o.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.o.Term {"), // and numbers that meet more often
-				both(in("ack.Leader.answerHeartbeat", "	l.answerCount++\n", "	l.answerCount++\n	if PLANTED {\n		n.counted++\n		l.answerCount = n.counted\n	}\n"),
-					in("ack.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
+			edits: both(in("ack/leader.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.o.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.o.Term {"), // and numbers that meet more often
+				both(in("ack/leader.Leader.answerHeartbeat", "	l.answerCount++\n", "	l.answerCount++\n	if PLANTED {\n		n.counted++\n		l.answerCount = n.counted\n	}\n"),
+					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
 			name: "why 6: the term is read before the echo, and answers of old terms count", mix: aimed("two-faced 1"), caught: "G2",
@@ -205,60 +205,60 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("ack.Leader.mayGrantLease", "if !l.barrierApplied || n.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || n.heartbeat.Goodbye"),
-				in("ack.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "if !l.barrierApplied || n.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || n.heartbeat.Goodbye"),
+				in("ack/leader.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
 		},
 		{
 			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
-			edits: in("ack.Leader.reconcile", "	if !l.barrierApplied {\n", "	if !PLANTED && !l.barrierApplied {\n"),
+			edits: in("ack/leader.Leader.reconcile", "	if !l.barrierApplied {\n", "	if !PLANTED && !l.barrierApplied {\n"),
 		},
 		{
 			name: "leases: a node gets leases after its goodbye", mix: aimed("leave 4"), caught: "G5",
-			edits: in("ack.Leader.mayGrantLease", "l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && n.heartbeat.Goodbye || n.heartbeat.Gateway {"),
+			edits: in("ack/leader.Leader.mayGrantLease", "l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && n.heartbeat.Goodbye || n.heartbeat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
-			edits: in("ack.Leader.mayGrantLease", "n.heartbeat.Goodbye || n.heartbeat.Gateway {", "n.heartbeat.Goodbye || !PLANTED && n.heartbeat.Gateway {"),
+			edits: in("ack/leader.Leader.mayGrantLease", "n.heartbeat.Goodbye || n.heartbeat.Gateway {", "n.heartbeat.Goodbye || !PLANTED && n.heartbeat.Gateway {"),
 		},
 		{
 			name: "G5: every acknowledgement is answered with OK", mix: aimed("hold 3, sick 3"), caught: "G5",
-			edits: in("ack.Leader.answerHeartbeat", "OK: n.heartbeat.Acked ==", "OK: PLANTED || n.heartbeat.Acked =="),
+			edits: in("ack/leader.Leader.answerHeartbeat", "OK: n.heartbeat.Acked ==", "OK: PLANTED || n.heartbeat.Acked =="),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
-			edits: in("ack.leaseIssuer.quorumTime", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmedAt {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
+			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmedAt {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack.Leader.member", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.Leader.member", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("ack.leaseIssuer.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
+			edits: in("ack/leader.leaseIssuer.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
-			edits: in("ack.Leader.Step", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = now\n		}\n"),
+			edits: in("ack/leader.Leader.Step", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = now\n		}\n"),
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("ack.Leader.Step", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack/leader.Leader.Step", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("ack.Leader.reconcile", "		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
+			edits: in("ack/leader.Leader.reconcile", "		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
 			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack.LeaderDriver.Handle", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
+			edits: in("ack/leader.Driver.Handle", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack.Leader.stepDown", "	l.resumeAt = now + l.maxTiming.DeadAfter\n", "	l.resumeAt = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
+			edits: in("ack/leader.Leader.stepDown", "	l.resumeAt = now + l.maxTiming.DeadAfter\n", "	l.resumeAt = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
 		},
 		{
 			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "		return now-l.elected < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.elected < l.maxTiming.DeadAfter\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "		return now-l.elected < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.elected < l.maxTiming.DeadAfter\n"),
 		},
 	}
 }
@@ -319,15 +319,15 @@ func mistakesOfRounds() []mistake {
 	return []mistake{
 		{
 			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
-			edits: in("ack.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
+			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
 		},
 		{
 			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
-			edits: in("ack.Leader.mayGrantLease", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+			edits: in("ack/leader.Leader.mayGrantLease", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
 			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
-			edits: in("ack.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
@@ -335,76 +335,76 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 14: a live node that does not acknowledge keeps its lease", mix: held, caught: "progress",
-			edits: both(in("ack.Leader.mayGrantLease", "ok && d.InForce && n.heartbeat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.heartbeat.Acked < d.Epoch ||"),
-				in("ack.Leader.mayGrantLease", "|| n.heartbeat.Acked < n.leaseDeniedUntil", "|| !PLANTED && n.heartbeat.Acked < n.leaseDeniedUntil")),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "ok && d.InForce && n.heartbeat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.heartbeat.Acked < d.Epoch ||"),
+				in("ack/leader.Leader.mayGrantLease", "|| n.heartbeat.Acked < n.leaseDeniedUntil", "|| !PLANTED && n.heartbeat.Acked < n.leaseDeniedUntil")),
 		},
 		{
 			name: "why 14: a live node that does not acknowledge is eligible at once", mix: held, caught: "progress",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.MissedRound():", "case !PLANTED && d.InForce && d.Cause.MissedRound():"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.MissedRound():", "case !PLANTED && d.InForce && d.Cause.MissedRound():"),
 		},
 		{
 			name: "why 14: the leader waits for a leaving or unhealthy node that does not acknowledge", mix: held, caught: "progress",
-			edits: in("ack.Leader.denyLateLeases", "			n.leaseDeniedUntil = last.Epoch()\n", "			n.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.Leader.denyLateLeases", "			n.leaseDeniedUntil = last.Epoch()\n", "			n.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
-			edits: both(in("ack.member.isSilent", "	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > p.maxEchoAge()\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()"),
-				both(in("ack.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("ack.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
+			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(p)\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)"),
+				both(in("ack/leader.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
+					in("ack/leader.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
 		},
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
-			edits: both(in("ack.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
-				in("ack.Leader.denyLateLeases", "!last.Has(m.ID) && !n.ackCounts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.ackCounts(last.Epoch())")),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
+				in("ack/leader.Leader.denyLateLeases", "!last.Has(m.ID) && !n.ackCounts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.ackCounts(last.Epoch())")),
 		},
 		{
 			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
-			edits: in("ack.Leader.exclusionCause", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
+			edits: in("ack/leader.Leader.exclusionCause", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
 		},
 		{
 			name: "rule 3: a node that has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
-			edits: in("ack.Leader.checkMembers", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
+			edits: in("ack/leader.Leader.checkMembers", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
 		},
 		{
 			name: "a leader waits forever for an entry that is not applied", mix: stuckLeader(), caught: "progress",
-			edits: in("ack.Leader.reconcile", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
+			edits: in("ack/leader.Leader.reconcile", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
 		},
 		{
 			name: "G4: the leader waits for a node that misses the deadline", mix: held, caught: "progress",
-			edits: in("ack.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundBegan", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundBegan"),
+			edits: in("ack/leader.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundBegan", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundBegan"),
 		},
 		{
 			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("ack.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.member(m.ID).plantedFor = p.Epoch()\n			} else if l.member(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
-				in("ack.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
+			edits: both(in("ack/leader.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.member(m.ID).plantedFor = p.Epoch()\n			} else if l.member(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
+				in("ack/leader.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
 			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
-			edits: in("ack.Leader.stateApplied", "		l.roundBegan = now\n", "		if !PLANTED || l.roundBegan == 0 {\n			l.roundBegan = now\n		}\n"),
+			edits: in("ack/leader.Leader.stateApplied", "		l.roundBegan = now\n", "		if !PLANTED || l.roundBegan == 0 {\n			l.roundBegan = now\n		}\n"),
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack.Leader.tryCommit", "		if !l.commitConfirmed(l.member(m.ID), p) {\n", "		if !PLANTED && !l.commitConfirmed(l.member(m.ID), p) {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if !l.commitConfirmed(l.member(m.ID), p) {\n", "		if !PLANTED && !l.commitConfirmed(l.member(m.ID), p) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
-			edits: in("ack.Leader.tryCommit", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if how == \"\" {\n", "		if how == \"\" && !PLANTED {\n"),
 		},
 		{
 			name: "rule 10: without a remaining member, shards have no owner", mix: aimed("leave 4, sick 4"), caught: "rule 10",
-			edits: in("ack.Leader.assign", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
+			edits: in("ack/leader.Leader.assign", "	if len(members) > 0 {\n", "	if len(members) > 0 || PLANTED {\n"),
 		},
 		{
 			name: "G4: the committed map is proposed again with its dead members", mix: aimed("leave 4, sick 4, kill 4"), caught: "G4",
-			edits: in("ack.Leader.assign", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
+			edits: in("ack/leader.Leader.assign", "	final := last\n", "	final := last\n	if PLANTED {\n		final = base\n	}\n"),
 		},
 	}
 }
@@ -427,16 +427,16 @@ func mistakesOfLog() []mistake {
 		},
 		{
 			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
-			edits: in("ack.Leader.reconcile", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
+			edits: in("ack/leader.Leader.reconcile", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
 		},
 		{
 			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
-			edits: in("ack.Leader.neededMap", "case l.state.Open() && !l.ownRoundOpen():", "case !PLANTED && l.state.Open() && !l.ownRoundOpen():"),
+			edits: in("ack/leader.Leader.neededMap", "case l.state.Open() && !l.ownRoundOpen():", "case !PLANTED && l.state.Open() && !l.ownRoundOpen():"),
 		},
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
-				in("ack.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
+				in("ack/leader.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",

@@ -30,13 +30,13 @@ func mistakesOfTiming() []mistake {
 		},
 		{
 			name: "timing: a leader grants by a timing that is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
-			edits: both(in("ack.Leader.ChangeTiming", "	return encodeTiming(", "	l.planted = t\n	return encodeTiming("),
-				both(in("ack.Leader.timing", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
-					in("ack.Leader", "type Leader struct {\n", "type Leader struct {\n	planted Timing\n"))),
+			edits: both(in("ack/leader.Leader.ChangeTiming", "	return ack.EncodeTiming(", "	l.planted = t\n	return ack.EncodeTiming("),
+				both(in("ack/leader.Leader.timing", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (ack.Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
+					in("ack/leader.Leader", "type Leader struct {\n", "type Leader struct {\n	planted ack.Timing\n"))),
 		},
 		{
 			name: "timing: a leader waits by the timing in force, though it is shorter", mix: cut, caught: "G1",
-			edits: in("ack.Leader.longestTiming", "	if l.mixedTimingFor(now) > 0 {\n", "	if !PLANTED && l.mixedTimingFor(now) > 0 {\n"),
+			edits: in("ack/leader.Leader.longestTiming", "	if l.mixedTimingFor(now) > 0 {\n", "	if !PLANTED && l.mixedTimingFor(now) > 0 {\n"),
 		},
 		{
 			name: "timing: of two takeover policies, the one in force counts alone", mix: retimes("retime-takeover 1"), caught: "G1",
@@ -44,19 +44,19 @@ func mistakesOfTiming() []mistake {
 		},
 		{
 			name: "timing: changes follow each other at once", mix: cut, caught: "G1",
-			edits: in("ack.Leader.ChangeTiming", "	if wait := l.mixedTimingFor(now); wait > 0 {\n", "	if wait := l.mixedTimingFor(now); wait > 0 && !PLANTED {\n"),
+			edits: in("ack/leader.Leader.ChangeTiming", "	if wait := l.mixedTimingFor(now); wait > 0 {\n", "	if wait := l.mixedTimingFor(now); wait > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "timing: two changes replace the same one", mix: cut, caught: "G1",
-			edits: in("ack.State.applyTiming", "c.replaces != s.timingIndex", "!PLANTED && c.replaces != s.timingIndex"),
+			edits: in("ack.State.applyTiming", "c.Replaces != s.timingIndex", "!PLANTED && c.Replaces != s.timingIndex"),
 		},
 		{
 			name: "timing: a new leader counts the time before its election", mix: cut, caught: "G1",
-			edits: in("ack.NewLeader", "timingSeenAt: now,", "timingSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.New", "timingSeenAt: now,", "timingSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G1|G2|G4",
-			edits: in("ack.Leader.timing", "	if !l.state.Bootstrapped() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Bootstrapped() {\n		return l.o.Timing\n"),
+			edits: in("ack/leader.Leader.timing", "	if !l.state.Bootstrapped() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Bootstrapped() {\n		return l.o.Timing\n"),
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",

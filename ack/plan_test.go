@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
 // plan asks the leader of a stage, which is a, and checks that asking changes nothing.
-func (s *stage) plan() ack.Plan {
+func (s *stage) plan() leader.Plan {
 	s.t.Helper()
 	before := s.state
 	p, err := s.leaders["a"].turn.Plan()
@@ -86,8 +87,8 @@ func TestPlanMarksProposedMoves(t *testing.T) {
 
 func TestPlanWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
-	if _, err := s.electStuck("b").turn.Plan(); !errors.Is(err, ack.ErrNotYet) {
-		t.Errorf("Plan() = %v, want %v", err, ack.ErrNotYet)
+	if _, err := s.electStuck("b").turn.Plan(); !errors.Is(err, leader.ErrNotYet) {
+		t.Errorf("Plan() = %v, want %v", err, leader.ErrNotYet)
 	}
 }
 
@@ -117,7 +118,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 		"pins to a zone":             {asked: pins("z", 12), pinned: 12},
 		"pins to where nobody is":    {asked: append(pins("nowhere", 12), weigh("c", 3)), why: "weight", paused: "spread"},
 	} {
-		plan := func(t *testing.T, paused bool) []ack.PlannedMove {
+		plan := func(t *testing.T, paused bool) []leader.PlannedMove {
 			t.Helper()
 			s := newStage(t, "a", "b", "c")
 			s.actor("c").zone = "z"
@@ -185,7 +186,7 @@ func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 			idle = append(idle, sh)
 		}
 	}
-	s.step(s.leaders["a"], ack.IdleShards{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
+	s.step(s.leaders["a"], leader.IdleShards{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
 	s.until("a round of what is idle", func() bool { return s.state.Open() })
 	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
 	for _, m := range s.plan().Moves {

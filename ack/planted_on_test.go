@@ -13,6 +13,7 @@ import (
 	"shardway/ack"
 	"shardway/ack/agent"
 	"shardway/ack/election"
+	"shardway/ack/leader"
 )
 
 // caughtBy keeps, for each mistake, the first schedule that caught it: it is played
@@ -61,13 +62,14 @@ func plantMistake(n int) {
 	ack.Plant(n)
 	agent.Plant(n)
 	election.Plant(n)
+	leader.Plant(n)
 }
 
 // playLevels looks for a schedule of the levels that reports the mistake.
 func (m mistake) playLevels(t *testing.T) {
 	t.Helper()
 	for seed := range uint64(20000) {
-		if failure, _ := ack.PlayLevels(seed+1, m.drive); failure != "" {
+		if failure, _ := playLevelSchedule(seed+1, m.drive); failure != "" {
 			t.Logf("caught by schedule %d: %.120s", seed+1, failure)
 			if m.caught != "" && !m.catches(failure) {
 				t.Errorf("want a failure of %s", m.caught)

@@ -13,7 +13,7 @@ import (
 )
 
 // plantedPackages are the packages that contain mistakes, by directory.
-var plantedPackages = []string{"ack", "ack/agent", "ack/election"}
+var plantedPackages = []string{"ack", "ack/agent", "ack/election", "ack/leader"}
 
 // plantedSource is added to each of them for builds with mistakes.
 const plantedSource = `package %s

@@ -16,9 +16,13 @@ const (
 	MaxPolicy = 64 << 10
 	// MaxPause is the longest pause of planned moves.
 	MaxPause = 7 * 24 * time.Hour
-	// maxChanges is the maximum number of changes in one entry.
-	maxChanges = 1024
+	// MaxChanges is the maximum number of changes in one entry.
+	MaxChanges = 1024
 )
+
+// ErrChange reports an invalid change of the policy. Its entry would stop every node that
+// applies it.
+var ErrChange = errors.New("ack: no change of the policy")
 
 // ErrPolicyFull reports that a policy would be larger than MaxPolicy.
 var ErrPolicyFull = errors.New("ack: the policy would take more than 64 KiB")
@@ -169,8 +173,8 @@ func (p *Policy) Lasting() *Policy {
 	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
 }
 
-// assign converts p to the policy of shardmap.Assign.
-func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
+// Placement converts p to the policy of shardmap.Assign.
+func (p *Policy) Placement(zones map[shardmap.NodeID]string) shardmap.Policy {
 	var emptying map[shardmap.NodeID]bool
 	for id := range p.GradualDrains {
 		setKey(&emptying, id, true)
@@ -211,6 +215,22 @@ func (s *State) applyPolicy(term uint64, c PolicyEntry) (*State, Outcome, error)
 		}
 	}
 	return s, OutcomePolicyChanged, nil
+}
+
+// CheckChanges returns ErrChange if the entry of these changes could not be decoded, or would
+// be decoded differently. The changes may come from a node with another version, or with an
+// error. More than MaxChanges are ErrPolicyFull.
+func (s *State) CheckChanges(changes []Change) error {
+	if len(changes) > MaxChanges {
+		return ErrPolicyFull
+	}
+	if _, _, err := decodeCommand(EncodePolicyChange(s.level, PolicyEntry{Changes: changes})); err != nil {
+		return fmt.Errorf("%w: %w", ErrChange, err)
+	}
+	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
+		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
+	}
+	return nil
 }
 
 // EncodePolicyChange returns the entry at a level.
@@ -256,7 +276,7 @@ func EncodePolicyChange(at Level, c PolicyEntry) []byte {
 
 func (r *reader) policyEntry() PolicyEntry {
 	c := PolicyEntry{Term: r.uint(0, maxUint)}
-	for range r.uint(0, maxChanges) {
+	for range r.uint(0, MaxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
 		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:

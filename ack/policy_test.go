@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -240,7 +241,7 @@ func TestPolicyIsBounded(t *testing.T) {
 func TestPolicyChangeWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
 	l := s.electStuck("b")
-	if _, _, err := l.turn.ChangePolicy([]ack.Change{drain("a")}); !errors.Is(err, ack.ErrNotYet) {
+	if _, _, err := l.turn.ChangePolicy([]ack.Change{drain("a")}); !errors.Is(err, leader.ErrNotYet) {
 		t.Errorf("before the barrier: %v", err)
 	}
 }

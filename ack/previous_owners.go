@@ -16,6 +16,10 @@ func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 	return s.previous[shard]
 }
 
+// PreviousOwners returns the result of OwnerBefore for every shard; nil means that no shard has
+// had another owner. It must not be modified.
+func (s *State) PreviousOwners() []shardmap.NodeID { return s.previous }
+
 // recordPreviousOwners records the previous owners of the shards that move with the map being
 // committed.
 func (s *State) recordPreviousOwners(released []Released) {

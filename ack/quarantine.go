@@ -18,7 +18,8 @@ type KeyMark struct {
 	HashKeyID uint32
 }
 
-func (m KeyMark) compare(o KeyMark) int {
+// Compare orders marks by shard, then by hash, then by hash key.
+func (m KeyMark) Compare(o KeyMark) int {
 	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.HashKeyID, o.HashKeyID))
 }
 
@@ -39,61 +40,10 @@ func (p *Policy) lift(m KeyMark) {
 	maps.DeleteFunc(p.Quarantined, func(q KeyMark, _ Quarantine) bool { return q.Shard == m.Shard && q.Hash == m.Hash })
 }
 
-// quarantineTimers measure, for a leader, how long quarantines have been in force.
-type quarantineTimers struct {
-	policy    *Policy // from which the other fields were derived
-	firstSeen map[KeyMark]firstSighting
-	nextEnd   time.Duration // when the first one ends, if hasEnd
-	hasEnd    bool
-}
-
-// firstSighting is when the leader first saw the effect of an entry.
-type firstSighting struct {
-	since uint64
-	at    time.Duration
-}
-
-// expired returns the changes that lift expired quarantines.
-func (t *quarantineTimers) expired(now time.Duration, p *Policy) []Change {
-	if p != t.policy {
-		t.update(now, p)
-	}
-	if !t.hasEnd || now < t.nextEnd {
-		return nil
-	}
-	var over []Change
-	for _, m := range slices.SortedFunc(maps.Keys(t.firstSeen), KeyMark.compare) {
-		if now-t.firstSeen[m].at >= p.Quarantined[m].For && len(over) < maxChanges {
-			over = append(over, Change{Kind: ChangeLift, Mark: m})
-		}
-	}
-	return over
-}
-
-// update switches to another policy. Quarantines that continue keep their start.
-func (t *quarantineTimers) update(now time.Duration, p *Policy) {
-	seen := map[KeyMark]firstSighting{}
-	t.policy, t.hasEnd = p, false
-	for m, q := range p.Quarantined {
-		if q.For == 0 {
-			continue
-		}
-		s := t.firstSeen[m]
-		if s.since != q.Since {
-			s = firstSighting{since: q.Since, at: now}
-		}
-		seen[m] = s
-		if end := s.at + q.For; !t.hasEnd || end < t.nextEnd {
-			t.nextEnd, t.hasEnd = end, true
-		}
-	}
-	t.firstSeen = seen
-}
-
 // quarantines writes the quarantined keys in order.
 func (w *writer) quarantines(all map[KeyMark]Quarantine) {
 	w.uint(uint64(len(all)))
-	for _, m := range slices.SortedFunc(maps.Keys(all), KeyMark.compare) {
+	for _, m := range slices.SortedFunc(maps.Keys(all), KeyMark.Compare) {
 		w.mark(m)
 		w.uint(uint64(all[m].For))
 		w.uint(all[m].Since)
@@ -113,7 +63,7 @@ func (r *reader) quarantines() map[KeyMark]Quarantine {
 	for i := range r.uint(0, MaxPolicy) {
 		m := r.mark()
 		q := Quarantine{For: time.Duration(r.uint(0, uint64(MaxQuarantine))), Since: r.uint(0, maxUint)}
-		if r.err == nil && i > 0 && m.compare(last) <= 0 {
+		if r.err == nil && i > 0 && m.Compare(last) <= 0 {
 			r.fail("quarantines out of order")
 		}
 		if r.err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"strings"
+	"time"
 
 	"shardway/shardmap"
 )
@@ -181,4 +182,18 @@ func (r *reader) servers() []string {
 		list = append(list, s)
 	}
 	return list
+}
+
+const (
+	// 1/deliverFraction of the release timeout is reserved for delivering the release notes to
+	// the leader. minDeliverTime is the minimum of that reserve, unless it is more than a
+	// quarter of the release timeout.
+	deliverFraction = 16
+	minDeliverTime  = 100 * time.Millisecond
+)
+
+// NoteDeliveryTime returns the part of a release timeout that a node reserves for delivering
+// release notes to the leader.
+func NoteDeliveryTime(release time.Duration) time.Duration {
+	return max(release/deliverFraction, min(minDeliverTime, release/4))
 }

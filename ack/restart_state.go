@@ -36,6 +36,9 @@ func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
 	return a, ok
 }
 
+// Restarts returns the records of the last restarts, by node. The Go map must not be modified.
+func (s *State) Restarts() map[shardmap.NodeID]Restart { return s.restarts }
+
 // RestartsIndex returns the index of the last entry that has changed a restart; zero means none.
 func (s *State) RestartsIndex() uint64 { return s.restartsIndex }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -51,7 +52,7 @@ func TestAnswersContainRestartIndex(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	tells := func() uint64 {
 		d := &desk{t: t, now: time.Second, last: s.state.Last().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
-		d.l = ack.NewLeader(ack.LeaderOptions{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: s.state}, 0)
+		d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: s.state}, 0)
 		a, ok := d.hear("b", nil)
 		if !ok || a.Refusal != 0 {
 			t.Fatalf("answered %v: %+v", ok, a)
@@ -135,7 +136,7 @@ func TestRestartEntryWaitsForReleases(t *testing.T) {
 			t.Fatalf("its absence is written without what it keeps:\n%s", s)
 		}
 		if arrives {
-			s.step(s.leaders["b"], ack.ReleasesReceived{Releases: *c.keeps})
+			s.step(s.leaders["b"], leader.ReleasesReceived{Releases: *c.keeps})
 		}
 		if s.run(200 * time.Millisecond); !s.state.Restarting("c") {
 			t.Fatalf("its absence is not written (arrived: %v):\n%s", arrives, s)

@@ -7,6 +7,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -29,7 +30,7 @@ func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 }
 
 // earlierReport returns the report in the heartbeat before hb.
-func (l *leaderLoop) earlierReport(hb ack.HeartbeatReceived) appReport {
+func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
 	before := l.beats[hb.Node]
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]

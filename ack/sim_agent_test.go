@@ -6,6 +6,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -201,7 +202,7 @@ func (p *proc) send(hb ack.Heartbeat) {
 		case hb.Number > p.h.lateBeat: // repeated and overtaken ones count for nothing
 			p.h.late, p.h.lateBeat = p.h.late+1, hb.Number
 		}
-		q.lead.receive(ack.HeartbeatReceived{Heartbeat: hb, From: string(p.h.id)}, sent)
+		q.lead.receive(leader.HeartbeatReceived{Heartbeat: hb, From: string(p.h.id)}, sent)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -156,7 +157,7 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 
 // checkHealth checks a proposal: no node is excluded for an unhealthy app if most are
 // unhealthy, and a flapping app returns late.
-func (l *leaderLoop) checkHealth(e ack.Submit) {
+func (l *leaderLoop) checkHealth(e leader.Submit) {
 	told, w := l.told(), l.p.w
 	if e.Commit || told.Last().Epoch() == 0 {
 		return
@@ -167,7 +168,7 @@ func (l *leaderLoop) checkHealth(e ack.Submit) {
 	}
 	apps, unhealthy, _ := l.countApps()
 	others := func(but shardmap.NodeID) bool { // also at the last tick: a turn takes several steps
-		return slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool {
+		return slices.ContainsFunc(l.turn.View(), func(v leader.MemberView) bool {
 			return v.Node != but && v.Eligible && v.HoldTime == 0 && !told.Policy().Leaves(v.Node) && l.apps.able[v.Node]
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // The birth of a cluster: one node founds it, alone, and adds the others; its first
@@ -56,7 +57,7 @@ func (l *leaderLoop) bootstrap() {
 		return
 	}
 	if p.fsm.Bootstrapped() {
-		l.receive(ack.BarrierApplied{}, origin{})
+		l.receive(leader.BarrierApplied{}, origin{})
 		return
 	}
 	entry := ack.EncodeBootstrap(string(p.h.id)+"'s", w.shards, p.h.flags)
@@ -69,7 +70,7 @@ func (l *leaderLoop) bootstrap() {
 		if !p.raftAccepts() || w.perMille(w.lateSubmit/2) {
 			w.cover.failedBootstraps++
 			w.logf("%s could not submit a birth", p.h.id)
-			w.after(w.span(0, 300*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
+			w.after(w.span(0, 300*time.Millisecond), p, func() { l.receive(leader.BarrierFailed{}, origin{}) })
 			return
 		}
 		i := p.appendEntry(&logEntry{data: entry})

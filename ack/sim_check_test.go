@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -357,7 +358,7 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 
 // checkReply is G5 and "Leases" of docs/internals/protocol-leases.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
-func (w *world) checkReply(l *leaderLoop, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
+func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -41,19 +42,19 @@ func (w *world) founders() int {
 }
 
 // checkMessage records a message to a leader.
-func (l *leaderLoop) checkMessage(m ack.Message) {
+func (l *leaderLoop) checkMessage(m leader.Message) {
 	l.endAnswers()
 	switch m := m.(type) {
-	case ack.HeartbeatReceived:
+	case leader.HeartbeatReceived:
 		if m.Unhealthy {
 			l.sampleApps()
 		}
-	case ack.BarrierApplied:
+	case leader.BarrierApplied:
 		l.waits.barrier = true
-	case ack.SubmitFailed:
+	case leader.SubmitFailed:
 		l.waits.base = nil
 		l.delayLossCheck(2 * l.p.w.pace.Heartbeat)
-	case ack.Tick:
+	case leader.Tick:
 		l.judgeLoss()
 		l.judgeHeldBack()
 	}
@@ -61,7 +62,7 @@ func (l *leaderLoop) checkMessage(m ack.Message) {
 
 // checkSubmit checks the first map: with fewer nodes than expected, it is proposed only after
 // the wait.
-func (l *leaderLoop) checkSubmit(e ack.Submit) {
+func (l *leaderLoop) checkSubmit(e leader.Submit) {
 	told, w := l.told(), l.p.w
 	l.waits.base, l.waits.commit = told, e.Commit
 	if e.Commit || told.Last().Epoch() > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -72,8 +73,8 @@ func (l *leaderLoop) askIdle() {
 }
 
 // idle is the answer of a node.
-func (p *proc) idle() ack.IdleShards {
-	m := ack.IdleShards{Node: p.h.id, Map: p.table.Committed().Epoch()}
+func (p *proc) idle() leader.IdleShards {
+	m := leader.IdleShards{Node: p.h.id, Map: p.table.Committed().Epoch()}
 	for s := range p.table.Committed().Shards(p.h.id) {
 		if !slices.ContainsFunc(p.reqs, func(r *simReq) bool { return r.shard == s }) {
 			m.Shards = append(m.Shards, s)

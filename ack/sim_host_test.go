@@ -7,6 +7,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -279,7 +280,7 @@ func (p *proc) connBroke(other *proc) {
 		p.broken[i] = broke
 	}
 	if l := p.lead; l != nil {
-		l.receive(ack.ConnClosed{Node: other.h.id, Nonce: other.nonce}, origin{})
+		l.receive(leader.ConnClosed{Node: other.h.id, Nonce: other.nonce}, origin{})
 		if other.goodbye {
 			return
 		}
@@ -322,7 +323,7 @@ func (p *proc) redial(h *host, tries int) {
 	w.after(late, p, func() {
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)
 		if l = p.lead; l != nil { // perhaps the next one
-			l.receive(ack.CrashEvidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
+			l.receive(leader.CrashEvidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
 		}
 	})
 }

@@ -3,7 +3,7 @@ package ack_test
 import (
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // The kinds of faults. Each draws its host and its duration.
@@ -263,8 +263,8 @@ func (w *world) forge(l, x *host) {
 	w.cover.forged++
 	lead := l.proc.lead
 	lead.taken[x] = true
-	lead.receive(ack.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	lead.receive(ack.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 }
 
 func faultLeave(w *world) bool {
@@ -315,7 +315,7 @@ func faultRemove(w *world) bool {
 			}
 			w.after(d, h.proc, func() {
 				w.dead[x.id] = true
-				h.proc.lead.receive(ack.NodeRemoved{Node: x.id}, origin{})
+				h.proc.lead.receive(leader.NodeRemoved{Node: x.id}, origin{})
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -14,7 +15,7 @@ import (
 type leaderLoop struct {
 	p       *proc
 	term    uint64
-	turn    *ack.LeaderDriver
+	turn    *leader.Driver
 	over    bool
 	barrier uint64 // index of the barrier; zero: not appended, or told already
 	appends uint64 // the term in which the barrier was appended
@@ -50,8 +51,8 @@ func (p *proc) startLeading() {
 		return
 	}
 	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
-	l.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
+	l.turn = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
 		Keys: func() string { return p.h.keys },
 	})
@@ -88,7 +89,7 @@ func (l *leaderLoop) tick() {
 	if l.over {
 		return
 	}
-	l.receive(ack.Tick{}, origin{})
+	l.receive(leader.Tick{}, origin{})
 	l.askIdle()
 	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
 }
@@ -112,7 +113,7 @@ func (l *leaderLoop) issueBarrier() {
 		}
 		w.cover.failedBarriers++
 		w.logf("%s could not submit a barrier", p.h.id)
-		w.after(w.span(0, 1100*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
+		w.after(w.span(0, 1100*time.Millisecond), p, func() { l.receive(leader.BarrierFailed{}, origin{}) })
 	})
 }
 
@@ -148,8 +149,8 @@ func (l *leaderLoop) clock() time.Duration {
 }
 
 // receive handles a message; nil only applies the newest state.
-func (l *leaderLoop) receive(m ack.Message, from origin) {
-	if _, gone := m.(ack.CrashEvidence); gone {
+func (l *leaderLoop) receive(m leader.Message, from origin) {
+	if _, gone := m.(leader.CrashEvidence); gone {
 		clear(l.from) // a node is no member until its next heartbeat: then additions are gathered again
 	}
 	if l.over {
@@ -160,7 +161,7 @@ func (l *leaderLoop) receive(m ack.Message, from origin) {
 		return
 	}
 	if m == nil {
-		m = ack.Tick{}
+		m = leader.Tick{}
 	}
 	if at := l.p.h.pauseAt; at != pauseBeforeTerm && at != pauseAfterTerm && at != pauseBeforeStep {
 		l.perform(l.turn.Handle(m), m, from)
@@ -170,8 +171,8 @@ func (l *leaderLoop) receive(m ack.Message, from origin) {
 }
 
 // receiveHalting handles a message in a coroutine, within which the process may be paused.
-func (l *leaderLoop) receiveHalting(m ack.Message, from origin) {
-	var effects []ack.Effect
+func (l *leaderLoop) receiveHalting(m leader.Message, from origin) {
+	var effects []leader.Effect
 	next, end := iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if r := recover(); r != nil && r != any(errEnded) {
@@ -212,15 +213,15 @@ func (l *leaderLoop) mayStop(at pausePoint) {
 	}
 }
 
-func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
+func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from origin) {
 	w := l.p.w
-	if d, ok := m.(ack.ReleasesReceived); ok {
+	if d, ok := m.(leader.ReleasesReceived); ok {
 		l.delivered[d.Digest()] = &d.Releases
 	}
 	for _, e := range effects {
 		switch e := e.(type) {
-		case ack.Reply:
-			h, ok := m.(ack.HeartbeatReceived)
+		case leader.Reply:
+			h, ok := m.(leader.HeartbeatReceived)
 			if !ok {
 				w.fail("G5: an answer to %s without a heartbeat", e.To)
 				return
@@ -234,20 +235,20 @@ func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
 				l.recordAppHealth(h.Heartbeat)
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
-		case ack.Submit:
+		case leader.Submit:
 			l.checkSubmit(e)
 			l.checkHealth(e)
 			l.submit(e, m)
-		case ack.Barrier:
+		case leader.Barrier:
 			l.issueBarrier()
-		case ack.AskIdle:
+		case leader.AskIdle:
 			l.sendIdleQuestion(e)
-		case ack.StepDown:
+		case leader.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
 			l.delayLossCheck(5 * time.Second)
 			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
-		case ack.Event:
+		case leader.Event:
 			l.noted(e)
 		}
 	}
@@ -275,7 +276,7 @@ func (l *leaderLoop) reply(to *host, nonce uint64, a ack.Answer) {
 
 // submit submits an entry to Raft, sometimes so late that the leadership is over, or the next
 // one of the same process has begun.
-func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
+func (l *leaderLoop) submit(e leader.Submit, m leader.Message) {
 	w, p := l.p.w, l.p
 	entry, policed := slices.Clone(e.Entry), l.policyReason(e, m)
 	d := w.span(0, time.Millisecond)
@@ -291,7 +292,7 @@ func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
 		}
 		w.cover.failedSubmits++
 		w.logf("%s could not submit an entry", p.h.id)
-		w.after(w.span(0, 2*time.Millisecond), p, func() { l.receive(ack.SubmitFailed{}, origin{}) })
+		w.after(w.span(0, 2*time.Millisecond), p, func() { l.receive(leader.SubmitFailed{}, origin{}) })
 	})
 }
 
@@ -312,10 +313,10 @@ func (l *leaderLoop) transfer() {
 	}
 }
 
-func (l *leaderLoop) noted(e ack.Event) {
+func (l *leaderLoop) noted(e leader.Event) {
 	w, id := l.p.w, l.p.h.id
 	switch e.Kind {
-	case ack.EventProposing:
+	case leader.EventProposing:
 		l.noteStage(e)
 		w.cover.rounds[e.Reason]++
 		if !l.proposes && l.told().Open() {
@@ -323,10 +324,10 @@ func (l *leaderLoop) noted(e ack.Event) {
 		}
 		l.proposes = true
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
-	case ack.EventDropped:
+	case leader.EventDropped:
 		w.cover.drops[e.Cause.String()]++
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
-	case ack.EventCommitting:
+	case leader.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
 		l.expectReleases(e.Epoch)
 		for _, m := range l.told().Last().Members() {
@@ -334,24 +335,24 @@ func (l *leaderLoop) noted(e ack.Event) {
 				w.fail("G4: %s commits %d, and the live boot of %s has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}
 		}
-	case ack.EventTakeover:
+	case leader.EventTakeover:
 		w.cover.takeovers[e.Reason]++
 		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)
 		if e.Reason == "evidence" || e.Reason == "refusal" {
 			w.takenByEvidence(l, e.Node, e.Reason)
 		}
-	case ack.EventDuplicate:
+	case leader.EventDuplicate:
 		w.logf("%s sees two of %s", id, e.Node)
-	case ack.EventSilent:
+	case leader.EventSilent:
 		w.logf("%s receives nothing from %s", id, e.Node)
-	case ack.EventRestart:
+	case leader.EventRestart:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 		if e.Grace > 0 {
 			l.announceKept(e.Node)
 		}
-	case ack.EventBack:
+	case leader.EventBack:
 		w.logf("%s receives heartbeats of %s again", id, e.Node)
-	case ack.EventNoteDropped:
+	case leader.EventNoteDropped:
 		w.fail("hooks: a note of %s is too long", e.Node)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -76,13 +76,13 @@ func (l *leaderLoop) echoes(server string) bool {
 }
 
 // viewOf returns the MemberView of a node.
-func (l *leaderLoop) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
+func (l *leaderLoop) viewOf(id shardmap.NodeID) (leader.MemberView, bool) {
 	for _, v := range l.turn.View() {
 		if v.Node == id {
 			return v, true
 		}
 	}
-	return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
+	return leader.MemberView{SinceHeartbeat: -1, Silent: true}, false
 }
 
 // removeServer removes the server of a node that has sent a goodbye, or is down for long. A

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -28,16 +29,16 @@ type queuedPolicy struct {
 	kept    map[shardmap.Shard]bool // what safe drains leave
 }
 
-func (l *leaderLoop) policyReason(e ack.Submit, m ack.Message) queuedPolicy {
+func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolicy {
 	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
-	p.kept = l.turn.KeptNow()
+	p.kept = l.turn.KeptShards()
 	for _, v := range l.turn.View() {
 		if v.SinceHeartbeat >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
 		}
 	}
-	if hb, ok := m.(ack.HeartbeatReceived); ok {
+	if hb, ok := m.(leader.HeartbeatReceived); ok {
 		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
 	}
 	if e.Asked > 0 {
@@ -89,7 +90,7 @@ func (l *leaderLoop) changePolicy(changes ...ack.Change) bool {
 	if err == nil {
 		l.asked[number] = changes
 	}
-	l.perform(slices.Clone(effects), ack.Tick{}, origin{})
+	l.perform(slices.Clone(effects), leader.Tick{}, origin{})
 	if err == nil {
 		l.p.w.logf("%s is asked for %+v", l.p.h.id, changes)
 	}

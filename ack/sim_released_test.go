@@ -6,6 +6,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -99,7 +100,7 @@ func (p *proc) Deliver(r ack.Releases) {
 	sent := origin{p.h, w.now}
 	w.send(p.h, w.hosts[p.hint], func(q *proc) {
 		if q.lead != nil {
-			q.lead.receive(ack.ReleasesReceived{Releases: got}, sent)
+			q.lead.receive(leader.ReleasesReceived{Releases: got}, sent)
 		}
 	})
 }

@@ -285,20 +285,20 @@ func mistakesOfDepartures() []mistake {
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("ack.Leader.assignPolicy", "	p.Barred = l.state.allBarred()\n", "	if !PLANTED {\n		p.Barred = l.state.allBarred()\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	p.Barred = l.state.BarredShards()\n", "	if !PLANTED {\n		p.Barred = l.state.BarredShards()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
-			edits: in("ack.Leader.reconcile", "l.submitPolicyChange(now) || l.submitRestart(now) || l.submitAppReports(now) {", "l.submitPolicyChange(now) || l.submitRestart(now) || !PLANTED && l.submitAppReports(now) {"),
+			edits: in("ack/leader.Leader.reconcile", "l.submitPolicyChange(now) || l.submitRestart(now) || l.submitAppReports(now) {", "l.submitPolicyChange(now) || l.submitRestart(now) || !PLANTED && l.submitAppReports(now) {"),
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
 			edits: both(in("ack.State.applyAppReport", "	for n < len(left) && left[n].epoch <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].epoch <= a.Since) {\n"),
-				in("ack.State.changedBy", "	return len(left) > 0 && left[0].epoch <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.Since)\n")),
+				in("ack.State.NeedsAppReport", "	return len(left) > 0 && left[0].epoch <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.Since)\n")),
 		},
 		{
 			name: "returns: a report to an earlier leader counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
-			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != c.term {\n", "	if !s.Bootstrapped() || !PLANTED && term != c.term {\n"),
+			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != c.Term {\n", "	if !s.Bootstrapped() || !PLANTED && term != c.Term {\n"),
 		},
 		{
 			name: "returns: a new process of the node treats its app as restarted", mix: restarts, caught: "returns",

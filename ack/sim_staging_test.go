@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -55,7 +56,7 @@ type stageNote struct {
 
 // sendIdleQuestion sends a question of the leader to an owner. Question and answer are
 // delayed, and may get lost.
-func (l *leaderLoop) sendIdleQuestion(e ack.AskIdle) {
+func (l *leaderLoop) sendIdleQuestion(e leader.AskIdle) {
 	w, id := l.p.w, e.Node
 	l.noteDeferred(id)
 	l.question = l.p.clock()
@@ -85,7 +86,7 @@ func (l *leaderLoop) sendIdleQuestion(e ack.AskIdle) {
 }
 
 // receiveIdleAnswer delivers an answer.
-func (l *leaderLoop) receiveIdleAnswer(m ack.IdleShards) {
+func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 	w := l.p.w
 	if l.busy {
 		l.inbox = append(l.inbox, func() { l.receiveIdleAnswer(m) })
@@ -96,7 +97,7 @@ func (l *leaderLoop) receiveIdleAnswer(m ack.IdleShards) {
 		l.receive(m, origin{})
 		return
 	}
-	waits, first := l.turn.AwaitsIdle(m.Node)
+	waits, first := l.turn.AwaitsIdleShards(m.Node)
 	key := idleReport{l.term, m.Node, m.Map}
 	told := map[shardmap.Shard]bool{}
 	for _, s := range m.Shards {
@@ -116,7 +117,7 @@ func (l *leaderLoop) receiveIdleAnswer(m ack.IdleShards) {
 }
 
 // busyAt returns the shards of the node that an answer does not report as idle.
-func (l *leaderLoop) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
+func (l *leaderLoop) busyAt(m leader.IdleShards) map[shardmap.Shard]bool {
 	busy := map[shardmap.Shard]bool{}
 	for s := range l.told().Committed().Shards(m.Node) {
 		busy[s] = !slices.Contains(m.Shards, s)
@@ -132,7 +133,7 @@ func (l *leaderLoop) endAnswers() {
 		return
 	}
 	for _, m := range base.Members() {
-		if !l.turn.Staged(m.ID) {
+		if !l.turn.DefersMoves(m.ID) {
 			l.p.w.ended[idleReport{l.term, m.ID, base.Epoch()}] = true
 		}
 	}
@@ -149,7 +150,7 @@ func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 }
 
 // noteStage records what a proposal defers.
-func (l *leaderLoop) noteStage(e ack.Event) {
+func (l *leaderLoop) noteStage(e leader.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]

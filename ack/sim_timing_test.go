@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // The timing of a schedule: nodes are started with flags of their own, operators
@@ -74,7 +75,7 @@ func (l *leaderLoop) changeTiming(t ack.Timing) bool {
 	entry, effects, err := l.turn.ChangeTiming(t)
 	l.perform(slices.Clone(effects), nil, origin{})
 	if err != nil {
-		if errors.As(err, new(ack.TooSoonError)) {
+		if errors.As(err, new(leader.TooSoonError)) {
 			w.cover.tooSoon++
 		}
 		return false
@@ -261,8 +262,8 @@ func faultRetimeTakeover(w *world) bool {
 	w.cover.forged++
 	l.proc.lead.taken[x] = true
 	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
-	l.proc.lead.receive(ack.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	l.proc.lead.receive(ack.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	l.proc.lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	l.proc.lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 	w.run(w.now+w.deadAfter(), nil)
 	return true
 }

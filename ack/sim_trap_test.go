@@ -3,7 +3,7 @@ package ack_test
 import (
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // Faults that combine several events which rarely coincide by chance, and which one mistake
@@ -37,7 +37,7 @@ func faultTrap(w *world) bool {
 	w.run(w.now+w.span(20*time.Millisecond, 60*time.Millisecond), nil)
 	if l := next.proc; l != nil && l.lead != nil && x.proc == nil {
 		w.dead[x.id] = true
-		l.lead.receive(ack.NodeRemoved{Node: x.id}, origin{})
+		l.lead.receive(leader.NodeRemoved{Node: x.id}, origin{})
 	}
 	w.run(w.now+w.span(30*time.Millisecond, 150*time.Millisecond), nil)
 	if x.proc == nil {

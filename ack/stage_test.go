@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -49,7 +50,7 @@ type submitted struct {
 type leaderPart struct {
 	id       shardmap.NodeID
 	term     uint64
-	turn     *ack.LeaderDriver
+	turn     *leader.Driver
 	voters   []string
 	revoked  bool // its Raft has a newer term
 	steps    int  // StepDowns
@@ -163,7 +164,7 @@ func (s *stage) crash(id shardmap.NodeID) {
 	delete(s.leaders, id)
 	s.notef("%s crashes", id)
 	for _, l := range s.leaderParts() {
-		s.step(l, ack.ConnClosed{Node: id, Nonce: a.nonce})
+		s.step(l, leader.ConnClosed{Node: id, Nonce: a.nonce})
 	}
 }
 
@@ -171,7 +172,7 @@ func (s *stage) crash(id shardmap.NodeID) {
 // which stay with an older leader.
 func (s *stage) elect(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
 	l := s.electStuck(id, but...)
-	s.step(l, ack.BarrierApplied{})
+	s.step(l, leader.BarrierApplied{})
 	return l
 }
 
@@ -192,14 +193,14 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 		}
 	}
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
-	l.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
+	l.turn = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
 		Keys: func() string { return s.actor(id).keys },
 	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
-	s.step(l, ack.Tick{})
+	s.step(l, leader.Tick{})
 	return l
 }
 
@@ -291,7 +292,7 @@ func (s *stage) run(d time.Duration) {
 	for end := s.now + d; s.now < end; {
 		s.now += stageTick
 		for _, l := range s.leaderParts() {
-			s.step(l, ack.Tick{})
+			s.step(l, leader.Tick{})
 		}
 		for _, a := range s.actors {
 			if a.up {
@@ -403,7 +404,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	if s.show {
 		s.notef("%s → %s: number %d, echo %d/%d, applied %d, acknowledged %d%s", a.id, l.id, hb.Number, hb.Echo.Term, hb.Echo.Number, hb.Applied, hb.Acked, manner(hb))
 	}
-	s.step(l, ack.HeartbeatReceived{Heartbeat: hb, From: string(a.id) + ":1"})
+	s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: string(a.id) + ":1"})
 	for _, ans := range l.answered {
 		if s.show && ans.Refusal == 0 {
 			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.Serve,
@@ -448,22 +449,22 @@ func manner(hb ack.Heartbeat) string {
 }
 
 // step gives the machine of the leader a message, and performs its effects.
-func (s *stage) step(l *leaderPart, m ack.Message) { s.effect(l, slices.Clone(l.turn.Handle(m))) }
+func (s *stage) step(l *leaderPart, m leader.Message) { s.effect(l, slices.Clone(l.turn.Handle(m))) }
 
-func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
+func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
-		case ack.Reply:
+		case leader.Reply:
 			l.answered = append(l.answered, e.Answer)
-		case ack.Submit:
+		case leader.Submit:
 			s.waiting = append(s.waiting, submitted{by: l.id, term: l.term, entry: slices.Clone(e.Entry)})
-		case ack.Barrier: // see elect
-		case ack.AskIdle:
+		case leader.Barrier: // see elect
+		case leader.AskIdle:
 			s.tellIdle(l, s.actor(e.Node))
-		case ack.StepDown:
+		case leader.StepDown:
 			l.steps++
 			s.notef("%s steps down: %s", l.id, e.Reason)
-		case ack.Event:
+		case leader.Event:
 			s.noted(l, e)
 		}
 	}
@@ -478,7 +479,7 @@ func (s *stage) tellIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
 	}
-	m := ack.IdleShards{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
+	m := leader.IdleShards{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
 	for x := range a.state().Committed().Shards(a.id) {
 		if !a.runs[x] {
 			m.Shards = append(m.Shards, x)
@@ -503,22 +504,22 @@ func (s *stage) flush() {
 	}
 }
 
-func (s *stage) noted(l *leaderPart, e ack.Event) {
+func (s *stage) noted(l *leaderPart, e leader.Event) {
 	switch e.Kind {
-	case ack.EventProposing:
+	case leader.EventProposing:
 		s.notef("%s proposes: %s, %d moves", l.id, e.Reason, e.Moved)
-	case ack.EventCommitting:
+	case leader.EventCommitting:
 		s.notef("%s commits %d", l.id, e.Epoch)
-	case ack.EventTakeover:
+	case leader.EventTakeover:
 		s.notef("%s takes from %s: %s", l.id, e.Node, e.Reason)
-	case ack.EventDuplicate:
+	case leader.EventDuplicate:
 		s.notef("%s sees %s twice: %s", l.id, e.Node, e.Reason)
-	case ack.EventSilent:
+	case leader.EventSilent:
 		s.notef("%s receives nothing from %s", l.id, e.Node)
-	case ack.EventRestart:
+	case leader.EventRestart:
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
-	case ack.EventBack:
+	case leader.EventBack:
 		s.notef("%s receives heartbeats of %s again", l.id, e.Node)
-	case ack.EventDropped, ack.EventNoteDropped:
+	case leader.EventDropped, leader.EventNoteDropped:
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -406,7 +407,7 @@ func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
 	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 	s.run(50 * time.Millisecond)
-	s.step(s.leaders["a"], ack.IdleShards{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
+	s.step(s.leaders["a"], leader.IdleShards{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.runs("b", busy)
@@ -436,7 +437,7 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.crash("c")
-	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
 	s.stuck = false
 	s.flush()
 	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
@@ -453,7 +454,7 @@ func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
@@ -473,7 +474,7 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
 	s.actor("b").reticent = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
@@ -495,9 +496,9 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.now += 300 * time.Millisecond
-	s.step(l, ack.Tick{})
+	s.step(l, leader.Tick{})
 	s.actor("b").reticent = false
 	s.tellIdle(l, s.actor("b"))
 	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
@@ -514,7 +515,7 @@ func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 		l := s.leaders["a"]
 		s.actor("b").reticent = true
 		s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
-		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
+		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 		s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 		if answers {
 			s.actor("b").reticent = false

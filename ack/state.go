@@ -133,6 +133,18 @@ func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
 // Dropped reports whether a drop of node is in force.
 func (s *State) Dropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
+// DroppedBy returns the nodes that the proposal e excludes and that have not returned since,
+// sorted.
+func (s *State) DroppedBy(e shardmap.Epoch) (nodes []shardmap.NodeID) {
+	for id, d := range s.drops {
+		if d.InForce && d.Epoch == e {
+			nodes = append(nodes, id)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // Timing returns the timing in force, the zero value before the bootstrap.
 func (s *State) Timing() Timing { return s.timing }
 
@@ -185,15 +197,15 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.applyProposal(term, c)
 	case CommitEntry:
 		return n.applyCommit(term, c)
-	case timingEntry:
+	case TimingEntry:
 		return n.applyTiming(term, c)
 	case PolicyEntry:
 		return n.applyPolicy(term, c)
 	case RestartEntry:
 		return n.applyRestart(term, c)
-	case appReportEntry:
+	case AppReportEntry:
 		return n.applyAppReports(term, c)
-	case levelEntry:
+	case LevelEntry:
 		next, outcome, err := n.applyLevel(term, c)
 		if err != nil {
 			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
@@ -225,11 +237,11 @@ func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
 // applyTiming replaces the timing, if the leader of the present term has submitted the entry.
 // That leader knows under which timing it granted which leases. A later leader does not. After
 // two changes in a row, leases of the first timing could remain for which no leader waits.
-func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error) {
-	if !s.Bootstrapped() || term != c.term || c.replaces != s.timingIndex {
+func (s *State) applyTiming(term uint64, c TimingEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.Term || c.Replaces != s.timingIndex {
 		return s.ignore()
 	}
-	s.timingBefore, s.timing, s.timingIndex = s.timing, c.timing, s.index
+	s.timingBefore, s.timing, s.timingIndex = s.timing, c.Timing, s.index
 	return s, OutcomeTimingChanged, nil
 }
 

@@ -51,34 +51,17 @@ func DefaultPace() Pace {
 	return Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second}
 }
 
-const (
-	// minBatchDelay is how long a leader batches the reasons for a new map.
-	minBatchDelay = 20 * time.Millisecond
-	// freshHeartbeats is the age, in heartbeats, up to which an echoed answer proves that both
-	// directions of the link work.
-	freshHeartbeats = 5
-	// requiredStreak is the number of consecutive fresh heartbeats that make a node eligible.
-	requiredStreak = 3
-	// minBarrierTime is how long a new leader may take to apply its barrier, even with a short
-	// DeadAfter. One write may take a second on a busy disk, and leaders that step down
-	// earlier would replace each other without end.
-	minBarrierTime = 2500 * time.Millisecond
-)
-
 // AckDeadline returns how long a leader waits for acknowledgements of a proposal: the drain
 // timeout, and one second for the messages.
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
-
-// maxEchoAge returns the maximum age of a fresh answer.
-func (p Pace) maxEchoAge() time.Duration { return freshHeartbeats * p.Heartbeat }
 
 // CutAfter returns how long after the end of its lease a node lets requests continue (why 3).
 // They end at 85 % of DeadAfter, before another node may own the shard.
 func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 
-// leaseEnd returns how long after a grant the lease has certainly expired, by the clock of any
+// LeaseEnd returns how long after a grant the lease has certainly expired, by the clock of any
 // holder.
-func (t Timing) leaseEnd() time.Duration { return t.Lease + t.Lease/10 }
+func (t Timing) LeaseEnd() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
 // of each, and the stricter takeover. RebalanceMode is that of t.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
@@ -91,7 +92,7 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	st := serving(t, "a", "b")
 	soon := func(what string, least time.Duration) {
 		t.Helper()
-		var e ack.TooSoonError
+		var e leader.TooSoonError
 		if err := st.retime("a", ack.DefaultTiming()); !errors.As(err, &e) || e.Wait < least || e.Wait > least+stageTick {
 			t.Errorf("%s: %v, want to wait %v", what, err, least)
 		}
@@ -112,7 +113,7 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	if err := st.retime("a", ack.DefaultTiming()); err != nil {
 		t.Errorf("in time: %v", err)
 	}
-	if blind := st.electStuck("b"); !errors.Is(st.retime("b", slower()), ack.ErrNotYet) {
+	if blind := st.electStuck("b"); !errors.Is(st.retime("b", slower()), leader.ErrNotYet) {
 		t.Errorf("%s has not applied its barrier and changes the timing", blind.id)
 	}
 }

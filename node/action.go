@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/consensus"
@@ -78,7 +79,7 @@ func (l *leadership) remove(ctx context.Context, a api.Action) error {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)
 	}
 	if a.Force { // after all checks: the operator's confirmation does not apply to a refused action
-		l.tell(ctx, ack.NodeRemoved{Node: id})
+		l.tell(ctx, leader.NodeRemoved{Node: id})
 	}
 	if server == "" {
 		l.forget(ctx, id)
@@ -95,7 +96,7 @@ func (l *leadership) remove(ctx context.Context, a api.Action) error {
 // listed reports whether gossip lists the node as alive. A node that sends heartbeats is never removed,
 // unless its process is known to be gone. The state in gossip is ignored if the action is forced: gossip
 // takes seconds to detect a crash, and the operator confirms that the node is gone.
-func stillRuns(a api.Action, v ack.MemberView, listed bool) error {
+func stillRuns(a api.Action, v leader.MemberView, listed bool) error {
 	switch {
 	case v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed:
 		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has ended",
@@ -173,7 +174,7 @@ func await(ctx context.Context, f func() error) error {
 
 // tell passes a message to the leader loop, and waits until the loop has received it, the leadership has
 // ended or ctx has ended.
-func (l *leadership) tell(ctx context.Context, m ack.Message) {
+func (l *leadership) tell(ctx context.Context, m leader.Message) {
 	select {
 	case l.messages <- m:
 	case <-l.done:
@@ -184,7 +185,7 @@ func (l *leadership) tell(ctx context.Context, m ack.Message) {
 // requestRebalance makes the leader loop propose a new shard map.
 func (l *leadership) requestRebalance(ctx context.Context) error {
 	select {
-	case l.messages <- ack.MapRequested{}:
+	case l.messages <- leader.MapRequested{}:
 		return nil
 	case <-l.done:
 		return control.ErrNotLeader

@@ -4,21 +4,22 @@ import (
 	"context"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // issueBarrier waits in the background until this node has applied all entries that earlier leaders have
 // committed. Then it creates the cluster if there is none yet. Raft rejects both steps while its first
 // write of the term is in progress, which can take longer than Raft's timeout on a slow disk. Then the
-// ack.LeaderDriver requests another try, as long as this leadership lasts. try counts from 1.
+// leader.Driver requests another try, as long as this leadership lasts. try counts from 1.
 func (l *leading) issueBarrier(ctx context.Context, try int) {
 	l.n.asks.Go(func() {
-		result, what, err := ack.Message(ack.BarrierApplied{}), "barrier", l.raft.Barrier()
+		result, what, err := leader.Message(leader.BarrierApplied{}), "barrier", l.raft.Barrier()
 		if err == nil {
 			what, err = "birth", l.birth()
 		}
 		switch {
 		case err != nil:
-			result = ack.BarrierFailed{}
+			result = leader.BarrierFailed{}
 			if try == 1 {
 				l.log.Warn().Err(err).Str("entry", what).Str("cause", "the disk is slow, or the leadership ended").Msg("raft entry not accepted yet")
 			}

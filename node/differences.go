@@ -5,7 +5,7 @@ import (
 	"maps"
 	"sync"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/control"
@@ -75,7 +75,7 @@ func (n *Node) askDifferences() control.Request {
 
 // differences records the settings of a node on the leader, and returns the settings that differ between
 // the nodes that send heartbeats. It compares only nodes that have reported their settings.
-func (l *leadership) differences(views []ack.MemberView, node string, settings map[string]string) ([]diagnosis.Difference, error) {
+func (l *leadership) differences(views []leader.MemberView, node string, settings map[string]string) ([]diagnosis.Difference, error) {
 	if err := l.settings.put(node, settings); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (l *leadership) differences(views []ack.MemberView, node string, settings m
 
 // ownDifferences returns the settings that differ between nodes, if this node leads. nil means that this
 // node does not lead any more.
-func (n *Node) ownDifferences(views []ack.MemberView) []diagnosis.Difference {
+func (n *Node) ownDifferences(views []leader.MemberView) []diagnosis.Difference {
 	l := n.leadership()
 	if l == nil {
 		return nil

@@ -6,7 +6,7 @@
 //	                            └── heartbeats ──► leading ───┘ └──► link ──► leader
 //
 // The agent goroutine owns the leases and the hooks of this node, and is the only one that replaces the
-// routing table. The leader loop owns the ack.Leader for one Raft term. Other goroutines send requests to
+// routing table. The leader loop owns the leader.Leader for one Raft term. Other goroutines send requests to
 // the leader loop through a leadership. The request path reads three atomics of the router and takes no lock.
 //
 // These sub-packages do a part of the work without a Node:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/node/control"
 	"shardway/shardmap"
@@ -65,7 +66,7 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 	askCtx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
 	d, err := n.drainAt(askCtx, node)
-	var views []ack.MemberView
+	var views []leader.MemberView
 	if err != nil {
 		views = n.leaderViewsBy(ctx)
 		d.Unconfirmed = mayRun(views, node)
@@ -104,7 +105,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error)
 
 // mayRun reports whether a node that does not respond may still run requests. views is the leader's view
 // of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
-func mayRun(views []ack.MemberView, node string) bool {
+func mayRun(views []leader.MemberView, node string) bool {
 	v, ok := viewOf(views, node)
 	return views == nil || ok && v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 }
@@ -119,11 +120,11 @@ func (n *Node) drainHere() api.DrainState {
 
 // unansweredStays returns why the shards of a node that does not respond stay there. Empty means that other
 // nodes take them over. A takeover needs a leader and another node that may own shards.
-func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
+func (n *Node) unansweredStays(node string, views []leader.MemberView) string {
 	switch {
 	case n.view.Leader() == "":
 		return "no leader: " + n.leaderless()
-	case views != nil && !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Eligible && string(v.Node) != node }):
+	case views != nil && !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Eligible && string(v.Node) != node }):
 		return nobodyElse
 	}
 	return ""
@@ -131,7 +132,7 @@ func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 
 // waitsFor describes what must happen before a drained node owns no shards and runs no requests. views is
 // the leader's view of the nodes; nil means unknown.
-func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.MemberView) string {
+func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader.MemberView) string {
 	v, _ := viewOf(views, string(id))
 	switch emptying, gentle := s.Policy().GradualDrains[id]; {
 	case v.Restarting:
@@ -151,7 +152,7 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.Me
 }
 
 // unacknowledged lists the members that have not acknowledged the open proposal, as the end of a sentence.
-func unacknowledged(s *ack.State, views []ack.MemberView) string {
+func unacknowledged(s *ack.State, views []leader.MemberView) string {
 	var names []string
 	for _, v := range views {
 		member := s.Last().Has(v.Node) || s.Committed().Has(v.Node)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
@@ -219,10 +220,10 @@ func (n *Node) Member(id string) string {
 }
 
 // Heard returns what this node, if it leads, knows of another.
-func (n *Node) Heard(node string) (ack.MemberView, bool) {
+func (n *Node) Heard(node string) (leader.MemberView, bool) {
 	l := n.leading.Load()
 	if l == nil {
-		return ack.MemberView{}, false
+		return leader.MemberView{}, false
 	}
 	views, _ := l.view(context.Background())
 	return viewOf(views, node)

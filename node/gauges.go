@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/consensus"
 	"shardway/shardmap"
 )
@@ -85,7 +85,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 // countNodes returns the number of nodes in each state. If this node leads, the leader loop supplies its
 // view of the nodes; other nodes use only gossip, Raft's configuration and the map.
 func (n *Node) countNodes() map[string]int {
-	var views []ack.MemberView
+	var views []leader.MemberView
 	if l := n.leadership(); l != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
 		views, _ = l.view(ctx)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/cluster"
 )
@@ -16,29 +17,29 @@ import (
 // longer than it leads, or somebody waits.
 func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 	const dead = 2 * time.Second
-	unheard := ack.MemberView{Node: "b", SinceHeartbeat: -1}
+	unheard := leader.MemberView{Node: "b", SinceHeartbeat: -1}
 	crashed := unheard
 	crashed.Crashed = true
 	for name, tc := range map[string]struct {
-		b         ack.MemberView
+		b         leader.MemberView
 		heard     time.Duration // when b is; zero: it is not
 		led, asks time.Duration // for how long it leads, and who asks waits
 		want      time.Duration
 	}{
-		"all are heard":      {ack.MemberView{Node: "b"}, 0, time.Hour, time.Hour, 0},
+		"all are heard":      {leader.MemberView{Node: "b"}, 0, time.Hour, time.Hour, 0},
 		"heard a bit later":  {unheard, 300 * time.Millisecond, time.Hour, time.Hour, 300 * time.Millisecond},
 		"never heard":        {unheard, 0, time.Hour, time.Hour, dead + handOverLook},
 		"known to be gone":   {crashed, 0, time.Hour, time.Hour, 0},
 		"leads no more":      {unheard, 0, 100 * time.Millisecond, time.Hour, 100 * time.Millisecond},
 		"nobody waits":       {unheard, 0, time.Hour, 110 * time.Millisecond, 110 * time.Millisecond},
-		"unknown altogether": {ack.MemberView{Node: "c"}, 0, time.Hour, time.Hour, dead + handOverLook},
+		"unknown altogether": {leader.MemberView{Node: "c"}, 0, time.Hour, time.Hour, dead + handOverLook},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clock.Virtual()
 				n := &Node{o: Options{Clock: c, Timing: ack.Timing{DeadAfter: dead}}, fsm: newFSM(nil)}
 				n.view = cluster.NewView("a", "a/d", n.o.Timing, n.fsm.state.Load)
-				l := &leadership{n: n, views: make(chan chan []ack.MemberView), done: make(chan struct{}), began: c.Precise()}
+				l := &leadership{n: n, views: make(chan chan []leader.MemberView), done: make(chan struct{}), began: c.Precise()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
 				defer cancel()
 				began := time.Now()
@@ -52,7 +53,7 @@ func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 							if tc.heard > 0 && time.Since(began) >= tc.heard {
 								b.SinceHeartbeat = 0
 							}
-							v <- []ack.MemberView{{Node: "a"}, b}
+							v <- []leader.MemberView{{Node: "a"}, b}
 						case <-l.done:
 							return
 						case <-over:

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/chanutil"
 	"shardway/node/crashdetect"
 	"shardway/node/heartbeat"
@@ -16,7 +17,7 @@ func (n *Node) newHeartbeatServer() *heartbeat.Server {
 	return &heartbeat.Server{
 		Deliver: n.deliverHeartbeat, OnAccepted: n.diskRecords.learnHeartbeat, InvalidLog: &n.invalidHeartbeats, Log: n.log,
 		OnClosed: func(last ack.Heartbeat) {
-			n.sendToLeaderLoop(ack.ConnClosed{Node: last.Node, Nonce: last.Nonce})
+			n.sendToLeaderLoop(leader.ConnClosed{Node: last.Node, Nonce: last.Nonce})
 			if !last.Goodbye {
 				n.crashes.ConnClosed(string(last.Node), crashdetect.Process{Boot: last.Boot, Nonce: last.Nonce}) // outlives the stream
 			}
@@ -59,7 +60,7 @@ func (n *Node) deliverOwnHeartbeat(hb ack.Heartbeat) {
 }
 
 // sendToLeaderLoop passes a message other than a heartbeat to the leader loop, if this node leads.
-func (n *Node) sendToLeaderLoop(m ack.Message) {
+func (n *Node) sendToLeaderLoop(m leader.Message) {
 	l := n.leading.Load()
 	if l == nil {
 		return

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/consensus"
 	"shardway/shardmap"
 )
@@ -99,7 +99,7 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	}
 	views, _ := l.view(ctx)
 	s := n.fsm.state.Load()
-	return slices.ContainsFunc(views, func(v ack.MemberView) bool {
+	return slices.ContainsFunc(views, func(v leader.MemberView) bool {
 		a, _ := s.Restart(v.Node)
 		return v.Heartbeat.Back > 0 && a.Boot < v.Heartbeat.Boot && s.Committed().Has(v.Node)
 	})

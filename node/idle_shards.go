@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/control"
 	"shardway/shardmap"
 )
@@ -144,7 +145,7 @@ func (l *leadership) pollIdle(ctx context.Context) {
 // collectIdle asks nodes for their idle shards, and passes all reports to the leader loop together.
 // The first report starts a map change, which ignores reports that arrive later.
 func (l *leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) {
-	reports := make([]*ack.IdleShards, len(nodes))
+	reports := make([]*leader.IdleShards, len(nodes))
 	var wg sync.WaitGroup
 	for i, id := range nodes {
 		wg.Go(func() { reports[i] = l.fetchIdle(ctx, id) })
@@ -158,7 +159,7 @@ func (l *leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) 
 }
 
 // fetchIdle asks one node for its idle shards; nil means that the node did not respond.
-func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *ack.IdleShards {
+func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *leader.IdleShards {
 	var report idleReport
 	if id == l.n.self {
 		report = l.n.idleShards()
@@ -170,5 +171,5 @@ func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *ack.Idl
 			return nil
 		}
 	}
-	return &ack.IdleShards{Node: id, Map: shardmap.Epoch(report.Map), Shards: report.Shards}
+	return &leader.IdleShards{Node: id, Map: shardmap.Epoch(report.Map), Shards: report.Shards}
 }

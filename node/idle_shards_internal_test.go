@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/control"
 	"shardway/node/router"
@@ -31,16 +32,16 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 	n.router = router.New(self, max(s.Shards(), 1), clock.Virtual(), n.port)
 	n.router.Swap(ack.NewRouting(self, s, 0, false))
 	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})
-	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan ack.Message, 1), done: make(chan struct{})}
+	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
 }
 
 // AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
-func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told ack.IdleShards, ok bool) {
+func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told leader.IdleShards, ok bool) {
 	l := emptier(s, self, dial)
 	l.collectIdle(ctx, of)
 	select {
 	case m := <-l.messages:
-		told, ok = m.(ack.IdleShards)
+		told, ok = m.(leader.IdleShards)
 	default:
 	}
 	return told, ok
@@ -63,7 +64,7 @@ func TestIdleIsToldWhileItLeads(t *testing.T) {
 	for _, over := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := emptier(ack.NewState(), "a", nil)
-			l.messages = make(chan ack.Message) // nobody takes it
+			l.messages = make(chan leader.Message) // nobody takes it
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			end := cancel
@@ -167,7 +168,7 @@ func TestHandOversAreSpread(t *testing.T) {
 func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
-		l.messages = make(chan ack.Message, 3)
+		l.messages = make(chan leader.Message, 3)
 		early := make(chan int, 1)
 		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
 		began := time.Now()

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/simnet"
 	"shardway/node"
 	"shardway/peer"
@@ -56,12 +56,12 @@ func TestIdleIsWhatTheNodeTells(t *testing.T) {
 		here := w.net.Host("here")
 		for i, tc := range []struct {
 			reply string
-			want  ack.IdleShards
+			want  leader.IdleShards
 			told  bool
 		}{
-			{`{"value":{"map":7,"shards":[1,3]}}`, ack.IdleShards{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
-			{`{"value":{}}`, ack.IdleShards{Node: "b"}, true},
-			{`{"error":"no"}`, ack.IdleShards{}, false},
+			{`{"value":{"map":7,"shards":[1,3]}}`, leader.IdleShards{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
+			{`{"value":{}}`, leader.IdleShards{Node: "b"}, true},
+			{`{"error":"no"}`, leader.IdleShards{}, false},
 		} {
 			h := w.net.Host(string(rune('p' + i)))
 			end := replies(w, h, tc.reply)

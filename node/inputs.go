@@ -7,6 +7,7 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/diagnosis"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
@@ -180,7 +181,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 }
 
 // heardOf adds the leader's view of a node.
-func heardOf(x *diagnosis.Node, v ack.MemberView, committed shardmap.Epoch) {
+func heardOf(x *diagnosis.Node, v leader.MemberView, committed shardmap.Epoch) {
 	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)

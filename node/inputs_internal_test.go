@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/crashdetect"
@@ -13,13 +14,13 @@ import (
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []crashdetect.Suspect{{}}, level: &api.UpgradeState{Behind: "c"}}
+	before := leaderReport{leader: "b", views: []leader.MemberView{{Node: "c"}}, suspects: []crashdetect.Suspect{{}}, level: &api.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
 		now                    leaderReport
 		views, suspects, level bool // as before
 	}{
 		"it says nothing":      {leaderReport{leader: "b"}, true, true, true},
-		"it says what it sees": {leaderReport{leader: "b", views: []ack.MemberView{}}, false, true, true},
+		"it says what it sees": {leaderReport{leader: "b", views: []leader.MemberView{}}, false, true, true},
 		"it suspects nothing":  {leaderReport{leader: "b", suspects: []crashdetect.Suspect{}}, true, false, true},
 		"nobody is behind":     {leaderReport{leader: "b", level: &api.UpgradeState{}}, true, true, false},
 		"it is another one":    {leaderReport{leader: "a"}, false, false, false},
@@ -42,18 +43,18 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 	}
 	well := diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppHealthy}
 	for name, tt := range map[string]struct {
-		view ack.MemberView
+		view leader.MemberView
 		want diagnosis.Node
 	}{
-		"well":    {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
-		"unheard": {ack.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
-		"silent":  {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
-		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
-		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppFailing}},
-		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: diagnosis.AppHealthy}},
-		"ahead":   {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Here: true, Applied: 18, App: diagnosis.AppHealthy}},
-		"gateway": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
-		"leaving": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: diagnosis.AppHealthy}},
+		"well":    {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
+		"unheard": {leader.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
+		"silent":  {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
+		"crashed": {leader.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
+		"sick":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppFailing}},
+		"behind":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: diagnosis.AppHealthy}},
+		"ahead":   {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Here: true, Applied: 18, App: diagnosis.AppHealthy}},
+		"gateway": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
+		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: diagnosis.AppHealthy}},
 	} {
 		got := diagnosis.Node{ID: "b", Here: true} // as gossip has it
 		heardOf(&got, tt.view, 17)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 )
 
@@ -40,7 +41,7 @@ func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
 // keysState returns the active key configuration for the status, and the nodes that have loaded a
 // different one according to views, the leader's view of the nodes. nil means that there is no active
 // configuration yet.
-func (n *Node) keysState(s *ack.State, views []ack.MemberView) *api.KeysState {
+func (n *Node) keysState(s *ack.State, views []leader.MemberView) *api.KeysState {
 	if s.Keys() == "" {
 		return nil
 	}
@@ -54,7 +55,7 @@ func (n *Node) keysState(s *ack.State, views []ack.MemberView) *api.KeysState {
 // pendingKeys returns the key configurations, other than the active one, that nodes have loaded. A member
 // that does not respond counts as a node that has not loaded them: the change waits for it until it
 // responds or is no longer a member.
-func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) []api.PendingKeys {
+func (n *Node) pendingKeys(active uint64, s *ack.State, views []leader.MemberView) []api.PendingKeys {
 	self := string(n.self)
 	nodes, loaded := []string{self}, map[uint64][]string{n.loaded.digest.Load(): {self}}
 	for _, v := range views {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/control"
@@ -19,7 +19,7 @@ import (
 type leaderReport struct {
 	leader   string
 	at       time.Time
-	views    []ack.MemberView      // nil means no response
+	views    []leader.MemberView   // nil means no response
 	viewsAt  time.Time             // time of the query that returned views
 	epoch    shardmap.Epoch        // epoch of the map that was committed on this node at viewsAt
 	suspects []crashdetect.Suspect // nil means no response
@@ -63,7 +63,7 @@ func (t leaderReport) withFallback(before leaderReport) leaderReport {
 
 // covers reports whether the report contains a view of a node.
 func (t leaderReport) covers(node string) bool {
-	return slices.ContainsFunc(t.views, func(v ack.MemberView) bool { return string(v.Node) == node })
+	return slices.ContainsFunc(t.views, func(v leader.MemberView) bool { return string(v.Node) == node })
 }
 
 // queryLeader requests the state that only the leader has. It sends all questions in one request, on

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/consensus"
 	"shardway/node/heartbeat"
 	"shardway/node/membership"
@@ -28,13 +28,13 @@ type leadership struct {
 	began time.Duration
 
 	// The leader loop receives from the following channels. They are unbuffered unless noted otherwise.
-	beats    chan heartbeat.Received    // heartbeats of other nodes
-	own      chan heartbeat.Received    // cap 1: this node's own newest heartbeat
-	messages chan ack.Message           // other inputs of the machine
-	views    chan chan []ack.MemberView // requests for the view of all nodes
-	plans    chan chan planned          // requests for the plan of the next map
-	retimes  chan retiming              // requests to change the timing
-	askings  chan asking                // requests to change the policy
+	beats    chan heartbeat.Received       // heartbeats of other nodes
+	own      chan heartbeat.Received       // cap 1: this node's own newest heartbeat
+	messages chan leader.Message           // other inputs of the machine
+	views    chan chan []leader.MemberView // requests for the view of all nodes
+	plans    chan chan planned             // requests for the plan of the next map
+	retimes  chan retiming                 // requests to change the timing
+	askings  chan asking                   // requests to change the policy
 
 	policing chan struct{} // cap 1: a lock for changes of the policy
 	done     chan struct{} // closed when the leader loop has ended
@@ -51,8 +51,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 		log:      n.log.With().Uint64("term", term).Logger(),
 		beats:    make(chan heartbeat.Received),
 		own:      make(chan heartbeat.Received, 1),
-		messages: make(chan ack.Message),
-		views:    make(chan chan []ack.MemberView),
+		messages: make(chan leader.Message),
+		views:    make(chan chan []leader.MemberView),
 		plans:    make(chan chan planned),
 		retimes:  make(chan retiming),
 		askings:  make(chan asking),
@@ -65,8 +65,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 
 // view returns the leader's view of all nodes. The second result is false if the leadership or ctx has
 // ended.
-func (l *leadership) view(ctx context.Context) ([]ack.MemberView, bool) {
-	v := make(chan []ack.MemberView, 1)
+func (l *leadership) view(ctx context.Context) ([]leader.MemberView, bool) {
+	v := make(chan []leader.MemberView, 1)
 	select {
 	case l.views <- v:
 		return <-v, true
@@ -84,7 +84,7 @@ const transferViewTimeout = 100 * time.Millisecond
 // and the proposed map. A node that has the log on its disk, but does not apply it, could be elected
 // too, and would grant no leases until it steps down. A node that has sent a goodbye ends soon.
 func (n *Node) transfer(ctx context.Context) error {
-	var views []ack.MemberView
+	var views []leader.MemberView
 	if l := n.leading.Load(); l != nil {
 		asking, cancel := context.WithTimeout(ctx, transferViewTimeout)
 		defer cancel()
@@ -98,10 +98,10 @@ func (n *Node) transfer(ctx context.Context) error {
 }
 
 // viewOf returns the view of one node.
-func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
-	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })
+func viewOf(views []leader.MemberView, node string) (leader.MemberView, bool) {
+	i := slices.IndexFunc(views, func(v leader.MemberView) bool { return v.Node == shardmap.NodeID(node) })
 	if i < 0 {
-		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
+		return leader.MemberView{SinceHeartbeat: -1, Silent: true}, false
 	}
 	return views[i], true
 }

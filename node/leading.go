@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/event"
 	"shardway/node/clusterid"
 	"shardway/node/consensus"
@@ -15,13 +16,13 @@ import (
 )
 
 // leading is the leader loop, the goroutine that runs one leadership. Only this goroutine uses the
-// ack.Leader and the fields below. One leader loop runs at a time: the next one starts after the
+// leader.Leader and the fields below. One leader loop runs at a time: the next one starts after the
 // previous one has returned.
 type leading struct {
 	*leadership
 	// cluster is the ID of the cluster that this leadership creates if there is none.
 	cluster string
-	driver  *ack.LeaderDriver
+	driver  *leader.Driver
 	// policyCallers are the callers that wait for the result of a policy change, by its number.
 	policyCallers map[uint64]chan<- error
 	// appUnhealthy contains the nodes that have sent a heartbeat: true means that the app was unhealthy.
@@ -35,8 +36,8 @@ type leading struct {
 
 // newLeading creates the leader loop for a term. The caller must call run.
 func newLeading(n *Node, term uint64) *leading {
-	turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
+	turn := leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
 	})
 	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: clusterid.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
@@ -51,7 +52,7 @@ func (l *leading) run(ctx context.Context) {
 	l.n.asks.Go(func() { l.pollIdle(ctx) })
 	t := l.n.pulse.Asked()
 	defer t.Stop()
-	l.handle(ctx, ack.Tick{}, nil)
+	l.handle(ctx, leader.Tick{}, nil)
 	for again := true; l.leads(); {
 		if again { // otherwise the timer keeps its deadline
 			t.Within(min(l.driver.Due(), l.sendIfDue()))
@@ -62,15 +63,15 @@ func (l *leading) run(ctx context.Context) {
 			return
 		case <-l.raft.Changed(): // the loop condition checks whether the term has ended
 		case <-t.C:
-			l.handle(ctx, ack.Tick{}, nil)
+			l.handle(ctx, leader.Tick{}, nil)
 		case <-l.n.fsm.leaderHint: // the driver reads the new state
-			l.handle(ctx, ack.Tick{}, nil)
+			l.handle(ctx, leader.Tick{}, nil)
 		case in := <-l.beats:
-			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
+			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
 			l.onVoterHeartbeat(in.Heartbeat.Server)
 		case in := <-l.own:
 			l.sendIfDueSoon()
-			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
+			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
 		case m := <-l.messages:
 			l.handle(ctx, m, nil)
 		case r := <-l.retimes:
@@ -97,8 +98,8 @@ func (l *leading) leads() bool {
 
 // handle passes a message to the machine and performs the effects. answer sends the response to a
 // heartbeat; nil for other messages.
-func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
-	if h, ok := m.(ack.HeartbeatReceived); ok {
+func (l *leading) handle(ctx context.Context, m leader.Message, answer func(ack.Answer)) {
+	if h, ok := m.(leader.HeartbeatReceived); ok {
 		l.observeApp(h.Node, h.Unhealthy)
 		l.nudgeIfBehind(h.Heartbeat)
 	}
@@ -107,22 +108,22 @@ func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Ans
 
 // perform performs the effects that the machine has decided. Effects that wait for Raft or for other
 // nodes run in separate goroutines.
-func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
+func (l *leading) perform(ctx context.Context, effects []leader.Effect, answer func(ack.Answer)) {
 	for _, e := range effects {
 		switch e := e.(type) {
-		case ack.Reply:
+		case leader.Reply:
 			if answer != nil {
 				answer(e.Answer)
 			}
-		case ack.Submit:
+		case leader.Submit:
 			l.submit(e)
-		case ack.Barrier:
+		case leader.Barrier:
 			l.issueBarrier(ctx, e.Try)
-		case ack.AskIdle:
+		case leader.AskIdle:
 			l.n.asks.Go(func() { l.askInStage(ctx, e) })
-		case ack.StepDown:
+		case leader.StepDown:
 			l.stepDown(ctx, e.Reason)
-		case ack.Event:
+		case leader.Event:
 			l.logEvent(e)
 		}
 	}
@@ -150,7 +151,7 @@ func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
 
 // submit appends an entry to the log in a separate goroutine. If the outcome is unknown, the
 // leadership is lost, and the next leader finds the outcome in the log.
-func (l *leading) submit(e ack.Submit) {
+func (l *leading) submit(e leader.Submit) {
 	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.Asked]
 	delete(l.policyCallers, e.Asked)
 	l.n.asks.Go(func() {
@@ -167,7 +168,7 @@ func (l *leading) submit(e ack.Submit) {
 		}
 		l.log.Warn().Err(err).Msg("entry not submitted")
 		select {
-		case l.messages <- ack.SubmitFailed{}:
+		case l.messages <- leader.SubmitFailed{}:
 		case <-l.done:
 		}
 	})
@@ -184,9 +185,9 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 }
 
 // logEvent logs and counts a decision of the machine.
-func (l *leading) logEvent(e ack.Event) {
+func (l *leading) logEvent(e leader.Event) {
 	switch e.Kind {
-	case ack.EventProposing:
+	case leader.EventProposing:
 		l.n.changes.Proposed(e.Epoch, l.n.o.Clock.Precise())
 		l.n.metrics.rounds.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
 		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
@@ -199,29 +200,29 @@ func (l *leading) logEvent(e ack.Event) {
 			}
 		}
 		line.Msg("map proposed")
-	case ack.EventDropped:
+	case leader.EventDropped:
 		l.n.events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
 		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
 		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
-	case ack.EventCommitting:
+	case leader.EventCommitting:
 		l.n.changes.CommitSubmitted(e.Epoch, l.n.o.Clock.Precise())
 		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
-	case ack.EventTakeover:
+	case leader.EventTakeover:
 		l.n.metrics.taken.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
 		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
-	case ack.EventDuplicate:
+	case leader.EventDuplicate:
 		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")
-	case ack.EventSilent:
+	case leader.EventSilent:
 		l.log.Warn().Str("peer", string(e.Node)).Msg("node unresponsive")
-	case ack.EventRestart:
+	case leader.EventRestart:
 		if e.Grace > 0 {
 			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarting in place, shards wait")
 		} else {
 			l.log.Info().Str("peer", string(e.Node)).Msg("node returned after restart")
 		}
-	case ack.EventBack:
+	case leader.EventBack:
 		l.log.Info().Str("peer", string(e.Node)).Msg("node responds again")
-	case ack.EventNoteDropped:
+	case leader.EventNoteDropped:
 		warnOfRoom(&l.log, e.Node, e.Shard)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/consensus"
@@ -96,7 +97,7 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (api.Upgr
 }
 
 // levelState converts v for the admin API.
-func levelState(v ack.LevelView) api.UpgradeState {
+func levelState(v leader.LevelView) api.UpgradeState {
 	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))

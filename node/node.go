@@ -16,6 +16,7 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/event"
@@ -381,7 +382,7 @@ func (n *Node) adoptCluster(s *ack.State) {
 // time at which the redial started. again means that the redial must be repeated.
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.sendToLeaderLoop(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
+		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
 		return began < l.began // then that said nothing
 	}
 	n.campaign(node)

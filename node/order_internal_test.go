@@ -12,6 +12,7 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
@@ -90,8 +91,8 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		time.Sleep(time.Second)
 		n.crashes.ConnClosed("b", crashdetect.Process{Boot: 1, Nonce: 9})
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
-		turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
-			Leader: ack.LeaderOptions{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
+		turn := leader.NewDriver(leader.DriverOptions{
+			Leader: leader.Options{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
 			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
 		})
 		elected := n.o.Clock.Precise()
@@ -132,14 +133,14 @@ func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Dur
 		if e, ok := echoes[id]; ok {
 			hb.Echo = e
 		}
-		for _, e := range turn.Handle(ack.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
-			if r, ok := e.(ack.Reply); ok {
+		for _, e := range turn.Handle(leader.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
+			if r, ok := e.(leader.Reply); ok {
 				serve, echoes[id] = r.Serve, ack.Echo{Term: r.Term, Number: r.Number}
 			}
 		}
 		return serve
 	}
-	turn.Handle(ack.BarrierApplied{})
+	turn.Handle(leader.BarrierApplied{})
 	for range 2 { // the second time they confirm what the first was answered
 		for _, v := range views {
 			time.Sleep(time.Millisecond)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/control"
@@ -12,7 +12,7 @@ import (
 
 // planned is the response of the leader loop to a request for a plan.
 type planned struct {
-	plan ack.Plan
+	plan leader.Plan
 	err  error
 }
 
@@ -58,8 +58,8 @@ func (l *leadership) plan(ctx context.Context) (api.Plan, error) {
 }
 
 // groups combines the moves that differ only in the shard.
-func groups(moves []ack.PlannedMove) []api.PlannedMoves {
-	out, at := []api.PlannedMoves{}, map[ack.PlannedMove]int{}
+func groups(moves []leader.PlannedMove) []api.PlannedMoves {
+	out, at := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
 	for _, m := range moves {
 		like := m
 		like.Shard = 0 // the key of the group

@@ -31,7 +31,7 @@ func rules() []rule {
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			edits: edit("ack.LeaderDriver.step", "Term: d.o.Raft.Term()}", "Term: map[bool]uint64{true: d.o.Leader.Term, false: d.o.Raft.Term()}[PLANTED]}"),
+			edits: edit("ack/leader.Driver.step", "Term: d.o.Raft.Term()}", "Term: map[bool]uint64{true: d.o.Leader.Term, false: d.o.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
@@ -43,7 +43,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: edit("ack/leader.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/consensus"
@@ -163,7 +164,7 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 // heardOf returns the leader's view of the nodes. A leader that was just elected first waits for a
 // heartbeat of every voter, for up to dead-after. Otherwise it would consider all other voters as failed,
 // for example when the previous leader has transferred the leadership to it in order to be drained.
-func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberView {
+func (l *leadership) heardOf(ctx context.Context, voters []string) []leader.MemberView {
 	t := time.NewTicker(handOverLook)
 	defer t.Stop()
 	for {
@@ -185,7 +186,7 @@ func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberV
 
 // drainable returns an error if a node must not be drained. A drained node is usually stopped afterwards,
 // so the conditions are those for stopping it, see endangered.
-func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) error {
+func drainable(node shardmap.NodeID, voters []string, views []leader.MemberView, p *ack.Policy) error {
 	why, remedy := endangered(node, voters, views, p)
 	if why == "" {
 		return nil
@@ -195,7 +196,7 @@ func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p 
 
 // endangered returns why a node cannot be stopped safely, and a remedy: too few voters would remain, or no
 // other node could own its shards. Empty results mean that the node can be stopped.
-func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p *ack.Policy) (why, remedy string) {
+func endangered(node shardmap.NodeID, voters []string, views []leader.MemberView, p *ack.Policy) (why, remedy string) {
 	var left, missing []string
 	for _, server := range voters {
 		id := shardmap.NodeID(consensus.NodeOf(server))
@@ -226,7 +227,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 		return fmt.Sprintf("without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works", node, len(left), len(voters), need, also),
 			"add a node first, or drain it with --force"
 	}
-	if !slices.ContainsFunc(views, func(v ack.MemberView) bool { return v.Node != node && v.Eligible && !p.Leaves(v.Node) }) {
+	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.Leaves(v.Node) }) {
 		return fmt.Sprintf("nobody would own the shards of node %q: no other node can own any now", node), "`shardway nodes` tells their states"
 	}
 	return "", ""
@@ -264,7 +265,7 @@ func (l *leadership) amend(ctx context.Context, changes ...ack.Change) error {
 	defer t.Stop()
 	for {
 		err := l.amendNow(ctx, changes)
-		if !errors.Is(err, ack.ErrNotYet) {
+		if !errors.Is(err, leader.ErrNotYet) {
 			return policyFault(err)
 		}
 		select {
@@ -300,7 +301,7 @@ func policyFault(err error) error {
 	switch {
 	case err == nil, errors.Is(err, api.ErrNoLeader), errors.Is(err, api.ErrUnknown):
 		return err
-	case errors.Is(err, ack.ErrNotYet):
+	case errors.Is(err, leader.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case errors.Is(err, ack.ErrChange):
 		return fmt.Errorf("%w: %w", api.ErrInvalid, err)

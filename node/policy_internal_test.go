@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/node/consensus"
 	"shardway/shardmap"
@@ -19,8 +20,8 @@ import (
 // drained, and somebody who may own shards.
 func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	const few, none = "voters are left", "nobody would own the shards"
-	healthy := ack.MemberView{SinceHeartbeat: time.Second, Eligible: true}
-	gateway := ack.MemberView{SinceHeartbeat: time.Second}
+	healthy := leader.MemberView{SinceHeartbeat: time.Second, Eligible: true}
+	gateway := leader.MemberView{SinceHeartbeat: time.Second}
 	leaves, says := healthy, healthy
 	leaves.Heartbeat.Leaving, says.Heartbeat.Goodbye = true, true
 	unheard, silent, crashed := healthy, healthy, healthy
@@ -29,7 +30,7 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		voters  []string
-		b, c, d *ack.MemberView // what is known of others; a is to be drained
+		b, c, d *leader.MemberView // what is known of others; a is to be drained
 		policy  ack.Policy
 		why     []string // nil: nothing is endangered
 	}{
@@ -52,8 +53,8 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	} {
 		a := healthy
 		a.Node = "a"
-		views := []ack.MemberView{a}
-		for id, v := range map[shardmap.NodeID]*ack.MemberView{"b": tc.b, "c": tc.c, "d": tc.d} {
+		views := []leader.MemberView{a}
+		for id, v := range map[shardmap.NodeID]*leader.MemberView{"b": tc.b, "c": tc.c, "d": tc.d} {
 			if v != nil {
 				known := *v
 				known.Node = id
@@ -84,7 +85,7 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 		{errors.New("not the leader"), api.ErrRefused, true},
 		{api.ErrNoLeader, api.ErrNoLeader, false},
 		{api.ErrUnknown, api.ErrUnknown, false},
-		{ack.ErrNotYet, api.ErrRefused, true},
+		{leader.ErrNotYet, api.ErrRefused, true},
 		{ack.ErrChange, api.ErrInvalid, false},
 		{ack.ErrPolicyFull, api.ErrRefused, true},
 	} {
@@ -96,7 +97,7 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 	if err := policyFault(nil); err != nil {
 		t.Errorf("nothing becomes %v", err)
 	}
-	for err, want := range map[error]string{ack.ErrNotYet: "try again", ack.ErrPolicyFull: "unpin shards"} {
+	for err, want := range map[error]string{leader.ErrNotYet: "try again", ack.ErrPolicyFull: "unpin shards"} {
 		if got := policyFault(err); !strings.Contains(got.Error(), want) {
 			t.Errorf("%v becomes %v, want %q", err, got, want)
 		}
@@ -117,12 +118,12 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
 		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, api.ErrNoLeader},
 		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, api.ErrUnknown},
-		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, false, nil},
-		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, true, nil},
+		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, leader.NodeRemoved{}); return nil }, 0, false, nil},
+		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, leader.NodeRemoved{}); return nil }, 0, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &leadership{policing: make(chan struct{}, 1), askings: make(chan asking, tc.fits), done: make(chan struct{}), messages: make(chan ack.Message)}
+				l := &leadership{policing: make(chan struct{}, 1), askings: make(chan asking, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
 				l.policing <- struct{}{}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -159,7 +160,7 @@ func TestYoungLeaderIsAskedAgain(t *testing.T) {
 						if asked++; ready && asked > 3 {
 							a.answer <- nil
 						} else {
-							a.answer <- ack.ErrNotYet
+							a.answer <- leader.ErrNotYet
 						}
 					case <-ctx.Done():
 						return

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/chanutil"
 	"shardway/node/control"
@@ -61,18 +62,18 @@ func (n *Node) bringReleases(ctx context.Context) {
 			return
 		case r = <-n.agent.hooking.given:
 		}
-		leader := n.raft.Leader()
-		switch leader {
+		to := n.raft.Leader()
+		switch to {
 		case "":
 		case string(n.self):
-			n.sendToLeaderLoop(ack.ReleasesReceived{Releases: r})
+			n.sendToLeaderLoop(leader.ReleasesReceived{Releases: r})
 		default:
 			b, _ := r.MarshalBinary()
 			asking, cancel := context.WithTimeout(ctx, releasesTimeout)
-			err := n.client.Call(asking, leader, control.Request{Kind: control.Release, Releases: b}, nil)
+			err := n.client.Call(asking, to, control.Request{Kind: control.Release, Releases: b}, nil)
 			cancel()
 			if err != nil {
-				n.log.Debug().Err(err).Str("peer", leader).Msg("releases not delivered")
+				n.log.Debug().Err(err).Str("peer", to).Msg("releases not delivered")
 			}
 		}
 	}
@@ -90,6 +91,6 @@ func (n *Node) released(node string, b []byte) error {
 	if n.leading.Load() == nil {
 		return api.ErrNoLeader
 	}
-	n.sendToLeaderLoop(ack.ReleasesReceived{Releases: r})
+	n.sendToLeaderLoop(leader.ReleasesReceived{Releases: r})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/shardmap"
 )
@@ -62,7 +63,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		if err := n.released("b", whole); !errors.Is(err, api.ErrNoLeader) {
 			t.Errorf("one that does not lead says %v, want %v", err, api.ErrNoLeader)
 		}
-		l := &leadership{messages: make(chan ack.Message, 1), done: make(chan struct{})}
+		l := &leadership{messages: make(chan leader.Message, 1), done: make(chan struct{})}
 		n.leading.Store(l)
 		for range 100 {
 			for from, b := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
@@ -82,7 +83,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		if err := n.released("b", whole); err != nil {
 			t.Errorf("the leader says %v", err)
 		}
-		if d, ok := (<-l.messages).(ack.ReleasesReceived); !ok || d.Node != "b" || d.Proposal != 7 {
+		if d, ok := (<-l.messages).(leader.ReleasesReceived); !ok || d.Node != "b" || d.Proposal != 7 {
 			t.Errorf("the leader was told %+v", d)
 		}
 		time.Sleep(time.Hour)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/control"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -153,7 +154,7 @@ type stageQuestion struct {
 }
 
 // askInStage asks a node which of its shards are idle, and passes the response to the leader loop.
-func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
+func (l *leadership) askInStage(ctx context.Context, q leader.AskIdle) {
 	question := stageQuestion{Number: q.Number, Held: q.Held}
 	var at idleReport
 	if q.Node == l.n.self {
@@ -170,5 +171,5 @@ func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
 			return
 		}
 	}
-	l.tell(ctx, ack.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
+	l.tell(ctx, leader.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -59,7 +60,7 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 
 // drain --wait says that busy shards wait for their requests.
 func TestDrainWaitsForBusyShards(t *testing.T) {
-	views := []ack.MemberView{{Node: "b", Staged: true}}
+	views := []leader.MemberView{{Node: "b", Staged: true}}
 	got := waitsFor(ack.NewState(), "b", api.DrainState{Shards: 2}, views)
 	if want := "2 busy shards move when their requests have ended, at the latest drain-timeout after the drain began"; got != want {
 		t.Errorf("it waits for %q, want %q", got, want)

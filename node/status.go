@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/endpoints"
@@ -197,7 +198,7 @@ func (n *Node) Idle(owner string) string {
 
 // nodesBy lists the nodes that gossip, Raft's configuration or the map of s contains, sorted by ID. views
 // is the leader's view of the nodes; nil means that the leader did not respond.
-func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
+func (n *Node) nodesBy(s *ack.State, views []leader.MemberView) []api.Node {
 	voters, others := n.view.Servers()
 	leader := n.view.Leader()
 	known := map[string]*api.Node{}
@@ -270,7 +271,7 @@ func gossipState(s gossip.Status) string {
 
 // describe refines the state of node a, which came from gossip, with the map of s and the policy. If heard
 // is true, v is the leader's view of the node, and describe uses it, too.
-func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool) {
+func (n *Node) describe(a *api.Node, s *ack.State, v leader.MemberView, heard bool) {
 	id := shardmap.NodeID(a.ID)
 	a.Shards = s.Committed().Count(id)
 	here := a.State == "joining"
@@ -320,25 +321,25 @@ func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool)
 
 // leaderViews returns the leader's view of the nodes, which it requests from the leader if that is another
 // node. nil means that there is no leader or that it did not respond within viewTimeout.
-func (n *Node) leaderViews() []ack.MemberView {
+func (n *Node) leaderViews() []leader.MemberView {
 	return n.leaderViewsBy(context.Background())
 }
 
 // leaderViewsBy does the same as leaderViews, and also returns nil if ctx ends.
-func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
+func (n *Node) leaderViewsBy(ctx context.Context) []leader.MemberView {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if l := n.leadership(); l != nil {
 		v, _ := l.view(ctx)
 		return v
 	}
-	leader := n.view.Leader()
-	if leader == "" || leader == string(n.self) {
+	to := n.view.Leader()
+	if to == "" || to == string(n.self) {
 		return nil
 	}
 	var members []wireMember
-	err := n.client.Call(ctx, leader, control.Request{Kind: control.Views}, &members)
-	var views []ack.MemberView
+	err := n.client.Call(ctx, to, control.Request{Kind: control.Views}, &members)
+	var views []leader.MemberView
 	if err == nil {
 		views, err = memberViews(members)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/control"
@@ -136,7 +137,7 @@ func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error)
 // counting returns how much longer the previous timing still applies, computed from the error of a change
 // of the timing. Empty means unknown.
 func counting(err error) string {
-	if soon, ok := errors.AsType[ack.TooSoonError](err); ok {
+	if soon, ok := errors.AsType[leader.TooSoonError](err); ok {
 		return timingrules.Short(max(soon.Wait.Round(time.Millisecond), time.Millisecond))
 	}
 	if err != nil {
@@ -148,9 +149,9 @@ func counting(err error) string {
 // notYet converts the error of a change that is not possible now. The result contains the reason, and the
 // time from which the change is possible.
 func notYet(err error) error {
-	soon, ok := errors.AsType[ack.TooSoonError](err)
+	soon, ok := errors.AsType[leader.TooSoonError](err)
 	switch {
-	case errors.Is(err, ack.ErrNotYet):
+	case errors.Is(err, leader.ErrNotYet):
 		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case !ok:
 		return err

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"shardway/ack"
 	"shardway/ack/election"
+	"shardway/ack/leader"
 	"shardway/shardmap"
 )
 
-// wireMember is an ack.MemberView as a leader sends it to other nodes.
+// wireMember is a leader.MemberView as a leader sends it to other nodes.
 type wireMember struct {
 	Node string `json:"node"`
 	// Heartbeat is the last heartbeat, as package ack encodes it. Empty means that the leader has received
@@ -30,7 +30,7 @@ type wireMember struct {
 }
 
 // wireMembers converts the leader's view of the nodes for other nodes.
-func wireMembers(views []ack.MemberView) ([]wireMember, error) {
+func wireMembers(views []leader.MemberView) ([]wireMember, error) {
 	if views == nil {
 		return nil, nil // nil means that the leader loop did not respond
 	}
@@ -52,13 +52,13 @@ func wireMembers(views []ack.MemberView) ([]wireMember, error) {
 }
 
 // memberViews converts the result of wireMembers back.
-func memberViews(members []wireMember) ([]ack.MemberView, error) {
+func memberViews(members []wireMember) ([]leader.MemberView, error) {
 	if members == nil {
 		return nil, nil
 	}
-	views := make([]ack.MemberView, len(members))
+	views := make([]leader.MemberView, len(members))
 	for i, m := range members {
-		views[i] = ack.MemberView{
+		views[i] = leader.MemberView{
 			Node: shardmap.NodeID(m.Node), From: m.From, SinceHeartbeat: m.HeardAgo, Silent: m.Silent, LinkWorks: m.Echoes, Crashed: m.Crashed,
 			Eligible: m.Eligible, KeptUnhealthy: m.Kept, HoldTime: m.Held, Restarting: m.Absent, Staged: m.Staged, ProcessGone: m.Over,
 		}

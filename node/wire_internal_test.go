@@ -12,6 +12,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/election"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/control"
@@ -87,8 +88,8 @@ func TestControlMessagesNameTheirFields(t *testing.T) {
 	}
 }
 
-func wireViews() []ack.MemberView {
-	return []ack.MemberView{
+func wireViews() []leader.MemberView {
+	return []leader.MemberView{
 		{
 			Node: "a", From: "a/1", SinceHeartbeat: 20 * time.Millisecond, LinkWorks: true, Eligible: true, KeptUnhealthy: true, HoldTime: 3 * time.Second, Staged: true,
 			Heartbeat: ack.Heartbeat{
@@ -107,7 +108,7 @@ func TestMembersAreSentWhole(t *testing.T) {
 		}
 	})
 	// Every field of a view is sent.
-	v := reflect.New(reflect.TypeFor[ack.MemberView]()).Elem()
+	v := reflect.New(reflect.TypeFor[leader.MemberView]()).Elem()
 	for _, f := range v.Fields() {
 		if k := f.Kind(); k == reflect.Struct {
 			f.Set(reflect.ValueOf(wireViews()[0].Heartbeat))
@@ -119,11 +120,11 @@ func TestMembersAreSentWhole(t *testing.T) {
 			f.SetString("x")
 		}
 	}
-	view, ok := reflect.TypeAssert[ack.MemberView](v)
+	view, ok := reflect.TypeAssert[leader.MemberView](v)
 	if !ok {
 		t.Fatalf("%T is no view", v.Interface())
 	}
-	all := []ack.MemberView{view}
+	all := []leader.MemberView{view}
 	m, err := wireMembers(all)
 	if err != nil {
 		t.Fatal(err)

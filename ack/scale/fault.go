@@ -3,7 +3,7 @@ package scale
 import (
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 const (
@@ -32,8 +32,8 @@ func (s *Sim) Kill(dead ...*Node) {
 // reportCrash gives the leader crash evidence.
 func (s *Sim) reportCrash(dead []*Node) {
 	for _, n := range dead {
-		s.leader.enqueue(input{msg: ack.ConnClosed{Node: n.id, Nonce: n.nonce}})
-		s.leader.enqueue(input{msg: ack.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
+		s.leader.enqueue(input{msg: leader.ConnClosed{Node: n.id, Nonce: n.nonce}})
+		s.leader.enqueue(input{msg: leader.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
 	}
 }
 

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
-// leader is one leadership: its driver in a loop that handles one message at a time, and its
+// leaderLoop is one leadership: its driver in a loop that handles one message at a time, and its
 // end of the log.
-type leader struct {
+type leaderLoop struct {
 	s       *Sim
 	node    *Node
 	term    uint64
-	driver  *ack.LeaderDriver
+	driver  *leader.Driver
 	voters  []string
 	inbox   []input
 	running bool
@@ -26,7 +27,7 @@ type leader struct {
 
 // input is the input of one iteration of the loop.
 type input struct {
-	msg  ack.Message
+	msg  leader.Message
 	from *Node
 	beat []byte
 }
@@ -34,7 +35,7 @@ type input struct {
 // elect makes n the leader of the next term.
 func (s *Sim) elect(n *Node) {
 	s.term++
-	l := &leader{s: s, node: n, term: s.term}
+	l := &leaderLoop{s: s, node: n, term: s.term}
 	s.leader = l
 	for _, other := range s.Alive() {
 		other.term = s.term
@@ -47,35 +48,35 @@ func (s *Sim) elect(n *Node) {
 		}
 	}
 	slices.Sort(l.voters)
-	l.driver = ack.NewLeaderDriver(ack.LeaderDriverOptions{
-		Leader: ack.LeaderOptions{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
+	l.driver = leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
 		Raft:   l, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return n.state },
 	})
 	l.tick()
 }
 
-// Term implements ack.Raft. The model has one leader for each term.
-func (l *leader) Term() uint64 { return l.term }
+// Term implements leader.Raft. The model has one leader for each term.
+func (l *leaderLoop) Term() uint64 { return l.term }
 
 // Voters returns the voters at the election.
-func (l *leader) Voters() []string { return l.voters }
+func (l *leaderLoop) Voters() []string { return l.voters }
 
-func (l *leader) live() bool { return l.s.leader == l && l.node.up }
+func (l *leaderLoop) live() bool { return l.s.leader == l && l.node.up }
 
-func (l *leader) tick() {
+func (l *leaderLoop) tick() {
 	if l.live() {
-		l.enqueue(input{msg: ack.Tick{}})
+		l.enqueue(input{msg: leader.Tick{}})
 		l.s.after(tickInterval, l.tick)
 	}
 }
 
-func (l *leader) receive(from *Node, b []byte) {
+func (l *leaderLoop) receive(from *Node, b []byte) {
 	if l.live() {
 		l.enqueue(input{from: from, beat: b})
 	}
 }
 
-func (l *leader) enqueue(w input) {
+func (l *leaderLoop) enqueue(w input) {
 	l.inbox = append(l.inbox, w)
 	if !l.running {
 		l.running = true
@@ -84,7 +85,7 @@ func (l *leader) enqueue(w input) {
 }
 
 // iterate handles one message. Its effects happen when it is done.
-func (l *leader) iterate() {
+func (l *leaderLoop) iterate() {
 	if !l.live() {
 		return
 	}
@@ -108,18 +109,18 @@ func (l *leader) iterate() {
 }
 
 // step decodes, steps and encodes, like the loop of a node and its streams.
-func (l *leader) step(w input) (effects []ack.Effect, answers [][]byte) {
+func (l *leaderLoop) step(w input) (effects []leader.Effect, answers [][]byte) {
 	if w.beat != nil {
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(w.beat); err != nil {
 			panic(err)
 		}
-		w.msg = ack.HeartbeatReceived{Heartbeat: hb, From: "10.0.0.1:7947"}
+		w.msg = leader.HeartbeatReceived{Heartbeat: hb, From: "10.0.0.1:7947"}
 	}
 	effects = l.driver.Handle(w.msg)
 	answers = make([][]byte, len(effects))
 	for i, e := range effects {
-		if r, ok := e.(ack.Reply); ok {
+		if r, ok := e.(leader.Reply); ok {
 			b, err := r.MarshalBinary()
 			if err != nil {
 				panic(err)
@@ -130,11 +131,11 @@ func (l *leader) step(w input) (effects []ack.Effect, answers [][]byte) {
 	return effects, answers
 }
 
-func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
+func (l *leaderLoop) perform(e leader.Effect, from *Node, answer []byte) {
 	switch e := e.(type) {
-	case ack.Reply:
+	case leader.Reply:
 		l.s.after(from.latencyTo(l), func() { from.answered(answer) })
-	case ack.Submit:
+	case leader.Submit:
 		kind := "proposal"
 		if e.Commit {
 			kind = "commit"
@@ -143,10 +144,10 @@ func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 		l.replicate(l.s.append(slices.Clone(e.Entry)), func() {
 			l.replicate(l.s.append(nil), func() {}) // the barrier announces the commit to the followers
 		})
-	case ack.Barrier:
-		l.replicate(l.s.append(nil), func() { l.enqueue(input{msg: ack.BarrierApplied{}}) })
-	case ack.StepDown:
+	case leader.Barrier:
+		l.replicate(l.s.append(nil), func() { l.enqueue(input{msg: leader.BarrierApplied{}}) })
+	case leader.StepDown:
 		panic("the leader stepped down: " + e.Reason)
-	case ack.Event:
+	case leader.Event:
 	}
 }

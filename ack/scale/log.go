@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // entryOverhead is the overhead of Raft for an entry in an append.
@@ -33,7 +34,7 @@ func (s *Sim) append(data []byte) int {
 // replicate sends the entry at index to all nodes, and calls applied once a quorum has it and
 // the leader has applied it. The append also announces the commit of all earlier entries,
 // which the follower applies once it has stored the entry.
-func (l *leader) replicate(index int, applied func()) {
+func (l *leaderLoop) replicate(index int, applied func()) {
 	s := l.s
 	e := s.log[index-1]
 	size := len(e.data) + entryOverhead
@@ -45,7 +46,7 @@ func (l *leader) replicate(index int, applied func()) {
 		s.after(e.cost, func() {
 			if l.live() {
 				l.node.apply(index)
-				l.enqueue(input{msg: ack.Tick{}})
+				l.enqueue(input{msg: leader.Tick{}})
 				applied()
 			}
 		})

@@ -94,7 +94,7 @@ func (n *Node) send(hb ack.Heartbeat) {
 }
 
 // latencyTo returns the latency of a message to or from the leader.
-func (n *Node) latencyTo(l *leader) time.Duration {
+func (n *Node) latencyTo(l *leaderLoop) time.Duration {
 	if l.node == n {
 		return 0
 	}

@@ -40,7 +40,7 @@ type Sim struct {
 	seq    uint64
 
 	nodes  []*Node
-	leader *leader
+	leader *leaderLoop
 	term   uint64
 	log    []entry // the entry of index i is log[i-1]
 

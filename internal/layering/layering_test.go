@@ -26,7 +26,8 @@ func allowed() map[string][]string {
 		"ack":          {"shardmap"},
 		"ack/agent":    {"ack", "ack/election", "shardmap"},
 		"ack/election": {},
-		"ack/scale":    {"ack", "ack/agent", "shardmap", "internal/clock"}, // only its test uses it
+		"ack/leader":   {"ack", "shardmap"},
+		"ack/scale":    {"ack", "ack/agent", "ack/leader", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":    {"internal/valueerr", "internal/suggest"},
 		"config":       {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
@@ -59,7 +60,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey", "proxy/appsilence"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey", "proxy/appsilence"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -72,10 +73,10 @@ func allowed() map[string][]string {
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
 		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin/api", "event", "proxy", "queue", "shardmap", "diagnosis"},
-		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
+		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "ack/leader", "shardmap", "internal/clock"},
 		"node/muxpool":     {"peer", "peer/mux"},
 		"node/router":      {"ack", "internal/clock", "node/muxpool", "peer", "proxy", "proxy/route", "proxy/shardkey", "shardmap"},
-		"node/cluster":     {"ack", "admin/api", "endpoints", "node/consensus", "node/gossip", "node/membership", "shardmap"},
+		"node/cluster":     {"ack", "ack/leader", "admin/api", "endpoints", "node/consensus", "node/gossip", "node/membership", "shardmap"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
 		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
@@ -202,7 +203,7 @@ func TestWhatMustStayOut(t *testing.T) {
 		packages []string
 		out      []string // our packages and foreign modules
 	}{
-		{[]string{"shardmap", "ack", "ack/agent", "ack/election", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
+		{[]string{"shardmap", "ack", "ack/agent", "ack/election", "ack/leader", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin", "config"}, []string{"github.com/hashicorp", "go.etcd.io/bbolt", module + "/node"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin"}, []string{module + "/config"}},
 		{[]string{""}, []string{"github.com/coder/websocket", module + "/e2e", module + "/internal/simnet"}},

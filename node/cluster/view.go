@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/endpoints"
 	"shardway/node/consensus"
@@ -144,7 +145,7 @@ func (v *View) HasZone(zone string) bool {
 
 // MayLeave reports whether the server of a stopping node may be removed from Raft's configuration. heard
 // is the leader's view of the nodes.
-func (v *View) MayLeave(server string, heard []ack.MemberView) bool {
+func (v *View) MayLeave(server string, heard []leader.MemberView) bool {
 	return membership.View{Servers: membership.ServersOf(v.Raft.Configuration()), Heard: heard}.MayLeave(server)
 }
 

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // ErrNotReady means that this node does not lead, or has been elected very recently.
 var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
 // LevelError is why the next level cannot be raised.
-type LevelError struct{ View ack.LevelView }
+type LevelError struct{ View leader.LevelView }
 
 // Error names the nodes that block the level and the remedy, or the remaining time.
 func (e *LevelError) Error() string {
@@ -30,7 +31,7 @@ func (e *LevelError) Error() string {
 
 // DescribeBlockers names the nodes that block the next level, with a remedy for each. It returns
 // "" if no node does.
-func DescribeBlockers(v ack.LevelView) string {
+func DescribeBlockers(v leader.LevelView) string {
 	var parts []string
 	for _, x := range v.Blocked() {
 		node := nodeOf(x.Server)
@@ -48,7 +49,7 @@ func DescribeBlockers(v ack.LevelView) string {
 
 // Level returns the current and the next level, and what separates them, as of the last check. It
 // returns nil before the first check.
-func (k *Reconciler) Level() *ack.LevelView { return k.levelView.Load() }
+func (k *Reconciler) Level() *leader.LevelView { return k.levelView.Load() }
 
 // Raise raises the level without waiting for FinalizeAfter. It returns nil once the new level
 // applies. The error is a *LevelError, ErrNotReady, or an error of Raft.
@@ -83,7 +84,7 @@ func (k *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 }
 
 // raiseLevelFrom is raiseLevel with the heartbeats that were just read.
-func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView, immediately bool) error {
+func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []leader.MemberView, immediately bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
 	k.collectLevels(ctx, servers, heard)
 	v := k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
@@ -104,19 +105,19 @@ func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView,
 }
 
 // collectLevels requests the supported levels of the heard servers, once for each process.
-func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard []ack.MemberView) {
+func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard []leader.MemberView) {
 	for _, server := range servers {
 		if !k.levels.NeedsReport(server, heard) {
 			continue
 		}
 		if p, err := k.identify(ctx, server); err == nil {
-			k.levels.Reported(ack.LevelReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
+			k.levels.Reported(leader.LevelReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
 		}
 	}
 }
 
 // logBlockers logs the nodes that block the next level when they change.
-func (k *Reconciler) logBlockers(v ack.LevelView) {
+func (k *Reconciler) logBlockers(v leader.LevelView) {
 	behind := DescribeBlockers(v)
 	if behind == k.loggedBlockers {
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/gossip"
 	"shardway/node/membership"
 )
@@ -35,7 +36,7 @@ func (c *cluster) restarts(knows ack.Level, nodes ...string) {
 		nonce := c.heard[node].Heartbeat.Nonce + 1
 		c.knows[node] = knows
 		c.mu.Unlock()
-		c.hears(node, func(v *ack.MemberView) { v.Heartbeat.Nonce = nonce })
+		c.hears(node, func(v *leader.MemberView) { v.Heartbeat.Nonce = nonce })
 	}
 }
 

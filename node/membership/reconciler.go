@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/disk"
@@ -58,10 +59,10 @@ type Reconciler struct {
 	unconfirmed  unconfirmedNodes
 
 	started        time.Time
-	levels         *ack.Levels
+	levels         *leader.Levels
 	rejected       map[string]bool // servers below the current level for which this was logged
 	loggedBlockers string          // nodes that block the next level, as logged last
-	levelView      atomic.Pointer[ack.LevelView]
+	levelView      atomic.Pointer[leader.LevelView]
 	raiseRequests  chan chan<- error // unbuffered
 }
 
@@ -73,7 +74,7 @@ type ReconcilerOptions struct {
 	Identify func(ctx context.Context, node string) (Process, error)
 	// Heard returns the heartbeats that the leader has received. ok is false if this node no longer
 	// leads.
-	Heard func(ctx context.Context) (heard []ack.MemberView, ok bool)
+	Heard func(ctx context.Context) (heard []leader.MemberView, ok bool)
 	// State returns the replicated state.
 	State func() State
 	// Ready reports whether the state contains everything that earlier leaders have committed.
@@ -121,7 +122,7 @@ func NewReconciler(o ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
 		o: o, unheardFor: map[string]time.Duration{}, promotedAt: map[string]time.Time{}, lastCheck: now, interval: reconcileInterval, lastChange: now, identifiedAt: map[string]time.Time{},
-		started: now, levels: ack.NewLevels(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
+		started: now, levels: leader.NewLevels(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
 	}
 }
 
@@ -159,7 +160,7 @@ func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
 }
 
 // applyNextChange makes the next change. It reports whether there may be another.
-func (k *Reconciler) applyNextChange(ctx context.Context, heard []ack.MemberView) (more bool) {
+func (k *Reconciler) applyNextChange(ctx context.Context, heard []leader.MemberView) (more bool) {
 	r := View{Servers: ServersOf(k.o.Raft.Configuration()), Heard: heard}
 	k.updateUnheard(r)
 	c := k.nextChange(ctx, r)

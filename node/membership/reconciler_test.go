@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
@@ -29,7 +30,7 @@ type cluster struct {
 	mu        sync.Mutex
 	servers   []consensus.Server
 	members   []gossip.Member
-	heard     map[string]ack.MemberView
+	heard     map[string]leader.MemberView
 	committed *shardmap.Map
 	disks     map[string]string // disk that each node reports
 	knows     map[string]ack.Level
@@ -57,7 +58,7 @@ func runReconcilerWithVoters(t *testing.T, voters int, nodes string, f func(c *c
 func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
+		c := &cluster{t: t, heard: map[string]leader.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
 		for _, n := range nodes {
 			node := strings.ToLower(string(n))
 			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
@@ -77,7 +78,7 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 				return c.process(node), nil
 			},
 			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, FinalizeAfter: finalizeAfter,
-			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
+			Heard: func(context.Context) ([]leader.MemberView, bool) { return c.views(), true },
 			State: func() membership.State { return c },
 		})
 		c.keeper = k
@@ -142,8 +143,8 @@ func (c *cluster) shows(node string, s gossip.Status) {
 }
 
 // hears simulates heartbeats of a node, modified by with if it is not nil.
-func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
-	v := ack.MemberView{Node: shardmap.NodeID(node), LinkWorks: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
+func (c *cluster) hears(node string, with func(v *leader.MemberView)) {
+	v := leader.MemberView{Node: shardmap.NodeID(node), LinkWorks: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
 	if with != nil {
 		with(&v)
 	}
@@ -162,7 +163,7 @@ func (c *cluster) crashes(nodes ...string) {
 
 // replaced restarts a node with another disk. No process runs on the old disk.
 func (c *cluster) replaced(node, disk string) {
-	c.hears(node, func(v *ack.MemberView) { v.Silent, v.ProcessGone = true, true })
+	c.hears(node, func(v *leader.MemberView) { v.Silent, v.ProcessGone = true, true })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disks[node] = disk
@@ -173,9 +174,9 @@ func (c *cluster) replaced(node, disk string) {
 	}
 }
 
-func silent(v *ack.MemberView) { v.Silent = true }
+func silent(v *leader.MemberView) { v.Silent = true }
 
-func (c *cluster) views() (out []ack.MemberView) {
+func (c *cluster) views() (out []leader.MemberView) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range c.heard {
@@ -289,21 +290,21 @@ func TestNonvoterThatGossipShowsIsNotRemoved(t *testing.T) {
 // A new vote counts immediately: a voter that lacks entries would delay the next commit, and a voter
 // without a working link the next lease.
 func TestNonvoterIsPromotedOnlyWhenCaughtUp(t *testing.T) {
-	for name, lacks := range map[string]func(v *ack.MemberView){
-		"has not applied the map":  func(v *ack.MemberView) { v.Heartbeat.Acked = 2 },
-		"has not acknowledged it":  func(v *ack.MemberView) { v.Heartbeat.Applied = 2 },
-		"is leaving":               func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Leaving = 2, 2, true },
-		"has said goodbye":         func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Goodbye = 2, 2, true },
-		"echoes nothing":           func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.LinkWorks = 2, 2, false },
-		"is not heard":             func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Silent = 2, 2, true },
-		"is heard of another disk": func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
+	for name, lacks := range map[string]func(v *leader.MemberView){
+		"has not applied the map":  func(v *leader.MemberView) { v.Heartbeat.Acked = 2 },
+		"has not acknowledged it":  func(v *leader.MemberView) { v.Heartbeat.Applied = 2 },
+		"is leaving":               func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Leaving = 2, 2, true },
+		"has said goodbye":         func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Goodbye = 2, 2, true },
+		"echoes nothing":           func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.LinkWorks = 2, 2, false },
+		"is not heard":             func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Silent = 2, 2, true },
+		"is heard of another disk": func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			runReconciler(t, "ABc", func(c *cluster) {
 				c.hears("c", lacks)
 				c.settles()
 				c.after(10 * time.Second)
-				c.hears("c", func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
+				c.hears("c", func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
 				c.after(time.Second, "promote c/1")
 			})
 		})
@@ -312,8 +313,8 @@ func TestNonvoterIsPromotedOnlyWhenCaughtUp(t *testing.T) {
 
 // Three voters in one zone would all be lost with the zone, although another zone has nodes.
 func TestNonvoterOfUncoveredZoneIsPromotedFirst(t *testing.T) {
-	in := func(zone string) func(v *ack.MemberView) {
-		return func(v *ack.MemberView) {
+	in := func(zone string) func(v *leader.MemberView) {
+		return func(v *leader.MemberView) {
 			v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Zone = 2, 2, zone
 		}
 	}
@@ -375,13 +376,13 @@ func TestSurplusVoterIsDemoted(t *testing.T) {
 	runReconciler(t, "ABCD", func(c *cluster) { // not while a vote may be needed
 		c.hears("b", silent)
 		c.after(deadAfter / 2)
-		c.hears("b", func(v *ack.MemberView) { v.LinkWorks = false })
+		c.hears("b", func(v *leader.MemberView) { v.LinkWorks = false })
 		c.after(time.Second)
 		c.hears("b", nil)
 		c.after(time.Second, "demote d/1")
 	})
-	in := func(zone string) func(v *ack.MemberView) {
-		return func(v *ack.MemberView) { v.Heartbeat.Zone = zone }
+	in := func(zone string) func(v *leader.MemberView) {
+		return func(v *leader.MemberView) { v.Heartbeat.Zone = zone }
 	}
 	runReconciler(t, "BCDA", func(c *cluster) { // the leader and the only voter of a zone stay
 		c.hears("a", in("x"))
@@ -398,15 +399,15 @@ func TestSurplusVoterIsDemoted(t *testing.T) {
 func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 	for _, c := range []struct {
 		servers string
-		gone    func(v *ack.MemberView) // modifies the view of b
+		gone    func(v *leader.MemberView) // modifies the view of b
 		want    bool
 	}{
 		{servers: "ABCD", want: true},
 		{servers: "ABC"},
 		{servers: "ABCD", gone: silent},
-		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Leaving = true }},
-		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Goodbye = true }},
-		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Server = "b/2" }},
+		{servers: "ABCD", gone: func(v *leader.MemberView) { v.Heartbeat.Leaving = true }},
+		{servers: "ABCD", gone: func(v *leader.MemberView) { v.Heartbeat.Goodbye = true }},
+		{servers: "ABCD", gone: func(v *leader.MemberView) { v.Heartbeat.Server = "b/2" }},
 		{servers: "aBCD", want: true}, // a is a non-voter
 		{servers: "BCD"},              // a is not a server
 	} {

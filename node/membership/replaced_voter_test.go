@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/gossip"
 )
 
 // leaves stops a node in an orderly way: the leader has received its goodbye.
 func (c *cluster) leaves(node string) {
-	c.hears(node, func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
+	c.hears(node, func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
 	c.shows(node, gossip.Left)
 }
 
@@ -29,7 +29,7 @@ func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 // An earlier leader has received the goodbye: only gossip shows it.
 func TestVoterThatLeftBeforeTheElectionIsRemovedLater(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
-		c.hears("b", func(v *ack.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
+		c.hears("b", func(v *leader.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
 		c.shows("b", gossip.Left)
 		c.after(9 * time.Second)
 		c.after(2*time.Second, "remove b/1")
@@ -60,10 +60,10 @@ func TestDeadVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 // No voter is removed while another voter is unheard, leaving or restarting in place: its vote may be
 // needed, and voters are removed one at a time.
 func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
-	for what, with := range map[string]func(v *ack.MemberView){
+	for what, with := range map[string]func(v *leader.MemberView){
 		"silent":  silent,
-		"leaving": func(v *ack.MemberView) { v.Heartbeat.Leaving = true },
-		"deaf":    func(v *ack.MemberView) { v.LinkWorks = false },
+		"leaving": func(v *leader.MemberView) { v.Heartbeat.Leaving = true },
+		"deaf":    func(v *leader.MemberView) { v.LinkWorks = false },
 	} {
 		runReconcilerWithVoters(t, 5, "ABCDE", func(c *cluster) {
 			c.hears("c", with)
@@ -77,7 +77,7 @@ func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
 		})
 	}
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) { // restart in place
-		c.hears("b", func(v *ack.MemberView) {
+		c.hears("b", func(v *leader.MemberView) {
 			v.Silent, v.Restarting, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, true, time.Minute
 		})
 		c.after(deadAfter / 2)
@@ -100,11 +100,11 @@ func TestEarlierPromotionDoesNotReplaceADeadVoter(t *testing.T) {
 // A voter that restarts in place is kept if its goodbye announces its return, or if the log contains its
 // planned downtime. Either can arrive first.
 func TestVoterThatRestartsInPlaceStays(t *testing.T) {
-	for what, with := range map[string]func(v *ack.MemberView){
-		"its goodbye says so": func(v *ack.MemberView) {
+	for what, with := range map[string]func(v *leader.MemberView){
+		"its goodbye says so": func(v *leader.MemberView) {
 			v.Silent, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, time.Minute
 		},
-		"the log says so": func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Restarting = true, true, true },
+		"the log says so": func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Restarting = true, true, true },
 	} {
 		runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
 			c.hears("b", with)
@@ -119,7 +119,7 @@ func TestVoterThatRestartsInPlaceStays(t *testing.T) {
 // A leader that stops does not remove itself.
 func TestLeavingLeaderIsNotRemoved(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
-		c.hears("a", func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
+		c.hears("a", func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
 		c.after(deadAfter / 2)
 	})
 }

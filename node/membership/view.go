@@ -3,7 +3,7 @@ package membership
 import (
 	"slices"
 
-	"shardway/ack"
+	"shardway/ack/leader"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/shardmap"
@@ -39,14 +39,14 @@ func (s Servers) Of(node string) string {
 // View is the Raft configuration with the heartbeats that the leader has received.
 type View struct {
 	Servers
-	Heard []ack.MemberView
+	Heard []leader.MemberView
 }
 
 // memberView returns the last heartbeat of the node of a server. ok is false if there is none.
-func (r View) memberView(server string) (view ack.MemberView, ok bool) {
-	i := slices.IndexFunc(r.Heard, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
+func (r View) memberView(server string) (view leader.MemberView, ok bool) {
+	i := slices.IndexFunc(r.Heard, func(v leader.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
 	if i < 0 {
-		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
+		return leader.MemberView{SinceHeartbeat: -1, Silent: true}, false
 	}
 	return r.Heard[i], true
 }

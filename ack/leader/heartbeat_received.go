@@ -1,17 +1,18 @@
-package ack
+package leader
 
 import (
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
 // heartbeatReceived handles a heartbeat. ok is false if it gets no answer, for example because
 // it does not name exactly the term of the leader (why 2).
-func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answer, bool) {
+func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.Answer, bool) {
 	if m.Term != l.o.Term || l.leases.revoked {
-		return Answer{}, false
+		return ack.Answer{}, false
 	}
 	n := l.member(m.Node)
 	if n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {
@@ -26,11 +27,11 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 		return l.refusal(m, n.refuseBoot(m)), true
 	}
 	if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {
-		return Answer{}, false // repeated or overtaken
+		return ack.Answer{}, false // repeated or overtaken
 	}
 	if m.Boot != n.heartbeat.Boot {
 		n.reset(now, m.Boot)
-		n.noInitialEcho = m.Echo == Echo{}
+		n.noInitialEcho = m.Echo == ack.Echo{}
 	}
 	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.Unable != m.Unable || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
 		l.inputsVersion++
@@ -52,29 +53,29 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 
 // refuseBoot returns the refusal of a boot that is not above the known one. A wiped disk only
 // needs a higher boot. The same disk counts its boots, so it was rolled back or copied.
-func (n *member) refuseBoot(m HeartbeatReceived) Answer {
+func (n *member) refuseBoot(m HeartbeatReceived) ack.Answer {
 	if m.Server == n.heartbeat.Server {
-		return Answer{Refusal: RefusedRollback, Known: n.heartbeat.Boot}
+		return ack.Answer{Refusal: ack.RefusedRollback, Known: n.heartbeat.Boot}
 	}
-	return Answer{Refusal: RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
+	return ack.Answer{Refusal: ack.RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
 }
 
 // refuseDuplicate refuses a second process under a node id (docs/internals/protocol.md). It
 // does so until the connection of the first process is closed, or it has been silent for
 // DeadAfter, and its lease has certainly expired. On another disk it also waits until the
 // first process certainly runs nothing. A quickly restarted node only waits for the lease.
-func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) Answer {
+func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) ack.Answer {
 	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
-		return Answer{}
+		return ack.Answer{}
 	}
 	if gone := n.closed || n.hasCrashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
 		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
-		return Answer{Refusal: RefusedDuplicate, Known: n.heartbeat.Boot, Elsewhere: n.addr}
+		return ack.Answer{Refusal: ack.RefusedDuplicate, Known: n.heartbeat.Boot, Elsewhere: n.addr}
 	}
-	if n.hadLease && now <= n.lastGrant+l.maxTiming.leaseEnd() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
-		return Answer{Refusal: RefusedDuplicate, Known: n.heartbeat.Boot}
+	if n.hadLease && now <= n.lastGrant+l.maxTiming.LeaseEnd() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
+		return ack.Answer{Refusal: ack.RefusedDuplicate, Known: n.heartbeat.Boot}
 	}
-	return Answer{}
+	return ack.Answer{}
 }
 
 // processGone reports whether every process under the node id has stopped admitting and
@@ -84,11 +85,11 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 func (l *Leader) processGone(now time.Duration, n *member) bool {
 	sinceGrant := now - n.lastGrant
 	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
-		n.hasCrashed() && l.maxTiming.Takeover != TakeoverTimeout && sinceGrant > l.maxTiming.leaseEnd()
+		n.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseEnd()
 }
 
 // refusal completes the answer that refuses a heartbeat.
-func (l *Leader) refusal(m HeartbeatReceived, a Answer) Answer {
+func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
 	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	return a
 }
@@ -102,7 +103,7 @@ func (l *Leader) echoReceived(now time.Duration, n *member) {
 		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
 			n.echoedAt = max(n.echoedAt, at)
 			l.leases.confirm(n.heartbeat.Server, at)
-			fresh = now-at <= l.o.Pace.maxEchoAge()
+			fresh = now-at <= maxEchoAge(l.o.Pace)
 		}
 	}
 	if !fresh {
@@ -125,13 +126,13 @@ func (l *Leader) trackLag(now time.Duration, n *member) {
 
 // answerHeartbeat returns the answer, with a lease if one may be granted. The caller must have
 // stored the heartbeat before.
-func (l *Leader) answerHeartbeat(now time.Duration, n *member) Answer {
+func (l *Leader) answerHeartbeat(now time.Duration, n *member) ack.Answer {
 	l.answerCount++
-	a := Answer{
+	a := ack.Answer{
 		Level: n.heartbeat.Level, Term: l.o.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, Beat: n.heartbeat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.heartbeat.Acked == l.state.Last().Epoch(),
 		MapStays: l.isLeaving(n) && l.noOwnerRemains(now), Taken: n.hasReleases(),
-		RestartIndex: l.state.restartsIndex,
+		RestartIndex: l.state.RestartsIndex(),
 	}
 	if l.mayGrantLease(now, n) {
 		t := l.timing()
@@ -163,7 +164,7 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	}
 	// A boot that has echoed no answer may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
-	if n.noInitialEcho && now-l.elected <= l.maxTiming.leaseEnd() && l.inheritedMap.Count(n.id) > 0 {
+	if n.noInitialEcho && now-l.elected <= l.maxTiming.LeaseEnd() && l.inheritedMap.Count(n.id) > 0 {
 		return false
 	}
 	if n.echoedAt < 0 || now-n.echoedAt > l.maxTiming.DeadAfter/2 {

@@ -1,6 +1,10 @@
-package ack
+package leader
 
-import "testing"
+import (
+	"testing"
+
+	"shardway/ack"
+)
 
 // The number of maps for one change of an owner is bounded, also of maps that leave it no busy
 // shard: requests may begin while such a map is proposed.
@@ -16,7 +20,7 @@ func TestNumberOfMapsOfAnOwnerIsBounded(t *testing.T) {
 		{maps: 2*maxStages - 1, early: true, want: true},
 		{maps: 2 * maxStages, want: false},
 	} {
-		l := &Leader{state: NewState(), stages: newStagedChange()}
+		l := &Leader{state: ack.NewState(), stages: newStagedChange()}
 		o := &stagedOwner{proposals: c.maps}
 		if c.early {
 			o.nextProposal = 1

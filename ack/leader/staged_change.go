@@ -1,10 +1,11 @@
-package ack
+package leader
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -68,14 +69,14 @@ func newStagedChange() stagedChange {
 func (s *stagedChange) withdrawQuestion() { s.askedAt, s.unanswered = -1, nil }
 
 // questionInterval returns the time between two questions.
-func (s *stagedChange) questionInterval(p Pace) time.Duration {
+func (s *stagedChange) questionInterval(p ack.Pace) time.Duration {
 	return min(p.DrainTimeout/questionFraction, maxQuestionInterval)
 }
 
 // mayDefer reports whether the owner n may temporarily keep busy shards that another node will
 // own. This requires a live member with a lease. The shards of every other owner move immediately.
 func (l *Leader) mayDefer(now time.Duration, n *member) bool {
-	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
+	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == ack.RebalanceStopTheWorld || l.state.Policy().DrainsGradually(n.id) || l.stages.overdueDrains[n.id] {
 		return false
 	}
 	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
@@ -277,7 +278,7 @@ func (l *Leader) forgetAnswers(counts func(shardmap.NodeID) bool) {
 	base, p := l.state.Committed(), l.state.Policy()
 	stale := map[shardmap.NodeID]bool{}
 	for _, m := range base.Members() {
-		stale[m.ID] = !p.drainsGradually(m.ID) && !counts(m.ID)
+		stale[m.ID] = !p.DrainsGradually(m.ID) && !counts(m.ID)
 	}
 	for s := range l.gradual.idle {
 		if !stale[base.Owner(s)] {

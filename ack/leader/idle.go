@@ -1,9 +1,9 @@
-package ack
+package leader
 
 import "time"
 
 // Due returns how long the caller may wait with the next Tick if no message arrives.
-func (d *LeaderDriver) Due() time.Duration {
+func (d *Driver) Due() time.Duration {
 	now := d.o.Clock()
 	due := d.leader.nextStepAt(now)
 	if d.barrierDue >= 0 {
@@ -22,7 +22,7 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	due := now + l.o.Pace.Heartbeat
 	for _, m := range l.state.Last().Members() {
 		n := l.member(m.ID)
-		due = min(due, max(n.lastFreshEcho, n.firstHeard)+l.o.Pace.maxEchoAge()+1)
+		due = min(due, max(n.lastFreshEcho, n.firstHeard)+maxEchoAge(l.o.Pace)+1)
 	}
 	return due
 }

@@ -1,8 +1,9 @@
-package ack
+package leader
 
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -20,7 +21,7 @@ type (
 	}
 	// HeartbeatReceived is a heartbeat from the given address.
 	HeartbeatReceived struct {
-		Heartbeat
+		ack.Heartbeat
 		From string
 	}
 	// ConnClosed reports that the process (Node, Nonce) closed its heartbeat connection.
@@ -29,11 +30,11 @@ type (
 		Nonce uint64
 	}
 	// StateApplied reports the newest state of the own log.
-	StateApplied struct{ State *State }
+	StateApplied struct{ State *ack.State }
 	// BarrierApplied reports that all entries of earlier leaders are applied. Started is when
-	// the first barrier after the election was issued; a LeaderDriver sets it.
+	// the first barrier after the election was issued; a Driver sets it.
 	BarrierApplied struct{ Started time.Duration }
-	// BarrierFailed reports that Raft refused a barrier. A LeaderDriver repeats it.
+	// BarrierFailed reports that Raft refused a barrier. A Driver repeats it.
 	BarrierFailed struct{}
 	// SubmitFailed reports that a submitted entry certainly did not enter the log.
 	SubmitFailed struct{}
@@ -49,7 +50,7 @@ type (
 		Began       time.Duration
 	}
 	// ReleasesReceived contains the releases that a node has sent (see Releases).
-	ReleasesReceived struct{ Releases }
+	ReleasesReceived struct{ ack.Releases }
 	// IdleShards reports the shards of a node for which no request runs. Map is the epoch of the map
 	// by which the node routes. A node sends it during a gradual drain, and in answer to an AskIdle.
 	IdleShards struct {
@@ -90,7 +91,7 @@ type (
 	// Reply answers a heartbeat.
 	Reply struct {
 		To shardmap.NodeID
-		Answer
+		ack.Answer
 	}
 	// Submit appends an entry to the log, followed by a barrier whose result is not awaited
 	// (rule 9). Commit marks a commit entry. Asked is the number that ChangePolicy returned
@@ -102,7 +103,7 @@ type (
 	}
 	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
-	// Try counts from 1. Only a LeaderDriver returns it.
+	// Try counts from 1. Only a Driver returns it.
 	Barrier struct{ Try int }
 	// AskIdle asks a node which of its shards are idle. The answer is an IdleShards. Number is
 	// the number of earlier questions to the node in the same change. Held means that the
@@ -121,7 +122,7 @@ type (
 		Node  shardmap.NodeID
 		Shard shardmap.Shard
 		Epoch shardmap.Epoch
-		Cause Cause
+		Cause ack.Cause
 		Moved int
 		// Joined and Left are the nodes that a round adds and excludes, sorted.
 		Joined, Left []shardmap.NodeID

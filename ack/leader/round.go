@@ -1,4 +1,4 @@
-package ack
+package leader
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -89,7 +90,7 @@ func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 type assignment struct {
 	members       []shardmap.Member
 	base, last    *shardmap.Map
-	policy        *Policy
+	policy        *ack.Policy
 	restarting    map[shardmap.NodeID]bool
 	keptShards    map[shardmap.Shard]bool
 	inputsVersion uint64
@@ -113,7 +114,7 @@ type assignment struct {
 // not become an owner again.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.restartingNodes()
-	if a := &l.lastAssignment; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradual.version && a.appsIndex == l.state.departuresIndex && slices.Equal(a.members, members) {
+	if a := &l.lastAssignment; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradual.version && a.appsIndex == l.state.DeparturesIndex() && slices.Equal(a.members, members) {
 		return a
 	}
 	final := last
@@ -123,7 +124,7 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 		from = ownersLosingShards(base, final)
 	}
 	l.lastAssignment = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, restarting: absent, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradual.version, appsIndex: l.state.departuresIndex,
+		members: slices.Clone(members), base: base, last: last, policy: policy, restarting: absent, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradual.version, appsIndex: l.state.DeparturesIndex(),
 		final: final, losing: from,
 	}
 	return &l.lastAssignment
@@ -146,11 +147,11 @@ func (l *Leader) planStage(now time.Duration, a *assignment) {
 }
 
 // assignPolicy returns the placement policy for shardmap.Assign.
-func (l *Leader) assignPolicy(policy *Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
-	p := policy.assign(l.zones())
-	p.Absent, p.Before = absent, l.state.previous
+func (l *Leader) assignPolicy(policy *ack.Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
+	p := policy.Placement(l.zones())
+	p.Absent, p.Before = absent, l.state.PreviousOwners()
 	p.Idle = l.gradual.idle
-	p.Barred = l.state.allBarred()
+	p.Barred = l.state.BarredShards()
 	l.avoidFailingApps(&p, members)
 	p.Kept = l.keptShards
 	return p
@@ -170,7 +171,7 @@ func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 		}
 	}
 	for _, m := range want.Members() {
-		if l.state.Policy().drainsGradually(m.ID) && want.Count(m.ID) < last.Count(m.ID) {
+		if l.state.Policy().DrainsGradually(m.ID) && want.Count(m.ID) < last.Count(m.ID) {
 			return "drain"
 		}
 	}
@@ -198,7 +199,7 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 	case l.exclusionCause(now, n) != 0:
 		return l.exclusionCause(now, n).String()
 	case n.hasCrashed():
-		return CauseCrashed.String()
+		return ack.CauseCrashed.String()
 	case n.heartbeat.Leaving || n.heartbeat.Goodbye:
 		return "leave"
 	case l.excludedForHealth(n):
@@ -206,7 +207,7 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 	case l.state.Policy().Drained[n.id]:
 		return "drain"
 	}
-	return CauseSilent.String()
+	return ack.CauseSilent.String()
 }
 
 // proposalReason returns the reason of a proposal for log, events and metrics. A leader that
@@ -250,7 +251,7 @@ func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 		if !absent && !l.isEligible(now, n) {
 			continue
 		}
-		anybody = anybody || !absent && !l.state.Policy().drainsGradually(id)
+		anybody = anybody || !absent && !l.state.Policy().DrainsGradually(id)
 		m := shardmap.Member{ID: id, Weight: n.heartbeat.Weight}
 		if absent || !n.hasHeartbeat() {
 			was, _ := findMember(last, id)
@@ -309,19 +310,19 @@ func (l *Leader) canServe(now time.Duration, n *member) bool {
 
 // exclusionCause returns why a member of the last map must be dropped although the leader
 // receives its heartbeats; zero if it need not.
-func (l *Leader) exclusionCause(now time.Duration, n *member) Cause {
+func (l *Leader) exclusionCause(now time.Duration, n *member) ack.Cause {
 	last := l.state.Last()
 	switch {
 	case !last.Has(n.id):
 		return 0
 	case n.removed:
-		return CauseRemoved
+		return ack.CauseRemoved
 	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed():
 		return 0
 	case l.ownRoundOpen() && now-max(l.roundBegan, n.restart.endedAt) > l.ackDeadline(n) && !n.ackCounts(last.Epoch()):
-		return CauseMissedAck
+		return ack.CauseMissedAck
 	case n.behindSince >= 0 && now-max(n.behindSince, n.restart.endedAt) > l.o.Pace.AckDeadline():
-		return CauseBehind
+		return ack.CauseBehind
 	}
 	return 0
 }
@@ -345,7 +346,7 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 		switch {
 		case n.ackCounts(last.Epoch()):
 			acked++
-		case l.exclusionCause(now, n) == CauseMissedAck:
+		case l.exclusionCause(now, n) == ack.CauseMissedAck:
 			missed++
 		}
 	}
@@ -382,15 +383,15 @@ func (l *Leader) ackDeadline(n *member) time.Duration {
 // dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
 	want := a.want
-	p := ProposalEntry{Term: l.o.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
+	p := ack.ProposalEntry{Term: l.o.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
 	if !l.state.Open() || l.state.ChangesKeys() {
 		p.Keys = l.keysToActivate(now)
 	}
 	for id, cause := range l.exclusions(now, want) {
-		p.Drops = append(p.Drops, DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
+		p.Drops = append(p.Drops, ack.DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
 	}
-	slices.SortFunc(p.Drops, func(a, b DropRecord) int { return cmp.Compare(a.Node, b.Node) })
-	entry, err := EncodeProposal(l.state.Level(), p)
+	slices.SortFunc(p.Drops, func(a, b ack.DropRecord) int { return cmp.Compare(a.Node, b.Node) })
+	entry, err := ack.EncodeProposal(l.state.Level(), p)
 	if err != nil {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
@@ -422,8 +423,8 @@ func membersMissingFrom(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
 // exclusions returns the nodes that want drops, with the causes. These are members of the
 // committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy
 // app are excluded without a drop.
-func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]Cause {
-	out := map[shardmap.NodeID]Cause{}
+func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]ack.Cause {
+	out := map[shardmap.NodeID]ack.Cause{}
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
 		n := l.member(m.ID)
 		if want.Has(m.ID) {
@@ -437,18 +438,18 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 			// Already dropped for the same cause: keep the record, because its epoch is
 			// the proposal that the node must acknowledge.
 		case n.hasCrashed():
-			out[m.ID] = CauseCrashed
+			out[m.ID] = ack.CauseCrashed
 		case n.hasHeartbeat() && n.isSilent(now, l.o.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
 			// A drained node may be excluded before the leader knows whether it is silent.
-			out[m.ID] = CauseSilent
+			out[m.ID] = ack.CauseSilent
 		}
 	}
 	return out
 }
 
-// countMissedAcks counts missed acknowledgements that follow each other within flapWindow. A
+// countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow. A
 // new leader has no record of the time of the last one, and uses the time of its election.
-func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause) uint32 {
+func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.Cause) uint32 {
 	d, ok := l.state.Drop(id)
 	if !c.MissedRound() {
 		return d.Strikes
@@ -457,7 +458,7 @@ func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause)
 	if !known {
 		since = l.elected
 	}
-	if !ok || now-since > flapWindow {
+	if !ok || now-since > ack.FlapWindow {
 		return 1
 	}
 	return d.Strikes + 1
@@ -490,9 +491,9 @@ func (l *Leader) tryCommit(now time.Duration) {
 	// From this step on, a lease requires an acknowledgement of p.
 	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
-	c := CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
+	c := ack.CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
 	c.Released, c.Servers = l.releasesToCommit(base, p)
-	l.emit(Submit{Entry: EncodeCommit(l.state.Level(), c), Commit: true})
+	l.emit(Submit{Entry: ack.EncodeCommit(l.state.Level(), c), Commit: true})
 }
 
 // awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
@@ -522,11 +523,11 @@ func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) st
 		return "removed"
 	case sinceGrant >= l.maxTiming.DeadAfter:
 		return "silence"
-	case !n.hasCrashed() || l.maxTiming.Takeover == TakeoverTimeout:
+	case !n.hasCrashed() || l.maxTiming.Takeover == ack.TakeoverTimeout:
 		return ""
-	case l.maxTiming.Takeover == TakeoverImmediate:
+	case l.maxTiming.Takeover == ack.TakeoverImmediate:
 		return "refusal"
-	case sinceGrant > l.maxTiming.leaseEnd():
+	case sinceGrant > l.maxTiming.LeaseEnd():
 		return "evidence"
 	}
 	return ""

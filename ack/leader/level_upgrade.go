@@ -1,9 +1,11 @@
-package ack
+package leader
 
 import (
 	"cmp"
 	"slices"
 	"time"
+
+	"shardway/ack"
 )
 
 // Levels decides, for one term of one leader, when to raise the level. Every server of the
@@ -22,7 +24,7 @@ type Levels struct {
 	reports map[string]LevelReport
 	// knownSince is, for each level above the one in force, since when all servers have supported
 	// it.
-	knownSince map[Level]time.Duration
+	knownSince map[ack.Level]time.Duration
 }
 
 // LevelReport is the report of a process to a leader.
@@ -33,7 +35,7 @@ type LevelReport struct {
 	// Boot and Nonce identify the process: another one may run another program.
 	Boot, Nonce uint64
 	// Knows is the highest level that it supports.
-	Knows Level
+	Knows ack.Level
 }
 
 // ServerLevel is the level that the program of a server supports, as reported to a leader.
@@ -41,7 +43,7 @@ type ServerLevel struct {
 	Server string
 	// Knows is the highest level that its present process supports; zero means no report to this
 	// leader.
-	Knows Level
+	Knows ack.Level
 	// Silent means that it sends no heartbeats.
 	Silent bool
 	// Blocks means that it prevents the raise to the next level.
@@ -50,9 +52,9 @@ type ServerLevel struct {
 
 // LevelView is the progress towards the next level.
 type LevelView struct {
-	InForce Level
+	InForce ack.Level
 	// Next is the next level; equal to InForce if no server supports a higher one.
-	Next Level
+	Next ack.Level
 	// Servers are the servers of the configuration, in order.
 	Servers []ServerLevel
 	// Wait is the remaining time for which all servers must support it; it runs only while no
@@ -63,7 +65,7 @@ type LevelView struct {
 // NewLevels returns the machine of a leader of the given term. It waits for after once all
 // servers support a level.
 func NewLevels(term uint64, after time.Duration) *Levels {
-	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[Level]time.Duration{}}
+	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[ack.Level]time.Duration{}}
 }
 
 // Reported records the report of a server. It ignores a report to an earlier leader. The report
@@ -85,12 +87,12 @@ func (l *Levels) NeedsReport(server string, heard []MemberView) bool {
 
 // Admits reports whether a server that supports levels up to knows may be added to a cluster with
 // the level inForce.
-func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
+func (l *Levels) Admits(inForce, knows ack.Level) bool { return knows >= inForce }
 
 // Update recomputes and returns the progress towards the next level. Its inputs are the level in
 // force, the servers of the latest configuration in the log of the leader, and the state of the
 // nodes that have sent heartbeats (heard).
-func (l *Levels) Update(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
+func (l *Levels) Update(now time.Duration, inForce ack.Level, servers []string, heard []MemberView) LevelView {
 	view := LevelView{InForce: inForce, Next: inForce, Servers: make([]ServerLevel, 0, len(servers))}
 	most := inForce
 	for _, server := range servers {
@@ -118,7 +120,7 @@ func (l *Levels) Update(now time.Duration, inForce Level, servers []string, hear
 
 // trackKnown records since when all servers support each level. A short silence of a server does
 // not restart the time; a new process does, see Reported.
-func (l *Levels) trackKnown(now time.Duration, most Level, view LevelView) {
+func (l *Levels) trackKnown(now time.Duration, most ack.Level, view LevelView) {
 	for level := view.InForce + 1; level <= most; level++ {
 		_, known := l.knownSince[level]
 		if !known && !slices.ContainsFunc(view.Servers, func(x ServerLevel) bool { return x.Knows < level }) {
@@ -139,11 +141,11 @@ func (l *Levels) Raise(v LevelView, atOnce bool) []byte {
 	if v.Next == v.InForce || len(v.Servers) == 0 || len(v.Blocked()) > 0 || v.Wait > 0 && !atOnce {
 		return nil
 	}
-	return encodeLevel(v.InForce, levelEntry{term: l.term, level: v.Next})
+	return ack.EncodeLevel(v.InForce, ack.LevelEntry{Term: l.term, Level: v.Next})
 }
 
 // knows returns the level that the process in v reported, zero if it has not.
-func (l *Levels) knows(server string, v MemberView) Level {
+func (l *Levels) knows(server string, v MemberView) ack.Level {
 	w, ok := l.reports[server]
 	if !ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce {
 		return 0

@@ -1,41 +1,42 @@
-package ack
+package leader
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
-// LeaderOptions are the fixed properties of one leadership.
-type LeaderOptions struct {
+// Options are the fixed properties of one leadership.
+type Options struct {
 	// Server is the leader's own Raft server id, Term the Raft term it won.
 	Server string
 	Term   uint64
-	Pace   Pace
+	Pace   ack.Pace
 	// Timing applies until the log contains one. Before the bootstrap entry the leader grants
 	// no lease.
-	Timing Timing
+	Timing ack.Timing
 	// BootstrapExpect is the number of nodes that form the cluster, gateways included. The
 	// first map waits for them, up to maxBatchDelay. At most one means no wait. Leaders may
 	// use different values, because no guarantee depends on it.
 	BootstrapExpect int
 	// State is the state of the leader at its election. It may lack entries that earlier
 	// leaders committed, until BarrierApplied.
-	State *State
+	State *ack.State
 }
 
 // Leader decides, for one term, which map to propose, when to commit it, and which node may
-// serve until when. A LeaderDriver calls it.
+// serve until when. A Driver calls it.
 type Leader struct {
-	o              LeaderOptions
-	maxTiming      Timing // the longest timing for which leases may exist, for every wait of the present step
+	o              Options
+	maxTiming      ack.Timing // the longest timing for which leases may exist, for every wait of the present step
 	elected        time.Duration
 	barrierApplied bool
 	// inheritedMap is the committed map at the time of the barrier.
 	inheritedMap *shardmap.Map
-	state        *State
+	state        *ack.State
 	leases       leaseIssuer
 	members      map[shardmap.NodeID]*member
 	answerCount  uint64
@@ -70,9 +71,9 @@ type Leader struct {
 	effects          []Effect
 }
 
-// NewLeader returns the state machine of a leader that was elected at now. The caller must issue a
+// New returns the state machine of a leader that was elected at now. The caller must issue a
 // barrier immediately, repeat it if Raft refuses it, and report when one is applied.
-func NewLeader(o LeaderOptions, now time.Duration) *Leader {
+func New(o Options, now time.Duration) *Leader {
 	l := &Leader{
 		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
 		leases:    newLeaseIssuer(o.Server),
@@ -97,7 +98,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Tick:
 	case TermRead:
 		l.termRead(m)
-		return l.effects // reconcile runs with the next message, see LeaderDriver
+		return l.effects // reconcile runs with the next message, see Driver
 	case HeartbeatReceived:
 		if a, ok := l.heartbeatReceived(now, m); ok {
 			l.emit(Reply{To: m.Node, Answer: a})
@@ -124,8 +125,8 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case ReleasesReceived:
 		l.member(m.Node).storeReleases(m.Releases)
 	case KeysLoaded:
-		l.keys = loadedKeys{m.Text, KeysDigest(m.Text)}
-	case BarrierFailed: // handled by LeaderDriver
+		l.keys = loadedKeys{m.Text, ack.KeysDigest(m.Text)}
+	case BarrierFailed: // handled by Driver
 	case NodeRemoved:
 		// The operator decided before this message arrived: a live node is not meant.
 		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {
@@ -192,7 +193,7 @@ func (l *Leader) termRead(m TermRead) {
 
 // stateApplied handles the newest state of the own log. Once the barrier is applied, entries of
 // other terms are void, so every new map is one of this leader.
-func (l *Leader) stateApplied(now time.Duration, s *State) {
+func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
 	old := l.state
 	l.state = s
 	if s.TimingSince() != old.TimingSince() {
@@ -204,12 +205,10 @@ func (l *Leader) stateApplied(now time.Duration, s *State) {
 	l.appReportsApplied(old)
 	if s.Last().Epoch() != old.Last().Epoch() {
 		l.roundBegan = now
-		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
-			if d := s.drops[id]; d.InForce && d.Epoch == s.Last().Epoch() {
-				l.droppedAt[id] = now
-				// Heartbeats from before the drop do not make it eligible.
-				l.member(id).freshStreak = 0
-			}
+		for _, id := range s.DroppedBy(s.Last().Epoch()) {
+			l.droppedAt[id] = now
+			// Heartbeats from before the drop do not make it eligible.
+			l.member(id).freshStreak = 0
 		}
 	}
 	if s.Committed().Epoch() != old.Committed().Epoch() {
@@ -253,7 +252,7 @@ func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 // MemberView is the state of a node from the view of a leader, for status output.
 type MemberView struct {
 	Node      shardmap.NodeID
-	Heartbeat Heartbeat
+	Heartbeat ack.Heartbeat
 	From      string
 	// SinceHeartbeat is the age of the last heartbeat; negative if none arrived in this term.
 	SinceHeartbeat time.Duration
@@ -300,4 +299,12 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		})
 	}
 	return v
+}
+
+// setKey sets m[k] to v, and allocates the map if necessary.
+func setKey[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
 }

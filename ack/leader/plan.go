@@ -1,4 +1,4 @@
-package ack
+package leader
 
 import (
 	"slices"
@@ -76,7 +76,7 @@ func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shar
 		return "orphan"
 	case !want.Has(m.From):
 		return l.exclusionReason(now, l.member(m.From))
-	case l.state.Policy().drainsGradually(m.From):
+	case l.state.Policy().DrainsGradually(m.From):
 		return "drain"
 	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
 		return "pin"

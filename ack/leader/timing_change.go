@@ -1,9 +1,11 @@
-package ack
+package leader
 
 import (
 	"errors"
 	"fmt"
 	"time"
+
+	"shardway/ack"
 )
 
 // ErrNotYet reports that a leader cannot make a change, because its barrier is not applied
@@ -30,18 +32,18 @@ func (e TooSoonError) Error() string {
 //
 // A change is refused until the larger dead-after has passed since the last change, or since
 // the election, because a new leader does not know the time of the last change.
-func (l *Leader) ChangeTiming(now time.Duration, t Timing) ([]byte, error) {
+func (l *Leader) ChangeTiming(now time.Duration, t ack.Timing) ([]byte, error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return nil, ErrNotYet
 	}
 	if wait := l.mixedTimingFor(now); wait > 0 {
 		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.elected}
 	}
-	return encodeTiming(l.state.Level(), timingEntry{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
+	return ack.EncodeTiming(l.state.Level(), ack.TimingEntry{Term: l.o.Term, Replaces: l.state.TimingSince(), Timing: t}), nil
 }
 
 // timing returns the committed timing, by which leases are granted.
-func (l *Leader) timing() Timing {
+func (l *Leader) timing() ack.Timing {
 	if !l.state.Bootstrapped() {
 		return l.o.Timing
 	}
@@ -56,7 +58,7 @@ func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
 
 // longestTiming returns the timing by which the leader waits: the longer of the present and
 // the previous one, until all grants by the previous one have certainly expired.
-func (l *Leader) longestTiming(now time.Duration) Timing {
+func (l *Leader) longestTiming(now time.Duration) ack.Timing {
 	t := l.timing()
 	if l.mixedTimingFor(now) > 0 {
 		t = t.Longer(l.state.TimingBefore())

@@ -1,4 +1,4 @@
-package ack
+package ack_test
 
 import (
 	"fmt"
@@ -6,33 +6,36 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"shardway/ack"
+	"shardway/ack/leader"
 )
 
 // The programs of this play know MinLevel, as the old one does, or the next one as well.
 const (
-	oldProgram    = MinLevel
-	newProgram    = MinLevel + 1
+	oldProgram    = ack.MinLevel
+	newProgram    = ack.MinLevel + 1
 	finalizeAfter = time.Hour
 )
 
-// LevelPlay is one schedule of processes that restart with the old or the new program, of
+// levelPlay is one schedule of processes that restart with the old or the new program, of
 // leader changes, and of late reports and entries.
-type LevelPlay struct {
-	// Plant is what the leader's side does wrong: see LevelPlants.
-	Plant   string
+type levelPlay struct {
+	// plant is what the leader's side does wrong: see levelPlants.
+	plant   string
 	rng     *rand.Rand
 	now     time.Duration
 	term    uint64
 	barrier bool // of this term is applied
-	levels  *Levels
-	state   *State // the leader's
+	levels  *leader.Levels
+	state   *ack.State // the leader's
 	// level is the one in force, which state has one below: see apply.
-	level   Level
+	level   ack.Level
 	servers []*levelServer
 	config  []string
-	pending []playedEntry // in the leader's log, not applied
-	limbo   [][]byte      // submitted; may enter the log terms later
-	words   []LevelReport // on their way
+	pending []playedEntry        // in the leader's log, not applied
+	limbo   [][]byte             // submitted; may enter the log terms later
+	words   []leader.LevelReport // on their way
 	failure string
 }
 
@@ -46,24 +49,21 @@ type levelServer struct {
 	name         string
 	up, silent   bool
 	boot, toldIn uint64
-	program      Level
-	disk         Level         // the level that its log has
+	program      ack.Level
+	disk         ack.Level     // the level that its log has
 	toldAt       time.Duration // by the present process, to the leader of toldIn
 }
 
-// LevelPlants are mistakes of the caller of Levels.
-func LevelPlants() []string {
+// levelPlants are mistakes of the caller of Levels.
+func levelPlants() []string {
 	return []string{"one Levels for all terms", "a server is added while a raise is under way", "a server is added before the barrier"}
 }
 
-// PlayLevels runs one schedule. It returns the failure, "" if there is none, and whether the
+// playLevelSchedule runs one schedule. It returns the failure, "" if there is none, and whether the
 // level was raised before the end.
-func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
-	initial := NewState()
-	s := *initial
-	s.cluster, s.level = "c", oldProgram-1
-	p := &LevelPlay{Plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: &s, level: oldProgram}
-	p.levels = NewLevels(p.term, finalizeAfter)
+func playLevelSchedule(seed uint64, plant string) (failure string, raised bool) {
+	p := &levelPlay{plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: ack.StateAtLevel(oldProgram - 1), level: oldProgram}
+	p.levels = leader.NewLevels(p.term, finalizeAfter)
 	for i := range 2 + p.rng.IntN(3) {
 		x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+i), disk: oldProgram}
 		p.servers = append(p.servers, x)
@@ -82,13 +82,13 @@ func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
 	return p.failure, raised
 }
 
-func (p *LevelPlay) fail(format string, args ...any) {
+func (p *levelPlay) fail(format string, args ...any) {
 	if p.failure == "" {
 		p.failure = fmt.Sprintf(format, args...)
 	}
 }
 
-func (p *LevelPlay) step(fresh bool) {
+func (p *levelPlay) step(fresh bool) {
 	x := p.servers[p.rng.IntN(len(p.servers))]
 	switch p.rng.IntN(24) {
 	case 0, 1, 12, 13:
@@ -96,7 +96,7 @@ func (p *LevelPlay) step(fresh bool) {
 	case 2:
 		p.now += time.Duration(p.rng.Int64N(int64(time.Minute)))
 	case 3:
-		x.program = []Level{oldProgram, newProgram}[p.rng.IntN(2)]
+		x.program = []ack.Level{oldProgram, newProgram}[p.rng.IntN(2)]
 		if fresh {
 			x.program = newProgram
 		}
@@ -126,33 +126,33 @@ func (p *LevelPlay) step(fresh bool) {
 }
 
 // start starts a process, unless its program does not know the level on the disk.
-func (p *LevelPlay) start(x *levelServer) {
+func (p *levelPlay) start(x *levelServer) {
 	x.program = max(x.program, oldProgram)
 	x.boot++
 	x.toldIn = 0
 	x.up = x.disk <= x.program
 }
 
-func (p *LevelPlay) elect() {
+func (p *levelPlay) elect() {
 	p.term, p.barrier = p.term+1, false
 	if p.rng.IntN(3) == 0 {
 		p.pending = nil // the new leader never had them
 	}
-	if p.Plant != "one Levels for all terms" {
-		p.levels = NewLevels(p.term, finalizeAfter)
+	if p.plant != "one Levels for all terms" {
+		p.levels = leader.NewLevels(p.term, finalizeAfter)
 	}
 }
 
-func (p *LevelPlay) heard() (all []MemberView) {
+func (p *levelPlay) heard() (all []leader.MemberView) {
 	for _, x := range p.servers {
-		v := MemberView{Heartbeat: Heartbeat{Server: x.name, Boot: x.boot, Nonce: x.boot}, Silent: !x.up || x.silent}
+		v := leader.MemberView{Heartbeat: ack.Heartbeat{Server: x.name, Boot: x.boot, Nonce: x.boot}, Silent: !x.up || x.silent}
 		all = append(all, v)
 	}
 	return all
 }
 
 // deliverLate delivers a delayed report or entry.
-func (p *LevelPlay) deliverLate() {
+func (p *levelPlay) deliverLate() {
 	if len(p.words) > 0 {
 		p.hear(p.words[0])
 		p.words = p.words[1:]
@@ -163,7 +163,7 @@ func (p *LevelPlay) deliverLate() {
 	}
 }
 
-func (p *LevelPlay) hear(w LevelReport) {
+func (p *levelPlay) hear(w leader.LevelReport) {
 	p.levels.Reported(w)
 	for _, x := range p.servers {
 		if x.name == w.Server && x.boot == w.Boot && w.Term == p.term && x.toldIn != p.term {
@@ -173,11 +173,11 @@ func (p *LevelPlay) hear(w LevelReport) {
 }
 
 // leaderStep is one iteration of the leader: ask, update, raise.
-func (p *LevelPlay) leaderStep() {
+func (p *levelPlay) leaderStep() {
 	heard := p.heard()
 	for _, x := range p.servers {
 		if x.up && slices.Contains(p.config, x.name) && p.levels.NeedsReport(x.name, heard) {
-			w := LevelReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
+			w := leader.LevelReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
 			if p.rng.IntN(4) == 0 {
 				p.words = append(p.words, w)
 				continue
@@ -200,10 +200,10 @@ func (p *LevelPlay) leaderStep() {
 }
 
 // raising reports whether a raise of this leader is being submitted.
-func (p *LevelPlay) raising() bool { return len(p.pending) > 0 || len(p.limbo) > 0 }
+func (p *levelPlay) raising() bool { return len(p.pending) > 0 || len(p.limbo) > 0 }
 
 // checkRaise checks the decision of a leader to raise the level against global knowledge.
-func (p *LevelPlay) checkRaise(atOnce bool) {
+func (p *levelPlay) checkRaise(atOnce bool) {
 	for _, x := range p.servers {
 		switch {
 		case !slices.Contains(p.config, x.name):
@@ -219,25 +219,15 @@ func (p *LevelPlay) checkRaise(atOnce bool) {
 	}
 }
 
-func (p *LevelPlay) applyAll() {
+func (p *levelPlay) applyAll() {
 	for len(p.pending) > 0 {
 		p.apply()
 	}
 }
 
-// raisingIn returns the level entry in entry. ok is false if it is another entry.
-func raisingIn(entry []byte) (r levelEntry, ok bool) {
-	c, _, err := decodeCommand(entry)
-	if err != nil {
-		return levelEntry{}, false
-	}
-	r, ok = c.(levelEntry)
-	return r, ok
-}
-
 // apply applies an entry as State does. This program knows one level, so levels in the state
 // are lower by one than here.
-func (p *LevelPlay) apply() {
+func (p *levelPlay) apply() {
 	if len(p.pending) == 0 {
 		return
 	}
@@ -245,8 +235,8 @@ func (p *LevelPlay) apply() {
 	p.pending = p.pending[1:]
 	was := p.level
 	p.state, p.level = after(p.state, e)
-	if r, ok := raisingIn(e.data); ok && p.level > was && r.term != e.term {
-		p.fail("raised in term %d by what was decided in term %d", e.term, r.term)
+	if r, ok := ack.LevelEntryIn(e.data); ok && p.level > was && r.Term != e.term {
+		p.fail("raised in term %d by what was decided in term %d", e.term, r.Term)
 	}
 	for _, x := range p.servers {
 		if !x.up {
@@ -258,27 +248,20 @@ func (p *LevelPlay) apply() {
 	}
 }
 
-func after(s *State, e playedEntry) (*State, Level) {
-	c, _, err := decodeCommand(e.data)
-	raise, ok := c.(levelEntry)
-	if err != nil || !ok {
-		return s, s.level + 1
+func after(s *ack.State, e playedEntry) (*ack.State, ack.Level) {
+	if raise, ok := ack.LevelEntryIn(e.data); ok {
+		raise.Level--
+		s = s.ApplyLevel(e.term, raise)
 	}
-	raise.level--
-	n := *s
-	next, _, err := n.applyLevel(e.term, raise)
-	if err != nil {
-		return s, s.level + 1
-	}
-	return next, next.level + 1
+	return s, s.Level() + 1
 }
 
 // add adds a new server, once it has reported its level.
-func (p *LevelPlay) add() {
-	if len(p.config) > 5 || !p.barrier && p.Plant != "a server is added before the barrier" || p.raising() && p.barrier && p.Plant != "a server is added while a raise is under way" {
+func (p *levelPlay) add() {
+	if len(p.config) > 5 || !p.barrier && p.plant != "a server is added before the barrier" || p.raising() && p.barrier && p.plant != "a server is added while a raise is under way" {
 		return
 	}
-	x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+len(p.servers)), program: []Level{oldProgram, newProgram}[p.rng.IntN(2)], disk: oldProgram}
+	x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+len(p.servers)), program: []ack.Level{oldProgram, newProgram}[p.rng.IntN(2)], disk: oldProgram}
 	if !p.levels.Admits(p.level, x.program) {
 		return
 	}
@@ -292,21 +275,21 @@ func (p *LevelPlay) add() {
 	p.servers, p.config = append(p.servers, x), append(p.config, x.name)
 	p.start(x)
 	for _, entry := range p.limbo { // a raise of this term may enter the log after it
-		if r, ok := raisingIn(entry); ok && r.term == p.term && x.program < newProgram {
+		if r, ok := ack.LevelEntryIn(entry); ok && r.Term == p.term && x.program < newProgram {
 			p.fail("added while level %d was being raised: %s, which knows level %d", newProgram, x.name, x.program)
 		}
 	}
 }
 
 // remove removes a server that is down.
-func (p *LevelPlay) remove(x *levelServer) {
+func (p *levelPlay) remove(x *levelServer) {
 	if !x.up && len(p.config) > 2 {
 		p.config = slices.DeleteFunc(p.config, func(s string) bool { return s == x.name })
 	}
 }
 
 // settle ends all faults: the level is raised then.
-func (p *LevelPlay) settle() {
+func (p *levelPlay) settle() {
 	p.applyAll()
 	p.limbo, p.words, p.barrier = nil, nil, true
 	for _, x := range p.servers {
@@ -328,7 +311,7 @@ func (p *LevelPlay) settle() {
 func TestLevelIsRaisedOnlyWhenAllKnowIt(t *testing.T) {
 	raisedIn := 0
 	for seed := range uint64(4000) {
-		failure, raised := PlayLevels(seed+1, "")
+		failure, raised := playLevelSchedule(seed+1, "")
 		if failure != "" {
 			t.Fatalf("schedule %d: %s", seed+1, failure)
 		}

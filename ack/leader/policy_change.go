@@ -1,34 +1,29 @@
-package ack
+package leader
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
-
-// ErrChange reports an invalid change of the policy. Its entry would stop every node that
-// applies it.
-var ErrChange = errors.New("ack: no change of the policy")
 
 // policyRequest is a queued change of the policy.
 type policyRequest struct {
 	number  uint64
-	changes []Change
+	changes []ack.Change
 }
 
 // ChangePolicy queues changes of the policy. It returns the number, above zero, that the
 // Submit of their entry will have. The entry waits until the fate of the previous one is
 // known, so the next proposal uses the new policy. The state shows the result. ErrNotYet,
 // ErrChange and ErrPolicyFull refuse the changes.
-func (l *Leader) ChangePolicy(changes []Change) (number uint64, err error) {
+func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return 0, ErrNotYet
 	}
-	if err := l.checkChanges(changes); err != nil {
+	if err := l.state.CheckChanges(changes); err != nil {
 		return 0, err
 	}
 	p := l.state.Policy()
@@ -36,27 +31,11 @@ func (l *Leader) ChangePolicy(changes []Change) (number uint64, err error) {
 		p, _ = p.With(p.Since, a.changes)
 	}
 	if _, err := p.With(p.Since, changes); err != nil {
-		return 0, ErrPolicyFull
+		return 0, ack.ErrPolicyFull
 	}
 	l.policyRequests++
 	l.policyQueue = append(l.policyQueue, policyRequest{l.policyRequests, changes})
 	return l.policyRequests, nil
-}
-
-// checkChanges returns ErrChange if the entry of these changes could not be decoded, or would
-// be decoded differently. The changes may come from a node with another version, or with an
-// error.
-func (l *Leader) checkChanges(changes []Change) error {
-	if len(changes) > maxChanges {
-		return ErrPolicyFull
-	}
-	if _, _, err := decodeCommand(EncodePolicyChange(l.state.Level(), PolicyEntry{Changes: changes})); err != nil {
-		return fmt.Errorf("%w: %w", ErrChange, err)
-	}
-	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
-		return fmt.Errorf("%w: a pin to a node and to a zone", ErrChange)
-	}
-	return nil
 }
 
 // submitPolicyChange submits the next queued change. It returns true if there was one.
@@ -65,11 +44,11 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 		// The end of a pause was not requested, so it has no number. No other pause can
 		// come before it: this leader submits one entry at a time, and entries of other
 		// leaders are void.
-		l.policyQueue = append(l.policyQueue, policyRequest{changes: []Change{{Kind: ChangeResume}}})
+		l.policyQueue = append(l.policyQueue, policyRequest{changes: []ack.Change{{Kind: ack.ChangeResume}}})
 	}
 	if len(l.policyQueue) == 0 {
 		if over := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(over) > 0 { // not requested, like the end of a pause
-			l.policyQueue = append(l.policyQueue, policyRequest{changes: over[:min(len(over), maxChanges)]})
+			l.policyQueue = append(l.policyQueue, policyRequest{changes: over[:min(len(over), ack.MaxChanges)]})
 		}
 	}
 	if len(l.policyQueue) == 0 {
@@ -78,19 +57,19 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	next := l.policyQueue[0]
 	l.policyQueue = l.policyQueue[1:]
 	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Submit{Entry: EncodePolicyChange(l.state.Level(), PolicyEntry{Term: l.o.Term, Changes: next.changes}), Asked: next.number})
+	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.Level(), ack.PolicyEntry{Term: l.o.Term, Changes: next.changes}), Asked: next.number})
 	return true
 }
 
 // policyApplied compares the policies of the previous and the new state.
-func (l *Leader) policyApplied(now time.Duration, old *State) {
+func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
 	was, is := old.Policy(), l.state.Policy()
 	if is.PausedBy != was.PausedBy {
 		l.pauseSeenAt = now
 	}
 	if len(is.GradualDrains) > 0 {
 		l.gradual.drainsStarted(was, is, l.state.Committed())
-		maps.DeleteFunc(l.stages.unanswered, func(id shardmap.NodeID, _ bool) bool { return is.drainsGradually(id) })
+		maps.DeleteFunc(l.stages.unanswered, func(id shardmap.NodeID, _ bool) bool { return is.DrainsGradually(id) })
 	}
 	for id := range was.Drained {
 		if !is.Drained[id] {

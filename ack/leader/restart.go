@@ -1,8 +1,9 @@
-package ack
+package leader
 
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -24,7 +25,7 @@ func (l *Leader) isRestarting(n *member) bool { return l.state.Restarting(n.id) 
 // restartingNodes returns the nodes that restart in place.
 func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 	var ids map[shardmap.NodeID]bool
-	for id := range l.state.restarts {
+	for id := range l.state.Restarts() {
 		if l.isRestarting(l.member(id)) {
 			setKey(&ids, id, true)
 		}
@@ -35,7 +36,7 @@ func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 // submitRestart submits the begin or the end of a restart. It returns true if it did, or if a
 // begin waits for releases: until then the map must leave the shards of the node in place.
 func (l *Leader) submitRestart(now time.Duration) bool {
-	var next RestartEntry
+	var next ack.RestartEntry
 	awaited := false
 	for id, n := range l.members {
 		if l.awaitsReleases(now, n) && !l.clientsWait(now) {
@@ -51,7 +52,7 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 	}
 	l.submitting, l.submittingChange, l.submitted = true, true, now
 	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
-	l.emit(Submit{Entry: EncodeRestart(l.state.Level(), next)})
+	l.emit(Submit{Entry: ack.EncodeRestart(l.state.Level(), next)})
 	return true
 }
 
@@ -66,7 +67,7 @@ func (l *Leader) announcesRestart(n *member) bool {
 // for NoteDeliveryTime once it gets an answer of the new leader, and the leader allows as much time
 // for that.
 func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
-	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*NoteDeliveryTime(n.heartbeat.Release), maxReleaseWait)
+	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*ack.NoteDeliveryTime(n.heartbeat.Release), maxReleaseWait)
 }
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
@@ -84,23 +85,23 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 }
 
 // restartChange returns the entry that is needed for a node. ok is false if none is.
-func (l *Leader) restartChange(now time.Duration, n *member) (RestartEntry, bool) {
+func (l *Leader) restartChange(now time.Duration, n *member) (ack.RestartEntry, bool) {
 	a, _ := l.state.Restart(n.id)
 	switch {
 	case l.announcesRestart(n):
-		c := RestartEntry{Term: l.o.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.Back}
+		c := ack.RestartEntry{Term: l.o.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.Back}
 		if n.hasReleases() && len(n.releases.Shards) > 0 {
 			c.Released, c.Server, c.Proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
 		}
 		return c, true
 	case l.isRestarting(n) && (l.hasReturned(now, n, a) || now-n.restart.since >= a.Grace):
-		return RestartEntry{Term: l.o.Term, Node: n.id, Boot: a.Boot}, true
+		return ack.RestartEntry{Term: l.o.Term, Node: n.id, Boot: a.Boot}, true
 	}
-	return RestartEntry{}, false
+	return ack.RestartEntry{}, false
 }
 
 // hasReturned reports whether a later process of the node serves its shards, or leaves.
-func (l *Leader) hasReturned(now time.Duration, n *member, a Restart) bool {
+func (l *Leader) hasReturned(now time.Duration, n *member, a ack.Restart) bool {
 	switch {
 	case n.heartbeat.Boot <= a.Boot || n.isSilent(now, l.o.Pace):
 		return false
@@ -111,14 +112,14 @@ func (l *Leader) hasReturned(now time.Duration, n *member, a Restart) bool {
 }
 
 // restartsApplied updates the restart times for a newer state.
-func (l *Leader) restartsApplied(now time.Duration, old *State) {
-	if l.state.restartsIndex == old.restartsIndex {
+func (l *Leader) restartsApplied(now time.Duration, old *ack.State) {
+	if l.state.RestartsIndex() == old.RestartsIndex() {
 		return
 	}
-	for _, s := range [...]*State{old, l.state} {
-		for id := range s.restarts {
+	for _, s := range [...]*ack.State{old, l.state} {
+		for id := range s.Restarts() {
 			n := l.member(id)
-			switch was, is := old.restarts[id], l.state.restarts[id]; {
+			switch was, is := old.Restarts()[id], l.state.Restarts()[id]; {
 			case l.state.Restarting(id) && was != is:
 				n.restart.since = now
 			case old.Restarting(id) && !l.state.Restarting(id):

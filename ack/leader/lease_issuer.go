@@ -1,8 +1,10 @@
-package ack
+package leader
 
 import (
 	"slices"
 	"time"
+
+	"shardway/ack"
 )
 
 // leaseIssuer calculates how long the leases of a leader may last. It is a part of Leader.
@@ -52,7 +54,7 @@ func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 
 // grant returns the length of a lease from now on, with timing t. Zero means that no lease may be
 // granted.
-func (g *leaseIssuer) grant(now time.Duration, t Timing) time.Duration {
+func (g *leaseIssuer) grant(now time.Duration, t ack.Timing) time.Duration {
 	q, ok := g.quorumTime()
 	if !ok {
 		return 0

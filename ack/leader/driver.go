@@ -1,8 +1,11 @@
-package ack
+package leader
 
 import (
 	"slices"
 	"time"
+
+	"shardway/ack"
+	"shardway/shardmap"
 )
 
 // barrierRetryPause is the time between two barriers. Raft refuses a barrier while the first
@@ -18,26 +21,26 @@ type Raft interface {
 	Voters() []string
 }
 
-// LeaderDriverOptions are the options of a LeaderDriver.
-type LeaderDriverOptions struct {
+// DriverOptions are the options of a Driver.
+type DriverOptions struct {
 	// Leader is without State, which the driver sets.
-	Leader LeaderOptions
+	Leader Options
 	Raft   Raft
 	// Clock returns the time. Newest returns the newest state of the own log.
 	Clock  func() time.Duration
-	Newest func() *State
+	Newest func() *ack.State
 	// Keys returns the key configuration that the own node has loaded; nil means none.
 	Keys func() string
 }
 
-// LeaderDriver runs one iteration of the leader loop at a time. Before each message, it gives
+// Driver runs one iteration of the leader loop at a time. Before each message, it gives
 // the Leader the inputs that must precede the message: the newest state, the term and the
 // voters.
-type LeaderDriver struct {
-	o            LeaderDriverOptions
+type Driver struct {
+	o            DriverOptions
 	leader       *Leader
 	began        time.Duration
-	state        *State
+	state        *ack.State
 	voters       []string
 	keys         string
 	barrierTries int           // of the barrier
@@ -45,25 +48,25 @@ type LeaderDriver struct {
 	effects      []Effect
 }
 
-// NewLeaderDriver begins the leadership of a server that Raft has elected. The first Handle is
+// NewDriver begins the leadership of a server that Raft has elected. The first Handle is
 // due immediately.
-func NewLeaderDriver(o LeaderDriverOptions) *LeaderDriver {
-	d := &LeaderDriver{o: o, began: o.Clock(), state: o.Newest()}
+func NewDriver(o DriverOptions) *Driver {
+	d := &Driver{o: o, began: o.Clock(), state: o.Newest()}
 	d.barrierDue = d.began
 	o.Leader.State = d.state
-	d.leader = NewLeader(o.Leader, d.began)
+	d.leader = New(o.Leader, d.began)
 	return d
 }
 
 // Began returns when the leadership began.
-func (d *LeaderDriver) Began() time.Duration { return d.began }
+func (d *Driver) Began() time.Duration { return d.began }
 
 // State returns the state that the leader works with.
-func (d *LeaderDriver) State() *State { return d.state }
+func (d *Driver) State() *ack.State { return d.state }
 
 // Handle handles a message and returns the effects in order. The slice is valid until the next
 // Handle. A Tick is due as Due returns, and whenever the log has a newer state.
-func (d *LeaderDriver) Handle(m Message) []Effect {
+func (d *Driver) Handle(m Message) []Effect {
 	d.effects = d.effects[:0]
 	d.applyNewest()
 	switch b := m.(type) {
@@ -86,7 +89,7 @@ func (d *LeaderDriver) Handle(m Message) []Effect {
 }
 
 // applyNewest gives the leader a newer state before anything that was learned after it.
-func (d *LeaderDriver) applyNewest() {
+func (d *Driver) applyNewest() {
 	if s := d.o.Newest(); s != d.state {
 		d.state = s
 		d.step(StateApplied{State: s})
@@ -95,7 +98,7 @@ func (d *LeaderDriver) applyNewest() {
 
 // step gives the leader the present term and voters before m, because both limit what it
 // grants in this step (why 5).
-func (d *LeaderDriver) step(m Message) {
+func (d *Driver) step(m Message) {
 	before := d.o.Clock()
 	d.stepLeader(before, TermRead{Before: before, Term: d.o.Raft.Term()})
 	if v := d.o.Raft.Voters(); !slices.Equal(v, d.voters) {
@@ -111,13 +114,13 @@ func (d *LeaderDriver) step(m Message) {
 	d.stepLeader(d.o.Clock(), m)
 }
 
-func (d *LeaderDriver) stepLeader(now time.Duration, m Message) {
+func (d *Driver) stepLeader(now time.Duration, m Message) {
 	d.effects = append(d.effects, d.leader.Step(now, m)...)
 }
 
 // ChangeTiming returns the entry that changes the timing of the cluster; see
 // Leader.ChangeTiming. The effects result from reading the log first.
-func (d *LeaderDriver) ChangeTiming(want Timing) (entry []byte, effects []Effect, err error) {
+func (d *Driver) ChangeTiming(want ack.Timing) (entry []byte, effects []Effect, err error) {
 	effects = d.Handle(Tick{})
 	entry, err = d.leader.ChangeTiming(d.o.Clock(), want)
 	return entry, effects, err
@@ -125,7 +128,7 @@ func (d *LeaderDriver) ChangeTiming(want Timing) (entry []byte, effects []Effect
 
 // ChangePolicy queues policy changes; see Leader.ChangePolicy. The effects may contain the
 // Submit.
-func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []Effect, err error) {
+func (d *Driver) ChangePolicy(changes []ack.Change) (number uint64, effects []Effect, err error) {
 	d.effects = d.effects[:0]
 	d.applyNewest()
 	number, err = d.leader.ChangePolicy(changes)
@@ -134,7 +137,21 @@ func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []
 }
 
 // Plan returns the moves of the next map; see Leader.Plan.
-func (d *LeaderDriver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
+func (d *Driver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
 
 // View returns the state of every node from the view of the leader, ordered by id.
-func (d *LeaderDriver) View() []MemberView { return d.leader.View(d.o.Clock()) }
+func (d *Driver) View() []MemberView { return d.leader.View(d.o.Clock()) }
+
+// KeptShards returns the shards that remain at their owners because of safe drains, as of the
+// last step.
+func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.keptShards }
+
+// DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
+func (d *Driver) DefersMoves(node shardmap.NodeID) bool { return d.leader.lastAssignment.staged[node] }
+
+// AwaitsIdleShards reports whether the node has not yet answered an AskIdle that is still open.
+// first is true if no map of the same change has moved shards of the node yet.
+func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
+	o := d.leader.stages.owners[node]
+	return d.leader.stages.unanswered[node], o != nil && o.proposals == 0
+}

@@ -1,30 +1,16 @@
-package ack
+package leader
 
 import (
 	"cmp"
 	"slices"
-	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
-const (
-	// 1/deliverFraction of the release timeout is reserved for delivering the release notes to
-	// the leader. minDeliverTime is the minimum of that reserve, unless it is more than a
-	// quarter of the release timeout.
-	deliverFraction = 16
-	minDeliverTime  = 100 * time.Millisecond
-)
-
-// NoteDeliveryTime returns the part of a release timeout that a node reserves for delivering
-// release notes to the leader.
-func NoteDeliveryTime(release time.Duration) time.Duration {
-	return max(release/deliverFraction, min(minDeliverTime, release/4))
-}
-
 // storeReleases stores the releases of a node in place of earlier ones. It ignores late ones:
 // the node does not send the newer ones again after their confirmation.
-func (m *member) storeReleases(r Releases) {
+func (m *member) storeReleases(r ack.Releases) {
 	if old := m.releases; old != nil {
 		late := m.hasReleases()
 		if r.Server == old.Server {
@@ -53,8 +39,8 @@ func (m *member) ackCounts(e shardmap.Epoch) bool {
 // releasesToCommit returns the releases of the moving shards, and the servers that get them:
 // those that have acknowledged p. The release of a shard is unknown if the shard is taken
 // without the acknowledgement of its owner.
-func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, servers []string) {
-	total := NoteBudget{}
+func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []ack.Released, servers []string) {
+	total := ack.NoteBudget{}
 	for _, m := range base.Members() {
 		n := l.member(m.ID)
 		if !n.hasReleases() || n.heartbeat.Acked != p.Epoch() {
@@ -72,7 +58,7 @@ func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, s
 			released, servers = append(released, r), append(servers, to)
 		}
 	}
-	slices.SortFunc(released, func(a, b Released) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(released, func(a, b ack.Released) int { return cmp.Compare(a.Shard, b.Shard) })
 	slices.Sort(servers)
 	return released, slices.Compact(servers)
 }

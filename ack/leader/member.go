@@ -1,8 +1,9 @@
-package ack
+package leader
 
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -14,7 +15,7 @@ const maxAnswers = 64
 // member contains the data of a leader about one node, all received in its own term.
 type member struct {
 	id        shardmap.NodeID
-	heartbeat Heartbeat // the newest of the present boot; Boot zero means none in this term
+	heartbeat ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
 	addr      string
 	closed    bool // its connection broke, and no heartbeat has arrived since
 
@@ -39,8 +40,8 @@ type member struct {
 	// healthySince is since when its app has been healthy; negative means that it is not.
 	healthySince   time.Duration
 	restart        restartTimes
-	releases       *Releases // the newest that arrived; nil means none
-	releasesDigest [32]byte  // of releases
+	releases       *ack.Releases // the newest that arrived; nil means none
+	releasesDigest [32]byte      // of releases
 	sentAnswers    [maxAnswers]sentAnswer
 	answerCount    uint64 // number of answers sent to it
 }
@@ -50,13 +51,13 @@ func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
 // isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
-func (m *member) isSilent(now time.Duration, p Pace) bool {
-	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()
+func (m *member) isSilent(now time.Duration, p ack.Pace) bool {
+	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)
 }
 
 // linkWorks reports whether the node has recently proved that it receives the answers of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
-func (m *member) linkWorks(now time.Duration, p Pace) bool {
+func (m *member) linkWorks(now time.Duration, p ack.Pace) bool {
 	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
 }
 

@@ -1,0 +1,25 @@
+package leader
+
+import "time"
+
+const (
+	// firstFlapPause is the pause after the second failure. It doubles up to maxFlapPause.
+	firstFlapPause = 2 * time.Second
+	maxFlapPause   = 5 * time.Minute
+)
+
+// flapPause returns how much longer a node stays out of the map after its n-th consecutive
+// failure of one kind: nothing after the first, 2 s after the second, and twice as long after
+// each further one, up to 5 minutes.
+func flapPause(offences uint32) time.Duration {
+	if offences < 2 {
+		return 0
+	}
+	d := firstFlapPause
+	for range offences - 2 {
+		if d *= 2; d >= maxFlapPause {
+			return maxFlapPause
+		}
+	}
+	return d
+}
