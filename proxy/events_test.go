@@ -151,8 +151,6 @@ func TestDrainEndsEventStreamsBetweenEvents(t *testing.T) {
 
 // A node that stopped reset its tunnels, without a word: those to other nodes' shards,
 // and its own when nobody was left to take them.
-//
-//nolint:tparallel // only the parts about events run in parallel, since they wait
 func TestShutdownEndsEventStreams(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way+" WebSocket", func(t *testing.T) {

@@ -44,8 +44,6 @@ func hangingAt(t *testing.T) string {
 
 // 64 requests of one key that hung took all of 64 connections to the app, and no
 // other key was served.
-//
-//nolint:tparallel // only its parts run in parallel, since they wait
 func TestStuckShardLeavesConnsToOthers(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
