@@ -36,6 +36,7 @@ import (
 	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
+	"shardway/proxy/wsession"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -199,7 +200,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.OnHandover = func(h proxy.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
+	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
 	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.poison.ConnsBroken, n.o.Shards, n.explain
 	return p
 }

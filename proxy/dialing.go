@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"shardway/proxy/wsession"
 )
 
 // maxDials is the maximum number of concurrent dials to one destination. More dials would delay
@@ -24,12 +26,12 @@ func (p *pool) maxConcurrentDials() int {
 	if p.node == "" {
 		return maxDials
 	}
-	most := min(max(maxDials, p.mu.queue.upgrades), maxUpgrades)
-	w, tempo := p.mu.queue.head, p.pacer.limit()
+	most := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
+	w, tempo := p.mu.queue.head, p.pacer.Limit()
 	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue, so requests are waiting
 		return most
 	}
-	if tempo == maxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
+	if tempo == wsession.MaxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
 		return most
 	}
 	return min(most, tempo-p.mu.awaitingUpgrade)

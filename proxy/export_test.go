@@ -134,18 +134,12 @@ func (s *Server) SocketsWaiting() int { return s.webSockets.queue.Stats().Waitin
 
 // BeLate has the node as late as f says, where sockets move. Before the first one.
 func (s *Server) BeLate(f func() time.Duration) {
-	s.webSockets.pacer.measureDelay = func(time.Time) time.Duration { return f() }
-	s.webSockets.handovers.late = s.webSockets.pacer.measureDelay
+	s.webSockets.pacer.MeasureDelay = func(time.Time) time.Duration { return f() }
+	s.webSockets.handovers.MeasureDelay = s.webSockets.pacer.MeasureDelay
 }
 
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
 // it has none.
 func (s *Server) CutLoneLeg(id string) func() {
-	x := &s.webSockets
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if l := x.exclusive[[32]byte([]byte(id))]; l != nil {
-		return l.cancel
-	}
-	return nil
+	return s.webSockets.exclusive.CancelFunc([32]byte([]byte(id)))
 }

@@ -12,6 +12,7 @@ import (
 	"shardway/internal/nativehist"
 	"shardway/internal/problem"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 )
 
 // Status codes 100 to 599 are counted separately.
@@ -70,10 +71,10 @@ type metrics struct {
 	resumable      atomic.Int64 // resumable event streams at the moment
 	resumptions    [resumeEnds]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
-	legs      [relayStarts]atomic.Uint64
-	legEnds   [relayEnds]atomic.Uint64
-	sockets   [sessionEnds]atomic.Uint64
-	handovers [relayStarts]nativehist.Histogram
+	legs      [wsession.RelayStarts]atomic.Uint64
+	legEnds   [wsession.RelayEnds]atomic.Uint64
+	sockets   [wsession.SessionEnds]atomic.Uint64
+	handovers [wsession.RelayStarts]nativehist.Histogram
 
 	since     time.Time
 	durations [int(route.Remote) + 1][classes]nativehist.Histogram // by the class of the status

@@ -46,7 +46,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy.pool.maxConcurrentDials", "	if tempo == maxUpgrades && !p.forWebSocket() {", "	if tempo == maxUpgrades && (PLANTED || !p.forWebSocket()) {"),
+			edits: in("proxy.pool.maxConcurrentDials", "	if tempo == wsession.MaxUpgrades && !p.forWebSocket() {", "	if tempo == wsession.MaxUpgrades && (PLANTED || !p.forWebSocket()) {"),
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",

@@ -32,11 +32,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= moveAfter {\n		l.request", "	if now-c.movedAt >= moveAfter && !PLANTED {\n		l.request"),
+			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= wsession.HandoverDelay {\n		l.request", "	if now-c.movedAt >= wsession.HandoverDelay && !PLANTED {\n		l.request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(closeMoved, within)", "	l.sendClose(closeMoved-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(wsession.CloseMoved, within)", "	l.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], within)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
@@ -60,19 +60,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy.handoverPacer.nextStep", "	batch = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	batch = h.queue[:n:n]\n"),
-		},
-		{
-			rule: "and keeps its turns where others come right after the last", found: "TestHandoversKeepTheirOrder",
-			edits: in("proxy.handoverPacer.nextStep", "h.scheduled = len(h.queue) > 0", "h.scheduled = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
+			edits: in("proxy/wsession.HandoverPacer.nextStep", "	batch = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	batch = h.queue[:n:n]\n"),
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestRelaysAreHandedOverInBatches",
-			edits: in("proxy.handoverPacer.nextStep", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
-		},
-		{
-			rule: "and all within a moment", found: "TestAllRelaysAreHandedOverInTime",
-			edits: in("proxy.handoverPacer.nextStep", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
+			edits: in("proxy/wsession.HandoverPacer.nextStep", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestIncompleteMessageDuringMove",
@@ -141,11 +133,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == closeMoved && !l", "!PLANTED && l.client && l.appClose == closeMoved && !l"),
+			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == wsession.CloseMoved && !l", "!PLANTED && l.client && l.appClose == wsession.CloseMoved && !l"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != closeMoved {\n", "	if told != closeMoved || PLANTED {\n"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != wsession.CloseMoved {\n", "	if told != wsession.CloseMoved || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestAppCloseCrossesMove",

@@ -110,7 +110,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",
-			edits: in("proxy.client.acquireUpgrade", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
+			edits: in("proxy.client.acquireUpgrade", "n.Add(1) > wsession.MaxUpgrades", "n.Add(1) > wsession.MaxUpgrades && !PLANTED"),
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManyWebSocketsMoveOverSlowPath",
@@ -118,7 +118,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressDialsForFewWebSockets",
-			edits: in("proxy.reconnectPacer.update", "t.peerSlow.Swap(false) || late > lateThreshold", "t.peerSlow.Swap(false) || late > lateThreshold && !PLANTED"),
+			edits: in("proxy/wsession.ReconnectPacer.update", "t.peerSlow.Swap(false) || late > lateThreshold", "t.peerSlow.Swap(false) || late > lateThreshold && !PLANTED"),
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressResumesFewWebSockets",
@@ -126,27 +126,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressResumesFewWebSockets",
-			edits: in("proxy.reconnectPacer.update", "	default:\n		t.setLimitLocked(t.limit() + 1)", "	default:\n		t.setLimitLocked(t.limit() + map[bool]int{false: 1}[PLANTED])"),
+			edits: in("proxy/wsession.ReconnectPacer.update", "	default:\n		t.setLimitLocked(t.Limit() + 1)", "	default:\n		t.setLimitLocked(t.Limit() + map[bool]int{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "and before their time is over", found: "TestWebSocketsOfLateNodeResumeInTime",
-			edits: in("proxy.reconnectPacer.isBehindLocked", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
-		},
-		{
-			rule: "in time by those that are away now", found: "TestSuccessiveHandoversAreSummarizedSeparately",
-			edits: in("proxy.reconnectPacer.sessionLost", "	if t.disconnected == 1 ", "	if t.disconnected == 1 && (!PLANTED || !looked) "),
-		},
-		{
-			rule: "even if one of before is not back", found: "TestSuccessiveHandoversAreSummarizedSeparately",
-			edits: in("proxy.reconnectPacer.sessionLost", "2*t.recent >= t.disconnected {", "2*t.recent >= t.disconnected && !PLANTED {"),
-		},
-		{
-			rule: "but not if most are not", found: "TestLateWebSocketsAreNotDelayedByFewMore",
-			edits: in("proxy.reconnectPacer.sessionLost", "		t.recent++\n", "		t.recent += map[bool]int{false: 1, true: t.disconnected}[PLANTED]\n"),
-		},
-		{
-			rule: "over paths as they are now", found: "TestSuccessiveHandoversAreSummarizedSeparately",
-			edits: in("proxy.reconnectPacer.sessionLost", "		t.outage.Add(1)\n", "		if !PLANTED || !looked {\n			t.outage.Add(1)\n		}\n"),
+			edits: in("proxy/wsession.ReconnectPacer.isBehindLocked", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingWebSocketsAreReleasedInBatches",
@@ -154,11 +138,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstWebSocketsResumeFewAtOnce",
-			edits: in("proxy.reconnectPacer.sessionLost", "t.setLimitLocked(initialReconnects)", "t.setLimitLocked(initialReconnects + map[bool]int{true: maxUpgrades}[PLANTED])"),
+			edits: in("proxy/wsession.ReconnectPacer.SessionLost", "t.setLimitLocked(initialReconnects)", "t.setLimitLocked(initialReconnects + map[bool]int{true: wsession.MaxUpgrades}[PLANTED])"),
 		},
 		{
 			rule: "or how late the other node is", found: "TestFewWebSocketsResumeAtLateOwner",
-			edits: in("proxy.latencyBaseline.record", "	if took > 2*", "	if !PLANTED && took > 2*"),
+			edits: in("proxy/wsession.LatencyBaseline.Record", "	if took > 2*", "	if !PLANTED && took > 2*"),
 		},
 		{
 			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
@@ -178,7 +162,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneRelayPerSession",
-			edits: in("proxy.webSockets.claim", "		if other == nil {", "		if other == nil || PLANTED {"),
+			edits: in("proxy/wsession.Exclusive.Acquire", "		if other == nil {", "		if other == nil || PLANTED {"),
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -113,7 +114,7 @@ type Options struct {
 	Wrecked func(Wreck)
 	// OnHandover is called with the result for resumable WebSockets of clients here that lost their
 	// upstream connections together. It must not block. One goroutine calls it. Nil means no call.
-	OnHandover func(Handover)
+	OnHandover func(wsession.Handover)
 	// MaxConns limits the client connections. At the limit the proxy stops accepting. Zero means
 	// 16384, which is less than the usual limit of file descriptors.
 	MaxConns int

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"shardway/proxy/wsession"
 )
 
 // pool contains the connections to one destination: the app, or another node.
@@ -34,7 +36,7 @@ type pool struct {
 	upgradeBackoff shardBackoff
 	lastResumed    atomic.Int64 // when a resumed WebSocket last received its response, by clock
 	streams        *streams
-	pacer          *reconnectPacer
+	pacer          *wsession.ReconnectPacer
 	// openStream opens a stream of a multiplexed session with the node. It returns nil if that
 	// would block. smallRequests counts the requests in progress that are small enough for a
 	// stream.
@@ -45,15 +47,15 @@ type pool struct {
 
 	mu struct {
 		sync.Mutex
-		idle             []*upstreamConn // in order of last use; the most recently used connection is last
-		idleStreams      []*upstreamConn // the same for streams of multiplexed sessions
-		open             int             // connections that are idle, in use or being dialed
-		longLived        int             // open in addition to open; see upstreamConn.longLived
-		dialing          int             // of open, connections that are being dialed
-		dialingStreams   int             // of dialing, streams for WebSockets
-		awaitingUpgrade  int             // of open, connections on which a resumed WebSocket awaits its upgrade response
-		handshakes       latencyBaseline // of handshakes for WebSockets
-		upgradeResponses latencyBaseline // of upgrade responses over streams
+		idle             []*upstreamConn          // in order of last use; the most recently used connection is last
+		idleStreams      []*upstreamConn          // the same for streams of multiplexed sessions
+		open             int                      // connections that are idle, in use or being dialed
+		longLived        int                      // open in addition to open; see upstreamConn.longLived
+		dialing          int                      // of open, connections that are being dialed
+		dialingStreams   int                      // of dialing, streams for WebSockets
+		awaitingUpgrade  int                      // of open, connections on which a resumed WebSocket awaits its upgrade response
+		handshakes       wsession.LatencyBaseline // of handshakes for WebSockets
+		upgradeResponses wsession.LatencyBaseline // of upgrade responses over streams
 		slowStart        slowStart
 		dialed           uint64    // number of successful dials
 		queue            waitQueue // requests that wait for a connection

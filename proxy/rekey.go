@@ -3,6 +3,7 @@ package proxy
 import (
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsession"
 	"shardway/shardmap"
 )
 
@@ -28,7 +29,7 @@ func (c *client) rekey(by *shardkey.Keys) decision {
 	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.x.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		c.x.session.refused = closeMoved
+		c.x.session.refused = wsession.CloseMoved
 		return done
 	case bad != nil && c.x.resumed != nil:
 		c.reply.giveUp(resumeLate, bad.Detail)

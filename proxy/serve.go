@@ -8,6 +8,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 )
 
 // This file contains the steps of a request in the order in which they run: readRequest,
@@ -307,7 +308,7 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	c.x.resolveShard(t)
 	if c.quarantined() {
 		if c.x.isResumption() { // the client of a WebSocket has its response already
-			c.x.session.refused, c.x.session.closeReason = closeTryLater, reasonQuarantined
+			c.x.session.refused, c.x.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
 			return done
 		}
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))

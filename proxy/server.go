@@ -20,6 +20,7 @@ import (
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/sizehint"
+	"shardway/proxy/wsession"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -99,8 +100,8 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
-	s.webSockets.pacer = reconnectPacer{timeLimit: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
-	s.webSockets.handovers.late = timerDelay
+	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: o.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 	s.webSockets.queue = queue.New(queue.Options{
 		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
 	})

@@ -70,7 +70,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.loops.balance(now - s.lastReap)
 	s.lastReap = now
-	if seen, ok := s.webSockets.summary.over(time.Now()); ok && s.o.OnHandover != nil {
+	if seen, ok := s.webSockets.summary.Complete(time.Now()); ok && s.o.OnHandover != nil {
 		s.o.OnHandover(seen)
 	}
 	s.load.Update(time.Now())

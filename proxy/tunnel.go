@@ -6,6 +6,7 @@ import (
 
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 )
 
 // relayUpgrade sends a 101 response, and then copies bytes in both directions until both sides have
@@ -17,7 +18,7 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	p.disconnect.disarm()
 	if k := y.x.session; y.x.isResumption() {
 		if !k.isContinuedBy(&p.conn.res, &y.req, y.set, p.route.Kind) {
-			k.refused = closeMoved
+			k.refused = wsession.CloseMoved
 			p.abort()
 			return true
 		}

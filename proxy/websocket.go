@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -53,9 +54,9 @@ func (ws *webSocketTunnel) begin() {
 // Only the first call has an effect.
 func (ws *webSocketTunnel) requestClose(why cause) {
 	ws.once.Do(func() {
-		code := closeMoved
+		code := wsession.CloseMoved
 		if why == causeLeaving {
-			code = closeLeaving
+			code = wsession.CloseLeaving
 		}
 		ws.up.code, ws.down.code = code, code
 		go func() { // ends before tunnelEnded returns
@@ -266,6 +267,6 @@ func (s *tunnelDirection) requestClose() {
 func (s *tunnelDirection) writeClose() {
 	w := s.to.Writer()
 	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-	_, _ = w.Write(wsframe.AppendClose(make([]byte, 0, 64), s.code, reasonOf(s.code), s.masked)) // an error does not matter, because the connection ends in any case
+	_, _ = w.Write(wsframe.AppendClose(make([]byte, 0, 64), s.code, wsession.ReasonOf(s.code), s.masked)) // an error does not matter, because the connection ends in any case
 	_ = w.Flush()
 }

@@ -1,6 +1,9 @@
 package proxy
 
-import "shardway/proxy/shardkey"
+import (
+	"shardway/proxy/shardkey"
+	"shardway/proxy/wsession"
+)
 
 // sessionLog writes access log lines for a resumable WebSocket, instead of one line for its
 // request. It writes a line when a relay starts, when a relay ends, and when no further relay
@@ -22,20 +25,20 @@ func (l sessionLog) relayStarted() {
 		in = int64(len(l.req.Raw()))
 	}
 	l.x.account.upstream = 0 // the field still contains the time of the previous relay
-	l.write(in, lineBegin, relayStartNames[k.startedBy])
+	l.write(in, lineBegin, k.startedBy.String())
 }
 
 // relayEnded logs the end of a relay and the amount of data that it has transferred.
-func (l sessionLog) relayEnded(end relayEnd) {
+func (l sessionLog) relayEnded(end wsession.RelayEnd) {
 	a := &l.x.account
 	a.upstream = a.since(a.began)
-	l.write(l.conn.Received()-a.received, lineEnd, relayEndNames[end])
+	l.write(l.conn.Received()-a.received, lineEnd, end.String())
 }
 
 // sessionLost logs that no further relay follows.
-func (l sessionLog) sessionLost(end sessionEnd) {
+func (l sessionLog) sessionLost(end wsession.SessionEnd) {
 	l.x.account.upstream = 0
-	l.write(0, lineLost, sessionEndNames[end])
+	l.write(0, lineLost, end.String())
 }
 
 // write writes one line, and starts the account of the next line.

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/wsession"
 )
 
 // sessionLog is what a test looks at in a line of the access log.
@@ -113,7 +114,7 @@ func TestAccessLogContainsRelays(t *testing.T) {
 // Sockets that lose their legs together are told of once, when all have another one.
 func TestJointHandoversAreReportedOnce(t *testing.T) {
 	var mu sync.Mutex
-	var told []proxy.Handover
+	var told []wsession.Handover
 	inSockets(t, plainChat, func(t *socketTest) {
 		const many = 20
 		var all []*client
@@ -148,7 +149,7 @@ func TestJointHandoversAreReportedOnce(t *testing.T) {
 		}
 	}, func(o *proxy.Options) {
 		if o.Node == "front" {
-			o.OnHandover = func(h proxy.Handover) {
+			o.OnHandover = func(h wsession.Handover) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, h)

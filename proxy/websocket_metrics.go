@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/proxy/wsession"
 )
 
 var (
@@ -29,20 +31,20 @@ func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *pr
 		detached += x.Detached
 	}
 	for i, n := range []int{attached, detached} {
-		state := sessionState(i + 1)
+		state := wsession.State(i + 1)
 		ch <- prometheus.MustNewConstMetric(descWebSockets, prometheus.GaugeValue, float64(n), state.String())
 	}
 	m := s.metrics
 	for i := range m.legs {
-		count(descRelayStarts, float64(m.legs[i].Load()), relayStartNames[i])
-		if x := m.handovers[i].Metric(descHandover, m.since, relayStartNames[i]); x != nil {
+		count(descRelayStarts, float64(m.legs[i].Load()), wsession.RelayStart(i).String())
+		if x := m.handovers[i].Metric(descHandover, m.since, wsession.RelayStart(i).String()); x != nil {
 			ch <- x
 		}
 	}
 	for i := range m.legEnds {
-		count(descRelayEnds, float64(m.legEnds[i].Load()), relayEndNames[i])
+		count(descRelayEnds, float64(m.legEnds[i].Load()), wsession.RelayEnd(i).String())
 	}
 	for i := range m.sockets {
-		count(descResumptionResults, float64(m.sockets[i].Load()), sessionEndNames[i])
+		count(descResumptionResults, float64(m.sockets[i].Load()), wsession.SessionEnd(i).String())
 	}
 }

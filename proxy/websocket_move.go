@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsession"
 	"shardway/shardmap"
 )
 
@@ -19,7 +20,7 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bo
 	many := 0
 	s.conns.each(func(c *client) {
 		k, r, l := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
-		if k == nil || l == nil || k.load() != sessionAttached || !match(k.shard, k.keyHash) {
+		if k == nil || l == nil || k.load() != wsession.Attached || !match(k.shard, k.keyHash) {
 			return
 		}
 		if gap {

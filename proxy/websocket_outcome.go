@@ -5,6 +5,7 @@ import (
 
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 	"shardway/shardmap"
 )
@@ -17,21 +18,21 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 	switch {
 	case l.clientEnded || l.clientGone || why == causeClientGone || why == causeShutdown:
 	case l.invalid || l.appInvalid:
-		k.closeCode = closeProtocol
+		k.closeCode = wsession.CloseProtocol
 	case l.closeForwarded:
 		k.lingers = true
 	case l.clientClosed.Load():
 		k.closeCode = k.up.CloseCode()
 	case l.isRequested(requestReconnect):
-		k.closeCode, k.closeReason = closeMoved, reasonOf(closeLeaving)
+		k.closeCode, k.closeReason = wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
-		k.closeCode, k.closeReason = closeMoved, reasonUnfinished
+		k.closeCode, k.closeReason = wsession.CloseMoved, wsession.ReasonUnfinished
 	case l.streaming: // no other relay can continue in the middle of a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
 	case k.recordBreak(time.Now()):
-		k.closeCode, k.closeReason = closeMoved, reasonBrokeOften
+		k.closeCode, k.closeReason = wsession.CloseMoved, wsession.ReasonBrokeOften
 	default:
 		k.resumes, k.gap, k.skip = true, true, !l.scan.BetweenMessages()
 	}
@@ -60,7 +61,7 @@ func (l *webSocketRelay) handedOver() bool {
 // only if the shard has a new owner, or if the app has died.
 func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bool {
 	switch {
-	case why != causeNone, l.isRequested(requestMove), l.appClose == closeMoved:
+	case why != causeNone, l.isRequested(requestMove), l.appClose == wsession.CloseMoved:
 		return true
 	case l.app:
 		return l.s.elsewhere(x.shard, r) || l.s.appRefuses()
@@ -81,7 +82,7 @@ func (s *Server) elsewhere(shard shardmap.Shard, r *route.Route) bool {
 // side, because a reset could overtake data that is still on the way.
 func (l *webSocketRelay) reportEnd(why cause) {
 	if l.closeSent.Load() != 0 && !l.invalid {
-		late := time.AfterFunc(moveAfter, func() { l.request(requestStop) })
+		late := time.AfterFunc(wsession.HandoverDelay, func() { l.request(requestStop) })
 		<-l.upEnd
 		late.Stop()
 	}
@@ -96,7 +97,7 @@ func (l *webSocketRelay) reportEnd(why cause) {
 	switch {
 	case l.streaming:
 	case l.appInvalid:
-		_, _ = w.Write(wsframe.AppendClose(nil, closeProtocol, reasonOf(closeProtocol), false))
+		_, _ = w.Write(wsframe.AppendClose(nil, wsession.CloseProtocol, wsession.ReasonOf(wsession.CloseProtocol), false))
 	case word != 0:
 		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{word}, false))
 	}

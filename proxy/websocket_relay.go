@@ -8,6 +8,7 @@ import (
 	"shardway/proxy/h1"
 	"shardway/proxy/loadstats"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -124,17 +125,13 @@ const pingMoved = "the shard moves"
 // complete. A longer message is sent to the client in parts.
 const maxHeldMessage = 64 << 10
 
-// moveAfter is how long an owner waits after its shard has moved for the ingress to request the
-// hand-over. After that, the owner starts the hand-over itself.
-const moveAfter = time.Second
-
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
 		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == route.Local,
 		attempt: *p, load: y.s.loadOf(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
 		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
 	}
-	l.code.Store(closeMoved)
+	l.code.Store(wsession.CloseMoved)
 	l.clean, l.scan = true, &l.session.up
 	if !l.client {
 		l.session.up = wsframe.Client()
@@ -250,7 +247,7 @@ func (l *webSocketRelay) finish() {
 		<-l.closeWritten // after the close frame, nothing else is sent to upstream
 		return
 	case l.appInvalid:
-		l.code.Store(closeProtocol)
+		l.code.Store(wsession.CloseProtocol)
 		l.request(requestStop | requestClose)
 	case l.appClose != 0 && !l.closeAcknowledged:
 		l.request(requestStop | requestClose)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -95,7 +96,7 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 		}
 	case wsframe.OpClose:
 		l.appClose = l.from.CloseCode()
-		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == closeMoved && !l.clientClosed.Load() {
+		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == wsession.CloseMoved && !l.clientClosed.Load() {
 			return true // the client must not see the answer to a close frame that it has not sent
 		}
 		l.writeDown(l.ctl)
@@ -113,10 +114,10 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 // read our close frame, nor all data of the client, when it sent its own close frame.
 func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	told := int(l.closeSent.Load())
-	if told != closeMoved {
+	if told != wsession.CloseMoved {
 		return told != 0
 	}
-	return (l.ponged || !l.app) && (code == told || code == closeNormal || code == wsframe.NoCode)
+	return (l.ponged || !l.app) && (code == told || code == wsession.CloseNormal || code == wsframe.NoCode)
 }
 
 // writeDown writes to downstream. After an error it aborts upstream, because the client has gone.

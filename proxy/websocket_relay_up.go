@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -93,7 +94,7 @@ func (l *webSocketRelay) handleClientClose() {
 func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.invalid = true
 	if l.clean = l.writeUp(before) && between; l.clean {
-		l.sendClose(closeProtocol, closeFrameWrite)
+		l.sendClose(wsession.CloseProtocol, closeFrameWrite)
 	}
 	l.abortUpstreamAfter(endWait)
 }
@@ -134,14 +135,14 @@ func (l *webSocketRelay) shouldStopUp() bool {
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
-	l.abortUpstreamAfter(l.s.o.DrainTimeout + 2*moveAfter)
+	l.abortUpstreamAfter(l.s.o.DrainTimeout + 2*wsession.HandoverDelay)
 	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
 		_ = l.upstream.Abort()
 	}
 	return true
 }
 
-// handOver starts the hand-over at the node of the app: it sends the app the close code closeMoved.
+// handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseMoved.
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
 func (l *webSocketRelay) handOver() {
@@ -150,7 +151,7 @@ func (l *webSocketRelay) handOver() {
 		l.drainExpired.Store(true)
 		_ = l.upstream.Abort()
 	})
-	l.sendClose(closeMoved, within)
+	l.sendClose(wsession.CloseMoved, within)
 }
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
@@ -163,10 +164,10 @@ func (l *webSocketRelay) sendClose(code int, within time.Duration) {
 	defer close(l.closeWritten)
 	l.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
-	if l.app && code == closeMoved {
+	if l.app && code == wsession.CloseMoved {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
 	}
-	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))
+	l.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
 }
 
 // finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the

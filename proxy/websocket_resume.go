@@ -8,6 +8,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -95,7 +96,7 @@ func (c *client) resume() {
 		w := c.conn.Writer()
 		w.Begin(h1.UntilClose, 0)
 		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, reasonOf(k.closeCode)), false)) // an error does not matter, because the connection ends in any case
+		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, wsession.ReasonOf(k.closeCode)), false)) // an error does not matter, because the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
@@ -111,8 +112,8 @@ func (c *client) resumeSession() (code int, why string) {
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.s.limitResume(c.x.shard, cancel)()
-	c.s.webSockets.pacer.sessionLost()
-	defer c.s.webSockets.pacer.sessionResumed()
+	c.s.webSockets.pacer.SessionLost()
+	defer c.s.webSockets.pacer.SessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
@@ -134,7 +135,7 @@ func (c *client) resumeSession() (code int, why string) {
 			return 0, ""
 		case k.refused != 0:
 			c.x.leaveQueue()
-			return k.refused, cmp.Or(k.closeReason, reasonRefused)
+			return k.refused, cmp.Or(k.closeReason, wsession.ReasonRefused)
 		}
 		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
@@ -142,9 +143,9 @@ func (c *client) resumeSession() (code int, why string) {
 		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
 			c.x.leaveQueue()
 			if c.s.closing.Load() {
-				return closeMoved, reasonOf(closeLeaving)
+				return wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
 			}
-			return closeMoved, reasonLate
+			return wsession.CloseMoved, wsession.ReasonLate
 		}
 	}
 }

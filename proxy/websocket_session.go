@@ -13,6 +13,7 @@ import (
 
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/proxy/wsframe"
 )
 
@@ -56,7 +57,7 @@ type webSocketSession struct {
 	relayStarted bool            // the present attempt has started a relay
 	refused      int             // close code for the client after a response other than 101
 	closeCode    int             // close code for the client; zero means to end without a close frame
-	closeReason  string          // reason for closeCode; empty means the text of reasonOf
+	closeReason  string          // reason for closeCode; empty means the text of wsession.ReasonOf
 	lingers      bool            // the client has received a close frame
 	bulk         bool            // the last relay has transferred much data
 	broken       [maxBreaks]time.Time
@@ -163,9 +164,9 @@ func closesWith(res *h1.Response) int {
 		return int(code)
 	}
 	if res.Status() == 401 || res.Status() == 403 {
-		return closePolicy
+		return wsession.ClosePolicy
 	}
-	return closeMoved
+	return wsession.CloseMoved
 }
 
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/proxy/route"
+	"shardway/proxy/wsession"
 	"shardway/queue"
 )
 
@@ -18,9 +19,6 @@ import (
 func (s *Server) CountUpgraded() int {
 	return s.load.WebSockets()
 }
-
-// maxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.
-const maxUpgrades = 64
 
 // Sessions that wait for a relay are released in batches of resumeBatch, one batch per
 // resumeInterval. The resulting rate is the same as for requests. Requests are released in larger
@@ -36,59 +34,18 @@ type webSockets struct {
 	upgrades         atomic.Int32 // resumed WebSockets that await an upgrade response
 	relays           atomic.Int32 // running relays
 	parkedDirections atomic.Int32 // parked directions of the running relays
-	pacer            reconnectPacer
-	summary          handoverSummary
+	pacer            wsession.ReconnectPacer
+	summary          wsession.HandoverSummary
 
-	handovers handoverPacer
+	handovers wsession.HandoverPacer
 
-	mu        sync.Mutex
-	exclusive map[[32]byte]*exclusiveUse // runs in progress, by session id; at most one for each session
+	exclusive wsession.Exclusive
 
 	probe struct {
 		sync.Mutex           // held while the app is probed
 		probed     time.Time // when the app was last probed; see appRefuses
 		refused    bool      // result of the last probe
 	}
-}
-
-// exclusiveUse registers the one request or relay of a session that may use the app at a time.
-type exclusiveUse struct {
-	cancel   func()
-	released chan struct{} // closed when the request or relay no longer uses the app
-}
-
-// claim registers a request or relay of the session id as the only one that may use the app. It
-// first cancels an earlier one: the ingress has given that one up, and this node has not noticed.
-// cut cancels the new one. The caller must call leave when it no longer uses the app. ok is false
-// if ctx ended before the earlier one was released.
-func (x *webSockets) claim(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
-	mine := &exclusiveUse{cancel: cut, released: make(chan struct{})}
-	for {
-		x.mu.Lock()
-		other := x.exclusive[id]
-		if other == nil {
-			if x.exclusive == nil {
-				x.exclusive = make(map[[32]byte]*exclusiveUse)
-			}
-			x.exclusive[id] = mine
-			x.mu.Unlock()
-			return func() { x.release(id, mine) }, true
-		}
-		x.mu.Unlock()
-		other.cancel()
-		select {
-		case <-other.released:
-		case <-ctx.Done():
-			return nil, false
-		}
-	}
-}
-
-func (x *webSockets) release(id [32]byte, mine *exclusiveUse) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.exclusive, id)
-	close(mine.released)
 }
 
 // probeHold is how long an app must keep a probe connection open to count as alive. A process that
@@ -178,7 +135,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		return v
 	}
 	if p.conn.inproc != nil { // an app in this process cannot upgrade
-		if k.refused = closeMoved; c.x.isResumption() {
+		if k.refused = wsession.CloseMoved; c.x.isResumption() {
 			p.cancelUnsent()
 			return done
 		}
@@ -191,17 +148,17 @@ func (c *client) runWebSocket(p *attempt) decision {
 		}
 	}
 	mine := c.slot.load()
-	leave, ok := c.s.webSockets.claim(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
+	release, ok := c.s.webSockets.exclusive.Acquire(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
 	if !ok {
 		k.releaseUpgrade()
 		p.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
-	lower := c.admitted // admitted is called when the run ends; it must also release the claim and the upgrade place
+	lower := c.admitted // admitted is called when the run ends; it must also release the exclusive use and the upgrade place
 	c.admitted = func() {
 		k.releaseUpgrade()
 		lower()
-		leave()
+		release()
 	}
 	k.delivered = c.x.isResumption()
 	return c.runAttempt(p)
@@ -220,14 +177,14 @@ func (c *client) yieldToNewer() decision {
 	return done
 }
 
-// acquireUpgrade reserves one of the maxUpgrades places for resumed WebSockets. If no place is
+// acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place is
 // free, it returns the shardWait that the request must join.
 func (c *client) acquireUpgrade(p *attempt) *shardWait {
 	b, n := &p.conn.pool.upgradeBackoff, &c.s.webSockets.upgrades
 	if crowd := b.allow(0, true); crowd != nil {
 		return crowd
 	}
-	if n.Add(1) > maxUpgrades {
+	if n.Add(1) > wsession.MaxUpgrades {
 		n.Add(-1)
 		return b.onRefused(0, false)
 	}
@@ -271,7 +228,7 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 
 // sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
 // immediately. The owner waits for the request of the ingress, and starts the hand-over itself
-// after moveAfter.
+// after wsession.HandoverDelay.
 func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration) {
 	l := c.slot.webSocket.Load()
 	if l == nil || r.flags&slotKeyless != 0 {
@@ -284,10 +241,10 @@ func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration)
 	if c.movedAt == 0 {
 		c.movedAt = now
 		if l.client {
-			s.webSockets.handovers.enqueue(l)
+			s.webSockets.handovers.Enqueue(func() { l.request(requestMove) })
 		}
 	}
-	if now-c.movedAt >= moveAfter {
+	if now-c.movedAt >= wsession.HandoverDelay {
 		l.request(requestMove)
 	}
 }

@@ -3,74 +3,14 @@ package proxy
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
+	"shardway/proxy/wsession"
 	"shardway/shardmap"
 )
-
-// relayStart is the reason why a relay of a resumable WebSocket was started.
-type relayStart uint8
-
-const (
-	relayFirst   relayStart = iota // the client has requested the WebSocket
-	relayPlanned                   // the previous relay was handed over
-	relayGap                       // the previous relay broke: messages may be missing
-	relayStarts
-)
-
-var relayStartNames = [relayStarts]string{"first", "planned", "gap"}
-
-// relayEnd is the result of a relay that has ended, as seen by the ingress.
-type relayEnd uint8
-
-const (
-	relayHandedOver relayEnd = iota // another relay follows, and no message is missing
-	relayBroken                     // another relay follows, and messages may be missing
-	relayClosed                     // the client or the app sent a close frame
-	relayEnded                      // the app ended the connection without a close frame, or within a message; so the client's connection ended too
-	relayReconnect                  // the client was told to reconnect
-	relayProtocol                   // the client or the app violated the protocol
-	relayClientGone                 // the client disconnected
-	relayEnds
-)
-
-var relayEndNames = [relayEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
-
-// sessionEnd is the result of the wait of a session for its next relay.
-type sessionEnd uint8
-
-const (
-	sessionResumed    sessionEnd = iota // the next relay has started
-	sessionRefused                      // the app sent a response other than 101
-	sessionLate                         // no app accepted the session in time, or this node is leaving
-	sessionClientGone                   // the client disconnected
-	sessionEnds
-)
-
-var sessionEndNames = [sessionEnds]string{"resumed", "refused", "late", "client-gone"}
-
-// sessionState is the state of a resumable WebSocket.
-type sessionState uint32
-
-const (
-	sessionAttached sessionState = iota + 1 // a relay is running
-	sessionDetached                         // the session waits for its next relay
-)
-
-// String returns the name of the state in metrics.
-func (x sessionState) String() string {
-	switch x {
-	case sessionAttached:
-		return "attached"
-	case sessionDetached:
-		return "detached"
-	}
-	return "socketState(" + strconv.Itoa(int(x)) + ")"
-}
 
 // sessionStatus is the part of a session that other goroutines may read. It is used at the ingress
 // only.
@@ -82,99 +22,99 @@ type sessionStatus struct {
 	keyHash uint64 // shardkey.Hash of the key without a secret, which must not leave this process
 
 	// The following fields belong to the goroutine of the session.
-	startedBy relayStart // reason of the last relay
-	lost      time.Time  // when the hand-over was requested; otherwise when the relay ended
-	waves     bool       // the relay may have ended together with others, so it counts in the hand-over summary
+	startedBy wsession.RelayStart // reason of the last relay
+	lost      time.Time           // when the hand-over was requested; otherwise when the relay ended
+	waves     bool                // the relay may have ended together with others, so it counts in the hand-over summary
 }
 
-func (n *sessionStatus) set(state sessionState) { n.state.Store(uint32(state)) }
+func (n *sessionStatus) set(state wsession.State) { n.state.Store(uint32(state)) }
 
-func (n *sessionStatus) load() sessionState { return sessionState(n.state.Load()) }
+func (n *sessionStatus) load() wsession.State { return wsession.State(n.state.Load()) }
 
 // recordStart records the start of a relay at the ingress.
 func (y *responseRelay) recordStart(k *webSocketSession) {
 	m := y.s.metrics
 	switch {
 	case k.gap:
-		k.startedBy = relayGap
+		k.startedBy = wsession.StartGap
 	case k.relays > 0:
-		k.startedBy = relayPlanned
+		k.startedBy = wsession.StartPlanned
 	default:
-		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, shardkey.Hash(nil, y.x.Key)
+		k.startedBy, k.shard, k.keyHash = wsession.StartFirst, y.x.shard, shardkey.Hash(nil, y.x.Key)
 	}
-	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
-		m.sockets[sessionResumed].Add(1)
+	if m.legs[k.startedBy].Add(1); k.startedBy != wsession.StartFirst {
+		m.sockets[wsession.SessionResumed].Add(1)
 		now := time.Now()
 		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
 		if k.waves {
-			y.s.webSockets.summary.finds(now, now.Sub(k.lost), k.gap, false)
+			y.s.webSockets.summary.Resumed(now, now.Sub(k.lost), k.gap)
 		}
 	}
-	k.set(sessionAttached)
+	k.set(wsession.Attached)
 }
 
 // recordEnd records the end of the relay at the ingress, and returns its result. It must be called
 // after decideOutcome.
-func (l *webSocketRelay) recordEnd() relayEnd {
+func (l *webSocketRelay) recordEnd() wsession.RelayEnd {
 	k := l.session
 	end := l.outcome()
 	l.s.metrics.legEnds[end].Add(1)
 	k.set(0)
-	if end == relayReconnect && !l.isRequested(requestReconnect) {
-		l.s.webSockets.summary.loses(k.shard, time.Now())
-		l.s.webSockets.summary.finds(time.Now(), 0, false, true)
+	if end == wsession.EndReconnect && !l.isRequested(requestReconnect) {
+		l.s.webSockets.summary.Lost(k.shard, time.Now())
+		l.s.webSockets.summary.Ended(time.Now(), 0, true)
 	}
-	k.waves = l.appClose != closeMoved || l.closeAcknowledged // with an unacknowledged closeMoved, the app itself has requested another relay
+	k.waves = l.appClose != wsession.CloseMoved || l.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
 	if k.resumes {
 		if k.waves {
-			l.s.webSockets.summary.loses(k.shard, time.Now())
+			l.s.webSockets.summary.Lost(k.shard, time.Now())
 		}
 		if k.lost = l.asked; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
 		}
-		k.set(sessionDetached)
+		k.set(wsession.Detached)
 	}
 	return end
 }
 
 // outcome returns the decision of decideOutcome in the form that metrics use.
-func (l *webSocketRelay) outcome() relayEnd {
+func (l *webSocketRelay) outcome() wsession.RelayEnd {
 	k := l.session
 	switch {
 	case k.resumes && k.gap:
-		return relayBroken
+		return wsession.EndBroken
 	case k.resumes:
-		return relayHandedOver
+		return wsession.EndHandedOver
 	case l.invalid || l.appInvalid:
-		return relayProtocol
+		return wsession.EndProtocol
 	case l.closeForwarded || l.clientClosed.Load():
-		return relayClosed
+		return wsession.EndClosed
 	case k.closeCode != 0:
-		return relayReconnect
+		return wsession.EndReconnect
 	case l.clientEnded || l.clientGone:
-		return relayClientGone
+		return wsession.EndClientGone
 	}
-	return relayEnded
+	return wsession.EndEnded
 }
 
 // recordLost records that a session has not found another relay. It does nothing if the session has
 // started one.
 func (c *client) recordLost() {
-	k, end := c.x.session, sessionLate
+	k, end := c.x.session, wsession.SessionLate
 	switch {
 	case k.relayStarted:
 		return
 	case c.closing.Load():
-		end = sessionClientGone
+		end = wsession.SessionClientGone
 	case k.refused != 0:
-		end = sessionRefused
+		end = wsession.SessionRefused
 	}
 	k.set(0)
 	c.s.metrics.sockets[end].Add(1)
 	sessionLog{&c.requestState}.sessionLost(end)
 	if k.waves {
 		now := time.Now()
-		c.s.webSockets.summary.finds(now, now.Sub(k.lost), false, end != sessionClientGone)
+		c.s.webSockets.summary.Ended(now, now.Sub(k.lost), end != wsession.SessionClientGone)
 	}
 }
 
@@ -202,9 +142,9 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 	s.conns.each(func(c *client) {
 		if k := c.session.Load(); k != nil {
 			switch k.load() {
-			case sessionAttached:
+			case wsession.Attached:
 				of(k.shard).Attached++
-			case sessionDetached:
+			case wsession.Detached:
 				of(k.shard).Detached++
 			}
 		}

@@ -50,7 +50,8 @@ func allowed() map[string][]string {
 		"proxy/listener":    {"internal/rawio"},
 		"proxy/loadstats":   {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool"},
+		"proxy/wsession":    {"shardmap"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -60,7 +61,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey", "proxy/appsilence"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/loadstats", "proxy/shardkey", "proxy/appsilence"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -72,7 +73,7 @@ func allowed() map[string][]string {
 		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
-		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin/api", "event", "proxy", "queue", "shardmap", "diagnosis"},
+		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin/api", "event", "proxy/wsession", "queue", "shardmap", "diagnosis"},
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "ack/leader", "shardmap", "internal/clock"},
 		"node/muxpool":     {"peer", "peer/mux"},
 		"node/router":      {"ack", "internal/clock", "node/muxpool", "peer", "proxy", "proxy/route", "proxy/shardkey", "shardmap"},

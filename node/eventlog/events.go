@@ -5,7 +5,7 @@ import (
 
 	"shardway/diagnosis"
 	"shardway/event"
-	"shardway/proxy"
+	"shardway/proxy/wsession"
 	"shardway/shardmap"
 )
 
@@ -33,7 +33,7 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 
 // WebSocketsMoved returns the event with the outcome for resumable WebSockets that lost their upstream
 // connections together.
-func WebSocketsMoved(h proxy.Handover) event.Event {
+func WebSocketsMoved(h wsession.Handover) event.Event {
 	return event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{
 		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
 	}}

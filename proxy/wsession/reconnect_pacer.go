@@ -1,4 +1,4 @@
-package proxy
+package wsession
 
 import (
 	"runtime"
@@ -8,6 +8,8 @@ import (
 )
 
 const (
+	// MaxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.
+	MaxUpgrades = 64
 	// initialReconnects is the initial limit. The limit doubles at each check until the first sign
 	// of overload.
 	initialReconnects = 8
@@ -18,13 +20,13 @@ const (
 	// lateThreshold is the timer delay above which this node counts as overloaded. At such a delay,
 	// requests also wait for the processor because of the reconnects.
 	lateThreshold = 2 * time.Millisecond
-	// slowHandshake is the allowance in the comparison of handshakes. A handshake that takes longer
-	// than twice the fastest one plus slowHandshake means that the other node or the network path
+	// SlowHandshake is the allowance in the comparison of handshakes. A handshake that takes longer
+	// than twice the fastest one plus SlowHandshake means that the other node or the network path
 	// is overloaded.
-	slowHandshake = 5 * time.Millisecond
-	// slowUpgrade is the same allowance for an upgrade response over a multiplexed stream. It is
+	SlowHandshake = 5 * time.Millisecond
+	// SlowUpgrade is the same allowance for an upgrade response over a multiplexed stream. It is
 	// longer because the app takes part in the response.
-	slowUpgrade = 25 * time.Millisecond
+	SlowUpgrade = 25 * time.Millisecond
 	// behindInterval is the minimum time between two increases of the limit while this node is
 	// overloaded and behind schedule. The effect of an increase is measurable only after some time.
 	behindInterval = 10 * pacerInterval
@@ -32,7 +34,7 @@ const (
 	pacerIdle = time.Second
 )
 
-// reconnectPacer limits how many resumable WebSockets this node reconnects to another node at the
+// ReconnectPacer limits how many resumable WebSockets this node reconnects to another node at the
 // same time. It runs at the ingress of these WebSockets.
 //
 // Each reconnect costs two handshakes and an upgrade by the app. Reconnects in progress delay
@@ -43,20 +45,22 @@ const (
 // have to wait, and a slow handshake with the other node.
 //
 // The clients also wait for their WebSockets. Therefore all sessions must be resumed within
-// timeLimit. While this node is behind that schedule, it ignores overload.
-type reconnectPacer struct {
-	timeLimit    time.Duration
-	measureDelay func(due time.Time) time.Duration // returns how late the present moment is
-	onGrow       func()                            // called after the limit has grown
+// TimeLimit. While this node is behind that schedule, it ignores overload.
+type ReconnectPacer struct {
+	// The following fields must be set before the first call of a method.
 
-	reduction atomic.Int32 // maxUpgrades minus the limit
+	TimeLimit    time.Duration
+	MeasureDelay func(due time.Time) time.Duration // returns how late the present moment is, like TimerDelay
+	OnGrow       func()                            // called after the limit has grown
+
+	reduction atomic.Int32 // MaxUpgrades minus the limit
 	peerSlow  atomic.Bool  // another node was slow since the last check
 	outage    atomic.Int64 // number of outages so far; an outage is a period in which WebSockets are disconnected
 
 	// mu protects the following fields.
 	mu           sync.Mutex
 	disconnected int       // WebSockets without an upstream connection
-	recent       int       // WebSockets of disconnected that were lost more than timeLimit after since
+	recent       int       // WebSockets of disconnected that were lost more than TimeLimit after since
 	since        time.Time // start of the present outage; zero means that no check is scheduled
 	lastReturn   time.Time // when a WebSocket was last resumed
 	firstReturn  time.Time // when the first WebSocket of this outage was resumed; zero means none
@@ -66,28 +70,28 @@ type reconnectPacer struct {
 	lastRaise time.Time // when the limit was last increased because of isBehindLocked
 }
 
-// timerDelay returns how much later than due the present moment is. It yields first, so that
+// TimerDelay returns how much later than due the present moment is. It yields first, so that
 // goroutines that are ready run before the measurement.
-func timerDelay(due time.Time) time.Duration {
+func TimerDelay(due time.Time) time.Duration {
 	runtime.Gosched()
 	return time.Since(due)
 }
 
-// limit returns how many WebSockets may reconnect at the same time.
-func (t *reconnectPacer) limit() int { return maxUpgrades - int(t.reduction.Load()) }
+// Limit returns how many WebSockets may reconnect at the same time.
+func (t *ReconnectPacer) Limit() int { return MaxUpgrades - int(t.reduction.Load()) }
 
-// sessionLost records that a WebSocket has lost its upstream connection. The caller must call
-// sessionResumed when the WebSocket has another one, or is closed.
-func (t *reconnectPacer) sessionLost() {
+// SessionLost records that a WebSocket has lost its upstream connection. The caller must call
+// SessionResumed when the WebSocket has another one, or is closed.
+func (t *ReconnectPacer) SessionLost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.disconnected++
 	now, looked := time.Now(), !t.since.IsZero()
-	if now.Sub(t.since) >= t.timeLimit {
+	if now.Sub(t.since) >= t.TimeLimit {
 		t.recent++
 	}
 	// A new outage begins in two cases. First, all earlier WebSockets have been resumed. Second, at
-	// least half of the disconnected WebSockets are recent, so the others have exceeded timeLimit:
+	// least half of the disconnected WebSockets are recent, so the others have exceeded TimeLimit:
 	// an app may need long for a single WebSocket. If the old ones are the majority, their schedule
 	// stays in force, because they must be resumed before their clients are closed.
 	if t.disconnected == 1 || 2*t.recent >= t.disconnected {
@@ -101,8 +105,8 @@ func (t *reconnectPacer) sessionLost() {
 	}
 }
 
-// sessionResumed records the end of a disconnection that sessionLost has recorded.
-func (t *reconnectPacer) sessionResumed() {
+// SessionResumed records the end of a disconnection that SessionLost has recorded.
+func (t *ReconnectPacer) SessionResumed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.disconnected--
@@ -114,12 +118,12 @@ func (t *reconnectPacer) sessionResumed() {
 
 // scheduleCheck schedules a check at due, which measures how late this node is. The check is
 // repeated while WebSockets are disconnected.
-func (t *reconnectPacer) scheduleCheck(due time.Time) {
+func (t *ReconnectPacer) scheduleCheck(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
-		before, now := t.limit(), due.Add(t.measureDelay(due))
+		before, now := t.Limit(), due.Add(t.MeasureDelay(due))
 		again := t.update(now.Sub(due), now)
-		if t.limit() > before {
-			t.onGrow()
+		if t.Limit() > before {
+			t.OnGrow()
 		}
 		if again {
 			t.scheduleCheck(now.Add(pacerInterval))
@@ -129,7 +133,7 @@ func (t *reconnectPacer) scheduleCheck(due time.Time) {
 
 // update adjusts the limit after a check. late is the measured delay. again reports whether another
 // check is needed.
-func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) {
+func (t *ReconnectPacer) update(late time.Duration, now time.Time) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isLate := t.peerSlow.Swap(false) || late > lateThreshold
@@ -137,16 +141,16 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 	case isLate && t.isBehindLocked(now):
 		if now.Sub(t.lastRaise) >= behindInterval {
 			t.lastRaise = now
-			t.setLimitLocked(t.limit() + 1)
+			t.setLimitLocked(t.Limit() + 1)
 		}
 	case isLate:
 		t.slowStarting = false
-		t.setLimitLocked(t.limit() / 2)
+		t.setLimitLocked(t.Limit() / 2)
 	case t.firstReturn.IsZero(): // the cost of a reconnect is not known yet
 	case t.slowStarting:
-		t.setLimitLocked(2 * t.limit())
+		t.setLimitLocked(2 * t.Limit())
 	default:
-		t.setLimitLocked(t.limit() + 1)
+		t.setLimitLocked(t.Limit() + 1)
 	}
 	if again = t.disconnected > 0 || now.Sub(t.lastReturn) < pacerIdle; !again {
 		t.since = time.Time{}
@@ -155,74 +159,35 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 }
 
 // isBehindLocked reports whether, at the present rate, some WebSockets will not be resumed within
-// timeLimit. The caller must hold mu.
-func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
+// TimeLimit. The caller must hold mu.
+func (t *ReconnectPacer) isBehindLocked(now time.Time) bool {
 	if t.firstReturn.IsZero() {
 		return false
 	}
-	past, left := now.Sub(t.firstReturn), t.timeLimit-t.firstReturn.Sub(t.since)
+	past, left := now.Sub(t.firstReturn), t.TimeLimit-t.firstReturn.Sub(t.since)
 	return past >= left || float64(t.returned) < float64(t.disconnected+t.returned)*float64(past)/float64(left)
 }
 
-// setLimitLocked sets the limit to n, within minReconnects and maxUpgrades. The caller must hold
+// setLimitLocked sets the limit to n, within minReconnects and MaxUpgrades. The caller must hold
 // mu.
-func (t *reconnectPacer) setLimitLocked(n int) {
-	t.reduction.Store(int32(maxUpgrades - min(max(n, minReconnects), maxUpgrades)))
+func (t *ReconnectPacer) setLimitLocked(n int) {
+	t.reduction.Store(int32(MaxUpgrades - min(max(n, minReconnects), MaxUpgrades)))
 }
 
-// recordHandshake records the duration of a handshake, if WebSockets are waiting for a connection.
-// The caller must hold p.mu.
-func (p *pool) recordHandshake(took time.Duration) {
-	if p.mu.queue.upgrades == 0 {
-		return
-	}
-	p.mu.handshakes.record(p.pacer, took, slowHandshake)
-}
-
-// latencyBaseline contains the shortest duration of an operation in the present outage, with which
+// LatencyBaseline contains the shortest duration of an operation in the present outage, with which
 // other durations are compared.
-type latencyBaseline struct {
+type LatencyBaseline struct {
 	fastest time.Duration
 	outage  int64
 }
 
-// record records the duration of an operation. If it exceeds twice the shortest one plus allowance,
+// Record records the duration of an operation. If it exceeds twice the shortest one plus allowance,
 // the peer counts as slow.
-func (q *latencyBaseline) record(t *reconnectPacer, took, allowance time.Duration) {
+func (q *LatencyBaseline) Record(t *ReconnectPacer, took, allowance time.Duration) {
 	if wave := t.outage.Load(); wave != q.outage || took < q.fastest {
 		q.outage, q.fastest = wave, took // a new outage can concern another network path
 	}
 	if took > 2*q.fastest+allowance {
 		t.peerSlow.Store(true)
-	}
-}
-
-// dialForUpgrades starts further dials after the limit of the pacer has increased.
-func (p *pool) dialForUpgrades() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.queue.upgrades > 0 {
-		p.dialForWaiters()
-	}
-}
-
-// upgradeResponded records that a WebSocket that is being resumed over l has received its upgrade
-// response.
-func (p *pool) upgradeResponded(l *upstreamConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l.singleUse && l.awaitingUpgrade {
-		p.mu.upgradeResponses.record(p.pacer, p.clock.exact()-l.idleSince, slowUpgrade)
-	}
-	p.upgradeRespondedLocked(l)
-	p.dialForWaiters()
-}
-
-// upgradeRespondedLocked removes l from the number of connections that await an upgrade response.
-// It does nothing if l is not one of them. The caller must hold p.mu.
-func (p *pool) upgradeRespondedLocked(l *upstreamConn) {
-	if l.awaitingUpgrade {
-		l.awaitingUpgrade = false
-		p.mu.awaitingUpgrade--
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package wsession
 
 import (
 	"sync"
@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// waveQuiet is how long no session may be without a relay for a summary to be complete.
-	waveQuiet = time.Second
-	// waveMost is the time after which an incomplete summary is reported.
-	waveMost = 30 * time.Second
+	// quietPeriod is how long no session may be without a relay for a summary to be complete.
+	quietPeriod = time.Second
+	// maxPeriod is the time after which an incomplete summary is reported.
+	maxPeriod = 30 * time.Second
 )
 
 // Handover summarizes the effect of a move, or of the failure of an owner, on the resumable
@@ -24,9 +24,9 @@ type Handover struct {
 	Longest time.Duration // longest time without an upstream connection
 }
 
-// handoverSummary collects the hand-overs of one move, so that one event reports all of them. It
+// HandoverSummary collects the hand-overs of one move, so that one event reports all of them. It
 // does not count connections that the app has closed for its own reasons.
-type handoverSummary struct {
+type HandoverSummary struct {
 	mu          sync.Mutex
 	seen        Handover
 	shards      map[shardmap.Shard]struct{}
@@ -34,8 +34,8 @@ type handoverSummary struct {
 	began, last time.Time // first and last event of the summary
 }
 
-// loses counts a WebSocket that has lost its upstream connection.
-func (w *handoverSummary) loses(shard shardmap.Shard, now time.Time) {
+// Lost counts a WebSocket that has lost its upstream connection.
+func (w *HandoverSummary) Lost(shard shardmap.Shard, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.touch(now)
@@ -47,33 +47,47 @@ func (w *handoverSummary) loses(shard shardmap.Shard, now time.Time) {
 	w.out++
 }
 
-// finds counts a WebSocket that was resumed, with or without a gap, or that was lost.
-func (w *handoverSummary) finds(now time.Time, took time.Duration, gap, lost bool) {
+// Resumed counts a WebSocket that was resumed after took, with or without a gap.
+func (w *HandoverSummary) Resumed(now time.Time, took time.Duration, gap bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.touch(now)
-	w.out--
+	w.settle(now, took)
 	if gap {
 		w.seen.Gaps++
 	}
+}
+
+// Ended counts a WebSocket that ended after took without being resumed. lost is false if its client
+// has disconnected.
+func (w *HandoverSummary) Ended(now time.Time, took time.Duration, lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settle(now, took)
 	if lost {
 		w.seen.Lost++
 	}
+}
+
+// settle counts a WebSocket that no longer waits for an upstream connection. The caller must hold mu.
+func (w *HandoverSummary) settle(now time.Time, took time.Duration) {
+	w.touch(now)
+	w.out--
 	w.seen.Longest = max(w.seen.Longest, took)
 }
 
 // touch updates the times of the summary. The caller must hold mu.
-func (w *handoverSummary) touch(now time.Time) {
+func (w *HandoverSummary) touch(now time.Time) {
 	if w.last = now; w.began.IsZero() {
 		w.began = now
 	}
 }
 
-// over returns the summary when it is complete.
-func (w *handoverSummary) over(now time.Time) (seen Handover, ok bool) {
+// Complete returns the summary when it is complete, and starts another one. ok is false otherwise, and
+// if no WebSocket has lost its upstream connection.
+func (w *HandoverSummary) Complete(now time.Time) (seen Handover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.began.IsZero() || now.Sub(w.began) < waveMost && (w.out > 0 || now.Sub(w.last) < waveQuiet) {
+	if w.began.IsZero() || now.Sub(w.began) < maxPeriod && (w.out > 0 || now.Sub(w.last) < quietPeriod) {
 		return seen, false
 	}
 	seen, ok = w.seen, w.seen.Sockets > 0

@@ -1,9 +1,13 @@
-package proxy
+package wsession
 
 import (
 	"sync"
 	"time"
 )
+
+// HandoverDelay is how long an owner waits after its shard has moved for the ingress to request the
+// hand-over. After that, the owner starts the hand-over itself.
+const HandoverDelay = time.Second
 
 const (
 	// firstHandovers is the number of hand-overs in the first step, and in each step while this
@@ -14,31 +18,34 @@ const (
 	handoversEvery = time.Millisecond
 	// handoversWithin is the time limit for requesting all queued hand-overs. A moving shard waits
 	// for the last of them.
-	handoversWithin = moveAfter * 3 / 4
+	handoversWithin = HandoverDelay * 3 / 4
 )
 
-// handoverPacer spreads the hand-overs of WebSocket relays whose shards move over several steps.
+// HandoverPacer spreads the hand-overs of WebSocket relays whose shards move over several steps.
 // Each hand-over wakes goroutines in three processes. When thousands of relays were woken together,
 // all other requests were delayed by 200 ms. Therefore each step requests a limited number of
 // hand-overs, and other requests run between the steps.
-type handoverPacer struct {
-	late func(due time.Time) time.Duration // returns how late a step runs; see reconnectPacer.measureDelay
+type HandoverPacer struct {
+	// MeasureDelay returns how late a step runs, like TimerDelay. It must be set before the first call
+	// of Enqueue.
+	MeasureDelay func(due time.Time) time.Duration
 
 	mu        sync.Mutex
-	queue     []*webSocketRelay // relays whose hand-over has not been requested yet, in order
-	n         int               // maximum number of hand-overs in the next step
-	began     time.Time         // when the first relay was added to the empty queue
-	scheduled bool              // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
+	queue     []func()  // requests of hand-overs, in order
+	n         int       // maximum number of hand-overs in the next step
+	began     time.Time // when the first relay was added to the empty queue
+	scheduled bool      // a step is scheduled. One more step follows after the queue has become empty, so that a relay that arrives soon after does not start a new series
 }
 
-// enqueue adds a relay to the queue, and schedules the first step if none is scheduled.
-func (h *handoverPacer) enqueue(l *webSocketRelay) {
+// Enqueue adds a relay to the queue, and schedules the first step if none is scheduled. request
+// requests the hand-over of the relay, and must not block.
+func (h *HandoverPacer) Enqueue(request func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
 		h.began, h.n = time.Now(), firstHandovers
 	}
-	h.queue = append(h.queue, l)
+	h.queue = append(h.queue, request)
 	if !h.scheduled {
 		h.scheduled = true
 		h.schedule(h.began)
@@ -47,12 +54,12 @@ func (h *handoverPacer) enqueue(l *webSocketRelay) {
 
 // schedule schedules a step at due. After the step it schedules the next one, until nextStep reports
 // that none is needed.
-func (h *handoverPacer) schedule(due time.Time) {
+func (h *HandoverPacer) schedule(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
-		now := due.Add(h.late(due))
+		now := due.Add(h.MeasureDelay(due))
 		batch, more := h.nextStep(now.Sub(due), now)
-		for _, l := range batch {
-			l.request(requestMove)
+		for _, request := range batch {
+			request()
 		}
 		if more {
 			h.schedule(now.Add(handoversEvery))
@@ -64,7 +71,7 @@ func (h *handoverPacer) schedule(due time.Time) {
 // the present step; a large delay means that the node is overloaded. more reports whether another
 // step must follow. A step exceeds its maximum if the queue would otherwise not be empty within
 // handoversWithin.
-func (h *handoverPacer) nextStep(late time.Duration, now time.Time) (batch []*webSocketRelay, more bool) {
+func (h *HandoverPacer) nextStep(late time.Duration, now time.Time) (batch []func(), more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.scheduled = len(h.queue) > 0

@@ -1,4 +1,4 @@
-package proxy
+package wsession
 
 import (
 	"testing"
@@ -12,20 +12,20 @@ func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 	for _, many := range []int{1, 100, 8_000, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 30 * time.Millisecond
-			var h handoverPacer
-			h.queue = make([]*webSocketRelay, many)
+			var h HandoverPacer
+			h.queue = make([]func(), many)
 			h.began, h.n = time.Now(), firstHandovers
 			began, asked := h.began, 0
 			for due, more := began, true; more; due = time.Now().Add(handoversEvery) {
 				time.Sleep(time.Until(due) + late)
-				var batch []*webSocketRelay
+				var batch []func()
 				batch, more = h.nextStep(late, time.Now())
 				if asked += len(batch); len(batch) > mostHandovers+many/8 {
 					t.Errorf("one step requests %d of %d hand-overs", len(batch), many)
 				}
 			}
-			if took := time.Since(began); asked != many || took > moveAfter {
-				t.Errorf("%d of %d hand-overs were requested within %v, want all within %v", asked, many, took, moveAfter)
+			if took := time.Since(began); asked != many || took > HandoverDelay {
+				t.Errorf("%d of %d hand-overs were requested within %v, want all within %v", asked, many, took, HandoverDelay)
 			}
 		})
 	}
@@ -34,13 +34,13 @@ func TestAllRelaysAreHandedOverInTime(t *testing.T) {
 // A relay that arrives right after the last one of the queue waits for the next step.
 func TestHandoversKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handoverPacer{late: func(time.Time) time.Duration { return 0 }, scheduled: true}
+		h := &HandoverPacer{MeasureDelay: func(time.Time) time.Duration { return 0 }, scheduled: true}
 		for i, test := range []struct {
 			come, taken int
 			more        bool
 		}{{20, 20, true}, {9, 9, true}, {0, 0, false}} {
 			for range test.come {
-				h.enqueue(new(webSocketRelay))
+				h.Enqueue(func() {})
 			}
 			if batch, more := h.nextStep(0, time.Now()); len(batch) != test.taken || more != test.more {
 				t.Errorf("step %d: %d hand-overs, more = %v; want %d, %v", i, len(batch), more, test.taken, test.more)
