@@ -50,39 +50,17 @@ func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.
 // been read completely.
 func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.body.broken }
 
-// client is a connection on which requests arrive, from a client or, if ingress is set, from
-// another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
-//
-// The methods of client are the steps of a request (serve.go), and the functions with which other
-// goroutines act on the connection. The helper types have their own methods.
-type client struct {
-	requestState
+// connState is the part of a client that starts from zero for each connection. The other fields keep
+// allocated memory, or are set for each connection or request.
+type connState struct {
 	life lifetime
 
-	// Helper types of the steps of a request.
-	keys          shardkey.Extractor
-	wait          requestWait
-	requestWriter requestWriter
-	reply         reply
-	relay         responseRelay
-
-	// State for the event loop.
-	loop          atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
-	eventLoops    *eventLoopGroup           // loops that may serve the client; nil means none
+	eventLoops    *eventLoopGroup // loops that may serve the client; nil means none
 	loopState     loopState
 	resumeAt      resumePoint // step at which the goroutine continues
 	loopAttempt   loopAttempt // the last attempt that the loop has started
-	eligibility   loopEligibility
-	wakeLoop      func()      // makes the loop hand the client off
 	parkRequested atomic.Bool // the sweep has requested to park the connection
-	handedToLoop  bool        // the client is being handed to a loop, so no other goroutine may use it
 
-	slot slot
-	// lastSeen is the run number at the last call of Stalled. Only Stalled uses it.
-	lastSeen   uint32
-	disconnect disconnectWatch
-	// session is the resumable WebSocket of the connection; it is set only at the ingress.
-	session atomic.Pointer[webSocketSession]
 	// idle is when the connection began to wait for a request, by the clock of the server. Zero
 	// means that a request is in progress.
 	idle atomic.Int64
@@ -93,21 +71,51 @@ type client struct {
 	// connection is closed without a response, clients repeat a safe request.
 	reused atomic.Bool
 	// evicted means that the connection was closed in favor of another one.
-	evicted      atomic.Bool
-	headerMemory reservation // memory of a header that has been read partly
-	// closing means that another goroutine is closing the connection. Then no further run may
-	// begin.
-	closing atomic.Bool
+	evicted atomic.Bool
 	// unobserved means that no visit of the registry was in progress when the registry removed the
 	// client.
 	unobserved bool
-	goroutines *sync.WaitGroup // counts the goroutines of the connection
-	watcher    *idleWatcher    // watcher that can park the connection; nil means none
-	canPark    atomic.Bool     // the sweep may request to park the connection
-	parkDelay  atomic.Int64    // required idle time in nanoseconds
+	watcher    *idleWatcher // watcher that can park the connection; nil means none
+	canPark    atomic.Bool  // the sweep may request to park the connection
 	// parked means that the connection has been parked, and does not belong to this client any
 	// more.
 	parked bool
+}
+
+// client is a connection on which requests arrive, from a client or, if ingress is set, from
+// another node. Its goroutine runs serve. Other goroutines use slot, idle, closing and disconnect.
+//
+// The methods of client are the steps of a request (serve.go), and the functions with which other
+// goroutines act on the connection. The helper types have their own methods.
+type client struct {
+	requestState
+	connState
+
+	// Helper types of the steps of a request.
+	keys          shardkey.Extractor
+	wait          requestWait
+	requestWriter requestWriter
+	reply         reply
+	relay         responseRelay
+
+	// State for the event loop.
+	loop         atomic.Pointer[eventLoop] // loop that serves the client; nil means that the goroutine of the connection does
+	eligibility  loopEligibility
+	wakeLoop     func() // makes the loop hand the client off
+	handedToLoop bool   // the client is being handed to a loop, so no other goroutine may use it
+
+	slot slot
+	// lastSeen is the run number at the last call of Stalled. Only Stalled uses it.
+	lastSeen   uint32
+	disconnect disconnectWatch
+	// session is the resumable WebSocket of the connection; it is set only at the ingress.
+	session      atomic.Pointer[webSocketSession]
+	headerMemory reservation // memory of a header that has been read partly
+	// closing means that another goroutine is closing the connection. Then no further run may
+	// begin.
+	closing    atomic.Bool
+	goroutines *sync.WaitGroup // counts the goroutines of the connection
+	parkDelay  atomic.Int64    // required idle time in nanoseconds
 	// parkedHalves is the number of parked directions of the WebSocket. registry.mu protects it.
 	parkedHalves int
 

@@ -45,16 +45,8 @@ func (c *client) reset() {
 	c.x, c.from = exchange{}, forwarded.Client{}
 	c.body.reset()
 	c.body.free()
-	c.life = lifetime{}
 	c.slot.conn.Store(nil)
 	c.slot.node.Store(nil)
-	c.idle.Store(0)
-	c.pollSince.Store(0)
-	c.reused.Store(false)
-	c.evicted.Store(false)
-	c.canPark.Store(false)
-	c.unobserved, c.parked, c.watcher = false, false, nil
-	c.eventLoops, c.loopState, c.resumeAt, c.loopAttempt = nil, loopState{}, resumeNext, loopAttempt{}
-	c.parkRequested.Store(false)
+	c.connState = connState{}
 	c.conn.Clear()
 }
