@@ -126,6 +126,10 @@ const LanesFrom = streamThreshold
 // ByLanes has all that is small go by lanes from now on, however little is under way.
 func (s *Server) ByLanes() { s.streamThreshold = 0 }
 
+// HoldLong has the node hold the beginning of a response for a minute, until its end has arrived. On a
+// slow machine the end arrives late. It must be called before the first connection.
+func (s *Server) HoldLong() { s.maxHoldTime = time.Minute }
+
 // ErrDeaf is what the sweep breaks a trunk with whose path is dead.
 var ErrDeaf = errPathDead //nolint:gochecknoglobals // for tests
 

@@ -56,6 +56,8 @@ func TestCompleteResponseIsSentAfterRunEnds(t *testing.T) {
 					_, _ = io.WriteString(w, body)
 				})
 				front, owner := start(t, app)
+				front.HoldLong()
+				owner.HoldLong()
 				first := new(atomic.Pointer[func()])
 				ln := hooked{listen(t), first}
 				ctx, cancel := context.WithCancel(t.Context())

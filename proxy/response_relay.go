@@ -38,7 +38,7 @@ type responseRelay struct {
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
-	if err := res.Body.WaitBuffered(maxHeldResponse, maxHoldTime); err != nil {
+	if err := res.Body.WaitBuffered(maxHeldResponse, y.s.maxHoldTime); err != nil {
 		return false, err
 	}
 	streams := isEvents(res)

@@ -45,11 +45,13 @@ type Server struct {
 	nonResumable sizehint.Predictor
 	// streamThreshold is the constant streamThreshold, except in tests.
 	streamThreshold int32
-	headerMemory    memoryLimit // memory of headers that have been read partly
-	awaited         memoryLimit // memory of bodies that are read before their requests continue
-	budget          retry.Budget
-	load            loadstats.Collector
-	wrecks          wrecks
+	// maxHoldTime is the constant maxHoldTime, except in tests.
+	maxHoldTime  time.Duration
+	headerMemory memoryLimit // memory of headers that have been read partly
+	awaited      memoryLimit // memory of bodies that are read before their requests continue
+	budget       retry.Budget
+	load         loadstats.Collector
+	wrecks       wrecks
 	// quarantine is nil while no key is in quarantine.
 	quarantine      atomic.Pointer[shardkey.Quarantine]
 	streams         streams
@@ -108,7 +110,7 @@ func New(o Options) *Server {
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
-	s.streamThreshold = streamThreshold
+	s.streamThreshold, s.maxHoldTime = streamThreshold, maxHoldTime
 	seed := maphash.MakeSeed()
 	s.sizes.SetSeed(seed)
 	s.nonResumable.SetSeed(seed)
