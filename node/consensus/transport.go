@@ -223,6 +223,11 @@ func (t *transport) retryCut(send func() error) error {
 
 // isStreamError reports whether err is an error of the stream, not of the server at its other end.
 func isStreamError(err error) bool {
+	// The decoder of the library wraps the error of a read in an error that errors.As does not unwrap.
+	var decoding interface{ Cause() error }
+	if errors.As(err, &decoding) {
+		return isStreamError(decoding.Cause())
+	}
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op) && !op.Timeout()
 }
