@@ -180,9 +180,9 @@ func (s *stage) perform(verb string, args []string) bool {
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
 		id := shardmap.NodeID(args[0])
-		s.tellLeaders(leader.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
+		s.sendToLeaders(leader.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
 	case "remove":
-		s.tellLeaders(leader.NodeRemoved{Node: shardmap.NodeID(args[0])})
+		s.sendToLeaders(leader.NodeRemoved{Node: shardmap.NodeID(args[0])})
 	default:
 		return s.afflict(s.actor(shardmap.NodeID(args[0])), verb, args[1:])
 	}
@@ -200,7 +200,7 @@ func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
 		return errors.Join(err, err2, strconv.ErrSyntax)
 	}
 	t.Lease, t.DeadAfter, t.Takeover = lease, dead, takeover
-	_ = s.retime(id, t)
+	_ = s.changeTiming(id, t)
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (s *stage) follow(a *actor) {
 	}
 }
 
-func (s *stage) tellLeaders(m leader.Message) {
+func (s *stage) sendToLeaders(m leader.Message) {
 	for _, l := range s.leaderParts() {
 		s.step(l, m)
 	}

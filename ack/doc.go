@@ -111,6 +111,6 @@
 //	go test ./ack -run '^TestSimulation$' -v -sim.mix=MIX -sim.seed=N  (one schedule, with its trace)
 //	go test ./ack -run '^$' -fuzz FuzzAnyOrder
 //
-// TestEveryMistakeIsCaught plants the mistakes that the rules prevent, and those that the
+// TestEveryMutantIsCaught plants the bugs that the rules prevent, and those that the
 // simulation has found, and checks that the simulation finds each of them.
 package ack

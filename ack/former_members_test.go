@@ -58,7 +58,7 @@ func TestStateNamesFormerMembers(t *testing.T) {
 	s.joins("c")
 	s.actor("c").follows, s.actor("c").term = "d", s.term
 	want("b:false ")
-	s.amend("d", ack.Change{Kind: ack.ChangeForget, Node: "b"})
+	s.changePolicy("d", ack.Change{Kind: ack.ChangeForget, Node: "b"})
 	want("")
 }
 
@@ -66,7 +66,7 @@ func TestStateNamesFormerMembers(t *testing.T) {
 func TestRemovedNodeIsNoFormerMember(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.amend("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
 	departed(t, s.state)
 	s.until("c is left out", func() bool { return !s.state.Committed().Has("c") && !s.state.Open() })
 	if got := departed(t, s.state); got != "" {

@@ -126,7 +126,7 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 
 // A leader that was paused, or ran on a busy machine, has handled no heartbeat in that time,
 // including its own. That says nothing about the other nodes.
-func TestPausedLeaderDropsNobody(t *testing.T) {
+func TestPausedLeaderDropsNoNode(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
 	s.now += 900 * time.Millisecond

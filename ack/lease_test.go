@@ -43,9 +43,9 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 
 func (d *desk) step(m leader.Message) []leader.Effect { return d.l.Step(d.now, m) }
 
-// hear sends a heartbeat that acknowledges the last proposal and echoes the last answer. It
+// receiveHeartbeat sends a heartbeat that acknowledges the last proposal and echoes the last answer. It
 // returns the answer.
-func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Answer, bool) {
+func (d *desk) receiveHeartbeat(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Answer, bool) {
 	d.beat[id]++
 	hb := ack.Heartbeat{
 		Node: id, Server: string(id) + "/d", Boot: 1, Nonce: uint64(id[0]), Number: d.beat[id], Term: 5, Weight: 1,
@@ -102,17 +102,17 @@ func TestLeaseEndsOneLeaseAfterQuorumTime(t *testing.T) {
 	} {
 		d := newDesk(t, c.voters...)
 		d.now = 50 * ms
-		d.hear("a", nil)
+		d.receiveHeartbeat("a", nil)
 		d.now = 100 * ms
 		for _, id := range c.speak {
-			d.hear(id, nil)
+			d.receiveHeartbeat(id, nil)
 		}
 		d.now = 200 * ms
 		d.readTerm(5)
 		for _, id := range c.speak {
-			d.hear(id, nil)
+			d.receiveHeartbeat(id, nil)
 		}
-		if a, _ := d.hear("a", nil); a.Serve != c.want {
+		if a, _ := d.receiveHeartbeat("a", nil); a.Serve != c.want {
 			t.Errorf("voters %v, %v speak: %v, want %v", c.voters, c.speak, a.Serve, c.want)
 		}
 	}
@@ -129,15 +129,15 @@ func TestLeaseNeedsMore(t *testing.T) {
 		"that it is a reply": func(hb *ack.Heartbeat) { hb.Echo.Number = 1 }, // to another node
 	} {
 		d := newDesk(t, "b/d")
-		d.hear("a", nil)
+		d.receiveHeartbeat("a", nil)
 		d.now = 50 * ms
-		d.hear("b", nil)
+		d.receiveHeartbeat("b", nil)
 		d.now = 100 * ms
-		d.hear("b", nil)
-		if a, _ := d.hear("b", change); a.Serve != 0 {
+		d.receiveHeartbeat("b", nil)
+		if a, _ := d.receiveHeartbeat("b", change); a.Serve != 0 {
 			t.Errorf("without %s: %v", name, a.Serve)
 		}
-		if a, _ := d.hear("b", nil); a.Serve == 0 && name != "to stay" {
+		if a, _ := d.receiveHeartbeat("b", nil); a.Serve == 0 && name != "to stay" {
 			t.Errorf("after a heartbeat without %s: nothing any more", name)
 		}
 	}
@@ -147,8 +147,8 @@ func TestLeaseNeedsMore(t *testing.T) {
 // echo of an answer to another node does not count.
 func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	d := newDesk(t, "b/d")
-	d.hear("b", nil)
-	d.hear("c", nil)
+	d.receiveHeartbeat("b", nil)
+	d.receiveHeartbeat("c", nil)
 	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	d.now += 20 * ms
 	old, others := d.sent["b"], d.sent["c"]
@@ -157,7 +157,7 @@ func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	}
 	for _, echo := range []uint64{old, old, old, others, others, others} {
 		d.now += 10 * ms
-		if a, _ := d.hear("b", second(echo)); a.Serve != 0 || a.Refusal != 0 || d.echoes() {
+		if a, _ := d.receiveHeartbeat("b", second(echo)); a.Serve != 0 || a.Refusal != 0 || d.echoes() {
 			t.Fatalf("the second boot echoes %d, of %d to the first and %d to c: %+v, echoes %v", echo, old, others, a, d.echoes())
 		}
 	}
@@ -169,16 +169,16 @@ func TestAnswersAreRememberedPerNode(t *testing.T) {
 	d := newDesk(t, "b/d")
 	var sent []uint64
 	for range 6 {
-		d.hear("b", nil)
+		d.receiveHeartbeat("b", nil)
 		sent = append(sent, d.sent["b"])
 		for i := range 63 {
-			d.hear(shardmap.NodeID(fmt.Sprintf("n%d", i)), func(hb *ack.Heartbeat) { hb.Nonce = uint64(i) })
+			d.receiveHeartbeat(shardmap.NodeID(fmt.Sprintf("n%d", i)), func(hb *ack.Heartbeat) { hb.Nonce = uint64(i) })
 		}
 		d.now += 10 * ms
 	}
 	for range 3 {
 		d.now += 10 * ms
-		if d.hear("b", func(hb *ack.Heartbeat) { hb.Echo.Number = sent[2] }); !d.echoes() {
+		if d.receiveHeartbeat("b", func(hb *ack.Heartbeat) { hb.Echo.Number = sent[2] }); !d.echoes() {
 			t.Error("an echo of the fourth last answer is not known")
 		}
 	}
@@ -190,7 +190,7 @@ func TestEchoProvesThatAnswersArrive(t *testing.T) {
 	d := newDesk(t, "a/d")
 	for i, want := range []bool{false, false, false, true, true} {
 		d.now += 50 * ms
-		d.hear("b", func(hb *ack.Heartbeat) {
+		d.receiveHeartbeat("b", func(hb *ack.Heartbeat) {
 			if i == 0 {
 				hb.Echo = ack.Echo{Term: 4, Number: 17}
 			}
@@ -203,7 +203,7 @@ func TestEchoProvesThatAnswersArrive(t *testing.T) {
 	if d.echoes() {
 		t.Error("it is silent, and echoes")
 	}
-	if d.hear("b", nil); d.echoes() {
+	if d.receiveHeartbeat("b", nil); d.echoes() {
 		t.Error("it echoes an old answer, and that counts")
 	}
 }
@@ -213,15 +213,15 @@ func TestEchoProvesThatAnswersArrive(t *testing.T) {
 func TestFirstLeaseOfABootNeedsALaterQuorum(t *testing.T) {
 	d := newDesk(t, "a/d", "b/d", "c/d")
 	d.now = 10 * ms
-	d.hear("c", nil)
+	d.receiveHeartbeat("c", nil)
 	d.now = 50 * ms
 	d.readTerm(5)
-	if a, _ := d.hear("c", nil); a.Serve != 0 {
+	if a, _ := d.receiveHeartbeat("c", nil); a.Serve != 0 {
 		t.Errorf("%v with nobody but c, whose answer was sent with its first heartbeat", a.Serve)
 	}
 	d.now = 60 * ms
 	d.readTerm(5)
-	if a, _ := d.hear("c", nil); a.Serve != 490*ms {
+	if a, _ := d.receiveHeartbeat("c", nil); a.Serve != 490*ms {
 		t.Errorf("%v, want a lease from the answer of 50 ms on", a.Serve)
 	}
 }
@@ -229,28 +229,28 @@ func TestFirstLeaseOfABootNeedsALaterQuorum(t *testing.T) {
 func TestOtherTermsAreNotAnswered(t *testing.T) {
 	d := newDesk(t, "a/d")
 	for _, term := range []uint64{4, 6} {
-		if _, ok := d.hear("b", func(hb *ack.Heartbeat) { hb.Term = term }); ok {
+		if _, ok := d.receiveHeartbeat("b", func(hb *ack.Heartbeat) { hb.Term = term }); ok {
 			t.Errorf("a heartbeat of term %d was answered in term 5", term)
 		}
 	}
-	if _, ok := d.hear("b", nil); !ok {
+	if _, ok := d.receiveHeartbeat("b", nil); !ok {
 		t.Error("one of term 5 was not")
 	}
 	d.readTerm(6)
-	if _, ok := d.hear("b", nil); ok {
+	if _, ok := d.receiveHeartbeat("b", nil); ok {
 		t.Error("answered after its own term had moved on")
 	}
 	d.readTerm(5)
-	if _, ok := d.hear("b", nil); ok {
+	if _, ok := d.receiveHeartbeat("b", nil); ok {
 		t.Error("a term that moved on came back")
 	}
 }
 
 func TestHeartbeatCountsOnce(t *testing.T) {
 	d := newDesk(t, "a/d")
-	d.hear("b", nil)
+	d.receiveHeartbeat("b", nil)
 	for _, number := range []uint64{1, 0} {
-		if _, ok := d.hear("b", func(hb *ack.Heartbeat) { hb.Number = number }); ok {
+		if _, ok := d.receiveHeartbeat("b", func(hb *ack.Heartbeat) { hb.Number = number }); ok {
 			t.Errorf("number %d was answered after number 1", number)
 		}
 	}
@@ -263,27 +263,27 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 	}
 	for range 3 {
 		d.now += 50 * ms
-		d.hear("b", nil)
+		d.receiveHeartbeat("b", nil)
 	}
 	for _, boot := range []uint64{1, 2} {
-		if a, _ := d.hear("b", twin(boot)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "of b" || a.Serve != 0 {
+		if a, _ := d.receiveHeartbeat("b", twin(boot)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "of b" || a.Serve != 0 {
 			t.Errorf("boot %d of another process: %+v, want a refusal that names the first's address", boot, a)
 		}
 	}
-	if a, _ := d.hear("b", nil); a.Refusal != 0 || a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != 0 || a.Serve == 0 {
 		t.Errorf("the first process: %+v, want a lease", a)
 	}
 	// The first one's connection is gone; its lease runs.
 	d.step(leader.ConnClosed{Node: "b", Nonce: 98})
 	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
-	if a, _ := d.hear("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
+	if a, _ := d.receiveHeartbeat("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
 		t.Errorf("while the lease runs: %+v, want a refusal without an address", a)
 	}
 	d.now += 551 * ms
-	if a, _ := d.hear("b", twin(2)); a.Refusal != 0 || a.Boot != 2 {
+	if a, _ := d.receiveHeartbeat("b", twin(2)); a.Refusal != 0 || a.Boot != 2 {
 		t.Errorf("after its end: %+v, want an answer", a)
 	}
-	if a, _ := d.hear("b", nil); a.Refusal != ack.RefusedRollback || a.Known != 2 {
+	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != ack.RefusedRollback || a.Known != 2 {
 		t.Errorf("the old boot of the same disk: %+v, want a refusal that names boot 2", a)
 	}
 }
@@ -292,14 +292,14 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 // silence.
 func TestSilentProcessFreesItsNodeID(t *testing.T) {
 	d := newDesk(t, "b/d")
-	d.hear("b", nil)
+	d.receiveHeartbeat("b", nil)
 	next := func(hb *ack.Heartbeat) { hb.Boot, hb.Nonce = 2, 99 }
 	d.now = 2500 * ms
-	if a, _ := d.hear("b", next); a.Refusal != ack.RefusedDuplicate {
+	if a, _ := d.receiveHeartbeat("b", next); a.Refusal != ack.RefusedDuplicate {
 		t.Errorf("after dead-after: %+v, want a refusal", a)
 	}
 	d.now += ms
-	if a, _ := d.hear("b", next); a.Refusal != 0 {
+	if a, _ := d.receiveHeartbeat("b", next); a.Refusal != 0 {
 		t.Errorf("a moment later: %+v, want an answer", a)
 	}
 }
@@ -309,7 +309,7 @@ func TestSilentProcessFreesItsNodeID(t *testing.T) {
 // under the epochs of the first, which still ran some.
 func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	d := newDesk(t, "b/d")
-	d.hear("b", nil)
+	d.receiveHeartbeat("b", nil)
 	granted := d.now
 	second := func(hb *ack.Heartbeat) {
 		hb.Server, hb.Boot, hb.Nonce, hb.Number, hb.Echo = "b/e", 2, 99, d.beat["b"], ack.Echo{}
@@ -317,12 +317,12 @@ func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	for _, after := range []time.Duration{551 * ms, 2499 * ms} {
 		d.now = granted + after
-		if a, _ := d.hear("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
+		if a, _ := d.receiveHeartbeat("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
 			t.Errorf("%v after the first one's last lease: %+v, over %v; want a refusal", after, a, d.over("b"))
 		}
 	}
 	d.now = granted + 2500*ms
-	if a, _ := d.hear("b", second); a.Refusal != 0 || !d.over("b") {
+	if a, _ := d.receiveHeartbeat("b", second); a.Refusal != 0 || !d.over("b") {
 		t.Errorf("after dead-after: %+v, over %v; want an answer", a, d.over("b"))
 	}
 }
@@ -361,7 +361,7 @@ func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 func TestViewListsMembers(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
-	d.hear("b", nil)
+	d.receiveHeartbeat("b", nil)
 	d.step(leader.CrashEvidence{Node: "c", Boot: 1, Began: d.now})
 	d.now = 50 * ms
 	var got strings.Builder
@@ -388,12 +388,12 @@ func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 	}
 	for d.now < 550*ms {
 		d.now += 50 * ms
-		if a, _ := d.hear("b", stranger); a.Serve != 0 {
+		if a, _ := d.receiveHeartbeat("b", stranger); a.Serve != 0 {
 			t.Fatalf("%v for a stranger, %v after the election", a.Serve, d.now)
 		}
 	}
 	d.now += 50 * ms
-	if a, _ := d.hear("b", stranger); a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", stranger); a.Serve == 0 {
 		t.Error("nothing after every lease of the leader before has run out")
 	}
 	d = newDesk(t, "b/d")
@@ -404,9 +404,9 @@ func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 	}
 	for range 2 {
 		d.now += 50 * ms
-		d.hear("b", known)
+		d.receiveHeartbeat("b", known)
 	}
-	if a, _ := d.hear("b", known); a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", known); a.Serve == 0 {
 		t.Error("nothing for a node that shows an answer of the leader before")
 	}
 }

@@ -54,7 +54,7 @@ type levelServer struct {
 	toldAt       time.Duration // by the present process, to the leader of toldIn
 }
 
-// levelPlants are mistakes of the caller of Levels.
+// levelPlants are mutants of the caller of Levels.
 func levelPlants() []string {
 	return []string{"one Levels for all terms", "a server is added while a raise is under way", "a server is added before the barrier"}
 }
@@ -143,7 +143,7 @@ func (p *levelPlay) elect() {
 	}
 }
 
-func (p *levelPlay) heard() (all []leader.MemberView) {
+func (p *levelPlay) memberViews() (all []leader.MemberView) {
 	for _, x := range p.servers {
 		v := leader.MemberView{Heartbeat: ack.Heartbeat{Server: x.name, Boot: x.boot, Nonce: x.boot}, Silent: !x.up || x.silent}
 		all = append(all, v)
@@ -154,7 +154,7 @@ func (p *levelPlay) heard() (all []leader.MemberView) {
 // deliverLate delivers a delayed report or entry.
 func (p *levelPlay) deliverLate() {
 	if len(p.words) > 0 {
-		p.hear(p.words[0])
+		p.receiveReport(p.words[0])
 		p.words = p.words[1:]
 	}
 	if len(p.limbo) > 0 && p.rng.IntN(2) == 0 {
@@ -163,7 +163,7 @@ func (p *levelPlay) deliverLate() {
 	}
 }
 
-func (p *levelPlay) hear(w leader.LevelReport) {
+func (p *levelPlay) receiveReport(w leader.LevelReport) {
 	p.levels.Reported(w)
 	for _, x := range p.servers {
 		if x.name == w.Server && x.boot == w.Boot && w.Term == p.term && x.toldIn != p.term {
@@ -174,7 +174,7 @@ func (p *levelPlay) hear(w leader.LevelReport) {
 
 // leaderStep is one iteration of the leader: ask, update, raise.
 func (p *levelPlay) leaderStep() {
-	heard := p.heard()
+	heard := p.memberViews()
 	for _, x := range p.servers {
 		if x.up && slices.Contains(p.config, x.name) && p.levels.NeedsReport(x.name, heard) {
 			w := leader.LevelReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
@@ -182,7 +182,7 @@ func (p *levelPlay) leaderStep() {
 				p.words = append(p.words, w)
 				continue
 			}
-			p.hear(w)
+			p.receiveReport(w)
 		}
 	}
 	view := p.levels.Update(p.now, p.level, p.config, heard)

@@ -38,12 +38,12 @@ func TestPlanOfASettledClusterMovesNothing(t *testing.T) {
 // once the pause is over is that one.
 func TestPlanListsMovesAfterAPause(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.amend("a", pause(time.Hour))
+	s.changePolicy("a", pause(time.Hour))
 	pinned := shardmap.Shard(0)
 	for s.state.Committed().Owner(pinned) == "b" {
 		pinned++
 	}
-	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: pinned, Node: "b"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: pinned, Node: "b"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
 	s.run(time.Second)
 	p := s.plan()
 	if len(p.Moves) > 0 || p.Pause != time.Hour || len(p.Resumed) == 0 {
@@ -57,7 +57,7 @@ func TestPlanListsMovesAfterAPause(t *testing.T) {
 		}
 	}
 	before := s.state.Committed()
-	s.amend("a", ack.Change{Kind: ack.ChangeResume})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
 	s.until("the moves", func() bool { return !s.state.Open() && s.state.Committed().Epoch() > before.Epoch() })
 	var want []shardmap.Move
 	for _, m := range p.Resumed {
@@ -126,17 +126,17 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 			s.elect("a")
 			s.run(600 * time.Millisecond)
 			if len(c.before) > 0 {
-				s.amend("a", c.before...)
+				s.changePolicy("a", c.before...)
 				s.until("the moves of before", func() bool { return !s.state.Open() && s.state.Committed().Count("c") > 4 })
 			}
 			if paused {
-				s.amend("a", pause(time.Hour))
+				s.changePolicy("a", pause(time.Hour))
 			}
 			for _, a := range s.actors {
 				a.busy = !paused
 			}
 			if len(c.asked) > 0 {
-				s.amend("a", c.asked...)
+				s.changePolicy("a", c.asked...)
 			}
 			if c.joins {
 				s.start("d")
@@ -178,7 +178,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", For: time.Hour})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", For: time.Hour})
 	was := s.state.Committed()
 	var idle []shardmap.Shard
 	for sh := range shardmap.Shard(12) {
@@ -188,7 +188,7 @@ func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 	}
 	s.step(s.leaders["a"], leader.IdleShards{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
 	s.until("a round of what is idle", func() bool { return s.state.Open() })
-	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
 	for _, m := range s.plan().Moves {
 		if first := m.Shard == idle[0]; m.From != "c" || m.Why != "drain" || m.Proposed != first {
 			t.Errorf("planned %+v, want a drain of c, proposed: %v", m, first)

@@ -9,7 +9,7 @@ func pointsOfPolicy() []point {
 		{of: "policy", clause: "a drained node is no member", planted: []string{"policy: a drained node counts as a member, and no other node remains"}},
 		{
 			of: "policy", clause: "and does not count as dead after an election",
-			explained: "TestDrainThroughAnElectionDropsNobody: it costs the requests that were forwarded to the node, and the simulation forwards none.",
+			explained: "TestDrainThroughAnElectionDropsNoNode: it costs the requests that were forwarded to the node, and the simulation forwards none.",
 		},
 		{of: "policy", clause: "lost shards are placed during a pause", planted: []string{"policy: a pause delays the map after a loss"}},
 		{of: "policy", clause: "a pause starts again after an election", planted: []string{"policy: a new leader counts a pause from before its election"}},

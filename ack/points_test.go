@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// point is one clause of the protocol, with the proof that it is needed: the mistakes that
+// point is one clause of the protocol, with the proof that it is needed: the mutants that
 // omit it, or, where the simulation cannot show it, an explanation. If a second rule prevents
-// the same harm, the mistake omits both, and its name or its edits say so.
+// the same harm, the mutant omits both, and its name or its edits say so.
 type point struct {
 	of        string // "why 1" to "why 22", "rule 1" to "rule 10", "leases" and so on
 	clause    string
-	planted   []string // names of mistakes
+	planted   []string // names of mutants
 	explained string
 }
 
 // points are those of the protocol pages: the reason of each rule, in order, then the rules of
-// a map change, then leases and membership. The mistakes of the predecessor are among the
+// a map change, then leases and membership. The faults of the predecessor are among the
 // rules.
 func points() []point {
 	return slices.Concat(pointsOfReasons(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfRestarts(), pointsOfKeptNotes(), pointsOfDepartures(), pointsOfLevels(), pointsOfSuspicion(), pointsOfApps())
@@ -116,14 +116,14 @@ func pointsOfLiveness() []point {
 func pointsOfRules() []point {
 	return []point{
 		{
-			of: "rule 1", clause: "a new round cancels the timer of the old one (first mistake of the predecessor)",
+			of: "rule 1", clause: "a new round cancels the timer of the old one (first fault of the predecessor)",
 			planted: []string{
 				"rule 1, the predecessor: the timer of the old round continues",
 			},
 		},
 		{of: "rule 1", clause: "nothing is proposed while an own commit is in transit", planted: []string{"rule 1: proposes while a commit is in transit"}},
 		{
-			of: "G3", clause: "only a committed map routes (second mistake of the predecessor)",
+			of: "G3", clause: "only a committed map routes (second fault of the predecessor)",
 			planted: []string{
 				"G3, the predecessor: a proposal routes before it is committed",
 				"requests for moving shards do not wait",
@@ -137,7 +137,7 @@ func pointsOfRules() []point {
 				"Raft, or a defect of Settle. Redundant, kept because it costs nothing; TestCommitCountsOnce.",
 		},
 		{
-			of: "rule 3", clause: "a dead node is never proposed again (third mistake of the predecessor)",
+			of: "rule 3", clause: "a dead node is never proposed again (third fault of the predecessor)",
 			planted: []string{
 				"rule 3, the predecessor: a dead node is proposed again",
 				"G4: the committed map is proposed again with its dead members",
@@ -247,7 +247,7 @@ func pointsOfLeases() []point {
 		},
 		{
 			of: "leases", clause: "restart_grace makes the leader wait for a return, and its own pauses make no node silent",
-			explained: "Both save moves and have no other effect: one schedule in ten has a grace period; TestPausedLeaderDropsNobody, " +
+			explained: "Both save moves and have no other effect: one schedule in ten has a grace period; TestPausedLeaderDropsNoNode, " +
 				"TestPauseDoesNotCountAgainstAcknowledgements.",
 		},
 		{
@@ -280,13 +280,13 @@ func pointsOfLeases() []point {
 	}
 }
 
-// Every point is planted or explained, and every mistake belongs to a point. With -v this
+// Every point is planted or explained, and every mutant belongs to a point. With -v this
 // prints the table.
-func TestEveryPointIsPlantedOrExplained(t *testing.T) {
+func TestEveryPointHasMutantOrExplanation(t *testing.T) {
 	known := map[string]bool{}
-	for _, m := range mistakes() {
+	for _, m := range mutants() {
 		if known[m.name] {
-			t.Errorf("two mistakes are called %q", m.name)
+			t.Errorf("two mutants are called %q", m.name)
 		}
 		for caught := range strings.SplitSeq(m.caught, "|") {
 			if caught == "" || caught == "G" {
@@ -300,12 +300,12 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	for _, p := range points() {
 		met[p.of] = true
 		if (len(p.planted) == 0) == (p.explained == "") {
-			t.Errorf("%s: %s: want either mistakes or an explanation", p.of, p.clause)
+			t.Errorf("%s: %s: want either mutants or an explanation", p.of, p.clause)
 		}
 		for _, name := range p.planted {
 			used[name] = true
 			if !known[name] {
-				t.Errorf("%s: %s: no mistake is called %q", p.of, p.clause, name)
+				t.Errorf("%s: %s: no mutant is called %q", p.of, p.clause, name)
 			}
 		}
 		fmt.Fprintf(&table, "%-9s  %s\n", p.of, p.clause)
@@ -333,10 +333,10 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	}
 	for name := range known {
 		if !used[name] {
-			t.Errorf("no point says what the mistake %q is about", name)
+			t.Errorf("no point says what the mutant %q is about", name)
 		}
 	}
-	t.Logf("%d points, %d mistakes:\n%s", len(points()), len(known), table.String())
+	t.Logf("%d points, %d mutants:\n%s", len(points()), len(known), table.String())
 }
 
 // testsOfPackages returns the names of all tests of this package and its neighbours.

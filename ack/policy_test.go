@@ -13,8 +13,8 @@ import (
 	"shardway/shardmap"
 )
 
-// amend asks a leader for changes.
-func (s *stage) amend(id shardmap.NodeID, changes ...ack.Change) {
+// changePolicy asks a leader for changes.
+func (s *stage) changePolicy(id shardmap.NodeID, changes ...ack.Change) {
 	s.t.Helper()
 	l := s.leaders[id]
 	_, effects, err := l.turn.ChangePolicy(changes)
@@ -34,7 +34,7 @@ func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause
 // requests, and it confirms the leader.
 func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.amend("a", drain("c"))
+	s.changePolicy("a", drain("c"))
 	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
 	s.run(10 * time.Second)
 	if m := s.state.Committed(); m.Has("c") || m.Count("a") != 6 || m.Count("b") != 6 || s.state.Dropped("c") {
@@ -43,7 +43,7 @@ func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	if !s.actor("c").leased {
 		t.Error("the drained node has no lease: it would not be ready")
 	}
-	s.amend("a", uncordon("c"))
+	s.changePolicy("a", uncordon("c"))
 	s.until("c owns shards again", func() bool { return s.state.Committed().Count("c") == 4 })
 	if !strings.Contains(s.String(), "a proposes: uncordon") || strings.Contains(s.String(), "a proposes: join") {
 		t.Errorf("the move back has another reason than uncordon:\n%s", s)
@@ -52,10 +52,10 @@ func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 
 // During a drain a new leader is elected. The drained node has not sent it a heartbeat yet,
 // but must not be dropped as dead, because requests forwarded to it would be aborted.
-func TestDrainThroughAnElectionDropsNobody(t *testing.T) {
+func TestDrainThroughAnElectionDropsNoNode(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
-	s.amend("a", drain("c"))
+	s.changePolicy("a", drain("c"))
 	s.until("the drain is proposed", func() bool { return s.state.Open() })
 	s.elect("b")
 	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
@@ -67,11 +67,11 @@ func TestDrainThroughAnElectionDropsNobody(t *testing.T) {
 func TestCordonPinAndWeightMoveShards(t *testing.T) {
 	s := serving(t, "a", "b")
 	shard := slices.Collect(s.state.Committed().Shards("a"))[0]
-	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: shard, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: shard, Node: "b"})
 	s.until("the pinned shard moved", func() bool { return s.state.Committed().Owner(shard) == "b" })
-	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2})
 	s.until("a has twice as many", func() bool { return s.state.Committed().Count("a") == 8 })
-	s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"})
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
 	s.until("c is in the map", func() bool { return s.state.Committed().Has("c") })
@@ -84,7 +84,7 @@ func TestCordonPinAndWeightMoveShards(t *testing.T) {
 // A pause delays joining nodes, and not the takeover of lost shards.
 func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.amend("a", pause(time.Hour))
+	s.changePolicy("a", pause(time.Hour))
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(3 * time.Second)
@@ -99,7 +99,7 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 			t.Errorf("paused: shard %d of the dead is with %q", shard, owner)
 		}
 	}
-	s.amend("a", ack.Change{Kind: ack.ChangeResume})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
 	s.until("it is even again", func() bool { return s.state.Committed().Count("d") == 4 && s.state.Committed().Count("a") == 4 })
 }
 
@@ -107,7 +107,7 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 // starts again.
 func TestPauseRestartsAfterAnElection(t *testing.T) {
 	s := serving(t, "a", "b")
-	s.amend("a", pause(10*time.Second))
+	s.changePolicy("a", pause(10*time.Second))
 	s.run(9 * time.Second)
 	s.elect("b")
 	s.run(9 * time.Second)
@@ -118,9 +118,9 @@ func TestPauseRestartsAfterAnElection(t *testing.T) {
 	if s.state.Policy().Pause != 0 {
 		t.Error("the pause is not over 11 s after an election, want 10 s")
 	}
-	s.amend("b", pause(10*time.Second))
+	s.changePolicy("b", pause(10*time.Second))
 	s.run(9 * time.Second)
-	s.amend("b", pause(10*time.Second)) // the same again, which starts again
+	s.changePolicy("b", pause(10*time.Second)) // the same again, which starts again
 	s.run(9 * time.Second)
 	if s.state.Policy().Pause == 0 {
 		t.Error("asked for again after 9 s, the pause of 10 s is over after 18 s")
@@ -131,7 +131,7 @@ func TestPauseRestartsAfterAnElection(t *testing.T) {
 func TestPolicyChangeOfEarlierTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.stuck = true
-	s.amend("a", drain("b"))
+	s.changePolicy("a", drain("b"))
 	entry, was := s.waiting[0].entry, s.state
 	if next, outcome, err := was.Apply(was.Index()+1, s.term+1, entry); err != nil || outcome != ack.OutcomeIgnored || len(next.Policy().Drained) > 0 {
 		t.Errorf("in the next term: outcome %d, %v, drained %v", outcome, err, next.Policy().Drained)
@@ -147,7 +147,7 @@ func TestPolicyChangeOfEarlierTermIsVoid(t *testing.T) {
 func stageWithPolicy(t *testing.T) *stage {
 	t.Helper()
 	s := serving(t, "a", "b", "c")
-	s.amend("a", drain("c"), ack.Change{Kind: ack.ChangeCordon, Node: "b"}, pause(time.Hour), ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 3},
+	s.changePolicy("a", drain("c"), ack.Change{Kind: ack.ChangeCordon, Node: "b"}, pause(time.Hour), ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 3},
 		ack.Change{Kind: ack.ChangePin, Shard: 1, Node: "b"}, ack.Change{Kind: ack.ChangePin, Shard: 2, Zone: "z"})
 	s.run(time.Second)
 	return s
@@ -183,7 +183,7 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 // still drained, all shards would stay with dead nodes.
 func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.amend("a", drain("c"))
+	s.changePolicy("a", drain("c"))
 	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
 	n, err := s.state.Recovered("c2", s.state.MaxIndex()+ack.MinJump)
 	if err != nil {
@@ -198,11 +198,11 @@ func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 
 func TestForgottenNodeHasNoRecord(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3},
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3},
 		ack.Change{Kind: ack.ChangePin, Shard: 1, Node: "c"}, ack.Change{Kind: ack.ChangePin, Shard: 2, Node: "b"})
 	s.crash("c")
 	s.until("c is dropped", func() bool { return !s.state.Open() && s.state.Dropped("c") })
-	s.amend("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
 	s.run(time.Second)
 	p := s.state.Policy()
 	if _, known := s.state.Drop("c"); known || p.Cordoned["c"] || p.Weights["c"] > 0 || len(p.Pins) != 1 {
@@ -234,7 +234,7 @@ func TestPolicyIsBounded(t *testing.T) {
 	if _, err := ack.DecodeState(b); err != nil {
 		t.Errorf("a full policy: %v", err)
 	}
-	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(strings.Repeat("0", 60))}) // less is no more
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(strings.Repeat("0", 60))}) // less is no more
 }
 
 // A newly elected leader may not know all committed entries.

@@ -28,12 +28,12 @@ func (s *stage) quarantined() map[uint64]bool {
 func TestQuarantineExpires(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
-	s.amend("a", quarantine(1, 20*time.Second), quarantine(2, 0), quarantine(3, 5*time.Second))
+	s.changePolicy("a", quarantine(1, 20*time.Second), quarantine(2, 0), quarantine(3, 5*time.Second))
 	s.until("3 is over", func() bool { return !s.quarantined()[3] })
 	if last := s.state.Last().Epoch(); last != epoch {
 		t.Errorf("map %d was proposed for a quarantine", last)
 	}
-	s.amend("a", quarantine(1, 20*time.Second)) // anew
+	s.changePolicy("a", quarantine(1, 20*time.Second)) // anew
 	s.run(18 * time.Second)
 	if got := s.quarantined(); !maps.Equal(got, map[uint64]bool{1: true, 2: true}) {
 		t.Errorf("18s after it was asked for again: %v", got)
@@ -49,14 +49,14 @@ func TestQuarantineExpires(t *testing.T) {
 		t.Error("one without an end has ended")
 	}
 	// A hash under another key is lifted, too: it was that key's name when it was asked for.
-	s.amend("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, HashKeyID: 8}})
+	s.changePolicy("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, HashKeyID: 8}})
 	s.until("2 is lifted", func() bool { return len(s.quarantined()) == 0 })
 }
 
 // A quarantined key may have caused the failure of the cluster.
 func TestQuarantineOutlivesTheCluster(t *testing.T) {
 	s := serving(t, "a")
-	s.amend("a", quarantine(1, time.Hour), drain("a"))
+	s.changePolicy("a", quarantine(1, time.Hour), drain("a"))
 	s.until("asked", func() bool { return len(s.quarantined()) == 1 })
 	again, err := s.state.Recovered("another", s.state.MaxIndex()+ack.MinJump)
 	if err != nil {

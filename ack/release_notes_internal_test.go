@@ -19,8 +19,8 @@ func newNoteStage(t *testing.T, shards int) noteStage {
 	return s
 }
 
-// goodbyeWith appends the goodbye of node a under a boot, with the given releases.
-func (s noteStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
+// restartWith appends the goodbye of node a under a boot, with the given releases.
+func (s noteStage) restartWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
 	s.apply(EncodeRestart(MinLevel, RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}), OutcomeRestartChanged)
 }
@@ -92,7 +92,7 @@ func TestSnapshotContainsReleaseNotes(t *testing.T) {
 // After a recovery no note is valid, because the state may have changed since.
 func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	s := newNoteStage(t, 2)
-	s.goodbyeWith(7, s.s.Committed().Epoch(), Released{Shard: 0})
+	s.restartWith(7, s.s.Committed().Epoch(), Released{Shard: 0})
 	r, err := s.s.Recovered("c2", s.s.MaxIndex()+MinJump)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 // identified the disk by its node alone, and confused the shards of the two.
 func TestSnapshotContainsKeptNotes(t *testing.T) {
 	s := newNoteStage(t, 4)
-	s.goodbyeWith(7, s.s.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
+	s.restartWith(7, s.s.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
 	s.s.releaseNotes = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
 	b, err := s.s.MarshalBinary()
 	if err != nil {

@@ -53,7 +53,7 @@ func TestAnswersContainRestartIndex(t *testing.T) {
 	tells := func() uint64 {
 		d := &desk{t: t, now: time.Second, last: s.state.Last().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 		d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: s.state}, 0)
-		a, ok := d.hear("b", nil)
+		a, ok := d.receiveHeartbeat("b", nil)
 		if !ok || a.Refusal != 0 {
 			t.Fatalf("answered %v: %+v", ok, a)
 		}
@@ -151,7 +151,7 @@ func TestRestartEntryWaitsForReleases(t *testing.T) {
 }
 
 // Each process that sends a goodbye gets this wait.
-func TestEachGoodbyeRestartsTheWait(t *testing.T) {
+func TestEachLeaveNoticeRestartsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.restartInPlace(time.Minute)
 	before, _ := s.state.Restart("c")
@@ -213,7 +213,7 @@ func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 }
 
 // Running requests get the drain timeout before a restarting node sends its goodbye.
-func TestGoodbyeBeforeRestartWaitsForRequests(t *testing.T) {
+func TestLeaveNoticeBeforeRestartWaitsForRequests(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.busy, c.goodbye, c.back = true, true, 8*time.Second
@@ -262,7 +262,7 @@ func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 }
 
 // A heartbeat that announces a return must be a goodbye.
-func TestBackGoesWithGoodbye(t *testing.T) {
+func TestAnnouncedReturnRequiresLeaveNotice(t *testing.T) {
 	b, _ := ack.Heartbeat{Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Back: time.Second}.MarshalBinary()
 	if err := new(ack.Heartbeat).UnmarshalBinary(b); err == nil {
 		t.Error("back without goodbye is taken")

@@ -264,9 +264,9 @@ func (p *proc) exitSoon() {
 	if len(p.calls) > 0 {
 		w.fail("hooks: %s sends a goodbye while %d calls run", p.h.id, len(p.calls))
 	}
-	w.checkGoodbye(p)
+	w.checkReleasesAtStop(p)
 	if p.back > 0 {
-		p.lingerAfterGoodbye(w.now + restartEntryWait)
+		p.lingerAfterLeaveNotice(w.now + restartEntryWait)
 		return
 	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {

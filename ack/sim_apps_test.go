@@ -33,9 +33,9 @@ func (h *host) health() ack.AppHealth {
 	return ack.AppHealth{Failing: h.failing, Refused: h.failing && h.refused, Falls: h.falls}
 }
 
-// faultSickMost makes several apps unhealthy in quick succession, and lets them recover in the
+// faultUnhealthyMost makes several apps unhealthy in quick succession, and lets them recover in the
 // same way.
-func faultSickMost(w *world) bool {
+func faultUnhealthyMost(w *world) bool {
 	hit, longer := false, time.Duration(0)
 	lasts := w.faultDuration()
 	if w.pick(3) == 0 { // one recovers long after the others
@@ -130,7 +130,7 @@ func (l *leaderLoop) recordAppHealth(h ack.Heartbeat) {
 // countApps counts the apps that could own shards, those that are unhealthy, and those that
 // may be.
 func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
-	s := l.told()
+	s := l.driverState()
 	for _, v := range l.turn.View() {
 		hb := v.Heartbeat
 		member := s.Last().Has(v.Node)
@@ -158,7 +158,7 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 // checkHealth checks a proposal: no node is excluded for an unhealthy app if most are
 // unhealthy, and a flapping app returns late.
 func (l *leaderLoop) checkHealth(e leader.Submit) {
-	told, w := l.told(), l.p.w
+	told, w := l.driverState(), l.p.w
 	if e.Commit || told.Last().Epoch() == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 		return ""
 	}
 	for _, v := range l.turn.View() {
-		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.told().Last().Has(v.Node) {
+		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.driverState().Last().Has(v.Node) {
 			id = v.Node
 		}
 	}
@@ -226,7 +226,7 @@ func (l *leaderLoop) judgeHeldBack() {
 	l.apps.able = l.ableNodes()
 	apps, unhealthy, _ := l.countApps()
 	l.apps.most = 2*unhealthy > apps // a heartbeat may come between a proposal and its submission
-	s, now := l.told(), l.p.clock()
+	s, now := l.driverState(), l.p.clock()
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {
 		switch {

@@ -333,7 +333,7 @@ func (p *proc) excusedByStop() bool {
 // forged, the node lives: what it runs is outside the guarantee, and so is, if
 // the refusal was taken at its word, what it admits until its lease ends.
 func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
-	if w.strictly(l.told()) {
+	if w.strictly(l.driverState()) {
 		return
 	}
 	for _, h := range w.hosts {
@@ -350,7 +350,7 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 			c.forged = true
 		}
 		if how == "refusal" {
-			lease := max(l.told().Timing().Lease, l.told().TimingBefore().Lease)
+			lease := max(l.driverState().Timing().Lease, l.driverState().TimingBefore().Lease)
 			p.forgedUntil = w.now + lease + lease/10
 		}
 	}
@@ -363,7 +363,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 		return
 	}
 	w.checkSpeak(m, a)
-	last, committed := l.told().Last().Epoch(), l.told().Committed().Epoch()
+	last, committed := l.driverState().Last().Epoch(), l.driverState().Committed().Epoch()
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
 	}
@@ -376,7 +376,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}
 	for _, v := range w.won {
-		if lease := l.told().Timing().Lease; v.term > l.term && !w.copiedVoter(l) && sent-v.at+a.Serve > lease+lease/10 {
+		if lease := l.driverState().Timing().Lease; v.term > l.term && !w.copiedVoter(l) && sent-v.at+a.Serve > lease+lease/10 {
 			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.Serve, sent-v.at, v.term)
 		}
 	}

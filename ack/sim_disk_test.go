@@ -11,7 +11,7 @@ import (
 // As in the library and in package node/disk, what one message makes a server
 // write reaches the disk, synced, before anything of it is said or remembered; the
 // term, the vote (both halves at once) and the entries are one such write each.
-// Synced holds the disk as a power failure would leave it, if a mistake is planted
+// Synced holds the disk as a power failure would leave it, if a mutant is planted
 // that leaves out the syncing.
 type simDisk struct {
 	server string
@@ -255,7 +255,7 @@ func faultDisk(w *world) bool {
 // faultHang makes the disk of the leader hang for longer than its node tolerates, while there
 // is data to write.
 func faultHang(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.raftAccepts() && leads(h) })
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.raftAccepts() && leads(h) })
 	if l == nil {
 		return false
 	}
@@ -263,7 +263,7 @@ func faultHang(w *world) bool {
 	w.logf("scene: the disk of %s, which leads, hangs for %v", l.id, d.Round(time.Millisecond))
 	l.diskHangs = w.now + d
 	w.undo(d, l.restoreDisk)
-	faultSick(w)
+	faultUnhealthy(w)
 	w.run(w.now+w.span(hangsAfter, d+500*time.Millisecond), nil)
 	return true
 }

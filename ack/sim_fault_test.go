@@ -47,18 +47,18 @@ func kinds(list string) []weighted {
 	all := map[string]func(w *world) bool{
 		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
 		"bridge": faultBridge, "pair": faultPair, "noise": faultNoise, "stall": faultStall, "no-log": faultNoLog, "two-faced": faultTwoFaced, "elect": faultElect, "depose": faultDepose,
-		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultSick, "remove": faultRemove, "hold": faultHold,
-		"slow-cut": faultSlowCut, "deaf": faultDeaf, "deaf-spare": faultDeafSpare, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
+		"storm": faultStorm, "forge": faultForge, "leave": faultLeave, "sick": faultUnhealthy, "remove": faultRemove, "hold": faultHold,
+		"slow-cut": faultSlowCut, "deaf": faultUnresponsive, "deaf-spare": faultUnresponsiveSpare, "compact": faultCompact, "join": faultJoin, "weight": faultWeight, "laggard": faultLaggard,
 		"trap": faultTrap, "blind": faultBlind, "straggler": faultStraggler, "old-boot": faultOldBoot, "echoes": faultEchoes, "convert": faultConvert, "late-barrier": faultLateBarrier,
 		"last-words": faultLastWords, "late-answers": faultLateAnswers, "late-evidence": faultLateEvidence, "late-commit": faultLateCommit,
-		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultTwin,
+		"disk": faultDisk, "hang": faultHang, "power": faultPower, "outage": faultOutage, "split": faultSplit, "twin": faultDuplicate,
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
-		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
+		"two-gone": faultTwoGone, "retime-elect": faultTimingElect, "retime-halves": faultTimingHalves,
 		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
-		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-takeover": faultRetimeTakeover,
+		"retime": faultTiming, "retime-cut": faultTimingCut, "retime-lost": faultTimingLost, "retime-takeover": faultTimingTakeover,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
-		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
+		"sick-most": faultUnhealthyMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
 		"keys":         faultKeys,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 	}
@@ -149,7 +149,7 @@ func (m *simMix) setup(w *world) {
 	if w.n(100) < m.bootstraps {
 		w.initEmpty()
 	} else if w.n(100) < m.twins {
-		w.addTwin()
+		w.addDuplicate()
 	}
 }
 

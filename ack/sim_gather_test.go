@@ -63,7 +63,7 @@ func (l *leaderLoop) checkMessage(m leader.Message) {
 // checkSubmit checks the first map: with fewer nodes than expected, it is proposed only after
 // the wait.
 func (l *leaderLoop) checkSubmit(e leader.Submit) {
-	told, w := l.told(), l.p.w
+	told, w := l.driverState(), l.p.w
 	l.waits.base, l.waits.commit = told, e.Commit
 	if e.Commit || told.Last().Epoch() > 0 {
 		return
@@ -101,7 +101,7 @@ func (l *leaderLoop) judgeLoss() {
 	now := p.clock()
 	stalled := now-x.lastTick > 60*time.Millisecond
 	x.lastTick = now
-	if s := l.told(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Last() != x.base.Last()) {
+	if s := l.driverState(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Last() != x.base.Last()) {
 		x.base = nil
 	}
 	l.judgeStage(now, stalled)
@@ -119,13 +119,13 @@ func (l *leaderLoop) judgeLoss() {
 // lostMember returns a member of the last map that the leader considers failed or leaving,
 // while another node can own its shards.
 func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
-	if l.told().Last().Epoch() == 0 {
+	if l.driverState().Last().Epoch() == 0 {
 		return "", false
 	}
 	somebody, staged := false, map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
 		staged[v.Node] = v.Staged
-		somebody = somebody || v.Eligible && !l.told().Policy().Leaves(v.Node)
+		somebody = somebody || v.Eligible && !l.driverState().Policy().Leaves(v.Node)
 	}
 	id = l.losingNode()
 	return id, id != "" && somebody && !staged[id]
@@ -133,14 +133,14 @@ func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
 
 // moving reports whether shards are moving.
 func (l *leaderLoop) moving() bool {
-	s := l.told()
+	s := l.driverState()
 	return s.Open() && len(shardmap.Diff(s.Committed(), s.Last())) > 0
 }
 
 // losingNode returns a member of the last map that should not be one any more; empty if there
 // is none.
 func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
-	last := l.told().Last()
+	last := l.driverState().Last()
 	for _, v := range l.turn.View() {
 		if !v.Eligible && !v.Restarting && last.Has(v.Node) {
 			id = v.Node

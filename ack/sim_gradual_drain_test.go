@@ -44,7 +44,7 @@ func (w *world) anyGradualDrain(node shardmap.NodeID) ack.Change {
 // askIdle periodically asks all nodes with a gradual drain. Question and answer are delayed,
 // and may get lost.
 func (l *leaderLoop) askIdle() {
-	w, all := l.p.w, l.told().Policy().GradualDrains
+	w, all := l.p.w, l.driverState().Policy().GradualDrains
 	if len(all) == 0 || w.n(4) > 0 {
 		return
 	}

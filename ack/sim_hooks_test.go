@@ -313,7 +313,7 @@ func (a *simApp) restart(down time.Duration) {
 }
 
 func faultAppRestart(w *world) bool {
-	h := w.somebody(func(h *host) bool { return h.app != nil })
+	h := w.randomHost(func(h *host) bool { return h.app != nil })
 	if h == nil {
 		return false
 	}
@@ -328,7 +328,7 @@ func faultAppRestart(w *world) bool {
 }
 
 func faultAppIll(w *world) bool {
-	h := w.somebody(func(h *host) bool { return h.app != nil })
+	h := w.randomHost(func(h *host) bool { return h.app != nil })
 	if h == nil {
 		return false
 	}
@@ -363,7 +363,7 @@ func (p *proc) sortedCalls() []*simCall {
 // faultAppHangs makes an app without state hang in its calls while its node is partitioned,
 // for longer than the node keeps its shards.
 func faultAppHangs(w *world) bool {
-	h := w.somebody(func(h *host) bool { return h.app != nil && running(h) })
+	h := w.randomHost(func(h *host) bool { return h.app != nil && running(h) })
 	if h == nil {
 		return false
 	}

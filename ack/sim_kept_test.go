@@ -60,8 +60,8 @@ func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	}
 }
 
-// goodbyeHeard records when a goodbye that announces a return was first received.
-func (l *leaderLoop) goodbyeHeard(hb ack.Heartbeat) {
+// leaveNoticeReceived records when a goodbye that announces a return was first received.
+func (l *leaderLoop) leaveNoticeReceived(hb ack.Heartbeat) {
 	k := announcedRestart{speakingBoot{hb.Node, hb.Boot}, l.term}
 	if _, known := l.p.w.parting[k]; !known && hb.Goodbye {
 		l.p.w.parting[k] = l.p.w.now
@@ -136,9 +136,9 @@ func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 	return note
 }
 
-// checkTold checks that only the process that gained a shard gets its note, and the first one
+// checkNoteReceiver checks that only the process that gained a shard gets its note, and the first one
 // after a restart in place.
-func (w *world) checkTold(p *proc, hs agent.HookShard) {
+func (w *world) checkNoteReceiver(p *proc, hs agent.HookShard) {
 	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
 	case p.h.hasCopy() || p.gotAsReleased(hs.Shard, hs.Epoch):
 	case p.isNextProcess(hs.Shard, hs.Epoch):
@@ -148,18 +148,18 @@ func (w *world) checkTold(p *proc, hs agent.HookShard) {
 	}
 }
 
-// checkNotTold checks that the process after a restart in place gets the notes of the previous
+// checkKeptNoteDelivered checks that the process after a restart in place gets the notes of the previous
 // one, even if its log was behind when it got its lease.
-func (w *world) checkNotTold(p *proc, hs agent.HookShard) {
+func (w *world) checkKeptNoteDelivered(p *proc, hs agent.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
 	if k, ok := w.kept[o]; ok && !p.h.hasCopy() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
 		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as not released, and the previous boot has released it", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
 	}
 }
 
-// checkGoodbye checks the releases of a stopping process for the next one: all that its app
+// checkReleasesAtStop checks the releases of a stopping process for the next one: all that its app
 // has released, and those that it got and never acquired.
-func (w *world) checkGoodbye(p *proc) {
+func (w *world) checkReleasesAtStop(p *proc) {
 	if p.h.app == nil || p.back == 0 {
 		return
 	}

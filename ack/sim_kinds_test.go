@@ -8,8 +8,8 @@ import (
 
 // The kinds of faults. Each draws its host and its duration.
 
-// somebody returns a random host for which ok holds, or nil.
-func (w *world) somebody(ok func(h *host) bool) *host {
+// randomHost returns a random host for which ok holds, or nil.
+func (w *world) randomHost(ok func(h *host) bool) *host {
 	var fit []*host
 	for _, h := range w.hosts {
 		if ok(h) {
@@ -29,11 +29,11 @@ func leads(h *host) bool { return h.proc != nil && h.proc.lead != nil && !h.proc
 // anyone draws a running host: the leader one time in three.
 func (w *world) anyone() *host {
 	if w.pick(3) == 0 {
-		if h := w.somebody(func(h *host) bool { return running(h) && leads(h) }); h != nil {
+		if h := w.randomHost(func(h *host) bool { return running(h) && leads(h) }); h != nil {
 			return h
 		}
 	}
-	return w.somebody(running)
+	return w.randomHost(running)
 }
 
 // back starts a process again after a while.
@@ -209,9 +209,9 @@ func faultStall(w *world) bool {
 
 // faultElect elects another leader, or the same one again if no other can be.
 func faultElect(w *world) bool {
-	h := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	h := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	if h == nil {
-		h = w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+		h = w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
 		if h == nil {
 			return false
 		}
@@ -223,11 +223,11 @@ func faultElect(w *world) bool {
 
 // faultDepose elects another leader while the present one cannot hear of it.
 func faultDepose(w *world) bool {
-	h := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	h := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
 	if h == nil {
 		return false
 	}
-	o := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	o := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	if o == nil {
 		return false
 	}
@@ -242,8 +242,8 @@ func faultDepose(w *world) bool {
 
 // faultForge makes a leader believe that a running process is gone.
 func faultForge(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && leads(h) })
-	x := w.somebody(func(h *host) bool { return h.proc != nil && h != l })
+	l := w.randomHost(func(h *host) bool { return running(h) && leads(h) })
+	x := w.randomHost(func(h *host) bool { return h.proc != nil && h != l })
 	if l == nil || x == nil {
 		return false
 	}
@@ -288,7 +288,7 @@ func faultLeave(w *world) bool {
 	return true
 }
 
-func faultSick(w *world) bool {
+func faultUnhealthy(w *world) bool {
 	h := w.anyone()
 	if h == nil {
 		return false
@@ -301,7 +301,7 @@ func faultSick(w *world) bool {
 
 // faultRemove is the statement of an operator about a node whose process is down.
 func faultRemove(w *world) bool {
-	x := w.somebody(func(h *host) bool { return h.proc == nil && !h.absent })
+	x := w.randomHost(func(h *host) bool { return h.proc == nil && !h.absent })
 	if x == nil {
 		return false
 	}
@@ -342,7 +342,7 @@ func faultLaggard(w *world) bool {
 			last = h
 		}
 	}
-	other := w.somebody(func(h *host) bool { return running(h) && h != last })
+	other := w.randomHost(func(h *host) bool { return running(h) && h != last })
 	if last == nil || other == nil {
 		return false
 	}
@@ -369,7 +369,7 @@ func faultSlowCut(w *world) bool {
 	return true
 }
 
-func faultDeaf(w *world) bool {
+func faultUnresponsive(w *world) bool {
 	h := w.anyone()
 	if h == nil {
 		return false
@@ -411,7 +411,7 @@ func faultTrail(w *world) bool {
 		if w.pick(2) == 0 {
 			faultElect(w)
 		} else {
-			faultSick(w)
+			faultUnhealthy(w)
 		}
 		w.run(w.now+w.span(20*time.Millisecond, 250*time.Millisecond), nil)
 	}
@@ -437,7 +437,7 @@ func faultTrail(w *world) bool {
 }
 
 func faultJoin(w *world) bool {
-	if h := w.somebody(func(h *host) bool { return h.absent && h.twin == nil }); h != nil {
+	if h := w.randomHost(func(h *host) bool { return h.absent && h.twin == nil }); h != nil {
 		w.logf("%s joins", h.id)
 		h.absent = false
 		h.start()

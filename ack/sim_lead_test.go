@@ -57,8 +57,8 @@ func (p *proc) startLeading() {
 		Keys: func() string { return p.h.keys },
 	})
 	p.lead = l
-	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told().Committed().Epoch(), l.told().Last().Epoch())
-	if l.told().Open() {
+	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.driverState().Committed().Epoch(), l.driverState().Last().Epoch())
+	if l.driverState().Open() {
 		w.cover.openLeads++
 	}
 	w.after(0, p, l.tick)
@@ -127,8 +127,8 @@ func (l *leaderLoop) lookForBarrier() {
 	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.bootstrap)
 }
 
-// told returns the state that the driver works with.
-func (l *leaderLoop) told() *ack.State { return l.turn.State() }
+// driverState returns the state that the driver works with.
+func (l *leaderLoop) driverState() *ack.State { return l.turn.State() }
 
 // Term returns the term of the own Raft server. The process may be paused before and after
 // that.
@@ -231,7 +231,7 @@ func (l *leaderLoop) perform(effects []leader.Effect, m leader.Message, from ori
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 				l.prior[h.Node] = l.beats[h.Node]
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
-				l.goodbyeHeard(h.Heartbeat)
+				l.leaveNoticeReceived(h.Heartbeat)
 				l.recordAppHealth(h.Heartbeat)
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
@@ -319,7 +319,7 @@ func (l *leaderLoop) noted(e leader.Event) {
 	case leader.EventProposing:
 		l.noteStage(e)
 		w.cover.rounds[e.Reason]++
-		if !l.proposes && l.told().Open() {
+		if !l.proposes && l.driverState().Open() {
 			w.cover.foundOpen++
 		}
 		l.proposes = true
@@ -330,8 +330,8 @@ func (l *leaderLoop) noted(e leader.Event) {
 	case leader.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
 		l.expectReleases(e.Epoch)
-		for _, m := range l.told().Last().Members() {
-			if l.acked[m.ID] < e.Epoch && !l.told().Restarting(m.ID) {
+		for _, m := range l.driverState().Last().Members() {
+			if l.acked[m.ID] < e.Epoch && !l.driverState().Restarting(m.ID) {
 				w.fail("G4: %s commits %d, and the live boot of %s has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}
 		}

@@ -34,7 +34,7 @@ func (l *leaderLoop) replaces() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
-		if h.twin != nil && l.hears(h.twin.server()) {
+		if h.twin != nil && l.receivesFrom(h.twin.server()) {
 			continue // gossip shows one of the two
 		}
 		if h.proc == nil || h.proc.leaving || h.id == p.h.id || !w.reach(p.h, h) || !w.reach(h, p.h) || c.has(h.server()) {
@@ -60,11 +60,11 @@ func (l *leaderLoop) replaces() bool {
 // another disk may use the node id.
 func (l *leaderLoop) nameFree(server string) bool {
 	v, ok := l.viewOf(nodeOf(server))
-	return !l.hears(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
+	return !l.receivesFrom(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
 }
 
-// hears reports whether this server sends fresh heartbeats.
-func (l *leaderLoop) hears(server string) bool {
+// receivesFrom reports whether this server sends fresh heartbeats.
+func (l *leaderLoop) receivesFrom(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
 	return v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
@@ -114,7 +114,7 @@ func (l *leaderLoop) removeServer() bool {
 func (l *leaderLoop) countStayingVoters(but string) int {
 	n := 0
 	for _, v := range l.p.disk.conf.voters {
-		if h := l.p.w.byServer(v); v != but && h != nil && h.proc != nil && !h.proc.leaving && (h == l.p.h || l.hears(v)) {
+		if h := l.p.w.byServer(v); v != but && h != nil && h.proc != nil && !h.proc.leaving && (h == l.p.h || l.receivesFrom(v)) {
 			n++
 		}
 	}
@@ -125,7 +125,7 @@ func (l *leaderLoop) countStayingVoters(but string) int {
 func (l *leaderLoop) nonvoterToPromote() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
-		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) && l.echoes(s) {
+		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.receivesFrom(s) && l.echoes(s) {
 			return s
 		}
 	}
@@ -134,7 +134,7 @@ func (l *leaderLoop) nonvoterToPromote() string {
 
 // faultDemote demotes a voter, possibly the leader.
 func faultDemote(w *world) bool {
-	l := w.somebody(func(h *host) bool { return w.reconfigures(h) && len(h.proc.disk.conf.voters) > 2 })
+	l := w.randomHost(func(h *host) bool { return w.reconfigures(h) && len(h.proc.disk.conf.voters) > 2 })
 	if l == nil {
 		return false
 	}
@@ -148,12 +148,12 @@ func faultDemote(w *world) bool {
 	return true
 }
 
-// faultDeafSpare restarts a nonvoter next to a cluster of one voter. It gets the log, but no
+// faultUnresponsiveSpare restarts a nonvoter next to a cluster of one voter. It gets the log, but no
 // answers to its heartbeats, also not after the faults. As one of two voters it would prevent
 // all leases.
-func faultDeafSpare(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })
-	x := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && !h.proc.isVoter() })
+func faultUnresponsiveSpare(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && !h.proc.isVoter() })
 	if l == nil || x == nil || !l.proc.confCommitted() {
 		return false
 	}
@@ -167,7 +167,7 @@ func faultDeafSpare(w *world) bool {
 // faultExpel removes the server of a running node, as a leader does after a long silence. The
 // node is added again as a nonvoter. It may be the leader.
 func faultExpel(w *world) bool {
-	l := w.somebody(w.reconfigures)
+	l := w.randomHost(w.reconfigures)
 	if l == nil {
 		return false
 	}
@@ -196,8 +196,8 @@ func (w *world) canLoseVoter(c *simConf, s string) bool {
 // faultReconfigure makes a leader demote or promote a server, and elects another leader before
 // that is committed.
 func faultReconfigure(w *world) bool {
-	l := w.somebody(w.reconfigures)
-	o := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	l := w.randomHost(w.reconfigures)
+	o := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	if l == nil || o == nil {
 		return false
 	}

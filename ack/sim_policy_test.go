@@ -99,7 +99,7 @@ func (l *leaderLoop) changePolicy(changes ...ack.Change) bool {
 
 // leader returns a host that leads, as far as it knows.
 func (w *world) someLeader() *host {
-	return w.somebody(func(h *host) bool { return running(h) && leads(h) })
+	return w.randomHost(func(h *host) bool { return running(h) && leads(h) })
 }
 
 // faultPolicy requests a few changes.

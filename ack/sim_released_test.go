@@ -21,13 +21,13 @@ type releasedChecks struct {
 	final map[shardmap.Shard]int
 	// exact has the disk that was told of a release, by whose it was and the ownership it
 	// was told under.
-	exact map[toldRelease]string
+	exact map[deliveredRelease]string
 	// promised are the shards that a commit must pass on as released, by its epoch.
 	promised map[shardmap.Epoch]map[shardmap.Shard]ack.Released
 }
 
-// toldRelease is a release call to an app.
-type toldRelease struct {
+// deliveredRelease is a release call to an app.
+type deliveredRelease struct {
 	shardEpoch
 	by shardmap.NodeID
 }
@@ -35,7 +35,7 @@ type toldRelease struct {
 func newReleasedChecks() releasedChecks {
 	return releasedChecks{
 		changes: map[shardmap.Shard]int{}, changed: map[shardmap.Shard]shardmap.Epoch{}, final: map[shardmap.Shard]int{},
-		exact: map[toldRelease]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
+		exact: map[deliveredRelease]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
 	}
 }
 
@@ -63,13 +63,13 @@ func (w *world) checkExact(p *proc, disk string, hs agent.HookShard) {
 		if hs.Note != nil {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
 		}
-		w.checkNotTold(p, hs)
+		w.checkKeptNoteDelivered(p, hs)
 		// Later releases of its own belong to this disk.
-		delete(w.exact, toldRelease{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
+		delete(w.exact, deliveredRelease{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
 	w.cover.exact++
-	w.checkTold(p, hs)
+	w.checkNoteReceiver(p, hs)
 	if p.h.hasCopy() {
 		return
 	}
@@ -77,7 +77,7 @@ func (w *world) checkExact(p *proc, disk string, hs agent.HookShard) {
 		w.fail("hooks: %s acquires shard %d of epoch %d as released with note %q: it was released after %d changes, and has had %d",
 			p.h.id, hs.Shard, hs.Epoch, hs.Note, n, w.changes[hs.Shard])
 	}
-	o := toldRelease{shardEpoch{hs.Shard, hs.Epoch}, hs.From}
+	o := deliveredRelease{shardEpoch{hs.Shard, hs.Epoch}, hs.From}
 	if other := w.exact[o]; other != "" && other != disk {
 		w.fail("hooks: shard %d of epoch %d was given to %s as released, and now to %s", hs.Shard, hs.Epoch, other, disk)
 	}
@@ -181,7 +181,7 @@ func (w *world) checkPending(p *proc) {
 // that have acknowledged it, each by its newest heartbeat.
 func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 	w := l.p.w
-	base, p := l.told().Committed(), l.told().Last()
+	base, p := l.driverState().Committed(), l.driverState().Last()
 	all := map[shardmap.Shard]ack.Released{}
 	for _, m := range base.Members() {
 		hb := l.beats[m.ID]
@@ -191,7 +191,7 @@ func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 		r := l.delivered[hb.Released]
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
-			if p.Has(m.ID) && !l.told().Restarting(m.ID) {
+			if p.Has(m.ID) && !l.driverState().Restarting(m.ID) {
 				w.fail("hooks: %s commits %d without the releases of %s", l.p.h.id, e, m.ID)
 			}
 			continue
@@ -220,7 +220,7 @@ func (w *world) checkPassedOn(before, after *ack.State) {
 
 // faultNoDeliver loses the releases of a node in transit, and nothing else.
 func faultNoDeliver(w *world) bool {
-	h := w.somebody(func(h *host) bool { return h.app != nil })
+	h := w.randomHost(func(h *host) bool { return h.app != nil })
 	if h == nil {
 		return false
 	}

@@ -64,13 +64,13 @@ func (h *host) restart(r restarting) {
 	})
 }
 
-// lingerAfterGoodbye ends a process some time after its goodbye, once its own log contains the
+// lingerAfterLeaveNotice ends a process some time after its goodbye, once its own log contains the
 // restart or it has waited long enough.
-func (p *proc) lingerAfterGoodbye(until time.Duration) {
+func (p *proc) lingerAfterLeaveNotice(until time.Duration) {
 	w := p.w
 	a, _ := p.fsm.Restart(p.h.id)
 	if a.Boot != p.bootNow() && w.now < until {
-		w.after(20*time.Millisecond, p, func() { p.lingerAfterGoodbye(until) })
+		w.after(20*time.Millisecond, p, func() { p.lingerAfterLeaveNotice(until) })
 		return
 	}
 	w.after(p.linger, p, func() {
@@ -122,7 +122,7 @@ func faultRestartJoin(w *world) bool {
 	case 1:
 		return faultPolicy(w)
 	case 2:
-		return faultSick(w)
+		return faultUnhealthy(w)
 	}
 	return faultRestart(w)
 }

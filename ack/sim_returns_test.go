@@ -220,7 +220,7 @@ func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
 // faultCacheRestart restarts the app of a node, which may be down: so briefly that no check
 // notices, or for a while.
 func faultCacheRestart(w *world) bool {
-	h := w.somebody(func(h *host) bool { return h.cache != nil && !h.gateway })
+	h := w.randomHost(func(h *host) bool { return h.cache != nil && !h.gateway })
 	if h == nil {
 		return false
 	}
@@ -252,7 +252,7 @@ func faultCacheRestart(w *world) bool {
 // refused. Only an app that reports its instance may do so, and only after a check has reached
 // it.
 func faultAppPort(w *world) bool {
-	h := w.somebody(func(h *host) bool {
+	h := w.randomHost(func(h *host) bool {
 		return h.cache != nil && !h.gateway && h.cache.named && h.cache.met == h.cache.process && h.cache.downUntil < w.now
 	})
 	if h == nil {
@@ -269,8 +269,8 @@ func faultAppPort(w *world) bool {
 	return true
 }
 
-// mistakesOfDepartures are mistakes by which a shard returns to an app with an old copy of it.
-func mistakesOfDepartures() []mistake {
+// mutantsOfDepartures are mutants by which a shard returns to an app with an old copy of it.
+func mutantsOfDepartures() []mutant {
 	caches := func(list string) *simMix {
 		m := aimed(list)
 		m.caches = 100
@@ -278,7 +278,7 @@ func mistakesOfDepartures() []mistake {
 	}
 	moves := caches("leave 6, join 2, sick 4, policy 6, kill 3, cache-restart 3")
 	restarts := caches("cache-restart 8, kill 8, leave 4, sick 3, restart 3")
-	return []mistake{
+	return []mutant{
 		{
 			name: "returns: a commit does not record the shards that leave a node", mix: moves, caught: "returns",
 			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[m.From]; known {\n", "		if _, known := s.departures[m.From]; known && !PLANTED {\n"),

@@ -60,7 +60,7 @@ func (l *leaderLoop) sendIdleQuestion(e leader.AskIdle) {
 	w, id := l.p.w, e.Node
 	l.noteDeferred(id)
 	l.question = l.p.clock()
-	key := idleReport{l.term, id, l.told().Committed().Epoch()}
+	key := idleReport{l.term, id, l.driverState().Committed().Epoch()}
 	if !e.Held {
 		delete(w.answered, key)
 		delete(w.ended, key)
@@ -92,7 +92,7 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 		l.inbox = append(l.inbox, func() { l.receiveIdleAnswer(m) })
 		return
 	}
-	if l.told().Open() {
+	if l.driverState().Open() {
 		w.cover.freed++
 		l.receive(m, origin{})
 		return
@@ -105,7 +105,7 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 	}
 	// The proposal may be a part of the turn that takes the answer. The leader waits for 100 ms:
 	// a later answer may count.
-	if waits && m.Map == l.told().Committed().Epoch() {
+	if waits && m.Map == l.driverState().Committed().Epoch() {
 		inTime := l.p.clock()-l.question < 90*time.Millisecond
 		w.answered[key], w.firstAnswer[key] = told, first && inTime
 		w.busy[idleReport{l.term, m.Node, 0}] = l.busyAt(m)
@@ -119,7 +119,7 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 // busyAt returns the shards of the node that an answer does not report as idle.
 func (l *leaderLoop) busyAt(m leader.IdleShards) map[shardmap.Shard]bool {
 	busy := map[shardmap.Shard]bool{}
-	for s := range l.told().Committed().Shards(m.Node) {
+	for s := range l.driverState().Committed().Shards(m.Node) {
 		busy[s] = !slices.Contains(m.Shards, s)
 	}
 	return busy
@@ -128,8 +128,8 @@ func (l *leaderLoop) busyAt(m leader.IdleShards) map[shardmap.Shard]bool {
 // endAnswers records owners whose moves the leader no longer defers: answers count for one
 // change only.
 func (l *leaderLoop) endAnswers() {
-	base := l.told().Committed()
-	if l.told().Open() {
+	base := l.driverState().Committed()
+	if l.driverState().Open() {
 		return
 	}
 	for _, m := range base.Members() {
@@ -151,7 +151,7 @@ func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 
 // noteStage records what a proposal defers.
 func (l *leaderLoop) noteStage(e leader.Event) {
-	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
+	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.driverState().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
 		l.noteDeferred(id)
@@ -171,8 +171,8 @@ func (l *leaderLoop) noteStage(e leader.Event) {
 // isWell reports whether no known condition forbids deferring moves of an owner.
 func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 	v, _ := l.viewOf(id)
-	d, _ := l.told().Drop(id)
-	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
+	d, _ := l.driverState().Drop(id)
+	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.driverState().Committed().Epoch()
 }
 
 // checkStage judges what a proposal takes from owners whose moves the leader stages. It adds
@@ -264,16 +264,16 @@ func (l *leaderLoop) judgeStage(now time.Duration, stalled bool) {
 		}
 	}
 	staged := len(owners) > 0
-	if !staged && !l.told().Open() && l.waits.base == nil && l.p.h.keys == l.told().Keys() {
+	if !staged && !l.driverState().Open() && l.waits.base == nil && l.p.h.keys == l.driverState().Keys() {
 		// The next change begins again. The change of an owner which is not well for a moment goes
 		// on, and so does one that waits for a change of the keys, which defers nothing.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
-	if stalled || l.told().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {
+	if stalled || l.driverState().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {
 		clear(owners)
 	}
 	maps.DeleteFunc(l.from, func(id shardmap.NodeID, _ time.Duration) bool { return !owners[id] })
-	gathering := min(max(l.told().Timing().DeadAfter, l.told().TimingBefore().DeadAfter)/5, 2*time.Second) // additions are gathered before
+	gathering := min(max(l.driverState().Timing().DeadAfter, l.driverState().TimingBefore().DeadAfter)/5, 2*time.Second) // additions are gathered before
 	for id := range owners {
 		since, known := l.from[id]
 		if !known {

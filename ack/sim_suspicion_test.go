@@ -199,7 +199,7 @@ func faultLeaderHangs(w *world) bool {
 	if !w.run(w.now+10*time.Second, func() bool { return w.settled(400 * time.Millisecond) }) || w.failure != "" {
 		return false
 	}
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	if l == nil || !w.canLoseLeader(l) {
 		return false
 	}

@@ -21,12 +21,12 @@ var (
 	simSchedules = flag.Int("sim.schedules", 0, "how many schedules to play (0: a share that takes seconds)")
 	simSeed      = flag.Uint64("sim.seed", 0, "replay this one schedule of -sim.mix and print its trace")
 	simFirst     = flag.Uint64("sim.first", 1, "the first seed")
-	simCaught    = flag.Bool("sim.caught", false, "write down which schedule catches each mistake")
-	simMistake   = flag.String("sim.mistake", "", "plant only mistakes whose name contains this")
+	simCaught    = flag.Bool("sim.caught", false, "write down which schedule catches each mutant")
+	simMutant    = flag.String("sim.mutant", "", "plant only mutants whose name contains this")
 	simMixName   = flag.String("sim.mix", "", "play this mix only")
 )
 
-// plant is a mistake in the environment of the machines: the disk of a node and the admission
+// plant is a mutant in the environment of the machines: the disk of a node and the admission
 // of requests, which the simulation models.
 type plant uint8
 

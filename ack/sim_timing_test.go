@@ -94,9 +94,9 @@ func (l *leaderLoop) changeTiming(t ack.Timing) bool {
 	return true
 }
 
-// faultRetime changes the timing, sometimes twice at once, sometimes at a former leader.
-func faultRetime(w *world) bool {
-	h := w.somebody(func(h *host) bool { return running(h) && leads(h) })
+// faultTiming changes the timing, sometimes twice at once, sometimes at a former leader.
+func faultTiming(w *world) bool {
+	h := w.randomHost(func(h *host) bool { return running(h) && leads(h) })
 	if h == nil {
 		return false
 	}
@@ -107,11 +107,11 @@ func faultRetime(w *world) bool {
 	return hit
 }
 
-// faultRetimeCut changes the timing while a node is partitioned, with or without a new leader.
+// faultTimingCut changes the timing while a node is partitioned, with or without a new leader.
 // Its running requests follow the previous timing.
-func faultRetimeCut(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && h.proc.leader })
-	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
+func faultTimingCut(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && leads(h) && h.proc.leader })
+	x := w.randomHost(func(h *host) bool { return running(h) && h != l && !h.gateway })
 	if l == nil || x == nil {
 		return false
 	}
@@ -139,22 +139,22 @@ func faultRetimeCut(w *world) bool {
 	case 0:
 		faultElect(w)
 		w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
-		faultRetime(w)
+		faultTiming(w)
 	case 1:
 		w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
-		faultRetime(w)
+		faultTiming(w)
 	}
 	w.run(w.now+w.span(500*time.Millisecond, w.deadAfter()+time.Second), nil)
 	return hit
 }
 
-// faultRetimeLost makes a leader append a timing that is never replicated. The others elect a
+// faultTimingLost makes a leader append a timing that is never replicated. The others elect a
 // leader that does not know the timing, and that may take shards from a node that still
 // follows the first leader.
-func faultRetimeLost(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
-	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
-	next := w.somebody(func(h *host) bool { return running(h) && h != l && h != x && h.proc.isVoter() })
+func faultTimingLost(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && h != l && !h.gateway })
+	next := w.randomHost(func(h *host) bool { return running(h) && h != l && h != x && h.proc.isVoter() })
 	if l == nil || x == nil || next == nil {
 		return false
 	}
@@ -177,11 +177,11 @@ func faultRetimeLost(w *world) bool {
 	return hit
 }
 
-// faultRetimeElect changes the timing during an election: by two leaders, or with rival
+// faultTimingElect changes the timing during an election: by two leaders, or with rival
 // candidates. Of the entries of two leaders one is lost or void, and every leader grants by
 // the committed timing.
-func faultRetimeElect(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+func faultTimingElect(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	if l == nil {
 		return false
 	}
@@ -207,11 +207,11 @@ func faultRetimeElect(w *world) bool {
 	return hit
 }
 
-// faultRetimeHalves changes the timing on both sides of a partition: by the leader of the old
+// faultTimingHalves changes the timing on both sides of a partition: by the leader of the old
 // side, which commits nothing, and by the new leader of the other side. Partitioned nodes have
 // leases and requests of the previous timing.
-func faultRetimeHalves(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+func faultTimingHalves(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	if l == nil {
 		return false
 	}
@@ -225,7 +225,7 @@ func faultRetimeHalves(w *world) bool {
 	}
 	hit := l.proc.lead.changeTiming(w.anyTiming())
 	w.run(w.now+w.span(0, 100*time.Millisecond), nil)
-	if next := w.somebody(func(h *host) bool { return running(h) && !with[h.i] && h.proc.isVoter() }); next != nil {
+	if next := w.randomHost(func(h *host) bool { return running(h) && !with[h.i] && h.proc.isVoter() }); next != nil {
 		next.proc.campaign("on the other side")
 		w.run(w.now+w.span(50*time.Millisecond, w.deadAfter()+400*time.Millisecond), nil)
 		if running(next) && leads(next) && next.proc.lead.changeTiming(w.anyTiming()) {
@@ -237,11 +237,11 @@ func faultRetimeHalves(w *world) bool {
 	return hit
 }
 
-// faultRetimeTakeover replaces takeover by timeout with a laxer rule, and forges a refused
+// faultTimingTakeover replaces takeover by timeout with a laxer rule, and forges a refused
 // connection before the effects of the timeout rule are over.
-func faultRetimeTakeover(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
-	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
+func faultTimingTakeover(w *world) bool {
+	l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && h != l && !h.gateway })
 	if l == nil || x == nil {
 		return false
 	}

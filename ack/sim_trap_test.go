@@ -6,22 +6,22 @@ import (
 	"shardway/ack/leader"
 )
 
-// Faults that combine several events which rarely coincide by chance, and which one mistake
+// Faults that combine several events which rarely coincide by chance, and which one mutant
 // needs to do harm.
 
 // faultTrap kills a node. While it is down, another leader is elected that the present one
 // cannot reach, and is told that the node is gone for good. The node returns to the old
 // leader, which does not know that it is deposed.
 func faultTrap(w *world) bool {
-	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
+	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
 	if old == nil {
 		return false
 	}
-	x := w.somebody(func(h *host) bool { return running(h) && h != old && !h.gateway && !h.proc.isVoter() })
+	x := w.randomHost(func(h *host) bool { return running(h) && h != old && !h.gateway && !h.proc.isVoter() })
 	if x == nil {
-		x = w.somebody(func(h *host) bool { return running(h) && h != old && !h.gateway })
+		x = w.randomHost(func(h *host) bool { return running(h) && h != old && !h.gateway })
 	}
-	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != x && h.proc.isVoter() })
+	next := w.randomHost(func(h *host) bool { return running(h) && h != old && h != x && h.proc.isVoter() })
 	if x == nil || next == nil {
 		return false
 	}
@@ -51,9 +51,9 @@ func faultTrap(w *world) bool {
 // are taken, and then elects that voter, which receives the heartbeats of the other node
 // again.
 func faultBlind(w *world) bool {
-	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
-	blind := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
-	x := w.somebody(func(h *host) bool { return running(h) && h != old && h != blind && !h.gateway })
+	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
+	blind := w.randomHost(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	x := w.randomHost(func(h *host) bool { return running(h) && h != old && h != blind && !h.gateway })
 	if old == nil || blind == nil || x == nil {
 		return false
 	}
@@ -85,7 +85,7 @@ func (w *world) isolate(x *host, d time.Duration) {
 // dropped, and misses that proposal. When it is reachable again, the commit that takes its
 // shards may be in progress.
 func faultStraggler(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
@@ -104,7 +104,7 @@ func faultStraggler(w *world) bool {
 // lease and an unhealthy app, and has applied no later entry. Then there may be another
 // leader.
 func faultOldBoot(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
@@ -136,8 +136,8 @@ func faultOldBoot(w *world) bool {
 // faultLateBarrier elects a leader that applies its barrier only after it was deposed without
 // knowing it.
 func faultLateBarrier(w *world) bool {
-	first := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
-	second := w.somebody(func(h *host) bool { return running(h) && h != first && h.proc.isVoter() })
+	first := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	second := w.randomHost(func(h *host) bool { return running(h) && h != first && h.proc.isVoter() })
 	if first == nil || second == nil {
 		return false
 	}
@@ -160,9 +160,9 @@ func faultLateBarrier(w *world) bool {
 // faultTwoFaced elects a leader with the vote of a node that continues to send heartbeats to
 // the present one, and is cut off from Raft.
 func faultTwoFaced(w *world) bool {
-	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
-	voter := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
-	next := w.somebody(func(h *host) bool { return running(h) && h != old && h != voter && h.proc.isVoter() })
+	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
+	voter := w.randomHost(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	next := w.randomHost(func(h *host) bool { return running(h) && h != old && h != voter && h.proc.isVoter() })
 	if old == nil || voter == nil || next == nil {
 		return false
 	}
@@ -182,8 +182,8 @@ func faultTwoFaced(w *world) bool {
 // faultConvert elects a leader that only the present one can reach, which votes for it. The
 // others still follow the old leader, whose loop may be the last to notice.
 func faultConvert(w *world) bool {
-	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
-	next := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
+	old := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
+	next := w.randomHost(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
 	if old == nil || next == nil {
 		return false
 	}
@@ -199,8 +199,8 @@ func faultConvert(w *world) bool {
 func faultEchoes(w *world) bool {
 	faultElect(w)
 	w.run(w.now+w.span(60*time.Millisecond, 260*time.Millisecond), nil)
-	second := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
-	third := w.somebody(func(h *host) bool { return running(h) && h != second && h.proc.isVoter() })
+	second := w.randomHost(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
+	third := w.randomHost(func(h *host) bool { return running(h) && h != second && h.proc.isVoter() })
 	if second == nil || third == nil {
 		return false
 	}
@@ -222,7 +222,7 @@ func faultEchoes(w *world) bool {
 // faultLastWords kills a node with delayed heartbeats. Some arrive after it was dropped, and
 // void the crash evidence.
 func faultLastWords(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
@@ -245,7 +245,7 @@ func faultLastWords(w *world) bool {
 // faultLateEvidence restarts a node at once, perhaps with an empty disk. The crash evidence is
 // handled when the next boot may have a lease.
 func faultLateEvidence(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
@@ -264,7 +264,7 @@ func faultLateEvidence(w *world) bool {
 		w.run(w.now+w.deadAfter()+w.span(800*time.Millisecond, 1200*time.Millisecond), nil)
 		return true
 	}
-	if l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && h.proc.isVoter() }); l != nil && w.pick(3) > 0 {
+	if l := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader && h.proc.isVoter() }); l != nil && w.pick(3) > 0 {
 		w.run(w.now+w.span(200*time.Millisecond, 700*time.Millisecond), nil)
 		if running(l) && l.proc.leader {
 			x.mute = true // it has its lease, and is not heard in the new term
@@ -281,8 +281,8 @@ func faultLateEvidence(w *world) bool {
 // from a snapshot of the committed map. Its new boot has no lease at first, and gets one
 // before the shards of the first node may be taken.
 func faultTwoGone(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
-	y := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) && h != x })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	y := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) && h != x })
 	if x == nil || y == nil {
 		return false
 	}
@@ -306,7 +306,7 @@ func faultTwoGone(w *world) bool {
 
 // faultLateAnswers restarts a node while answers to its previous boot are in transit.
 func faultLateAnswers(w *world) bool {
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
@@ -332,12 +332,12 @@ func faultLateAnswers(w *world) bool {
 // faultLateCommit delays the commit of a leader until another leader has granted a lease to
 // the node whose shards the commit takes.
 func faultLateCommit(w *world) bool {
-	first := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
-	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && h != first })
+	first := w.randomHost(func(h *host) bool { return running(h) && h.proc.leader })
+	x := w.randomHost(func(h *host) bool { return running(h) && !h.gateway && h != first })
 	if first == nil || x == nil {
 		return false
 	}
-	second := w.somebody(func(h *host) bool { return running(h) && h != first && h != x && h.proc.isVoter() })
+	second := w.randomHost(func(h *host) bool { return running(h) && h != first && h != x && h.proc.isVoter() })
 	if second == nil {
 		return false
 	}

@@ -18,7 +18,7 @@ func (p *proc) isVoter() bool { return p.disk.conf.votes(p.disk.server) && !p.h.
 func (p *proc) raftTimer() {
 	w := p.w
 	if p.h.copied {
-		p.h.runTwin()
+		p.h.runDuplicate()
 	} else if p.leader {
 		for _, h := range w.hosts {
 			if h != p.h {

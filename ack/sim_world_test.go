@@ -21,7 +21,7 @@ type simSetup struct {
 	seed    uint64
 	mix     *simMix
 	faults  []byte // when set, they decide the faults in place of the seed
-	plant   plant  // a mistake on the node's side, planted on purpose
+	plant   plant  // a mutant on the node's side, planted on purpose
 	tracing bool
 	// counts reports which failures playMany looks for; nil means any.
 	counts func(failure string) bool

@@ -297,7 +297,7 @@ func (s *stage) run(d time.Duration) {
 		for _, a := range s.actors {
 			if a.up {
 				s.act(a)
-				s.hear(a)
+				s.receiveAnswers(a)
 			}
 		}
 	}
@@ -416,8 +416,8 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	}
 }
 
-// hear gives a node the received answers.
-func (s *stage) hear(a *actor) {
+// receiveAnswers gives a node the received answers.
+func (s *stage) receiveAnswers(a *actor) {
 	answers := a.answers
 	a.answers = nil
 	for _, ans := range answers {
@@ -460,7 +460,7 @@ func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 			s.waiting = append(s.waiting, submitted{by: l.id, term: l.term, entry: slices.Clone(e.Entry)})
 		case leader.Barrier: // see elect
 		case leader.AskIdle:
-			s.tellIdle(l, s.actor(e.Node))
+			s.reportIdle(l, s.actor(e.Node))
 		case leader.StepDown:
 			l.steps++
 			s.notef("%s steps down: %s", l.id, e.Reason)
@@ -473,9 +473,9 @@ func (s *stage) effect(l *leaderPart, effects []leader.Effect) {
 	}
 }
 
-// tellIdle answers a question of a leader at once: all shards without a request are idle. The
+// reportIdle answers a question of a leader at once: all shards without a request are idle. The
 // request in busy begins after the answer.
-func (s *stage) tellIdle(l *leaderPart, a *actor) {
+func (s *stage) reportIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
 	}

@@ -34,25 +34,25 @@ var planned = map[string]struct {
 	from shardmap.NodeID
 	left int
 }{
-	"drain": {nil, func(s *stage) { s.amend("a", drain("b")) }, "b", 0},
+	"drain": {nil, func(s *stage) { s.changePolicy("a", drain("b")) }, "b", 0},
 	"leave": {nil, func(s *stage) { s.actor("b").leaving = true }, "b", 0},
 	"join":  {nil, func(s *stage) { s.joins("d") }, "b", 3},
 	"weight": {nil, func(s *stage) {
 		s.actor("b").weight, s.actor("a").weight, s.actor("c").weight = 1, 2, 3
 	}, "b", 2},
 	"setting": {nil, func(s *stage) {
-		s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "b", Weight: 1}, ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "b", Weight: 1}, ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 2}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3})
 	}, "b", 2},
 	"pin":            {func(s *stage) { s.pins(s.owned("a"), "a") }, func(s *stage) { s.pins(s.owned("b"), "a") }, "b", 2},
-	"end of a drain": {func(s *stage) { s.amend("a", drain("c")) }, func(s *stage) { s.amend("a", uncordon("c")) }, "b", 4},
+	"end of a drain": {func(s *stage) { s.changePolicy("a", drain("c")) }, func(s *stage) { s.changePolicy("a", uncordon("c")) }, "b", 4},
 	"end of a cordon": {func(s *stage) {
-		s.amend("a", ack.Change{Kind: ack.ChangeCordon, Node: "d"})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "d"})
 		s.joins("d")
-	}, func(s *stage) { s.amend("a", uncordon("d")) }, "b", 3},
+	}, func(s *stage) { s.changePolicy("a", uncordon("d")) }, "b", 3},
 	"rebalance after a pause": {func(s *stage) {
-		s.amend("a", pause(time.Hour))
+		s.changePolicy("a", pause(time.Hour))
 		s.joins("d")
-	}, func(s *stage) { s.amend("a", ack.Change{Kind: ack.ChangeResume}) }, "b", 3},
+	}, func(s *stage) { s.changePolicy("a", ack.Change{Kind: ack.ChangeResume}) }, "b", 3},
 }
 
 // joins starts a node that follows the leader.
@@ -67,7 +67,7 @@ func (s *stage) pins(shards []shardmap.Shard, to shardmap.NodeID) {
 	for _, x := range shards {
 		changes = append(changes, ack.Change{Kind: ack.ChangePin, Shard: x, Node: to})
 	}
-	s.amend("a", changes...)
+	s.changePolicy("a", changes...)
 }
 
 // beforePlanned returns a stage on which a planned change can begin.
@@ -147,7 +147,7 @@ func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
 	for _, x := range s.owned("b") {
 		s.runs("b", x)
 	}
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	began, last := s.now, s.owned("b")[0]
 	maps, epoch := 0, s.state.Committed().Epoch()
 	s.until("b owns nothing", func() bool {
@@ -176,7 +176,7 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 	s.joins("d")
 	s.run(2 * time.Second)
 	s.runs("b", s.owned("b")[0])
-	s.amend("a", drain("b"))
+	s.changePolicy("a", drain("b"))
 	began := s.now
 	for flips := 0; s.state.Last().Count("b") > 0; flips++ {
 		if flips > 100 {
@@ -206,7 +206,7 @@ func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").reticent = true
 	s.runs("b", s.owned("b")[0])
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	began := s.now
 	s.until("a proposal", func() bool { return s.state.Last().Count("b") == 0 })
 	if took := s.now - began; took > 200*time.Millisecond {
@@ -220,7 +220,7 @@ func TestCrashDoesNotWaitForAStage(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
 	s.crash("c")
 	crashed := s.now
@@ -253,7 +253,7 @@ func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 		s := serving(t, "a", "b", "c")
 		busy := s.owned("b")[0]
 		s.runs("b", busy)
-		s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 		s.actor("c").held = open
 		s.until("a proposal", func() bool { return s.state.Last().Count("b") == 1 })
 		if !open {
@@ -302,7 +302,7 @@ func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
-	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Second})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Second})
 	s.until("b is drained", func() bool { return s.state.Policy().Drained["b"] })
 	drained := s.now
 	s.until("a proposal without b", func() bool { return s.state.Open() && !s.state.Last().Has("b") })
@@ -317,7 +317,7 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	late := s.owned("b")[0]
 	s.actor("b").begins = []shardmap.Shard{late}
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("a proposal takes all shards", func() bool { return s.state.Open() && s.state.Last().Count("b") == 0 })
 	proposed := s.now
 	s.until("idle shards have moved", func() bool { return !s.state.Open() })
@@ -340,13 +340,13 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	s.start("a", "b")
 	s.elect("a")
 	s.run(600 * time.Millisecond)
-	s.amend("a", drain("a"))
+	s.changePolicy("a", drain("a"))
 	s.until("b owns all shards", func() bool { return s.state.Committed().Count("b") == 12 && !s.state.Open() })
 	busy := s.owned("b")
 	for _, x := range busy {
 		s.runs("b", x)
 	}
-	s.amend("a", uncordon("a"), drain("b"))
+	s.changePolicy("a", uncordon("a"), drain("b"))
 	s.run(time.Second)
 	owns := func(n int) func() bool {
 		return func() bool { return s.state.Committed().Count("b") == n && !s.state.Open() }
@@ -405,11 +405,11 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
-	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 	s.run(50 * time.Millisecond)
 	s.step(s.leaders["a"], leader.IdleShards{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
 	s.stuck = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.runs("b", busy)
 	s.run(700 * time.Millisecond)
 	s.stuck = false
@@ -429,13 +429,13 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 	for _, x := range s.owned("a") {
 		s.runs("a", x)
 	}
-	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: moving, Node: "a"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: moving, Node: "a"})
 	s.run(500 * time.Millisecond)
-	s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: moving})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeUnpin, Shard: moving})
 	s.run(500 * time.Millisecond)
 	s.runs("b", next)
 	s.stuck = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.crash("c")
 	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
 	s.stuck = false
@@ -453,12 +453,12 @@ func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
 	s.runs("b", busy)
 	s.actor("b").reticent = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
-	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
-	s.tellIdle(l, s.actor("b"))
+	s.reportIdle(l, s.actor("b"))
 	s.stuck = false
 	s.flush()
 	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
@@ -473,12 +473,12 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
 	s.actor("b").reticent = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.stuck = true
-	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 2})
 	s.actor("b").reticent = false
-	s.tellIdle(l, s.actor("b"))
+	s.reportIdle(l, s.actor("b"))
 	s.run(700 * time.Millisecond)
 	s.runs("b", busy)
 	s.stuck = false
@@ -495,12 +495,12 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
 	s.runs("b", busy)
 	s.actor("b").reticent = true
-	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
 	s.now += 300 * time.Millisecond
 	s.step(l, leader.Tick{})
 	s.actor("b").reticent = false
-	s.tellIdle(l, s.actor("b"))
+	s.reportIdle(l, s.actor("b"))
 	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
 	if got := s.state.Last().Owner(busy); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
@@ -514,12 +514,12 @@ func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 		s := serving(t, "a", "b", "c")
 		l := s.leaders["a"]
 		s.actor("b").reticent = true
-		s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
 		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
-		s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 		if answers {
 			s.actor("b").reticent = false
-			s.tellIdle(l, s.actor("b"))
+			s.reportIdle(l, s.actor("b"))
 		}
 		s.run(200 * time.Millisecond)
 		if got := s.state.Last().Count("b"); got != 4 {

@@ -18,8 +18,8 @@ func slower() ack.Timing {
 	return t
 }
 
-// retime requests a change from a leader and appends it to the log.
-func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
+// changeTiming requests a change from a leader and appends it to the log.
+func (s *stage) changeTiming(id shardmap.NodeID, t ack.Timing) error {
 	l := s.leaders[id]
 	entry, effects, err := l.turn.ChangeTiming(t)
 	s.effect(l, slices.Clone(effects))
@@ -68,7 +68,7 @@ func TestOnlyTheNextTimingCounts(t *testing.T) {
 func TestTimingSurvivesSnapshotBackupAndRecovery(t *testing.T) {
 	st := serving(t, "a", "b")
 	st.run(3 * time.Second)
-	if err := st.retime("a", slower()); err != nil {
+	if err := st.changeTiming("a", slower()); err != nil {
 		t.Fatal(err)
 	}
 	same := func(what string, s *ack.State, err error) {
@@ -93,14 +93,14 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	soon := func(what string, least time.Duration) {
 		t.Helper()
 		var e leader.TooSoonError
-		if err := st.retime("a", ack.DefaultTiming()); !errors.As(err, &e) || e.Wait < least || e.Wait > least+stageTick {
+		if err := st.changeTiming("a", ack.DefaultTiming()); !errors.As(err, &e) || e.Wait < least || e.Wait > least+stageTick {
 			t.Errorf("%s: %v, want to wait %v", what, err, least)
 		}
 	}
 	elected := st.now - 600*time.Millisecond
 	soon("after the election", 2500*time.Millisecond-(st.now-elected))
 	st.run(2 * time.Second)
-	if err := st.retime("a", slower()); err != nil {
+	if err := st.changeTiming("a", slower()); err != nil {
 		t.Fatal(err)
 	}
 	st.run(stageTick) // it learns of it
@@ -110,10 +110,10 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	st.elect("a")
 	soon("after the next election", 6*time.Second)
 	st.run(6 * time.Second)
-	if err := st.retime("a", ack.DefaultTiming()); err != nil {
+	if err := st.changeTiming("a", ack.DefaultTiming()); err != nil {
 		t.Errorf("in time: %v", err)
 	}
-	if blind := st.electStuck("b"); !errors.Is(st.retime("b", slower()), leader.ErrNotYet) {
+	if blind := st.electStuck("b"); !errors.Is(st.changeTiming("b", slower()), leader.ErrNotYet) {
 		t.Errorf("%s has not applied its barrier and changes the timing", blind.id)
 	}
 }
@@ -127,13 +127,13 @@ func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 	} {
 		st := serving(t, "a", "b", "c")
 		st.run(3 * time.Second)
-		if err := st.retime("a", slower()); err != nil {
+		if err := st.changeTiming("a", slower()); err != nil {
 			t.Fatal(err)
 		}
 		st.run(7 * time.Second)
 		st.actor("c").mute = true
 		silent := st.now
-		if err := st.retime("a", ack.DefaultTiming()); err != nil {
+		if err := st.changeTiming("a", ack.DefaultTiming()); err != nil {
 			t.Fatal(err)
 		}
 		if c.wait > time.Second {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// goodbyeWith makes node a send a goodbye under a boot, with the given releases.
-func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...ack.Released) {
+// restartWith makes node a send a goodbye under a boot, with the given releases.
+func (s *hookStage) restartWith(boot uint64, proposal shardmap.Epoch, released ...ack.Released) {
 	s.t.Helper()
 	s.entry(ack.EncodeRestart(ack.MinLevel, ack.RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
 }
@@ -35,7 +35,7 @@ func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]H
 func (s *hookStage) nextProcessWithOldLog() (after *ack.State) {
 	s.t.Helper()
 	before := s.see.state
-	s.goodbyeWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
+	s.restartWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
 	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
@@ -52,7 +52,7 @@ func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 		told   bool
 	}{{"a/1", 8, true}, {"a/1", 9, false}, {"a/1", 7, false}, {"a/2", 8, false}} {
 		s := newHookStage(t, 3)
-		s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")}, ack.Released{Shard: 2, From: "b"})
+		s.restartWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")}, ack.Released{Shard: 2, From: "b"})
 		got := s.nextProcess(test.server, test.boot)
 		want := map[shardmap.Shard]HookShard{0: {Shard: 0}, 1: {Shard: 1}, 2: {Shard: 2}}
 		if test.told {
@@ -106,7 +106,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 // A shard that the node got after the release is not released.
 func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch()-1, ack.Released{Shard: 0})
+	s.restartWith(7, s.see.state.Committed().Epoch()-1, ack.Released{Shard: 0})
 	if got := s.nextProcess("a/1", 8); got[0].Released {
 		t.Errorf("%+v", got)
 	}
@@ -116,8 +116,8 @@ func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 // second did not release. A note that came with a shard through a map is kept as well.
 func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0}, ack.Released{Shard: 1})
-	s.goodbyeWith(8, s.see.state.Committed().Epoch(), ack.Released{Shard: 1})
+	s.restartWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0}, ack.Released{Shard: 1})
+	s.restartWith(8, s.see.state.Committed().Epoch(), ack.Released{Shard: 1})
 	if got := s.nextProcess("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
@@ -130,7 +130,7 @@ func TestEachRestartReplacesKeptNotes(t *testing.T) {
 // that of its own node.
 func TestKeptNotesArePassedOn(t *testing.T) {
 	s := newHookStage(t, 1)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
+	s.restartWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	s.nextProcess("a/1", 8)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.k.seen.state = s.see.state

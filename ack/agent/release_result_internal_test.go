@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// giveAway moves shard 0 of node a to node b. It returns the release call.
-func (s *hookStage) giveAway() HookCall {
+// moveToOtherNode moves shard 0 of node a to node b. It returns the release call.
+func (s *hookStage) moveToOtherNode() HookCall {
 	s.t.Helper()
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
@@ -19,7 +19,7 @@ func (s *hookStage) giveAway() HookCall {
 // timeout, as after an error of the whole call.
 func TestFailedReleaseIsRepeatedUntilTimeout(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.giveAway()
+	c := s.moveToOtherNode()
 	start, tries := s.now, 0
 	for s.now < start+s.k.o.ReleaseTimeout {
 		if c.Kind == HookRelease {
@@ -48,7 +48,7 @@ func TestFailedReleaseIsRepeatedUntilTimeout(t *testing.T) {
 // A release succeeds after failures: the shard moves released.
 func TestReleaseSucceedsAfterFailure(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.giveAway()
+	c := s.moveToOtherNode()
 	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "not yet"}})
 	s.pollAfter(0)
 	c = s.only(s.pollAfter(minRetryPause), HookRelease)
@@ -65,7 +65,7 @@ func TestReleaseSucceedsAfterFailure(t *testing.T) {
 // An app that does not answer a release is late, not failed.
 func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.giveAway()
+	c := s.moveToOtherNode()
 	for range 3 {
 		for _, x := range s.pollAfter(c.Timeout) {
 			c = x
@@ -84,7 +84,7 @@ func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 // The app refuses the connection: the shard moves at once, and its release has failed.
 func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.giveAway()
+	c := s.moveToOtherNode()
 	s.result(HookResult{Seq: c.Seq, Err: errHook, Refused: true})
 	s.pollAfter(0)
 	if e := s.ends[0]; e.Result != ReleaseFailed || !s.k.movesReleased(s.now, s.mayRun) {
@@ -96,7 +96,7 @@ func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 // app may have lost the state in a crash.
 func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.giveAway()
+	c := s.moveToOtherNode()
 	s.result(HookResult{Seq: c.Seq, Absent: map[shardmap.Shard]bool{0: true}, Notes: map[shardmap.Shard][]byte{0: []byte("x")}})
 	if calls := s.pollAfter(0); len(calls) > 0 {
 		t.Errorf("the app does not hold the shard, and is told %+v", calls)

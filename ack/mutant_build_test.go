@@ -12,15 +12,15 @@ import (
 	"shardway/internal/overlay"
 )
 
-// plantedPackages are the packages that contain mistakes, by directory.
+// plantedPackages are the packages that contain mutants, by directory.
 var plantedPackages = []string{"ack", "ack/agent", "ack/election", "ack/leader"}
 
-// plantedSource is added to each of them for builds with mistakes.
+// plantedSource is added to each of them for builds with mutants.
 const plantedSource = `package %s
 
 var planted int
 
-// Plant plants the mistake of the given number.
+// Plant plants the mutant of the given number.
 func Plant(n int) { planted = n }
 
 func plantedAs(on bool) int {
@@ -31,16 +31,16 @@ func plantedAs(on bool) int {
 }
 `
 
-// TestEveryMistakeIsCaught plants each mistake and checks that the simulation finds it. The
-// mistakes are edits of the source of plantedPackages, compiled with the -overlay flag of the go
+// TestEveryMutantIsCaught builds each mutant and checks that the simulation finds it. The
+// mutants are edits of the source of plantedPackages, compiled with the -overlay flag of the go
 // command. If an edit does not match any more because its line has changed, change the edit,
 // too.
-func TestEveryMistakeIsCaught(t *testing.T) {
+func TestEveryMutantIsCaught(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the package with mistakes")
+		t.Skip("builds the package with mutants")
 	}
 	overlay := plantAll(t)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-tags=planted", "-overlay="+overlay, "-run=^TestPlanted$", "-v", "-count=1", "-timeout=20m", ".", "-sim.mistake="+*simMistake, fmt.Sprintf("-sim.caught=%v", *simCaught))
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-tags=planted", "-overlay="+overlay, "-run=^TestMutants$", "-v", "-count=1", "-timeout=20m", ".", "-sim.mutant="+*simMutant, fmt.Sprintf("-sim.caught=%v", *simCaught))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -56,11 +56,11 @@ func plantAll(t *testing.T) string {
 	for _, dir := range plantedPackages {
 		o.Add(dir+"/planted.go", fmt.Sprintf(plantedSource, path.Base(dir)))
 	}
-	for i, m := range mistakes() {
+	for i, m := range mutants() {
 		for _, e := range m.edits {
 			e.new = strings.ReplaceAll(e.new, "PLANTED", fmt.Sprintf("(planted == %d)", i+1))
 			if err := o.Edit(overlay.Edit{Decl: e.decl, Old: e.old, New: e.new}); err != nil {
-				t.Fatalf("mistake %q: %v", m.name, err)
+				t.Fatalf("mutant %q: %v", m.name, err)
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package ack_test
 
-// mistakesOfReleases mark the state that an app loads as final although it is not, or the other
+// mutantsOfReleases mark the state that an app loads as final although it is not, or the other
 // way round.
-func mistakesOfReleases() []mistake {
+func mutantsOfReleases() []mutant {
 	moves := hooked("sick 6, elect 4, depose 4, app-ill 6, leave 3, join 4, kill 2, no-deliver 2")
 	again := hooked("kill 8, sick 4, elect 2, join 3")
 	apps := hooked("app-restart 8, sick 4, join 4, app-ill 4, elect 2")
-	return []mistake{
+	return []mutant{
 		{
 			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
 			edits: in("ack/leader.member.ackCounts", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),

@@ -7,10 +7,10 @@ import (
 	"shardway/ack"
 )
 
-// mistake is a fault that the protocol had, or could have, before a rule prevented it. It is
+// mutant is a build with a fault that the protocol had, or could have, before a rule prevented it. It is
 // planted by an edit of the source of this package that only a test build contains, or in the
 // nodes of the simulation. The simulation must find it.
-type mistake struct {
+type mutant struct {
 	name  string
 	edits []edit
 	plant plant
@@ -25,12 +25,12 @@ type mistake struct {
 	caught string
 }
 
-// edit is an overlay.Edit. In new, PLANTED stands for the condition that this mistake is planted.
+// edit is an overlay.Edit. In new, PLANTED stands for the condition that this mutant is planted.
 type edit struct{ decl, old, new string }
 
 func in(decl, old, new string) []edit { return []edit{{decl, old, new}} }
 
-// both plants two mistakes at once: neither has an effect alone, because the rule of the other
+// both plants two mutants at once: neither has an effect alone, because the rule of the other
 // one prevents it.
 func both(a, b []edit) []edit { return slices.Concat(a, b) }
 
@@ -56,19 +56,19 @@ func (m *simMix) late() *simMix {
 	return &c
 }
 
-// mistakes returns all mistakes in the order of the protocol pages: "why 1" and so on, the
-// rules of a map change, the limits of leases and membership, then the mistakes of the
+// mutants returns all mutants in the order of the protocol pages: "why 1" and so on, the
+// rules of a map change, the limits of leases and membership, then the faults of the
 // predecessor and those that this simulation has found.
-func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfBatching(), mistakesOfLog(), mistakesOfNodes(), mistakesOfTiming(), mistakesOfKeys(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfPolicy(), mistakesOfRestarts(), mistakesOfKeptNotes(), mistakesOfDepartures(), mistakesOfDisks(), mistakesOfLevels(), mistakesOfSuspicion(), mistakesOfApps())
+func mutants() []mutant {
+	return slices.Concat(mutantsOfBoots(), mutantsOfTerms(), mutantsOfRounds(), mutantsOfBatching(), mutantsOfLog(), mutantsOfNodes(), mutantsOfTiming(), mutantsOfKeys(), mutantsOfHooks(), mutantsOfReleases(), mutantsOfPolicy(), mutantsOfRestarts(), mutantsOfKeptNotes(), mutantsOfDepartures(), mutantsOfDisks(), mutantsOfLevels(), mutantsOfSuspicion(), mutantsOfApps())
 }
 
-func mistakesOfBoots() []mistake {
+func mutantsOfBoots() []mutant {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
 	firstQ := in("ack/leader.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
-	return []mistake{
+	return []mutant{
 		{
 			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
 			edits: in("ack/leader.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
@@ -166,7 +166,7 @@ func mistakesOfBoots() []mistake {
 	}
 }
 
-func mistakesOfTerms() []mistake {
+func mutantsOfTerms() []mutant {
 	deposed := aimed("depose 8, elect 3, pause 4, kill 3, noise 2")
 	deposed.astray = 100
 	astray := aimed("old-boot 4, elect 1")
@@ -178,7 +178,7 @@ func mistakesOfTerms() []mistake {
 	newer.astray, newer.gaps[1] = 500, 200*time.Millisecond
 	blind := aimed("blind 1")
 	blind.hosts = [2]int{4, 5}
-	return []mistake{
+	return []mutant{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
 			edits: both(in("ack/leader.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
@@ -308,7 +308,7 @@ func twoGone() *simMix {
 	return m
 }
 
-func mistakesOfRounds() []mistake {
+func mutantsOfRounds() []mutant {
 	slow, restarts := mixCalled("slow"), mixCalled("restarts")
 	one := aimed("one-way 4, deaf 4, kill 2")
 	one.stuck = 900
@@ -316,7 +316,7 @@ func mistakesOfRounds() []mistake {
 	silent := aimed("isolate 4, pause 4, one-way 3, noise 2")
 	held := aimed("hold 4, sick 3, kill 3")
 	held.stuck = 1000
-	return []mistake{
+	return []mutant{
 		{
 			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
 			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
@@ -409,10 +409,10 @@ func mistakesOfRounds() []mistake {
 	}
 }
 
-func mistakesOfLog() []mistake {
+func mutantsOfLog() []mutant {
 	late := mixCalled("leaders").late()
 	compact := aimed("compact 4, kill 4, wipe 2, elect 2")
-	return []mistake{
+	return []mutant{
 		{
 			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G1|G4",
 			edits: in("ack.State.applyCommit", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
@@ -453,12 +453,12 @@ func mistakesOfLog() []mistake {
 	}
 }
 
-func mistakesOfNodes() []mistake {
+func mutantsOfNodes() []mutant {
 	silent := aimed("isolate 4, pause 3, one-way 3, deaf 2")
 	moves := aimed("leave 4, sick 4, kill 4, join 2")
 	wiped := aimed("wipe 6, hold 3, isolate 4, kill 3, elect 3")
 	wiped.hosts = [2]int{3, 3}
-	return []mistake{
+	return []mutant{
 		{
 			name: "why 3: the cut time counts from the lease, not from its grant", mix: silent, caught: "G1",
 			edits: in("ack.Timing.CutAfter", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),

@@ -2,15 +2,15 @@ package ack_test
 
 import "time"
 
-// mistakesOfKeys let requests run whose keys were determined by two configurations.
-func mistakesOfKeys() []mistake {
+// mutantsOfKeys let requests run whose keys were determined by two configurations.
+func mutantsOfKeys() []mutant {
 	keys := aimed("keys 6, kill 2, isolate 1, elect 1")
 	keys.gaps[1] = 4 * time.Second
 	restarting := aimed("keys 6, restart 10")
 	restarting.gaps[1] = 600 * time.Millisecond
 	compacting := aimed("keys 6, compact 6, kill 4, laggard 2")
 	compacting.gaps[1] = 4 * time.Second
-	return []mistake{
+	return []mutant{
 		{
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(

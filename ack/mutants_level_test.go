@@ -1,9 +1,9 @@
 package ack_test
 
-// mistakesOfLevels put a level into force that some server does not
+// mutantsOfLevels put a level into force that some server does not
 // know.
-func mistakesOfLevels() []mistake {
-	all := []mistake{
+func mutantsOfLevels() []mutant {
+	all := []mutant{
 		{
 			name: "level: raised with a silent server", caught: "raised while",
 			edits: in("ack/leader.Levels.Update", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
@@ -34,7 +34,7 @@ func mistakesOfLevels() []mistake {
 		},
 	}
 	for _, plant := range levelPlants() {
-		all = append(all, mistake{name: "level: " + plant, drive: plant, caught: "added|raised|not raised"})
+		all = append(all, mutant{name: "level: " + plant, drive: plant, caught: "added|raised|not raised"})
 	}
 	for i := range all {
 		all[i].levels = true

@@ -1,12 +1,12 @@
 package ack_test
 
-// mistakesOfKeptNotes give a process notes of the previous process for shards that have changed
+// mutantsOfKeptNotes give a process notes of the previous process for shards that have changed
 // since, or withhold valid notes.
-func mistakesOfKeptNotes() []mistake {
+func mutantsOfKeptNotes() []mutant {
 	restarts := hooked("restart 10, app-ill 4, elect 3, sick 3, kill 2")
 	again := hooked("restart 8, kill 10, elect 2, sick 2")
 	moves := hooked("restart 10, sick 6, join 4, app-ill 4, elect 3, leave 2")
-	return []mistake{
+	return []mutant{
 		{
 			name: "kept: the process after the next one gets the notes, too", mix: again, caught: "hooks",
 			edits: in("ack/agent.hookMachine.inheritedNote", " && m.boot == k.Boot+1 {", " && (m.boot == k.Boot+1 || PLANTED && m.boot > k.Boot) {"),

@@ -1,11 +1,11 @@
 package ack_test
 
-// mistakesOfPolicy are those by which what operators ask would count where it must
+// mutantsOfPolicy are those by which what operators ask would count where it must
 // not, or hold up what must not wait.
-func mistakesOfPolicy() []mistake {
+func mutantsOfPolicy() []mutant {
 	asks := aimed("policy 6, policy-elect 6, depose 2, kill 2").late()
 	drains := aimed("policy 8, kill 1, join 1")
-	return []mistake{
+	return []mutant{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
 			edits: in("ack.State.applyPolicy", "term != c.Term", "!PLANTED && term != c.Term"),

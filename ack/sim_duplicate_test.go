@@ -16,8 +16,8 @@ import (
 // the old one once that is not heard any more. The streams of a copy are refused by
 // package node/diskhistory, which is not in this model; its heartbeats come all the same.
 
-// addTwin adds a second host with the node id of another one, which does not run yet.
-func (w *world) addTwin() {
+// addDuplicate adds a second host with the node id of another one, which does not run yet.
+func (w *world) addDuplicate() {
 	x := w.hosts[w.n(len(w.hosts))]
 	t := &host{w: w, i: len(w.hosts), id: x.id, downFrom: 0, rate: w.clockRate(), weight: 1, absent: true, keys: x.keys, loaded: x.loaded, gateway: x.gateway, disks: 10}
 	x.twin, t.twin = t, x
@@ -71,8 +71,8 @@ func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
 	return true
 }
 
-// runTwin lets a copy send heartbeats to the leader. Of Raft it only has the term.
-func (h *host) runTwin() {
+// runDuplicate lets a copy send heartbeats to the leader. Of Raft it only has the term.
+func (h *host) runDuplicate() {
 	for _, l := range h.w.hosts {
 		if p := h.proc; l.proc != nil && l.proc.leader && l != h && l != h.twin && h.w.link[l.i][h.i] {
 			h.disk.term = max(h.disk.term, l.proc.disk.term)
@@ -117,7 +117,7 @@ func (p *proc) duplicatePersists() {
 // are taken.
 func (w *world) checkName(l *leaderLoop, id shardmap.NodeID, server string) {
 	for _, h := range w.hosts {
-		if h.id == id && h.server() != server && h.proc != nil && l.taken[h] && !w.strictly(l.told()) {
+		if h.id == id && h.server() != server && h.proc != nil && l.taken[h] && !w.strictly(l.driverState()) {
 			w.cover.forgedNames++
 			for _, r := range h.proc.reqs {
 				r.forged = true
@@ -126,9 +126,9 @@ func (w *world) checkName(l *leaderLoop, id shardmap.NodeID, server string) {
 	}
 }
 
-// faultTwin starts a second process with the id of a node, with its own disk or a copy, while
+// faultDuplicate starts a second process with the id of a node, with its own disk or a copy, while
 // the first is partitioned, stopped, or briefly dead. Then another leader may be elected.
-func faultTwin(w *world) bool {
+func faultDuplicate(w *world) bool {
 	x, t := w.pair()
 	if t == nil || !running(x) || t.proc != nil || t.copied || !w.newestConf().has(x.server()) {
 		return false
@@ -155,7 +155,7 @@ func faultTwin(w *world) bool {
 		w.back(x, w.span(20*time.Millisecond, 900*time.Millisecond))
 	case 2:
 		apart()
-		w.forge(w.somebody(func(h *host) bool { return running(h) && leads(h) && h != x }), x)
+		w.forge(w.randomHost(func(h *host) bool { return running(h) && leads(h) && h != x }), x)
 	default:
 		apart()
 	}

@@ -1,11 +1,11 @@
 package ack_test
 
-// mistakesOfRestarts are those by which a restart in place would move shards, hold up
+// mutantsOfRestarts are those by which a restart in place would move shards, hold up
 // what others have, or be waited for when nobody comes.
-func mistakesOfRestarts() []mistake {
+func mutantsOfRestarts() []mutant {
 	restarts := aimed("restart 8, restart-elect 3, restart-join 4, kill 2, join 2")
 	elects := aimed("restart 6, restart-elect 6, depose 3, elect 3")
-	return []mistake{
+	return []mutant{
 		{
 			name: "restart: a boot has several restarts", mix: restarts, caught: "restart",
 			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.Boot)", "(PLANTED || !known || a.Boot < c.Boot)"),

@@ -1,11 +1,11 @@
 package ack_test
 
-// mistakesOfApps are about what the health of all apps together does to the map.
-func mistakesOfApps() []mistake {
+// mutantsOfApps are about what the health of all apps together does to the map.
+func mutantsOfApps() []mutant {
 	most := aimed("sick-most 8, sick 2, elect 1")
 	flaps := aimed("flap 8, sick 2")
 	losses := aimed("flap-loss 8, kill 4")
-	return []mistake{
+	return []mutant{
 		{
 			name: "apps: shards leave an unhealthy app though most apps are unhealthy", mix: most, caught: "health",
 			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.panicMode && !h.mostFailing\n", "		return PLANTED || !h.panicMode && !h.mostFailing\n"),

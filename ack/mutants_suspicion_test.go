@@ -1,12 +1,12 @@
 package ack_test
 
-// mistakesOfSuspicion are those by which a leader is replaced that most voters hear, or by
+// mutantsOfSuspicion are those by which a leader is replaced that most voters hear, or by
 // which one that hangs is replaced too late.
-func mistakesOfSuspicion() []mistake {
+func mutantsOfSuspicion() []mutant {
 	missed := mixCalled("missed")
 	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")
 	pairs.suspicions, pairs.hosts = 100, [2]int{3, 5}
-	return []mistake{
+	return []mutant{
 		{
 			name: "suspicion: one voter that misses its leader is enough", mix: pairs, caught: "suspicion",
 			edits: in("ack/election.Suspicion.shouldCampaign", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),

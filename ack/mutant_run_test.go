@@ -16,24 +16,24 @@ import (
 	"shardway/ack/leader"
 )
 
-// caughtBy keeps, for each mistake, the first schedule that caught it: it is played
+// caughtBy keeps, for each mutant, the first schedule that caught it: it is played
 // first, and only if it does not any more, as another simulation plays another
 // schedule under the same seed, does the search begin. -sim.caught rewrites it.
 const caughtBy = "testdata/caught.json"
 
-// TestPlanted runs in a build with mistakes, for TestEveryMistakeIsCaught.
-func TestPlanted(t *testing.T) {
+// TestMutants runs in a build with mutants, for TestEveryMutantIsCaught.
+func TestMutants(t *testing.T) {
 	caught := readCaught(t)
 	if *simCaught {
 		t.Cleanup(func() { writeCaught(t, caught) })
 	}
-	for i, m := range mistakes() {
-		if !strings.Contains(m.name, *simMistake) {
+	for i, m := range mutants() {
+		if !strings.Contains(m.name, *simMutant) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			plantMistake(i + 1)
-			defer plantMistake(0)
+			plantMutant(i + 1)
+			defer plantMutant(0)
 			if m.levels {
 				m.playLevels(t)
 				return
@@ -57,16 +57,16 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// plantMistake plants the mistake of the given number in each of the packages; zero means none.
-func plantMistake(n int) {
+// plantMutant plants the mutant of the given number in each of the packages; zero means none.
+func plantMutant(n int) {
 	ack.Plant(n)
 	agent.Plant(n)
 	election.Plant(n)
 	leader.Plant(n)
 }
 
-// playLevels looks for a schedule of the levels that reports the mistake.
-func (m mistake) playLevels(t *testing.T) {
+// playLevels looks for a schedule of the levels that reports the mutant.
+func (m mutant) playLevels(t *testing.T) {
 	t.Helper()
 	for seed := range uint64(20000) {
 		if failure, _ := playLevelSchedule(seed+1, m.drive); failure != "" {
@@ -80,8 +80,8 @@ func (m mistake) playLevels(t *testing.T) {
 	t.Error("not caught in 20000 schedules")
 }
 
-// catches reports whether a failure is one that must report the mistake.
-func (m mistake) catches(failure string) bool {
+// catches reports whether a failure is one that must report the mutant.
+func (m mutant) catches(failure string) bool {
 	return failure != "" && slices.ContainsFunc(strings.Split(m.caught, "|"), func(s string) bool { return strings.HasPrefix(failure, s) })
 }
 
@@ -98,12 +98,12 @@ func readCaught(t *testing.T) map[string]uint64 {
 	return caught
 }
 
-// writeCaught leaves out mistakes that are no more.
+// writeCaught leaves out mutants that are no more.
 func writeCaught(t *testing.T, caught map[string]uint64) {
 	t.Helper()
-	all := mistakes()
+	all := mutants()
 	maps.DeleteFunc(caught, func(name string, _ uint64) bool {
-		return !slices.ContainsFunc(all, func(m mistake) bool { return m.name == name })
+		return !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name })
 	})
 	b, err := json.MarshalIndent(caught, "", "\t")
 	if err == nil {

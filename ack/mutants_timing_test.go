@@ -9,13 +9,13 @@ func retimes(list string) *simMix {
 	return m
 }
 
-// mistakesOfTiming are those that let a node run by one timing and a leader wait
+// mutantsOfTiming are those that let a node run by one timing and a leader wait
 // by another.
-func mistakesOfTiming() []mistake {
+func mutantsOfTiming() []mutant {
 	cut := retimes("retime-cut 6, isolate 2")
 	pausing := aimed("elect 4, sick 4, kill 3, hold 2, laggard 2")
 	pausing.pauses = 1000
-	return []mistake{
+	return []mutant{
 		{
 			name: "stop-the-world: only requests for moving shards wait", mix: pausing, caught: "G11",
 			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.Open() || ", "RebalanceStopTheWorld && (!PLANTED && s.Open() || "),

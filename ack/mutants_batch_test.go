@@ -1,11 +1,11 @@
 package ack_test
 
-// mistakesOfBatching are about what a leader lets wait for more of its kind.
-func mistakesOfBatching() []mistake {
+// mutantsOfBatching are about what a leader lets wait for more of its kind.
+func mutantsOfBatching() []mutant {
 	joins := aimed("join 4, sick 4, leave 2, kill 2")
 	bootstrapping := *mixCalled("births")
 	bootstrapping.stuck = 900
-	return []mistake{
+	return []mutant{
 		{
 			name: "batching: the first map is proposed before all founding nodes are eligible", mix: joins, caught: "first map",
 			edits: in("ack/leader.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),

@@ -9,12 +9,12 @@ func hooked(list string) *simMix {
 	return m
 }
 
-// mistakesOfHooks are those with which an app runs what it has not loaded, or writes
+// mutantsOfHooks are those with which an app runs what it has not loaded, or writes
 // what another one has loaded already.
-func mistakesOfHooks() []mistake {
+func mutantsOfHooks() []mutant {
 	moves := hooked("sick 6, elect 4, depose 2, app-ill 6, leave 3, join 2, kill 2")
 	gone := hooked("isolate 6, one-way 4, halves 3, app-ill 8, sick 4, kill 3, depose 3")
-	return []mistake{
+	return []mutant{
 		{
 			name: "hooks: a shard is served before its app has acquired it", mix: moves, caught: "hooks",
 			edits: in("ack.Routing.hasAcquired", "	return r.acquired == nil ||", "	return PLANTED || r.acquired == nil ||"),

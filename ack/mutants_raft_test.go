@@ -2,9 +2,9 @@ package ack_test
 
 import "shardway/ack"
 
-// mistakesOfDisks send a message before the disk has its content, or give a node id to a wrong
+// mutantsOfDisks send a message before the disk has its content, or give a node id to a wrong
 // process.
-func mistakesOfDisks() []mistake {
+func mutantsOfDisks() []mutant {
 	power := aimed("power 8, outage 3, split 6, elect 4, sick 2, disk 1")
 	power.hosts, power.gaps[1], power.faults = [2]int{3, 3}, power.gaps[1]/10, [2]int{10, 30}
 	doubles := aimed("twin 6, elect 2, depose 2, isolate 2")
@@ -12,7 +12,7 @@ func mistakesOfDisks() []mistake {
 	strict := doubles.under(ack.TakeoverTimeout)
 	pair := aimed("deaf-spare 1")
 	pair.hosts, pair.founders, pair.faults = [2]int{2, 2}, 1, [2]int{1, 1}
-	return []mistake{
+	return []mutant{
 		{name: "membership: a vote is given before it is synced", mix: power, plant: plantVoteNotSynced, caught: "Raft"},
 		{name: "membership: entries are acknowledged before they are synced", mix: power, plant: plantLogNotSynced, caught: "G5"},
 		{name: "leases: a boot is stated before it is synced", mix: power, plant: plantBootNotSynced, caught: "membership"},
