@@ -13,6 +13,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
+	"shardway/node/leaderloop"
 	"shardway/node/router"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -50,7 +51,7 @@ type agent struct {
 	ownAnswers      <-chan ack.Answer // responses of the leader loop of this node
 	wake            chan struct{}     // notified to send a heartbeat now
 	beatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
-	beatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leading.onVoterHeartbeat
+	beatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leaderloop.Options.OnVoterHeartbeat
 	machine         *ackagent.Agent
 	hooking         *hooking                         // nil means that the app has no hooks
 	calls           chan func()                      // unbuffered: functions that run calls, until ended is closed
@@ -252,7 +253,7 @@ func (a *agent) Route(r ack.Routing) {
 		a.log.Info().Uint8("format_version", uint8(s.Level())).Msg("format version in force")
 	}
 	if s.TimingSince() != old.TimingSince() {
-		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
+		a.log.Info().Str("timing", leaderloop.DescribeTiming(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
 	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {

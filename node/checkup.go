@@ -14,6 +14,7 @@ import (
 	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/gossip"
+	"shardway/node/leaderloop"
 )
 
 const (
@@ -100,10 +101,10 @@ func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
 	s := n.router.State()
 	r := diagnosis.Report{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.view.Leader(), Term: n.raft.Term(),
-		Epoch: uint64(s.Committed().Epoch()), Flags: describe(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
+		Epoch: uint64(s.Committed().Epoch()), Flags: leaderloop.DescribeTiming(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
 	}
 	if known := n.fsm.state.Load(); known.Bootstrapped() {
-		r.Timing = describe(known.Timing())
+		r.Timing = leaderloop.DescribeTiming(known.Timing())
 	}
 	if reach {
 		r.Unreached = n.unreached(ctx)

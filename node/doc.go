@@ -3,11 +3,11 @@
 //
 //	gossip ──► directory ──► peer.Port ──► raft ──► fsm ──► agent ──► router ──► proxy
 //	                            │                     │       ▲ │
-//	                            └── heartbeats ──► leading ───┘ └──► link ──► leader
+//	                            └── heartbeats ──► leader ────┘ └──► link ──► leader
 //
 // The agent goroutine owns the leases and the hooks of this node, and is the only one that replaces the
 // routing table. The leader loop owns the leader.Leader for one Raft term. Other goroutines send requests to
-// the leader loop through a leadership. The request path reads three atomics of the router and takes no lock.
+// the leader loop through a leaderloop.Leadership. The request path reads three atomics of the router and takes no lock.
 //
 // These sub-packages do a part of the work without a Node:
 //
@@ -17,6 +17,7 @@
 //   - crashdetect: ended processes, poison requests, unreachable owners
 //   - eventlog: events of nodes, leaders and map changes
 //   - heartbeat: heartbeats to the leader and its responses
+//   - leaderloop: what only the leader of the cluster does
 //   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
 //   - muxpool: multiplexed streams to and from other nodes
 //   - router: the routing table, the lease and the requests in flight

@@ -12,6 +12,7 @@ import (
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/node/control"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -37,7 +38,7 @@ func (n *Node) endangers() string {
 	if len(views) == 0 {
 		return "no leader answers, and nothing moves without one: " + n.leaderless()
 	}
-	why, _ := endangered(n.self, voters, views, n.fsm.state.Load().Policy())
+	why, _ := leaderloop.Endangered(n.self, voters, views, n.fsm.state.Load().Policy())
 	return why
 }
 
@@ -106,7 +107,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error)
 // mayRun reports whether a node that does not respond may still run requests. views is the leader's view
 // of the nodes; nil means unknown. A node that sends heartbeats is alive, and can be too slow to respond.
 func mayRun(views []leader.MemberView, node string) bool {
-	v, ok := viewOf(views, node)
+	v, ok := leaderloop.ViewOf(views, node)
 	return views == nil || ok && v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 }
 
@@ -133,7 +134,7 @@ func (n *Node) unansweredStays(node string, views []leader.MemberView) string {
 // waitsFor describes what must happen before a drained node owns no shards and runs no requests. views is
 // the leader's view of the nodes; nil means unknown.
 func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader.MemberView) string {
-	v, _ := viewOf(views, string(id))
+	v, _ := leaderloop.ViewOf(views, string(id))
 	switch emptying, gentle := s.Policy().GradualDrains[id]; {
 	case v.Restarting:
 		return "the node restarts in place"

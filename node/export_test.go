@@ -13,6 +13,7 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
+	"shardway/node/leaderloop"
 	"shardway/proxy"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -225,8 +226,8 @@ func (n *Node) Heard(node string) (leader.MemberView, bool) {
 	if l == nil {
 		return leader.MemberView{}, false
 	}
-	views, _ := l.view(context.Background())
-	return viewOf(views, node)
+	views, _ := l.View(context.Background())
+	return leaderloop.ViewOf(views, node)
 }
 
 // AskLeader asks the leader what only it knows, and returns how much it said, and by how

@@ -88,7 +88,7 @@ func (n *Node) countNodes() map[string]int {
 	var views []leader.MemberView
 	if l := n.leadership(); l != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
-		views, _ = l.view(ctx)
+		views, _ = l.View(ctx)
 		cancel()
 	}
 	count := map[string]int{}

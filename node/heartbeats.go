@@ -35,18 +35,14 @@ func (n *Node) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
 	if l == nil {
 		return
 	}
-	if err := n.diskRecords.check(in.Heartbeat); err != nil && in.Heartbeat.Term == l.term {
+	if err := n.diskRecords.check(in.Heartbeat); err != nil && in.Heartbeat.Term == l.Term() {
 		if n.invalidHeartbeats.Pass(string(in.Heartbeat.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.Heartbeat.Node)).Msg("heartbeat refused")
 		}
-		in.Respond(ack.Answer{Level: in.Heartbeat.Level, Term: l.term, Boot: in.Heartbeat.Boot, Beat: in.Heartbeat.Number, Refusal: ack.RefusedRollback, Known: n.diskRecords.table.Of(in.Heartbeat.Server).Boot})
+		in.Respond(ack.Answer{Level: in.Heartbeat.Level, Term: l.Term(), Boot: in.Heartbeat.Boot, Beat: in.Heartbeat.Number, Refusal: ack.RefusedRollback, Known: n.diskRecords.table.Of(in.Heartbeat.Server).Boot})
 		return
 	}
-	select {
-	case l.beats <- in:
-	case <-l.done:
-	case <-ctx.Done():
-	}
+	l.Deliver(ctx, in)
 }
 
 // deliverOwnHeartbeat passes this node's own heartbeat to its own leader loop, if it leads. It does
@@ -56,17 +52,12 @@ func (n *Node) deliverOwnHeartbeat(hb ack.Heartbeat) {
 	if l == nil {
 		return
 	}
-	chanutil.Replace(l.own, heartbeat.Received{Heartbeat: hb, RemoteAddr: "local", Respond: func(a ack.Answer) { chanutil.Replace(n.ownAnswers, a) }})
+	l.DeliverOwn(heartbeat.Received{Heartbeat: hb, RemoteAddr: "local", Respond: func(a ack.Answer) { chanutil.Replace(n.ownAnswers, a) }})
 }
 
 // sendToLeaderLoop passes a message other than a heartbeat to the leader loop, if this node leads.
 func (n *Node) sendToLeaderLoop(m leader.Message) {
-	l := n.leading.Load()
-	if l == nil {
-		return
-	}
-	select {
-	case l.messages <- m:
-	case <-l.done:
+	if l := n.leading.Load(); l != nil {
+		l.Send(m)
 	}
 }

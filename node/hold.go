@@ -97,7 +97,7 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	if l == nil {
 		return false
 	}
-	views, _ := l.view(ctx)
+	views, _ := l.View(ctx)
 	s := n.fsm.state.Load()
 	return slices.ContainsFunc(views, func(v leader.MemberView) bool {
 		a, _ := s.Restart(v.Node)

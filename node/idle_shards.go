@@ -2,26 +2,18 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"shardway/ack"
-	"shardway/ack/leader"
-	"shardway/node/control"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
 const (
-	// idlePollEvery is the interval at which a leader asks the nodes in a gradual drain for their idle
-	// shards. Moving one set of idle shards takes some tens of milliseconds.
-	idlePollEvery = 250 * time.Millisecond
-	// idleTimeout bounds the request to one node.
-	idleTimeout = 2 * time.Second
 	// minWebSocketBatch is the number of resumable WebSockets that move together at least, if that many
 	// exist.
 	minWebSocketBatch = 16
@@ -40,22 +32,14 @@ func (n *Node) acceptsNewKeys(node string) bool {
 	return !p.Leaves(id) && !p.Cordoned[id]
 }
 
-// idleReport is the response of a node to a control.Idle request. Shards are the shards that can move
-// now: a move would neither abort nor wait for a request at the app. Map is the epoch of the map
-// that the node uses.
-type idleReport struct {
-	Map    uint64           `json:"map"`
-	Shards []shardmap.Shard `json:"shards"`
-}
-
 // idleShards returns the shards that can move now. These are the shards without running requests
 // and without a hold of the app (see appHolds), and some of the shards that have only resumable
 // WebSockets. The latter move in batches, because each hand-over of a WebSocket wakes three processes.
-func (n *Node) idleShards() idleReport {
+func (n *Node) idleShards() leaderloop.IdleReport {
 	state := n.router.State()
 	m := state.Committed()
 	webSockets, total := n.upstreamWebSockets()
-	return idleReport{Map: uint64(m.Epoch()), Shards: movableShards(m.Shards(n.self), n.busy(m), webSockets, n.webSocketPacer.nextBatch(time.Now(), total, state.Policy().GradualDrains[n.self]))}
+	return leaderloop.IdleReport{Map: uint64(m.Epoch()), Shards: movableShards(m.Shards(n.self), n.busy(m), webSockets, n.webSocketPacer.nextBatch(time.Now(), total, state.Policy().GradualDrains[n.self]))}
 }
 
 // upstreamWebSockets counts the upstream connections of resumable WebSockets, by shard and in total.
@@ -113,7 +97,7 @@ func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDr
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drainSince != drain.Since {
-		p.drainSince, p.started, p.lastBatch = drain.Since, now, now.Add(-idlePollEvery)
+		p.drainSince, p.started, p.lastBatch = drain.Since, now, now.Add(-leaderloop.IdlePollEvery)
 	}
 	step := now.Sub(p.lastBatch)
 	p.lastBatch = now
@@ -122,54 +106,4 @@ func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDr
 		return total
 	}
 	return max(minWebSocketBatch, int(math.Ceil(float64(total)*float64(step)/float64(remaining))))
-}
-
-// pollIdle asks the nodes in a gradual drain for their idle shards, until ctx ends.
-func (l *leadership) pollIdle(ctx context.Context) {
-	t := l.n.pulse.Every(idlePollEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		s := l.n.fsm.state.Load()
-		if s.Open() {
-			continue // the open proposal uses the reports that it started with
-		}
-		l.collectIdle(ctx, slices.Sorted(maps.Keys(s.Policy().GradualDrains))...)
-	}
-}
-
-// collectIdle asks nodes for their idle shards, and passes all reports to the leader loop together.
-// The first report starts a map change, which ignores reports that arrive later.
-func (l *leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) {
-	reports := make([]*leader.IdleShards, len(nodes))
-	var wg sync.WaitGroup
-	for i, id := range nodes {
-		wg.Go(func() { reports[i] = l.fetchIdle(ctx, id) })
-	}
-	wg.Wait()
-	for _, m := range reports {
-		if m != nil {
-			l.tell(ctx, *m)
-		}
-	}
-}
-
-// fetchIdle asks one node for its idle shards; nil means that the node did not respond.
-func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *leader.IdleShards {
-	var report idleReport
-	if id == l.n.self {
-		report = l.n.idleShards()
-	} else {
-		reqCtx, cancel := context.WithTimeout(ctx, idleTimeout)
-		defer cancel()
-		if err := l.n.client.Call(reqCtx, string(id), control.Request{Kind: control.Idle}, &report); err != nil {
-			l.log.Debug().Err(err).Str("peer", string(id)).Msg("node did not report idle shards")
-			return nil
-		}
-	}
-	return &leader.IdleShards{Node: id, Map: shardmap.Epoch(report.Map), Shards: report.Shards}
 }

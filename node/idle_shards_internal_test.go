@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,7 +12,9 @@ import (
 	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/internal/clock"
+	"shardway/node/cluster"
 	"shardway/node/control"
+	"shardway/node/leaderloop"
 	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
@@ -21,8 +22,8 @@ import (
 	"shardway/shardmap"
 )
 
-// emptier is a leader in a state of its own that asks others what is idle there, over dial.
-func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) *leadership {
+// AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
+func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told leader.IdleShards, ok bool) {
 	n := &Node{self: self, log: zerolog.Nop(), o: Options{Clock: clock.Virtual()}, holds: newAppHolds(max(s.Shards(), 1))}
 	n.port = peer.New(peer.Options{
 		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
@@ -32,53 +33,12 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 	n.router = router.New(self, max(s.Shards(), 1), clock.Virtual(), n.port)
 	n.router.Swap(ack.NewRouting(self, s, 0, false))
 	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})
-	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
-}
-
-// AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
-func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told leader.IdleShards, ok bool) {
-	l := emptier(s, self, dial)
-	l.collectIdle(ctx, of)
-	select {
-	case m := <-l.messages:
-		told, ok = m.(leader.IdleShards)
-	default:
+	view := cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s })
+	l, _, _ := leaderloop.NewWithoutLoop(leaderloop.Options{Self: self, Client: n.client, View: view, IdleShards: n.idleShards}, 1, 0)
+	if m := l.FetchIdle(ctx, of); m != nil {
+		return *m, true
 	}
-	return told, ok
-}
-
-// A node that says nothing does not keep the leader from asking others for long.
-func TestIdleIsWaitedForSoLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
-		began := time.Now()
-		l.collectIdle(t.Context(), "b")
-		if took := time.Since(began); took != idleTimeout || len(l.messages) > 0 {
-			t.Errorf("asked for %v, and %d answers, want %v and none", took, len(l.messages), idleTimeout)
-		}
-	})
-}
-
-// What is told to a leader that is busy waits no longer than the leadership, or the asking.
-func TestIdleIsToldWhileItLeads(t *testing.T) {
-	for _, over := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			l := emptier(ack.NewState(), "a", nil)
-			l.messages = make(chan leader.Message) // nobody takes it
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			end := cancel
-			if over {
-				end = func() { close(l.done) }
-			}
-			time.AfterFunc(time.Second, end)
-			began := time.Now()
-			l.collectIdle(ctx, "a")
-			if took := time.Since(began); took != time.Second {
-				t.Errorf("waited for %v, want 1s", took)
-			}
-		})
-	}
+	return told, false
 }
 
 // What runs is waited for, but for kept sockets, which hand over: so many at a time, and those
@@ -126,7 +86,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 	var p webSocketPacer
 	by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
 	if n := p.nextBatch(time.Now(), 6000, by); n != 50 {
-		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, idlePollEvery)
+		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, leaderloop.IdlePollEvery)
 	}
 }
 
@@ -135,7 +95,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 // to be emptied gives away none.
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
-	for _, look := range []time.Duration{idlePollEvery, 4 * idlePollEvery, 5 * time.Second} {
+	for _, look := range []time.Duration{leaderloop.IdlePollEvery, 4 * leaderloop.IdlePollEvery, 5 * time.Second} {
 		by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
 		var p webSocketPacer
 		if n := p.nextBatch(began, 6000, ack.GradualDrain{}); n != 0 {
@@ -161,23 +121,4 @@ func TestHandOversAreSpread(t *testing.T) {
 			t.Errorf("%d of 6000 go as the time is over, want all", n)
 		}
 	}
-}
-
-// One node that says nothing holds up the others no longer than it is waited for, and what
-// nodes say is told together: the first would begin a round without the others.
-func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
-		l.messages = make(chan leader.Message, 3)
-		early := make(chan int, 1)
-		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
-		began := time.Now()
-		l.collectIdle(t.Context(), "a", "b", "c")
-		if early := <-early; early != 0 {
-			t.Errorf("%d answers were told before all had answered", early)
-		}
-		if took := time.Since(began); took != idleTimeout || len(l.messages) != 1 {
-			t.Errorf("asked for %v, and %d answers, want %v and this node's", took, len(l.messages), idleTimeout)
-		}
-	})
 }

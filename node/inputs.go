@@ -11,6 +11,7 @@ import (
 	"shardway/diagnosis"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
+	"shardway/node/leaderloop"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -286,7 +287,7 @@ func (w *watch) asked(in *diagnosis.Inputs) {
 	}
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.lastReport.suspects {
-		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {
+		if !leaderloop.IsQuarantined(policy, s.Key.Shard, s.Key.Hash) {
 			in.Poison = append(in.Poison, diagnosis.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
 		}
 	}

@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"shardway/ack"
-	"shardway/ack/leader"
 	"shardway/admin/api"
-	"shardway/internal/timingrules"
-	"shardway/node/consensus"
 	"shardway/node/control"
-	"shardway/node/logs"
-	"shardway/node/membership"
 )
 
 // unknownLevel returns the error of a node whose log has a level (format version) that this program does
@@ -66,7 +60,7 @@ func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (api.UpgradeState
 // next level into force. by is the requester, for the log.
 func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.UpgradeState, err error) {
 	if l := n.leadership(); l != nil {
-		return l.level(ctx, raise, by)
+		return l.Upgrade(ctx, raise, by)
 	}
 	leader := n.view.Leader()
 	if leader == "" {
@@ -74,38 +68,6 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.Up
 	}
 	err = n.client.CallLeader(ctx, leader, control.Request{Kind: control.Level, Firm: raise, By: by}, &s)
 	return s, err
-}
-
-// level returns the state of the upgrade on the leader. If raise is true, it first puts the next level into
-// force. by is the requester, for the log.
-func (l *leadership) level(ctx context.Context, raise bool, by string) (api.UpgradeState, error) {
-	if raise {
-		l.log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
-		err := l.keeper.Raise(ctx, l.done)
-		switch _, blocked := errors.AsType[*membership.LevelError](err); {
-		case blocked || errors.Is(err, membership.ErrNotReady):
-			return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
-		case err != nil:
-			return api.UpgradeState{}, refusal(err)
-		}
-	}
-	v := l.keeper.Level()
-	if v == nil {
-		return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, membership.ErrNotReady)
-	}
-	return levelState(*v), nil
-}
-
-// levelState converts v for the admin API.
-func levelState(v leader.LevelView) api.UpgradeState {
-	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
-	if v.Next > v.InForce {
-		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
-	}
-	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
-	}
-	return s
 }
 
 // levelBehind returns which nodes prevent the next level. The result is zero if there is no next level, and

@@ -67,23 +67,6 @@ func (n *Node) openMembership() {
 	})
 }
 
-// newKeeper creates the reconciler of the leadership l. While l lasts, the reconciler adds, promotes and
-// removes servers in Raft's configuration, and raises the level (the format version of the log).
-func (n *Node) newKeeper(l *leadership) *membership.Reconciler {
-	return membership.NewReconciler(membership.ReconcilerOptions{
-		Pulse: &n.pulse,
-		Raft:  n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, ProposeLevel: n.raft.Apply,
-		State: func() membership.State { return n.fsm.state.Load() },
-		Identify: func(ctx context.Context, node string) (membership.Process, error) {
-			if node == string(n.self) {
-				return n.process(), nil
-			}
-			return others{n}.Who(ctx, node)
-		},
-		MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter, Log: l.log,
-	})
-}
-
 // process returns the identity of this process, and the highest level (format version) that its program
 // supports.
 func (n *Node) process() membership.Process {

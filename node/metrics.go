@@ -17,8 +17,8 @@ import (
 type metrics struct {
 	mapsCommitted prometheus.Counter
 	rounds        *prometheus.CounterVec   // map changes that this node has proposed as leader
-	drops         *prometheus.CounterVec   // nodes that this node has excluded from the map as leader
-	taken         *prometheus.CounterVec   // owners whose shards were taken over
+	exclusions    *prometheus.CounterVec   // nodes that this node has excluded from the map as leader
+	takeovers     *prometheus.CounterVec   // owners whose shards were takeovers over
 	moved         *prometheus.CounterVec   // shards that this node has given up
 	lapses        prometheus.Counter       // leases that were not renewed in time
 	elections     prometheus.Counter       // elections that this node has won
@@ -51,8 +51,8 @@ func newMetrics() *metrics {
 	m := &metrics{
 		mapsCommitted: counter("maps_committed_total", "Total number of shard maps that this node has applied as committed."),
 		rounds:        vec("map_changes_total", "Total number of map changes that this node proposed as leader, by reason.", "reason"),
-		drops:         vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
-		taken:         vec("takeovers_total", "Total number of owners whose shards were taken over, by the rule that allowed it.", "reason"),
+		exclusions:    vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
+		takeovers:     vec("takeovers_total", "Total number of owners whose shards were takeovers over, by the rule that allowed it.", "reason"),
 		moved:         vec("moved_shards_total", "Total number of shards that this node gave up to another owner, by stage: idle, finished or aborted requests.", "stage"),
 		lapses:        counter("lease_lapses_total", "Total number of leases of this node that ended without being renewed."),
 		elections:     counter("elections_won_total", "Total number of times that this node became leader."),
@@ -86,7 +86,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.State
 	all := []prometheus.Collector{
-		m.mapsCommitted, m.rounds, m.drops, m.taken, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
+		m.mapsCommitted, m.rounds, m.exclusions, m.takeovers, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
 		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),

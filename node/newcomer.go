@@ -154,7 +154,7 @@ func (n *Node) unconfirmed() []diagnosis.Unreached {
 		return nil
 	}
 	all := []diagnosis.Unreached{}
-	for _, u := range l.keeper.Unconfirmed() {
+	for _, u := range l.Unconfirmed() {
 		if time.Since(u.Since) < peerCheckAfter {
 			continue
 		}

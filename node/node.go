@@ -30,6 +30,7 @@ import (
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/node/heartbeat"
+	"shardway/node/leaderloop"
 	"shardway/node/logs"
 	"shardway/node/membership"
 	"shardway/node/rotation"
@@ -78,23 +79,23 @@ type Node struct {
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
 	leaderTracker     *eventlog.LeaderTracker
-	hashed            atomic.Pointer[hashKey]           // result of the last hashKey
-	marking           sync.Mutex                        // held by requarantine
-	leading           atomic.Pointer[leadership]        // nil means that this node does not lead
-	asks              sync.WaitGroup                    // goroutines that wait for Raft or other nodes; all end when Raft stops
-	ownAnswers        chan ack.Answer                   // cap 1: newest response of this node's own leader loop
-	rotation          *rotation.Rotation                // rotation of the cluster secret
-	invalidHeartbeats logs.Seldom                       // limits log lines about invalid heartbeats
-	watch             *watch                            // computes the findings
-	holds             *appHolds                         // shards that the app holds on this node
-	examined          [2]examination                    // cached checkups, without and with reach
-	hanging           atomic.Bool                       // a write to the disk has stalled
-	census            *control.Cached[api.RunningList]  // result of Running
-	hot               *control.Cached[api.HotList]      // result of Hot
-	kept              *control.Cached[api.SocketList]   // result of Sockets
-	loaded            loadedKeys                        // key configuration of this node's settings
-	settings          atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
-	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
+	hashed            atomic.Pointer[hashKey]               // result of the last hashKey
+	marking           sync.Mutex                            // held by requarantine
+	leading           atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
+	asks              sync.WaitGroup                        // goroutines that wait for Raft or other nodes; all end when Raft stops
+	ownAnswers        chan ack.Answer                       // cap 1: newest response of this node's own leader loop
+	rotation          *rotation.Rotation                    // rotation of the cluster secret
+	invalidHeartbeats logs.Seldom                           // limits log lines about invalid heartbeats
+	watch             *watch                                // computes the findings
+	holds             *appHolds                             // shards that the app holds on this node
+	examined          [2]examination                        // cached checkups, without and with reach
+	hanging           atomic.Bool                           // a write to the disk has stalled
+	census            *control.Cached[api.RunningList]      // result of Running
+	hot               *control.Cached[api.HotList]          // result of Hot
+	kept              *control.Cached[api.SocketList]       // result of Sockets
+	loaded            loadedKeys                            // key configuration of this node's settings
+	settings          atomic.Pointer[map[string]string]     // set by ApplySettings; nil means Options.Settings
+	webSocketPacer    webSocketPacer                        // paces hand-overs during a gradual drain
 
 	started  time.Time
 	stopping atomic.Bool   // the steps of leave or hold are done, or the node has failed
@@ -384,7 +385,7 @@ func (n *Node) adoptCluster(s *ack.State) {
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
 		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
-		return began < l.began // then that said nothing
+		return began < l.Began() // then that said nothing
 	}
 	n.campaign(node)
 	return false

@@ -14,8 +14,10 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/ack/leader"
 	"shardway/internal/clock"
+	"shardway/node/cluster"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
+	"shardway/node/leaderloop"
 	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
@@ -96,23 +98,23 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
 		})
 		elected := n.o.Clock.Precise()
-		l := newLeadership(n, 1, turn.Began())
+		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.o.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.Began())
 		n.leading.Store(l)
 		counts := false
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
-			case m := <-l.messages:
+			case m := <-messages:
 				turn.Handle(m)
 			case <-wait:
 				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
 			}
-			v, _ := viewOf(turn.View(), "b")
+			v, _ := leaderloop.ViewOf(turn.View(), "b")
 			counts = v.Crashed
 		}
 		if last := dialled[len(dialled)-1]; last < elected {
 			t.Errorf("evidence of a dial that began %v before the election", elected-last)
 		}
-		close(l.done)
+		end()
 		n.crashes.Wait()
 	})
 }
@@ -123,10 +125,14 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 // leading one has, and what it answers nobody gets.
 func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
-	views, _ := n.leading.Load().view(ctx)
-	turn, number, echoes := newLeading(n, term).driver, uint64(0), map[shardmap.NodeID]ack.Echo{}
+	views, _ := n.leading.Load().View(ctx)
+	turn := leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
+		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
+	})
+	number, echoes := uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {
-		v, _ := viewOf(views, string(id))
+		v, _ := leaderloop.ViewOf(views, string(id))
 		number++
 		hb := v.Heartbeat
 		hb.Number += number

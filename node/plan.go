@@ -4,17 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"shardway/ack/leader"
 	"shardway/admin/api"
-	"shardway/internal/timingrules"
 	"shardway/node/control"
 )
-
-// planned is the response of the leader loop to a request for a plan.
-type planned struct {
-	plan leader.Plan
-	err  error
-}
 
 // Plan returns the moves that the next shard map would contain. Only the leader can compute them, so
 // another node asks the leader.
@@ -22,7 +14,7 @@ func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	if l := n.leadership(); l != nil {
-		return l.plan(ctx)
+		return l.Plan(ctx)
 	}
 	leader := n.view.Leader()
 	if leader == "" {
@@ -31,44 +23,4 @@ func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 	var p api.Plan
 	err := n.client.CallLeader(ctx, leader, control.Request{Kind: control.Plan}, &p)
 	return p, err
-}
-
-// plan requests the plan from the leader loop.
-func (l *leadership) plan(ctx context.Context) (api.Plan, error) {
-	answer := make(chan planned, 1)
-	select {
-	case l.plans <- answer:
-	case <-l.done:
-		return api.Plan{}, control.ErrNotLeader
-	case <-ctx.Done():
-		return api.Plan{}, ctx.Err()
-	}
-	p := <-answer
-	if p.err != nil {
-		return api.Plan{}, policyFault(p.err)
-	}
-	out := api.Plan{Epoch: uint64(p.plan.Epoch), Moves: groups(p.plan.Moves), Resumed: groups(p.plan.Resumed)}
-	if p.plan.Pause > 0 {
-		out.Pause = timingrules.Short(p.plan.Pause)
-	}
-	for _, h := range p.plan.HeldBack {
-		out.HeldBack = append(out.HeldBack, api.HeldBackNode{Node: string(h.Node), Shards: h.Shards})
-	}
-	return out, nil
-}
-
-// groups combines the moves that differ only in the shard.
-func groups(moves []leader.PlannedMove) []api.PlannedMoves {
-	out, at := []api.PlannedMoves{}, map[leader.PlannedMove]int{}
-	for _, m := range moves {
-		like := m
-		like.Shard = 0 // the key of the group
-		i, ok := at[like]
-		if !ok {
-			i, at[like] = len(out), len(out)
-			out = append(out, api.PlannedMoves{From: string(m.From), To: string(m.To), Why: m.Why, Proposed: m.Proposed})
-		}
-		out[i].Shards = append(out[i].Shards, uint32(m.Shard))
-	}
-	return out
 }

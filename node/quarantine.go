@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"shardway/ack"
 	"shardway/admin/api"
@@ -69,37 +67,4 @@ func (n *Node) quarantined(p *ack.Policy) []api.QuarantinedKey {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
 	})
 	return out
-}
-
-// quarantineOf returns the change of policy p that an action (Quarantine or Lift) requests.
-func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
-	hash, err := strconv.ParseUint(a.Hash, 16, 64)
-	if err != nil {
-		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
-	}
-	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
-	if a.Verb == api.Lift {
-		c.Kind = ack.ChangeLift
-		if quarantines(p, c.Mark.Shard, hash) {
-			return c, nil
-		}
-		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
-	}
-	if a.For == "" {
-		return c, nil
-	}
-	if c.For, err = time.ParseDuration(a.For); err != nil || c.For <= 0 || c.For > ack.MaxQuarantine {
-		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
-	}
-	return c, nil
-}
-
-// quarantines reports whether policy p contains a quarantine of a key.
-func quarantines(p *ack.Policy, shard shardmap.Shard, hash uint64) bool {
-	for m := range p.Quarantined {
-		if m.Shard == shard && m.Hash == hash {
-			return true
-		}
-	}
-	return false
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/internal/chanutil"
 	"shardway/node/control"
+	"shardway/node/leaderloop"
 	"shardway/node/logs"
 	"shardway/shardmap"
 )
@@ -38,18 +37,10 @@ func (h *hooking) deliver(r ack.Releases) {
 				h.log.Warn().Int("shards", len(r.Over)).Msg("more releases out of range")
 				break
 			}
-			warnOfRoom(&h.log, r.Node, s)
+			leaderloop.WarnNoteRefused(&h.log, r.Node, s)
 		}
 	}
 	chanutil.Replace(h.given, r)
-}
-
-// warnOfRoom logs that a shard moves without its release note, because the notes of one proposal exceed
-// the limit.
-func warnOfRoom(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
-	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
-		Str("remedy", "write the location of the state into the note instead of the state").
-		Msg("note refused, map change too large")
 }
 
 // bringReleases sends the newest release notes of this node to the leader, until ctx ends. It does not retry

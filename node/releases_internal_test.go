@@ -13,6 +13,8 @@ import (
 	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/admin/api"
+	"shardway/node/cluster"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -63,7 +65,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		if err := n.released("b", whole); !errors.Is(err, api.ErrNoLeader) {
 			t.Errorf("one that does not lead says %v, want %v", err, api.ErrNoLeader)
 		}
-		l := &leadership{messages: make(chan leader.Message, 1), done: make(chan struct{})}
+		l, messages, _ := leaderloop.NewWithoutLoop(leaderloop.Options{View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, 0)
 		n.leading.Store(l)
 		for range 100 {
 			for from, b := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
@@ -76,14 +78,17 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 			t.Errorf("%d lines of what two nodes sent, want 2", n)
 		}
 		select {
-		case m := <-l.messages:
+		case m := <-messages:
 			t.Errorf("the leader was told %+v", m)
 		default:
 		}
-		if err := n.released("b", whole); err != nil {
+		told := make(chan error, 1)
+		go func() { told <- n.released("b", whole) }()
+		d, ok := (<-messages).(leader.ReleasesReceived)
+		if err := <-told; err != nil {
 			t.Errorf("the leader says %v", err)
 		}
-		if d, ok := (<-l.messages).(leader.ReleasesReceived); !ok || d.Node != "b" || d.Proposal != 7 {
+		if !ok || d.Node != "b" || d.Proposal != 7 {
 			t.Errorf("the leader was told %+v", d)
 		}
 		time.Sleep(time.Hour)

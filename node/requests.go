@@ -9,6 +9,7 @@ import (
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
+	"shardway/node/leaderloop"
 	"shardway/node/logs"
 	"shardway/node/rotation"
 )
@@ -20,40 +21,40 @@ const viewTimeout = 250 * time.Millisecond
 // asLeader reply control.ErrNotLeader while this node does not lead.
 func (n *Node) handlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
-		control.Views: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, _ control.Request) (any, error) {
-			views, _ := l.view(ctx)
+		control.Views: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+			views, _ := l.View(ctx)
 			return wireMembers(views)
 		}),
-		control.Do: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
+		control.Do: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
 			a := q.Action
-			l.log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
-			return nil, l.do(ctx, a)
+			l.Log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
+			return nil, l.Do(ctx, a)
 		}),
-		control.Leave: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
-			return nil, l.letGo(ctx, from.Node, q.Server)
+		control.Leave: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+			return nil, l.RemoveStopping(ctx, from.Node, q.Server)
 		}),
-		control.Timing: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, q control.Request) (any, error) {
-			return l.retime(ctx, q.Timing, q.By)
+		control.Timing: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+			return l.ChangeTiming(ctx, q.Timing, q.By)
 		}),
-		control.Level: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, q control.Request) (any, error) {
-			return l.level(ctx, q.Firm, q.By)
+		control.Level: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, q control.Request) (any, error) {
+			return l.Upgrade(ctx, q.Firm, q.By)
 		}),
-		control.Plan: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, _ control.Request) (any, error) {
-			return l.plan(ctx)
+		control.Plan: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
+			return l.Plan(ctx)
 		}),
-		control.Settings: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
-			views, _ := l.view(ctx)
-			return l.differences(views, from.Node, q.Settings)
+		control.Settings: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
+			views, _ := l.View(ctx)
+			return l.Differences(views, from.Node, q.Settings)
 		}),
-		control.Implicated: n.asLeader(func(_ context.Context, _ *leadership, from control.Caller, q control.Request) (any, error) {
+		control.Implicated: n.asLeader(func(_ context.Context, _ *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			reports, err := control.Decode[[]crashdetect.CrashReport](q.Implicated)
 			if err == nil {
 				n.poison.Record(from.Node, reports)
 			}
 			return nil, err
 		}),
-		control.Unconfirmed: n.asLeader(func(context.Context, *leadership, control.Caller, control.Request) (any, error) {
+		control.Unconfirmed: n.asLeader(func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
 			return n.unconfirmed(), nil
 		}),
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
@@ -87,7 +88,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			if len(q.Question) == 0 {
 				return n.idleShards(), nil
 			}
-			question, err := control.Decode[stageQuestion](q.Question)
+			question, err := control.Decode[leaderloop.StageQuestion](q.Question)
 			if err != nil {
 				return nil, err
 			}
@@ -109,7 +110,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 }
 
 // asLeader returns a handler that calls h while this node leads.
-func (n *Node) asLeader(h func(context.Context, *leadership, control.Caller, control.Request) (any, error)) control.Handler {
+func (n *Node) asLeader(h func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)) control.Handler {
 	return func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
 		l := n.leadership()
 		if l == nil {

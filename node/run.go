@@ -10,6 +10,8 @@ import (
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
+	"shardway/node/leaderloop"
+	"shardway/node/membership"
 	"shardway/peer"
 	"shardway/shardmap"
 )
@@ -232,15 +234,37 @@ func (n *Node) lead(ctx context.Context) {
 
 // leadIn runs the leader loop until the term is over or ctx ends.
 func (n *Node) leadIn(ctx context.Context, term uint64) {
-	l := newLeading(n, term)
+	l := leaderloop.New(n.leaderOptions(), term)
 	n.metrics.elections.Inc()
-	l.log.Info().Msg("became leader")
-	n.leading.Store(l.leadership)
+	l.Log.Info().Msg("became leader")
+	n.leading.Store(l.Leadership)
 	n.crashes.Recheck() //nolint:contextcheck // outlives this leadership
 	notify(n.agent.wake)
-	l.run(ctx)
+	l.Run(ctx)
 	n.leading.Store(nil)
-	l.log.Info().Msg("leadership ended")
+	l.Log.Info().Msg("leadership ended")
+}
+
+// leaderOptions returns the options of the leader loop.
+func (n *Node) leaderOptions() leaderloop.Options {
+	return leaderloop.Options{
+		Self: n.self, Server: n.server, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Timing: n.o.Timing, Pace: n.o.Pace, Keys: n.loaded.get,
+		View: n.view, Client: n.client, Clock: n.o.Clock, Pulse: &n.pulse, StateChanged: n.fsm.leaderHint, Background: &n.asks,
+		Reconciler: membership.ReconcilerOptions{
+			Pulse: &n.pulse, Raft: n.raft, Server: n.server, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
+			State: func() membership.State { return n.fsm.state.Load() },
+			Identify: func(ctx context.Context, node string) (membership.Process, error) {
+				if node == string(n.self) {
+					return n.process(), nil
+				}
+				return others{n}.Who(ctx, node)
+			},
+			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
+		},
+		IdleShards: n.idleShards, IdleInStage: n.idleInStage, AdoptCluster: n.adoptCluster, OnVoterHeartbeat: func() { notify(n.agent.beatWithVoters) },
+		Events: n.events, Changes: n.changes, Log: n.log,
+		Metrics: leaderloop.Metrics{Proposals: n.metrics.rounds, Exclusions: n.metrics.exclusions, Takeovers: n.metrics.takeovers, Commits: n.metrics.commits},
+	}
 }
 
 // campaign starts an election when the process of the leader has ended, without waiting for Raft's
@@ -401,7 +425,7 @@ func (n *Node) giveUpLeadership(ctx context.Context) {
 	if !n.raft.IsLeader() {
 		return
 	}
-	if err := n.transfer(ctx); err != nil {
+	if err := leaderloop.Transfer(ctx, n.view, n.leading.Load()); err != nil {
 		n.log.Debug().Err(err).Msg("leadership transfer failed")
 	}
 	waiting, stop := context.WithTimeout(ctx, time.Second)

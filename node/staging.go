@@ -1,14 +1,11 @@
 package node
 
 import (
-	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 
 	"shardway/ack"
-	"shardway/ack/leader"
-	"shardway/node/control"
+	"shardway/node/leaderloop"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -40,7 +37,7 @@ type givenUp struct {
 // answered records the state at a question q of the leader: the shards of self in m that are busy, that
 // is, not in idle, and the running requests in runs. The first question of a map change clears the busy
 // shards of the previous change.
-func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q stageQuestion) {
+func (g *givenUp) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StageQuestion) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy == nil || q.Number == 0 && !q.Held {
@@ -118,7 +115,7 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 //   - Shards that have only tunnels and event streams, because these end when their shard moves.
 //
 // Resumable WebSockets are handed over to the next owner, a batch with each question.
-func (n *Node) idleInStage(q stageQuestion) idleReport {
+func (n *Node) idleInStage(q leaderloop.StageQuestion) leaderloop.IdleReport {
 	m := n.router.State().Committed()
 	legs, all := n.upstreamWebSockets() // upstream connections of resumable WebSockets, by shard and in total
 	runs := n.proxy.LocalRuns()
@@ -142,34 +139,5 @@ func (n *Node) idleInStage(q stageQuestion) idleReport {
 	}
 	idle := movableShards(m.Shards(n.self), running, legs, most)
 	n.agent.givenUp.answered(m, n.self, idle, runs, q)
-	return idleReport{Map: uint64(m.Epoch()), Shards: idle}
-}
-
-// stageQuestion is the leader's question in a staged map change: which shards of the node are idle?
-type stageQuestion struct {
-	// Number is the number of earlier questions to this node in the same map change.
-	Number int `json:"number,omitempty"`
-	// Held means that the question is about the shards that the open proposal moves away from the node.
-	Held bool `json:"held,omitempty"`
-}
-
-// askInStage asks a node which of its shards are idle, and passes the response to the leader loop.
-func (l *leadership) askInStage(ctx context.Context, q leader.AskIdle) {
-	question := stageQuestion{Number: q.Number, Held: q.Held}
-	var at idleReport
-	if q.Node == l.n.self {
-		at = l.n.idleInStage(question)
-	} else {
-		asking, cancel := context.WithTimeout(ctx, idleTimeout)
-		defer cancel()
-		b, err := json.Marshal(question)
-		if err == nil {
-			err = l.n.client.Call(asking, string(q.Node), control.Request{Kind: control.Idle, Question: b}, &at)
-		}
-		if err != nil {
-			l.log.Debug().Err(err).Str("peer", string(q.Node)).Msg("idle shards not reported")
-			return
-		}
-	}
-	l.tell(ctx, leader.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
+	return leaderloop.IdleReport{Map: uint64(m.Epoch()), Shards: idle}
 }

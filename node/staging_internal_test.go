@@ -6,6 +6,7 @@ import (
 	"shardway/ack"
 	"shardway/ack/leader"
 	"shardway/admin/api"
+	"shardway/node/leaderloop"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -15,7 +16,7 @@ import (
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	var g givenUp
-	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, stageQuestion{})
+	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
 	g.held, g.cut = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
 	g.cuts(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
 	for s, want := range map[shardmap.Shard]string{0: stageIdle, 1: stageFinished, 2: stageAborted, 3: stageIdle, 4: stageFinished} {
@@ -23,7 +24,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 			t.Errorf("shard %d: %s, want %s", s, got, want)
 		}
 	}
-	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, stageQuestion{})
+	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StageQuestion{})
 	if got := g.moved(5); got != stageIdle {
 		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, stageIdle)
 	}
@@ -48,11 +49,11 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 		t.Error("a request is old, and nobody has asked")
 	}
 	runs := map[shardmap.Shard]proxy.ShardRuns{0: {Requests: []proxy.Run{long}}}
-	g.answered(m, "a", nil, runs, stageQuestion{})
+	g.answered(m, "a", nil, runs, leaderloop.StageQuestion{})
 	if g.lasts([]proxy.Run{short}) || !g.lasts([]proxy.Run{short, long}) {
 		t.Error("old is what ran at the question before, and nothing else")
 	}
-	g.answered(m, "a", nil, nil, stageQuestion{Number: 1, Held: true})
+	g.answered(m, "a", nil, nil, leaderloop.StageQuestion{Number: 1, Held: true})
 	if !g.lasts([]proxy.Run{long}) {
 		t.Error("a question about an open round is no question before")
 	}

@@ -14,6 +14,7 @@ import (
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -136,7 +137,7 @@ func (n *Node) Status() api.Status {
 	}
 	var timing *api.TimingState
 	if known := n.fsm.state.Load(); known.Bootstrapped() {
-		t := stateOf(known)
+		t := leaderloop.TimingState(known)
 		timing = &t
 	}
 	in, findings := n.foundBy(s)
@@ -164,18 +165,18 @@ func (n *Node) Status() api.Status {
 // the findings of one status could contradict each other.
 func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	f := n.watch.result.Load()
-	leader := n.view.Leader()
+	leaderID := n.view.Leader()
 	c := s.Committed()
 	same := f.inputs.Epoch == uint64(c.Epoch()) && f.inputs.Mapped == (c.Epoch() != 0)
 	leased := f.inputs.NoLease == 0 || !n.router.HasLease()
-	if same && leased && (f.inputs.Leader != "" || leader == "") {
+	if same && leased && (f.inputs.Leader != "" || leaderID == "") {
 		return f.inputs, f.findings
 	}
 	in := f.inputs
 	in.Epoch, in.Mapped = uint64(c.Epoch()), c.Epoch() != 0
 	in.Orphaned = min(in.Orphaned, orphaned(s))
-	if leader != "" {
-		in.Leader, in.NoLeader = leader, 0
+	if leaderID != "" {
+		in.Leader, in.NoLeader = leaderID, 0
 	}
 	if !leased {
 		in.NoLease = 0
@@ -200,7 +201,7 @@ func (n *Node) Idle(owner string) string {
 // is the leader's view of the nodes; nil means that the leader did not respond.
 func (n *Node) nodesBy(s *ack.State, views []leader.MemberView) []api.Node {
 	voters, others := n.view.Servers()
-	leader := n.view.Leader()
+	leads := n.view.Leader()
 	known := map[string]*api.Node{}
 	get := func(id string) *api.Node {
 		a := known[id]
@@ -241,9 +242,9 @@ func (n *Node) nodesBy(s *ack.State, views []leader.MemberView) []api.Node {
 		if w := asked[shardmap.NodeID(id)]; w > 0 {
 			a.Weight = w // an operator's weight replaces the weight that the node announces
 		}
-		v, ok := viewOf(views, id)
+		v, ok := leaderloop.ViewOf(views, id)
 		n.describe(a, s, v, ok)
-		if id == leader {
+		if id == leads {
 			a.Role = "leader"
 		}
 	}
@@ -330,15 +331,15 @@ func (n *Node) leaderViewsBy(ctx context.Context) []leader.MemberView {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if l := n.leadership(); l != nil {
-		v, _ := l.view(ctx)
+		v, _ := l.View(ctx)
 		return v
 	}
-	to := n.view.Leader()
-	if to == "" || to == string(n.self) {
+	leaderID := n.view.Leader()
+	if leaderID == "" || leaderID == string(n.self) {
 		return nil
 	}
 	var members []wireMember
-	err := n.client.Call(ctx, to, control.Request{Kind: control.Views}, &members)
+	err := n.client.Call(ctx, leaderID, control.Request{Kind: control.Views}, &members)
 	var views []leader.MemberView
 	if err == nil {
 		views, err = memberViews(members)

@@ -17,6 +17,7 @@ import (
 	"shardway/diagnosis"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
+	"shardway/node/leaderloop"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
@@ -31,12 +32,12 @@ func controlMessages() []any {
 		control.Request{},
 		[]control.Reply{},
 		[]crashdetect.CrashReport{},
-		stageQuestion{},
+		leaderloop.StageQuestion{},
 		[]wireMember{},
 		[]crashdetect.Suspect{},
 		[]diagnosis.Difference{},
 		wireMissing{},
-		idleReport{},
+		leaderloop.IdleReport{},
 		runningThere{},
 		webSocketReport{},
 		rotation.Proven{},

@@ -41,6 +41,9 @@ func NewView(self, server string, timing ack.Timing, state func() *ack.State) *V
 	return v
 }
 
+// State returns the replicated state of this node.
+func (v *View) State() *ack.State { return v.state() }
+
 // Servers returns the IDs of Raft's servers in the latest configuration in the log of this node. others are
 // the servers that do not vote.
 func (v *View) Servers() (voters, others []string) {

@@ -1,4 +1,4 @@
-package node
+package leaderloop
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 // committed. Then it creates the cluster if there is none yet. Raft rejects both steps while its first
 // write of the term is in progress, which can take longer than Raft's timeout on a slow disk. Then the
 // leader.Driver requests another try, as long as this leadership lasts. try counts from 1.
-func (l *leading) issueBarrier(ctx context.Context, try int) {
-	l.n.asks.Go(func() {
+func (l *Loop) issueBarrier(ctx context.Context, try int) {
+	l.o.Background.Go(func() {
 		result, what, err := leader.Message(leader.BarrierApplied{}), "barrier", l.raft.Barrier()
 		if err == nil {
 			what, err = "birth", l.birth()
@@ -21,13 +21,13 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 		case err != nil:
 			result = leader.BarrierFailed{}
 			if try == 1 {
-				l.log.Warn().Err(err).Str("entry", what).Str("cause", "the disk is slow, or the leadership ended").Msg("raft entry not accepted yet")
+				l.Log.Warn().Err(err).Str("entry", what).Str("cause", "the disk is slow, or the leadership ended").Msg("raft entry not accepted yet")
 			}
 		case try > 1:
-			l.log.Info().Int("tries", try).Msg("raft accepted barrier after retries")
+			l.Log.Info().Int("tries", try).Msg("raft accepted barrier after retries")
 		}
 		if err == nil {
-			l.n.adoptCluster(l.n.fsm.state.Load()) // before ready: nodes are added to the cluster with this ID
+			l.o.AdoptCluster(l.o.View.State()) // before ready: nodes are added to the cluster with this ID
 			l.ready.Store(true)
 		}
 		select {
@@ -40,9 +40,9 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 
 // birth creates the cluster, unless it exists: it appends the first entry with the cluster ID to the log.
 // A second entry has no effect, because the cluster keeps its first ID.
-func (l *leading) birth() error {
-	if l.n.fsm.state.Load().Bootstrapped() {
+func (l *Loop) birth() error {
+	if l.o.View.State().Bootstrapped() {
 		return nil
 	}
-	return l.raft.Apply(ack.EncodeBootstrap(l.cluster, l.n.o.Shards, l.n.o.Timing))
+	return l.raft.Apply(ack.EncodeBootstrap(l.cluster, l.o.Shards, l.o.Timing))
 }

@@ -1,4 +1,4 @@
-package node
+package leaderloop
 
 import (
 	"context"
@@ -37,9 +37,8 @@ func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clock.Virtual()
-				n := &Node{o: Options{Clock: c, Timing: ack.Timing{DeadAfter: dead}}, fsm: newFSM(nil)}
-				n.view = cluster.NewView("a", "a/d", n.o.Timing, n.fsm.state.Load)
-				l := &leadership{n: n, views: make(chan chan []leader.MemberView), done: make(chan struct{}), began: c.Precise()}
+				o := Options{Clock: c, View: cluster.NewView("a", "a/d", ack.Timing{DeadAfter: dead}, ack.NewState)}
+				l := &Leadership{o: o, views: make(chan chan []leader.MemberView), done: make(chan struct{}), began: c.Precise()}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.asks)
 				defer cancel()
 				began := time.Now()
@@ -61,7 +60,7 @@ func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 						}
 					}
 				}()
-				l.heardOf(ctx, []string{"a/1", "b/1"})
+				l.awaitVoters(ctx, []string{"a/1", "b/1"})
 				took := time.Since(began)
 				close(over)
 				if took < tc.want || took > tc.want+handOverLook {

@@ -1,4 +1,4 @@
-package node
+package leaderloop
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 				views = append(views, known)
 			}
 		}
-		why, remedy := endangered("a", tc.voters, views, &tc.policy)
+		why, remedy := Endangered("a", tc.voters, views, &tc.policy)
 		if (why == "") != (tc.why == nil) || (remedy == "") != (tc.why == nil) {
 			t.Errorf("%s: %q; %q, want %q", tc.name, why, remedy, tc.why)
 		}
@@ -89,16 +89,16 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 		{ack.ErrChange, api.ErrInvalid, false},
 		{ack.ErrPolicyFull, api.ErrRefused, true},
 	} {
-		got := policyFault(fmt.Errorf("asked: %w", tc.err))
+		got := policyError(fmt.Errorf("asked: %w", tc.err))
 		if !errors.Is(got, tc.want) || errors.Is(got, api.ErrRefused) != tc.refused {
 			t.Errorf("%v becomes %v, want %v", tc.err, got, tc.want)
 		}
 	}
-	if err := policyFault(nil); err != nil {
+	if err := policyError(nil); err != nil {
 		t.Errorf("nothing becomes %v", err)
 	}
 	for err, want := range map[error]string{leader.ErrNotYet: "try again", ack.ErrPolicyFull: "unpin shards"} {
-		if got := policyFault(err); !strings.Contains(got.Error(), want) {
+		if got := policyError(err); !strings.Contains(got.Error(), want) {
 			t.Errorf("%v becomes %v, want %q", err, got, want)
 		}
 	}
@@ -108,23 +108,23 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 // is stuck.
 func TestAskingEndsWithWhoAsks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ask  func(ctx context.Context, l *leadership) error
+		ask  func(ctx context.Context, l *Leadership) error
 		fits int  // how many questions are taken, and not answered
 		done bool // the leadership has ended, else who asks
 		want error
 	}{
-		"another one changes the policy":  {func(ctx context.Context, l *leadership) error { return l.police(ctx, api.Action{}) }, 0, false, context.Canceled},
-		"nobody takes it":                 {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, false, context.Canceled},
-		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
-		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, api.ErrNoLeader},
-		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, api.ErrUnknown},
-		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, leader.NodeRemoved{}); return nil }, 0, false, nil},
-		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, leader.NodeRemoved{}); return nil }, 0, true, nil},
+		"another one changes the policy":  {func(ctx context.Context, l *Leadership) error { return l.changePolicy(ctx, api.Action{}) }, 0, false, context.Canceled},
+		"nobody takes it":                 {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 0, false, context.Canceled},
+		"nobody answers":                  {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 1, false, context.Canceled},
+		"nobody takes it any more":        {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 0, true, api.ErrNoLeader},
+		"nobody answers any more":         {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 1, true, api.ErrUnknown},
+		"a word that nobody hears":        {func(ctx context.Context, l *Leadership) error { l.Tell(ctx, leader.NodeRemoved{}); return nil }, 0, false, nil},
+		"a word that nobody hears longer": {func(ctx context.Context, l *Leadership) error { l.Tell(ctx, leader.NodeRemoved{}); return nil }, 0, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &leadership{policing: make(chan struct{}, 1), askings: make(chan asking, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
-				l.policing <- struct{}{}
+				l := &Leadership{changingPolicy: make(chan struct{}, 1), policyRequests: make(chan policyRequest, tc.fits), done: make(chan struct{}), messages: make(chan leader.Message)}
+				l.changingPolicy <- struct{}{}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				switch {
@@ -149,14 +149,14 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 func TestYoungLeaderIsAskedAgain(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &leadership{askings: make(chan asking), done: make(chan struct{})}
+			l := &Leadership{policyRequests: make(chan policyRequest), done: make(chan struct{})}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second+handOverLook/2)
 			defer cancel()
 			asked := 0
 			go func() {
 				for {
 					select {
-					case a := <-l.askings:
+					case a := <-l.policyRequests:
 						if asked++; ready && asked > 3 {
 							a.answer <- nil
 						} else {
@@ -167,7 +167,7 @@ func TestYoungLeaderIsAskedAgain(t *testing.T) {
 					}
 				}
 			}()
-			err := l.amend(ctx, ack.Change{})
+			err := l.submitPolicyChange(ctx, ack.Change{})
 			cancel()
 			synctest.Wait() // for whoever counts
 			if ready && (err != nil || asked != 4) || !ready && (!errors.Is(err, api.ErrRefused) || asked < 40) {

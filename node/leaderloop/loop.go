@@ -1,10 +1,12 @@
-package node
+package leaderloop
 
 import (
 	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"shardway/ack"
 	"shardway/ack/leader"
@@ -15,11 +17,11 @@ import (
 	"shardway/shardmap"
 )
 
-// leading is the leader loop, the goroutine that runs one leadership. Only this goroutine uses the
+// Loop is the leader loop, the goroutine that runs one leadership. Only this goroutine uses the
 // leader.Leader and the fields below. One leader loop runs at a time: the next one starts after the
 // previous one has returned.
-type leading struct {
-	*leadership
+type Loop struct {
+	*Leadership
 	// cluster is the ID of the cluster that this leadership creates if there is none.
 	cluster string
 	driver  *leader.Driver
@@ -34,23 +36,23 @@ type leading struct {
 	voterHeard bool
 }
 
-// newLeading creates the leader loop for a term. The caller must call run.
-func newLeading(n *Node, term uint64) *leading {
-	turn := leader.NewDriver(leader.DriverOptions{
-		Leader: leader.Options{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
-		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
+// New creates the leader loop for a term. The caller must call run.
+func New(o Options, term uint64) *Loop {
+	driver := leader.NewDriver(leader.DriverOptions{
+		Leader: leader.Options{Server: o.Server, Term: term, Pace: o.Pace, Timing: o.Timing, BootstrapExpect: o.BootstrapExpect},
+		Raft:   o.View.Raft, Clock: o.Clock.Precise, Newest: o.View.State, Keys: o.Keys,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: clusterid.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
+	return &Loop{Leadership: newLeadership(o, term, driver.Began()), cluster: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
-// run is the leader loop. It returns when ctx ends or the term is over.
-func (l *leading) run(ctx context.Context) {
+// Run is the leader loop. It returns when ctx ends or the term is over.
+func (l *Loop) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer close(l.done)
-	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
-	l.n.asks.Go(func() { l.pollIdle(ctx) })
-	t := l.n.pulse.Asked()
+	l.o.Background.Go(func() { l.reconciler.Run(ctx, l.done) })
+	l.o.Background.Go(func() { l.pollIdle(ctx) })
+	t := l.o.Pulse.Asked()
 	defer t.Stop()
 	l.handle(ctx, leader.Tick{}, nil)
 	for again := true; l.leads(); {
@@ -64,7 +66,7 @@ func (l *leading) run(ctx context.Context) {
 		case <-l.raft.Changed(): // the loop condition checks whether the term has ended
 		case <-t.C:
 			l.handle(ctx, leader.Tick{}, nil)
-		case <-l.n.fsm.leaderHint: // the driver reads the new state
+		case <-l.o.StateChanged: // the driver reads the new state
 			l.handle(ctx, leader.Tick{}, nil)
 		case in := <-l.beats:
 			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
@@ -74,31 +76,31 @@ func (l *leading) run(ctx context.Context) {
 			l.handle(ctx, leader.HeartbeatReceived{Heartbeat: in.Heartbeat, From: in.RemoteAddr}, in.Respond)
 		case m := <-l.messages:
 			l.handle(ctx, m, nil)
-		case r := <-l.retimes:
+		case r := <-l.timingRequests:
 			entry, effects, err := l.driver.ChangeTiming(r.timing)
 			l.perform(ctx, effects, nil)
-			r.answer <- retimed{entry, err}
-		case a := <-l.askings:
-			l.ask(ctx, a)
+			r.answer <- timingReply{entry, err}
+		case a := <-l.policyRequests:
+			l.requestPolicyChange(ctx, a)
 		case v := <-l.views:
 			v <- l.driver.View()
 			again = false // a view changes nothing
 		case p := <-l.plans:
 			plan, err := l.driver.Plan()
-			p <- planned{plan, err}
+			p <- planReply{plan, err}
 		}
 	}
 }
 
 // leads reports whether this node still leads in the same term.
-func (l *leading) leads() bool {
+func (l *Loop) leads() bool {
 	term, leads := l.raft.Leadership()
 	return leads && term == l.term
 }
 
 // handle passes a message to the machine and performs the effects. answer sends the response to a
 // heartbeat; nil for other messages.
-func (l *leading) handle(ctx context.Context, m leader.Message, answer func(ack.Answer)) {
+func (l *Loop) handle(ctx context.Context, m leader.Message, answer func(ack.Answer)) {
 	if h, ok := m.(leader.HeartbeatReceived); ok {
 		l.observeApp(h.Node, h.Unhealthy)
 		l.nudgeIfBehind(h.Heartbeat)
@@ -108,7 +110,7 @@ func (l *leading) handle(ctx context.Context, m leader.Message, answer func(ack.
 
 // perform performs the effects that the machine has decided. Effects that wait for Raft or for other
 // nodes run in separate goroutines.
-func (l *leading) perform(ctx context.Context, effects []leader.Effect, answer func(ack.Answer)) {
+func (l *Loop) perform(ctx context.Context, effects []leader.Effect, answer func(ack.Answer)) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case leader.Reply:
@@ -120,7 +122,7 @@ func (l *leading) perform(ctx context.Context, effects []leader.Effect, answer f
 		case leader.Barrier:
 			l.issueBarrier(ctx, e.Try)
 		case leader.AskIdle:
-			l.n.asks.Go(func() { l.askInStage(ctx, e) })
+			l.o.Background.Go(func() { l.askInStage(ctx, e) })
 		case leader.StepDown:
 			l.stepDown(ctx, e.Reason)
 		case leader.Event:
@@ -132,7 +134,7 @@ func (l *leading) perform(ctx context.Context, effects []leader.Effect, answer f
 // nudgeIfBehind sends the commit index to the followers now if the sender of the heartbeat hb has just
 // started or lacks committed entries. A process that has just started has log entries on its disk, but
 // does not know which of them are committed.
-func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
+func (l *Loop) nudgeIfBehind(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.shouldNudge(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
 		l.raft.Nudge()
@@ -141,24 +143,24 @@ func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
 
 // observeApp records an event when the health of another node's app has changed. Each node records
 // the events of its own app. The first heartbeat of a node is no change.
-func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
+func (l *Loop) observeApp(node shardmap.NodeID, sick bool) {
 	was, known := l.appUnhealthy[node]
 	l.appUnhealthy[node] = sick
-	if known && was != sick && node != l.n.self {
-		l.n.events.Add(eventlog.AppHealth(node, !sick))
+	if known && was != sick && node != l.o.Self {
+		l.o.Events.Add(eventlog.AppHealth(node, !sick))
 	}
 }
 
 // submit appends an entry to the log in a separate goroutine. If the outcome is unknown, the
 // leadership is lost, and the next leader finds the outcome in the log.
-func (l *leading) submit(e leader.Submit) {
+func (l *Loop) submit(e leader.Submit) {
 	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.Asked]
 	delete(l.policyCallers, e.Asked)
-	l.n.asks.Go(func() {
+	l.o.Background.Go(func() {
 		began := time.Now()
 		err := l.raft.Apply(entry)
 		if err == nil {
-			l.n.metrics.commits.Observe(time.Since(began).Seconds())
+			l.o.Metrics.Commits.Observe(time.Since(began).Seconds())
 		}
 		if answer != nil {
 			answer <- err
@@ -166,7 +168,7 @@ func (l *leading) submit(e leader.Submit) {
 		if err == nil || errors.Is(err, consensus.ErrUnknown) {
 			return
 		}
-		l.log.Warn().Err(err).Msg("entry not submitted")
+		l.Log.Warn().Err(err).Msg("entry not submitted")
 		select {
 		case l.messages <- leader.SubmitFailed{}:
 		case <-l.done:
@@ -175,22 +177,22 @@ func (l *leading) submit(e leader.Submit) {
 }
 
 // stepDown transfers the leadership to another voter in the background.
-func (l *leading) stepDown(ctx context.Context, reason string) {
-	l.log.Warn().Str("reason", reason).Msg("stepped down")
-	l.n.asks.Go(func() {
-		if err := l.n.transfer(ctx); err != nil {
-			l.log.Warn().Err(err).Msg("leadership transfer failed")
+func (l *Loop) stepDown(ctx context.Context, reason string) {
+	l.Log.Warn().Str("reason", reason).Msg("stepped down")
+	l.o.Background.Go(func() {
+		if err := Transfer(ctx, l.o.View, l.Leadership); err != nil {
+			l.Log.Warn().Err(err).Msg("leadership transfer failed")
 		}
 	})
 }
 
 // logEvent logs and counts a decision of the machine.
-func (l *leading) logEvent(e leader.Event) {
+func (l *Loop) logEvent(e leader.Event) {
 	switch e.Kind {
 	case leader.EventProposing:
-		l.n.changes.Proposed(e.Epoch, l.n.o.Clock.Precise())
-		l.n.metrics.rounds.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
-		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
+		l.o.Changes.Proposed(e.Epoch, l.o.Clock.Precise())
+		l.o.Metrics.Proposals.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
+		line := l.Log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
 		if e.Busy > 0 {
 			line = line.Int("deferred", e.Busy)
 		}
@@ -201,29 +203,29 @@ func (l *leading) logEvent(e leader.Event) {
 		}
 		line.Msg("map proposed")
 	case leader.EventDropped:
-		l.n.events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
-		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
-		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
+		l.o.Events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
+		l.o.Metrics.Exclusions.WithLabelValues(e.Cause.String()).Inc()
+		l.Log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
 	case leader.EventCommitting:
-		l.n.changes.CommitSubmitted(e.Epoch, l.n.o.Clock.Precise())
-		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
+		l.o.Changes.CommitSubmitted(e.Epoch, l.o.Clock.Precise())
+		l.Log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
 	case leader.EventTakeover:
-		l.n.metrics.taken.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
-		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
+		l.o.Metrics.Takeovers.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
+		l.Log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
 	case leader.EventDuplicate:
-		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")
+		l.Log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")
 	case leader.EventSilent:
-		l.log.Warn().Str("peer", string(e.Node)).Msg("node unresponsive")
+		l.Log.Warn().Str("peer", string(e.Node)).Msg("node unresponsive")
 	case leader.EventRestart:
 		if e.Grace > 0 {
-			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarting in place, shards wait")
+			l.Log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarting in place, shards wait")
 		} else {
-			l.log.Info().Str("peer", string(e.Node)).Msg("node returned after restart")
+			l.Log.Info().Str("peer", string(e.Node)).Msg("node returned after restart")
 		}
 	case leader.EventBack:
-		l.log.Info().Str("peer", string(e.Node)).Msg("node responds again")
+		l.Log.Info().Str("peer", string(e.Node)).Msg("node responds again")
 	case leader.EventNoteDropped:
-		warnOfRoom(&l.log, e.Node, e.Shard)
+		WarnNoteRefused(&l.Log, e.Node, e.Shard)
 	}
 }
 
@@ -234,4 +236,12 @@ func texts(nodes []shardmap.NodeID) []string {
 		out[i] = string(id)
 	}
 	return out
+}
+
+// WarnNoteRefused logs that a shard moves without its release note, because the notes of one proposal exceed
+// the limit.
+func WarnNoteRefused(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
+	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
+		Str("remedy", "write the location of the state into the note instead of the state").
+		Msg("note refused, map change too large")
 }

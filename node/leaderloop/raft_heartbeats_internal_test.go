@@ -1,4 +1,4 @@
-package node
+package leaderloop
 
 import (
 	"testing"
@@ -26,7 +26,7 @@ func TestRaftsHeartbeatsLeaveWhenTheyAreNearlyDue(t *testing.T) {
 			{"half of it is left", raftHeartbeatEvery - raftHeartbeatEvery/2, true, true},
 			{"more than half is left", raftHeartbeatEvery - raftHeartbeatEvery/2 - 1, true, false},
 		} {
-			l := &leading{leadership: &leadership{raft: new(consensus.Raft)}, raftHeartbeatsSent: time.Now(), voterHeard: true}
+			l := &Loop{Leadership: &Leadership{raft: new(consensus.Raft)}, raftHeartbeatsSent: time.Now(), voterHeard: true}
 			last := l.raftHeartbeatsSent
 			time.Sleep(tt.after)
 			want := raftHeartbeatEvery

@@ -1,4 +1,4 @@
-package node
+package leaderloop
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // Who is in quarantine is dealt with.
 func TestQuarantinedSuspectIsNoWarning(t *testing.T) {
 	q := &ack.Policy{Quarantined: map[ack.KeyMark]ack.Quarantine{{Shard: 7, Hash: 1, HashKeyID: 3}: {}}}
-	if !quarantines(q, 7, 1) || quarantines(q, 7, 2) || quarantines(q, 8, 1) {
+	if !IsQuarantined(q, 7, 1) || IsQuarantined(q, 7, 2) || IsQuarantined(q, 8, 1) {
 		t.Error("a quarantine is of one key")
 	}
 }

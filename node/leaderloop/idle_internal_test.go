@@ -1,0 +1,85 @@
+package leaderloop
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/ack/leader"
+	"shardway/node/cluster"
+	"shardway/node/control"
+	"shardway/peer"
+	"shardway/shardmap"
+)
+
+// collector is a leader in a state of its own that asks others what is idle there, over dial, and whose
+// own shards are all busy.
+func collector(s *ack.State, self shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) *Leadership {
+	port := peer.New(peer.Options{
+		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
+		Lookup: func(node string) (string, bool) { return node + ":1", true },
+	})
+	o := Options{
+		Self: self, Client: control.NewClient(port, zerolog.Nop()), View: cluster.NewView(string(self), string(self)+"/d", ack.DefaultTiming(), func() *ack.State { return s }),
+		IdleShards: func() IdleReport { return IdleReport{} },
+	}
+	return &Leadership{o: o, Log: zerolog.Nop(), messages: make(chan leader.Message, 1), done: make(chan struct{})}
+}
+
+// A node that says nothing does not keep the leader from asking others for long.
+func TestIdleIsWaitedForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
+		began := time.Now()
+		l.collectIdle(t.Context(), "b")
+		if took := time.Since(began); took != idleTimeout || len(l.messages) > 0 {
+			t.Errorf("asked for %v, and %d answers, want %v and none", took, len(l.messages), idleTimeout)
+		}
+	})
+}
+
+// What is told to a leader that is busy waits no longer than the leadership, or the asking.
+func TestIdleIsToldWhileItLeads(t *testing.T) {
+	for _, over := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := collector(ack.NewState(), "a", nil)
+			l.messages = make(chan leader.Message) // nobody takes it
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			end := cancel
+			if over {
+				end = func() { close(l.done) }
+			}
+			time.AfterFunc(time.Second, end)
+			began := time.Now()
+			l.collectIdle(ctx, "a")
+			if took := time.Since(began); took != time.Second {
+				t.Errorf("waited for %v, want 1s", took)
+			}
+		})
+	}
+}
+
+// One node that says nothing holds up the others no longer than it is waited for, and what
+// nodes say is told together: the first would begin a round without the others.
+func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := collector(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
+		l.messages = make(chan leader.Message, 3)
+		early := make(chan int, 1)
+		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
+		began := time.Now()
+		l.collectIdle(t.Context(), "a", "b", "c")
+		if early := <-early; early != 0 {
+			t.Errorf("%d answers were told before all had answered", early)
+		}
+		if took := time.Since(began); took != idleTimeout || len(l.messages) != 1 {
+			t.Errorf("asked for %v, and %d answers, want %v and this node's", took, len(l.messages), idleTimeout)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package leaderloop
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/event"
+	"shardway/internal/clock"
+	"shardway/node/cluster"
+	"shardway/node/control"
+	"shardway/node/eventlog"
+	"shardway/node/membership"
+	"shardway/shardmap"
+)
+
+// Options contains the settings and the dependencies of a leader loop.
+type Options struct {
+	// Self and Server are the IDs of this node and of its Raft server.
+	Self   shardmap.NodeID
+	Server string
+	// Shards, BootstrapExpect and Timing apply to a cluster that this leader creates.
+	Shards, BootstrapExpect int
+	Timing                  ack.Timing
+	// Pace contains the intervals of this node.
+	Pace ack.Pace
+	// Keys returns the key configuration that this node has loaded.
+	Keys func() string
+
+	// View is what this node knows of the cluster. Its Raft server must have started.
+	View *cluster.View
+	// Client sends requests to other nodes.
+	Client *control.Client
+	Clock  clock.Clock
+	Pulse  *clock.Pulse
+	// StateChanged is notified when the log has a newer state.
+	StateChanged <-chan struct{}
+	// Background runs the goroutines that wait for Raft or for other nodes.
+	Background *sync.WaitGroup
+	// Reconciler contains the settings of the reconciler, without those that belong to one term.
+	Reconciler membership.ReconcilerOptions
+
+	// IdleShards and IdleInStage return the shards of this node that can move now, in a gradual drain and in
+	// a staged map change.
+	IdleShards  func() IdleReport
+	IdleInStage func(StageQuestion) IdleReport
+	// AdoptCluster stores the ID of the cluster in the data directory. The loop calls it from a goroutine of
+	// Background.
+	AdoptCluster func(*ack.State)
+	// OnVoterHeartbeat is called at the first heartbeat of another voter after Raft's heartbeats. It must not
+	// block.
+	OnVoterHeartbeat func()
+
+	Events  *event.Ring
+	Changes *eventlog.MapChangeRecorder
+	Metrics Metrics
+	Log     zerolog.Logger
+}
+
+// Metrics contains the metrics of what a node does as leader.
+type Metrics struct {
+	Proposals  *prometheus.CounterVec // map changes, by reason
+	Exclusions *prometheus.CounterVec // nodes that were excluded from the map, by reason
+	Takeovers  *prometheus.CounterVec // owners whose shards were taken over, by the rule that allowed it
+	Commits    prometheus.Histogram   // time until a log entry is committed
+}

@@ -1,0 +1,51 @@
+package leaderloop
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// raftHeartbeatEvery is the interval at which a leader sends Raft heartbeats. It is slightly
+	// shorter than the timers of the Raft library (see consensus.Raft.Beat), so none of them expires.
+	// It is also slightly shorter than the 100 ms between the heartbeats of a node, because a voter
+	// sends its own heartbeat when it receives one of Raft (see onRaftHeartbeat).
+	raftHeartbeatEvery = 97 * time.Millisecond
+)
+
+// sendIfDue sends Raft's heartbeats if they are due, and returns the time until the next ones.
+// All responses arrive at about the same time: an idle node pays for the number of wake-ups, not for
+// the work in one of them.
+func (l *Loop) sendIfDue() time.Duration {
+	untilDue := time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery))
+	if untilDue > raftHeartbeatEvery/16 { // a shorter wait would cost another wake-up
+		return untilDue
+	}
+	return l.sendRaftHeartbeats()
+}
+
+// sendIfDueSoon sends Raft's heartbeats if at most half of their interval is left. The leader loop
+// calls it when this node sends its own heartbeat: otherwise the two would wake the node at different times.
+func (l *Loop) sendIfDueSoon() {
+	if time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery)) <= raftHeartbeatEvery/2 {
+		l.sendRaftHeartbeats()
+	}
+}
+
+// sendRaftHeartbeats sends Raft's heartbeats now, and returns the time until the next ones.
+func (l *Loop) sendRaftHeartbeats() time.Duration {
+	l.raftHeartbeatsSent, l.voterHeard = time.Now(), false
+	l.raft.Beat()
+	return raftHeartbeatEvery
+}
+
+// onVoterHeartbeat makes this node send its own heartbeat at the first heartbeat of another voter
+// after Raft's heartbeats. The leader loop calls it for each heartbeat of another node; server is the
+// ID of the sender. A lease that counts from the previous echoes would be a third shorter. If no
+// voter sends a heartbeat, this node uses its own timer.
+func (l *Loop) onVoterHeartbeat(server string) {
+	if !l.voterHeard && slices.Contains(l.raft.Voters(), server) {
+		l.voterHeard = true
+		l.o.OnVoterHeartbeat()
+	}
+}
