@@ -27,16 +27,16 @@ type Access struct {
 // account contains the data of a request that only its access log line needs. Except for status and
 // code, it is recorded only while the access log is enabled.
 type account struct {
-	began    time.Time // start of the request; zero means that no line is written
-	leg      int       // number of the relay, or of the response of a resumed event stream; zero means the first response
-	received int64     // bytes received on the connection when the header had been read
-	sent     int64
-	held     time.Duration
-	upstream time.Duration
-	owner    string // node that the request was sent to; empty means none
-	epoch    uint64
-	status   int // zero means that no response was sent
-	code     problem.Code
+	began        time.Time // start of the request; zero means that no line is written
+	upstreamConn int       // number of the relay, or of the response of a resumed event stream; zero means the first response
+	received     int64     // bytes received on the connection when the header had been read
+	sent         int64
+	held         time.Duration
+	upstream     time.Duration
+	owner        string // node that the request was sent to; empty means none
+	epoch        uint64
+	status       int // zero means that no response was sent
+	code         problem.Code
 }
 
 // logs reports whether a line for the request is written to the access log.
@@ -50,8 +50,8 @@ func (a *account) open(h *h1.Conn) {
 
 // again starts the line of the next upstream response of an event stream.
 func (a *account) again(h *h1.Conn) {
-	leg, status := a.leg+1, a.status
-	*a = account{leg: leg, status: status}
+	conn, status := a.upstreamConn+1, a.status
+	*a = account{upstreamConn: conn, status: status}
 	a.open(h)
 }
 
@@ -84,8 +84,8 @@ func (a *account) answered(status int, res *h1.Response, way route.Kind) {
 
 // Error codes that appear only in the access log, because no response could contain them.
 const (
-	accessGone problem.Code = "client-gone" // no response was sent, because the client had disconnected
-	accessCut  problem.Code = "cut"         // the response ended early
+	accessGone    problem.Code = "client-gone" // no response was sent, because the client had disconnected
+	accessAborted problem.Code = "aborted"     // the response ended early
 )
 
 // accessTime is the format of the start time in the lines.
@@ -105,7 +105,7 @@ func (l accessLine) write() {
 	}
 	a := &l.x.account
 	in := int64(len(l.req.Raw())) + l.req.Body.Received()
-	if a.leg > 1 {
+	if a.upstreamConn > 1 {
 		in = 0 // the client has sent the request only once
 	}
 	if a.status == 101 {
@@ -114,9 +114,9 @@ func (l accessLine) write() {
 	l.send(in, "", "")
 }
 
-// send writes a line. If socket is not empty, the line belongs to a resumable WebSocket, and why is
-// the reason or the result.
-func (l accessLine) send(in int64, socket, why string) {
+// send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
+// why the event has happened, or with which result.
+func (l accessLine) send(in int64, event, reason string) {
 	a := &l.x.account
 	took := time.Since(a.began)
 	e := l.set.Access.Log.Log()
@@ -127,14 +127,14 @@ func (l accessLine) send(in int64, socket, why string) {
 	}
 	e.Int("status", a.status).Str("route", l.routeName())
 	l.place(e)
-	millis(e, "held_ms", a.held)
+	millis(e, "queued_ms", a.held)
 	millis(e, "upstream_ms", a.upstream)
 	millis(e, "took_ms", took)
-	if a.leg > 0 {
-		e.Int("leg", a.leg)
+	if a.upstreamConn > 0 {
+		e.Int("upstream_conn", a.upstreamConn)
 	}
-	if socket != "" {
-		e.Str("socket", socket).Str("why", why)
+	if event != "" {
+		e.Str("websocket", event).Str("reason", reason)
 	}
 	e.Int64("bytes_in", in).Int64("bytes_out", l.conn.Sent()+int64(l.conn.Writer().Pending())-a.sent)
 	switch {
@@ -192,7 +192,7 @@ func (l accessLine) place(e *zerolog.Event) {
 	}
 }
 
-// routeName returns the name of the request's route. It is "held" if the request has waited without
+// routeName returns the name of the request's route. It is "queued" if the request has waited without
 // being sent, and "none" if the request failed before routing.
 func (l accessLine) routeName() string {
 	if way := l.x.routeOf(); way != 0 {

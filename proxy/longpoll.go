@@ -36,7 +36,7 @@ func (c *client) closeLongPoll() decision {
 		c.reply.giveUp(resumeLate, "the node stops")
 		return done
 	}
-	c.x.aborted, c.x.account.code = true, accessCut
+	c.x.aborted, c.x.account.code = true, accessAborted
 	return done
 }
 

@@ -179,5 +179,5 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	case rerr != nil:
 		r.s.metrics.answersCut.Add(1)
 	}
-	r.x.aborted, r.x.account.code = true, accessCut
+	r.x.aborted, r.x.account.code = true, accessAborted
 }

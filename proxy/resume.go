@@ -220,7 +220,7 @@ func (c *client) acceptsResumption(p *attempt) bool {
 func (c *client) nextStream() {
 	x := &c.x
 	x.resumed.ended = false
-	if x.account.leg = x.resumed.responses; !x.account.began.IsZero() {
+	if x.account.upstreamConn = x.resumed.responses; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
 		x.account.again(c.conn)
 	}
@@ -246,5 +246,5 @@ func (r reply) giveUp(why resumeEnd, detail string) {
 	r.s.metrics.resumptions[why].Add(1)
 	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")
 	r.conn.Writer().Abort()
-	r.x.aborted, r.x.account.code = true, accessCut
+	r.x.aborted, r.x.account.code = true, accessAborted
 }

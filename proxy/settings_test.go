@@ -148,7 +148,7 @@ func TestAccessLogHasLineForEachRequest(t *testing.T) {
 	line := log.next(t, 1) // one: the owner says nothing
 	want(t, line, map[string]any{
 		"method": "POST", "path": "/a%20b", "status": 200.0, "route": "remote", "owner": "owner", "epoch": 1.0,
-		"key_hash": "801d2b90b92184c3", "client": "127.0.0.1", "request_id": "r1", "bytes_in": float64(len(request) - 1), "held_ms": 0.0,
+		"key_hash": "801d2b90b92184c3", "client": "127.0.0.1", "request_id": "r1", "bytes_in": float64(len(request) - 1), "queued_ms": 0.0,
 		"query": nil, "key": nil, "error": nil,
 	})
 	if ms, ok := line["upstream_ms"].(float64); !ok || ms <= 0 || ms > line["took_ms"].(float64) { //nolint:errcheck,forcetypeassert // a test
@@ -176,8 +176,8 @@ func TestAccessLogContainsWaitTime(t *testing.T) {
 	wantStatus(t, res, body, 503, "queue-timeout")
 	line := log.next(t, 1)
 	want(t, line, map[string]any{"status": 503.0, "route": "queued", "error": "queue-timeout"})
-	if ms, ok := line["held_ms"].(float64); !ok || ms < 40 {
-		t.Errorf("held_ms = %v", line["held_ms"])
+	if ms, ok := line["queued_ms"].(float64); !ok || ms < 40 {
+		t.Errorf("queued_ms = %v", line["queued_ms"])
 	}
 }
 

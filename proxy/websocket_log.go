@@ -10,7 +10,7 @@ import (
 // follows.
 type sessionLog struct{ *requestState }
 
-// Values of the field "socket" in these lines.
+// Values of the field "websocket" in these lines.
 const (
 	lineBegin = "begin"
 	lineEnd   = "end"
@@ -42,13 +42,13 @@ func (l sessionLog) sessionLost(end wsession.SessionEnd) {
 }
 
 // write writes one line, and starts the account of the next line.
-func (l sessionLog) write(in int64, word, why string) {
+func (l sessionLog) write(in int64, event, reason string) {
 	a := &l.x.account
 	if a.began.IsZero() {
 		return
 	}
-	a.leg = l.x.session.relays
-	accessLine{l.requestState, &shardkey.Extractor{Request: &l.req, Client: &l.from, TrustedProxies: l.set.TrustedProxies}}.send(in, word, why)
+	a.upstreamConn = l.x.session.relays
+	accessLine{l.requestState, &shardkey.Extractor{Request: &l.req, Client: &l.from, TrustedProxies: l.set.TrustedProxies}}.send(in, event, reason)
 	a.open(l.conn)
 	a.held = 0
 }

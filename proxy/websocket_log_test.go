@@ -14,22 +14,23 @@ import (
 )
 
 // sessionLog is what a test looks at in a line of the access log.
-type legLine struct {
-	Socket, Why, Owner, Route string
-	Leg, Status               int
-	Key                       string  `json:"key_hash"`
-	Held                      float64 `json:"held_ms"`
-	Upstream                  float64 `json:"upstream_ms"`
-	Took                      float64 `json:"took_ms"`
-	In                        int64   `json:"bytes_in"`
-	Out                       int64   `json:"bytes_out"`
+type accessLogLine struct {
+	WebSocket, Reason, Owner, Route string
+	Conn                            int `json:"upstream_conn"`
+	Status                          int
+	Key                             string  `json:"key_hash"`
+	Held                            float64 `json:"queued_ms"`
+	Upstream                        float64 `json:"upstream_ms"`
+	Took                            float64 `json:"took_ms"`
+	In                              int64   `json:"bytes_in"`
+	Out                             int64   `json:"bytes_out"`
 }
 
-// legLines reads an access log.
-func legLines(t *testing.T, text string) (all []legLine) {
+// accessLines reads an access log.
+func accessLines(t *testing.T, text string) (all []accessLogLine) {
 	t.Helper()
 	for l := range strings.Lines(text) {
-		var x legLine
+		var x accessLogLine
 		if err := json.Unmarshal([]byte(l), &x); err != nil {
 			t.Fatalf("%v: %s", err, l)
 		}
@@ -73,7 +74,7 @@ func TestAccessLogContainsRelays(t *testing.T) {
 		c.wantClosed(1012)
 		_ = c.Close()
 		t.until("the last line", func() bool { return log.has(`"lost"`) })
-		got := legLines(t.T, log.text(false))
+		got := accessLines(t.T, log.text(false))
 		if len(got) != 5 {
 			t.Fatalf("%d lines:\n%s", len(got), log.text(false))
 		}
@@ -81,15 +82,15 @@ func TestAccessLogContainsRelays(t *testing.T) {
 		if t.local {
 			way = "local"
 		}
-		for i, want := range []legLine{
-			{Socket: "begin", Why: "first", Leg: 1, Owner: t.a.id, Route: way},
-			{Socket: "end", Why: "handed-over", Leg: 1, Owner: t.a.id, Route: way, In: 9},
-			{Socket: "begin", Why: "planned", Leg: 2, Owner: t.b.id, Route: "remote"},
-			{Socket: "end", Why: "gap", Leg: 2, Owner: t.b.id, Route: "remote", Out: 7},
-			{Socket: "lost", Why: "late", Leg: 2, Owner: t.b.id},
+		for i, want := range []accessLogLine{
+			{WebSocket: "begin", Reason: "first", Conn: 1, Owner: t.a.id, Route: way},
+			{WebSocket: "end", Reason: "handed-over", Conn: 1, Owner: t.a.id, Route: way, In: 9},
+			{WebSocket: "begin", Reason: "planned", Conn: 2, Owner: t.b.id, Route: "remote"},
+			{WebSocket: "end", Reason: "gap", Conn: 2, Owner: t.b.id, Route: "remote", Out: 7},
+			{WebSocket: "lost", Reason: "late", Conn: 2, Owner: t.b.id},
 		} {
 			x := got[i]
-			if x.Socket != want.Socket || x.Why != want.Why || x.Leg != want.Leg || x.Owner != want.Owner || x.Status != 101 || x.Key == "" || want.Route != "" && x.Route != want.Route {
+			if x.WebSocket != want.WebSocket || x.Reason != want.Reason || x.Conn != want.Conn || x.Owner != want.Owner || x.Status != 101 || x.Key == "" || want.Route != "" && x.Route != want.Route {
 				t.Errorf("line %d is %+v, want %+v", i, x, want)
 			}
 			if i > 0 && (x.In != want.In || x.Out != want.Out) {
