@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"shardway/internal/problem"
+	"shardway/proxy/backoff"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -183,8 +184,8 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 		case !res.Interim():
 			return nil
 		case res.Status() == 100 && p.route.Kind == route.Remote && res.Value(headerContinue) != nil:
-			p.conn.pool.breaker.onAccepted()
-			p.conn.pool.backoff.onAccepted(c.x.limitShard())
+			p.conn.pool.breaker.OnAccepted()
+			p.conn.pool.backoff.OnAccepted(c.x.limitShard())
 			if p.bodyOnDemand {
 				p.bodyOnDemand = false
 				c.disconnect.disarm()
@@ -410,17 +411,17 @@ func (c *client) handleRefused(p *attempt) decision {
 	}
 	pool := p.conn.pool
 	if refusal == route.RefusedNoApp {
-		pool.breaker.trip(errNoApp)
+		pool.breaker.Trip(backoff.ErrNoApp)
 		v.condition = &pool.breaker
 		return v
 	}
-	pool.breaker.onAccepted()
+	pool.breaker.OnAccepted()
 	switch {
 	case refusal != route.RefusedBusy:
 	case c.x.isResumption():
-		v.condition, v.backoff = pool.upgradeBackoff.onRefused(0, false), false
+		v.condition, v.backoff = pool.upgradeBackoff.OnRefused(0, false), false
 	default:
-		v.condition, v.backoff = pool.backoff.onRefused(c.x.limitShard(), sheds), false
+		v.condition, v.backoff = pool.backoff.OnRefused(c.x.limitShard(), sheds), false
 		if sheds {
 			v.code, v.detail = problem.ShardBusy, detailShardInflight
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"shardway/proxy/backoff"
 	"time"
 
 	"shardway/proxy/wsession"
@@ -111,7 +112,7 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	}
 	p.startProbation(l)
 	p.mu.Unlock()
-	p.breaker.onConnected()
+	p.breaker.OnConnected()
 	p.addDialed(l, func() { p.endDial(forWebSocket, over) })
 }
 
@@ -134,7 +135,7 @@ func (p *pool) endDial(forWebSocket bool, over func()) {
 func (p *pool) dialFailed(err error, others bool) {
 	switch {
 	case !others && !p.mu.closed:
-		p.breaker.trip(err)
+		p.breaker.Trip(err)
 		p.failWaiters(err)
 	case !isTimeout(err):
 		if w := p.mu.queue.head; w != nil {
@@ -199,8 +200,10 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 // newPool returns the pool of a node, or of the app if node is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.lifeCtx, dialers: &s.dialers, streams: &s.streams, pacer: &s.webSockets.pacer}
-	all := rooms{s.o.Queue, s.streamQueue, s.webSockets.queue}
-	p.breaker.rooms, p.backoff.room, p.upgradeBackoff.room = all, all, all
+	all := backoff.Queues{s.o.Queue, s.streamQueue, s.webSockets.queue}
+	p.breaker.SetQueues(all)
+	p.backoff.SetQueues(all)
+	p.upgradeBackoff.SetQueues(all)
 	p.mu.queue.upgradesLast = node != ""
 	if node == "" {
 		p.mu.slowStart.size, p.mu.shardLimits.counts = firstWindow, true

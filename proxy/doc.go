@@ -23,7 +23,7 @@
 //	exchange          the state of one request
 //	attempt           one try to send a request over one connection (attempt.go)
 //	decision          the result of an attempt
-//	pool              connections to the app or to one node (pool.go, dialing.go, wait_queue.go, breaker.go)
+//	pool              connections to the app or to one node (pool.go, dialing.go, wait_queue.go, backoff)
 //	slot              the present run of a connection, for cancellation (slot.go)
 //	webSocketSession  a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/backoff"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/queue"
@@ -204,9 +205,9 @@ type decision struct {
 	refusal             route.Refusal
 	backoff             bool
 	committed, proposed uint64
-	generation          uint64       // generation of the routing table that was used
-	condition           waitable     // additional condition for the next attempt
-	notAcquired         attemptEpoch // the app has not acquired the shard of this attempt, so wait until the node has processed that; zero means not applicable
+	generation          uint64            // generation of the routing table that was used
+	condition           backoff.Condition // additional condition for the next attempt
+	notAcquired         attemptEpoch      // the app has not acquired the shard of this attempt, so wait until the node has processed that; zero means not applicable
 
 	// code and detail belong to actionFail, and to actionWait after a timeout.
 	code   problem.Code

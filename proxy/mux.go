@@ -87,7 +87,7 @@ func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v de
 // recently, so that the stream can carry a request that must not be sent twice. It returns nil if
 // there is no such stream.
 func (p *pool) getStream() *upstreamConn {
-	for !p.breaker.tripped.Load() {
+	for !p.breaker.IsTripped() {
 		l := p.popIdleStream()
 		switch {
 		case l == nil:

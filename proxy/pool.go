@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"shardway/proxy/backoff"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 // closed. A request that finds no idle connection joins the wait queue (wait_queue.go). It
 // receives a connection that another request returns, or one that the pool dials. The pool dials a
 // few connections at a time (dialing.go). While the destination accepts no connections, the
-// circuit breaker lets one request at a time through (breaker.go).
+// circuit breaker lets one request at a time through (backoff.Breaker).
 type pool struct {
 	node  string // the node at the other end; empty means the app
 	dial  func(ctx context.Context) (*upstreamConn, error)
@@ -29,11 +30,11 @@ type pool struct {
 	// life ends all dials in progress; dialers counts them.
 	life    context.Context //nolint:containedctx // lives as long as the Server
 	dialers *sync.WaitGroup
-	breaker breaker
-	backoff shardBackoff
+	breaker backoff.Breaker
+	backoff backoff.ByShard
 	// upgradeBackoff holds back resumed WebSockets while the destination has no free place for
 	// upgrades.
-	upgradeBackoff shardBackoff
+	upgradeBackoff backoff.ByShard
 	lastResumed    atomic.Int64 // when a resumed WebSocket last received its response, by clock
 	streams        *streams
 	pacer          *wsession.ReconnectPacer
@@ -70,7 +71,7 @@ type pool struct {
 // wantsEarlyAccept reports whether the pool should learn early that the destination accepts a
 // request, because other requests wait for that.
 func (p *pool) wantsEarlyAccept() bool {
-	return p.breaker.tripped.Load() || p.backoff.waitingShards.Load() > 0
+	return p.breaker.IsTripped() || p.backoff.HasWaiting()
 }
 
 // connRequest describes the connection that a request needs.
@@ -107,7 +108,7 @@ func (p *pool) get(want connRequest) *upstreamConn {
 func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.breaker.tripped.Load() || p.mu.shardLimits.full(want.shard) || p.mu.shardLimits.inflightFull(want.shard, want.maxInflight) {
+	if p.breaker.IsTripped() || p.mu.shardLimits.full(want.shard) || p.mu.shardLimits.inflightFull(want.shard, want.maxInflight) {
 		return nil
 	}
 	if want.loop != nil {
@@ -197,21 +198,21 @@ func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	if !pooled {
 		p.discard(l)
 	} else {
-		p.breaker.probeWithReused()
+		p.breaker.ProbeWithReused()
 	}
 }
 
 // probeWithIdle lets the next request through a tripped breaker if there are idle connections.
 // A request that waits for a returned connection can use any of them.
 func (p *pool) probeWithIdle() {
-	if !p.breaker.tripped.Load() {
+	if !p.breaker.IsTripped() {
 		return
 	}
 	p.mu.Lock()
 	idle := len(p.mu.idle) > 0
 	p.mu.Unlock()
 	if idle {
-		p.breaker.probeWithReused()
+		p.breaker.ProbeWithReused()
 	}
 }
 
@@ -380,7 +381,7 @@ func (p *pool) close() {
 	p.mu.closed = true
 	p.failWaiters(nil)
 	p.mu.Unlock()
-	p.breaker.reset()
+	p.breaker.Reset()
 	p.renew()
 }
 

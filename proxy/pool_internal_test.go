@@ -100,11 +100,11 @@ func TestClosedPoolOpensNoStreams(t *testing.T) {
 		c := closing{Conn: near, closed: func() { ended++ }}
 		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: carried{c: near}}
 	}
-	p.breaker.trip(errBusy)
+	p.breaker.Trip(errBusy)
 	if p.getStream() != nil || opened != 0 {
 		t.Error("a lane is opened while the gate is shut")
 	}
-	p.breaker.reset()
+	p.breaker.Reset()
 	l := p.getStream()
 	if l == nil || p.openConns() != 1 {
 		t.Fatalf("%v of %d", l, p.openConns())
@@ -334,8 +334,8 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 	if l, _, err := p.join(w); l != nil || err != nil {
 		t.Fatal(l, err)
 	}
-	p.breaker.trip(errors.New("refused"))
-	p.breaker.mu.Lock() // the dial waits for it between its success and its offer
+	held := heldError{make(chan struct{})}
+	p.breaker.Trip(held) // the dial waits for it between its success and its offer
 	close(connected)
 	for dialed := false; !dialed; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
@@ -347,11 +347,23 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 	if n := p.openConns(); n != 1 {
 		t.Errorf("%d connections are open or being dialed for one waiter", n)
 	}
-	p.breaker.mu.Unlock()
+	close(held.released)
 	got := <-w.granted
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
 	p.put(got.l)
 	p.close()
+}
+
+// heldError is the cause of a tripped breaker. The breaker is not reset before released is closed,
+// because a successful dial compares the cause.
+type heldError struct{ released chan struct{} }
+
+func (heldError) Error() string { return "refused" }
+
+// Is implements the comparison of errors.Is.
+func (e heldError) Is(error) bool {
+	<-e.released
+	return false
 }

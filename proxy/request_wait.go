@@ -8,17 +8,14 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/backoff"
 	"shardway/proxy/route"
 	"shardway/queue"
 )
 
-const (
-	firstPause = 10 * time.Millisecond
-	lastPause  = 200 * time.Millisecond
-	// ownerWait is how long a forwarded request may wait at its owner, if the log of the owner is
-	// behind or all connections to its app are in use.
-	ownerWait = 100 * time.Millisecond
-)
+// ownerWait is how long a forwarded request may wait at its owner, if the log of the owner is behind
+// or all connections to its app are in use.
+const ownerWait = 100 * time.Millisecond
 
 // requestWait implements the waiting of a request: at its ingress for an owner of its shard or for
 // a connection, and at an owner for a short time.
@@ -78,7 +75,7 @@ func (w *requestWait) waitFor(v decision) decision {
 func (w *requestWait) await(v decision, left time.Duration) error {
 	limit := left
 	if v.backoff {
-		w.x.pause = min(max(2*w.x.pause, firstPause), lastPause)
+		w.x.pause = min(max(2*w.x.pause, backoff.MinPause), backoff.MaxPause)
 		limit = min(left, w.x.pause)
 	}
 	if v.notAcquired.generation != 0 {
@@ -88,8 +85,8 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 		return w.awaitEpochs(t, v)
 	}
 	if v.condition != nil {
-		v.condition.count(1)
-		defer v.condition.count(-1)
+		v.condition.AddWaiting(1)
+		defer v.condition.AddWaiting(-1)
 		return w.x.ticket.WaitFor(w.context().Done(), v.generation, 0, v.condition)
 	}
 	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
@@ -106,7 +103,7 @@ func (w *requestWait) awaitWord(p attemptEpoch) error {
 		if r.Kind != route.Local || r.Epoch != p.epoch || t.NewTo(w.x.shard, p.generation) || w.s.o.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), lastPause); err != nil {
+		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), backoff.MaxPause); err != nil {
 			return err
 		}
 	}
@@ -173,7 +170,7 @@ func (w *requestWait) pause(v decision) bool {
 	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
 		return false
 	}
-	timer := time.NewTimer(firstPause)
+	timer := time.NewTimer(backoff.MinPause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -51,7 +51,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 			p.conn.pool.detach(p.conn, nil)
 		}
 	}
-	p.conn.pool.breaker.onAccepted()
+	p.conn.pool.breaker.OnAccepted()
 	before, keep := y.conn.Sent(), y.x.keep
 	w, further := y.conn.Writer(), y.x.isStreamResumption()
 	if further {
@@ -120,7 +120,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	why := y.slot.finish()
 	p.release()
 	last := p.conn.pool.clock.now()
-	p.conn.pool.backoff.onAccepted(y.x.limitShard())
+	p.conn.pool.backoff.OnAccepted(y.x.limitShard())
 	if y.set.MaxShardInflight > 0 {
 		p.conn.pool.answered(p.conn)
 	}

@@ -41,7 +41,7 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 							got, err = p.await(w, nil, time.Duration(rand.IntN(1000))*time.Microsecond)
 						}
 						if errors.Is(err, errBreakerOpen) {
-							p.breaker.allowProbe()
+							p.breaker.ProbeWithReused()
 						}
 						l = got
 					}

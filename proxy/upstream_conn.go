@@ -11,6 +11,7 @@ import (
 	"shardway/internal/address"
 	"shardway/internal/problem"
 	"shardway/internal/rawio"
+	"shardway/proxy/backoff"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -166,14 +167,14 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 		return w.x.shardInflightFull()
 	}
 	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
-	if p.breaker.tripped.Load() {
+	if p.breaker.IsTripped() {
 		v.condition, v.backoff = &p.breaker, false
 	}
 	if errors.Is(err, errBreakerOpen) {
-		err = p.breaker.reason()
+		err = p.breaker.Cause()
 	}
 	switch {
-	case errors.Is(err, errNoApp):
+	case errors.Is(err, backoff.ErrNoApp):
 		v.refusal = route.RefusedNoApp
 		return v
 	case p.node != "":

@@ -25,9 +25,6 @@ var (
 	errStopping = errors.New("proxy: this node is stopping")
 	// errBreakerOpen reports that the circuit breaker is open (tripped).
 	errBreakerOpen = errors.New("proxy: waiting for its turn to ask")
-	// errNoApp is the cause of a tripped breaker if a node is reachable, but its app accepts no
-	// connections.
-	errNoApp = errors.New("proxy: the app behind the owner accepts no connections")
 )
 
 // waiter is a request that waits for a connection.
@@ -133,7 +130,7 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	if w.inflightFull = p.mu.shardLimits.inflightFull(w.shard, w.maxInflight); w.inflightFull && !w.hasWaited {
 		return nil, false, errShardInflightLimit
 	}
-	ok, dials := p.breaker.allow()
+	ok, dials := p.breaker.Allow()
 	if !ok {
 		return nil, false, errBreakerOpen
 	}

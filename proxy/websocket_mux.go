@@ -30,7 +30,7 @@ const (
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (c *client) getWebSocketStream(p *pool) *upstreamConn {
-	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.Large(&c.req) {
+	if c.x.isResumption() || p.breaker.IsTripped() || c.s.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return p.addStream(p.openWebSocketStream(c.life.within))

@@ -30,14 +30,14 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	}
 	y.x.aborted, k.relayStarted = true, true
 	k.releaseUpgrade()
-	p.conn.pool.breaker.onAccepted()
+	p.conn.pool.breaker.OnAccepted()
 	if later {
 		p.conn.pool.noteResumed()
 	}
 	y.noteWebSocketPath(p, false)
 	if later && !l.app {
 		p.conn.pool.upgradeResponded(p.conn)
-		p.conn.pool.upgradeBackoff.onAccepted(0)
+		p.conn.pool.upgradeBackoff.OnAccepted(0)
 	}
 	y.answered(&p.conn.res)
 	if l.client {

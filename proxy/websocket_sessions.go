@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/backoff"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/queue"
@@ -58,7 +59,7 @@ const probeHold = 100 * time.Millisecond
 // after the call is valid for the caller. A negative result stays valid for sweepEvery. A
 // connection that was accepted before a relay ended proves nothing about that relay.
 func (s *Server) appRefuses() bool {
-	if s.upstream == nil || s.upstream.breaker.tripped.Load() {
+	if s.upstream == nil || s.upstream.breaker.IsTripped() {
 		return true
 	}
 	x := &s.webSockets.probe
@@ -95,14 +96,14 @@ func (c *client) createSession() {
 	}
 }
 
-// upgradeQueue returns the shardWait that the request must join before another request is sent to
+// upgradeQueue returns the backoff.ShardQueue that the request must join before another request is sent to
 // the destination of p. nil means that the request can be sent now.
-func (x *exchange) upgradeQueue(p *pool) *shardWait {
+func (x *exchange) upgradeQueue(p *pool) *backoff.ShardQueue {
 	if x.isResumption() {
-		return p.upgradeBackoff.allow(0, true)
+		return p.upgradeBackoff.Allow(0, true)
 	}
-	c := p.backoff.allow(x.limitShard(), x.waited && x.resumed == nil)
-	if c != nil && x.resumed != nil && c.sheds.Load() {
+	c := p.backoff.Allow(x.limitShard(), x.waited && x.resumed == nil)
+	if c != nil && x.resumed != nil && c.Sheds() {
 		return nil // the exceeded limit does not apply to resumed streams
 	}
 	return c
@@ -130,7 +131,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		b := &p.conn.pool.upgradeBackoff
 		v := c.runAttempt(p)
 		if k.delivered && !k.relayStarted {
-			b.onAccepted(0)
+			b.OnAccepted(0)
 		}
 		return v
 	}
@@ -177,20 +178,20 @@ func (c *client) yieldToNewer() decision {
 	return done
 }
 
-// acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place is
-// free, it returns the shardWait that the request must join.
-func (c *client) acquireUpgrade(p *attempt) *shardWait {
+// acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
+// is free, it returns the backoff.ShardQueue that the request must join.
+func (c *client) acquireUpgrade(p *attempt) *backoff.ShardQueue {
 	b, n := &p.conn.pool.upgradeBackoff, &c.s.webSockets.upgrades
-	if crowd := b.allow(0, true); crowd != nil {
+	if crowd := b.Allow(0, true); crowd != nil {
 		return crowd
 	}
 	if n.Add(1) > wsession.MaxUpgrades {
 		n.Add(-1)
-		return b.onRefused(0, false)
+		return b.OnRefused(0, false)
 	}
 	c.x.session.freeUpgrade = func() {
 		n.Add(-1)
-		b.onAccepted(0)
+		b.OnAccepted(0)
 	}
 	return nil
 }

@@ -1,0 +1,187 @@
+package backoff
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The pause before the next attempt is MinPause, and doubles up to MaxPause after each further
+// failure.
+const (
+	MinPause = 10 * time.Millisecond
+	MaxPause = 200 * time.Millisecond
+)
+
+// ErrNoApp is the cause of a tripped breaker if a node is reachable, but its app accepts no
+// connections.
+var ErrNoApp = errors.New("proxy: the app behind the owner accepts no connections")
+
+// Breaker is the circuit breaker of a destination: the app, or another node. It trips when the
+// destination accepts no requests, because the app is down, the node is unreachable, or the app of
+// the node is down.
+//
+// While the breaker is tripped, one request at a time may probe the destination, after a pause of
+// 10 ms that doubles up to 200 ms. All other requests wait in the queue, until a probe has
+// succeeded or a new routing table routes them elsewhere. Without the breaker, thousands of
+// requests would keep the machine busy with failing dials.
+//
+//	closed ──Trip──► tripped ──timer──► probeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
+//	                    ▲                                        │
+//	                    └──────────────────Trip──────────────────┘
+type Breaker struct {
+	queues  Queues
+	tripped atomic.Bool // written with mu held
+
+	// mu protects the following fields.
+	mu           sync.Mutex
+	cause        error
+	waiting      int  // requests that wait for a reset or a probe
+	probeReady   bool // the next request may probe
+	probeByTimer bool // the timer has set probeReady, so the probe must dial even if an idle connection is available
+	probing      bool // a probe is in progress
+	backoff      time.Duration
+	timer        *time.Timer
+}
+
+var _ Condition = (*Breaker)(nil)
+
+// Ready reports whether a waiting request should retry now. It implements queue.Condition.
+func (b *Breaker) Ready() bool {
+	if !b.tripped.Load() {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.probeReady || !b.tripped.Load()
+}
+
+// Allow reports whether a request may use the destination. While the breaker is tripped, only a
+// probe may. A request that arrives while no other request waits or probes also becomes the probe.
+// dials means that the pool must dial a new connection even if the request uses an idle one: idle
+// connections work even while the destination accepts no new ones, so they prove nothing.
+func (b *Breaker) Allow() (ok, dials bool) {
+	if !b.tripped.Load() {
+		return true, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.tripped.Load() {
+		return true, false
+	}
+	if !b.probeReady && (b.waiting > 0 || b.probing) {
+		return false, false
+	}
+	if b.probeByTimer {
+		b.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
+	}
+	dials = b.probeByTimer && !errors.Is(b.cause, ErrNoApp)
+	b.probeReady, b.probeByTimer, b.probing = false, false, true
+	return true, dials
+}
+
+// Trip trips the breaker, or lengthens the pause if it is tripped, and records the cause.
+func (b *Breaker) Trip(why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cause = why
+	b.probeReady, b.probeByTimer, b.probing = false, false, false
+	if !b.tripped.Swap(true) {
+		b.backoff = 0
+	}
+	b.backoff = min(max(2*b.backoff, MinPause), MaxPause)
+	if b.timer == nil {
+		b.timer = time.AfterFunc(b.backoff, b.allowProbe)
+	} else {
+		b.timer.Reset(b.backoff)
+	}
+}
+
+// allowProbe permits one probe: by the request that has waited longest, or by the next request that
+// arrives. While requests wait, it restarts the timer.
+func (b *Breaker) allowProbe() {
+	b.mu.Lock()
+	if !b.tripped.Load() {
+		b.mu.Unlock()
+		return
+	}
+	b.probeReady, b.probeByTimer, b.probing = true, true, false
+	b.mu.Unlock()
+	if !b.queues.WakeOne(b) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tripped.Load() {
+		b.timer.Reset(MaxPause)
+	}
+}
+
+// OnConnected resets the breaker after a successful dial, unless the breaker is tripped because the
+// app of a node is down. In that case a connection to the node proves nothing.
+func (b *Breaker) OnConnected() {
+	if b.tripped.Load() && !errors.Is(b.Cause(), ErrNoApp) {
+		b.Reset()
+	}
+}
+
+// ProbeWithReused lets one request use a returned connection, although new connections fail. It
+// does not affect the timer.
+func (b *Breaker) ProbeWithReused() {
+	if !b.tripped.Load() {
+		return
+	}
+	b.mu.Lock()
+	turns := b.tripped.Load() && !errors.Is(b.cause, ErrNoApp)
+	if turns {
+		b.probeReady, b.probing = true, false
+	}
+	b.mu.Unlock()
+	if turns {
+		b.queues.WakeOne(b)
+	}
+}
+
+// OnAccepted resets the breaker of a node whose app was down, because the app has accepted a
+// request. The owner reports the acceptance before the response, which may take long.
+func (b *Breaker) OnAccepted() {
+	if b.tripped.Load() && errors.Is(b.Cause(), ErrNoApp) {
+		b.Reset()
+	}
+}
+
+// Reset lets all requests through. The queue releases the waiting requests gradually.
+func (b *Breaker) Reset() {
+	b.mu.Lock()
+	was := b.tripped.Swap(false)
+	b.probeReady, b.probeByTimer, b.probing = false, false, false
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.mu.Unlock()
+	if was {
+		b.queues.WakeAll(b)
+	}
+}
+
+// AddWaiting adds n, which is 1 or -1, to the number of waiting requests.
+func (b *Breaker) AddWaiting(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting += n
+}
+
+// Cause returns the cause of the last trip.
+func (b *Breaker) Cause() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cause
+}
+
+// IsTripped reports whether the breaker is tripped. It costs one atomic load.
+func (b *Breaker) IsTripped() bool { return b.tripped.Load() }
+
+// SetQueues sets the queues whose requests the breaker wakes. It must be called before any other
+// method.
+func (b *Breaker) SetQueues(q Queues) { b.queues = q }

@@ -1,0 +1,147 @@
+package backoff
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ByShard holds back requests for shards whose owner has refused requests. The owner refuses a
+// request when all connections to its app, or all connections that the shard may use, are in use,
+// or when the shard has the maximum number of requests in progress.
+//
+// Further requests for such a shard wait in the queue. One of them is sent as a probe after 10 ms.
+// After each refusal the pause doubles, up to 200 ms. Each request that the app accepts or finishes
+// releases one more. So the owner receives about as many requests as it can accept, and thousands
+// of waiting requests do not keep two nodes busy with refusals.
+type ByShard struct {
+	queues        Queues
+	waitingShards atomic.Int32 // number of entries in shards; almost always zero, which makes Allow cost one atomic load
+
+	mu     sync.Mutex
+	shards map[int]*ShardQueue
+}
+
+// ShardQueue is the set of requests that wait for one shard. It is removed from shards when no
+// request waits any more.
+type ShardQueue struct {
+	backoff *ByShard
+	shard   int
+	removed atomic.Bool // removed from shards; written with backoff.mu held
+	// sheds means that the owner sends a final error response to requests that have not waited for
+	// the shard before.
+	sheds atomic.Bool
+
+	waiting int // number of waiting requests; backoff.mu protects this and the following fields
+	probes  int // number of requests that may be sent now
+	pause   time.Duration
+	timer   *time.Timer
+}
+
+var _ Condition = (*ShardQueue)(nil)
+
+// Allow returns nil if a request for the shard may be sent now. Otherwise it returns the ShardQueue
+// that the request must join. waited means that the request has already waited for the shard; a
+// request that has not waited is never sent while the owner sheds.
+func (b *ByShard) Allow(shard int, waited bool) *ShardQueue {
+	if b.waitingShards.Load() == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.shards[shard]
+	if q == nil || q.probes == 0 || !waited && q.sheds.Load() {
+		return q
+	}
+	q.probes--
+	return nil
+}
+
+// OnRefused records that the owner has refused a request, and lengthens the pause before the next
+// probe. It returns the ShardQueue that the request must join. sheds sets ShardQueue.Sheds.
+func (b *ByShard) OnRefused(shard int, sheds bool) *ShardQueue {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.shards[shard]
+	if q == nil {
+		if b.shards == nil {
+			b.shards = make(map[int]*ShardQueue)
+		}
+		q = &ShardQueue{backoff: b, shard: shard}
+		q.timer = time.AfterFunc(MinPause, q.allowProbe)
+		b.shards[shard] = q
+		b.waitingShards.Add(1)
+	}
+	q.sheds.Store(sheds)
+	q.probes = 0
+	q.pause = min(max(2*q.pause, MinPause), MaxPause)
+	q.timer.Reset(q.pause)
+	return q
+}
+
+// OnAccepted records that the owner's app has accepted or finished a request for the shard.
+func (b *ByShard) OnAccepted(shard int) {
+	if b.waitingShards.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	q := b.shards[shard]
+	if q != nil {
+		q.pause = 0
+	}
+	b.mu.Unlock()
+	if q != nil {
+		q.allowProbe()
+	}
+}
+
+// allowProbe permits one more request to be sent, and wakes the request that has waited longest. If
+// no request waits, it removes the ShardQueue.
+func (q *ShardQueue) allowProbe() {
+	b := q.backoff
+	b.mu.Lock()
+	if q.removed.Load() {
+		b.mu.Unlock()
+		return
+	}
+	if q.waiting == 0 {
+		q.removed.Store(true)
+		q.timer.Stop()
+		delete(b.shards, q.shard)
+		b.waitingShards.Add(-1)
+		b.mu.Unlock()
+		return
+	}
+	q.probes++
+	q.timer.Reset(MaxPause) // a probe may end without a result; then the timer permits another one
+	b.mu.Unlock()
+	b.queues.WakeOne(q)
+}
+
+// Ready reports whether a waiting request should try again now. It implements queue.Condition.
+func (q *ShardQueue) Ready() bool {
+	if q.removed.Load() {
+		return true
+	}
+	q.backoff.mu.Lock()
+	defer q.backoff.mu.Unlock()
+	return q.probes > 0
+}
+
+// AddWaiting adds n, which is 1 or -1, to the number of waiting requests.
+func (q *ShardQueue) AddWaiting(n int) {
+	q.backoff.mu.Lock()
+	defer q.backoff.mu.Unlock()
+	q.waiting += n
+}
+
+// Sheds reports whether the owner sends a final error response to requests that have not waited for
+// the shard before.
+func (q *ShardQueue) Sheds() bool { return q.sheds.Load() }
+
+// HasWaiting reports whether requests wait for any shard.
+func (b *ByShard) HasWaiting() bool { return b.waitingShards.Load() > 0 }
+
+// SetQueues sets the queues whose requests the ByShard wakes. It must be called before any
+// other method.
+func (b *ByShard) SetQueues(queues Queues) { b.queues = queues }

@@ -1,0 +1,41 @@
+package proxy
+
+import (
+	"net/http"
+
+	"shardway/internal/problem"
+	"shardway/proxy/backoff"
+	"shardway/proxy/route"
+)
+
+// detailShardInflight is the detail of the problem for a request that exceeds the in-flight limit
+// of its shard.
+const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
+
+// waitBehind returns the decision for a request whose shard other requests are waiting for. If the
+// owner sheds, a request that has not waited fails.
+func (x *exchange) waitBehind(c *backoff.ShardQueue) decision {
+	if !c.Sheds() {
+		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c}
+	}
+	if !x.waited {
+		return x.shardInflightFull()
+	}
+	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
+}
+
+// shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
+// its shard.
+func (x *exchange) shardInflightFull() decision {
+	if x.mayHaveRun() && x.safety != safeMethod {
+		return fail(brokenCode(x.route), detailMayHaveRun)
+	}
+	return fail(problem.ShardBusy, detailShardInflight)
+}
+
+// shedByOwner reports whether a request must wait again after another node has refused it because
+// the shard has the maximum number of requests in progress. Only a request that has waited before
+// does so: it has already waited for the requests that are in progress now.
+func (x *exchange) shedByOwner(p *attempt) bool {
+	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(p, problem.ShardBusy)
+}
