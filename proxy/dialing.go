@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"shardway/proxy/backoff"
 	"time"
 
+	"shardway/proxy/backoff"
 	"shardway/proxy/wsession"
 )
 

@@ -2,12 +2,12 @@ package proxy
 
 import (
 	"context"
-	"shardway/proxy/backoff"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/backoff"
 	"shardway/proxy/wsession"
 )
 

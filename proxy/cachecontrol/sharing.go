@@ -13,6 +13,7 @@ import (
 // Sharing is whether shared caches may store a response.
 type Sharing uint8
 
+// The values of Sharing.
 const (
 	Unstated  Sharing = iota // the response contains no statement
 	Forbidden                // private or no-store
