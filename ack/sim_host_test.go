@@ -101,7 +101,7 @@ type proc struct {
 	leader         bool
 	hint           int // the host that its heartbeats go to; -1: none
 	follows        int // the host that leads, as far as Raft knows now
-	stands         *candidacy
+	candidacy      *candidacy
 	writing        *writing
 	waiting        []func() // for the end of the write
 	isolated       bool     // it leads, its disk hangs, and it is cut off for that
@@ -288,8 +288,8 @@ func (p *proc) connBroke(other *proc) {
 	w.after(w.span(time.Millisecond, 20*time.Millisecond), p, func() { p.redial(other.h, 3) })
 	if p.hint == i && !p.leader && p.isVoter() {
 		w.after(w.span(5*time.Millisecond, 150*time.Millisecond), p, func() {
-			if p.hint == i && !p.leader && other.h.proc == nil && p.stands == nil {
-				p.stand("the leader's process is gone", true, w.n(2) == 0)
+			if p.hint == i && !p.leader && other.h.proc == nil && p.candidacy == nil {
+				p.startCampaign("the leader's process is gone", true, w.n(2) == 0)
 			}
 		})
 	}

@@ -32,12 +32,12 @@ type raftWorld struct {
 	first     *simConf    // the configuration that it begins with
 	committed []*logEntry // by index; nil where not yet seen
 	applied   map[stateKey]*ack.State
-	stood     map[uint64]int   // by term: how many stood for election
+	campaigns map[uint64]int   // by term: number of candidates
 	leaders   map[uint64]*proc // by term
 }
 
 func newRaftWorld() raftWorld {
-	return raftWorld{applied: map[stateKey]*ack.State{}, stood: map[uint64]int{}, leaders: map[uint64]*proc{}}
+	return raftWorld{applied: map[stateKey]*ack.State{}, campaigns: map[uint64]int{}, leaders: map[uint64]*proc{}}
 }
 
 // stateKey lets servers that apply the same entry to the same state share the result, which is
@@ -116,7 +116,7 @@ func (w *world) replicate(l *proc, h *host) {
 		if !l.leader || l.disk.term != term || l.dead || f.disk.term != term {
 			return
 		}
-		f.stands = nil
+		f.candidacy = nil
 		f.contact, f.hint, f.follows = w.now, l.h.i, l.h.i
 		f.greetLeader()
 		commit := l.commit

@@ -67,17 +67,17 @@ func (p *proc) pollSuspicion(now time.Duration) {
 	if !p.leader {
 		of = p.machine.Unanswered()
 	}
-	ask, stand := p.suspicion.Poll(now, of)
+	ask, campaign := p.suspicion.Poll(now, of)
 	for _, server := range ask {
 		p.requestReport(server)
 	}
-	if stand {
-		p.checkStand()
+	if campaign {
+		p.checkCampaign()
 		term := p.disk.term
 		p.w.after(p.w.span(0, 8*time.Millisecond), p, func() {
-			if p.stands == nil && p.disk.term == term { // it has not voted or campaigned since
+			if p.candidacy == nil && p.disk.term == term { // it has not voted or campaigned since
 				p.w.cover.suspicionCampaigns++
-				p.stand("the leader is missed", true, p.w.n(2) == 0)
+				p.startCampaign("the leader is missed", true, p.w.n(2) == 0)
 			}
 		})
 	}
@@ -169,8 +169,8 @@ func (p *proc) greetLeader() {
 	}
 }
 
-// checkStand checks that a majority has recently reported that it misses the leader.
-func (p *proc) checkStand() {
+// checkCampaign checks that a majority has recently reported that it misses the leader.
+func (p *proc) checkCampaign() {
 	w, term, with := p.w, p.suspicion.Report().LeaderTerm, 1
 	lately := w.pace.Heartbeat * 11 / 10
 	for _, server := range p.disk.conf.voters {
@@ -221,7 +221,7 @@ func faultLeaderHangs(w *world) bool {
 	w.run(w.now+maxElectionTime, func() bool { return w.cover.elections > before })
 	switch {
 	case w.cover.elections > before:
-	case w.stood[term+1] > 1:
+	case w.campaigns[term+1] > 1:
 		// Two that came to miss it within a round trip had both a majority, and neither its
 		// votes: Raft's own timeout decides, and leases end.
 		w.cover.splits++

@@ -31,14 +31,14 @@ func (p *proc) raftTimer() {
 		})
 	} else if w.now-p.contact > p.patience && p.writing == nil {
 		p.follows = nobody
-		if p.isVoter() && (p.stands == nil || w.now-p.stands.since > p.patience) {
+		if p.isVoter() && (p.candidacy == nil || w.now-p.candidacy.since > p.patience) {
 			p.patience = w.span(400*time.Millisecond, 900*time.Millisecond)
-			if p.stands != nil {
+			if p.candidacy != nil {
 				w.cover.undecided++
-				p.stands = nil
+				p.candidacy = nil
 			}
 			if p.wouldWin() {
-				p.stand("timeout", false, w.n(2) == 0)
+				p.startCampaign("timeout", false, w.n(2) == 0)
 			}
 		}
 	}
@@ -109,10 +109,10 @@ type candidacy struct {
 
 // campaign requests the vote of every voter, at one time if disks are fast, also of voters
 // that have a leader.
-func (p *proc) campaign(why string) { p.stand(why, true, true) }
+func (p *proc) campaign(why string) { p.startCampaign(why, true, true) }
 
-// stand requests the vote of every voter, at one time or one after the other.
-func (p *proc) stand(why string, asked, atOnce bool) {
+// startCampaign requests the vote of every voter, at one time or one after the other.
+func (p *proc) startCampaign(why string, asked, atOnce bool) {
 	if p.leader || p.writing != nil || !p.isVoter() {
 		return
 	}
@@ -121,9 +121,9 @@ func (p *proc) stand(why string, asked, atOnce bool) {
 		term: d.term + 1, last: d.last(), lastTerm: d.termAt(d.last()), why: why, asked: asked,
 		since: w.now, voters: len(d.conf.voters), votes: 1,
 	}
-	p.stands, p.follows = c, nobody
-	w.stood[c.term]++
-	if w.stood[c.term] == 2 {
+	p.candidacy, p.follows = c, nobody
+	w.campaigns[c.term]++
+	if w.campaigns[c.term] == 2 {
 		w.cover.rivals++
 	}
 	p.store(writesTerm, func(d *simDisk) { d.term = c.term }, func() {
@@ -206,7 +206,7 @@ func (p *proc) voteFor(c *candidacy, by *proc, answer func(granted bool)) {
 // count adds votes, and elects a server with a majority of the voters at the start of its
 // campaign.
 func (p *proc) count(c *candidacy, more int) {
-	if p.stands != c || p.disk.term != c.term || p.leader {
+	if p.candidacy != c || p.disk.term != c.term || p.leader {
 		return
 	}
 	c.votes += more
@@ -221,7 +221,7 @@ func (p *proc) enterTerm(term uint64, then func()) {
 		then()
 		return
 	}
-	p.stands, p.follows = nil, nobody
+	p.candidacy, p.follows = nil, nobody
 	if p.leader {
 		p.loseLeadership("newer term")
 	}
@@ -230,7 +230,7 @@ func (p *proc) enterTerm(term uint64, then func()) {
 
 func (p *proc) becomeLeader(why string) {
 	w := p.w
-	p.leader, p.hint, p.follows, p.stands, p.electedAt = true, p.h.i, p.h.i, nil, w.now
+	p.leader, p.hint, p.follows, p.candidacy, p.electedAt = true, p.h.i, p.h.i, nil, w.now
 	p.peers = [simHosts]peerView{}
 	w.logf("%s is elected in term %d (%s)", p.h.id, p.disk.term, why)
 	w.cover.elections++
@@ -266,7 +266,7 @@ func faultSplit(w *world) bool {
 	for _, h := range w.hosts {
 		if running(h) && !h.proc.leader && h.proc.isVoter() && w.pick(4) > 0 {
 			n++
-			w.after(w.span(0, 3*time.Millisecond), h.proc, func() { h.proc.stand("at the same moment", true, false) })
+			w.after(w.span(0, 3*time.Millisecond), h.proc, func() { h.proc.startCampaign("at the same moment", true, false) })
 		}
 	}
 	w.run(w.now+w.span(5*time.Millisecond, 50*time.Millisecond), nil)

@@ -11,9 +11,9 @@ type Steady struct {
 	since          time.Time // if turning: when the condition began to differ from the output
 }
 
-// Look records the present value of the condition and returns the output. now must not decrease
+// Update records the present value of the condition and returns the output. now must not decrease
 // from call to call.
-func (s *Steady) Look(now time.Time, so bool) bool {
+func (s *Steady) Update(now time.Time, so bool) bool {
 	if so == s.holds {
 		s.turning = false
 		return s.holds
@@ -38,9 +38,9 @@ func (s *Steady) Turns() bool { return s.turning }
 // For measures how long a condition has been true.
 type For struct{ since time.Time }
 
-// Look records the present value of the condition and returns how long the condition has been
+// Update records the present value of the condition and returns how long the condition has been
 // true. Zero means that it is false or has just become true.
-func (f *For) Look(now time.Time, so bool) time.Duration {
+func (f *For) Update(now time.Time, so bool) time.Duration {
 	switch {
 	case !so:
 		f.since = time.Time{}
@@ -62,10 +62,10 @@ type Moments struct {
 	upTo  uint64
 }
 
-// Look records the present value of the counter and returns its growth in the present series of
+// Update records the present value of the counter and returns its growth in the present series of
 // events. A series ends when the counter has not grown for Lately. The first call only records the
 // value.
-func (m *Moments) Look(now time.Time, counter uint64) uint64 {
+func (m *Moments) Update(now time.Time, counter uint64) uint64 {
 	if !m.known {
 		m.known, m.from, m.upTo = true, counter, counter
 		return 0

@@ -27,12 +27,12 @@ func TestSteadyWaitsForWhatLasts(t *testing.T) {
 		{time.Second, false, false},
 	} {
 		now = now.Add(step.after)
-		if got := s.Look(now, step.so); got != step.want {
-			t.Errorf("step %d: Look = %v, want %v", i, got, step.want)
+		if got := s.Update(now, step.so); got != step.want {
+			t.Errorf("step %d: Update = %v, want %v", i, got, step.want)
 		}
 	}
 	var zero diagnosis.Steady
-	if !zero.Look(now, true) || zero.Look(now, false) {
+	if !zero.Update(now, true) || zero.Update(now, false) {
 		t.Error("the zero value does not follow at once")
 	}
 }
@@ -40,10 +40,10 @@ func TestSteadyWaitsForWhatLasts(t *testing.T) {
 func TestForCountsFromTheBegin(t *testing.T) {
 	var f diagnosis.For
 	now := time.Unix(1000, 0)
-	if got := f.Look(now, true) + f.Look(now.Add(time.Second), true); got != time.Second {
+	if got := f.Update(now, true) + f.Update(now.Add(time.Second), true); got != time.Second {
 		t.Errorf("after a second it is %v", got)
 	}
-	if f.Look(now, false) != 0 || f.Look(now.Add(time.Minute), true) != 0 {
+	if f.Update(now, false) != 0 || f.Update(now.Add(time.Minute), true) != 0 {
 		t.Error("it does not begin anew")
 	}
 }
@@ -57,8 +57,8 @@ func TestMomentsForgetWhatIsOver(t *testing.T) {
 		want    uint64
 	}{{0, 5, 0}, {time.Second, 5, 0}, {time.Second, 8, 3}, {9 * time.Second, 9, 4}, {9 * time.Second, 9, 4}, {time.Second, 9, 0}, {time.Second, 10, 1}} {
 		now = now.Add(step.after)
-		if got := m.Look(now, step.counter); got != step.want {
-			t.Errorf("step %d: Look(%d) = %d, want %d", i, step.counter, got, step.want)
+		if got := m.Update(now, step.counter); got != step.want {
+			t.Errorf("step %d: Update(%d) = %d, want %d", i, step.counter, got, step.want)
 		}
 	}
 }

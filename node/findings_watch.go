@@ -167,7 +167,7 @@ func (w *watch) diagnose(ctx context.Context) {
 	// Without a leader, nodes that may own shards may exist, but no leader has received their
 	// heartbeats yet.
 	nobody := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
-	next := &watchResult{noOwners: w.noOwners.Look(now, nobody) && nobody, inputs: in, findings: diagnosis.Of(in)}
+	next := &watchResult{noOwners: w.noOwners.Update(now, nobody) && nobody, inputs: in, findings: diagnosis.Of(in)}
 	for _, f := range next.findings {
 		next.public = append(next.public, f.Public())
 	}

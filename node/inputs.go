@@ -43,26 +43,26 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
 		Drains: n.agent.leaving.Load() || n.stopping.Load(),
 	}
-	current := w.current.Look(now, n.agent.upToDate.Load())
-	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
-	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
-	in.NoLease = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.HasLease())
+	current := w.current.Update(now, n.agent.upToDate.Load())
+	in.NoLeader = w.leaderless.Update(now, in.Leader == "")
+	in.NoMap = w.unmapped.Update(now, in.Leader != "" && !in.Mapped)
+	in.NoLease = w.unleased.Update(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.HasLease())
 	in.Nodes = w.knownNodes(now, s, in.Leader)
 	if !current {
 		forgetAsked(in.Nodes)
 	}
-	if w.orphaned.Look(now, current && in.Mapped && orphaned(s) > 0) {
+	if w.orphaned.Update(now, current && in.Mapped && orphaned(s) > 0) {
 		in.Orphaned = orphaned(s)
 	}
-	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.view.IsDrained() && !s.Last().Has(n.self))
+	in.Joins = w.joins.Update(now, in.Mapped && !in.Gateway && !in.Drains && !n.view.IsDrained() && !s.Last().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
-	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
+	in.NoOwner = w.ownerless.Update(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
-	in.EvenVoters = w.even.Look(now, voters > 0 && voters%2 == 0)
-	if u, born := n.birth(); w.unstarted.Look(now, !born) && !born {
+	in.EvenVoters = w.even.Update(now, voters > 0 && voters%2 == 0)
+	if u, born := n.birth(); w.unstarted.Update(now, !born) && !born {
 		in.Unborn = &u
 	}
-	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
+	if err := n.gossip.Alone(); w.alone.Update(now, err != nil && len(n.o.Join) > 0) && err != nil {
 		in.Alone = &diagnosis.Alone{Asked: n.joinsTried()}
 	}
 	in.JoinConflict = n.joinConflict()
@@ -107,7 +107,7 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 			st = &nodeSmoothers{
 				gone: diagnosis.Steady{On: n.view.Timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
 			}
-			st.present.Look(now, true)
+			st.present.Update(now, true)
 			st.present.On, st.present.Off = steadyHere, steadyHere
 			w.nodes[id] = st
 		}
@@ -117,12 +117,12 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 		if id != string(n.self) && w.lastReport.covers(id) {
 			seen = w.lastReport.viewsAt
 		}
-		x.Here = st.present.Look(seen, x.Here)
-		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
-		if sick := st.sick.Look(seen, x.App == diagnosis.AppFailing); x.App == diagnosis.AppFailing && !sick {
+		x.Here = st.present.Update(seen, x.Here)
+		x.Gone = st.gone.Update(now, !x.Here && !x.Absent && x.Shards > 0)
+		if sick := st.sick.Update(seen, x.App == diagnosis.AppFailing); x.App == diagnosis.AppFailing && !sick {
 			x.App = diagnosis.AppUnknown
 		}
-		x.Lags = st.lags.Look(seen, x.Lags)
+		x.Lags = st.lags.Update(seen, x.Lags)
 		out = append(out, *x)
 	}
 	slices.SortFunc(out, func(a, b diagnosis.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -238,7 +238,7 @@ func (w *watch) acquisition(now time.Time, in *diagnosis.Inputs) {
 	}
 	if shards, why := n.agent.acquireFailures.named(); shards != "" {
 		in.Acquiring, in.NotAcquired = shards, why
-	} else if w.acquires.Look(now, len(w.acquiring) > 0) && len(w.acquiring) > 0 {
+	} else if w.acquires.Update(now, len(w.acquiring) > 0) && len(w.acquiring) > 0 {
 		in.Acquiring = named(w.acquiring)
 	}
 }
@@ -261,7 +261,7 @@ func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 		in.DiskTook = took
 	}
 	room := n.room.Stats()
-	in.QueueRefused, in.QueueWaiting = int(w.refused.Look(now, room.RefusedFull+room.RefusedShardLimit)), room.Waiting
+	in.QueueRefused, in.QueueWaiting = int(w.refused.Update(now, room.RefusedFull+room.RefusedShardLimit)), room.Waiting
 	in.TagsUsed, in.TagsMost = n.gossip.TagsUsed()
 	if n.o.Exposed != nil {
 		in.Insecure, in.Certificates = n.o.Exposed()

@@ -62,11 +62,11 @@ func (d *leaderSuspicion) poll(now time.Duration) {
 	if d.n.raft.IsLeader() {
 		unanswered = election.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
 	}
-	ask, stand := d.machine.Poll(now, unanswered)
+	ask, campaign := d.machine.Poll(now, unanswered)
 	for _, server := range ask {
 		d.askVoter(server, now)
 	}
-	if stand {
+	if campaign {
 		d.campaign(d.machine.Report().LeaderTerm)
 	}
 	if term := d.machine.Report().LeaderTerm; term > d.checkedTerm {

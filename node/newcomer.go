@@ -82,7 +82,7 @@ type peerCheck struct {
 func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *diagnosis.Unborn) {
 	cluster := unborn.Waits()
 	waiting := cluster != "" || unborn.Founds()
-	waits := p.waits.Look(now, waiting)
+	waits := p.waits.Update(now, waiting)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !waiting {

@@ -26,30 +26,31 @@ func (missed) Leader() string { return "a/d" }
 // LogEnd implements election.Raft.
 func (missed) LogEnd() election.LogEnd { return election.LogEnd{Term: 7, Index: 20} }
 
-// Who stops does not stand for election, and says so: the others would wait for it.
-func TestWhoStopsDoesNotStandForElection(t *testing.T) {
+// A stopping node does not campaign, and does not report to be a candidate, because the other
+// voters would wait for it.
+func TestStoppingNodeDoesNotCampaign(t *testing.T) {
 	c := new(clock.Manual)
 	c.Advance(time.Hour)
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
 	n.agent.machine = ackagent.New(ackagent.Options{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
 	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: election.New(election.Options{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
-	since, stands := c.Precise(), false
+	since, campaigns := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
-		_, stand := d.machine.Poll(c.Precise(), election.UnansweredHeartbeat{Since: since, Term: 7})
-		if stands = stands || stand; stands {
+		_, campaign := d.machine.Poll(c.Precise(), election.UnansweredHeartbeat{Since: since, Term: 7})
+		if campaigns = campaigns || campaign; campaigns {
 			break
 		}
 		d.machine.ReportReceived(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
 	}
-	if !stands || !d.machine.Report().Candidate {
-		t.Fatal("it is not to stand")
+	if !campaigns || !d.machine.Report().Candidate {
+		t.Fatal("the voter does not campaign")
 	}
 	n.stopping.Store(true)
 	d.campaign(7) // of a node without Raft: anything but that it does not would end this test
 	n.asks.Wait()
 	if d.machine.Report().Candidate {
-		t.Error("a node that stops says that it stands")
+		t.Error("a stopping node reports to be a candidate")
 	}
 }

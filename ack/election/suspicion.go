@@ -133,7 +133,7 @@ type UnansweredHeartbeat struct {
 // Poll checks whether the leader is missed. It returns the servers that must be asked whether
 // they miss it, and whether this voter must campaign now. The caller calls it after each
 // poll of the agent, with the zero value if its own server leads.
-func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, stand bool) {
+func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, campaign bool) {
 	if now-s.lastPoll > s.timeout()/2 {
 		s.runningSince = now // answers may have arrived while this process did not run
 	}

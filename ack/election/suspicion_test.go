@@ -23,12 +23,12 @@ func (r raftOf) LogEnd() election.LogEnd { return r.log }
 
 // suspiciousVoter is a voter whose leader, a, has not answered since second one.
 type suspiciousVoter struct {
-	t     *testing.T
-	d     *election.Suspicion
-	raft  *raftOf
-	now   time.Duration
-	asked []string
-	stood bool
+	t          *testing.T
+	d          *election.Suspicion
+	raft       *raftOf
+	now        time.Duration
+	asked      []string
+	campaigned bool
 }
 
 func newSuspiciousVoter(t *testing.T, self string, voters ...string) *suspiciousVoter {
@@ -41,11 +41,11 @@ func newSuspiciousVoter(t *testing.T, self string, voters ...string) *suspicious
 func (v *suspiciousVoter) pass(d time.Duration) {
 	for end := v.now + d; v.now < end; {
 		v.now += 10 * time.Millisecond
-		ask, stand := v.d.Poll(v.now, election.UnansweredHeartbeat{Since: time.Second, Term: 7})
+		ask, campaign := v.d.Poll(v.now, election.UnansweredHeartbeat{Since: time.Second, Term: 7})
 		if ask != nil {
 			v.asked = ask
 		}
-		v.stood = v.stood || stand
+		v.campaigned = v.campaigned || campaign
 	}
 }
 
@@ -56,10 +56,10 @@ func (v *suspiciousVoter) receive(m election.Report, from ...string) {
 	}
 }
 
-func (v *suspiciousVoter) wants(stands bool, when string) {
+func (v *suspiciousVoter) wants(campaigns bool, when string) {
 	v.t.Helper()
-	if v.stood != stands {
-		v.t.Errorf("%s it stands: %v, want %v", when, v.stood, stands)
+	if v.campaigned != campaigns {
+		v.t.Errorf("%s it campaigns: %v, want %v", when, v.campaigned, campaigns)
 	}
 }
 
@@ -100,8 +100,8 @@ func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 		v.pass(80 * time.Millisecond)
 		v.receive(suspicionOf(c.theirs), other)
 		v.pass(50 * time.Millisecond)
-		if v.stood != c.first {
-			t.Errorf("%s, and %s has entry %d: it stands first: %v, want %v", c.self, other, c.theirs, v.stood, c.first)
+		if v.campaigned != c.first {
+			t.Errorf("%s, and %s has entry %d: it campaigns first: %v, want %v", c.self, other, c.theirs, v.campaigned, c.first)
 		}
 		v.receive(suspicionOf(c.theirs), other)
 		v.pass(80 * time.Millisecond)
@@ -202,13 +202,13 @@ func TestRefusedCampaignIsRetried(t *testing.T) {
 	v.wants(true, "with c")
 	v.d.CampaignRefused(v.now, 6)
 	if !v.d.Report().Candidate {
-		t.Error("it says that it does not stand, because it did not against another leader")
+		t.Error("it does not report to be a candidate after a refusal that names another term")
 	}
 	v.d.CampaignRefused(v.now, 7)
 	if v.d.Report().Candidate {
-		t.Error("it says that it stands")
+		t.Error("it reports to be a candidate after Raft refused")
 	}
-	v.stood = false
+	v.campaigned = false
 	for range 2 {
 		v.receive(suspicionOf(20), "c")
 		v.pass(40 * time.Millisecond)
