@@ -101,7 +101,7 @@ func (s *supervisor) notify(lines ...string) {
 
 // notifyLocked sends lines. s.mu must be held.
 func (s *supervisor) notifyLocked(lines []string) {
-	if err := s.manager.Tell(lines...); err != nil && !s.mu.failed {
+	if err := s.manager.Notify(lines...); err != nil && !s.mu.failed {
 		s.mu.failed = true
 		s.log.Warn().Err(err).Str("word", strings.Join(lines, " ")).Msg("service manager not notified")
 	}

@@ -37,8 +37,8 @@ func New(environ []string) Manager {
 // Asked reports whether there is a manager that accepts reports.
 func (m Manager) Asked() bool { return m.addr != "" }
 
-// Tell sends the lines to the manager in one datagram. It does nothing without a manager.
-func (m Manager) Tell(lines ...string) error {
+// Notify sends the lines to the manager in one datagram. It does nothing without a manager.
+func (m Manager) Notify(lines ...string) error {
 	if m.addr == "" {
 		return nil
 	}

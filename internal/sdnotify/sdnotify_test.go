@@ -41,13 +41,13 @@ func TestManagerReceivesEachNotification(t *testing.T) {
 		if !m.Asked() {
 			t.Fatalf("%s: nobody asked", name)
 		}
-		if err := m.Tell(sdnotify.Ready, sdnotify.Status("serves\nREADY=0")); err != nil {
+		if err := m.Notify(sdnotify.Ready, sdnotify.Status("serves\nREADY=0")); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := next(), "READY=1\nSTATUS=serves READY=0"; got != want {
 			t.Errorf("%s heard %q, want %q", name, got, want)
 		}
-		if err := m.Tell(sdnotify.Reloading()...); err != nil {
+		if err := m.Notify(sdnotify.Reloading()...); err != nil {
 			t.Fatal(err)
 		}
 		if got := next(); !strings.HasPrefix(got, "RELOADING=1\nMONOTONIC_USEC=") || strings.HasSuffix(got, "=0") {
@@ -59,12 +59,12 @@ func TestManagerReceivesEachNotification(t *testing.T) {
 func TestNotificationWithoutManagerDoesNothing(t *testing.T) {
 	for _, environ := range [][]string{nil, {"NOTIFY_SOCKET="}, {"NOTIFY_SOCKET=vsock:2:1"}} {
 		m := sdnotify.New(environ)
-		if err := m.Tell(sdnotify.Ready); err != nil || m.Asked() {
+		if err := m.Notify(sdnotify.Ready); err != nil || m.Asked() {
 			t.Errorf("%v: %v, asked %v", environ, err, m.Asked())
 		}
 	}
 	m := sdnotify.New([]string{"NOTIFY_SOCKET=/nowhere/at/all"})
-	if err := m.Tell(sdnotify.Ready); err == nil {
+	if err := m.Notify(sdnotify.Ready); err == nil {
 		t.Error("a socket that is not there was told")
 	}
 }
@@ -79,7 +79,7 @@ func TestManagerThatDoesNotReadIsGivenUp(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	m := sdnotify.New([]string{"NOTIFY_SOCKET=" + name})
 	for err == nil { // the kernel keeps a few for it
-		err = m.Tell(sdnotify.Stopping)
+		err = m.Notify(sdnotify.Stopping)
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("it ended with %v", err)
