@@ -60,7 +60,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 
 // A number that is none was never taken for one left out, nor one beyond its bounds for
 // another: a weight of 4294967298 is not 2.
-func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
+func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 	const weight, place = `is no weight: give 1 to 1000, or 0 for the node's own`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
 	const noPause, noShard = `is no duration from 1s to 168h0m0s: give one such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
 	for _, tc := range []struct {
@@ -115,7 +115,7 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 }
 
 // The log tells all that was asked for: who reads it later has nothing else.
-func TestLogTellsWhatWasAskedFor(t *testing.T) {
+func TestLogContainsRequestedAction(t *testing.T) {
 	h, log := guarded(t, newFake())
 	want := []string{}
 	for _, tc := range [][2]string{

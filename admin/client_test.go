@@ -63,7 +63,7 @@ func clientFor(t *testing.T, addr string) *client.Client {
 	return c
 }
 
-func TestClientReadsWhatTheServerSays(t *testing.T) {
+func TestClientDecodesServerResponses(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
 	ctx := t.Context()

@@ -23,7 +23,7 @@ func (d *draining) DrainState(_ context.Context, node string) (api.DrainState, e
 	return d.left, nil
 }
 
-func TestDrainTellsHowFarItIs(t *testing.T) {
+func TestDrainReportsProgress(t *testing.T) {
 	c := &draining{fake: newFake(), left: api.DrainState{Node: "n3", Requested: true, Shards: 4, Requests: 2, Sockets: -1, Held: 1}}
 	h := handlerOf(c)
 	w := fetchJSON(t, h, http.MethodGet, "/v1/drain?node=n3", "")

@@ -37,8 +37,8 @@ func eventful(r *event.Ring) func() *admin.Server {
 	}
 }
 
-// told runs f beside a server whose ring has such events, in virtual time.
-func told(t *testing.T, nodes []string, f func(x telling)) {
+// runWithEvents runs f beside a server whose ring has such events, in virtual time.
+func runWithEvents(t *testing.T, nodes []string, f func(x telling)) {
 	t.Helper()
 	var r *event.Ring
 	serverInBubble(t, func() *admin.Server {
@@ -113,7 +113,7 @@ func (r *reader) event() event.Event {
 }
 
 func TestEventsAreStreamed(t *testing.T) {
-	told(t, []string{"n1", "n2"}, func(x telling) {
+	runWithEvents(t, []string{"n1", "n2"}, func(x telling) {
 		begun := time.Now()
 		r := follow(t, x.dial(), "/v1/events?after=0000000000000007-2")
 		if ct := r.res.Header.Get("Content-Type"); r.res.StatusCode != 200 || ct != "text/event-stream" || r.res.Header.Get("Cache-Control") != "no-store" {
@@ -144,7 +144,7 @@ func TestEventsAreStreamed(t *testing.T) {
 // A browser that comes again names in a header what it has seen, and asks for the URL of
 // before.
 func TestEventsGoOnWhereTheReaderWas(t *testing.T) {
-	told(t, []string{"n1", "n2", "n3"}, func(x telling) {
+	runWithEvents(t, []string{"n1", "n2", "n3"}, func(x telling) {
 		if e := follow(t, x.dial(), "/v1/events").event(); e.Node != "n1" {
 			t.Errorf("without an id: %+v, want the oldest", e)
 		}
@@ -169,7 +169,7 @@ func TestEventsGoOnWhereTheReaderWas(t *testing.T) {
 
 // Nobody who happens to read slowly may hold up what happens, and none stays for ever.
 func TestSlowReaderOfEventsIsDropped(t *testing.T) {
-	told(t, nil, func(x telling) {
+	runWithEvents(t, nil, func(x telling) {
 		slow := follow(t, x.dial(), "/v1/events")
 		synctest.Wait()
 		begun := time.Now()
@@ -192,7 +192,7 @@ func TestSlowReaderOfEventsIsDropped(t *testing.T) {
 }
 
 func TestReadersOfEventsAreBounded(t *testing.T) {
-	told(t, nil, func(x telling) {
+	runWithEvents(t, nil, func(x telling) {
 		all := make([]*reader, 32) // from one address
 		for i := range all {
 			all[i] = follow(t, x.dial(), "/v1/events")
@@ -226,7 +226,7 @@ func askFrom(t *testing.T, h http.Handler, from, target string) int {
 
 // Who is not let in any more does not go on hearing because he was there before.
 func TestStreamEndsWhenAccessChanges(t *testing.T) {
-	told(t, []string{"n1"}, func(x telling) {
+	runWithEvents(t, []string{"n1"}, func(x telling) {
 		open := follow(t, x.dial(), "/v1/events")
 		if e := open.event(); e.Node != "n1" {
 			t.Fatalf("%+v", e)
@@ -247,7 +247,7 @@ func TestStreamEndsWhenAccessChanges(t *testing.T) {
 
 // A list that waits is no longer than a stream: a token that was replaced meanwhile gets none.
 func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
-	told(t, []string{"n1"}, func(x telling) {
+	runWithEvents(t, []string{"n1"}, func(x telling) {
 		x.s.SetAccess(auth.Access{Read: tokens(t, readToken)})
 		answer := make(chan string)
 		go func() {
@@ -359,7 +359,7 @@ func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 }
 
 func TestListWaitsForTheNextEvent(t *testing.T) {
-	told(t, []string{"n1"}, func(x telling) {
+	runWithEvents(t, []string{"n1"}, func(x telling) {
 		begun := time.Now()
 		time.AfterFunc(40*time.Second, func() { x.ring.Add(event.Event{Kind: event.NodeLeft, Node: "n9"}) })
 		conn := x.dial()

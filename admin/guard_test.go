@@ -175,7 +175,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 	}
 }
 
-func TestChangesAreLoggedWithWhoFromWhereWhat(t *testing.T) {
+func TestChangesAreLoggedWithCallerAndAction(t *testing.T) {
 	f := newFake()
 	h, log := guarded(t, f)
 	fetchJSON(t, h, "POST", "/v1/remove", `{"node":"n3","force":true}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
@@ -203,7 +203,7 @@ func TestChangesAreLoggedWithWhoFromWhereWhat(t *testing.T) {
 	}
 }
 
-func TestFailuresAreLimitedAndLockNobodyOut(t *testing.T) {
+func TestRejectionsAreLimitedWithoutLockingOutValidTokens(t *testing.T) {
 	h, log := guarded(t, newFake())
 	codes := map[int]int{}
 	for range 50 {

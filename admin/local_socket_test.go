@@ -127,7 +127,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 }
 
 // The system takes a path of 107 bytes, and says "invalid argument" of a longer one.
-func TestPathThatIsTooLongForASocketIsSaidSo(t *testing.T) {
+func TestTooLongSocketPathIsReported(t *testing.T) {
 	data := filepath.Join(t.TempDir(), strings.Repeat("d", 108))
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func openAPI(t *testing.T) (*document, string) {
 type capable struct {
 	*fake
 	*upgradable
-	*retimed
+	*timingCluster
 	*planning
 	*draining
 	owning
@@ -127,7 +127,7 @@ func newCapable() http.Handler {
 	f := newFake()
 	f.commit(18)
 	return admin.New(admin.Options{
-		API: apitest.SetOf(capable{f, &upgradable{fake: f}, &retimed{fake: f}, &planning{fake: f}, &draining{fake: f, left: api.DrainState{Node: "n3"}}, owning{f}}),
+		API: apitest.SetOf(capable{f, &upgradable{fake: f}, &timingCluster{fake: f}, &planning{fake: f}, &draining{fake: f, left: api.DrainState{Node: "n3"}}, owning{f}}),
 		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Events: ring("n1"),
 	}).Handler()
 }

@@ -57,7 +57,7 @@ func TestBrowserGetsAPage(t *testing.T) {
 
 // Somebody whose browser runs no script, or has not run it yet, reads first how it is: the
 // verdict is in what is served.
-func TestServedPageSaysTheVerdictFirst(t *testing.T) {
+func TestPageBeginsWithTheMainFinding(t *testing.T) {
 	quorum := diagnosis.Finding{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
 	unavailable := diagnosis.Finding{Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: "nobody serves", Remedy: "see above"}
 	even := diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "two <b> voters", Remedy: "add <one>"}

@@ -48,7 +48,7 @@ func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 	}
 }
 
-func TestQuarantineMistakesSayWhatToGive(t *testing.T) {
+func TestQuarantineErrorsNameMissingArgument(t *testing.T) {
 	h := handlerOf(newFake())
 	for query, want := range map[string]string{
 		"":                              "key is missing",

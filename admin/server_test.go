@@ -150,7 +150,7 @@ func problemOf(t *testing.T, res *httptest.ResponseRecorder) *problem.Problem {
 	return p
 }
 
-func TestMistakesNameWhatAndRemedy(t *testing.T) {
+func TestParameterErrorsNameParameterAndRemedy(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
 	js := []string{"Content-Type", "application/json"}

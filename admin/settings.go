@@ -34,7 +34,7 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 	c.action = describeTiming(change)
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	t, err := s.api.Settings.Retime(ctx, change, c.caller.String())
+	t, err := s.api.Settings.ChangeTiming(ctx, change, c.caller.String())
 	if err != nil {
 		return err
 	}

@@ -11,22 +11,22 @@ import (
 	"shardway/admin/client"
 )
 
-// retimed is a cluster that has a timing, or none yet.
-type retimed struct {
+// timingCluster is a cluster that has a timing, or none yet.
+type timingCluster struct {
 	*fake
 	unborn bool
 	asked  api.Timing
 	by     string
 }
 
-func (r *retimed) Timing(context.Context) (api.TimingState, bool) {
+func (r *timingCluster) Timing(context.Context) (api.TimingState, bool) {
 	return api.TimingState{
 		Timing: api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
 		Since:  9, Before: api.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, !r.unborn
 }
 
-func (r *retimed) Retime(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
+func (r *timingCluster) ChangeTiming(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
 	r.asked, r.by = change, by
 	t, _ := r.Timing(ctx)
 	return t, r.refuse
@@ -43,7 +43,7 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 		{"POST", "/v1/settings?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
 		{"POST", "/v1/settings", `{"dead_after":"5s"}`, api.Timing{DeadAfter: "5s"}},
 	} {
-		r := &retimed{fake: newFake()}
+		r := &timingCluster{fake: newFake()}
 		res := fetchJSON(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
 		if res.Code != 200 || res.Body.String() != whole || r.asked != tc.want || tc.method == "POST" && r.by != "anybody from 192.0.2.1:1234" {
 			t.Errorf("%s %s = %d %s, asked %+v by %q, want %+v", tc.method, tc.target, res.Code, res.Body, r.asked, r.by, tc.want)
@@ -51,7 +51,7 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 	}
 }
 
-func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
+func TestTimingErrorsNameParameterAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: try again in 6s", api.ErrRefused)
@@ -63,15 +63,15 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		{&retimed{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
-		{&retimed{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
-		{&retimed{fake: newFake()}, "POST", "/v1/settings", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
-		{&retimed{fake: newFake()}, "POST", "/v1/settings", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
-		{&retimed{fake: newFake()}, "PUT", "/v1/settings", "", 405, "PUT /v1/settings: use GET, HEAD, POST"},
-		{&retimed{fake: newFake()}, "GET", "/v1/settings?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
-		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/settings", "", 404, "this node belongs to no cluster yet: it knows no timing"},
-		{&retimed{fake: refused}, "POST", "/v1/settings?lease=1s", "", 409, "refused: try again in 6s"},
-		{&retimed{fake: invalid}, "POST", "/v1/settings?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
+		{&timingCluster{fake: newFake()}, "PUT", "/v1/settings", "", 405, "PUT /v1/settings: use GET, HEAD, POST"},
+		{&timingCluster{fake: newFake()}, "GET", "/v1/settings?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
+		{&timingCluster{fake: newFake(), unborn: true}, "GET", "/v1/settings", "", 404, "this node belongs to no cluster yet: it knows no timing"},
+		{&timingCluster{fake: refused}, "POST", "/v1/settings?lease=1s", "", 409, "refused: try again in 6s"},
+		{&timingCluster{fake: invalid}, "POST", "/v1/settings?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
 		{newFake(), "GET", "/v1/settings", "", 404, "this node has no timing"},
 	} {
 		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
@@ -82,7 +82,7 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 }
 
 func TestClientChangesTheTiming(t *testing.T) {
-	r := &retimed{fake: newFake()}
+	r := &timingCluster{fake: newFake()}
 	s := httptest.NewServer(handlerOf(r))
 	defer s.Close()
 	c, err := client.New(s.URL)
@@ -95,7 +95,7 @@ func TestClientChangesTheTiming(t *testing.T) {
 		t.Errorf("Timing() = %+v, %v", got, err)
 	}
 	change := api.Timing{Takeover: "timeout"}
-	if got, err := c.Retime(t.Context(), change); err != nil || got != want || r.asked != change {
+	if got, err := c.ChangeTiming(t.Context(), change); err != nil || got != want || r.asked != change {
 		t.Errorf("Retime() = %+v, %v, asked %+v", got, err, r.asked)
 	}
 	if b, _ := json.Marshal(change); string(b) != `{"takeover":"timeout"}` {

@@ -41,7 +41,7 @@ func TestUpgradeIsShownAndFinalized(t *testing.T) {
 }
 
 // What cannot be taken back is not done by a request that does not say so.
-func TestUpgradeMistakesNameWhatAndRemedy(t *testing.T) {
+func TestUpgradeErrorsNameParameterAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is blocked by c", api.ErrRefused)

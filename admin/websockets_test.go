@@ -53,7 +53,7 @@ func show(b api.SocketBreak) string {
 	return text
 }
 
-func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
+func TestBreakOfNoWebSocketReportsZero(t *testing.T) {
 	for target, tc := range map[string]struct {
 		code int
 		want string

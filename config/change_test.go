@@ -7,7 +7,7 @@ import (
 	"shardway/config"
 )
 
-func TestSinceTellsWhatARunningNodeTakesOver(t *testing.T) {
+func TestSinceSeparatesLiveAndRestartSettings(t *testing.T) {
 	load := func(file string, args ...string) config.Config {
 		t.Helper()
 		c, err := config.Load(append([]string{"--config", "f"}, args...), nil, func(string) ([]byte, error) { return []byte(file), nil })

@@ -104,7 +104,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 }
 
 // Editors of Windows begin a file with one.
-func TestByteOrderMarkSaysNothing(t *testing.T) {
+func TestByteOrderMarkIsIgnored(t *testing.T) {
 	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("\ufeffshards: 16\n"))
 	if err != nil || c.Shards != 16 {
 		t.Errorf("%v, %v", c, err)

@@ -11,7 +11,7 @@ import (
 
 // One mistake each: the line names the key, the value, the place and the way
 // out.
-func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
+func TestProblemsNameKeyValueSourceAndRemedy(t *testing.T) {
 	tests := []struct {
 		name string
 		args string // separated by blanks
@@ -152,7 +152,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreReportedAtOnce(t *testing.T) {
+func TestAllProblemsAreReportedTogether(t *testing.T) {
 	_, err := config.Load(
 		[]string{"--config=f.yaml", "--bogus", "--shards=0", "--gossip=0.0.0.0:7946"},
 		[]string{"SHARDWAY_LEASE=x", "SHARDWAY_TAKEOFER=timeout"},

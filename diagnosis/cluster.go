@@ -18,37 +18,37 @@ const (
 
 // clusterFindings returns the findings about bootstrap, leader and voters.
 func clusterFindings(in Inputs) (all []Finding) {
-	all = append(all, unborn(in)...)
+	all = append(all, notBootstrapped(in)...)
 	all = append(all, alone(in)...)
 	all = append(all, clustersDiffer(in)...)
-	all = append(all, unreached(in)...)
+	all = append(all, unreachablePeerPorts(in)...)
 	all = append(all, leaderless(in)...)
 	return append(all, voters(in)...)
 }
 
-func unborn(in Inputs) []Finding {
-	u := in.Unborn
+func notBootstrapped(in Inputs) []Finding {
+	u := in.Bootstrap
 	switch {
 	case u == nil:
 		return nil
-	case u.Adds != "" && in.JoinConflict != nil:
+	case u.ClusterToJoin != "" && in.JoinConflict != nil:
 		return nil // clustersDiffer reports why it is not added
-	case u.Adds != "":
+	case u.ClusterToJoin != "":
 		return []Finding{{
-			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
+			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.ClusterToJoin),
 			Remedy: "wait for the leader to add this node; otherwise run `shardway doctor` on another node to check the leader and the peer port of this node",
 		}}
-	case u.Founder != "":
+	case u.MissingBootstrapper != "":
 		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to bootstrap the cluster and is gone", u.Founder),
-			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start a node with its ID (--node %s)", u.Founder),
+			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to bootstrap the cluster and is gone", u.MissingBootstrapper),
+			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start a node with its ID (--node %s)", u.MissingBootstrapper),
 		}}
 	case u.BootstrapExpect > 1:
-		text := fmt.Sprintf("%d of the %d nodes that must start the cluster %s here", len(u.Here), u.BootstrapExpect, are(len(u.Here)))
-		if len(u.Here) > 0 {
-			text += " (" + list(u.Here) + ")"
+		text := fmt.Sprintf("%d of the %d nodes that must start the cluster %s here", len(u.Peers), u.BootstrapExpect, are(len(u.Peers)))
+		if len(u.Peers) > 0 {
+			text += " (" + list(u.Peers) + ")"
 		}
-		if u.Founds() {
+		if u.IsBootstrapper() {
 			return []Finding{{
 				Code: Bootstrapping, Severity: Outage, Text: text + ", and have not bootstrapped it yet",
 				Remedy: "wait a few seconds; otherwise open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` lists the unreachable ports",
@@ -83,7 +83,7 @@ func alone(in Inputs) []Finding {
 	remedy := "start the other nodes, or set their gossip addresses (--gossip, port 7946) in --join"
 	if in.Alone.needsSecret() {
 		remedy = sameSecret
-	} else if in.Unborn != nil && in.Unborn.BootstrapExpect <= 1 && in.Alone.onlyItself() {
+	} else if in.Bootstrap != nil && in.Bootstrap.BootstrapExpect <= 1 && in.Alone.onlyItself() {
 		remedy = "set --join to the gossip address of another node; to start a new cluster, start this node without --join, or with --bootstrap-expect 1 and its own IP address in --join"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
@@ -101,7 +101,7 @@ func clustersDiffer(in Inputs) []Finding {
 		Brief:  fmt.Sprintf("a join address of node %s belongs to another cluster", in.Self),
 		Remedy: fmt.Sprintf("start node %s with addresses of one cluster in --join", in.Self),
 	}
-	if in.Unborn != nil {
+	if in.Bootstrap != nil {
 		f.Severity = Outage
 		f.Text = fmt.Sprintf("node %s joins no cluster, because its join addresses belong to two: %s (node %s) to cluster %s, %s (node %s) to cluster %s",
 			in.Self, c.First.Addr, c.First.Node, c.First.Cluster, c.Second.Addr, c.Second.Node, c.Second.Cluster)
@@ -110,11 +110,11 @@ func clustersDiffer(in Inputs) []Finding {
 	return []Finding{f}
 }
 
-// unreached reports nodes that are not added to their cluster because a peer port is not reached.
-func unreached(in Inputs) (all []Finding) {
-	for _, u := range in.Unreached {
+// unreachablePeerPorts reports nodes that are not added to their cluster because a peer port is not reached.
+func unreachablePeerPorts(in Inputs) (all []Finding) {
+	for _, u := range in.UnreachablePeerPorts {
 		f := Finding{Code: PeerPortUnreachable, Severity: Warning, Subject: u.Node}
-		if in.Unborn != nil {
+		if in.Bootstrap != nil {
 			f.Severity = Outage // this node serves nothing until it is added
 		}
 		at := ""
@@ -122,10 +122,10 @@ func unreached(in Inputs) (all []Finding) {
 			at = " at " + u.Addr
 		}
 		switch {
-		case u.By == in.Self && in.Unborn != nil && !in.Unborn.Founds():
+		case u.By == in.Self && in.Bootstrap != nil && !in.Bootstrap.IsBootstrapper():
 			f.Text = fmt.Sprintf("node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
 			f.Brief = fmt.Sprintf("node %s does not reach the peer port of node %s", u.By, u.Node)
-		case in.Unborn.Founds():
+		case in.Bootstrap.IsBootstrapper():
 			f.Text = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
 			f.Brief = fmt.Sprintf("the cluster is not bootstrapped: node %s does not reach the peer port of node %s", u.By, u.Node)
 		default:

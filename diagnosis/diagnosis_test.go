@@ -38,8 +38,8 @@ func nodes(in *diagnosis.Inputs, change func(*diagnosis.Node), ids ...string) {
 	}
 }
 
-func gone(n *diagnosis.Node) { n.Here = false }
-func sick(n *diagnosis.Node) { n.App = diagnosis.AppFailing }
+func gone(n *diagnosis.Node)           { n.Here = false }
+func withFailingApp(n *diagnosis.Node) { n.App = diagnosis.AppFailing }
 
 // lost is a after b and c were killed.
 func lost(in *diagnosis.Inputs) {
@@ -48,8 +48,8 @@ func lost(in *diagnosis.Inputs) {
 }
 
 // fresh is a without a cluster.
-func fresh(in *diagnosis.Inputs, u diagnosis.Unborn) {
-	*in = diagnosis.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Unborn: &u, Nodes: []diagnosis.Node{{ID: "a", Here: true, App: diagnosis.AppHealthy}}}
+func fresh(in *diagnosis.Inputs, u diagnosis.Bootstrap) {
+	*in = diagnosis.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Bootstrap: &u, Nodes: []diagnosis.Node{{ID: "a", Here: true, App: diagnosis.AppHealthy}}}
 }
 
 type want struct {
@@ -94,25 +94,27 @@ func clusterTable() []want {
 			in.EvenVoters = true
 			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Voter: true, Here: true})
 		}), []string{"warning even-voters: 4 voters (a, b, c and d) tolerate no more failures than 3 would"}},
-		{"one of the founders is there", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
+		{"one of the founders is there", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{BootstrapExpect: 3, Peers: []string{"a"}}) }), []string{
 			"outage bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)",
 		}},
-		{"the founder is gone", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
+		{"the founder is gone", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 3, MissingBootstrapper: "c"})
+		}), []string{
 			"outage bootstrapping: node c was about to bootstrap the cluster and is gone",
 		}},
 		{"nobody founds", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
 			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "b", Here: true, App: diagnosis.AppHealthy})
 		}), []string{
 			"outage bootstrapping: no node here belongs to a cluster or starts one (a and b)",
 		}},
 		// It told so for a second, and took it back.
-		{"whom it has tried is not known yet", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true}) }), nil},
-		{"a newcomer", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{Adds: "c0ffee"}) }), []string{
+		{"whom it has tried is not known yet", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true}) }), nil},
+		{"a newcomer", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"its join addresses are of two clusters", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
+			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
 			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.Party{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: diagnosis.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
 		}), []string{
 			"outage clusters-differ: node a joins no cluster, because its join addresses belong to two: 10.0.0.2:7946 (node b) to cluster c0ffee, 10.0.1.2:7946 (node x) to cluster decaf",
@@ -123,32 +125,32 @@ func clusterTable() []want {
 			"warning clusters-differ: node a belongs to cluster c0ffee, and join address 10.0.1.2:7946 (node x) to cluster decaf",
 		}},
 		{"its peer port is not reached", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
-			in.Unreached = []diagnosis.Unreached{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
+			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
 		}), []string{
 			"outage peer-port-unreachable: node a is not added to the cluster: node b does not reach its peer port at 10.0.0.1:7947: connection refused",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"it reaches no peer port", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
-			in.Unreached = []diagnosis.Unreached{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
+			fresh(in, diagnosis.Bootstrap{ClusterToJoin: "c0ffee"})
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
 		}), []string{
 			"outage peer-port-unreachable: node a does not reach the peer port of node b at 10.0.0.2:7947: no answer within 1 s",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
 		{"a new node is not reached", with(func(in *diagnosis.Inputs) {
-			in.Unreached = []diagnosis.Unreached{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
+			in.UnreachablePeerPorts = []diagnosis.UnreachablePeerPort{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
 		}), []string{
 			"warning peer-port-unreachable: node d is not added to the cluster: node a does not reach its peer port at 10.0.0.4:7947: connection refused",
 		}},
 		{"nobody is reached", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
 			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
 		{"it joins only itself", with(func(in *diagnosis.Inputs) {
-			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
 			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",
@@ -166,7 +168,7 @@ func servingTable() []want {
 			"warning app-not-responding: the app of node a has begun no response for 40 s: 1 request is waiting",
 		}},
 		{"no app answers", with(func(in *diagnosis.Inputs) {
-			nodes(in, sick, "a", "b", "c")
+			nodes(in, withFailingApp, "a", "b", "c")
 			in.Nodes[0].Why = "connection refused"
 			in.Orphaned = 1024
 			nodes(in, func(n *diagnosis.Node) { n.Shards = 0 }, "a", "b", "c")
@@ -174,13 +176,13 @@ func servingTable() []want {
 			"outage no-healthy-app: no node has an app that responds: a (connection refused), b and c",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
-		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
+		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, withFailingApp, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
 		{"most apps are unhealthy", with(func(in *diagnosis.Inputs) {
-			nodes(in, sick, "a", "b")
+			nodes(in, withFailingApp, "a", "b")
 			nodes(in, func(n *diagnosis.Node) { n.Kept = true }, "a", "b")
 		}), []string{"outage health-panic: 2 of 3 apps are unhealthy (a and b), so shards stay where they are and requests go to their app"}},
 		{"most apps were unhealthy", with(func(in *diagnosis.Inputs) {
-			nodes(in, sick, "b")
+			nodes(in, withFailingApp, "b")
 			nodes(in, func(n *diagnosis.Node) { n.Kept, n.Why = true, "status 500" }, "b")
 		}), []string{"outage health-panic: most apps were unhealthy a moment ago, so shards stay where they are; b still is: b (status 500)"}},
 		{"an app flaps", with(func(in *diagnosis.Inputs) {
@@ -388,7 +390,7 @@ func TestBriefHasNoAddresses(t *testing.T) {
 
 // Without a leader no owner is named without saying that it does not serve, and no shard
 // counts as served.
-func TestWithoutQuorumNobodyServes(t *testing.T) {
+func TestNoQuorumIsAnOutage(t *testing.T) {
 	in := with(lost)
 	for _, owner := range []string{"", "a", "b", "c"} {
 		if in.Idle(owner) == "" {
@@ -439,7 +441,7 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 }
 
 // Whose secret is another one is told to mend that, not to start those who refuse it.
-func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
+func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 	refused := diagnosis.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", Secret: true}
 	down := diagnosis.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
 	for name, tc := range map[string]struct {

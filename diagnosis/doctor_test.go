@@ -104,7 +104,7 @@ func TestDoctorComparesTheNodes(t *testing.T) {
 
 // What all nodes tell is told once, in the leader's words; what each tells of itself, of
 // each.
-func TestMergedTellsEachThingOnce(t *testing.T) {
+func TestMergedReportsEachFindingOnce(t *testing.T) {
 	c, _ := checkups(func(first, _ *diagnosis.Checkup) {
 		for i, id := range []string{"a", "b", "c"} {
 			first.Reports[i].Findings = []diagnosis.Finding{

@@ -21,8 +21,8 @@ type Inputs struct {
 	// find out which node is leader now.
 	CutOff bool
 
-	// Unborn describes why this node belongs to no cluster. nil means that it belongs to one.
-	Unborn *Unborn
+	// Bootstrap describes why this node belongs to no cluster. nil means that it belongs to one.
+	Bootstrap *Bootstrap
 	// Alone contains the results of the attempts to join other nodes. nil means that this node has
 	// reached another node, or needs none.
 	Alone *Alone
@@ -33,8 +33,8 @@ type Inputs struct {
 	// Moved contains the nodes that announce another address than gossip has.
 	Moved []Moved
 
-	// Unreached contains the nodes that are not added because a peer port is not reachable.
-	Unreached []Unreached
+	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not reachable.
+	UnreachablePeerPorts []UnreachablePeerPort
 
 	// Shards is the number of shards. Orphaned is the number of shards that have had no owner for a
 	// while; before the first map, these are all shards.
@@ -147,37 +147,37 @@ type Node struct {
 	Applied uint64
 }
 
-// Unborn is the state of a node that does not belong to a cluster yet.
-type Unborn struct {
-	// Adds is the cluster to which the node waits to be added. Empty means that no reachable node
+// Bootstrap is the state of a node that does not belong to a cluster yet.
+type Bootstrap struct {
+	// ClusterToJoin is the cluster to which the node waits to be added. Empty means that no reachable node
 	// belongs to a cluster.
-	Adds string
+	ClusterToJoin string
 	// BootstrapExpect is the --bootstrap-expect of the node. Here contains the live nodes with the same
 	// value, sorted.
 	BootstrapExpect int
-	Here            []string
-	// Founder is a failed node that was about to bootstrap the cluster. Empty means none.
-	Founder string
+	Peers           []string
+	// MissingBootstrapper is a failed node that was about to bootstrap the cluster. Empty means none.
+	MissingBootstrapper string
 	// Joins means that --join contains addresses of other nodes.
 	Joins bool
 }
 
-// Waits returns the cluster to which the node waits to be added. Empty means that it does not wait.
-func (u *Unborn) Waits() string {
+// WaitReason returns the cluster to which the node waits to be added. Empty means that it does not wait.
+func (u *Bootstrap) WaitReason() string {
 	if u == nil {
 		return ""
 	}
-	return u.Adds
+	return u.ClusterToJoin
 }
 
-// Founds reports whether the cluster is about to be bootstrapped: all expected nodes are present,
+// IsBootstrapper reports whether the cluster is about to be bootstrapped: all expected nodes are present,
 // and no cluster exists that the node could join.
-func (u *Unborn) Founds() bool {
-	return u != nil && u.Adds == "" && u.Founder == "" && u.BootstrapExpect > 1 && len(u.Here) >= u.BootstrapExpect
+func (u *Bootstrap) IsBootstrapper() bool {
+	return u != nil && u.ClusterToJoin == "" && u.MissingBootstrapper == "" && u.BootstrapExpect > 1 && len(u.Peers) >= u.BootstrapExpect
 }
 
-// Unreached is an unreachable peer port that prevents the addition of a node to its cluster.
-type Unreached struct {
+// UnreachablePeerPort is an unreachable peer port that prevents the addition of a node to its cluster.
+type UnreachablePeerPort struct {
 	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
 	// empty if the node announces none.
 	Node string `json:"node"`

@@ -35,7 +35,7 @@ func servingFindings(in Inputs) (out []Finding) {
 		}
 		out = append(out, f)
 	}
-	if in.Joins && in.Unborn == nil && in.Leader != "" {
+	if in.Joins && in.Bootstrap == nil && in.Leader != "" {
 		out = append(out, Finding{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s is not in the shard map yet", in.Self),
 			Remedy: "wait until its app responds; the leader then adds the node, unless it is drained",
@@ -154,7 +154,7 @@ func (in Inputs) Idle(owner string) string {
 
 func unavailable(in Inputs) []Finding {
 	n := in.Unavailable()
-	if n == 0 || in.Unborn != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
+	if n == 0 || in.Bootstrap != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
 		return nil
 	}
 	f := Finding{Code: Unavailable, Severity: Outage, Remedy: "resolve the other findings: then the shards are served again"}

@@ -48,10 +48,10 @@ func thresholdTable() []want {
 		{"who does not vote is missing", with(func(in *diagnosis.Inputs) { in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d"}) }), nil},
 		{"apps of others when nobody leads", with(func(in *diagnosis.Inputs) {
 			in.Leader, in.NoLeader = "", time.Millisecond
-			nodes(in, sick, "a", "b", "c")
+			nodes(in, withFailingApp, "a", "b", "c")
 		}), []string{"warning app-unhealthy: the app of node a, b and c does not answer"}},
 		{"an app is sick and says why", with(func(in *diagnosis.Inputs) {
-			nodes(in, sick, "a")
+			nodes(in, withFailingApp, "a")
 			in.Nodes[0].Why = "10.0.0.7:9000: connection refused"
 		}), []string{"warning app-unhealthy: the app does not answer: a (10.0.0.7:9000: connection refused)"}},
 		{"only gateways, at first", with(func(in *diagnosis.Inputs) {

@@ -47,7 +47,7 @@ func startChatter(t *testing.T, url, name string) *chatter {
 	ws, _, err := websocket.Dial(ctx, url, nil) //nolint:bodyclose // there is none after 101
 	must(t, err)
 	c := &chatter{ws: ws, name: name}
-	c.working.Go(func() { c.hear(ctx) })
+	c.working.Go(func() { c.receive(ctx) })
 	c.working.Go(func() { c.talk(ctx) })
 	t.Cleanup(func() {
 		cancel()
@@ -57,8 +57,8 @@ func startChatter(t *testing.T, url, name string) *chatter {
 	return c
 }
 
-// hear receives the lines of the room.
-func (c *chatter) hear(ctx context.Context) {
+// receive receives the lines of the room.
+func (c *chatter) receive(ctx context.Context) {
 	for {
 		var m struct {
 			chatLine

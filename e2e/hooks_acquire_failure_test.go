@@ -33,10 +33,10 @@ func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
 	})
 }
 
-// TestShardsLeaveAppWhoseAcquireHangs uncordons a node whose app never responds to
+// TestShardsLeaveAppWithHangingAcquire uncordons a node whose app never responds to
 // acquire. Every node reports the outage, the other nodes take over all shards, and every
 // key is served. The node regains its share only when its app acquires again.
-func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
+func TestShardsLeaveAppWithHangingAcquire(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
 	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
 	n, at := c.Node("c"), c.Node("b")

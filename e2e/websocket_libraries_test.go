@@ -110,14 +110,14 @@ func runClient(t *testing.T, urls map[string]string, command ...string) (list []
 		byName[name] = &scriptClient{end: end, over: make(chan struct{}), saw: wsresume.Client{Name: name}}
 		list = append(list, byName[name])
 	}
-	hearScript(t, cmd, cancel, byName)
+	runScript(t, cmd, cancel, byName)
 	return list
 }
 
-// hearScript starts a program until the test ends. Each line of its output begins with
-// the name of a client, whose says method receives the rest.
-func hearScript[C interface {
-	says(text string)
+// runScript starts a program until the test ends. Each line of its output begins with
+// the name of a client, whose receiveLine method receives the rest.
+func runScript[C interface {
+	receiveLine(text string)
 }](t *testing.T, cmd *exec.Cmd, cancel context.CancelFunc, byName map[string]C) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -128,7 +128,7 @@ func hearScript[C interface {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			name, text, _ := strings.Cut(lines.Text(), " ")
 			if c, known := byName[name]; known {
-				c.says(text)
+				c.receiveLine(text)
 			}
 		}
 	})
@@ -139,8 +139,8 @@ func hearScript[C interface {
 	})
 }
 
-// says receives a line about the connection: a number of the app, or its end.
-func (c *scriptClient) says(text string) {
+// receiveLine receives a line about the connection: a number of the app, or its end.
+func (c *scriptClient) receiveLine(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end, is := strings.CutPrefix(text, "end "); is {

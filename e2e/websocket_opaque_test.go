@@ -32,7 +32,7 @@ type opaqueApp struct {
 	wrong []string
 }
 
-func (a *opaqueApp) says(list *[]string, format string, args ...any) {
+func (a *opaqueApp) record(list *[]string, format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	*list = append(*list, fmt.Sprintf(format, args...))
@@ -44,30 +44,30 @@ func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if id := r.Header.Get("Shardway-WebSocket"); id != "" {
-		a.says(&a.wrong, "what is no WebSocket has the id %s of one", id)
+		a.record(&a.wrong, "what is no WebSocket has the id %s of one", id)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		a.says(&a.wrong, "%v", err)
+		a.record(&a.wrong, "%v", err)
 		return
 	}
 	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo/1\r\n\r\n")
 	_, err = io.Copy(conn, buffered)
-	a.says(&a.seen, "bytes: %v", err)
+	a.record(&a.seen, "bytes: %v", err)
 }
 
 // hub greets a client once, and echoes its messages.
 func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1})
 	if err != nil {
-		a.says(&a.wrong, "%v", err)
+		a.record(&a.wrong, "%v", err)
 		return
 	}
 	defer func() { _ = c.CloseNow() }()
 	c.SetReadLimit(1 << 20)
 	if _, b, bad := c.Read(r.Context()); bad != nil || string(b) != greeting {
-		a.says(&a.wrong, "a socket begins with %q, %v", b, bad)
+		a.record(&a.wrong, "a socket begins with %q, %v", b, bad)
 		return
 	}
 	answer := []byte("{}\x1e")
@@ -79,7 +79,7 @@ func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
-	a.says(&a.seen, "hub: %d", websocket.CloseStatus(err))
+	a.record(&a.seen, "hub: %d", websocket.CloseStatus(err))
 }
 
 // joins opens a connection, greets, and echoes messages of all sizes. It returns a

@@ -121,8 +121,8 @@ type reconnectClient struct {
 	wrong    string
 }
 
-// says receives a line of the script, without the name of the client.
-func (c *reconnectClient) says(text string) {
+// receiveLine receives a line of the script, without the name of the client.
+func (c *reconnectClient) receiveLine(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	what, rest, _ := strings.Cut(text, " ")
@@ -170,7 +170,7 @@ func runOpaque(t *testing.T, script string, clients map[string]string) (list []*
 		byName[name] = &reconnectClient{name: name}
 		list = append(list, byName[name])
 	}
-	hearScript(t, cmd, cancel, byName)
+	runScript(t, cmd, cancel, byName)
 	return list
 }
 

@@ -20,14 +20,14 @@ import (
 	"shardway/embed"
 )
 
-func say(ctx *fasthttp.RequestCtx) {
+func writeIdentity(ctx *fasthttp.RequestCtx) {
 	_, _ = fmt.Fprintf(ctx, "%s %s %s", ctx.Request.Header.Peek("Shardway-Node"), ctx.Request.Header.Peek("Shardway-Key"), ctx.PostBody())
 }
 
 // Several nodes live in one process, and each says the same of every key.
 func TestNodesInOneProcess(t *testing.T) {
-	a := start(t, "a", say, nil)
-	b := start(t, "b", say, nil, a)
+	a := start(t, "a", writeIdentity, nil)
+	b := start(t, "b", writeIdentity, nil, a)
 	until(t, "both own shards", func() error { return is(len(a.Owned()) == 8 && len(b.Owned()) == 8) })
 	for _, key := range []string{"alice", "bob", "carol", "dave", "eve"} {
 		owner, epoch := a.Owner(key), a.Epoch(key)
@@ -51,7 +51,7 @@ func TestNodesInOneProcess(t *testing.T) {
 
 // Watch adds up to Owned, however many changes there were.
 func TestWatchAddsUp(t *testing.T) {
-	a := start(t, "a", say, nil)
+	a := start(t, "a", writeIdentity, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	owned, sum := map[embed.Shard]bool{}, make(chan int, 100)
@@ -80,7 +80,7 @@ func TestWatchAddsUp(t *testing.T) {
 		t.Fatalf("never owned %d", want)
 	}
 	await(16)
-	b := start(t, "b", say, nil, a)
+	b := start(t, "b", writeIdentity, nil, a)
 	await(8)
 	b.stop()
 	<-b.done
@@ -106,7 +106,7 @@ func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 			close(told)
 			<-returns
 		}
-		say(ctx)
+		writeIdentity(ctx)
 	}
 	quick := func(c *embed.Config) { c.DrainTimeout = 500 * time.Millisecond }
 	a := start(t, "a", handler, quick)
@@ -307,7 +307,7 @@ func TestStreamAndGo(t *testing.T) {
 }
 
 // Every mistake is told, with the field, the value and a remedy.
-func TestMistakesOfTheConfig(t *testing.T) {
+func TestConfigErrorsNameFieldAndRemedy(t *testing.T) {
 	_, err := embed.New(embed.Config{Lease: time.Hour, Weight: -1, Key: []string{"nonsense"}, Takeover: "wooden", Args: []string{"--upstream", "http://127.0.0.1:1"}})
 	if err == nil {
 		t.Fatal("taken")
@@ -323,7 +323,7 @@ func TestMistakesOfTheConfig(t *testing.T) {
 }
 
 // With OnShutdown "hold" the shards of a node that stops wait for its next Run.
-func TestNodeThatHoldsSaysSo(t *testing.T) {
+func TestHoldingNodeReportsHold(t *testing.T) {
 	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnShutdown, c.HoldGrace = "hold", 3*time.Second })
 	a.stop()
 	<-a.done

@@ -26,8 +26,8 @@ import (
 type agent struct {
 	self          shardmap.NodeID
 	clock         clock.Clock
-	timer         *clock.Beat // expires at the next deadline of machine
-	busyTimer     *clock.Beat // ticks while the process is busy, in addition to timer, which may then be late
+	timer         *clock.Ticker // expires at the next deadline of machine
+	busyTimer     *clock.Ticker // ticks while the process is busy, in addition to timer, which may then be late
 	log           zerolog.Logger
 	weight        uint32
 	returnsWithin time.Duration // announced time until the return after a goodbye; zero means no return
@@ -110,7 +110,7 @@ func (a *agent) run(ctx context.Context) {
 	if a.suspicion != nil {
 		a.suspicion.ctx = ctx
 	}
-	a.timer.Within(0)
+	a.timer.TickWithin(0)
 	for {
 		var now time.Duration // zero until beginTurn was called
 		select {
@@ -119,9 +119,9 @@ func (a *agent) run(ctx context.Context) {
 			a.reportReleases()
 			return
 		case <-a.timer.C:
-			// The timer may fire slightly early, and would not fire again within EveryBeat.
+			// The timer may fire slightly early, and would not fire again within clock.MinInterval.
 			now = a.beginTurn()
-			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
+			a.machine.HeartbeatEarly(now, clock.MinInterval/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
 		case <-a.router.InFlight.Zero: // the last request of a shard has ended, so poll may acknowledge a proposal
@@ -150,7 +150,7 @@ func (a *agent) run(ctx context.Context) {
 		if now == 0 {
 			now = a.beginTurn()
 		}
-		a.timer.Within(a.poll(now)) //nolint:contextcheck // the requests of suspicion end with run
+		a.timer.TickWithin(a.poll(now)) //nolint:contextcheck // the requests of suspicion end with run
 	}
 }
 

@@ -123,7 +123,7 @@ func (n *Node) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 
 // run calls diagnose every watchEvery until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	t := w.n.pulse.Every(watchEvery)
+	t := w.n.scheduler.NewTicker(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
 	defer w.leaderStream.Close()
@@ -160,7 +160,7 @@ func (w *watch) diagnose(ctx context.Context) {
 	now := time.Now()
 	w.queryLeaderIfDue(ctx, now)
 	in := w.inputs(now)
-	w.peers.look(ctx, w, now, in.Unborn)
+	w.peers.look(ctx, w, now, in.Bootstrap)
 	if in.Leader == "" && in.NoLeader > watchEvery {
 		w.probeVoters(ctx, in)
 	}

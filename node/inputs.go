@@ -60,14 +60,14 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Update(now, voters > 0 && voters%2 == 0)
 	if u, born := n.birth(); w.unstarted.Update(now, !born) && !born {
-		in.Unborn = &u
+		in.Bootstrap = &u
 	}
 	if err := n.gossip.Alone(); w.alone.Update(now, err != nil && len(n.o.Join) > 0) && err != nil {
 		in.Alone = &diagnosis.Alone{Asked: n.joinsTried()}
 	}
 	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
-	in.Unreached = append(w.peers.list(), w.lastReport.unreachable...)
+	in.UnreachablePeerPorts = append(w.peers.list(), w.lastReport.unreachable...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {

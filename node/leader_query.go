@@ -28,7 +28,7 @@ type leaderReport struct {
 	differingSettings []diagnosis.Difference
 	// unreachable are the nodes that the leader does not add because it cannot reach their peer
 	// ports; nil means no response.
-	unreachable []diagnosis.Unreached
+	unreachable []diagnosis.UnreachablePeerPort
 }
 
 // isFresh reports whether leader returned this report less than pause ago, so that no query is needed.
@@ -105,7 +105,7 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 	if differences, ok := control.DecodeReply[[]diagnosis.Difference](replies[2]); ok {
 		t.differingSettings = differences
 	}
-	if unadded, ok := control.DecodeReply[[]diagnosis.Unreached](replies[3]); ok {
+	if unadded, ok := control.DecodeReply[[]diagnosis.UnreachablePeerPort](replies[3]); ok {
 		t.unreachable = unadded
 	}
 	switch {

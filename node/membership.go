@@ -74,12 +74,12 @@ func (n *Node) process() membership.Process {
 }
 
 // birth reports whether this node belongs to a cluster (born). If it does not, u contains the reason.
-func (n *Node) birth() (u diagnosis.Unborn, born bool) {
+func (n *Node) birth() (u diagnosis.Bootstrap, born bool) {
 	if n.founder.BelongsToCluster() {
 		return u, true
 	}
 	f := n.founder.Status()
-	return diagnosis.Unborn{Adds: f.ClusterToJoin, Founder: f.MissingBootstrapper, Here: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
+	return diagnosis.Bootstrap{ClusterToJoin: f.ClusterToJoin, MissingBootstrapper: f.MissingBootstrapper, Peers: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 
 // joinConflict returns two join addresses that belong to different clusters. nil means that there is no

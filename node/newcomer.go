@@ -73,15 +73,15 @@ type peerCheck struct {
 
 	// mu protects the following fields.
 	mu      sync.Mutex
-	running bool                 // a check is in progress
-	asked   time.Time            // start of the last check
-	found   *diagnosis.Unreached // result of the last check; nil means that no problem was found
+	running bool                           // a check is in progress
+	asked   time.Time                      // start of the last check
+	found   *diagnosis.UnreachablePeerPort // result of the last check; nil means that no problem was found
 }
 
-// look starts a check in the background if one is due. unborn is nil if this node belongs to a cluster.
-func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *diagnosis.Unborn) {
-	cluster := unborn.Waits()
-	waiting := cluster != "" || unborn.Founds()
+// look starts a check in the background if one is due. unstarted is nil if this node belongs to a cluster.
+func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unstarted *diagnosis.Bootstrap) {
+	cluster := unstarted.WaitReason()
+	waiting := cluster != "" || unstarted.IsBootstrapper()
 	waits := p.waits.Update(now, waiting)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,20 +101,20 @@ func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *d
 }
 
 // list returns the problem that the last check found, or nil.
-func (p *peerCheck) list() []diagnosis.Unreached {
+func (p *peerCheck) list() []diagnosis.UnreachablePeerPort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {
 		return nil
 	}
-	return []diagnosis.Unreached{*p.found}
+	return []diagnosis.UnreachablePeerPort{*p.found}
 }
 
 // checkPeerPort asks members of cluster, until one responds, whether they reach the peer port of this
 // node. It returns nil if the member reaches it, or if nothing is known. If cluster is empty, it asks the
 // nodes that belong to no cluster yet. Then it continues until it finds a node that it does not reach, or
 // a node that does not reach this node, because a joint bootstrap needs every connection.
-func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.Unreached) {
+func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.UnreachablePeerPort) {
 	self, asked := string(n.self), 0
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == self || m.Status != gossip.Alive || m.Tags.Cluster != cluster {
@@ -130,7 +130,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := n.view.Lookup(m.ID)
-			found = &diagnosis.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
+			found = &diagnosis.UnreachablePeerPort{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
 		}
 		if err != nil {
 			continue
@@ -141,25 +141,25 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		case r.Why == "": // without a cluster, the remaining nodes must be checked, too
 			continue
 		}
-		return &diagnosis.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
+		return &diagnosis.UnreachablePeerPort{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
 	}
 	return found
 }
 
 // unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
 // their peer ports for peerCheckAfter. It returns nil if this node does not lead.
-func (n *Node) unconfirmed() []diagnosis.Unreached {
+func (n *Node) unconfirmed() []diagnosis.UnreachablePeerPort {
 	l := n.leading.Load()
 	if l == nil {
 		return nil
 	}
-	all := []diagnosis.Unreached{}
+	all := []diagnosis.UnreachablePeerPort{}
 	for _, u := range l.Unconfirmed() {
 		if time.Since(u.Since) < peerCheckAfter {
 			continue
 		}
 		addr, _ := n.view.Lookup(u.Node)
-		all = append(all, diagnosis.Unreached{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
+		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
 	}
 	return all
 }

@@ -50,23 +50,23 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port     *peer.Port        // connections between nodes
-	client   *control.Client   // requests to other nodes
-	gossip   *gossip.Gossip    // finds the other nodes
-	stores   *disk.Stores      // the stores of Raft
-	stream   *consensus.Stream // the connections of Raft
-	raft     *consensus.Raft   // set by openRaft
-	raftOpen chan struct{}     // closed after raft was set
-	fsm      *fsm              // the replicated state
-	view     *cluster.View     // what this node knows of the other nodes
-	router   *router.Router    // the routing table and the lease
-	room     *queue.Queue      // requests that wait, for example while their shard moves
-	proxy    *proxy.Server
-	pulse    clock.Pulse                 // shared source of periodic wake-ups
-	agent    *agent                      // this node's side of the lease protocol
-	link     *heartbeat.Client           // sends the heartbeats of the agent to the leader
-	crashes  *crashdetect.Detector       // detects that processes of other nodes have ended
-	poison   *crashdetect.PoisonDetector // detects keys whose requests may end processes
+	port      *peer.Port        // connections between nodes
+	client    *control.Client   // requests to other nodes
+	gossip    *gossip.Gossip    // finds the other nodes
+	stores    *disk.Stores      // the stores of Raft
+	stream    *consensus.Stream // the connections of Raft
+	raft      *consensus.Raft   // set by openRaft
+	raftOpen  chan struct{}     // closed after raft was set
+	fsm       *fsm              // the replicated state
+	view      *cluster.View     // what this node knows of the other nodes
+	router    *router.Router    // the routing table and the lease
+	room      *queue.Queue      // requests that wait, for example while their shard moves
+	proxy     *proxy.Server
+	scheduler clock.Scheduler             // shared source of periodic wake-ups
+	agent     *agent                      // this node's side of the lease protocol
+	link      *heartbeat.Client           // sends the heartbeats of the agent to the leader
+	crashes   *crashdetect.Detector       // detects that processes of other nodes have ended
+	poison    *crashdetect.PoisonDetector // detects keys whose requests may end processes
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
 	moved             readdressing                  // nodes that claim to have a new address
@@ -140,7 +140,7 @@ func New(o Options) (*Node, error) {
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
 		Cluster: n.cluster, Adopt: n.adopt, Known: n.view.MayConnect, Lookup: n.view.Lookup, Near: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
 		Past:       n.diskRecords,
-		Pulse:      &n.pulse,
+		Scheduler:  &n.scheduler,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
@@ -153,7 +153,7 @@ func New(o Options) (*Node, error) {
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
-		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.pulse, o.Log, func() {
+		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
 			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
 			if !n.health.Healthy() {
 				n.holds.clear() // an unhealthy app has lost the held state, or its shards move away soon
@@ -211,7 +211,7 @@ func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
 		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.tags(), Keys: n.gossipKeys(),
-		Keep: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Pulse: &n.pulse, Log: n.o.Log,
+		Keep: n.view.IsServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Scheduler: &n.scheduler, Log: n.o.Log,
 	}); err != nil {
 		return err
 	}
@@ -264,13 +264,13 @@ func (n *Node) newAgent() {
 		appWatch: n.appWatch,
 		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
-		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // created before all other timers, because the lease depends on them
+		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval), // created before all other timers, because the lease depends on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
-		a.turns.used, n.pulse.Used = c.Used, c.Used
+		a.turns.used, n.scheduler.CPUTime = c.Used, c.Used
 	}
-	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
+	_, n.scheduler.UseKernelTimer = n.o.Clock.(interface{ Kernel() })
 	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
 	n.link = heartbeat.NewClient(heartbeat.ClientOptions{
@@ -308,9 +308,9 @@ func (n *Node) raise(known uint64) (boot uint64, ok bool) {
 // Register registers the metrics of this node with r.
 func (n *Node) Register(r prometheus.Registerer) error { return n.metrics.register(r, n) }
 
-// Pulse returns the shared source of periodic wake-ups of this process, so that other components wake up
+// Scheduler returns the shared source of periodic wake-ups of this process, so that other components wake up
 // together with the node. It runs while Run runs.
-func (n *Node) Pulse() *clock.Pulse { return &n.pulse }
+func (n *Node) Scheduler() *clock.Scheduler { return &n.scheduler }
 
 // fail makes Run stop the node and return err. Later failures are ignored. It does not block.
 func (n *Node) fail(err error) {

@@ -13,7 +13,7 @@ import (
 // as this node has applied the log.
 func (n *Node) Policy() api.Policy {
 	p := n.fsm.state.Load().Policy()
-	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Emptying: []api.EmptyingNode{}, Pins: []api.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
+	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}
@@ -21,7 +21,7 @@ func (n *Node) Policy() api.Policy {
 		out.Pins = append(out.Pins, api.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		out.Emptying = append(out.Emptying, api.EmptyingNode{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
+		out.GradualDrains = append(out.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
 	}
 	if p.Pause > 0 {
 		out.Pause = timingrules.Short(p.Pause)

@@ -23,5 +23,5 @@ func (n *Node) onRaftHeartbeat() {
 	if voters := n.raft.Voters(); len(voters) <= maxSynchronizedVoters && slices.Contains(voters, n.server) {
 		notify(n.agent.beatIfNearlyDue)
 	}
-	n.pulse.Early()
+	n.scheduler.TickEarly()
 }

@@ -46,7 +46,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.appWatch != nil {
 		s.spawn(base, "app instance", n.appWatch.stored.run)
 	}
-	s.spawn(base, "pulse", n.pulse.Run)
+	s.spawn(base, "pulse", n.scheduler.Run)
 	if n.allowance != nil {
 		s.spawn(base, "app allowance", n.allowance.value.run)
 	}
@@ -58,7 +58,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
 	s.spawn(base, "app traffic", n.serveApp)
 	unreachable := &crashdetect.UnreachableOwners{
-		Port: n.port, Pulse: &n.pulse, Stalled: n.proxy.Stalled, HeardRecently: n.heardRecently, Log: n.log,
+		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.heardRecently, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
 		Abort: func(node string) int {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
@@ -167,7 +167,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 // keepDirectory updates the addresses of the nodes until ctx ends. It also records events of nodes, and
 // adopts the cluster ID when the log contains it.
 func (n *Node) keepDirectory(ctx context.Context) {
-	t := n.pulse.Every(pollEvery)
+	t := n.scheduler.NewTicker(pollEvery)
 	defer t.Stop()
 	var said uint64 // index of the log entry of the timing that was compared last
 	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
@@ -195,7 +195,7 @@ func (n *Node) heardRecently(node string) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.diskRecords.isCurrentProcess(c.Peer())
 	}
-	return n.router.WebSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.RequestStreams.Outgoing.HeardFrom(node, isCurrent)
+	return n.router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrent) || n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrent)
 }
 
 // stopRaft stops Raft. It waits up to raftStop, because a write may hang.
@@ -209,7 +209,7 @@ func (n *Node) stopRaft(ctx context.Context) {
 
 // lead runs the leader loop in each term that this node leads, until ctx ends.
 func (n *Node) lead(ctx context.Context) {
-	t := n.pulse.Every(pollEvery)
+	t := n.scheduler.NewTicker(pollEvery)
 	defer t.Stop()
 	for {
 		n.leaderTracker.Observe(n.raft.Term, n.view.Leader)
@@ -249,9 +249,9 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 func (n *Node) leaderOptions() leaderloop.Options {
 	return leaderloop.Options{
 		Self: n.self, Server: n.server, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Timing: n.o.Timing, Pace: n.o.Pace, Keys: n.loaded.get,
-		View: n.view, Client: n.client, Clock: n.o.Clock, Pulse: &n.pulse, StateChanged: n.fsm.leaderHint, Background: &n.asks,
+		View: n.view, Client: n.client, Clock: n.o.Clock, Scheduler: &n.scheduler, StateChanged: n.fsm.leaderHint, Background: &n.asks,
 		Reconciler: membership.ReconcilerOptions{
-			Pulse: &n.pulse, Raft: n.raft, Server: n.server, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
+			Scheduler: &n.scheduler, Raft: n.raft, Server: n.server, Gossip: n.gossip, ProposeLevel: n.raft.Apply,
 			State: func() membership.State { return n.fsm.state.Load() },
 			Identify: func(ctx context.Context, node string) (membership.Process, error) {
 				if node == string(n.self) {

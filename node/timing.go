@@ -24,9 +24,9 @@ func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
 	return leaderloop.TimingState(s), s.Bootstrapped()
 }
 
-// Retime changes the timing of the cluster. Only the leader can do that, so another node sends a request to
+// ChangeTiming changes the timing of the cluster. Only the leader can do that, so another node sends a request to
 // the leader. by is the requester, for the log.
-func (n *Node) Retime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
+func (n *Node) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	return n.askRetime(ctx, change, by)

@@ -80,7 +80,7 @@ func (n *Node) greetVoters(ctx context.Context) {
 	for _, server := range n.view.OtherVoters() {
 		n.asks.Go(func() { n.greetFirst(ctx, server) })
 	}
-	t := n.pulse.Every(greetEvery)
+	t := n.scheduler.NewTicker(greetEvery)
 	defer t.Stop()
 	unknown := n.diskRecords.unknownServers
 	last := map[string]greeting{}

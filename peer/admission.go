@@ -8,8 +8,8 @@ import (
 // admit decides whether this node accepts the stream that h requests. It adopts the cluster of the
 // dialer if h permits that. under is the connection on which h arrived.
 func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError {
-	if v, ok := under.(Voucher); ok {
-		if err := v.Vouch(h.from.Node); err != nil {
+	if v, ok := under.(NodeVerifier); ok {
+		if err := v.VerifyNode(h.from.Node); err != nil {
 			return refuse(RefusedIdentity, "the dialer says it is node %q: %v", h.from.Node, err)
 		}
 	}

@@ -25,8 +25,8 @@ const minHandshakeTime = 250 * time.Millisecond
 // own. Otherwise a client that shares the address of a node, and connects without a pause, would
 // let none of its handshakes finish.
 type pendingConns struct {
-	sources   map[string]*source
-	strangers int // connections of sources that belong to no node
+	sources      map[string]*source
+	unknownConns int // connections of sources that belong to no node
 }
 
 // source is an address, or an IPv6 prefix that belongs to one owner.
@@ -50,8 +50,8 @@ func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted n
 	s, now := pc.sourceOf(raw, o), time.Now()
 	from := s // source of the connection to evict
 	full := s.conns.Len() >= o.MaxFromOne
-	if !full && !s.node && pc.strangers >= o.MaxHandshakes {
-		full, from = true, pc.largestStranger()
+	if !full && !s.node && pc.unknownConns >= o.MaxHandshakes {
+		full, from = true, pc.largestUnknownSource()
 	}
 	if full {
 		oldest, _ := from.conns.Front().Value.(*pendingConn)
@@ -68,7 +68,7 @@ func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted n
 	c = &pendingConn{raw: raw, source: s, began: now}
 	c.element = s.conns.PushBack(c)
 	if !s.node {
-		pc.strangers++
+		pc.unknownConns++
 	}
 	return c, evicted
 }
@@ -111,8 +111,8 @@ func origin(from net.Addr, o *Options) (key string, node bool) {
 	return key, node
 }
 
-// largestStranger returns the source with the most connections among those that belong to no node.
-func (pc *pendingConns) largestStranger() *source {
+// largestUnknownSource returns the source with the most connections among those that belong to no node.
+func (pc *pendingConns) largestUnknownSource() *source {
 	var most *source
 	for _, s := range pc.sources {
 		if !s.node && (most == nil || s.conns.Len() > most.conns.Len()) {
@@ -131,7 +131,7 @@ func (pc *pendingConns) remove(c *pendingConn) {
 	s.conns.Remove(c.element)
 	c.element = nil
 	if !s.node {
-		pc.strangers--
+		pc.unknownConns--
 	}
 	if s.conns.Len() == 0 {
 		delete(pc.sources, s.key)

@@ -15,9 +15,9 @@ import (
 	"shardway/internal/clock"
 )
 
-// deafReader is a connection whose poller reports nothing: a read returns the data that is there
+// silentReader is a connection whose poller reports nothing: a read returns the data that is there
 // when it begins, or ends by its deadline.
-type deafReader struct {
+type silentReader struct {
 	mu    sync.Mutex
 	data  []byte
 	until time.Time
@@ -25,13 +25,13 @@ type deafReader struct {
 	reads int
 }
 
-func (r *deafReader) come(s string) {
+func (r *silentReader) come(s string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.data = append(r.data, s...)
 }
 
-func (r *deafReader) Read(b []byte) (int, error) {
+func (r *silentReader) Read(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reads++
@@ -54,9 +54,9 @@ func (r *deafReader) Read(b []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-func (r *deafReader) Write(b []byte) (int, error) { return len(b), nil }
+func (r *silentReader) Write(b []byte) (int, error) { return len(b), nil }
 
-func (r *deafReader) SetReadDeadline(t time.Time) error {
+func (r *silentReader) SetReadDeadline(t time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until = t
@@ -66,8 +66,8 @@ func (r *deafReader) SetReadDeadline(t time.Time) error {
 }
 
 // beating returns a pulse that beats until ctx ends.
-func beating(ctx context.Context) *clock.Pulse {
-	p := new(clock.Pulse)
+func beating(ctx context.Context) *clock.Scheduler {
+	p := new(clock.Scheduler)
 	go p.Run(ctx)
 	return p
 }
@@ -91,7 +91,7 @@ func looking(ctx context.Context, in readWriter) *lowLatencyConn {
 // one node, the answer to a heartbeat once waited for half a second, and every lease expired.
 func TestReadsDoNotWaitForThePoller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &deafReader{moved: make(chan struct{})}
+		r := &silentReader{moved: make(chan struct{})}
 		c := looking(t.Context(), r)
 		got := make(chan string)
 		go func() {
@@ -127,12 +127,12 @@ func TestReadsDoNotWaitForThePoller(t *testing.T) {
 
 // wakingReader is a connection whose poller wakes at once.
 type wakingReader struct {
-	deafReader
+	silentReader
 	atOnce bool
 }
 
 func (r *wakingReader) come(s string) {
-	r.deafReader.come(s)
+	r.silentReader.come(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.moved)
@@ -167,7 +167,7 @@ func (r *wakingReader) AtOnce() bool { return r.atOnce }
 // requests then checked each of their connections a hundred times a second, forever.
 func TestDataRightAfterACheckDoesNotRaiseTheCheckRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &wakingReader{deafReader: deafReader{moved: make(chan struct{})}}
+		r := &wakingReader{silentReader: silentReader{moved: make(chan struct{})}}
 		c := looking(t.Context(), r)
 		got := make(chan string)
 		go func() {
@@ -206,7 +206,7 @@ func TestDataRightAfterACheckDoesNotRaiseTheCheckRate(t *testing.T) {
 // one.
 func TestLowLatencyReadsKeepDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := looking(t.Context(), &deafReader{moved: make(chan struct{})})
+		c := looking(t.Context(), &silentReader{moved: make(chan struct{})})
 		for _, d := range []time.Duration{slowPollInterval / 5, slowPollInterval, 7*slowPollInterval + 1} {
 			begun := time.Now()
 			if err := c.SetReadDeadline(begun.Add(d)); err != nil {
@@ -225,12 +225,12 @@ func TestLowLatencyReadsKeepDeadlines(t *testing.T) {
 // behindReader is a connection whose reader has been woken by the poller, and waits for a processor.
 // No deadline wakes it earlier.
 type behindReader struct {
-	deafReader
+	silentReader
 }
 
 func (r *behindReader) Read(b []byte) (int, error) {
 	time.Sleep(500 * time.Millisecond)
-	return r.deafReader.Read(b)
+	return r.silentReader.Read(b)
 }
 
 func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
@@ -245,7 +245,7 @@ func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
 // check by a deadline changed that.
 func TestReadsAreFastWhileTheProcessIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &behindReader{deafReader{moved: make(chan struct{})}}
+		r := &behindReader{silentReader{moved: make(chan struct{})}}
 		p := new(readPoller)
 		c := &lowLatencyConn{rw: r, poller: p}
 		come := func(after time.Duration) (took time.Duration) {
@@ -316,7 +316,7 @@ func TestMeasurementsExpireWhileIdle(t *testing.T) {
 // 10 000 that wait must not look about twenty times a second.
 func TestPatientReadsDoNotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &deafReader{moved: make(chan struct{})}
+		r := &silentReader{moved: make(chan struct{})}
 		c := looking(t.Context(), r)
 		applyKind(c, Forward)
 		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -366,7 +366,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 					p.poller.latency.fallBehind()
 				}
 				go p.poller.run(t.Context(), beating(t.Context()))
-				in := &countingReader{deafReader: deafReader{moved: make(chan struct{})}}
+				in := &countingReader{silentReader: silentReader{moved: make(chan struct{})}}
 				far := &lowLatencyConn{TCPConn: c, rw: in, poller: &p.poller}
 				p.poller.add(far)
 				began := time.Now()
@@ -386,7 +386,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 
 // countingReader is one that may be looked at.
 type countingReader struct {
-	deafReader
+	silentReader
 	looks int
 }
 

@@ -22,10 +22,10 @@ const (
 	DefaultForwardTimeout   = 60 * time.Second
 )
 
-// Voucher is a connection that authenticates its other end, such as TLS with client certificates.
-type Voucher interface {
-	// Vouch returns nil if the other end may use the node id.
-	Vouch(node string) error
+// NodeVerifier is a connection that authenticates its other end, such as TLS with client certificates.
+type NodeVerifier interface {
+	// VerifyNode returns nil if the other end may use the node id.
+	VerifyNode(node string) error
 }
 
 // Options configures a Port. Its functions may be called from any goroutine.
@@ -97,9 +97,9 @@ type Options struct {
 	// 60 s, negative means the default of the kernel.
 	ForwardTimeout time.Duration
 
-	// Pulse triggers polling for data that the runtime poller has not delivered yet. nil means a
+	// Scheduler triggers polling for data that the runtime poller has not delivered yet. nil means a
 	// pulse of its own while Serve runs.
-	Pulse *clock.Pulse
+	Scheduler *clock.Scheduler
 
 	// Log receives refusals and failed handshakes. The zero value discards them.
 	Log zerolog.Logger

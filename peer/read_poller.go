@@ -9,11 +9,11 @@ import (
 )
 
 // pollerTick is how often the poller checks which reads to interrupt.
-const pollerTick = clock.EveryBeat
+const pollerTick = clock.MinInterval
 
 // readPoller interrupts the reads of low-latency connections, so that they check the socket. All
 // connections share one timer, because a deadline for each read would wake an idle process dozens
-// of times a second. A clock.Pulse is a timer, so no backlog delays it.
+// of times a second. A clock.Scheduler is a timer, so no backlog delays it.
 type readPoller struct {
 	latency schedLatency
 
@@ -38,8 +38,8 @@ func (rp *readPoller) remove(c *lowLatencyConn) {
 }
 
 // run polls until ctx ends. After that, reads depend on the runtime poller alone.
-func (rp *readPoller) run(ctx context.Context, p *clock.Pulse) {
-	t := p.WhileBusy(pollerTick)
+func (rp *readPoller) run(ctx context.Context, p *clock.Scheduler) {
+	t := p.NewBusyTicker(pollerTick)
 	defer t.Stop()
 	for {
 		select {

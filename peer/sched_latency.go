@@ -26,8 +26,8 @@ type schedLatency struct {
 }
 
 // run measures until ctx ends, while the process is busy.
-func (sl *schedLatency) run(ctx context.Context, p *clock.Pulse) {
-	t := p.WhileBusy(latencyProbeInterval)
+func (sl *schedLatency) run(ctx context.Context, p *clock.Scheduler) {
+	t := p.NewBusyTicker(latencyProbeInterval)
 	defer t.Stop()
 	for {
 		select {

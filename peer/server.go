@@ -39,9 +39,9 @@ func (s *server) run(ctx context.Context) error {
 		s.closeAll()
 	})
 	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // newLowLatencyConn changes TCP connections only
-		pulse := s.p.o.Pulse
+		pulse := s.p.o.Scheduler
 		if pulse == nil {
-			pulse = new(clock.Pulse)
+			pulse = new(clock.Scheduler)
 			s.wg.Go(func() { pulse.Run(ctx) })
 		}
 		s.wg.Go(func() { s.p.poller.run(ctx, pulse) })

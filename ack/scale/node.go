@@ -10,7 +10,7 @@ import (
 )
 
 // tickInterval is the tick interval of nodes and leader, as in package node.
-const tickInterval = clock.EveryBeat
+const tickInterval = clock.MinInterval
 
 // Node is one process: its machines, and its applied state.
 type Node struct {

@@ -5,10 +5,10 @@ package api
 type Policy struct {
 	Drained  []string `json:"drained"`  // sorted
 	Cordoned []string `json:"cordoned"` // sorted
-	// Emptying has the nodes with a gradual drain, sorted.
-	Emptying []EmptyingNode    `json:"emptying"`
-	Weights  map[string]uint32 `json:"weights"`
-	Pins     []PinnedShard     `json:"pins"` // ascending
+	// GradualDrains has the nodes with a gradual drain, sorted.
+	GradualDrains []GradualDrain    `json:"emptying"`
+	Weights       map[string]uint32 `json:"weights"`
+	Pins          []PinnedShard     `json:"pins"` // ascending
 	// Quarantined has the keys in quarantine, ascending by shard.
 	Quarantined []QuarantinedKey `json:"quarantined"`
 	// Pause is the duration of a pause of planned moves; empty means no pause. A new leader starts
@@ -18,9 +18,9 @@ type Policy struct {
 	Since uint64 `json:"since"`
 }
 
-// EmptyingNode is a node with a gradual drain: idle shards move first, the others after the
+// GradualDrain is a node with a gradual drain: idle shards move first, the others after the
 // duration IdleFirst. A new leader starts the duration again.
-type EmptyingNode struct {
+type GradualDrain struct {
 	Node      string `json:"node"`
 	IdleFirst string `json:"idle_first"`
 }

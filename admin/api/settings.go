@@ -27,7 +27,7 @@ type SettingsService interface {
 	// Timing returns the timing reported by the leader or, without a leader, by the log of this node.
 	// ok is false if the node does not belong to a cluster yet.
 	Timing(ctx context.Context) (TimingState, bool)
-	// Retime changes the fields that are not empty and returns once the leader has applied the change.
+	// ChangeTiming changes the fields that are not empty and returns once the leader has applied the change.
 	// Its errors are those of Cluster.Do.
-	Retime(ctx context.Context, change Timing, by string) (TimingState, error)
+	ChangeTiming(ctx context.Context, change Timing, by string) (TimingState, error)
 }

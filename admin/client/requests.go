@@ -77,8 +77,8 @@ func (c *Client) FinalizeUpgrade(ctx context.Context) (api.UpgradeState, error) 
 	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: api.ActionTimeout})
 }
 
-// Retime changes what is not empty in the timing of the cluster.
-func (c *Client) Retime(ctx context.Context, change api.Timing) (api.TimingState, error) {
+// ChangeTiming changes what is not empty in the timing of the cluster.
+func (c *Client) ChangeTiming(ctx context.Context, change api.Timing) (api.TimingState, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return api.TimingState{}, err

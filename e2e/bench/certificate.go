@@ -16,7 +16,7 @@ import (
 )
 
 // certify writes a certificate and its key into one file, as HAProxy requires.
-func (b *stage) certify() error {
+func (b *benchRun) certify() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("bench: certificate: %w", err)

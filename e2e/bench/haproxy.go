@@ -42,7 +42,7 @@ backend app
 // haproxy starts one HAProxy process with one thread in front of the backends. It returns
 // two lines: its address without TLS, and its address with TLS. If HAProxy is not
 // installed, the error is a *missingError.
-func (b *stage) haproxy(ctx context.Context) ([]*line, error) {
+func (b *benchRun) haproxy(ctx context.Context) ([]*line, error) {
 	program, err := find("haproxy", "haproxy")
 	if err != nil {
 		return nil, err

@@ -25,23 +25,23 @@ import (
 // nodes often for half a minute. That must not be part of the measurement.
 const settle = 40 * time.Second
 
-// silent is a cluster of three nodes that receives no requests.
-type silent struct {
+// idleCluster is a cluster of three nodes that receives no requests.
+type idleCluster struct {
 	name  string
 	ids   []string
 	procs []*process
 	admin []string
 }
 
-// rest is the cost of an idle node (a node at rest).
-type rest struct {
+// idleCost is the cost of an idle node (a node at rest).
+type idleCost struct {
 	share    float64 // of a core, in percent
 	switches float64 // context switches of its threads per second
 }
 
 // idle measures the cost of idle nodes. The clusters run at the same time, so that other
 // load of the machine affects all of them.
-func (b *stage) idle(ctx context.Context, o options, t *table) error {
+func (b *benchRun) idle(ctx context.Context, o options, t *table) error {
 	program, err := b.build(ctx, o.node)
 	if err != nil {
 		return err
@@ -49,10 +49,10 @@ func (b *stage) idle(ctx context.Context, o options, t *table) error {
 	if err := b.startBackends(ctx); err != nil {
 		return err
 	}
-	all := []*silent{{name: "shardway"}}
+	all := []*idleCluster{{name: "shardway"}}
 	programs := []string{program}
 	if o.beside != "" {
-		all, programs = append(all, &silent{name: beside}), append(programs, o.beside)
+		all, programs = append(all, &idleCluster{name: beside}), append(programs, o.beside)
 	}
 	for i, s := range all {
 		if err := b.startSilent(ctx, s, programs[i]); err != nil {
@@ -63,7 +63,7 @@ func (b *stage) idle(ctx context.Context, o options, t *table) error {
 	if err := pass(ctx, min(settle, o.idle)); err != nil {
 		return err
 	}
-	rounds := make([][][]rest, len(all)) // by cluster, then by round
+	rounds := make([][][]idleCost, len(all)) // by cluster, then by round
 	for range o.rounds {
 		before := loadAverage()
 		measured, err := measureRest(ctx, all, o.idle)
@@ -76,7 +76,7 @@ func (b *stage) idle(ctx context.Context, o options, t *table) error {
 		t.idle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", o.idle, before, loadAverage()))
 	}
 	if o.rounds > 1 {
-		means := make([][]rest, len(all))
+		means := make([][]idleCost, len(all))
 		for i := range all {
 			means[i] = mean(rounds[i])
 		}
@@ -86,7 +86,7 @@ func (b *stage) idle(ctx context.Context, o options, t *table) error {
 }
 
 // startSilent starts a cluster of three nodes.
-func (b *stage) startSilent(ctx context.Context, s *silent, program string) error {
+func (b *benchRun) startSilent(ctx context.Context, s *idleCluster, program string) error {
 	s.ids = []string{"a", "b", "c"}
 	at, err := b.addrs(perNode * len(s.ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
@@ -111,7 +111,7 @@ func (b *stage) startSilent(ctx context.Context, s *silent, program string) erro
 // measureRest waits for d, and returns the cost of each node in that time, by cluster. The
 // leader is the first node of its cluster. A change of leadership is an error, because the
 // costs of a leader and a follower differ.
-func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest, error) {
+func measureRest(ctx context.Context, all []*idleCluster, d time.Duration) ([][]idleCost, error) {
 	leaders := make([]string, len(all))
 	for i, s := range all {
 		var err error
@@ -127,13 +127,13 @@ func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest,
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	out := make([][]rest, len(all))
+	out := make([][]idleCost, len(all))
 	for i, s := range all {
 		if leads, err := s.leader(ctx); err != nil || leads != leaders[i] {
 			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", s.name, leaders[i], leads))
 		}
 		for j, id := range s.ids {
-			took := rest{
+			took := idleCost{
 				share:    100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
 				switches: float64(after[i][j].switches-before[i][j].switches) / took,
 			}
@@ -148,7 +148,7 @@ func measureRest(ctx context.Context, all []*silent, d time.Duration) ([][]rest,
 }
 
 // leader returns the leader of a cluster, according to one of its nodes.
-func (s *silent) leader(ctx context.Context) (string, error) {
+func (s *idleCluster) leader(ctx context.Context) (string, error) {
 	body, err := get(ctx, "http://"+s.admin[0]+"/status")
 	if err != nil {
 		return "", err
@@ -169,7 +169,7 @@ type spent struct {
 	switches int64
 }
 
-func useOf(all []*silent) ([][]spent, error) {
+func useOf(all []*idleCluster) ([][]spent, error) {
 	out := make([][]spent, len(all))
 	for i, s := range all {
 		for _, p := range s.procs {
@@ -227,7 +227,7 @@ func pass(ctx context.Context, d time.Duration) error {
 }
 
 // mean returns the mean cost of each node over some rounds, the leader first.
-func mean(rounds [][]rest) []rest {
+func mean(rounds [][]idleCost) []idleCost {
 	out := slices.Clone(rounds[len(rounds)-1])
 	for i := range out {
 		out[i].share, out[i].switches = 0, 0
@@ -240,7 +240,7 @@ func mean(rounds [][]rest) []rest {
 }
 
 // idle prints the cost of the nodes of each cluster, the leader first.
-func (t *table) idle(all []*silent, measured [][]rest, title string) {
+func (t *table) idle(all []*idleCluster, measured [][]idleCost, title string) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
 	for i, s := range all {

@@ -86,7 +86,7 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer ports.Close()
-	b := &stage{dir: dir, ports: ports}
+	b := &benchRun{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, b.close()) }()
 	t := &table{out: os.Stdout}
 	if o.idle > 0 {
@@ -107,7 +107,7 @@ func bench(ctx context.Context, o options) (err error) {
 
 // measure measures one case in several rounds, and prints the results. In each round, all
 // lines that support the case take turns. The first round, -1, only warms up.
-func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
+func (b *benchRun) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
 	script, err := b.script()
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (b *stage) measure(ctx context.Context, c testCase, lines []*line, o option
 			}
 			r, failed := l.measure(ctx, w)
 			if c.beside != 0 && failed == nil {
-				r, failed = l.beside(ctx, w, r)
+				r, failed = l.measureWithStream(ctx, w, r)
 			}
 			if err := errors.Join(failed, stop()); err != nil {
 				return fmt.Errorf("%s, %v: %w", l.name, c, err)

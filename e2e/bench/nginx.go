@@ -59,7 +59,7 @@ http {
 // nginx starts an nginx in front of the backends, and for two hops another one in front of
 // the first. It returns a line for one hop, for one hop with TLS, and for two hops. If
 // nginx is not installed, the error is a *missingError.
-func (b *stage) nginx(ctx context.Context) ([]*line, error) {
+func (b *benchRun) nginx(ctx context.Context) ([]*line, error) {
 	program, err := find("nginx", "nginx-light")
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (b *stage) nginx(ctx context.Context) ([]*line, error) {
 
 // startNginx starts one nginx in front of the addresses to. It listens on a port without
 // TLS and on a port with TLS.
-func (b *stage) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
+func (b *benchRun) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
 	at, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ const inFront = "TLS in front"
 const beside = "beside"
 
 // withApp returns a line whose cost includes the backend.
-func (b *stage) withApp(l *line) *line {
+func (b *benchRun) withApp(l *line) *line {
 	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
 }
 
@@ -38,7 +38,7 @@ func (b *stage) withApp(l *line) *line {
 // returns its lines for one hop and for two hops. wrk always sends to node a: keys that a
 // owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
 // The kind TLS has a cluster secret, so the nodes use TLS between each other.
-func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
+func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
 	ids := []string{"a", "b"}
 	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
@@ -93,7 +93,7 @@ const perNode = 4
 
 // startNode runs command with the flags of a node, followed by flags. at contains the
 // addresses of the node. kind distinguishes the files of nodes with the same id.
-func (b *stage) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
+func (b *benchRun) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
 	name := id + strings.ReplaceAll(kind, " ", "-")
 	args := slices.Concat(command, []string{
 		"--node", id, "--data", filepath.Join(b.dir, "data-"+name), "--listen", at[0], "--admin", at[1], "--gossip", at[2], "--peer", at[3],
@@ -103,7 +103,7 @@ func (b *stage) startNode(ctx context.Context, command []string, id, kind string
 
 // serving returns nil once each of the nodes owns shards in the map of the node at admin.
 // It stores that map for the selection of keys.
-func (b *stage) serving(ctx context.Context, admin string, ids []string) error {
+func (b *benchRun) serving(ctx context.Context, admin string, ids []string) error {
 	body, err := get(ctx, "http://"+admin+"/v1/map")
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 // keys returns the path of a file with the keys for a number of hops, and writes the file
 // if it does not exist. For one hop, node a of every cluster owns the keys. For two hops,
 // node b does. Other proxies receive the same keys.
-func (b *stage) keys(hops int) (string, error) {
+func (b *benchRun) keys(hops int) (string, error) {
 	owner := []string{"a", "b"}[hops-1]
 	path := filepath.Join(b.dir, "keys-"+owner)
 	if _, err := os.Stat(path); err == nil {
@@ -164,7 +164,7 @@ func (b *stage) keys(hops int) (string, error) {
 
 // profile starts a CPU profile of each node of a line, for the time in which wrk runs. The
 // returned function waits for the profiles and writes them into files.
-func (b *stage) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
+func (b *benchRun) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
 	done := make(chan error, len(l.pprof))
 	for i, admin := range l.pprof {
 		go func() {

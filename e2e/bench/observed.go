@@ -27,7 +27,7 @@ const (
 // observed starts the nodes that show the cost of metrics and logs, and returns their
 // lines. Each cluster has a single node. With two nodes, leadership would cost one of them
 // more CPU time than the difference to be measured.
-func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
+func (b *benchRun) observed(ctx context.Context, program string) ([]*line, error) {
 	usual, err := b.startAlone(ctx, program, counted)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	logs.during, logs.check = emptied(log), logsAll(log)
+	logs.during, logs.check = truncateLog(log), logsAll(log)
 	// The scraped line uses the process of the usual line. Another process would have other
 	// caches and another heap, and that difference would hide the cost of scrapes.
 	watched := *usual
@@ -61,7 +61,7 @@ func (b *stage) observed(ctx context.Context, program string) ([]*line, error) {
 }
 
 // buildUncounted builds a node without request metrics, and returns the path of its binary.
-func (b *stage) buildUncounted(ctx context.Context) (string, error) {
+func (b *benchRun) buildUncounted(ctx context.Context) (string, error) {
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "shardway").Output()
 	if err != nil {
 		return "", fmt.Errorf("bench: go list: %w", err)
@@ -79,7 +79,7 @@ func (b *stage) buildUncounted(ctx context.Context) (string, error) {
 }
 
 // startAlone starts a cluster of one node, with additional flags, and returns its line.
-func (b *stage) startAlone(ctx context.Context, program, name string, flags ...string) (*line, error) {
+func (b *benchRun) startAlone(ctx context.Context, program, name string, flags ...string) (*line, error) {
 	at, err := b.addrs(perNode) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
@@ -152,10 +152,10 @@ func value(metrics []byte, name string) (sum float64) {
 	return sum
 }
 
-// emptied returns a function for line.during that truncates the access log before each
+// truncateLog returns a function for line.during that truncates the access log before each
 // measurement. The log is in a file system in memory, which the lines of several minutes
 // would fill. The check also relies on an empty file.
-func emptied(log string) func(context.Context) (stop func() error) {
+func truncateLog(log string) func(context.Context) (stop func() error) {
 	return func(context.Context) func() error {
 		err := os.Truncate(log, 0)
 		return func() error { return err }

@@ -44,7 +44,7 @@ func (t *table) machine(lines []*line) {
 // time.
 func (t *table) add(c testCase, lines []*line, results [][]result) {
 	if c.beside != 0 {
-		t.addBeside(c, lines, results)
+		t.addStreamCase(c, lines, results)
 		return
 	}
 	var b bytes.Buffer
@@ -74,8 +74,8 @@ func (t *table) add(c testCase, lines []*line, results [][]result) {
 	_ = w.Flush()
 }
 
-// addBeside prints a case with an additional client: the delay that it causes.
-func (t *table) addBeside(c testCase, lines []*line, results [][]result) {
+// addStreamCase prints a case with an additional client: the delay that it causes.
+func (t *table) addStreamCase(c testCase, lines []*line, results [][]result) {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
 	for i, l := range lines {

@@ -90,4 +90,4 @@ func (w wrk) run(ctx context.Context) (wrkDone, error) {
 }
 
 // script writes wrkScript into a file and returns its path.
-func (b *stage) script() (string, error) { return b.write("wrk.lua", wrkScript) }
+func (b *benchRun) script() (string, error) { return b.write("wrk.lua", wrkScript) }

@@ -34,7 +34,7 @@ func newFaults() []fault {
 	for _, r := range []role{follower, leader} {
 		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, long: true}, &isolate{role: r})
 	}
-	all = append(all, &oneWay{}, &oneWay{deaf: true}, &reset{}, &reset{both: true},
+	all = append(all, &oneWay{}, &oneWay{receiveLoss: true}, &reset{}, &reset{both: true},
 		&fullDisk{}, &fsyncFault{fails: true}, &fsyncFault{},
 		&join{}, &join{remove: true}, &badHooks{},
 		&drain{}, &drain{self: true}, &slowMove{}, &cordon{}, &hold{}, &hold{late: true}, &restartApp{})

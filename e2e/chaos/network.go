@@ -33,10 +33,10 @@ func (f *isolate) during(sc *scenario) {
 func (*isolate) end(sc *scenario) { sc.heal() }
 
 // oneWay drops packets from a node to all others, or from all others to it.
-type oneWay struct{ deaf bool }
+type oneWay struct{ receiveLoss bool }
 
 func (f *oneWay) name() string {
-	if f.deaf {
+	if f.receiveLoss {
 		return "one-way loss of received packets"
 	}
 	return "one-way loss of sent packets"
@@ -47,7 +47,7 @@ func (f *oneWay) begin(sc *scenario) {
 	sc.recordFault(history.Unreachable, victim)
 	for _, other := range sc.others(victim) {
 		from, to := sc.index(victim), sc.index(other)
-		if f.deaf {
+		if f.receiveLoss {
 			from, to = to, from
 		}
 		sc.fatalIf(sc.net.Block(from, to))

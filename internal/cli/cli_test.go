@@ -352,7 +352,7 @@ func TestCheckShowsWhereValuesComeFrom(t *testing.T) {
 	}
 }
 
-func TestCheckReportsEveryMistake(t *testing.T) {
+func TestCheckReportsEveryProblem(t *testing.T) {
 	code, out, errOut := run(t, "check --shards=0 --gossip=:7946 --bogus")
 	if code != 2 || errOut != "" || strings.Count(out, "\n") != 3 {
 		t.Errorf("exit %d, %s\n%s", code, errOut, out)
@@ -373,7 +373,7 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 
 // What a script may go by stands in one table: help shows it, docs/reference/cli.md has it, and these
 // are its lines.
-func TestExitCodesAreWhatTheTableSays(t *testing.T) {
+func TestExitCodesMatchTheTable(t *testing.T) {
 	addr, down := serve(t, &cluster{}), serveCluster(t, comes(api.Status{Findings: []diagnosis.Finding{{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage}}}))
 	meant := map[int][]string{
 		0: {"status --admin=" + addr, "version", "--help", "check"},

@@ -10,8 +10,8 @@ import (
 	"shardway/admin/api"
 )
 
-func drained(left ...api.DrainState) *policed {
-	return &policed{cluster: &cluster{done: make(chan api.Action, 1)}, left: left}
+func drained(left ...api.DrainState) *policyCluster {
+	return &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}, left: left}
 }
 
 // What is shown is a line for each change, not for each look.
@@ -30,7 +30,7 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 
 // Who leaves the node out, to see how the command is used, is told which one it was and what
 // undoes it: before anything is waited for.
-func TestDrainSaysWhichNodeWasAskedAndHowToUndoIt(t *testing.T) {
+func TestDrainReportsNodeAndUndoCommand(t *testing.T) {
 	const begun = "node a, the one that was asked, is to own nothing until `shardway uncordon a`; `shardway nodes` shows what is left\n"
 	two := api.DrainState{Requested: true, Shards: 2}
 	for line, want := range map[string]string{
@@ -82,7 +82,7 @@ func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
 	}
 }
 
-func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
+func TestDrainTimeoutReportsRemainingWork(t *testing.T) {
 	endless := make([]api.DrainState, 100_000)
 	for i := range endless {
 		endless[i] = api.DrainState{Requested: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
@@ -105,7 +105,7 @@ func TestGentleDrainReachesTheNode(t *testing.T) {
 	}
 }
 
-func TestDrainMistakesSayWhatToGive(t *testing.T) {
+func TestDrainErrorsNameMissingArgument(t *testing.T) {
 	for line, want := range map[string]string{
 		"drain a --local":                   "name that with --data DIR, and neither a node nor --admin",
 		"drain --local --admin=:1":          "name that with --data DIR, and neither a node nor --admin",
@@ -129,7 +129,7 @@ func TestDrainMistakesSayWhatToGive(t *testing.T) {
 
 // A node alone: nobody takes its shards, so whoever waits for that before it is stopped
 // must not wait until the process is killed for it.
-func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
+func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"shardway/internal/cli"
 )
 
-// told is a node with events.
-func told(t *testing.T) (*event.Ring, string) {
+// startNodeWithEvents is a node with events.
+func startNodeWithEvents(t *testing.T) (*event.Ring, string) {
 	t.Helper()
 	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
 	r.Add(event.Event{Kind: event.NodeFailed, Node: "b\x1b[2J"})
@@ -31,7 +31,7 @@ func told(t *testing.T) (*event.Ring, string) {
 }
 
 func TestEvents(t *testing.T) {
-	_, at := told(t)
+	_, at := startNodeWithEvents(t)
 	code, out, errOut := run(t, "events"+at)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 0 || len(lines) != 3 || strings.Contains(out, "\x1b") {
@@ -89,7 +89,7 @@ func (o *tail) until(t *testing.T, text string) {
 }
 
 func TestEventsAreFollowed(t *testing.T) {
-	r, at := told(t)
+	r, at := startNodeWithEvents(t)
 	ctx, stop := context.WithCancel(t.Context())
 	out, ended := &tail{more: make(chan struct{}, 1)}, make(chan int, 1)
 	go func() { ended <- cli.Run(ctx, strings.Fields("events -f"+at), nil, out, out) }()
@@ -103,7 +103,7 @@ func TestEventsAreFollowed(t *testing.T) {
 }
 
 func TestEventOfSocketsIsALine(t *testing.T) {
-	r, at := told(t)
+	r, at := startNodeWithEvents(t)
 	r.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412.6}})
 	want := "websockets-moved  epoch 17 term 3  120 WebSockets of 3 shards: 2 with a gap, 1 lost, interrupted for up to 413 ms\n"
 	if code, out, _ := run(t, "events --after 0000000000000007-3"+at); code != 0 || !strings.HasSuffix(out, want) {

@@ -10,7 +10,7 @@ import (
 
 // A log said which node and cluster it was of in one line of hundreds; a restart
 // "gained" every shard that it had had before; and nothing said that the process ended.
-func TestEachLineOfTheLogSaysWhoseItIs(t *testing.T) {
+func TestEachLogLineContainsNodeAndCluster(t *testing.T) {
 	n := start(t, app(t))
 	for life := range 2 {
 		if life > 0 {

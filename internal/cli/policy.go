@@ -42,7 +42,7 @@ func writePolicy(w io.Writer, p api.Policy) error {
 	for _, n := range p.Drained {
 		row("drain", n)
 	}
-	for _, e := range p.Emptying {
+	for _, e := range p.GradualDrains {
 		row("drain idle-first "+e.IdleFirst, e.Node)
 	}
 	for _, n := range p.Cordoned {
@@ -149,7 +149,7 @@ func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
 // draining reports that the node drains, by that policy or by itself.
 func uncordoned(node string, before api.Policy, draining bool) string {
-	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.Emptying, func(e api.EmptyingNode) bool { return e.Node == node })
+	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.GradualDrains, func(e api.GradualDrain) bool { return e.Node == node })
 	cordoned := slices.Contains(before.Cordoned, node)
 	switch {
 	case drained && cordoned:

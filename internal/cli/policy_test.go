@@ -13,15 +13,15 @@ import (
 	"shardway/shardmap"
 )
 
-// policed is a cluster whose operators have asked for something.
-type policed struct {
+// policyCluster is a cluster whose operators have asked for something.
+type policyCluster struct {
 	*cluster
 	looks   atomic.Int32
 	drained []string
 	left    []api.DrainState // one for each look; nothing after the last
 }
 
-func (c *policed) Policy() api.Policy {
+func (c *policyCluster) Policy() api.Policy {
 	return api.Policy{
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
 		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
@@ -29,11 +29,11 @@ func (c *policed) Policy() api.Policy {
 	}
 }
 
-func (c *policed) Map() api.Map {
+func (c *policyCluster) Map() api.Map {
 	return api.Map{Epoch: 9, Shards: 3, Nodes: []api.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
 }
 
-func (c *policed) DrainState(_ context.Context, node string) (api.DrainState, error) {
+func (c *policyCluster) DrainState(_ context.Context, node string) (api.DrainState, error) {
 	if look := int(c.looks.Add(1)); look <= len(c.left) {
 		d := c.left[look-1]
 		d.Node = node
@@ -42,10 +42,10 @@ func (c *policed) DrainState(_ context.Context, node string) (api.DrainState, er
 	return api.DrainState{Node: node, Requested: true}, nil
 }
 
-func (c *policed) WaitMap(context.Context, uint64) {}
+func (c *policyCluster) WaitMap(context.Context, uint64) {}
 
 func TestPolicyCommandsReachTheNode(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan api.Action, 1)}, drained: []string{"a"}}
+	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}, drained: []string{"a"}}
 	addr := serveCluster(t, c)
 	of := func(key string) uint32 { return uint32(shardmap.Of(key, 3)) }
 	for line, want := range map[string]api.Action{
@@ -83,7 +83,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 }
 
 func TestUncordonReportsItsResult(t *testing.T) {
-	addr := serveCluster(t, &policed{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}})
+	addr := serveCluster(t, &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}})
 	for node, want := range map[string]string{
 		"a": "node a can own shards again: its drain has ended\n",
 		"d": "node d gets shards again: its cordon has ended\n",
@@ -96,16 +96,16 @@ func TestUncordonReportsItsResult(t *testing.T) {
 }
 
 // selfDrained is a cluster in which node b drains without a policy that says so.
-type selfDrained struct{ *policed }
+type selfDrained struct{ *policyCluster }
 
 func (c selfDrained) Status() api.Status {
-	s := c.policed.Status()
+	s := c.policyCluster.Status()
 	s.Nodes = []api.Node{{ID: "b", State: "draining"}}
 	return s
 }
 
 func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
-	addr := serveCluster(t, selfDrained{&policed{cluster: &cluster{done: make(chan api.Action, 1)}}})
+	addr := serveCluster(t, selfDrained{&policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}}})
 	want := "nothing to do: node b drains by drain --local or because it stops, and owns shards again when its process has restarted\n"
 	if code, out, errOut := run(t, "uncordon b --admin="+addr); code != 0 || out != want {
 		t.Errorf("exit %d, %q, %s; want %q", code, out, errOut, want)
@@ -114,7 +114,7 @@ func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
 
 // What was done is said in words; what is too much is refused before anything is.
 func TestPolicyCommandsReportTheirResult(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan api.Action, 9)}}
+	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}
 	addr := serveCluster(t, c)
 	far := "a"
 	for shardmap.Of(far, 3) != 2 {
@@ -147,29 +147,29 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 
 // unasked is a cluster of which nobody has asked anything, or a gentle drain.
 type unasked struct {
-	policed
-	emptying []api.EmptyingNode
+	policyCluster
+	emptying []api.GradualDrain
 }
 
-func (c *unasked) Policy() api.Policy { return api.Policy{Emptying: c.emptying} }
+func (c *unasked) Policy() api.Policy { return api.Policy{GradualDrains: c.emptying} }
 
 func TestEmptyPolicyIsShown(t *testing.T) {
-	c := &unasked{policed: policed{cluster: &cluster{}}}
+	c := &unasked{policyCluster: policyCluster{cluster: &cluster{}}}
 	addr := serveCluster(t, c)
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {
 		t.Errorf("policy: %q", out)
 	}
-	c.emptying = []api.EmptyingNode{{Node: "b", IdleFirst: "10m"}}
+	c.emptying = []api.GradualDrain{{Node: "b", IdleFirst: "10m"}}
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain idle-first 10m") || strings.Contains(out, "nothing is asked") {
 		t.Errorf("policy: %q", out)
 	}
 }
 
 // versioned is a cluster with two versions of the app.
-type versioned struct{ policed }
+type versioned struct{ policyCluster }
 
 func (c *versioned) Status() api.Status {
-	s := c.policed.Status()
+	s := c.policyCluster.Status()
 	s.Nodes = []api.Node{
 		{ID: "a", State: "active", AppVersion: "1"}, {ID: "b", State: "active", AppVersion: "2"}, {ID: "c", State: "failed", AppVersion: "1"}, {ID: "d", State: "left", AppVersion: "1"},
 	}
@@ -179,7 +179,7 @@ func (c *versioned) Status() api.Status {
 // Whoever replaces the nodes of one version of the app by those of another one has a
 // version in mind, and many nodes.
 func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
-	c := &versioned{policed{cluster: &cluster{done: make(chan api.Action, 9)}}}
+	c := &versioned{policyCluster{cluster: &cluster{done: make(chan api.Action, 9)}}}
 	addr := serveCluster(t, c)
 	if code, out, errOut := run(t, "cordon --app-version 1 --admin="+addr); code != 0 || strings.Count(out, "\n") != 2 {
 		t.Fatalf("exit %d, %q, %s", code, out, errOut)
@@ -202,7 +202,7 @@ func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
 }
 
 func TestPolicyIsShown(t *testing.T) {
-	c := &policed{cluster: &cluster{}, drained: []string{"a"}}
+	c := &policyCluster{cluster: &cluster{}, drained: []string{"a"}}
 	_, out, _ := run(t, "policy --admin="+serveCluster(t, c))
 	var lines []string
 	for _, r := range rows(out) {
@@ -213,8 +213,8 @@ func TestPolicyIsShown(t *testing.T) {
 	}
 }
 
-func TestPolicyMistakesSayWhatToGive(t *testing.T) {
-	addr := serveCluster(t, &policed{cluster: &cluster{}})
+func TestPolicyErrorsNameMissingArgument(t *testing.T) {
+	addr := serveCluster(t, &policyCluster{cluster: &cluster{}})
 	for line, want := range map[string]struct {
 		exit int // 1 where the node refuses it
 		says string

@@ -9,12 +9,12 @@ import (
 	"shardway/shardmap"
 )
 
-func (c *policed) Mark(key string) (shard uint32, hash string) {
+func (c *policyCluster) Mark(key string) (shard uint32, hash string) {
 	return uint32(shardmap.Of(key, 3)), fmt.Sprintf("%016x", len(key))
 }
 
 func TestQuarantine(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan api.Action, 1)}}
+	c := &policyCluster{cluster: &cluster{done: make(chan api.Action, 1)}}
 	addr := serveCluster(t, c)
 	alice := uint32(shardmap.Of("alice", 3))
 	for _, tc := range []struct {

@@ -66,10 +66,10 @@ type runtimeTuner struct {
 func runtimeTuners(environ []string) []runtimeTuner {
 	all := []runtimeTuner{
 		{"GOMAXPROCS", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
-			processors.Run(ctx, p.Node().Pulse(), log)
+			processors.Run(ctx, p.Node().Scheduler(), log)
 		}},
 		{"GOGC", func(ctx context.Context, p *process.Process, log zerolog.Logger) {
-			memory.Run(ctx, p.Node().Pulse(), log)
+			memory.Run(ctx, p.Node().Scheduler(), log)
 		}},
 	}
 	return slices.DeleteFunc(all, func(t runtimeTuner) bool { return variable(environ, t.variable) != "" })

@@ -40,7 +40,7 @@ func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 	if change == (api.Timing{}) {
 		t, err = client.Timing(ctx)
 	} else {
-		t, err = client.Retime(ctx, change)
+		t, err = client.ChangeTiming(ctx, change)
 	}
 	if err != nil {
 		return err

@@ -11,28 +11,28 @@ import (
 	"shardway/admin/apitest"
 )
 
-// retimed is a cluster whose timing can be changed.
-type retimed struct {
+// timingCluster is a cluster whose timing can be changed.
+type timingCluster struct {
 	cluster
 	asked  []api.Timing
 	counts string
 }
 
-func (r *retimed) Timing(context.Context) (api.TimingState, bool) {
+func (r *timingCluster) Timing(context.Context) (api.TimingState, bool) {
 	return api.TimingState{
 		Timing:       api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
 		BeforeCounts: r.counts, Since: 9, Before: api.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, true
 }
 
-func (r *retimed) Retime(ctx context.Context, change api.Timing, _ string) (api.TimingState, error) {
+func (r *timingCluster) ChangeTiming(ctx context.Context, change api.Timing, _ string) (api.TimingState, error) {
 	r.asked = append(r.asked, change)
 	t, _ := r.Timing(ctx)
 	return t, nil
 }
 
 func TestTimingShowsAndChanges(t *testing.T) {
-	r := &retimed{}
+	r := &timingCluster{}
 	addr := serveAny(t, admin.Options{API: apitest.SetOf(r)})
 	for _, line := range []string{"settings", "settings --lease 1s --dead-after 5s --takeover timeout --rebalance-mode incremental"} {
 		code, out, errOut := run(t, line+" --admin "+addr)
@@ -58,13 +58,13 @@ func TestTimingShowsAndChanges(t *testing.T) {
 
 // Of what was before, it is told whether it still counts: for a while after a change
 // nodes are waited for by the larger of both.
-func TestTimingTellsWhetherWhatWasBeforeCounts(t *testing.T) {
+func TestSettingsReportWhetherPreviousTimingCounts(t *testing.T) {
 	for counts, want := range map[string][2]string{
 		"":   {"IN FORCE BEFORE lease", "entry 9 of the log"},
 		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; what was before does not count any more"},
 		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; waits go by the larger of both for another 4s"},
 	} {
-		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&retimed{counts: counts})}))
+		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&timingCluster{counts: counts})}))
 		out = strings.Join(strings.Fields(out), " ")
 		if !strings.Contains(out, want[0]) || !strings.HasSuffix(out, want[1]) {
 			t.Errorf("%q: %s %s", counts, out, errOut)

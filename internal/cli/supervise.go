@@ -34,7 +34,7 @@ type supervisor struct {
 
 // run sends notifications until ctx ends. The end of ctx also stops the node.
 func (s *supervisor) run(ctx context.Context) {
-	if !s.manager.Asked() {
+	if !s.manager.IsPresent() {
 		return
 	}
 	defer s.notify(sdnotify.Stopping, sdnotify.Status("stopping"))

@@ -27,7 +27,7 @@ func (l *upgradable) FinalizeUpgrade(context.Context, string) (api.UpgradeState,
 	return l.state, nil
 }
 
-func TestUpgradeSaysWhatIsInForceAndWhoHoldsTheNextUp(t *testing.T) {
+func TestUpgradeReportsVersionInForceAndBlockingNodes(t *testing.T) {
 	all := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}
 	behind := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 1, Heard: true, Blocks: true}, {Node: "c", Blocks: true}, {Node: "d", Knows: 2}}
 	for _, tc := range []struct {

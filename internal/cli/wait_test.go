@@ -56,7 +56,7 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-func TestWaitMistakesSayWhatToGive(t *testing.T) {
+func TestWaitErrorsNameMissingArgument(t *testing.T) {
 	for line, want := range map[string]string{
 		"wait":                       "expected",
 		"wait long":                  "must be one of",

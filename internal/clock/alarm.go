@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// alarm is the timer of a Pulse. wait and stop may be called while another call is in
+// alarm is the timer of a Scheduler. wait and stop may be called while another call is in
 // progress.
 type alarm interface {
 	// set makes wait return in d and replaces the earlier setting, also for a call of wait
@@ -37,17 +37,17 @@ type runtimeAlarm struct {
 	stopped chan struct{} // closed by stop
 }
 
-// wakeUp is added to each wait, which otherwise is a whole number of milliseconds. The
+// wakeUpCost is added to each wait, which otherwise is a whole number of milliseconds. The
 // runtime waits for sockets in milliseconds, rounded down, and then waits again for the
 // remainder. So a wait of slightly more than 10 ms ends at the first wake-up, and one of
 // exactly 10 ms at the second.
-const wakeUp = 60 * time.Microsecond
+const wakeUpCost = 60 * time.Microsecond
 
 func (a *runtimeAlarm) set(d time.Duration, _ bool) { a.timer.Reset(roundUp(d)) }
 
 // roundUp rounds d up to a duration that ends at the first wake-up of the runtime.
 func roundUp(d time.Duration) time.Duration {
-	return max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) + wakeUp
+	return max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) + wakeUpCost
 }
 
 func (a *runtimeAlarm) wait() bool {

@@ -130,15 +130,15 @@ func TestRoundUpAddsAtMostOneMillisecond(t *testing.T) {
 		-time.Hour: 0, -1: 0, 0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond,
 		time.Millisecond + 1: 2 * time.Millisecond, 10*time.Millisecond - 1: 10 * time.Millisecond,
 	} {
-		if got := roundUp(d); got != want+wakeUp {
-			t.Errorf("roundUp(%v) = %v, want %v", d, got, want+wakeUp)
+		if got := roundUp(d); got != want+wakeUpCost {
+			t.Errorf("roundUp(%v) = %v, want %v", d, got, want+wakeUpCost)
 		}
 	}
 }
 
-func TestPulseTicksWithKernelTimer(t *testing.T) {
-	p := Pulse{Kernel: true, Used: func() (time.Duration, bool) { return 0, true }}
-	b := p.Asked()
+func TestSchedulerTicksWithKernelTimer(t *testing.T) {
+	p := Scheduler{UseKernelTimer: true, CPUTime: func() (time.Duration, bool) { return 0, true }}
+	b := p.NewOnDemandTicker()
 	defer b.Stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -147,7 +147,7 @@ func TestPulseTicksWithKernelTimer(t *testing.T) {
 		p.Run(ctx)
 	}()
 	for range 5 {
-		b.Within(EveryBeat)
+		b.TickWithin(MinInterval)
 		<-b.C
 	}
 	cancel()

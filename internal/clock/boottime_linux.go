@@ -13,14 +13,14 @@ import (
 // notified of a call that never blocks. On a mostly idle machine each notification wakes
 // the monitor thread of the runtime, at many times the cost of the call.
 func boottime() (time.Duration, bool) {
-	return read(unix.CLOCK_BOOTTIME)
+	return readClock(unix.CLOCK_BOOTTIME)
 }
 
-// Used returns the CPU time that all threads of this process have used. ok is false if the
+// CPUTime returns the CPU time that all threads of this process have used. ok is false if the
 // platform does not provide it.
-func Used() (used time.Duration, ok bool) { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
+func CPUTime() (used time.Duration, ok bool) { return readClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-func read(clock uintptr) (time.Duration, bool) {
+func readClock(clock uintptr) (time.Duration, bool) {
 	var ts unix.Timespec
 	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 { //nolint:gosec // as package unix does it
 		return 0, false

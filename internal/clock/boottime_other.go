@@ -8,4 +8,4 @@ import "time"
 func boottime() (time.Duration, bool) { return 0, false }
 
 // Used is available on Linux only.
-func Used() (time.Duration, bool) { return 0, false }
+func CPUTime() (time.Duration, bool) { return 0, false }

@@ -11,8 +11,8 @@
 // which CLOCK_BOOTTIME would be real time. Manual is for tests that advance time
 // explicitly.
 //
-// A Pulse is the shared ticker for all periodic work of a process. The goroutine that calls
-// Run delivers its ticks (Beat) on channels.
+// A Scheduler is the shared ticker for all periodic work of a process. The goroutine that calls
+// Run delivers its ticks on the channels of Tickers.
 //
 // All types are safe for concurrent use.
 package clock

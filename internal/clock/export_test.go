@@ -3,8 +3,8 @@ package clock
 import "time"
 
 // Last returns the time of the last tick.
-func (p *Pulse) Last() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.last
+func (s *Scheduler) Last() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastTick
 }

@@ -20,17 +20,17 @@ func TestLateTickMakesProcessBusy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, now := load{}, time.Now()
 			l.update(now, tt.late, tt.used)
-			if got := l.busy(now.Add(busyFor - 1)); got != tt.want {
+			if got := l.isBusy(now.Add(busyPeriod - 1)); got != tt.want {
 				t.Errorf("busy: %v, want %v", got, tt.want)
 			}
-			if l.busy(now.Add(busyFor)) {
+			if l.isBusy(now.Add(busyPeriod)) {
 				t.Error("process stays busy without a cause")
 			}
 		})
 	}
 }
 
-// Each wake-up costs CPU time, so an interval below half of AtRest does not show how busy
+// Each wake-up costs CPU time, so an interval below half of MaxInterval does not show how busy
 // the process is.
 func TestShortIntervalsAreNotMeasured(t *testing.T) {
 	l, now := load{}, time.Now()
@@ -38,16 +38,16 @@ func TestShortIntervalsAreNotMeasured(t *testing.T) {
 	looks := func(after, more time.Duration) bool {
 		now, used = now.Add(after), used+more
 		l.update(now, 0, func() (time.Duration, bool) { return used, true })
-		return l.busy(now)
+		return l.isBusy(now)
 	}
 	looks(0, 0)
 	for _, tt := range []struct {
 		after, more time.Duration
 		want        bool
 	}{
-		{AtRest / 50, time.Millisecond, false},
-		{AtRest / 2, 0, false}, // a fiftieth in all
-		{AtRest / 2, AtRest / 32, true},
+		{MaxInterval / 50, time.Millisecond, false},
+		{MaxInterval / 2, 0, false}, // a fiftieth in all
+		{MaxInterval / 2, MaxInterval / 32, true},
 	} {
 		if got := looks(tt.after, tt.more); got != tt.want {
 			t.Errorf("%v used in %v: busy %v, want %v", tt.more, tt.after, got, tt.want)
@@ -55,11 +55,11 @@ func TestShortIntervalsAreNotMeasured(t *testing.T) {
 	}
 }
 
-func TestPulseMeasuresDelayOfItsTimer(t *testing.T) {
-	for late, want := range map[time.Duration]bool{-AtRest / 2: false, 0: false, lateMost: false, lateMost + 1: true} {
+func TestSchedulerMeasuresDelayOfItsTimer(t *testing.T) {
+	for late, want := range map[time.Duration]bool{-MaxInterval / 2: false, 0: false, maxTimerDelay: false, maxTimerDelay + 1: true} {
 		now := time.Now()
-		p := &Pulse{Used: func() (time.Duration, bool) { return 0, true }, alarm: &counted{}, last: now.Add(-AtRest), next: now.Add(-late)}
-		if p.tick(now, true); p.busy(now) != want {
+		p := &Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }, alarm: &counted{}, lastTick: now.Add(-MaxInterval), nextTick: now.Add(-late)}
+		if p.tick(now, true); p.isBusy(now) != want {
 			t.Errorf("%v late: busy %v, want %v", late, !want, want)
 		}
 	}

@@ -15,11 +15,11 @@ func (*counted) stop()                     {}
 // Setting the alarm is a system call, and each woken goroutine may request its next
 // delivery.
 func TestAlarmIsSetOncePerTick(t *testing.T) {
-	p := &Pulse{Used: func() (time.Duration, bool) { return 0, true }}
-	one, other := p.Asked(), p.Asked()
+	p := &Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
+	one, other := p.NewOnDemandTicker(), p.NewOnDemandTicker()
 	now := time.Now()
 	a := &counted{}
-	p.alarm, p.last, p.next = a, now, now
+	p.alarm, p.lastTick, p.nextTick = a, now, now
 	wants := func(n int, after string) {
 		t.Helper()
 		if a.n != n {
@@ -27,17 +27,17 @@ func TestAlarmIsSetOncePerTick(t *testing.T) {
 		}
 	}
 	p.tick(now, true)
-	one.Within(30 * time.Millisecond)
-	other.Within(20 * time.Millisecond)
+	one.TickWithin(30 * time.Millisecond)
+	other.TickWithin(20 * time.Millisecond)
 	wants(0, "those that were woken have said when they want to be again")
-	if p.tickIsNear(now.Add(2 * EveryBeat)) {
+	if p.tickIsNear(now.Add(2 * MinInterval)) {
 		t.Error("Early ticked again before the alarm was set")
 	}
-	p.settle()
+	p.setAlarmAfterTick()
 	wants(1, "they have run")
-	other.Within(20 * time.Millisecond)
+	other.TickWithin(20 * time.Millisecond)
 	wants(1, "the same was said again")
-	other.Within(15 * time.Millisecond)
+	other.TickWithin(15 * time.Millisecond)
 	wants(2, "one wants to be woken sooner")
 	p.tick(now, false)
 	wants(3, "a beat that nobody settles")
@@ -45,11 +45,11 @@ func TestAlarmIsSetOncePerTick(t *testing.T) {
 
 // In a busy process the woken goroutines may take long to run, so the alarm does not wait
 // for them.
-func TestBusyPulseSetsAlarmAtOnce(t *testing.T) {
-	p, now := &Pulse{}, time.Now()
-	p.WhileBusy(EveryBeat) // without Used the process counts as busy
+func TestBusySchedulerSetsAlarmAtOnce(t *testing.T) {
+	p, now := &Scheduler{}, time.Now()
+	p.NewBusyTicker(MinInterval) // without Used the process counts as busy
 	a := &counted{}
-	p.alarm, p.last, p.next = a, now, now
+	p.alarm, p.lastTick, p.nextTick = a, now, now
 	if p.tick(now, true); a.n != 1 {
 		t.Errorf("set %d times, want once", a.n)
 	}

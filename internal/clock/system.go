@@ -10,8 +10,8 @@ type system struct {
 
 var _ Clock = (*system)(nil)
 
-// Used returns the CPU time of the process, see the function Used.
-func (s *system) Used() (time.Duration, bool) { return Used() }
+// CPUTime returns the CPU time of the process, see the function Used.
+func (s *system) CPUTime() (time.Duration, bool) { return CPUTime() }
 
 // Kernel marks a clock that agrees with the timers of the kernel.
 func (s *system) Kernel() {}

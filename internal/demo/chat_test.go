@@ -14,8 +14,8 @@ import (
 	"shardway/internal/demo"
 )
 
-// said is what a page hears.
-type said struct {
+// chatMessage is what a page hears.
+type chatMessage struct {
 	Ask      bool
 	Node     string
 	N, Seq   int
@@ -55,7 +55,7 @@ func dial(t *testing.T, app *demo.App, epoch string) chatConn {
 	return c
 }
 
-func (c chatConn) read() (m said) {
+func (c chatConn) read() (m chatMessage) {
 	c.t.Helper()
 	if err := wsjson.Read(c.t.Context(), c.Conn, &m); err != nil {
 		c.t.Fatal(err)

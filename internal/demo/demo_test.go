@@ -160,7 +160,7 @@ func TestDemoStartsHealsAndLeavesNothing(t *testing.T) {
 	d.finish()
 }
 
-func TestDemoSaysWhenOthersHaveTheShards(t *testing.T) {
+func TestDemoReportsFailover(t *testing.T) {
 	var serve, of int
 	d := startDemo(t, Options{RestartAfter: time.Hour, Progress: func(done, all int) { serve, of = done, all }}, good)
 	d.welcome() // so what the demo said of its progress is over

@@ -51,7 +51,7 @@ func promtool(t *testing.T, dir string, args ...string) {
 	}
 }
 
-func TestAlertsFireAsTheirTestsSay(t *testing.T) {
+func TestAlertsFireAsExpected(t *testing.T) {
 	dir := filepath.Join(root, "deploy/prometheus")
 	promtool(t, dir, "check", "rules", rules)
 	promtool(t, dir, "test", "rules", rulesTest)

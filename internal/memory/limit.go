@@ -7,15 +7,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// share is the share of the container limit that the Go runtime may use. The rest is for
+// limitShare is the share of the container limit that the Go runtime may use. The rest is for
 // kernel memory of the container, and for growth between two collections.
-const share = 0.9
+const limitShare = 0.9
 
 // Limit sets the soft memory limit of the runtime from the limit of the control group. Near
 // that limit the garbage collector runs more often. Without it, the kernel might kill the
 // process first. If the operator has set GOMEMLIMIT, that value remains in force.
 func Limit(log zerolog.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(share))
+	limit, err := memlimit.Set(memlimit.WithRatio(limitShare))
 	switch {
 	case err != nil:
 		log.Debug().Err(err).Msg("memory limit unknown")

@@ -16,13 +16,13 @@ import (
 // the process at ticks of p. If the platform does not report the CPU time of a process, Run
 // returns immediately. Only one goroutine of a process may call Run, because memory usage is a
 // property of the whole process.
-func Run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
-	process{used: clock.Used, use: newReader().read, give: giveBack}.run(ctx, p, log)
+func Run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
+	process{cpuTime: clock.CPUTime, usage: newReader().read, release: releaseUnused}.run(ctx, p, log)
 }
 
-// giveBack releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
+// releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
 // process, but it occupies one processor, and an idle process uses only one. So a second is allowed.
-func giveBack() {
+func releaseUnused() {
 	defer processors.AtLeast(2)()
 	debug.FreeOSMemory()
 }
@@ -30,42 +30,42 @@ func giveBack() {
 // process contains the functions with which Run observes and changes the process. Tests
 // replace them.
 type process struct {
-	used func() (time.Duration, bool) // CPU time so far; false means not known
-	use  func() Use
-	give func()
+	cpuTime func() (time.Duration, bool) // CPU time so far; false means not known
+	usage   func() Usage
+	release func()
 }
 
-func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
-	used, known := x.used()
+func (x process) run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
+	used, known := x.cpuTime()
 	if !known {
 		return
 	}
-	t := p.Every(look)
+	t := p.NewTicker(checkInterval)
 	defer t.Stop()
 	began := time.Now()
-	k := NewKeeper(0, used)
+	k := NewReleasePolicy(0, used)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		used, _ = x.used()
-		before := x.use()
-		if !k.Look(time.Since(began), used, before) {
+		used, _ = x.cpuTime()
+		before := x.usage()
+		if !k.ShouldRelease(time.Since(began), used, before) {
 			continue
 		}
-		x.give()
-		after := x.use()
-		k.Kept(time.Since(began), after)
+		x.release()
+		after := x.usage()
+		k.RecordRelease(time.Since(began), after)
 		log.Debug().Uint64("before", before.Held).Uint64("after", after.Held).Msg("memory returned to the system")
 	}
 }
 
-// reader reads memory metrics of the runtime.
-type reader []metrics.Sample
+// metricsReader reads memory metrics of the runtime.
+type metricsReader []metrics.Sample
 
-// The metrics of a reader. Use.Held is the sum of all except live.
+// The metrics of a reader. Usage.Held is the sum of all except live.
 const (
 	live    = "/gc/heap/live:bytes"
 	objects = "/memory/classes/heap/objects:bytes"
@@ -73,14 +73,16 @@ const (
 	free    = "/memory/classes/heap/free:bytes"
 )
 
-func newReader() reader { return reader{{Name: live}, {Name: objects}, {Name: unused}, {Name: free}} }
+func newReader() metricsReader {
+	return metricsReader{{Name: live}, {Name: objects}, {Name: unused}, {Name: free}}
+}
 
-func (r reader) read() Use {
+func (r metricsReader) read() Usage {
 	metrics.Read(r)
-	var u Use
+	var u Usage
 	for i := range r {
 		if r[i].Value.Kind() != metrics.KindUint64 {
-			return Use{} // this runtime lacks the metric: with zero usage, no memory is released
+			return Usage{} // this runtime lacks the metric: with zero usage, no memory is released
 		}
 		if v := r[i].Value.Uint64(); i == 0 {
 			u.Live = v

@@ -18,20 +18,20 @@ import (
 func run(x process, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
-	var p clock.Pulse
+	var p clock.Scheduler
 	var wg sync.WaitGroup
 	wg.Go(func() { p.Run(ctx) })
 	wg.Go(func() { x.run(ctx, &p, zerolog.Nop()) })
 	wg.Wait()
 }
 
-func TestProcessAtRestGivesBackOnce(t *testing.T) {
+func TestIdleProcessReleasesMemoryOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u, given := Use{Live: 50 << 20, Held: 100 << 20}, 0
+		u, given := Usage{Live: 50 << 20, Held: 100 << 20}, 0
 		run(process{
-			used: func() (time.Duration, bool) { return 0, true },
-			use:  func() Use { return u },
-			give: func() { given++; u.Held = 51 << 20 },
+			cpuTime: func() (time.Duration, bool) { return 0, true },
+			usage:   func() Usage { return u },
+			release: func() { given++; u.Held = 51 << 20 },
 		}, time.Hour)
 		if given != 1 {
 			t.Errorf("given back %d times in an hour, want once", given)
@@ -40,7 +40,7 @@ func TestProcessAtRestGivesBackOnce(t *testing.T) {
 }
 
 func TestUnknownUseOfProcessorsEndsIt(t *testing.T) {
-	x := process{used: func() (time.Duration, bool) { return 0, false }}
+	x := process{cpuTime: func() (time.Duration, bool) { return 0, false }}
 	x.run(t.Context(), nil, zerolog.Nop()) // returns, and looks at nothing
 }
 

@@ -3,61 +3,61 @@ package processors
 import "time"
 
 const (
-	// busy is the utilization of the current processors, in percent, from which on the process
+	// busyPercent is the utilization of the current processors, in percent, from which on the process
 	// gets all processors. At that utilization, new work waits for a processor.
-	busy = 95
-	// spare is the highest expected utilization of half of the processors, in percent, at which
+	busyPercent = 95
+	// halfEnoughPercent is the highest expected utilization of half of the processors, in percent, at which
 	// half are considered enough. The actual utilization will be lower, because a request costs
 	// less CPU time with fewer processors.
-	spare = 88
-	// look is the approximate interval between two measurements. Next to other busy
+	halfEnoughPercent = 88
+	// measureInterval is the approximate interval between two measurements. Next to other busy
 	// processes, the process gets CPU time in bursts of tens of milliseconds.
-	look = 100 * time.Millisecond
-	// calm is how long half of the processors must have been enough before the number is
+	measureInterval = 100 * time.Millisecond
+	// halveDelay is how long half of the processors must have been enough before the number is
 	// halved. The delay keeps changes rare: each of them briefly stops all goroutines.
-	calm = 5 * time.Second
-	// behind is the maximum delay of a measurement. A longer delay means that other processes
+	halveDelay = 5 * time.Second
+	// maxMeasureDelay is the maximum delay of a measurement. A longer delay means that other processes
 	// compete for the processors. More threads then give this process a larger share of them.
-	behind = look / 2
+	maxMeasureDelay = measureInterval / 2
 )
 
 // Governor decides how many processors a process should use, from the CPU time that it uses.
 // Only one goroutine may use it.
 type Governor struct {
-	most, now int
+	maximum, current int
 
-	at, by time.Duration // time of the last measurement, and the CPU time used by then
-	since  time.Duration // time since which half of the processors have been enough
+	measuredAt, cpuTime time.Duration // time of the last measurement, and the CPU time used by then
+	halfEnoughSince     time.Duration // time since which half of the processors have been enough
 }
 
 // NewGovernor returns the Governor of a process that may use up to most processors, which must
 // be at least 1. used is the CPU time that the process has used until now. The process begins
 // with all processors, because a start is much work.
 func NewGovernor(most int, now, used time.Duration) *Governor {
-	return &Governor{most: most, now: most, at: now, by: used, since: now}
+	return &Governor{maximum: most, current: most, measuredAt: now, cpuTime: used, halfEnoughSince: now}
 }
 
-// Look returns how many processors to use. It must be called about every 100 ms, with the CPU
+// Update returns how many processors to use. It must be called about every 100 ms, with the CPU
 // time used so far.
-func (g *Governor) Look(now, used time.Duration) int {
-	passed, did := now-g.at, used-g.by
-	if passed < look/2 {
-		return g.now // the last measurement was late
+func (g *Governor) Update(now, used time.Duration) int {
+	passed, did := now-g.measuredAt, used-g.cpuTime
+	if passed < measureInterval/2 {
+		return g.current // the last measurement was late
 	}
-	g.at, g.by = now, used
+	g.measuredAt, g.cpuTime = now, used
 	switch {
-	case passed >= look+behind || did*100 >= passed*time.Duration(busy*g.now):
-		g.now, g.since = g.most, now
-	case g.now == 1 || did*100 > passed*time.Duration(spare*g.half()):
-		g.since = now
-	case now-g.since >= calm:
-		g.now, g.since = g.half(), now
+	case passed >= measureInterval+maxMeasureDelay || did*100 >= passed*time.Duration(busyPercent*g.current):
+		g.current, g.halfEnoughSince = g.maximum, now
+	case g.current == 1 || did*100 > passed*time.Duration(halfEnoughPercent*g.halfOfCurrent()):
+		g.halfEnoughSince = now
+	case now-g.halfEnoughSince >= halveDelay:
+		g.current, g.halfEnoughSince = g.halfOfCurrent(), now
 	}
-	return g.now
+	return g.current
 }
 
-// Resize sets the maximum number of processors, after the process has begun to use all of them.
-func (g *Governor) Resize(most int) { g.most, g.now = most, most }
+// SetMaximum sets the maximum number of processors, after the process has begun to use all of them.
+func (g *Governor) SetMaximum(most int) { g.maximum, g.current = most, most }
 
-// half returns half of the current number, rounded up.
-func (g *Governor) half() int { return (g.now + 1) / 2 }
+// halfOfCurrent returns half of the current number, rounded up.
+func (g *Governor) halfOfCurrent() int { return (g.current + 1) / 2 }

@@ -43,7 +43,7 @@ func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 				for end := now + s.lasts; now < end; {
 					now += beat + s.late
 					used += (beat + s.late) * time.Duration(s.share) / 100
-					got = g.Look(now, used)
+					got = g.Update(now, used)
 				}
 				if got != s.want {
 					t.Fatalf("after step %d it uses %d processors, want %d", i, got, s.want)
@@ -54,15 +54,15 @@ func TestAProcessUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 }
 
 // The look after a late one comes soon, and what was done in a moment says little.
-func TestAShortLookJudgesNothing(t *testing.T) {
+func TestShortMeasurementIsIgnored(t *testing.T) {
 	g := processors.NewGovernor(4, 0, 0)
 	for now := time.Duration(0); now <= time.Minute; now += 100 * time.Millisecond {
-		g.Look(now, 0)
+		g.Update(now, 0)
 	}
-	if got := g.Look(time.Minute+40*time.Millisecond, 40*time.Millisecond); got != 1 {
+	if got := g.Update(time.Minute+40*time.Millisecond, 40*time.Millisecond); got != 1 {
 		t.Errorf("after 40 busy milliseconds it uses %d processors, want 1", got)
 	}
-	if got := g.Look(time.Minute+100*time.Millisecond, 100*time.Millisecond); got != 4 {
+	if got := g.Update(time.Minute+100*time.Millisecond, 100*time.Millisecond); got != 4 {
 		t.Errorf("after 100 it uses %d processors, want 4", got)
 	}
 }

@@ -29,8 +29,8 @@ type machine struct {
 func (m *machine) start(t *testing.T) (stop func()) {
 	t.Helper()
 	m.last, m.now = time.Now(), m.may
-	x := process{used: m.uses, use: m.takes, all: m.takesAll}
-	var p clock.Pulse
+	x := process{cpuTime: m.uses, setCount: m.takes, setMaximum: m.takesAll}
+	var p clock.Scheduler
 	ctx, cancel := context.WithCancel(t.Context())
 	m.run.Go(func() { x.run(ctx, &p, zerolog.Nop()) })
 	var beats sync.WaitGroup
@@ -117,9 +117,9 @@ func TestAProcessWithNothingToChooseIsLeftAlone(t *testing.T) {
 // What the machine does above the runtime does.
 func TestTheRuntimeUsesAllThatItMay(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	most := all()
+	most := setMaximum()
 	runtime.GOMAXPROCS(most + 1)
-	if got := all(); got != most || runtime.GOMAXPROCS(0) != most {
+	if got := setMaximum(); got != most || runtime.GOMAXPROCS(0) != most {
 		t.Errorf("all() = %d, and it uses %d, want %d", got, runtime.GOMAXPROCS(0), most)
 	}
 }

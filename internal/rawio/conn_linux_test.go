@@ -90,7 +90,7 @@ func arrived(t *testing.T, c *Conn) {
 	}
 }
 
-func say(t *testing.T, far io.Writer, text string) {
+func writeString(t *testing.T, far io.Writer, text string) {
 	t.Helper()
 	if _, err := io.WriteString(far, text); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func say(t *testing.T, far io.Writer, text string) {
 
 func TestReadOfAvailableDataDoesNotRegister(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
-	say(t, far, "hello")
+	writeString(t, far, "hello")
 	arrived(t, c)
 	p := make([]byte, 8)
 	if n, err := c.Read(p); err != nil || string(p[:n]) != "hello" {
@@ -136,7 +136,7 @@ func TestReadWaitsForData(t *testing.T) {
 	}()
 	waiting(t, c)
 	for _, text := range []string{"one", "two"} {
-		say(t, far, text)
+		writeString(t, far, text)
 		if s := <-got; s != text {
 			t.Errorf("Read %q, want %q", s, text)
 		}
@@ -163,7 +163,7 @@ func TestLongWriteCompletes(t *testing.T) {
 	if b := <-got; !bytes.Equal(b, long) {
 		t.Errorf("the client got %d bytes, want the same %d", len(b), len(long))
 	}
-	say(t, far, "more") // the other half is open
+	writeString(t, far, "more") // the other half is open
 	if n, err := c.Read(make([]byte, 8)); n != 4 || err != nil {
 		t.Errorf("Read = %d, %v, want 4", n, err)
 	}
@@ -182,7 +182,7 @@ func TestDeadlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, far := pair(t, "127.0.0.1:0")
 			if name == "over, with bytes" {
-				say(t, far, "hello")
+				writeString(t, far, "hello")
 				arrived(t, c)
 			}
 			set(t, c)
@@ -197,7 +197,7 @@ func TestDeadlines(t *testing.T) {
 				t.Errorf("%v is not temporary: TLS would not read on", err)
 			}
 			set2 := c.SetReadDeadline(time.Time{})
-			say(t, far, "more")
+			writeString(t, far, "more")
 			if n, err := c.Read(make([]byte, 16)); n == 0 || err != nil || set2 != nil {
 				t.Errorf("Read = %d, %v after the deadline was lifted (%v)", n, err, set2)
 			}
@@ -270,7 +270,7 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 // data of another connection.
 func TestDescriptorStaysOpenWhileInUse(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
-	say(t, far, "hello")
+	writeString(t, far, "hello")
 	arrived(t, c)
 	raw, _ := c.SyscallConn() // it never fails
 	if err := raw.Read(func(fd uintptr) bool {
@@ -347,7 +347,7 @@ func TestAdoptAndPartUnregister(t *testing.T) {
 		got := make(chan error, 1)
 		go func() { _, err := c.Read(p); got <- err }()
 		waiting(t, c)
-		say(t, far, "hello")
+		writeString(t, far, "hello")
 		if err := <-got; err != nil || !Known(c) {
 			t.Fatalf("Read = %v, known %v", err, Known(c))
 		}
@@ -359,7 +359,7 @@ func TestAdoptAndPartUnregister(t *testing.T) {
 		if err := Part(c); err != nil || Known(c) {
 			t.Fatalf("Part = %v, known %v", err, Known(c))
 		}
-		say(t, far, "again")
+		writeString(t, far, "again")
 		arrived(t, c)
 		if n, err := c.Read(p); n != 5 || err != nil || Known(c) {
 			t.Fatalf("Read = %d, %v, known %v", n, err, Known(c))
@@ -383,7 +383,7 @@ func TestPartRacesWithClose(t *testing.T) {
 		read := make(chan error, 1)
 		go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
 		waiting(t, c)
-		say(t, far, "x")
+		writeString(t, far, "x")
 		if err := <-read; err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +429,7 @@ func TestPartRefusesSocketInUse(t *testing.T) {
 	read := make(chan error, 1)
 	go func() { _, err := c.Read(make([]byte, 1)); read <- err }()
 	waiting(t, c)
-	say(t, far, "x")
+	writeString(t, far, "x")
 	if err := <-read; err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ func New(environ []string) Manager {
 	return Manager{}
 }
 
-// Asked reports whether there is a manager that accepts reports.
-func (m Manager) Asked() bool { return m.addr != "" }
+// IsPresent reports whether there is a manager that accepts reports.
+func (m Manager) IsPresent() bool { return m.addr != "" }
 
 // Notify sends the lines to the manager in one datagram. It does nothing without a manager.
 func (m Manager) Notify(lines ...string) error {

@@ -11,8 +11,8 @@ import (
 	"shardway/internal/sdnotify"
 )
 
-// heard listens at a socket and returns what the manager there gets next.
-func heard(t *testing.T, name string) func() string {
+// listenAsManager listens at a socket and returns what the manager there gets next.
+func listenAsManager(t *testing.T, name string) func() string {
 	t.Helper()
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
@@ -36,9 +36,9 @@ func TestManagerReceivesEachNotification(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, name := range []string{filepath.Join(dir, "n"), "@" + dir + "/abstract"} {
-		next := heard(t, name)
+		next := listenAsManager(t, name)
 		m := sdnotify.New([]string{"HOME=/root", "NOTIFY_SOCKET=" + name})
-		if !m.Asked() {
+		if !m.IsPresent() {
 			t.Fatalf("%s: nobody asked", name)
 		}
 		if err := m.Notify(sdnotify.Ready, sdnotify.Status("serves\nREADY=0")); err != nil {
@@ -59,8 +59,8 @@ func TestManagerReceivesEachNotification(t *testing.T) {
 func TestNotificationWithoutManagerDoesNothing(t *testing.T) {
 	for _, environ := range [][]string{nil, {"NOTIFY_SOCKET="}, {"NOTIFY_SOCKET=vsock:2:1"}} {
 		m := sdnotify.New(environ)
-		if err := m.Notify(sdnotify.Ready); err != nil || m.Asked() {
-			t.Errorf("%v: %v, asked %v", environ, err, m.Asked())
+		if err := m.Notify(sdnotify.Ready); err != nil || m.IsPresent() {
+			t.Errorf("%v: %v, asked %v", environ, err, m.IsPresent())
 		}
 	}
 	m := sdnotify.New([]string{"NOTIFY_SOCKET=/nowhere/at/all"})

@@ -18,8 +18,8 @@ type Conn struct {
 	root root
 }
 
-// Vouch returns nil if the certificate of the peer is valid for node.
-func (c *Conn) Vouch(node string) error { return verifyNodeID(c.leaf, node) }
+// VerifyNode returns nil if the certificate of the peer is valid for node.
+func (c *Conn) VerifyNode(node string) error { return verifyNodeID(c.leaf, node) }
 
 // Direct returns false: the socket behind SyscallConn carries ciphertext, so it must not be
 // read directly.

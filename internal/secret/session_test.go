@@ -73,7 +73,7 @@ func wantConnected(t *testing.T, client, server wrapFunc, resumed bool) {
 	if got := secretConn(t, s).ConnectionState().DidResume; got != resumed {
 		t.Errorf("the server resumed a session = %v, want %v", got, resumed)
 	}
-	if err := secretConn(t, s).Vouch("a"); err != nil {
+	if err := secretConn(t, s).VerifyNode("a"); err != nil {
 		t.Errorf("the server does not identify the dialer as node a: %v", err)
 	}
 	_, _ = c.Close(), s.Close()

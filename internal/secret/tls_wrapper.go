@@ -90,7 +90,7 @@ func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (ne
 	return c, nil
 }
 
-// Server performs the handshake as the accepting side. Conn.Vouch tests which node the peer
+// Server performs the handshake as the accepting side. Conn.VerifyNode tests which node the peer
 // is.
 func (s *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	t := s.trust.Load()

@@ -401,7 +401,7 @@ func TestNodesWithOwnCertificatesConnect(t *testing.T) {
 	b := secret.NewTLSWrapper(p.load("b", &x509.Certificate{URIs: []*url.URL{{Scheme: "shardway", Host: "node", Path: "/b"}}, ExtKeyUsage: clientAndServer()}))
 	if _, s, clientErr, serverErr := connect(t, dialTo(a, "b"), b.Server); clientErr != nil || serverErr != nil {
 		t.Errorf("%v, %v", clientErr, serverErr)
-	} else if err := secretConn(t, s).Vouch("a"); err != nil {
+	} else if err := secretConn(t, s).VerifyNode("a"); err != nil {
 		t.Error(err)
 	}
 	if _, _, clientErr, serverErr := connect(t, dialTo(a, "c"), b.Server); clientErr == nil || serverErr == nil {

@@ -43,7 +43,7 @@ func TestRefusalLimitsQuotedCertificateText(t *testing.T) {
 	if clientErr != nil || serverErr != nil {
 		t.Fatal(clientErr, serverErr)
 	}
-	if err := secretConn(t, s).Vouch("c"); err == nil || len(err.Error()) > 1000 {
+	if err := secretConn(t, s).VerifyNode("c"); err == nil || len(err.Error()) > 1000 {
 		t.Errorf("Vouch = %.2000v", err)
 	}
 }

@@ -119,8 +119,8 @@ func (n *Net) Cut(from, to string) {
 	n.review()
 }
 
-// Mend reverts Cut for that direction.
-func (n *Net) Mend(from, to string) {
+// RevertCut reverts Cut for that direction.
+func (n *Net) RevertCut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.cuts, route{from, to})

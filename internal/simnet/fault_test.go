@@ -185,7 +185,7 @@ func TestOneWayCutLeavesTheOtherWay(t *testing.T) {
 		wantRead(t, x, "passes")
 		_ = y.SetReadDeadline(time.Now().Add(time.Second))
 		wantReadError(t, y, os.ErrDeadlineExceeded)
-		n.Mend("a", "b")
+		n.RevertCut("a", "b")
 		_ = y.SetReadDeadline(time.Time{})
 		wantRead(t, y, "held")
 	})

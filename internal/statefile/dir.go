@@ -37,7 +37,7 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	}
 	// The marker must exist before the state is read. An earlier owner then has either
 	// written before the read, or finds the marker after its write and gets ErrFenced.
-	if err = os.WriteFile(d.file(shard, epoch)+claim, nil, 0o600); err != nil {
+	if err = os.WriteFile(d.file(shard, epoch)+markerSuffix, nil, 0o600); err != nil {
 		return nil, err
 	}
 	written, claimed, err := d.newest(shard)
@@ -57,7 +57,7 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 		return nil, err
 	}
 	_ = os.Remove(d.file(shard, written)) // a concurrent reader fails and retries
-	_ = os.Remove(d.file(shard, written) + claim)
+	_ = os.Remove(d.file(shard, written) + markerSuffix)
 	return state, nil
 }
 
@@ -90,15 +90,15 @@ func fenced(shard uint32, epoch, last uint64) error {
 	return fmt.Errorf("%w: shard %d is of epoch %d, and this is %d", ErrFenced, shard, last, epoch)
 }
 
-// claim is the suffix of a marker file, which shows that Take was called for an epoch.
-const claim = ".taken"
+// markerSuffix is the suffix of a marker file, which shows that Take was called for an epoch.
+const markerSuffix = ".taken"
 
 // newest returns the highest epoch with a state file, and the highest epoch with a marker
 // file. 0 means that there is no such file.
 func (d Dir) newest(shard uint32) (written, claimed uint64, err error) {
 	files, err := os.ReadDir(d.folder(shard))
 	for _, f := range files {
-		name, taken := strings.CutSuffix(f.Name(), claim)
+		name, taken := strings.CutSuffix(f.Name(), markerSuffix)
 		switch epoch, bad := strconv.ParseUint(name, 10, 64); {
 		case bad != nil:
 		case taken:

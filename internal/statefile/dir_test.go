@@ -52,7 +52,7 @@ func TestStateFollowsTheEpoch(t *testing.T) {
 
 // A write that comes while the next owner reads is told that it came too late, or is read:
 // both would be the loss of what was acknowledged.
-func TestWritesBesideATakeAreReadOrRefused(t *testing.T) {
+func TestConcurrentSaveIsReadByTakeOrFenced(t *testing.T) {
 	d := statefile.Dir(t.TempDir())
 	take(t, d, 1, "")
 	for epoch := uint64(1); epoch < 200; epoch++ {

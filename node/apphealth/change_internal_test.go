@@ -49,7 +49,7 @@ func TestAppRefusesOnASocketToo(t *testing.T) {
 
 // Each turn is told of once, and what a check failed with only as long as it does: in few
 // words of one line.
-func TestTurnsOfAnAppAreToldOnce(t *testing.T) {
+func TestHealthChangesAreReportedOnce(t *testing.T) {
 	runChecks(t, Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}, func(c *checked) {
 		for range 2 {
 			c.until(t, true)
@@ -76,11 +76,11 @@ func TestTurnsOfAnAppAreToldOnce(t *testing.T) {
 
 // The log says once that an app was not reached yet, and only if it was not, and nothing of
 // waiting where nobody is to wait.
-func TestFirstCheckIsToldOfIfItFails(t *testing.T) {
+func TestFailedFirstCheckIsReported(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	for first, want := range map[error]int{refused: 1, nil: 0} {
 		var log bytes.Buffer
-		h := NewChecker(nil, Settings{}, new(clock.Pulse), zerolog.New(&log), func() {})
+		h := NewChecker(nil, Settings{}, new(clock.Scheduler), zerolog.New(&log), func() {})
 		set := Settings{Fall: 3, Rise: 2}
 		for _, err := range []error{first, refused, nil, nil, refused, refused} {
 			h.apply(set, err)
@@ -107,7 +107,7 @@ func TestChecksEndWithTheRun(t *testing.T) {
 					case <-time.After(takes):
 						return nil
 					}
-				}, Settings{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, new(clock.Pulse), zerolog.Nop(), func() {})
+				}, Settings{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, new(clock.Scheduler), zerolog.Nop(), func() {})
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { h.Run(ctx); close(ended) }()
@@ -127,7 +127,7 @@ func TestChecksEndWithTheRun(t *testing.T) {
 // checked in its time.
 func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, context.DeadlineExceeded: 0, syscall.ECONNREFUSED: 1} {
-		h := NewChecker(nil, Settings{}, new(clock.Pulse), zerolog.Nop(), nil)
+		h := NewChecker(nil, Settings{}, new(clock.Scheduler), zerolog.Nop(), nil)
 		dial := h.WatchDial(func(context.Context) (net.Conn, error) { return nil, err })
 		for range 2 {
 			if _, got := dial(t.Context()); !errors.Is(got, err) {

@@ -37,11 +37,11 @@ type Checker struct {
 	report    atomic.Pointer[ack.AppHealth]
 	onChange  func()        // called after healthy has changed
 	refused   chan struct{} // cap 1: the app has refused a connection
-	pulse     *clock.Pulse
+	scheduler *clock.Scheduler
 
 	// Only Run uses the following fields.
 
-	ticks        *clock.Beat     // fires when a check is due
+	ticker       *clock.Ticker   // fires when a check is due
 	rose, failed int             // good and failed checks in a row
 	heldSince    time.Time       // when the last hold began, see Settings.Hold
 	everGood     bool            // a check has been good
@@ -52,8 +52,8 @@ type Checker struct {
 
 // NewChecker returns a Checker that calls check for each check, and onChange after each change of
 // Healthy. onChange must not block.
-func NewChecker(check func(context.Context) error, settings Settings, pulse *clock.Pulse, log zerolog.Logger, onChange func()) *Checker {
-	c := &Checker{check: check, log: log, onChange: onChange, began: time.Now(), refused: make(chan struct{}, 1), pulse: pulse}
+func NewChecker(check func(context.Context) error, settings Settings, pulse *clock.Scheduler, log zerolog.Logger, onChange func()) *Checker {
+	c := &Checker{check: check, log: log, onChange: onChange, began: time.Now(), refused: make(chan struct{}, 1), scheduler: pulse}
 	c.settings.Store(&settings)
 	c.report.Store(&ack.AppHealth{Starting: true})
 	return c
@@ -82,8 +82,8 @@ func (c *Checker) LastError() string {
 
 // Run checks the app until ctx ends.
 func (c *Checker) Run(ctx context.Context) {
-	c.ticks = c.pulse.Asked()
-	defer c.ticks.Stop()
+	c.ticker = c.scheduler.NewOnDemandTicker()
+	defer c.ticker.Stop()
 	for {
 		began, set := time.Now(), *c.settings.Load()
 		err := c.once(ctx, set.Timeout)
@@ -110,11 +110,11 @@ func (c *Checker) waitForNext(ctx context.Context, began time.Time, every time.D
 	earliest := began.Add(every - every/10)
 	due := earliest.Add(every/20 + rand.N(every/7+1)) //nolint:gosec // only spreads the checks of the nodes
 	for {
-		c.ticks.Within(time.Until(due))
+		c.ticker.TickWithin(time.Until(due))
 		select {
 		case <-ctx.Done():
 			return false
-		case <-c.ticks.C:
+		case <-c.ticker.C:
 			if !time.Now().Before(earliest) { // otherwise the tick belongs to an earlier wait
 				return true
 			}

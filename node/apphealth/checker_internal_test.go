@@ -57,7 +57,7 @@ func (c *checked) checks() []time.Duration {
 func runChecks(t *testing.T, set Settings, f func(c *checked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var pulse clock.Pulse
+		var pulse clock.Scheduler
 		c := &checked{began: time.Now()}
 		c.Checker = NewChecker(func(ctx context.Context) error {
 			c.mu.Lock()
@@ -186,7 +186,7 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 }
 
 // A node short of file descriptors took its app for unhealthy, and gave its shards away.
-func TestWantOfDescriptorsSaysNothingOfTheApp(t *testing.T) {
+func TestDescriptorExhaustionDoesNotFailHealthCheck(t *testing.T) {
 	runChecks(t, DefaultSettings(), func(c *checked) {
 		c.until(t, true)
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL} {

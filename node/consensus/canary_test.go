@@ -142,7 +142,7 @@ func TestCanaryVoteForAServerJustPromoted(t *testing.T) {
 	})
 }
 
-func TestCanarySnapshotBesideALogThatContradictsIt(t *testing.T) {
+func TestCanarySnapshotWithContradictingLog(t *testing.T) {
 	canary(t, "ab", []uint64{2, 2, 2, 2}, func(t cage) {
 		b := t.all["b"]
 		t.all["a"].trans.DisconnectAll()

@@ -62,7 +62,7 @@ func (c *chaos) run(d time.Duration) {
 		case 6:
 			if s.stop != nil {
 				r := s.Raft
-				c.wg.Go(func() { _ = r.Transfer(anybody) })
+				c.wg.Go(func() { _ = r.Transfer(anyServer) })
 			}
 		}
 		for range c.rnd.IntN(10) {

@@ -306,5 +306,5 @@ func without(all []*server, s *server) []*server {
 	return slices.DeleteFunc(slices.Clone(all), func(o *server) bool { return o == s })
 }
 
-// anybody takes every server for one that keeps up.
-func anybody(string) bool { return true }
+// anyServer takes every server for one that keeps up.
+func anyServer(string) bool { return true }

@@ -105,9 +105,9 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	return resp.Granted, err
 }
 
-// Beside has the server take a heartbeat of a term beside its loop, as one that came to the
+// HandleHeartbeat has the server take a heartbeat of a term beside its loop, as one that came to the
 // transport of this life, or to one of another.
-func (r *Raft) Beside(term uint64, here bool, take func()) (taken bool) {
+func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool) {
 	t := r.current.Load().trans
 	if !here {
 		t = new(transport)

@@ -171,7 +171,7 @@ func TestHeartbeatThatCannotBeSentIsNotWaitedFor(t *testing.T) {
 
 // What the other server says is an error each time that it says so, in its own words, and what
 // it says beside that is known.
-func TestErrorsOfAnotherServerAreToldEachTime(t *testing.T) {
+func TestErrorsOfAnotherServerAreReportedEachTime(t *testing.T) {
 	w := &wire{}
 	h := wired(time.Second, w)
 	for i, said := range []string{"", "no", "no", "", "no"} {

@@ -51,7 +51,7 @@ func TestPatienceIsBounded(t *testing.T) {
 
 // What tells of a disk is any write of the term or of a vote, whoever stands; how often others
 // stood is nothing to this server.
-func TestWritesForOthersTellOfTheDisk(t *testing.T) {
+func TestVoteWritesMeasureDiskLatency(t *testing.T) {
 	for name, c := range map[string]struct {
 		slow string // of the writes
 		last uint64 // the end of the candidate's log
@@ -92,7 +92,7 @@ func TestWritesForOthersTellOfTheDisk(t *testing.T) {
 
 // A vote is waited for as long as a candidate may wait, or any other message if that is longer;
 // who cannot be reached is given up as soon as for any other.
-func TestVotesAreWaitedForAndNotWhoIsAway(t *testing.T) {
+func TestCandidateWaitsForVotesButNotForDeadVoters(t *testing.T) {
 	for _, c := range []struct{ timeout, write time.Duration }{
 		{2 * time.Second, 7500 * time.Millisecond}, // of two
 		{24 * time.Second, 11 * time.Second},

@@ -97,7 +97,7 @@ func TestBarrierComesAfterWhatWasCommitted(t *testing.T) {
 		g.apply(l, numbered(10)...)
 		n := l
 		for range 10 { // who hands over may be elected again, in the term after next
-			if err := n.Transfer(anybody); err != nil {
+			if err := n.Transfer(anyServer); err != nil {
 				t.Fatal(err)
 			}
 			if n = g.leader(g.all...); n != l {
@@ -126,7 +126,7 @@ func TestTransferFindsALivingVoter(t *testing.T) {
 			time.Sleep(time.Second)
 			rest := without(g.all, l)
 			rest[dead].crash()
-			if err := l.Transfer(anybody); err != nil {
+			if err := l.Transfer(anyServer); err != nil {
 				t.Errorf("Transfer: %v", err)
 			}
 			if n := g.leader(l, rest[1-dead]); n != rest[1-dead] {
@@ -262,7 +262,7 @@ func TestCampaignIsForVotersAndRare(t *testing.T) {
 		if n := g.leader(g.all...); n != f {
 			t.Fatalf("%s leads", n.host.Name())
 		}
-		if err := f.Transfer(anybody); err != nil {
+		if err := f.Transfer(anyServer); err != nil {
 			t.Fatal(err)
 		}
 		g.leader(g.all...)
@@ -304,7 +304,7 @@ func TestCampaignOfALaggardLosesNothing(t *testing.T) {
 }
 
 // Pre-vote: a follower that was cut off does not depose the leader on its return.
-func TestReturnFromAPartitionDisturbsNobody(t *testing.T) {
+func TestReturnFromPartitionDoesNotDisruptLeader(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		l := g.leader(g.all...)
@@ -403,7 +403,7 @@ func TestVoterThatMissedAnAdditionVotes(t *testing.T) {
 }
 
 // A server that was removed and does not know it may not disturb the others.
-func TestRemovedServerDisturbsNobody(t *testing.T) {
+func TestRemovedServerDoesNotDisruptLeader(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		l := g.leader(g.all...)
@@ -423,7 +423,7 @@ func TestRemovedServerDisturbsNobody(t *testing.T) {
 
 // Raft's loop shows the term of a vote once that is written: who stands next in order and
 // looks at the term meanwhile saw the old one, and deposed whom it had just elected.
-func TestNobodyStandsAgainstWhomItVotesFor(t *testing.T) {
+func TestVoterDoesNotCampaignAgainstItsCandidate(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
 		g.apply(l, numbered(3)...)

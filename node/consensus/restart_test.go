@@ -60,7 +60,7 @@ func TestContradictingLogIsDropped(t *testing.T) {
 				g.apply(g.leader(rest...), e)
 			}
 			time.Sleep(5 * time.Second) // They take a snapshot and forget what is before.
-			if err := g.leader(rest...).Transfer(anybody); err != nil {
+			if err := g.leader(rest...).Transfer(anyServer); err != nil {
 				t.Fatal(err)
 			}
 			g.leader(rest...)
@@ -134,7 +134,7 @@ func TestSingleServerServesAlone(t *testing.T) {
 		t := g.t
 		s := g.all[0]
 		g.apply(s, numbered(3)...)
-		if err := s.Transfer(anybody); err == nil {
+		if err := s.Transfer(anyServer); err == nil {
 			t.Error("handed over to nobody")
 		}
 		for range 3 {

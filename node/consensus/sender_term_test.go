@@ -53,22 +53,22 @@ func TestTermsInVotesAreStated(t *testing.T) {
 	})
 }
 
-// says is a Past that says which process it is.
-type says struct{ nonce uint64 }
+// identityPast is a Past that says which process it is.
+type identityPast struct{ nonce uint64 }
 
-func (s says) Own() peer.Record                                        { return peer.Record{Nonce: s.nonce} }
-func (says) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
-func (says) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+func (s identityPast) Own() peer.Record                                        { return peer.Record{Nonce: s.nonce} }
+func (identityPast) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
+func (identityPast) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
 
 // The streams of the process of before end as soon as another one has the disk.
-func TestStreamsOfAnOutlivedProcessEnd(t *testing.T) {
+func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		defer n.Close()
 		a, b := n.Host("a"), n.Host("b")
 		at := func(h *simnet.Host, node string, nonce uint64) *peer.Port {
 			return peer.New(peer.Options{
-				Node: node, Disk: "x", Boot: 1, Cluster: func() string { return "c" }, Dial: h.Dial, Past: says{nonce},
+				Node: node, Disk: "x", Boot: 1, Cluster: func() string { return "c" }, Dial: h.Dial, Past: identityPast{nonce},
 				Lookup: func(string) (string, bool) { return b.Addr(port), true },
 			})
 		}
@@ -126,7 +126,7 @@ func (d *dialsOnce) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { 
 // Whose words came over a stream was read from the words: one node could state a
 // term for the disk of another, which was then taken for an older image of itself
 // and stopped for good. A heartbeat came in another's name, too.
-func TestNobodySpeaksAsAnother(t *testing.T) {
+func TestSenderCannotImpersonateAnotherServer(t *testing.T) {
 	terms := map[string]uint64{}
 	var mu sync.Mutex
 	bubble(t, []string{"a"}, func(o *consensus.Options) {

@@ -49,7 +49,7 @@ func TestTermNeverFalls(t *testing.T) {
 
 // Only a heartbeat that changes no term is taken beside the loop, in the life that it came to, and
 // while no term is written; and no term is written while one is taken.
-func TestOnlyHeartbeatsThatChangeNothingAreTakenBesideTheLoop(t *testing.T) {
+func TestOnlyNeutralHeartbeatsBypassTheMainLoop(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		l := g.leader(g.all...)
@@ -57,17 +57,17 @@ func TestOnlyHeartbeatsThatChangeNothingAreTakenBesideTheLoop(t *testing.T) {
 		term := f.Term()
 		nothing := func() {}
 		held := false
-		if !f.Beside(term, true, func() { held = f.TermHeld() }) || !held {
+		if !f.HandleHeartbeat(term, true, func() { held = f.TermHeld() }) || !held {
 			t.Errorf("a heartbeat of the follower's term is not taken, or its term could be written meanwhile: held %v", held)
 		}
 		if f.TermHeld() {
 			t.Error("no term can be written after it")
 		}
 		for name, taken := range map[string]bool{
-			"of a later term":         f.Beside(term+1, true, nothing),
-			"of an earlier term":      f.Beside(term-1, true, nothing),
-			"that came to no life":    f.Beside(term, false, nothing),
-			"that comes to who leads": l.Beside(term, true, nothing),
+			"of a later term":         f.HandleHeartbeat(term+1, true, nothing),
+			"of an earlier term":      f.HandleHeartbeat(term-1, true, nothing),
+			"that came to no life":    f.HandleHeartbeat(term, false, nothing),
+			"that comes to who leads": l.HandleHeartbeat(term, true, nothing),
 		} {
 			if taken {
 				t.Errorf("a heartbeat %s is taken beside the loop", name)
@@ -78,7 +78,7 @@ func TestOnlyHeartbeatsThatChangeNothingAreTakenBesideTheLoop(t *testing.T) {
 		f.mem.SetFault(func(op string) error {
 			if op == "write term" {
 				wrote = true
-				if f.Beside(term, true, nothing) {
+				if f.HandleHeartbeat(term, true, nothing) {
 					t.Error("a heartbeat is taken while a term is written")
 				}
 			}
@@ -147,7 +147,7 @@ func TestALifeBeginsWithAWrite(t *testing.T) {
 
 // Who waits for its disk hears its leader all the same: its loop does not, and a follower whose
 // disk was slow knew of no leader until the next heartbeat.
-func TestAFollowerThatWritesHearsItsLeader(t *testing.T) {
+func TestFollowerReceivesHeartbeatsDuringWrite(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t
 		l := g.leader(g.all...)

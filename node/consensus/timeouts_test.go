@@ -10,13 +10,13 @@ import (
 	"shardway/node/consensus"
 )
 
-// heard counts, by server, what others have said to it.
-type heard struct {
+// termCounter counts, by server, what others have said to it.
+type termCounter struct {
 	mu    sync.Mutex
 	times map[string]int
 }
 
-func (h *heard) hears(o *consensus.Options) {
+func (h *termCounter) countTerms(o *consensus.Options) {
 	server := o.ID
 	o.Stated = func(string, uint64) {
 		h.mu.Lock()
@@ -25,7 +25,7 @@ func (h *heard) hears(o *consensus.Options) {
 	}
 }
 
-func (h *heard) by(s *server) int {
+func (h *termCounter) by(s *server) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.times[s.id()]
@@ -34,8 +34,8 @@ func (h *heard) by(s *server) int {
 // The library would speak every 50 to 100 ms, and of its log as often: 1 600 times a
 // minute. That was most of what woke nodes without requests.
 func TestALeaderAtRestSpeaksSeldom(t *testing.T) {
-	h := &heard{times: map[string]int{}}
-	bubble(t, abc(), h.hears, func(g *group) {
+	h := &termCounter{times: map[string]int{}}
+	bubble(t, abc(), h.countTerms, func(g *group) {
 		l := g.leader(g.all...)
 		for range 2 { // who follows it does as well
 			time.Sleep(time.Second)
@@ -157,7 +157,7 @@ func TestElectionsWaitForSlowDisks(t *testing.T) {
 
 // A disk that was slow once says nothing of the next election, in which refused pre-votes
 // would be waited with for as long.
-func TestPatienceWithADiskEndsAsSomebodyLeads(t *testing.T) {
+func TestLongDiskTimeoutEndsWhenALeaderIsElected(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		l := g.leader(g.all...)
 		slow(time.Second, g.all...)

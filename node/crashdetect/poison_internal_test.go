@@ -174,7 +174,7 @@ func TestPoisonIsBounded(t *testing.T) {
 }
 
 // What one node tells at once is bounded, in ends and in keys.
-func TestOneNodeTellsSoMuchAtOnce(t *testing.T) {
+func TestCrashReportsOfOneNodeAreLimited(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
 	var all []CrashReport
 	for boot := range uint64(2 * maxReports) {
@@ -206,7 +206,7 @@ func TestSuspectOfLateStands(t *testing.T) {
 }
 
 // What is told of is written to while it is sent, and more is noted meanwhile.
-func TestWhatIsToldOfPoisonIsACopy(t *testing.T) {
+func TestSuspectsReturnsACopy(t *testing.T) {
 	p := NewPoisonDetector(PoisonOptions{Log: zerolog.Nop()})
 	told := p.addOwn(CrashReport{Node: "a", At: time.Now()})
 	told[0].Node = "z"

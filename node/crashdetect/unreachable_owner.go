@@ -23,8 +23,8 @@ const (
 // such requests then. A node in the minority partition sees no commit: without this check, its clients
 // would wait for the timeout of TCP.
 type UnreachableOwners struct {
-	Port  *peer.Port
-	Pulse *clock.Pulse
+	Port      *peer.Port
+	Scheduler *clock.Scheduler
 	// Stalled returns the owners with forwarded requests that make no progress.
 	Stalled func() []string
 	// HeardRecently reports whether data from the current process of a node has just arrived. It saves
@@ -39,7 +39,7 @@ type UnreachableOwners struct {
 
 // Run checks the owners with stalled requests until ctx ends.
 func (u *UnreachableOwners) Run(ctx context.Context) {
-	t := u.Pulse.Every(reachCheckEvery)
+	t := u.Scheduler.NewTicker(reachCheckEvery)
 	defer t.Stop()
 	unreachableSince := map[string]time.Time{} // the time since which a node is unreachable
 	for {

@@ -35,8 +35,8 @@ type files struct {
 	// raft is the directory of the Raft stores. It differs from raftDir only for
 	// OpenRepair.
 	raft string
-	// openness is the access that other users had when the directory was opened.
-	openness Openness
+	// access is the access that other users had when the directory was opened.
+	access DirAccess
 	// repair is true for OpenRepair. restoring is true if the directory was empty before an
 	// interrupted Found.
 	repair, restoring bool
@@ -65,8 +65,8 @@ func openFiles(dir string) (*files, error) {
 	if err := b.writePID(); err != nil {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
-	b.openness = b.closeToOthers()
-	if err := b.refuseLinks(); err != nil {
+	b.access = b.restrictAccess()
+	if err := b.rejectLinks(); err != nil {
 		return nil, errors.Join(err, b.unlock())
 	}
 	return b, nil

@@ -92,7 +92,7 @@ func (t *Table) Learn(s Statement) error {
 	k.Server, k.Boot, k.Term, k.Applied = s.Server, max(k.Boot, s.Boot), max(k.Term, s.Term), max(k.Applied, s.Applied)
 	if k != was {
 		t.put(k)
-		t.tell()
+		t.notifyChanged()
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (t *Table) Recall(kept []disk.Known) {
 		}
 		t.put(k)
 	}
-	t.tell()
+	t.notifyChanged()
 }
 
 // Term records the Raft term that a message of Raft contains. It has no effect if there is no record of the
@@ -127,7 +127,7 @@ func (t *Table) Term(server string, term uint64) {
 	}
 	k.Term = term
 	t.put(k)
-	t.tell()
+	t.notifyChanged()
 }
 
 // put stores a record and deletes old ones above the limits. mu must be held, unless t was not published
@@ -163,8 +163,8 @@ func nodeOf(server string) string {
 	return node
 }
 
-// tell notifies changed. It does not block.
-func (t *Table) tell() {
+// notifyChanged notifies changed. It does not block.
+func (t *Table) notifyChanged() {
 	select {
 	case t.changed <- struct{}{}:
 	default:

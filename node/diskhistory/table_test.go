@@ -12,7 +12,7 @@ import (
 
 // Each line is a disk of which the same is known: boot 5 as process 50, term 7 and
 // epoch 30 as applied.
-func TestWhoCanHaveTheDisk(t *testing.T) {
+func TestCheckDetectsRollback(t *testing.T) {
 	known := disk.Known{Server: "b/x", Boot: 5, Nonce: 50, Term: 7, Applied: 30}
 	for _, c := range []struct {
 		boot, nonce, term, last uint64
@@ -42,7 +42,7 @@ func TestWhoCanHaveTheDisk(t *testing.T) {
 	}
 }
 
-func TestTableKeepsTheMostThatWasSaid(t *testing.T) {
+func TestTableKeepsTheHighestStatement(t *testing.T) {
 	table := diskhistory.New(nil)
 	learn := func(s diskhistory.Statement) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestTableKeepsTheMostThatWasSaid(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidAgainIsNotKeptAgain(t *testing.T) {
+func TestRepeatedStatementDoesNotChangeTable(t *testing.T) {
 	table := diskhistory.New(nil)
 	s := diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10}
 	changed := func() bool {

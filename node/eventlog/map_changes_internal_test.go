@@ -10,7 +10,7 @@ import (
 
 // What waited before a proposal and still does is held by the change, and so is what comes
 // to wait until it is in force, gone again or not; what had gone before is not.
-func TestChangeTellsWhatItHeld(t *testing.T) {
+func TestMapChangeReportsQueuedRequests(t *testing.T) {
 	waits := queue.Stats{Entered: 20, Waiting: 2}
 	c := NewMapChangeRecorder(MapChangeOptions{Self: "a", Ring: event.NewRing(event.Options{Node: "a"}), Queue: func() queue.Stats { return waits }})
 	s := ack.NewState()

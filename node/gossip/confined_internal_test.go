@@ -8,7 +8,7 @@ import (
 
 // A node without a secret gossips on loopback. By names it joined nodes of other machines
 // all the same: they learned that it is at 127.0.0.1, and took themselves for it.
-func TestNodeOnLoopbackJoinsNobodyElsewhere(t *testing.T) {
+func TestNodeOnLoopbackJoinsNoRemoteNode(t *testing.T) {
 	for _, tt := range []struct {
 		self, to string
 		confined bool

@@ -11,7 +11,7 @@ import (
 	"shardway/node/gossip"
 )
 
-func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
+func TestThreeNodesJoinAndExchangeTags(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
 		a := s.add("a", node("a"))
@@ -59,7 +59,7 @@ func TestOrderOfStartDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestJoiningInVainIsLoggedOnceAMinute(t *testing.T) {
+func TestFailedJoinIsLoggedOnceAMinute(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
 		a := s.add("a", node("a"), s.host("b").Addr(port), "nowhere.example")
@@ -208,7 +208,7 @@ func TestWrongNewcomerStopsOnlyItself(t *testing.T) {
 }
 
 // Nor because another cluster has the address of a node that is gone.
-func TestForeignClusterLaterStopsNobody(t *testing.T) {
+func TestLaterForeignClusterDoesNotStopNode(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
 		c := s.host("c").Addr(port)
@@ -283,7 +283,7 @@ func TestAnnouncersAreShownAndAreNoNodes(t *testing.T) {
 	})
 }
 
-func TestQuickRestartsLoseNobody(t *testing.T) {
+func TestQuickRestartsKeepAllMembers(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
@@ -374,7 +374,7 @@ func TestLeaveIsSeenAndReturns(t *testing.T) {
 // A node that was removed was shown as failed for another hour, by every node. One that is
 // told of it has nobody wait while it forgets, also if it still holds that node to be
 // alive: with Serf's own word it slept for 1.3 s and could not say who is there.
-func TestWhoIsForgottenIsShownByNobody(t *testing.T) {
+func TestForgottenNodeIsHiddenByAllMembers(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
 		a := s.add("a", node("a"))
@@ -422,7 +422,7 @@ func TestNameOfOneForgottenIsGood(t *testing.T) {
 }
 
 // A word about one that is alive, and stays so, is not kept until it fails one day.
-func TestWhoLivesOnIsNotForgotten(t *testing.T) {
+func TestLiveNodeIsNotForgotten(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))

@@ -10,7 +10,7 @@ import (
 // Two that lost each other for more than an hour, and whose join addresses lead
 // nowhere, never met again: each had forgotten the other. Who is to be kept is
 // looked for as long as it takes.
-func TestWhoIsKeptIsMetAgainAfterAnHour(t *testing.T) {
+func TestKeptNodeRejoinsAfterAnHour(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		bubble(t, func(s *swarm) {
 			s.keep = func(string) bool { return keep }

@@ -28,7 +28,7 @@ func TestNameWithoutAnswerHoldsUpNoOther(t *testing.T) {
 
 // Go's resolver drops SRV records that cannot be, and gives the rest beside an error.
 // The node took the error for all that there was.
-func TestRecordsBesideUnusableOnesAreTaken(t *testing.T) {
+func TestUsableRecordsNextToUnusableOnesAreUsed(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		b := s.add("b", node("b"))
 		s.dns.set("b.example", b.host.IP())

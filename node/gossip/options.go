@@ -53,8 +53,8 @@ type Options struct {
 	// RetryMin and RetryMax limit the pause between two join rounds while this node is alone. The
 	// defaults are 100 ms and 2 s.
 	RetryMin, RetryMax time.Duration
-	// Pulse is the shared ticker of the process. nil means a separate ticker.
-	Pulse *clock.Pulse
+	// Scheduler is the shared ticker of the process. nil means a separate ticker.
+	Scheduler *clock.Scheduler
 	// Log receives the messages of this package and, at a lower level, those of the libraries.
 	Log zerolog.Logger
 }

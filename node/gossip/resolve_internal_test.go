@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// crowd is a resolver for which every name stands for very many.
-type crowd struct{ asked atomic.Int32 }
+// manyAddrsResolver is a resolver for which every name stands for very many.
+type manyAddrsResolver struct{ asked atomic.Int32 }
 
-func (c *crowd) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+func (c *manyAddrsResolver) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	c.asked.Add(1)
 	all := make([]netip.Addr, 4000)
 	for i := range all {
@@ -21,7 +21,7 @@ func (c *crowd) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return all, nil
 }
 
-func (c *crowd) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
+func (c *manyAddrsResolver) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
 	all := make([]*net.SRV, 1500)
 	for i := range all {
 		all[i] = &net.SRV{Target: fmt.Sprintf("n%d.example.", i), Port: 7946}
@@ -34,7 +34,7 @@ func (c *crowd) LookupSRV(context.Context, string, string, string) (string, []*n
 // once. It takes others each time.
 func TestNameStandsForSomeAtATime(t *testing.T) {
 	for _, name := range []string{"nodes.example", "_gossip._tcp.example"} {
-		r := &crowd{}
+		r := &manyAddrsResolver{}
 		seen := map[netip.AddrPort]bool{}
 		for range 8 {
 			addrs, err := resolve(t.Context(), r, name)

@@ -13,7 +13,7 @@ import (
 // Who was removed is forgotten at once, be it one to keep; who is kept is never forgotten;
 // anybody else as Serf does. For less than nothing, because Serf waits until more than that
 // has gone by.
-func TestMemoryDecidesForHowLongWhoIsGoneIsKnown(t *testing.T) {
+func TestRetentionSetsReconnectTimeout(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		m := &retention{keep: func(id string) bool { return id == "server" || id == "removed" }}
@@ -35,7 +35,7 @@ func TestMemoryDecidesForHowLongWhoIsGoneIsKnown(t *testing.T) {
 
 // Only who is gone is hidden, and only who is to be forgotten, for so long as it may still
 // turn out to be gone: another one may come under its name.
-func TestMemoryHidesWhoIsForgotten(t *testing.T) {
+func TestRetentionHidesForgottenNodes(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		m := &retention{}

@@ -103,7 +103,7 @@ func TestTheRecordIsBounded(t *testing.T) {
 }
 
 // What lies in the way of the new file is not written to, and does not hang.
-func TestTheRecordIsWrittenBesideWhatLiesThere(t *testing.T) {
+func TestSnapshotReplacesFileAtomically(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "gossip"), filepath.Join(dir, "other")
 	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {

@@ -22,8 +22,8 @@ func seenAs(name, addr string) serf.Member {
 	return serf.Member{Name: name, Addr: net.IP(at.Addr().AsSlice()), Port: at.Port()}
 }
 
-// told has the record learn what Serf says of two members that came, one of which failed.
-func told(learn func(serf.Event)) {
+// sendJoinAndFail has the record learn what Serf says of two members that came, one of which failed.
+func sendJoinAndFail(learn func(serf.Event)) {
 	learn(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{seenAs("a", "10.0.0.1:7946"), seenAs("b b", "[2001:db8::2]:7")}})
 	learn(serf.MemberEvent{Type: serf.EventMemberFailed, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
 }
@@ -49,7 +49,7 @@ func TestRecordIsReadBySerf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(r.onEvent)
+	sendJoinAndFail(r.onEvent)
 	if _, err := r.save(41); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestRecordReadsWhatSerfWrote(t *testing.T) {
 		var clock serf.LamportClock
 		clock.Witness(41)
 		in, s, stop := snapshotter(t, path, &clock)
-		told(func(e serf.Event) { in <- e })
+		sendJoinAndFail(func(e serf.Event) { in <- e })
 		synctest.Wait() // what Serf has not come to as it leaves it never does
 		s.Leave()
 		stop()
@@ -126,7 +126,7 @@ func TestRecordMakesTheMostOfABrokenFile(t *testing.T) {
 	}
 }
 
-func TestRecordForgetsWhoIsGoneForLongest(t *testing.T) {
+func TestSnapshotDropsMembersGoneLongest(t *testing.T) {
 	r, err := openSnapshot("")
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
 }
 
 // Whoever left is asked no more than who failed, and a clock never falls.
-func TestWhoLeftIsGoneAndAClockNeverFalls(t *testing.T) {
+func TestLeftMemberIsGoneAndClockNeverDecreases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
 	if err := os.WriteFile(path, []byte("alive: a 10.0.0.1:7946\nclock: 9\nclock: 7\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func (m *member) again(name string) {
 	m.start(name, node(name))
 }
 
-func TestWhoCrashedMeetsThoseItWasWith(t *testing.T) {
+func TestCrashedNodeRejoinsPreviousMembers(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
@@ -52,7 +52,7 @@ func TestWhoCrashedMeetsThoseItWasWith(t *testing.T) {
 
 // The others hold what a member says after it has left to be older than its goodbye, unless its
 // clock goes on where it was.
-func TestWhoLeftMeetsThoseItWasWithAndLeavesAgain(t *testing.T) {
+func TestNodeThatLeftRejoinsAndLeavesAgain(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
@@ -117,7 +117,7 @@ func TestBrokenRecordIsReplaced(t *testing.T) {
 }
 
 // Many come at once, and are written together.
-func TestWhoCameLastIsKeptAsANodeEnds(t *testing.T) {
+func TestLastJoinedMemberIsSavedAtShutdown(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
@@ -130,7 +130,7 @@ func TestWhoCameLastIsKeptAsANodeEnds(t *testing.T) {
 }
 
 // What a member says is no older than what it said before it was started again.
-func TestClockOfAnEarlierLifeIsTold(t *testing.T) {
+func TestClockOfEarlierProcessIsRestored(t *testing.T) {
 	recorded(t, func(s *swarm) {
 		if err := os.WriteFile(s.file("a"), []byte("clock: 1000\n"), 0o600); err != nil {
 			s.t.Fatal(err)

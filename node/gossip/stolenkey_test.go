@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// stranger is a Serf member that has these gossip keys and nothing else of ours.
-func (s *swarm) stranger(name string, keys ...[]byte) *serf.Serf {
+// foreignMember is a Serf member that has these gossip keys and nothing else of ours.
+func (s *swarm) foreignMember(name string, keys ...[]byte) *serf.Serf {
 	s.t.Helper()
 	tr, err := s.host(name).Transport(port)
 	if err != nil {
@@ -43,14 +43,14 @@ func (s *swarm) stranger(name string, keys ...[]byte) *serf.Serf {
 
 // Serf tells every member the keys of the others, and has it change them, for the asking: who
 // had the secret before it was replaced by hand got the next one, and could leave one of his own.
-func TestThiefOfTheOldSecretGetsNoOtherKey(t *testing.T) {
+func TestAttackerWithOldSecretGetsNoNewKey(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		old, next := key(1), key(2)
 		s.keys = map[string][][]byte{"a": {old}, "b": {old}}
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), s.host("a").Addr(port))
 		s.whole(a, b)
-		thief := s.stranger("thief", old)
+		thief := s.foreignMember("thief", old)
 		time.Sleep(10 * time.Second)
 		for _, m := range []*member{a, b} {
 			if err := m.SetKeys([][]byte{old, next}); err != nil {
@@ -70,11 +70,11 @@ func TestThiefOfTheOldSecretGetsNoOtherKey(t *testing.T) {
 
 // One message that the library does not expect ended the process: from whoever is in gossip,
 // and spread by each node to all.
-func TestQueriesAreNotHeard(t *testing.T) {
+func TestQueriesAreIgnored(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		s.keys = map[string][][]byte{"a": {key(1)}}
 		a := s.add("a", node("a"))
-		x := s.stranger("thief", key(1))
+		x := s.foreignMember("thief", key(1))
 		time.Sleep(time.Second)
 		for _, about := range []string{"_serf_install-key", "_serf_use-key", "_serf_remove-key", "_serf_list-keys", "_serf_ping", "else"} {
 			r, err := x.Query(about, nil, &serf.QueryParam{FilterNodes: []string{"a"}, Timeout: time.Second, RequestAck: true})

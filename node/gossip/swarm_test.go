@@ -32,7 +32,7 @@ type swarm struct {
 	keep  func(id string) bool
 	file  func(name string) string                                          // where each keeps whom it saw; nil: nowhere
 	want  int                                                               // how many nodes each expects
-	pulse *clock.Pulse                                                      // what all go by; nil: each by its own
+	pulse *clock.Scheduler                                                  // what all go by; nil: each by its own
 	tap   func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport // nil: none
 	mu    sync.Mutex
 	logs  []string
@@ -137,7 +137,7 @@ func (m *member) start(name string, tags gossip.Tags, join ...string) {
 		file = m.sw.file(name)
 	}
 	g, err := gossip.New(gossip.Options{
-		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, BootstrapExpect: m.sw.want, Pulse: m.sw.pulse, SnapshotPath: file,
+		Name: name, Tags: tags, Join: join, Keys: m.sw.keys[name], Transport: tr, Advertise: m.host.Addr(port), Keep: m.sw.keep, BootstrapExpect: m.sw.want, Scheduler: m.sw.pulse, SnapshotPath: file,
 		Resolver: m.sw.dns, Log: zerolog.New(m.sw),
 	})
 	if err != nil {

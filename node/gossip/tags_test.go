@@ -52,7 +52,7 @@ func TestTagsRoundTrip(t *testing.T) {
 
 // What a later version says that this one does not know costs its members nothing:
 // neither a tag of another name nor another form of the levels.
-func TestUnknownTagsDisturbNobody(t *testing.T) {
+func TestUnknownTagsAreIgnored(t *testing.T) {
 	for tag, want := range map[string]Levels{
 		"1-1": {InForce: 1, Known: 1}, "2-17": {InForce: 2, Known: 17},
 		"": {}, "1": {}, "-": {}, "1-": {}, "-1": {}, "2-1": {}, "1-256": {}, "1-2-3": {}, "1,4": {}, "+1-2": {},

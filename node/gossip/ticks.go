@@ -50,15 +50,15 @@ func probeOnce(m *memberlist.Memberlist)
 //go:linkname exchangeOnce github.com/hashicorp/memberlist.(*Memberlist).pushPull
 func exchangeOnce(m *memberlist.Memberlist)
 
-// startTicks runs the periodic work of memberlist by the Pulse until ctx ends or stop is called.
+// startTicks runs the periodic work of memberlist by the scheduler until ctx ends or stop is called.
 // It does not wait for a probe or an exchange in progress, which ends by its own timeout within
 // seconds.
 func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	p := g.o.Pulse
+	p := g.o.Scheduler
 	if p == nil {
-		p = new(clock.Pulse)
+		p = new(clock.Scheduler)
 		wg.Go(func() { p.Run(ctx) })
 	}
 	m := g.serf.Memberlist()
@@ -76,13 +76,13 @@ func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 
 // runEvery calls f every d until ctx ends. It starts after a random delay, so that nodes that were
 // started together do not all send at once.
-func runEvery(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
+func runEvery(ctx context.Context, p *clock.Scheduler, d time.Duration, f func()) {
 	select {
 	case <-ctx.Done():
 		return
 	case <-time.After(rand.N(d)): //nolint:gosec // not security-relevant
 	}
-	b := p.Every(d)
+	b := p.NewTicker(d)
 	defer b.Stop()
 	for {
 		select {

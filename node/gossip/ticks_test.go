@@ -33,13 +33,13 @@ func (c counted) DialAddressTimeout(a memberlist.Address, d time.Duration) (net.
 }
 
 // Each timer of memberlist's own woke a node at rest several times, nine a second in all.
-func TestGossipGoesByThePulseAlone(t *testing.T) {
+func TestGossipIntervalsUseOnlyTheScheduler(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		var packets, streams atomic.Int64
 		s.tap = func(tr memberlist.NodeAwareTransport) memberlist.NodeAwareTransport {
 			return counted{tr, &packets, &streams}
 		}
-		s.pulse = new(clock.Pulse)
+		s.pulse = new(clock.Scheduler)
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))
 		s.whole(a, b) // by the exchange of a join, which no pulse is for
@@ -109,7 +109,7 @@ func TestProbesHoldUpNoGossip(t *testing.T) {
 }
 
 // Leave waits until somebody was told, and whoever ends a node does not wait for Leave.
-func TestGoodbyeIsSaidWhileTheNodeEnds(t *testing.T) {
+func TestLeaveIsBroadcastDuringShutdown(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		a := s.add("a", node("a"))
 		b := s.add("b", node("b"), a.host.Addr(port))

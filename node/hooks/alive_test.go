@@ -14,7 +14,7 @@ import (
 )
 
 // The calls of alive share a connection, and say what the app needs to count by itself.
-func TestAliveTellsForHowLongTheAppMayWrite(t *testing.T) {
+func TestAliveSendsRemainingWriteTime(t *testing.T) {
 	dials, status := 0, http.StatusOK
 	var got []map[string]any
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -63,7 +63,7 @@ func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 
 // What failed is told with a reason, and of other shards than those of the call nothing is
 // taken.
-func TestFunctionsTellWhatFailed(t *testing.T) {
+func TestHookFuncsReportFailures(t *testing.T) {
 	answers := func(r agent.HookResult) agent.HookResult {
 		return (&hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult { return r }}).Do(t.Context(), calls()["release"])
 	}

@@ -279,7 +279,7 @@ func TestSlowAppsEndWithTheirCall(t *testing.T) {
 }
 
 // Whom nobody answers at all has had nothing: a release need not wait for it.
-func TestRefusedConnectionsAreTold(t *testing.T) {
+func TestRefusedConnectionsAreReported(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type IdleReport struct {
 
 // pollIdle asks the nodes in a gradual drain for their idle shards, until ctx ends.
 func (l *Leadership) pollIdle(ctx context.Context) {
-	t := l.o.Pulse.Every(IdlePollEvery)
+	t := l.o.Scheduler.NewTicker(IdlePollEvery)
 	defer t.Stop()
 	for {
 		select {

@@ -52,12 +52,12 @@ func (l *Loop) Run(ctx context.Context) {
 	defer close(l.done)
 	l.o.Background.Go(func() { l.reconciler.Run(ctx, l.done) })
 	l.o.Background.Go(func() { l.pollIdle(ctx) })
-	t := l.o.Pulse.Asked()
+	t := l.o.Scheduler.NewOnDemandTicker()
 	defer t.Stop()
 	l.handle(ctx, leader.Tick{}, nil)
 	for again := true; l.leads(); {
 		if again { // otherwise the timer keeps its deadline
-			t.Within(min(l.driver.Due(), l.sendIfDue()))
+			t.TickWithin(min(l.driver.Due(), l.sendIfDue()))
 		}
 		again = true
 		select {

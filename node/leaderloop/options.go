@@ -32,9 +32,9 @@ type Options struct {
 	// View is what this node knows of the cluster. Its Raft server must have started.
 	View *cluster.View
 	// Client sends requests to other nodes.
-	Client *control.Client
-	Clock  clock.Clock
-	Pulse  *clock.Pulse
+	Client    *control.Client
+	Clock     clock.Clock
+	Scheduler *clock.Scheduler
 	// StateChanged is notified when the log has a newer state.
 	StateChanged <-chan struct{}
 	// Background runs the goroutines that wait for Raft or for other nodes.

@@ -36,7 +36,7 @@ func (c *cluster) restarts(knows ack.Level, nodes ...string) {
 		nonce := c.heard[node].Heartbeat.Nonce + 1
 		c.knows[node] = knows
 		c.mu.Unlock()
-		c.hears(node, func(v *leader.MemberView) { v.Heartbeat.Nonce = nonce })
+		c.addHeartbeat(node, func(v *leader.MemberView) { v.Heartbeat.Nonce = nonce })
 	}
 }
 
@@ -45,7 +45,7 @@ func TestSilentServerBlocksTheLevelUntilItIsRemoved(t *testing.T) {
 	runReconciler(t, "ABCd", func(c *cluster) {
 		c.restarts(2, "a", "b", "c", "d")
 		c.after(finalizeAfter / 2)
-		c.hears("d", silent)
+		c.addHeartbeat("d", silent)
 		c.after(finalizeAfter)
 		c.shows("d", gossip.Failed)
 		if err := c.Remove("d/1"); err != nil {
@@ -66,7 +66,7 @@ func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "c, which knows format version 1: run the version of the other nodes there") {
 			t.Errorf("with c below: %v", err)
 		}
-		c.hears("c", silent)
+		c.addHeartbeat("c", silent)
 		if err := c.asks(); err == nil || !strings.Contains(err.Error(), "c, which is not heard: start it, or take it out (shardway remove c)") {
 			t.Errorf("with c silent: %v", err)
 		}
@@ -93,7 +93,7 @@ func TestServerBelowTheCurrentLevelIsNotAdded(t *testing.T) {
 		c.mu.Unlock()
 		c.restarts(2, "a", "b", "c")
 		c.shows("d", gossip.Alive)
-		c.hears("d", nil)
+		c.addHeartbeat("d", nil)
 		c.after(time.Minute)
 		c.restarts(2, "d")
 		c.after(2*time.Second, "add d/1")

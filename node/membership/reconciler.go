@@ -91,9 +91,9 @@ type ReconcilerOptions struct {
 	RemoveDeadAfter time.Duration
 	// FinalizeAfter is how long all servers must have supported a level before it is raised.
 	FinalizeAfter time.Duration
-	// Pulse is the shared ticker.
-	Pulse *clock.Pulse
-	Log   zerolog.Logger
+	// Scheduler is the shared ticker.
+	Scheduler *clock.Scheduler
+	Log       zerolog.Logger
 }
 
 // State is the part of ack.State that affects membership.
@@ -128,7 +128,7 @@ func NewReconciler(o ReconcilerOptions) *Reconciler {
 
 // Run returns when ctx ends, or when the leadership ends, which closes done.
 func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
-	t := k.o.Pulse.Every(reconcileInterval)
+	t := k.o.Scheduler.NewTicker(reconcileInterval)
 	defer t.Stop()
 	for tick := 0; ; tick++ {
 		select {
@@ -184,7 +184,7 @@ func (k *Reconciler) updateUnheard(r View) {
 	previous := k.unheardFor
 	k.unheardFor = make(map[string]time.Duration, len(previous))
 	for _, server := range r.All() {
-		if !r.isHeard(server) {
+		if !r.isConnected(server) {
 			k.unheardFor[server] = previous[server] + passed
 		}
 	}
@@ -337,7 +337,7 @@ func (k *Reconciler) deadServerChange(r View) configChange {
 		if !isDead(server) {
 			remaining++
 		}
-		if r.isHeard(server) {
+		if r.isConnected(server) {
 			heard++
 		}
 	}

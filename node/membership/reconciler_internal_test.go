@@ -24,7 +24,7 @@ func TestTimeWithoutChecksDoesNotCountAsUnheard(t *testing.T) {
 	if got, ok := k.unheardFor["b/1"]; ok {
 		t.Errorf("b is heard, and was absent for %v", got)
 	}
-	if r.isHeard("b/2") {
+	if r.isConnected("b/2") {
 		t.Error("the heartbeats of one disk count for another one")
 	}
 }

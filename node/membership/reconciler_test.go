@@ -63,14 +63,14 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 			node := strings.ToLower(string(n))
 			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
 			c.shows(node, gossip.Alive)
-			c.hears(node, nil)
+			c.addHeartbeat(node, nil)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		pulse := new(clock.Pulse)
+		pulse := new(clock.Scheduler)
 		go pulse.Run(ctx)
 		k := membership.NewReconciler(membership.ReconcilerOptions{
-			Pulse: pulse,
-			Raft:  c, Gossip: c, Server: "a/1", MaxVoters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
+			Scheduler: pulse,
+			Raft:      c, Gossip: c, Server: "a/1", MaxVoters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
 			Identify: func(_ context.Context, node string) (membership.Process, error) {
 				if node == c.deaf {
 					return membership.Process{}, errDown
@@ -142,8 +142,8 @@ func (c *cluster) shows(node string, s gossip.Status) {
 	}
 }
 
-// hears simulates heartbeats of a node, modified by with if it is not nil.
-func (c *cluster) hears(node string, with func(v *leader.MemberView)) {
+// addHeartbeat simulates heartbeats of a node, modified by with if it is not nil.
+func (c *cluster) addHeartbeat(node string, with func(v *leader.MemberView)) {
 	v := leader.MemberView{Node: shardmap.NodeID(node), LinkWorks: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
 	if with != nil {
 		with(&v)
@@ -156,14 +156,14 @@ func (c *cluster) hears(node string, with func(v *leader.MemberView)) {
 // crashes stops nodes: their heartbeats end, and gossip shows them as failed.
 func (c *cluster) crashes(nodes ...string) {
 	for _, node := range nodes {
-		c.hears(node, silent)
+		c.addHeartbeat(node, silent)
 		c.shows(node, gossip.Failed)
 	}
 }
 
 // replaced restarts a node with another disk. No process runs on the old disk.
 func (c *cluster) replaced(node, disk string) {
-	c.hears(node, func(v *leader.MemberView) { v.Silent, v.ProcessGone = true, true })
+	c.addHeartbeat(node, func(v *leader.MemberView) { v.Silent, v.ProcessGone = true, true })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disks[node] = disk
@@ -252,11 +252,11 @@ func (c *cluster) at(server string) int {
 
 // Without heartbeats of a majority, this leader may be partitioned, and the other voters may elect
 // another leader.
-func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
+func TestVoterIsRemovedOnlyWhileQuorumIsConnected(t *testing.T) {
 	runReconciler(t, "ABCD", func(c *cluster) {
 		c.crashes("c", "d")
 		c.after(10 * deadAfter)
-		c.hears("c", nil)
+		c.addHeartbeat("c", nil)
 		c.after(time.Second, "remove d/1")
 	})
 }
@@ -267,11 +267,11 @@ func TestServerWithHeartbeatsIsNotRemoved(t *testing.T) {
 		c.shows("d", gossip.Failed)
 		c.shows("e", gossip.Left)
 		c.after(10 * deadAfter)
-		c.hears("d", silent)
+		c.addHeartbeat("d", silent)
 		c.after(deadAfter / 2)
-		c.hears("d", nil) // the time starts again
+		c.addHeartbeat("d", nil) // the time starts again
 		c.after(time.Second)
-		c.hears("d", silent)
+		c.addHeartbeat("d", silent)
 		c.after(deadAfter - time.Second)
 		c.after(2*time.Second, "promote e/1", "remove d/1")
 	})
@@ -280,7 +280,7 @@ func TestServerWithHeartbeatsIsNotRemoved(t *testing.T) {
 // A non-voter that gossip still shows would be added again.
 func TestNonvoterThatGossipShowsIsNotRemoved(t *testing.T) {
 	runReconciler(t, "ABCd", func(c *cluster) {
-		c.hears("d", silent)
+		c.addHeartbeat("d", silent)
 		c.after(10 * deadAfter)
 		c.shows("d", gossip.Failed)
 		c.after(time.Second, "remove d/1")
@@ -301,10 +301,10 @@ func TestNonvoterIsPromotedOnlyWhenCaughtUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runReconciler(t, "ABc", func(c *cluster) {
-				c.hears("c", lacks)
+				c.addHeartbeat("c", lacks)
 				c.settles()
 				c.after(10 * time.Second)
-				c.hears("c", func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
+				c.addHeartbeat("c", func(v *leader.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked = 2, 2 })
 				c.after(time.Second, "promote c/1")
 			})
 		})
@@ -319,16 +319,16 @@ func TestNonvoterOfUncoveredZoneIsPromotedFirst(t *testing.T) {
 		}
 	}
 	runReconciler(t, "ABcd", func(c *cluster) {
-		c.hears("a", in("x"))
-		c.hears("b", in("x"))
-		c.hears("c", in("x"))
-		c.hears("d", in("y"))
+		c.addHeartbeat("a", in("x"))
+		c.addHeartbeat("b", in("x"))
+		c.addHeartbeat("c", in("x"))
+		c.addHeartbeat("d", in("y"))
 		c.settles()
 		c.after(time.Second, "promote d/1")
 	})
 	runReconciler(t, "ABcd", func(c *cluster) { // there is no other zone
 		for _, node := range []string{"a", "b", "c", "d"} {
-			c.hears(node, in("x"))
+			c.addHeartbeat(node, in("x"))
 		}
 		c.settles()
 		c.after(time.Second, "promote c/1")
@@ -343,7 +343,7 @@ func TestVoterWithReplacedDiskIsRemovedOnlyWithQuorumOfOthers(t *testing.T) {
 		c.crashes("b")
 		c.replaced("c", "2")
 		c.after(deadAfter / 2)
-		c.hears("b", nil)
+		c.addHeartbeat("b", nil)
 		c.after(time.Second, "remove c/1", "add c/2")
 	})
 	runReconciler(t, "AB", func(c *cluster) { // no other voter is needed
@@ -360,7 +360,7 @@ func TestThreeVotersAlwaysRemain(t *testing.T) {
 		c.after(10 * deadAfter)
 		// A non-voter is promoted first.
 		c.shows("d", gossip.Alive)
-		c.hears("d", nil)
+		c.addHeartbeat("d", nil)
 		c.after(time.Second, "add d/1", "promote d/1", "remove c/1")
 		c.crashes("b")
 		c.after(10 * deadAfter)
@@ -374,21 +374,21 @@ func TestSurplusVoterIsDemoted(t *testing.T) {
 		c.after(time.Second, "demote d/1")
 	})
 	runReconciler(t, "ABCD", func(c *cluster) { // not while a vote may be needed
-		c.hears("b", silent)
+		c.addHeartbeat("b", silent)
 		c.after(deadAfter / 2)
-		c.hears("b", func(v *leader.MemberView) { v.LinkWorks = false })
+		c.addHeartbeat("b", func(v *leader.MemberView) { v.LinkWorks = false })
 		c.after(time.Second)
-		c.hears("b", nil)
+		c.addHeartbeat("b", nil)
 		c.after(time.Second, "demote d/1")
 	})
 	in := func(zone string) func(v *leader.MemberView) {
 		return func(v *leader.MemberView) { v.Heartbeat.Zone = zone }
 	}
 	runReconciler(t, "BCDA", func(c *cluster) { // the leader and the only voter of a zone stay
-		c.hears("a", in("x"))
-		c.hears("b", in("x"))
-		c.hears("c", in("x"))
-		c.hears("d", in("y"))
+		c.addHeartbeat("a", in("x"))
+		c.addHeartbeat("b", in("x"))
+		c.addHeartbeat("c", in("x"))
+		c.addHeartbeat("d", in("y"))
 		c.after(time.Second, "demote c/1")
 	})
 	runReconciler(t, "ABC", func(c *cluster) { c.after(time.Minute) })
@@ -412,7 +412,7 @@ func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 		{servers: "BCD"},              // a is not a server
 	} {
 		runReconciler(t, c.servers, func(x *cluster) {
-			x.hears("b", c.gone)
+			x.addHeartbeat("b", c.gone)
 			v := membership.View{Servers: membership.ServersOf(x.servers), Heard: x.views()}
 			if got := v.MayLeave("a/1"); got != c.want {
 				t.Errorf("a of %s may leave: %v, want %v", c.servers, got, c.want)

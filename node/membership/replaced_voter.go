@@ -29,7 +29,7 @@ func (k *Reconciler) replacedVoter(r View) string {
 		v, _ := r.memberView(server)
 		switch {
 		case r.hasWorkingLink(server) && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye: // this voter remains
-		case candidate != "" || r.isHeard(server) || v.Restarting: // a second missing voter, or one that still runs or returns
+		case candidate != "" || r.isConnected(server) || v.Restarting: // a second missing voter, or one that still runs or returns
 			return ""
 		default:
 			candidate = server

@@ -10,7 +10,7 @@ import (
 
 // leaves stops a node in an orderly way: the leader has received its goodbye.
 func (c *cluster) leaves(node string) {
-	c.hears(node, func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
+	c.addHeartbeat(node, func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
 	c.shows(node, gossip.Left)
 }
 
@@ -21,7 +21,7 @@ func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 		c.leaves("b")
 		c.after(deadAfter / 2) // none of three voters is removed
 		c.shows("d", gossip.Alive)
-		c.hears("d", nil)
+		c.addHeartbeat("d", nil)
 		c.after(time.Second, "add d/1", "promote d/1", "remove b/1")
 	})
 }
@@ -29,7 +29,7 @@ func TestLeftVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 // An earlier leader has received the goodbye: only gossip shows it.
 func TestVoterThatLeftBeforeTheElectionIsRemovedLater(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
-		c.hears("b", func(v *leader.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
+		c.addHeartbeat("b", func(v *leader.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
 		c.shows("b", gossip.Left)
 		c.after(9 * time.Second)
 		c.after(2*time.Second, "remove b/1")
@@ -43,7 +43,7 @@ func TestDeadVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 		c.crashes("b")
 		c.after(time.Minute)
 		c.shows("e", gossip.Alive)
-		c.hears("e", nil)
+		c.addHeartbeat("e", nil)
 		c.after(time.Second, "add e/1", "promote e/1", "remove b/1")
 		c.crashes("c") // it has no replacement yet
 		c.after(time.Minute)
@@ -51,7 +51,7 @@ func TestDeadVoterIsRemovedOnceItsReplacementVotes(t *testing.T) {
 	runReconcilerWith(t, 5, never, "ABC", func(c *cluster) {
 		c.crashes("b")
 		c.shows("d", gossip.Alive)
-		c.hears("d", nil)
+		c.addHeartbeat("d", nil)
 		c.after(5*time.Second, "add d/1", "promote d/1") // b may be restarting
 		c.after(6*time.Second, "remove b/1")
 	})
@@ -66,18 +66,18 @@ func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
 		"deaf":    func(v *leader.MemberView) { v.LinkWorks = false },
 	} {
 		runReconcilerWithVoters(t, 5, "ABCDE", func(c *cluster) {
-			c.hears("c", with)
+			c.addHeartbeat("c", with)
 			c.leaves("b")
 			c.after(deadAfter / 2)
 			if t.Failed() {
 				t.Fatal(what)
 			}
-			c.hears("c", nil)
+			c.addHeartbeat("c", nil)
 			c.after(time.Second, "remove b/1")
 		})
 	}
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) { // restart in place
-		c.hears("b", func(v *leader.MemberView) {
+		c.addHeartbeat("b", func(v *leader.MemberView) {
 			v.Silent, v.Restarting, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, true, time.Minute
 		})
 		c.after(deadAfter / 2)
@@ -89,7 +89,7 @@ func TestEarlierPromotionDoesNotReplaceADeadVoter(t *testing.T) {
 	const never = 1000 * time.Hour
 	runReconcilerWith(t, 5, never, "ABCD", func(c *cluster) {
 		c.shows("e", gossip.Alive)
-		c.hears("e", nil)
+		c.addHeartbeat("e", nil)
 		c.after(time.Second, "add e/1", "promote e/1")
 		c.after(time.Minute)
 		c.crashes("b")
@@ -107,7 +107,7 @@ func TestVoterThatRestartsInPlaceStays(t *testing.T) {
 		"the log says so": func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Restarting = true, true, true },
 	} {
 		runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
-			c.hears("b", with)
+			c.addHeartbeat("b", with)
 			c.after(deadAfter / 2)
 			if t.Failed() {
 				t.Fatal(what)
@@ -119,7 +119,7 @@ func TestVoterThatRestartsInPlaceStays(t *testing.T) {
 // A leader that stops does not remove itself.
 func TestLeavingLeaderIsNotRemoved(t *testing.T) {
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) {
-		c.hears("a", func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
+		c.addHeartbeat("a", func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
 		c.after(deadAfter / 2)
 	})
 }

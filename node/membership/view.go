@@ -51,8 +51,8 @@ func (r View) memberView(server string) (view leader.MemberView, ok bool) {
 	return r.Heard[i], true
 }
 
-// isHeard reports whether the leader has received recent heartbeats of this server.
-func (r View) isHeard(server string) bool {
+// isConnected reports whether the leader has received recent heartbeats of this server.
+func (r View) isConnected(server string) bool {
 	v, ok := r.memberView(server)
 	return ok && v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
@@ -61,14 +61,14 @@ func (r View) isHeard(server string) bool {
 // show that its replies reach the server.
 func (r View) hasWorkingLink(server string) bool {
 	v, _ := r.memberView(server)
-	return r.isHeard(server) && v.LinkWorks
+	return r.isConnected(server) && v.LinkWorks
 }
 
 // isGone reports whether no process can run on the disk of this server any more, so that another
 // disk may use the ID of the node. Otherwise two processes could act with the same epochs.
 func (r View) isGone(server string) bool {
 	v, ok := r.memberView(server)
-	return !r.isHeard(server) && (!ok || v.ProcessGone)
+	return !r.isConnected(server) && (!ok || v.ProcessGone)
 }
 
 // isExpendable reports whether the cluster works without the vote of this server: a majority of
@@ -80,7 +80,7 @@ func (r View) isExpendable(server string) bool {
 	}
 	heard := 0
 	for _, v := range r.Voters {
-		if v != server && r.isHeard(v) {
+		if v != server && r.isConnected(v) {
 			heard++
 		}
 	}
@@ -100,7 +100,7 @@ func (r View) isInUncoveredZone(server string) bool {
 	v, _ := r.memberView(server)
 	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
 		other, _ := r.memberView(voter)
-		return r.isHeard(voter) && other.Heartbeat.Zone == v.Heartbeat.Zone
+		return r.isConnected(voter) && other.Heartbeat.Zone == v.Heartbeat.Zone
 	})
 }
 
@@ -122,7 +122,7 @@ func (r View) MayLeave(server string) bool {
 	remain := 0
 	for _, v := range r.Voters {
 		view, _ := r.memberView(v)
-		if v != server && r.isHeard(v) && !view.Heartbeat.Leaving && !view.Heartbeat.Goodbye {
+		if v != server && r.isConnected(v) && !view.Heartbeat.Leaving && !view.Heartbeat.Goodbye {
 			remain++
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"shardway/peer/mux"
 )
 
-// pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
+// newSessionPair returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
 // the lanes that the second is given.
-func pairOfLegs(t *testing.T, near, far *Pool, name string) (*mux.Session, <-chan *mux.Stream) {
+func newSessionPair(t *testing.T, near, far *Pool, name string) (*mux.Session, <-chan *mux.Stream) {
 	t.Helper()
 	a, b := net.Pipe()
 	given := make(chan *mux.Stream, mux.MaxWebSocketStreams)
@@ -32,7 +32,7 @@ func pairOfLegs(t *testing.T, near, far *Pool, name string) (*mux.Session, <-cha
 	return opens, given
 }
 
-func legsOfNode(name string) *Pool {
+func newWebSocketPool(name string) *Pool {
 	return NewForWebSockets(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
 }
 
@@ -40,10 +40,10 @@ func legsOfNode(name string) *Pool {
 // all that there may be. Now what is kept beyond a few KiB each is bounded for all together, also
 // of who has read much before it stood still; and one that reads is not held up by those that do
 // not.
-func TestWhatLegsKeepIsBoundedInBytes(t *testing.T) {
+func TestWebSocketBufferBytesAreLimited(t *testing.T) {
 	const many, least, most = 4000, 4 << 10, 32 << 20
 	synctest.Test(t, func(t *testing.T) {
-		opens, given := pairOfLegs(t, legsOfNode("a"), legsOfNode("b"), "a")
+		opens, given := newSessionPair(t, newWebSocketPool("a"), newWebSocketPool("b"), "a")
 		var sent, read atomic.Int64
 		var says sync.WaitGroup
 		defer says.Wait()

@@ -86,7 +86,7 @@ func (h *host) open(t *mux.Session, n int) (taken []*mux.Stream) {
 
 // What a node may have another keep is bounded for all its trunks together: the lanes of one
 // leave less for the next, whoever dialed how many, and other nodes have theirs.
-func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
+func TestSessionsOfANodeShareOneStreamLimit(t *testing.T) {
 	hosting(t, func(h *host) {
 		first, second := h.dial("a"), h.dial("a")
 		const some = 100
@@ -114,7 +114,7 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 }
 
 // All nodes together have a bound, too, from however many addresses they come.
-func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
+func TestStreamsOfAllNodesAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
 	for i := range maxStreams/mux.MaxStreams + 2 {

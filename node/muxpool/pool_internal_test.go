@@ -73,7 +73,7 @@ func dialing(name string, far *farPort) *peer.Port {
 
 // A node of the version before refuses a trunk, for it does not know what that is. What is
 // small goes by streams there, and a minute later it may be a newer version.
-func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
+func TestNodeWithoutSessionSupportIsDialedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &farPort{ends: make(chan net.Conn)}
 		run := func(upgraded bool) (stop func()) {
@@ -119,7 +119,7 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 }
 
 // A bug that one lane meets ends that lane: its trunk and the node go on.
-func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
+func TestStreamIsClosedWhenItsHandlerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		o := mux.NewClient(near, mux.NewBudget(mux.MaxStreams, nil))
@@ -180,7 +180,7 @@ func (o *opener) ask(t *testing.T) *mux.Stream {
 
 // A node that stops takes no more lanes before it ends those that there are, answers those,
 // and waits for the other ends to have read that.
-func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
+func TestStoppingNodeRefusesStreamsAndClosesOpenOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		o, other := l.accept(), l.accept()
@@ -255,7 +255,7 @@ func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 
 // Requests are ended once the other ends know that no more are taken: one that comes in
 // between would be ended as well, and has not been told so.
-func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
+func TestStoppingNodeSendsGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		near, far := net.Pipe()

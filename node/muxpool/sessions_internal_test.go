@@ -19,7 +19,7 @@ import (
 
 // A node has a few trunks to another, as it may need while the lanes of one go on that is
 // replaced, others have theirs, and those of one address are bounded together.
-func TestTheTrunksOfANodeAreBounded(t *testing.T) {
+func TestSessionsPerNodeAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	b, c := peerOrigin{"b", "10.0.0.1"}, peerOrigin{"c", "10.0.0.1"}
 	first := l.acquireSession(b)
@@ -68,7 +68,7 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 }
 
 // The lanes of those who invent names count together.
-func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
+func TestStreamsPerAddressAreLimited(t *testing.T) {
 	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
 	for i := range 2 * maxStreamsPerOrigin / mux.MaxStreams {
@@ -96,7 +96,7 @@ func (p placed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(p.addr) }
 
 // One owner of IPv6 has any number of addresses: it has the trunks of one, and takes no other
 // node's place.
-func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
+func TestSessionsPerIPv6PrefixAreLimited(t *testing.T) {
 	hosting(t, func(h *host) {
 		enter := func(from netip.Addr, name string) {
 			o := peer.Options{Node: name, Cluster: func() string { return "c" }, Lookup: func(string) (string, bool) { return "far", true }}
@@ -126,7 +126,7 @@ func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
 
 // Who knows the preface of a cluster without a secret, and dials trunks under names it invents,
 // to say nothing on them, has a node hold few, and these not for long.
-func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
+func TestSilentUnknownSessionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 64
 		ends := make(chan net.Conn)
@@ -172,7 +172,7 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 }
 
 // A trunk that broke while its lanes are worked on leaves room for the next.
-func TestABrokenTrunkDoesNotCount(t *testing.T) {
+func TestBrokenSessionDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := make(chan net.Conn)
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})

@@ -12,7 +12,7 @@ import (
 
 // Sockets of another node go by trunks of their own: as many as there are leave the lanes of
 // its requests to those.
-func TestLegsTakeNoLanesOfRequests(t *testing.T) {
+func TestWebSocketStreamsDoNotUseRequestStreams(t *testing.T) {
 	hosting(t, func(h *host) {
 		requests, webSockets := NewForRequests(dialing("a", h.far)), NewForWebSockets(dialing("a", h.far))
 		defer requests.Outgoing.Close()
@@ -36,7 +36,7 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 }
 
 // The sockets of all nodes are bounded as streams are, and one node may have them all.
-func TestTheLegsOfOthersAreBounded(t *testing.T) {
+func TestWebSocketStreamsOfOtherNodesAreLimited(t *testing.T) {
 	l := NewForWebSockets(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	one := l.acquireSession(peerOrigin{node: "a", origin: "1"})
 	other := l.acquireSession(peerOrigin{node: "c", origin: "2"})
@@ -65,7 +65,7 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 
 // A node that renews its streams opens further legs by another trunk, and those that
 // there are go on.
-func TestLegsOutliveARenewal(t *testing.T) {
+func TestWebSocketStreamsSurviveRenew(t *testing.T) {
 	hosting(t, func(h *host) {
 		webSockets := NewForWebSockets(dialing("a", h.far))
 		defer webSockets.Outgoing.Close()

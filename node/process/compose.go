@@ -76,7 +76,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	}()
 	log = withIDs(log, o.Dir)
 	p.log, p.credentials.log, p.accessLogs.log, o.Log = log, log, log, log
-	warnIfDirWasOpen(c.Data, o.Dir.Openness(), log)
+	warnIfDirWasOpen(c.Data, o.Dir.Access(), log)
 	o.Self = listenLocal(ctx, c.Data, log)
 	if err = p.listeners.open(ctx, c); err != nil {
 		return nil, err
@@ -114,10 +114,10 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 
 // warnIfDirWasOpen logs a warning if other users had access to the data directory, and whether
 // this has been corrected.
-func warnIfDirWasOpen(path string, o disk.Openness, log zerolog.Logger) {
+func warnIfDirWasOpen(path string, o disk.DirAccess, log zerolog.Logger) {
 	switch {
 	case o.Mode == 0:
-	case o.Closed:
+	case o.Removed:
 		log.Warn().Str("data", path).Stringer("mode", o.Mode).Msg("data directory permissions restricted to owner")
 	default:
 		log.Warn().Str("data", path).Stringer("mode", o.Mode).Str("remedy", "chmod 700, or name a directory below it with --data").
@@ -164,7 +164,7 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 		Timing:     clusterTiming(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
-		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, CPUUsage: clock.Spent},
+		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, CPUUsage: clock.CPUTimeAndPreemptions},
 		Proxy: proxyOpts, Clock: clock.New(), Log: log,
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 		Settings: c.ClusterSettings(),

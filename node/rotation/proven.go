@@ -82,16 +82,16 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	if len(shown) == 0 {
 		return nil, errUnproven
 	}
-	words, err := r.heed(ctx, from, what, p.Body, shown, stream)
+	words, err := r.handleRequest(ctx, from, what, p.Body, shown, stream)
 	if err != nil {
 		return nil, err
 	}
 	return prove(k.List(), stream, answering(what), words)
 }
 
-// heed performs a request and returns the content of the response. shown contains the secrets of this node
+// handleRequest performs a request and returns the content of the response. shown contains the secrets of this node
 // that the requester has proven to have.
-func (r *Rotation) heed(ctx context.Context, from, what string, body []byte, shown secret.List, binding []byte) (any, error) {
+func (r *Rotation) handleRequest(ctx context.Context, from, what string, body []byte, shown secret.List, binding []byte) (any, error) {
 	if what == AskStep {
 		var s Step
 		if err := json.Unmarshal(body, &s); err != nil {

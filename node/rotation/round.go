@@ -142,7 +142,7 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 				return nil, err
 			}
 		}
-		if _, err := x.tell(ctx, todo, do, step); err != nil {
+		if _, err := x.runStep(ctx, todo, do, step); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +187,7 @@ func (x *round) gather(ctx context.Context) (map[string]witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.tell(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
+	return x.runStep(ctx, nodes, show, func([]byte) (any, error) { return Step{Do: show}, nil })
 }
 
 // nodes returns all nodes that must take part. It returns an error if other members would lose the
@@ -200,9 +200,9 @@ func (x *round) nodes() ([]string, error) {
 	return nodes, nil
 }
 
-// tell makes the nodes perform a step concurrently, and returns their reports. The error lists the nodes that
+// runStep makes the nodes perform a step concurrently, and returns their reports. The error lists the nodes that
 // failed, with reasons.
-func (x *round) tell(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]witness, error) {
+func (x *round) runStep(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]witness, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	all := make(map[string]witness, len(nodes))

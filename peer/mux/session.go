@@ -319,10 +319,10 @@ func (s *Session) SinceLastRead() (d time.Duration, ok bool) {
 	return time.Since(s.created) - at, at != 0
 }
 
-// heardRecently reports whether data was received within heardWithin.
-func (s *Session) heardRecently() bool {
+// readRecently reports whether data was received within recentReadTime.
+func (s *Session) readRecently() bool {
 	quiet, heard := s.SinceLastRead()
-	return heard && quiet < heardWithin
+	return heard && quiet < recentReadTime
 }
 
 // hasQueueSpace reports whether the queue of this end is short enough for new data to be sent soon.

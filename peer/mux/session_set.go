@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// heardWithin is how long after the last read the path of a session is assumed to work.
-	heardWithin = time.Second / 2
+	// recentReadTime is how long after the last read the path of a session is assumed to work.
+	recentReadTime = time.Second / 2
 	// connectTimeout limits Connect in the background, including dialing, and pongTimeout limits
 	// the wait for a pong of a silent session.
 	connectTimeout, pongTimeout = 5 * time.Second, time.Second
@@ -126,7 +126,7 @@ func (ss *SessionSet) openOrConnect(node string) (st *Stream, connected <-chan s
 	ss.mu.Lock()
 	d := ss.destinationLocked(node)
 	s := d.session
-	if s != nil && s.heardRecently() {
+	if s != nil && s.readRecently() {
 		ss.mu.Unlock()
 		if !s.hasQueueSpace() {
 			return nil, nil
@@ -281,14 +281,14 @@ func (ss *SessionSet) Len() int {
 	return len(ss.sessions)
 }
 
-// HeardFrom reports whether something was received recently on a connection to a node for which
+// ReceivedRecently reports whether something was received recently on a connection to a node for which
 // match returns true. A draining session counts, too: it proves the same path.
-func (ss *SessionSet) HeardFrom(node string, match func(conn net.Conn) bool) bool {
+func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	d := ss.destinations[node]
 	for s, of := range ss.sessions {
-		if of == d && s.heardRecently() && match(s.conn) {
+		if of == d && s.readRecently() && match(s.conn) {
 			return true
 		}
 	}

@@ -180,7 +180,7 @@ func TestSilentSessionIsPingedAndReplaced(t *testing.T) {
 	}, func(e *setFixture) {
 		first := e.openStream()
 		e.want("at first", first, true, 1)
-		time.Sleep(2 * heardWithin)
+		time.Sleep(2 * recentReadTime)
 		if first.Responsive() || first.SessionDraining() {
 			t.Errorf("after a silence Responsive = %v, SessionDraining = %v", first.Responsive(), first.SessionDraining())
 		}

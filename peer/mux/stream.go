@@ -91,7 +91,7 @@ func (st *Stream) Unprocessed() bool {
 
 // Responsive reports whether the session has received something recently, for any stream, so that
 // the path works. It is false also while the write queue is long.
-func (st *Stream) Responsive() bool { return st.session.heardRecently() && st.session.hasQueueSpace() }
+func (st *Stream) Responsive() bool { return st.session.readRecently() && st.session.hasQueueSpace() }
 
 // SessionDraining reports whether the session opens no more streams. The stream must not be reused
 // then.

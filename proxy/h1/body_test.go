@@ -303,7 +303,7 @@ func TestDrainStandsAtTheNextRequest(t *testing.T) {
 	}
 }
 
-func TestFillTellsWhetherTheBodyFitted(t *testing.T) {
+func TestFillReportsWhetherTheBodyFits(t *testing.T) {
 	for _, tt := range []struct {
 		bytes string
 		size  int

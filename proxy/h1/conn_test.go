@@ -31,8 +31,8 @@ func tcpPair(tb testing.TB) (near, far net.Conn) {
 	return near, far
 }
 
-// say writes s to w.
-func say(tb testing.TB, w io.Writer, s string) {
+// writeString writes s to w.
+func writeString(tb testing.TB, w io.Writer, s string) {
 	tb.Helper()
 	if _, err := io.WriteString(w, s); err != nil {
 		tb.Error(err)
@@ -64,7 +64,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	bufs := new(h1.Buffers)
 	cc := h1.NewConn(front, h1.Options{Buffers: bufs})
 	uc := h1.NewConn(back, h1.Options{Buffers: bufs})
-	say(t, client, "POST /a?x= HTTP/1.1\r\nhOst: h\r\nX-One:1\r\nConnection: X-Gone\r\nx-gone: 1\r\ncontent-length: 5\r\nShardway-Key: z\r\nX-Two:  2 \r\n\r\nhello")
+	writeString(t, client, "POST /a?x= HTTP/1.1\r\nhOst: h\r\nX-One:1\r\nConnection: X-Gone\r\nx-gone: 1\r\ncontent-length: 5\r\nShardway-Key: z\r\nX-Two:  2 \r\n\r\nhello")
 	var req h1.Request
 	if err := cc.ReadRequest(&req); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	if _, err := io.ReadFull(app, got); err != nil || string(got) != want {
 		t.Fatalf("the app got %q, %v, want %q", got, err, want)
 	}
-	say(t, app, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n")
+	writeString(t, app, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-T: 1\r\n\r\n")
 	var res h1.Response
 	if err := uc.ReadResponse(&res, req.Method()); err != nil {
 		t.Fatal(err)

@@ -301,8 +301,8 @@ func TestWriterPutsSmallChunksTogether(t *testing.T) {
 	w := c.Writer()
 	w.PutString("head\r\n\r\n")
 	w.Begin(h1.Chunked, 0)
-	say(t, w, "hello")
-	say(t, w, strings.Repeat("x", 16))
+	writeString(t, w, "hello")
+	writeString(t, w, strings.Repeat("x", 16))
 	if out.sent.Len() != 0 || c.Sent() != 0 || w.Pending() == 0 {
 		t.Error("a small body left before Close")
 	}

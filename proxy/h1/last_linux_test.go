@@ -37,7 +37,7 @@ func lastSegments(t *testing.T, size int, last bool) uint32 {
 	t.Helper()
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	say(t, far, lastRequest)
+	writeString(t, far, lastRequest)
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
@@ -104,15 +104,15 @@ func unread(t *testing.T, conn net.Conn) (n int) {
 // A client may say more though it promised not to, the line break behind a body for one (RFC 9112
 // section 2.2). Closing on that is a reset, and what the kernel still kept went with it: once
 // in some thousands the client had no answer at all.
-func TestLastAnswerArrivesThoughTheClientSaysMoreAtTheEnd(t *testing.T) {
+func TestLastResponseArrivesAlthoughTheClientSendsMoreAtTheEnd(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(late{wrapped{near}, func() {
-		say(t, far, "\r\n")
+		writeString(t, far, "\r\n")
 		for unread(t, near) == 0 {
 			runtime.Gosched()
 		}
 	}}, h1.Options{Direct: true})
-	say(t, far, lastRequest)
+	writeString(t, far, lastRequest)
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)

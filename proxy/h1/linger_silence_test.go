@@ -24,7 +24,7 @@ const (
 func respondEarly(t *testing.T, near, far net.Conn, o h1.Options) (closed chan struct{}) {
 	t.Helper()
 	c := h1.NewConn(near, o)
-	say(t, far, earlyRequest)
+	writeString(t, far, earlyRequest)
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestEarlyResponseArrivesAfterPauses(t *testing.T) {
 		closed := respondEarly(t, near, far, h1.Options{})
 		for range 7 {
 			time.Sleep(4 * time.Second)
-			say(t, far, strings.Repeat("x", 100_000))
+			writeString(t, far, strings.Repeat("x", 100_000))
 		}
 		wantEarlyResponse(t, far)
 		shut(t, far)

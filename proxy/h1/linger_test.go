@@ -34,7 +34,7 @@ func answerLast(t *testing.T, meanwhile func(far io.Writer)) (got string, err er
 	near, far := tcpPair(t)
 	counted := &halves{wrapped: wrapped{near}}
 	c := h1.NewConn(counted, h1.Options{Direct: true})
-	say(t, far, lastRequest)
+	writeString(t, far, lastRequest)
 	var r h1.Request
 	if err = c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestClientThatHasLeftIsNotWaitedFor(t *testing.T) {
 
 // What a client sends behind its last request would have the kernel reset the connection,
 // and the answer with it.
-func TestLastAnswerArrivesThoughTheClientSaysMore(t *testing.T) {
-	got, err, lingered := answerLast(t, func(far io.Writer) { say(t, far, strings.Repeat("x", 20<<10)) })
+func TestLastResponseArrivesAlthoughTheClientSendsMore(t *testing.T) {
+	got, err, lingered := answerLast(t, func(far io.Writer) { writeString(t, far, strings.Repeat("x", 20<<10)) })
 	if !strings.HasPrefix(got, "HTTP/1.1 204 ") || err != nil || !lingered {
 		t.Errorf("the client got %q, %v; lingered = %v, want the answer after a lingering close", got, err, lingered)
 	}
@@ -85,7 +85,7 @@ func TestLastAnswerArrivesThoughMoreCameAlong(t *testing.T) {
 	near, far := tcpPair(t)
 	counted := &halves{wrapped: wrapped{near}}
 	c := h1.NewConn(counted, h1.Options{Direct: true})
-	say(t, far, lastRequest+"GET / HTTP/1.1\r\n")
+	writeString(t, far, lastRequest+"GET / HTTP/1.1\r\n")
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func inTwo(t *testing.T, b []byte, cut uint16, look func(c *h1.Conn) h1.ParseRes
 	at := int(cut) % (len(b) + 1)
 	found := h1.ParseNoData
 	for _, some := range [][]byte{b[:at], b[at:]} {
-		say(t, far, string(some))
+		writeString(t, far, string(some))
 		if found == h1.ParseNoData || found == h1.ParseIncomplete {
 			found = look(c)
 		}

@@ -31,7 +31,7 @@ func parkable(t *testing.T) (*h1.Conn, net.Conn) {
 }
 
 // Who has parked is woken once, whoever has a reason, and nobody watches after that.
-func TestWhoHasParkedIsWokenOnce(t *testing.T) {
+func TestParkedReaderIsWokenOnce(t *testing.T) {
 	for how, f := range map[string]func(c *h1.Conn, w *watcher){
 		"something has come": func(_ *h1.Conn, w *watcher) { w.ready() },
 		"closed":             func(c *h1.Conn, _ *watcher) { _ = c.Close() },

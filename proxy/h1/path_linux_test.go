@@ -82,7 +82,7 @@ add rule ip lost in tcp sport %s drop
 `, port), "nft", "-f", "-")
 }
 
-func (w *wire) mend() {
+func (w *wire) restore() {
 	w.t.Helper()
 	w.run("", "nft", "delete", "table", "ip", "lost")
 }
@@ -136,7 +136,7 @@ func pause(t *testing.T, d time.Duration) {
 // three seconds, for the kernel lets a second pass between two probes; and so it did
 // with a request on its way that was lost, as the other end's own probes came in. What counts is how long Hear asked to wait in all, not how long that took
 // on a busy machine.
-func TestDeadPathIsHeard(t *testing.T) {
+func TestDeadPathIsDetected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		sending bool
@@ -186,7 +186,7 @@ func TestLostProbeIsNoDeadPath(t *testing.T) {
 		_, again := w.h.CheckPath()
 		pause(t, again)
 	}
-	w.mend()
+	w.restore()
 	for w.info(w.near).Probes > 0 {
 		h, again := w.h.CheckPath()
 		if h == h1.PathDead {

@@ -8,7 +8,7 @@ import (
 // A path is dead when the other kernel owes an answer, was reminded more than once and
 // has been silent for as long as that takes: a lost segment, a pause of the other
 // machine or a connection on which nothing is owed is none.
-func TestPathIsDeadWhenItWasRemindedInVain(t *testing.T) {
+func TestPathIsDeadAfterUnansweredProbes(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {
 		name string

@@ -14,7 +14,7 @@ import (
 
 // Who does not read is slow and not gone: its kernel answers. The connection is looked
 // at until the kernel has asked three times whether there is room again.
-func TestWhoDoesNotReadIsNotDeaf(t *testing.T) {
+func TestPathOfSlowReaderIsAlive(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestWhoDoesNotReadIsNotDeaf(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
-		case deaf(c):
+		case isPathDead(c):
 			t.Fatal("taken for dead")
 		case time.Now().After(end):
 			t.Skip("the kernel asks nothing here")
@@ -66,7 +66,7 @@ func TestWhoDoesNotReadIsNotDeaf(t *testing.T) {
 	}
 }
 
-func deaf(c *h1.Conn) bool {
+func isPathDead(c *h1.Conn) bool {
 	h, _ := c.CheckPath()
 	return h == h1.PathDead
 }

@@ -86,7 +86,7 @@ func TestSpliceDoesWithoutPipes(t *testing.T) {
 }
 
 // Pipes that nobody uses any more are closed: their descriptors are those of connections.
-func TestPipesAreClosedWhenNobodyHasThem(t *testing.T) {
+func TestUnreferencedPipesAreClosed(t *testing.T) {
 	var p pipes
 	q := p.get()
 	if q == nil {
@@ -127,7 +127,7 @@ func dup(t *testing.T, fd int) int {
 
 // A pipe that still holds something of an answer is nobody's after that: it is closed, and not
 // lent again.
-func TestSpliceLeavesNobodyWhatAPipeHolds(t *testing.T) {
+func TestPipeWithDataIsNotReused(t *testing.T) {
 	var p pipes
 	for held, want := range []error{nil, unix.EPIPE} {
 		q := p.get()

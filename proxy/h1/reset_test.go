@@ -12,7 +12,7 @@ func TestResetConnIsAnotherOne(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
 	var r h1.Request
-	say(t, far, lastRequest)
+	writeString(t, far, lastRequest)
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestResetConnIsAnotherOne(t *testing.T) {
 	if c.Received() != 0 || c.Sent() != 0 {
 		t.Errorf("it has received %d and sent %d bytes, want none", c.Received(), c.Sent())
 	}
-	say(t, far, lastRequest)
+	writeString(t, far, lastRequest)
 	if err := c.ReadRequest(&r); err != nil {
 		t.Errorf("it cannot be read: %v", err)
 	}

@@ -30,7 +30,7 @@ func TestAskSendsNothingUnlessItIsQuiet(t *testing.T) {
 	for name, disturb := range map[string]func(t *testing.T, far net.Conn){
 		"an answer nobody asked for": func(t *testing.T, far net.Conn) {
 			t.Helper()
-			say(t, far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			writeString(t, far, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		},
 		"the end": func(t *testing.T, far net.Conn) {
 			t.Helper()
@@ -57,7 +57,7 @@ func TestAskSendsNothingUnlessItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestAskHeedsTheGate(t *testing.T) {
+func TestSendCheckedObservesPrecondition(t *testing.T) {
 	near, _ := tcpPair(t)
 	c := asking(t, near)
 	refused := errors.New("no lease")
@@ -94,7 +94,7 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 			for len(asks) == 0 && lent.Load() != 0 {
 				runtime.Gosched() // it has sent, and gives its buffer back
 			}
-			say(t, far, "HTTP/1.1 204 No Content\r\n\r\n")
+			writeString(t, far, "HTTP/1.1 204 No Content\r\n\r\n")
 		}()
 		w := c.Writer()
 		w.PutString(strings.Replace(header(""), "\r\n\r\n", "\r\nContent-Length: ", 1))

@@ -24,7 +24,7 @@ func TestSocketReadsWithoutWaiting(t *testing.T) {
 		t.Errorf("ReadRequest of nothing = %v, want a timeout", err)
 	}
 	c.SetTimeouts(h1.Timeouts{})
-	say(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
+	writeString(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestSocketReadsWithoutWaiting(t *testing.T) {
 func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	say(t, far, header(""))
+	writeString(t, far, header(""))
 	waitReadable(near)
 	c.StopIdle()
 	var r h1.Request
@@ -55,7 +55,7 @@ func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
 	for range 20 { // the clock may not have moved on before the first look
 		near, far := tcpPair(t)
 		c := h1.NewConn(near, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}})
-		say(t, far, header(""))
+		writeString(t, far, header(""))
 		waitReadable(near)
 		var r h1.Request
 		if err := c.ReadRequest(&r); err != nil {
@@ -138,7 +138,7 @@ func TestWatchSeesTheClientLeave(t *testing.T) {
 func leaves(t *testing.T, c *h1.Conn, far net.Conn) {
 	t.Helper()
 	gone := watched(c)
-	say(t, far, header("")) // bytes do not hide the FIN, nor count as one
+	writeString(t, far, header("")) // bytes do not hide the FIN, nor count as one
 	shut(t, far)
 	<-gone
 	if !c.StopWatch() {
@@ -168,7 +168,7 @@ func TestStoppedWatchLeavesTheConnectionReadable(t *testing.T) {
 	var r h1.Request
 	for range 100 {
 		c.WatchDisconnect(func() { t.Error("gone called though the client stayed") })
-		say(t, far, header(""))
+		writeString(t, far, header(""))
 		if c.StopWatch() {
 			t.Fatal("StopWatch() = true though the client stayed")
 		}
@@ -190,13 +190,13 @@ func TestWatchEndsWhenTheConnIsClosed(t *testing.T) {
 	c.StopWatch()
 }
 
-func TestAliveTellsWhatMayBeUsedAgain(t *testing.T) {
+func TestAliveReportsReusableConnection(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
 	if !c.Alive() {
 		t.Error("Alive() = false of a quiet connection")
 	}
-	say(t, far, "x")
+	writeString(t, far, "x")
 	waitReadable(near)
 	if c.Alive() {
 		t.Error("Alive() = true with bytes nobody asked for")
@@ -219,7 +219,7 @@ func TestAliveTellsWhatMayBeUsedAgain(t *testing.T) {
 func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	say(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n"+strings.Repeat("x", 20<<10))
+	writeString(t, far, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9000000\r\n\r\n"+strings.Repeat("x", 20<<10))
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestLingeringCloseLetsTheAnswerArrive(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { c.CloseLinger(h1.PartOfRequest); close(done) }()
-	say(t, far, strings.Repeat("x", 100<<10))
+	writeString(t, far, strings.Repeat("x", 100<<10))
 	b, err := io.ReadAll(far)
 	if !bytes.HasPrefix(b, []byte("HTTP/1.1 413 ")) || err != nil {
 		t.Errorf("the client got %q, %v, want the answer", b, err)
@@ -260,7 +260,7 @@ func TestAbortedUntilCloseAnswerIsReset(t *testing.T) {
 		w := c.Writer()
 		w.PutString("HTTP/1.1 200 OK\r\n\r\n")
 		w.Begin(h1.UntilClose, 0)
-		say(t, w, "half")
+		writeString(t, w, "half")
 		if err := w.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestIdleConnsHoldNoBuffer(t *testing.T) {
 	}
 	kept := make([]*h1.Conn, conns)
 	for i, far := range fars {
-		say(t, far, browserHead)
+		writeString(t, far, browserHead)
 		kept[i] = <-idle
 	}
 	per := (int64(heap()) - int64(before)) / conns
@@ -322,7 +322,7 @@ func TestAbortedChunksHaveNoEnd(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	w := c.Writer()
 	w.Begin(h1.Chunked, 0)
-	say(t, w, "half")
+	writeString(t, w, "half")
 	w.Abort()
 	if err := w.Close(nil); err == nil {
 		t.Error("Close after Abort = nil")
@@ -336,12 +336,12 @@ func TestAbortedChunksHaveNoEnd(t *testing.T) {
 func TestTunnelTakesEarlyBytes(t *testing.T) {
 	client, front := tcpPair(t)
 	c := h1.NewConn(front, h1.Options{})
-	say(t, client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
+	writeString(t, client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil || !r.Upgrades() {
 		t.Fatal(err)
 	}
-	say(t, client, " late")
+	writeString(t, client, " late")
 	if !h1.NewConn(client, h1.Options{}).CloseWrite() {
 		t.Fatal("the connection cannot be half-closed")
 	}
@@ -375,14 +375,14 @@ func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
 			near, far := tcpPair(t)
 			tc.o.EndIdle = tc.end
 			c := h1.NewConn(near, tc.o)
-			say(t, far, header(""))
+			writeString(t, far, header(""))
 			waitReadable(near)
 			tc.stop(c)
 			var r h1.Request
 			if err := c.ReadRequest(&r); err != nil {
 				t.Fatalf("ReadRequest of one that had arrived = %v", err)
 			}
-			say(t, near, "alive") // the end does not come while there is a request to answer
+			writeString(t, near, "alive") // the end does not come while there is a request to answer
 			if err := c.ReadRequest(&r); err == nil {
 				t.Fatal("ReadRequest of nothing: no error")
 			}

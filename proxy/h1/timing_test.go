@@ -96,10 +96,10 @@ func TestBodyTimesOutWhenItPauses(t *testing.T) {
 	piped(t, h1.Timeouts{Body: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		go func() {
-			say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
+			writeString(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n")
 			for range 5 {
 				time.Sleep(8 * time.Second)
-				say(t, peer, "x")
+				writeString(t, peer, "x")
 			}
 		}()
 		var r h1.Request
@@ -181,10 +181,10 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 		var r h1.Request
 		done := make(chan error)
 		go func() { done <- c.ReadRequest(&r) }()
-		say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\n")
+		writeString(t, peer, "POST / HTTP/1.1\r\nHost: h\r\n")
 		synctest.Wait()
 		c.StopIdle()
-		go say(t, peer, "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		go writeString(t, peer, "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err := <-done; err != nil {
 			t.Errorf("ReadRequest of one that had begun = %v", err)
 		}
@@ -203,7 +203,7 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 func TestStopReadEndsABody(t *testing.T) {
 	piped(t, h1.Timeouts{Body: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
-		go say(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
+		go writeString(t, peer, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")
 		var r h1.Request
 		if err := c.ReadRequest(&r); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestWaitLooksForAMoment(t *testing.T) {
 		if ok, err := c.Wait(time.Second); ok || err != nil {
 			t.Errorf("Wait = %v, %v, want false", ok, err)
 		}
-		go say(t, peer, "HTTP/1.1 204 No\r\n\r\n")
+		go writeString(t, peer, "HTTP/1.1 204 No\r\n\r\n")
 		if ok, err := c.Wait(time.Hour); !ok || err != nil {
 			t.Errorf("Wait = %v, %v, want true", ok, err)
 		}
@@ -261,12 +261,12 @@ func TestCopySendsWhatIsThereAtOnce(t *testing.T) {
 			}()
 			var got h1.Response
 			peer := h1.NewConn(client, h1.Options{Timeouts: h1.Timeouts{First: time.Second, Body: time.Second}})
-			say(t, app, "HTTP/1.1 200 OK\r\n"+head)
+			writeString(t, app, "HTTP/1.1 200 OK\r\n"+head)
 			if err := peer.ReadResponse(&got, nil); err != nil {
 				t.Fatalf("the head did not come through: %v", err)
 			}
 			for _, event := range []string{"one", "two", "six"} {
-				say(t, app, event)
+				writeString(t, app, event)
 				p := make([]byte, 3)
 				if _, err := io.ReadFull(&got.Body, p); err != nil || string(p) != event {
 					t.Fatalf("got %q, %v, want %q at once", p, err, event)

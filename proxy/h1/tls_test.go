@@ -54,7 +54,7 @@ func TestStoppedWatchLeavesTLSReadable(t *testing.T) {
 	var r h1.Request
 	for range 100 {
 		c.WatchDisconnect(func() { t.Error("gone called though the client stayed") })
-		say(t, far, header(""))
+		writeString(t, far, header(""))
 		c.StopWatch()
 		if err := c.ReadRequest(&r); err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestAliveUnderTLS(t *testing.T) {
 		alive bool
 	}{
 		{"quiet", func(*testing.T, *tls.Conn) {}, true},
-		{"a second record", func(t *testing.T, s *tls.Conn) { t.Helper(); say(t, s, "HTTP/1.1 200 Evil\r\n\r\n") }, false},
+		{"a second record", func(t *testing.T, s *tls.Conn) { t.Helper(); writeString(t, s, "HTTP/1.1 200 Evil\r\n\r\n") }, false},
 		{"closed", func(t *testing.T, s *tls.Conn) { t.Helper(); shut(t, s) }, false},
 		{"half closed", func(t *testing.T, s *tls.Conn) {
 			t.Helper()
@@ -84,7 +84,7 @@ func TestAliveUnderTLS(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server, client := tlsPair(t)
 			c := h1.NewConn(client, h1.Options{})
-			say(t, server, answer)
+			writeString(t, server, answer)
 			tc.after(t, server)
 			if !tc.alive {
 				waitReadable(client.NetConn())
@@ -103,7 +103,7 @@ func TestAliveUnderTLS(t *testing.T) {
 			if !tc.alive {
 				return
 			}
-			say(t, server, answer) // and it can still be read
+			writeString(t, server, answer) // and it can still be read
 			if err := c.ReadResponse(&res, []byte("GET")); err != nil || res.Status() != 200 {
 				t.Errorf("after Alive: %v", err)
 			}

@@ -88,7 +88,7 @@ func start(t *testing.T) *victim {
 		_ = cmd.Wait()
 	})
 	v := &victim{t: t, disk: d, cmd: cmd, in: in, out: bufio.NewReader(out)}
-	v.hears("ready")
+	v.expectLine("ready")
 	return v
 }
 
@@ -101,10 +101,10 @@ func mount(t *testing.T, bytes int64) *faultfs.Disk {
 	return d
 }
 
-func (v *victim) say(line string) { _, _ = fmt.Fprintln(v.in, line) }
+func (v *victim) sendLine(line string) { _, _ = fmt.Fprintln(v.in, line) }
 
-// hears waits for a line that contains want.
-func (v *victim) hears(want string) {
+// expectLine waits for a line that contains want.
+func (v *victim) expectLine(want string) {
 	v.t.Helper()
 	line, err := v.out.ReadString('\n')
 	if err != nil || !strings.Contains(line, want) {
@@ -115,8 +115,8 @@ func (v *victim) hears(want string) {
 // does sends a command to the process, and checks its result.
 func (v *victim) does(what, want string) {
 	v.t.Helper()
-	v.say(what)
-	v.hears(want)
+	v.sendLine(what)
+	v.expectLine(want)
 }
 
 // awaitHits waits until the fault has affected this number of calls.
@@ -239,13 +239,13 @@ func TestWaitingCallEndsWithTheFault(t *testing.T) {
 	need(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
-	v.say("fsync")
-	v.say("fsync")
+	v.sendLine("fsync")
+	v.sendLine("fsync")
 	v.awaitHits(1)
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		v.hears("<nil>")
+		v.expectLine("<nil>")
 	}()
 	if _, err := os.ReadFile(filepath.Join(v.disk.Dir, "file")); err != nil {
 		t.Error(err)
@@ -259,7 +259,7 @@ func TestWaitingCallEndsWithTheFault(t *testing.T) {
 		t.Errorf("%d hits, %v, want 1", hits, err)
 	}
 	<-answered
-	v.hears("<nil>")
+	v.expectLine("<nil>")
 }
 
 // Signals do not end the call, including those that the Go runtime sends itself. A killed
@@ -268,7 +268,7 @@ func TestOnlyKillEndsAWaitingCall(t *testing.T) {
 	need(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
-	v.say("fdatasync")
+	v.sendLine("fdatasync")
 	v.awaitHits(1)
 	returned := make(chan string, 1)
 	go func() {
@@ -332,11 +332,11 @@ func TestCallsFailWithoutServer(t *testing.T) {
 	need(t)
 	v := start(t)
 	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
-	v.say("fsync")
+	v.sendLine("fsync")
 	v.awaitHits(1)
 	must(t, v.disk.Unmount())
 	must(t, v.disk.Unmount())
-	v.hears("connection abort")
+	v.expectLine("connection abort")
 	v.does("fsync", "not connected")
 	if err := v.disk.SetFault(faultfs.Fault{Error: syscall.EIO}); err == nil {
 		t.Error("a disk that is gone takes orders")

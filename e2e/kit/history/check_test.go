@@ -75,9 +75,9 @@ func TestGoodHistoryPasses(t *testing.T) {
 	}
 }
 
-// TestCheckFindsPlantedErrors plants one error at a time into a valid history. Check
+// TestCheckDetectsEachInsertedError plants one error at a time into a valid history. Check
 // must find it, and nothing else.
-func TestCheckFindsPlantedErrors(t *testing.T) {
+func TestCheckDetectsEachInsertedError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind

@@ -35,7 +35,7 @@ type overlap struct {
 	takeover  string
 }
 
-func (o overlap) tell() (history.History, history.Rules) {
+func (o overlap) history() (history.History, history.Rules) {
 	s := good()
 	base := s.now
 	at := func(t int64) int64 {
@@ -156,7 +156,7 @@ func TestExcusesEndAtTheirBounds(t *testing.T) {
 		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h, rules := c.o.tell()
+			h, rules := c.o.history()
 			r := history.Check(h, rules)
 			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
 				t.Errorf("report = %v\n%v", r, r.Violations)
@@ -204,7 +204,7 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.next = next
-			h, rules := c.o.tell()
+			h, rules := c.o.history()
 			r := history.Check(h, rules)
 			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
 				t.Errorf("report = %v\n%v", r, r.Violations)
@@ -225,7 +225,7 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 // A node returns to an older epoch of its own, with all faults at once.
 func TestOwnEpochMustNotDecrease(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.tell()
+		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.history()
 		for i := range h.Runs {
 			if h.Runs[i].ID == "next" {
 				h.Runs[i].App, h.Runs[i].Node, h.Responses[i].App = "a", "a", "a"
@@ -241,7 +241,7 @@ func TestOwnEpochMustNotDecrease(t *testing.T) {
 // Two runs of the old owner overlap one run of the next. One of them overlaps a pause,
 // the other one began after the pause and ends earlier.
 func TestEveryOverlapIsChecked(t *testing.T) {
-	h, rules := overlap{old: [2]int64{0, 4200}, next: [2]int64{4100, 4150}, stop: [2]int64{500, 4000}}.tell()
+	h, rules := overlap{old: [2]int64{0, 4200}, next: [2]int64{4100, 4150}, stop: [2]int64{500, 4000}}.history()
 	s := &story{History: h, now: 3000 + 4050}
 	s.asked("hidden", "GET", key(1), "a", 10, 140)
 	r := history.Check(s.History, rules)
@@ -253,7 +253,7 @@ func TestEveryOverlapIsChecked(t *testing.T) {
 // Two nodes run one epoch, with all faults at once.
 func TestSharedEpochIsNeverExcused(t *testing.T) {
 	for _, takeover := range []string{"", "lease", "immediate"} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.tell()
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.history()
 		for i := range h.Runs {
 			h.Runs[i].Epoch = min(h.Runs[i].Epoch, 10)
 		}
@@ -267,7 +267,7 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 // A Reset without nodes affects all nodes.
 func TestResetWithoutNodesAffectsAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.tell()
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
 		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
 		if r := history.Check(h, rules); r.Forged != 1 || r.Err() != nil {
 			t.Errorf("reset between %q: %v", names, r)
@@ -288,22 +288,22 @@ func TestFencedResponseNeedsAnOverlap(t *testing.T) {
 		return nil
 	}
 	in := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}
-	h, rules := in.tell()
+	h, rules := in.history()
 	fenced(h)
 	if r := history.Check(h, rules); r.Fenced != 1 || r.Paused != 1 || r.Err() != nil {
 		t.Errorf("in an overlap: %v", r)
 	}
-	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.tell()
+	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.history()
 	fenced(h)
 	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without an overlap: %v", r.Violations)
 	}
-	h, rules = in.tell()
+	h, rules = in.history()
 	fenced(h).Error = "shard-moved" // it is a response of the node
 	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("of a node: %v", r.Violations)
 	}
-	h, rules = in.tell()
+	h, rules = in.history()
 	fenced(h).ID, fenced(h).EchoID = "nobody", "nobody"
 	if r := history.Check(h, rules); r.Count(history.NoRun) != 1 {
 		t.Errorf("without a run: %v", r.Violations)

@@ -38,7 +38,7 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	if !ok {
 		return "", 0
 	}
-	waited := c.waitedInVain(resp)
+	waited := c.timedOutWaiting(resp)
 	if resp.Status == http.StatusServiceUnavailable && !waited {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
@@ -231,7 +231,7 @@ func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMa
 	case resp.Error == "":
 		// The error comes from the app. checkResponse has checked whether the app fenced the
 		// request correctly.
-	case c.waitedInVain(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
+	case c.timedOutWaiting(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
 		return "timed out in the queue: " + resp.Error
 	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runs[resp.ID])+c.lostSends(resp) >= maxTries || c.ownerFailures(resp) > 1):
 		return "may have run: " + resp.Error
@@ -330,10 +330,10 @@ func (c *checker) ownerFailures(resp *Response) int {
 // have run.
 func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may have run") }
 
-// waitedInVain reports whether the request failed because it had waited for the whole queue
+// timedOutWaiting reports whether the request failed because it had waited for the whole queue
 // timeout. Either it waited and was rejected, or it is a safe request that was tried before
 // and waited for the next try.
-func (c *checker) waitedInVain(resp *Response) bool {
+func (c *checker) timedOutWaiting(resp *Response) bool {
 	switch {
 	case resp.Done()-resp.final().Sent < c.rules.shortest(c.rules.QueueWait):
 		return false
@@ -349,11 +349,11 @@ func (c *checker) excuseEnd(resp *Response, f *Fault, shard uint32, atIngress bo
 	until := c.rules.effectsEnd(f)
 	if f.Kind == Killed {
 		until = min(until, orNever(f.By)) // Its connections broke when it died.
-		if c.waitedInVain(resp) {
+		if c.timedOutWaiting(resp) {
 			until = f.end()
 		}
 	}
-	if c.waitedInVain(resp) {
+	if c.timedOutWaiting(resp) {
 		until = addTime(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {

@@ -56,7 +56,7 @@ func (x *followed) back(target string, at int64) {
 }
 
 // The test plants one error at a time, or none. Check must find it, and nothing else.
-func TestCheckFindsPlantedErrorsInStreams(t *testing.T) {
+func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		want  history.Kind // 0 means none

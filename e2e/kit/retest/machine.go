@@ -20,31 +20,31 @@ const (
 	minLate = 50 * time.Millisecond
 )
 
-// Absence is the unavailability of the machine during some time.
-type Absence struct {
+// Unavailability is the unavailability of the machine during some time.
+type Unavailability struct {
 	// Late is the total delay of a goroutine that wants to run for an instant. Only
 	// delays of more than 50 ms count.
 	Late time.Duration
-	// Taken is the share of the CPU time, 0 to 1, that the hypervisor gave to other
+	// Stolen is the share of the CPU time, 0 to 1, that the hypervisor gave to other
 	// machines or that a quota of the control group withheld.
-	Taken float64
+	Stolen float64
 }
 
 // Excuses reports whether a failed test with the real clock may be repeated: if nothing
 // ran for half of the default lease, or if a tenth of the CPU time was missing.
-func (a Absence) Excuses() bool { return a.Late >= 250*time.Millisecond || a.Taken >= 0.1 }
+func (a Unavailability) Excuses() bool { return a.Late >= 250*time.Millisecond || a.Stolen >= 0.1 }
 
 // gap is a time in which the machine was not available, wholly or for the share taken of
 // the CPU time.
 type gap struct {
-	from, until time.Time
-	late, taken time.Duration
+	from, until  time.Time
+	late, stolen time.Duration
 }
 
 // machine measures the availability of the machine. The zero value has no measurement.
 type machine struct {
-	mu     sync.Mutex
-	spells []gap
+	mu   sync.Mutex
+	gaps []gap
 }
 
 // watch measures until ctx ends.
@@ -65,7 +65,7 @@ func (m *machine) watch(ctx context.Context) {
 		if last = now; now.Sub(asked) >= kernelInterval {
 			total := takenTime()
 			if total > before {
-				m.add(gap{from: asked, until: now, taken: total - before})
+				m.add(gap{from: asked, until: now, stolen: total - before})
 			}
 			asked, before = now, total
 		}
@@ -75,17 +75,17 @@ func (m *machine) watch(ctx context.Context) {
 func (m *machine) add(s gap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.spells = append(m.spells, s)
+	m.gaps = append(m.gaps, s)
 }
 
-// absence returns the sum between two times, by the part of each gap that lies between
+// unavailability returns the sum between two times, by the part of each gap that lies between
 // them.
-func (m *machine) absence(from, until time.Time) Absence {
+func (m *machine) unavailability(from, until time.Time) Unavailability {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var a Absence
+	var a Unavailability
 	var away time.Duration
-	for _, s := range m.spells {
+	for _, s := range m.gaps {
 		start, end := s.from, s.until
 		if start.Before(from) {
 			start = from
@@ -98,10 +98,10 @@ func (m *machine) absence(from, until time.Time) Absence {
 		}
 		share := float64(end.Sub(start)) / float64(s.until.Sub(s.from))
 		a.Late += time.Duration(share * float64(s.late))
-		away += time.Duration(share * float64(s.taken))
+		away += time.Duration(share * float64(s.stolen))
 	}
 	if all := until.Sub(from) * time.Duration(runtime.NumCPU()); all > 0 {
-		a.Taken = float64(away) / float64(all)
+		a.Stolen = float64(away) / float64(all)
 	}
 	return a
 }

@@ -23,26 +23,26 @@ func TestTakenTimeIsReadFromTheKernel(t *testing.T) {
 	}
 }
 
-func TestOnlyAbsenceDuringTheTestCounts(t *testing.T) {
+func TestOnlyUnavailabilityDuringTheTestCounts(t *testing.T) {
 	at := time.Unix(1000, 0)
 	second := func(n float64) time.Time { return at.Add(time.Duration(n * float64(time.Second))) }
 	var m machine
 	m.add(gap{from: second(0), until: second(2), late: 2 * time.Second})
-	m.add(gap{from: second(4), until: second(5), taken: time.Duration(runtime.NumCPU()) * time.Second / 2})
+	m.add(gap{from: second(4), until: second(5), stolen: time.Duration(runtime.NumCPU()) * time.Second / 2})
 	for _, tt := range []struct {
 		from, until float64
-		want        Absence
+		want        Unavailability
 		excuses     bool
 	}{
-		{2, 4, Absence{}, false},
-		{1.5, 3, Absence{Late: 500 * time.Millisecond}, true},
-		{1.9, 3, Absence{Late: 100 * time.Millisecond}, false},
-		{4, 5, Absence{Taken: 0.5}, true},
-		{4, 6, Absence{Taken: 0.25}, true},
-		{4, 14, Absence{Taken: 0.05}, false},
+		{2, 4, Unavailability{}, false},
+		{1.5, 3, Unavailability{Late: 500 * time.Millisecond}, true},
+		{1.9, 3, Unavailability{Late: 100 * time.Millisecond}, false},
+		{4, 5, Unavailability{Stolen: 0.5}, true},
+		{4, 6, Unavailability{Stolen: 0.25}, true},
+		{4, 14, Unavailability{Stolen: 0.05}, false},
 	} {
-		got := m.absence(second(tt.from), second(tt.until))
-		if d := got.Late - tt.want.Late; d.Abs() > time.Millisecond || got.Taken < tt.want.Taken-0.001 || got.Taken > tt.want.Taken+0.001 {
+		got := m.unavailability(second(tt.from), second(tt.until))
+		if d := got.Late - tt.want.Late; d.Abs() > time.Millisecond || got.Stolen < tt.want.Stolen-0.001 || got.Stolen > tt.want.Stolen+0.001 {
 			t.Errorf("from %v until %v: %+v, want %+v", tt.from, tt.until, got, tt.want)
 		}
 		if got.Excuses() != tt.excuses {
@@ -57,7 +57,7 @@ func TestAvailableMachineIsNotLate(t *testing.T) {
 		from := time.Now()
 		go m.watch(t.Context())
 		time.Sleep(10 * time.Second)
-		if a := m.absence(from, time.Now()); a.Late != 0 {
+		if a := m.unavailability(from, time.Now()); a.Late != 0 {
 			t.Errorf("late by %v in a time in which nothing was", a.Late)
 		}
 	})

@@ -35,10 +35,10 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 	flags.StringVar(&r.file, "json", "", "where what `go test -json` says goes")
 	flags.IntVar(&r.repeats, "repeats", 40, "how many tests are repeated at most")
 	flags.Func("never", "packages, a regular expression, whose tests have their own time and are not repeated", func(s string) (err error) {
-		r.never, err = regexp.Compile(s)
+		r.neverRepeat, err = regexp.Compile(s)
 		return err
 	})
-	flags.DurationVar(&r.within, "within", 6*time.Minute, "for how long tests are repeated at most")
+	flags.DurationVar(&r.maxDuration, "within", 6*time.Minute, "for how long tests are repeated at most")
 	flags.Func("until", "when the last test is repeated, in seconds since 1970; empty: -within says it", func(s string) error {
 		if s == "" {
 			return nil
@@ -59,20 +59,20 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 	done := make(chan struct{})
 	go func() { defer close(done); m.watch(watching) }()
 	defer func() { stop(); <-done }()
-	r.sum, r.test, r.absence = sum, test, m.absence
+	r.sum, r.test, r.unavailability = sum, test, m.unavailability
 	return r.run(ctx)
 }
 
 // runner runs tests and repeats them.
 type runner struct {
-	sum, test []string // arguments of the commands
-	file      string
-	never     *regexp.Regexp // nil matches no package
-	repeats   int
-	within    time.Duration
-	until     time.Time // zero means that within applies
-	absence   func(from, until time.Time) Absence
-	out       io.Writer
+	sum, test      []string // arguments of the commands
+	file           string
+	neverRepeat    *regexp.Regexp // nil matches no package
+	repeats        int
+	maxDuration    time.Duration
+	until          time.Time // zero means that within applies
+	unavailability func(from, until time.Time) Unavailability
+	out            io.Writer
 }
 
 func (r *runner) run(ctx context.Context) (status int, err error) {
@@ -85,7 +85,7 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	if err != nil || !r.mayRepeat(found) {
 		return status, err
 	}
-	end := time.Now().Add(r.within)
+	end := time.Now().Add(r.maxDuration)
 	if !r.until.IsZero() && r.until.Before(end) {
 		end = r.until
 	}
@@ -121,9 +121,9 @@ func (r *runner) mayRepeat(found results) bool {
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
 	}
 	for _, f := range found.failed {
-		a := r.absence(f.from, f.until)
+		a := r.unavailability(f.from, f.until)
 		switch {
-		case r.never != nil && r.never.MatchString(f.pkg):
+		case r.neverRepeat != nil && r.neverRepeat.MatchString(f.pkg):
 			ok = false
 			r.printf("not repeated: %s has its own time", f)
 		case f.final != "":
@@ -131,7 +131,7 @@ func (r *runner) mayRepeat(found results) bool {
 			r.printf("not repeated: %s: %s", f, f.final)
 		case !a.Excuses():
 			ok = false
-			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", f, a.Late.Round(time.Millisecond), 100*a.Taken)
+			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", f, a.Late.Round(time.Millisecond), 100*a.Stolen)
 		}
 	}
 	if ok && len(found.failed) > r.repeats {
@@ -153,9 +153,9 @@ func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 
 // repeat runs a test alone, and once more if the machine was not available again.
 func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
-	a := r.absence(f.from, f.until)
+	a := r.unavailability(f.from, f.until)
 	for try := 1; ; try++ {
-		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Taken)
+		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Stolen)
 		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)
 		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.test, f))
 		from := time.Now()
@@ -164,7 +164,7 @@ func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
 			return status == 0, err
 		}
 		found, err := readFile(file + ".json")
-		if a = r.absence(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
+		if a = r.unavailability(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
 			return false, err
 		}
 	}

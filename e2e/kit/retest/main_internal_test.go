@@ -42,8 +42,8 @@ const (
 `
 )
 
-// says is a failed test that printed this.
-func says(test, output string) string { return printed(test, output) + red }
+// failedWithOutput is a failed test that printed this.
+func failedWithOutput(test, output string) string { return printed(test, output) + red }
 
 func race(test string) string { return printed(test, "WARNING: DATA RACE") }
 
@@ -51,18 +51,18 @@ func printed(test, output string) string {
 	return `{"Time":"2026-01-01T00:00:01Z","Action":"output","Package":"shardway/e2e","Test":"` + test + `","Output":"` + output + `\n"}` + "\n"
 }
 
-// away is an absence during the first n runs.
-func away(n int) func(from, until time.Time) Absence {
+// unavailableDuring is an absence during the first n runs.
+func unavailableDuring(n int) func(from, until time.Time) Unavailability {
 	asked := 0
-	return func(_, _ time.Time) Absence {
+	return func(_, _ time.Time) Unavailability {
 		if asked++; asked > 2*n { // one call to decide about a repeat, one to print the reason
-			return Absence{}
+			return Unavailability{}
 		}
-		return Absence{Late: time.Second}
+		return Unavailability{Late: time.Second}
 	}
 }
 
-func TestOnlyFailuresDuringAbsenceAreRepeated(t *testing.T) {
+func TestOnlyFailuresDuringUnavailabilityAreRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		runs   []string
@@ -77,12 +77,12 @@ func TestOnlyFailuresDuringAbsenceAreRepeated(t *testing.T) {
 		{"red again on a machine that was there", []string{red, red, green}, 1, 1, 2, "the machine was there"},
 		{"red again on one that was away", []string{red, red, green}, 9, 0, 3, "repeated (2): shardway/e2e.TestA"},
 		{"red three times", []string{red, red, red, green}, 9, 1, 3, "repeated (2)"},
-		{"a broken promise", []string{says("TestA/b", "x_test.go:1: history: 3 violations (900 requests): "+history.SafetyViolated), green}, 9, 1, 1, history.SafetyViolated},
-		{"late answers", []string{says("TestA", "history: 1 violations (900 requests)"), green}, 1, 0, 2, "repeated (1)"},
+		{"a broken promise", []string{failedWithOutput("TestA/b", "x_test.go:1: history: 3 violations (900 requests): "+history.SafetyViolated), green}, 9, 1, 1, history.SafetyViolated},
+		{"late answers", []string{failedWithOutput("TestA", "history: 1 violations (900 requests)"), green}, 1, 0, 2, "repeated (1)"},
 		{"a race", []string{race("TestA") + red, green}, 9, 1, 1, "a data race"},
 		{"a race outside of tests", []string{race("") + red, green}, 9, 1, 1, "a data race"},
-		{"a panic", []string{says("TestA", "panic: boom"), green}, 9, 1, 1, "a panic"},
-		{"a broken promise when repeated", []string{red, says("TestA", "history: 1 violations (1 requests): "+history.SafetyViolated), green}, 9, 1, 2, history.SafetyViolated},
+		{"a panic", []string{failedWithOutput("TestA", "panic: boom"), green}, 9, 1, 1, "a panic"},
+		{"a broken promise when repeated", []string{red, failedWithOutput("TestA", "history: 1 violations (1 requests): "+history.SafetyViolated), green}, 9, 1, 2, history.SafetyViolated},
 		{"a detector that gave up", []string{gaveUp, green}, 0, 0, 2, "repeated: shardway/e2e: the race detector gave up"},
 		{"a detector that gave up twice", []string{gaveUp, gaveUp, green}, 9, 1, 2, "the race detector gave up"},
 		{"a detector that gave up, then red", []string{gaveUp, red, green}, 9, 1, 2, "the race detector gave up"},
@@ -101,7 +101,7 @@ func TestOnlyFailuresDuringAbsenceAreRepeated(t *testing.T) {
 			t.Chdir(dir)
 			r := runner{
 				sum: []string{"./sum", "--format", "pkgname"}, test: []string{"-race", "-run", "^(TestA|TestB)$", "-skip=TestC", "./e2e"},
-				file: "whole.json", repeats: 2, within: time.Minute, absence: away(tt.away), out: &out,
+				file: "whole.json", repeats: 2, maxDuration: time.Minute, unavailability: unavailableDuring(tt.away), out: &out,
 			}
 			status, err := r.run(t.Context())
 			if err != nil || status != tt.status || !strings.Contains(out.String(), tt.said) {
@@ -144,7 +144,7 @@ func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 	write(t, filepath.Join(dir, "1.json"), red, 0o600)
 	write(t, filepath.Join(dir, "2.json"), green, 0o600)
 	t.Chdir(dir)
-	r := runner{sum: []string{"./sum"}, file: "whole.json", repeats: 2, within: time.Minute, until: time.Now(), absence: away(9), out: &out}
+	r := runner{sum: []string{"./sum"}, file: "whole.json", repeats: 2, maxDuration: time.Minute, until: time.Now(), unavailability: unavailableDuring(9), out: &out}
 	if status, err := r.run(t.Context()); err != nil || status != 1 || !strings.Contains(out.String(), "no time is left") {
 		t.Errorf("status %d, %v, want 1; it said:\n%s", status, err, out.String())
 	}
@@ -152,7 +152,7 @@ func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 
 func TestTooManyFailuresAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
-	r := runner{repeats: 1, absence: away(9), out: &out}
+	r := runner{repeats: 1, unavailability: unavailableDuring(9), out: &out}
 	found := results{failed: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
 	if r.mayRepeat(found) || !strings.Contains(out.String(), "2 tests failed") {
 		t.Errorf("repeatable; it said: %s", &out)

@@ -81,7 +81,7 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 }
 
 // It said draining: draining.
-func TestUnreadyErrorSaysNothingTwice(t *testing.T) {
+func TestUnreadyErrorRepeatsNothing(t *testing.T) {
 	for _, tc := range []struct{ brief, why, want string }{
 		{"no lease", "", "no lease"},
 		{"no lease", "no-lease: node a has no lease", "no lease: no-lease: node a has no lease"},

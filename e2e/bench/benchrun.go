@@ -21,8 +21,8 @@ import (
 // startTimeout is the timeout for the start of a child, and for any other wait.
 const startTimeout = 30 * time.Second
 
-// stage contains the resources of one run of the command: ports, files and child processes.
-type stage struct {
+// benchRun contains the resources of one run of the command: ports, files and child processes.
+type benchRun struct {
 	dir      string
 	built    bool // the binary of the node is built from this source
 	ports    *cluster.Ports
@@ -36,7 +36,7 @@ type stage struct {
 }
 
 // close kills the children in the reverse order of their start.
-func (b *stage) close() error {
+func (b *benchRun) close() error {
 	var errs []error
 	for _, p := range slices.Backward(b.children) {
 		errs = append(errs, p.stop())
@@ -45,7 +45,7 @@ func (b *stage) close() error {
 }
 
 // addr returns a free address.
-func (b *stage) addr() (string, error) {
+func (b *benchRun) addr() (string, error) {
 	port, err := b.ports.Free()
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func (b *stage) addr() (string, error) {
 }
 
 // addrs returns n free addresses.
-func (b *stage) addrs(n int) ([]string, error) {
+func (b *benchRun) addrs(n int) ([]string, error) {
 	all := make([]string, n)
 	for i := range all {
 		var err error
@@ -66,7 +66,7 @@ func (b *stage) addrs(n int) ([]string, error) {
 }
 
 // launch starts a child and waits until it accepts connections.
-func (b *stage) launch(ctx context.Context, name, addr string, env []string, args ...string) (*process, error) {
+func (b *benchRun) launch(ctx context.Context, name, addr string, env []string, args ...string) (*process, error) {
 	p, err := start(filepath.Join(b.dir, name+".log"), env, args...)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func await(ctx context.Context, what string, try func() error) error {
 }
 
 // write writes a file of the run and returns its path.
-func (b *stage) write(name, text string) (string, error) {
+func (b *benchRun) write(name, text string) (string, error) {
 	path := filepath.Join(b.dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("bench: %w", err)
@@ -111,7 +111,7 @@ func (b *stage) write(name, text string) (string, error) {
 }
 
 // lines starts all lines that this machine supports, the backends first.
-func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
+func (b *benchRun) lines(ctx context.Context, o options) ([]*line, error) {
 	var err error
 	if o.node, err = b.build(ctx, o.node); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (b *stage) lines(ctx context.Context, o options) ([]*line, error) {
 
 // build returns the path of the node binary: named, or if that is empty, a binary built from
 // this source.
-func (b *stage) build(ctx context.Context, named string) (string, error) {
+func (b *benchRun) build(ctx context.Context, named string) (string, error) {
 	if named != "" {
 		return named, nil
 	}
@@ -153,7 +153,7 @@ func (b *stage) build(ctx context.Context, named string) (string, error) {
 
 // compared starts all lines except those of observed: direct, nginx, HAProxy, and the
 // clusters of two nodes. A proxy that is not installed is skipped.
-func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
+func (b *benchRun) compared(ctx context.Context, o options) ([]*line, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (b *stage) compared(ctx context.Context, o options) ([]*line, error) {
 
 // startBackends starts one backend process that listens on three addresses. With a single
 // address, the consistent hash of nginx and HAProxy would have nothing to select.
-func (b *stage) startBackends(ctx context.Context) error {
+func (b *benchRun) startBackends(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -10,9 +10,9 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// plantedMistake is a possible mistake of the bootstrap, and a pattern of the failure that must report
+// mutant is a possible mistake of the bootstrap, and a pattern of the failure that must report
 // it.
-type plantedMistake struct {
+type mutant struct {
 	name, caught string
 	edits        []overlay.Edit
 }
@@ -21,9 +21,9 @@ func in(decl, old, changed string) []overlay.Edit {
 	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
 }
 
-func plantedMistakes() []plantedMistake {
+func mutants() []mutant {
 	const two, few = "two clusters", "have promised"
-	return []plantedMistake{
+	return []mutant{
 		{"a promise is forgotten at a restart", two + "|" + few, in("node/membership.Bootstrapper.currentPromise", "	to, err := b.o.Dir.Promised()\n", "	to, err := b.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
 		{"a promise is not on the disk when it is given", two + "|" + few, in("node/membership.Bootstrapper.storePromise", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
 		{"a promise is given to two", two + "|" + few, in("node/membership.Bootstrapper.grant", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
@@ -36,16 +36,16 @@ func plantedMistakes() []plantedMistake {
 	}
 }
 
-// TestEachPlantedBootstrapMistakeIsDetected builds this package with each mistake and runs
+// TestEachBootstrapMutantIsDetected builds this package with each mistake and runs
 // TestEveryScheduleBootstrapsAtMostOneCluster, which must fail. If the source of an edit changes,
 // change the edit as well.
-func TestEachPlantedBootstrapMistakeIsDetected(t *testing.T) {
+func TestEachBootstrapMutantIsDetected(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	o := overlay.New("../..")
 	var edits [][]overlay.Edit
-	for _, m := range plantedMistakes() {
+	for _, m := range mutants() {
 		edits = append(edits, m.edits)
 	}
 	if err := o.Plant(edits); err != nil {
@@ -55,7 +55,7 @@ func TestEachPlantedBootstrapMistakeIsDetected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range plantedMistakes() {
+	for i, m := range mutants() {
 		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestEveryScheduleBootstrapsAtMostOneCluster$")
 		cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
 		out, err := cmd.CombinedOutput()

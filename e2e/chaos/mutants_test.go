@@ -38,8 +38,8 @@ var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
 	return cluster.Build(context.Background(), filepath.Join(dir, "planted"), "-overlay="+overlay)
 })
 
-// planted returns the program with a bug. Empty means no bug.
-func planted(tb testing.TB, bug string) cluster.Binaries {
+// buildMutant returns the program with a bug. Empty means no bug.
+func buildMutant(tb testing.TB, bug string) cluster.Binaries {
 	tb.Helper()
 	b, err := withBugs()
 	if err != nil {
@@ -54,7 +54,7 @@ func planted(tb testing.TB, bug string) cluster.Binaries {
 // A checker is trusted only after it has found planted bugs.
 //
 //nolint:tparallel // runs after TestChaos, not in parallel with it
-func TestCheckersFindPlantedBugs(t *testing.T) {
+func TestCheckersDetectEachMutant(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		t.Run(cmp.Or(c.name, c.bug, "no bug"), func(t *testing.T) {
 			t.Parallel()
 			o := c.options
-			o.Binaries, o.Network, o.Quiet = planted(t, c.bug), 20+i, true
+			o.Binaries, o.Network, o.Quiet = buildMutant(t, c.bug), 20+i, true
 			o.Faults, o.For, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
 			o.Rate = cmp.Or(o.Rate, 240)
 			r := chaos.Run(t, o)
@@ -126,7 +126,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 // A program with planted bugs must not run unnoticed.
 func TestProgramWithBugsReportsThem(t *testing.T) {
 	shardway := func(bug string, args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), planted(t, "").Node, args...)
+		cmd := exec.CommandContext(t.Context(), buildMutant(t, "").Node, args...)
 		cmd.Env = append(cmd.Environ(), mutants.Variable+"="+bug)
 		out, err := cmd.CombinedOutput()
 		return string(out), err

@@ -5,4 +5,4 @@ package clock
 import "time"
 
 // Spent is available on Unix only.
-func Spent() (used time.Duration, preempted int64) { return 0, 0 }
+func CPUTimeAndPreemptions() (used time.Duration, preempted int64) { return 0, 0 }

@@ -7,11 +7,11 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// mistake is a planted violation of a rule. found matches the tests that must fail with it.
-type mistake struct{ rule, found, decl, old, changed string }
+// mutant is a planted violation of a rule. found matches the tests that must fail with it.
+type mutant struct{ rule, found, decl, old, changed string }
 
-func protocolMistakes() []mistake {
-	return []mistake{
+func protocolMutants() []mutant {
+	return []mutant{
 		{
 			rule: "a reset stream has no end", found: "TestResetStreamHasNoEnd",
 			decl: "peer/mux.Session.handleFrame", old: "		st.handleReset()", changed: "		if PLANTED {\n			st.handleEnd(true)\n			return nil\n		}\n		st.handleReset()",
@@ -87,11 +87,11 @@ func protocolMistakes() []mistake {
 	}
 }
 
-// boundMistakes violate the rules that limit memory, work and waiting that one end causes at the
+// limitMutants violate the rules that limit memory, work and waiting that one end causes at the
 // other.
-func boundMistakes() []mistake {
+func limitMutants() []mutant {
 	const cuts, silent, waits = "TestStreamsResetAtOnceCountUntilPeerClosesThem", "TestSilentSessionIsPingedAndReplaced", "TestQueueForPeerThatDoesNotReadIsLimited"
-	return []mistake{
+	return []mutant{
 		{
 			rule: "a stream counts until this end has closed it", found: cuts,
 			decl: "peer/mux.Session.handlePeerClose", old: "	st.peerClosed = true\n", changed: "	st.peerClosed = true\n	if PLANTED {\n		st.localClosed, st.closeBatched = true, true\n	}\n",
@@ -319,14 +319,14 @@ func boundMistakes() []mistake {
 	}
 }
 
-// TestEveryMistakeIsFound builds these tests with all planted mistakes. It then runs the tests of
+// TestEachMutantFailsATest builds these tests with all planted mistakes. It then runs the tests of
 // each rule with one mistake enabled: they must fail. If an edit no longer applies because its
 // line has changed, update the edit.
-func TestEveryMistakeIsFound(t *testing.T) {
+func TestEachMutantFailsATest(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
-	all := append(protocolMistakes(), boundMistakes()...)
+	all := append(protocolMutants(), limitMutants()...)
 	edits := make([][]overlay.Edit, len(all))
 	for i, m := range all {
 		edits[i] = []overlay.Edit{{Decl: m.decl, Old: m.old, New: m.changed}}

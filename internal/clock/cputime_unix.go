@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spent returns the CPU time that all threads of this process have used, and how often the
+// CPUTimeAndPreemptions returns the CPU time that all threads of this process have used, and how often the
 // kernel gave a processor of the process to another one although the process could have
 // continued (ru_nivcsw of getrusage(2)). On a machine with idle processors that count does
 // not change. On an overloaded machine it grows every few milliseconds. One system call
-// returns both values; the CPU time equals that of Used.
-func Spent() (used time.Duration, preempted int64) {
+// returns both values; the CPU time equals that of CPUTime.
+func CPUTimeAndPreemptions() (used time.Duration, preempted int64) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
 		return 0, 0

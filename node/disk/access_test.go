@@ -46,7 +46,7 @@ func TestAccessOfAllUsersIsRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := d.Openness()
+			o := d.Access()
 			if err = d.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestAccessOfAllUsersIsRemoved(t *testing.T) {
 			if got := st.Mode() &^ fs.ModeDir; got != tt.want {
 				t.Errorf("the mode is %v, want %v", got, tt.want)
 			}
-			if told, closed := o.Mode != 0, tt.told && tt.want == 0o700; told != tt.told || o.Closed != closed {
+			if told, closed := o.Mode != 0, tt.told && tt.want == 0o700; told != tt.told || o.Removed != closed {
 				t.Errorf("told %+v, want told %v, closed %v", o, tt.told, closed)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// TestRouseEndsAWaitAndNothingElse has it end one wait after another, and no request.
-func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
+// TestRequestParkEndsOnlyAWait has it end one wait after another, and no request.
+func TestRequestParkEndsOnlyAWait(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Header: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
@@ -24,9 +24,9 @@ func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
 				t.Errorf("ReadRequest = %v after %v, want %v after 1s", err, time.Since(began), h1.ErrParkRequested)
 			}
 		}
-		time.AfterFunc(30*time.Second, func() { say(t, peer, "GET / HTTP/1.1\r\n") })
+		time.AfterFunc(30*time.Second, func() { writeString(t, peer, "GET / HTTP/1.1\r\n") })
 		time.AfterFunc(33*time.Second, c.RequestPark) // a head has begun
-		time.AfterFunc(35*time.Second, func() { say(t, peer, "Host: h\r\n\r\n") })
+		time.AfterFunc(35*time.Second, func() { writeString(t, peer, "Host: h\r\n\r\n") })
 		if err := c.ReadRequest(&r); err != nil {
 			t.Errorf("ReadRequest = %v, want a request", err)
 		}
@@ -56,7 +56,7 @@ func (a *alarmed) Read(p []byte) (int, error) {
 }
 
 // What has come when the wait is ended is a request as any other, and has the time of one.
-func TestRouseIsTooLateOnceSomethingHasCome(t *testing.T) {
+func TestRequestParkIsIgnoredAfterData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer shut(t, near)
@@ -64,13 +64,13 @@ func TestRouseIsTooLateOnceSomethingHasCome(t *testing.T) {
 		a := &alarmed{Conn: near}
 		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Header: 10 * time.Second}})
 		a.f = c.RequestPark
-		time.AfterFunc(time.Second, func() { say(t, far, "GET / HTTP/1.1\r\n") })
-		time.AfterFunc(10*time.Second, func() { say(t, far, "Host: h\r\n\r\n") })
+		time.AfterFunc(time.Second, func() { writeString(t, far, "GET / HTTP/1.1\r\n") })
+		time.AfterFunc(10*time.Second, func() { writeString(t, far, "Host: h\r\n\r\n") })
 		var r h1.Request
 		if err := c.ReadRequest(&r); err != nil {
 			t.Errorf("ReadRequest = %v, want a request", err)
 		}
-		time.AfterFunc(59*time.Second, func() { say(t, far, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") })
+		time.AfterFunc(59*time.Second, func() { writeString(t, far, "GET / HTTP/1.1\r\nHost: h\r\n\r\n") })
 		if err := c.ReadRequest(&r); err != nil {
 			t.Errorf("ReadRequest = %v, want the next", err)
 		}

@@ -153,9 +153,9 @@ func (p *pacer) pass(n int) error {
 	return pass(p.ctx, wait)
 }
 
-// beside repeats the measurement of w together with an additional client, which uses the
+// measureWithStream repeats the measurement of w together with an additional client, which uses the
 // first key of w. alone is the result without this client.
-func (l *line) beside(ctx context.Context, w wrk, alone result) (result, error) {
+func (l *line) measureWithStream(ctx context.Context, w wrk, alone result) (result, error) {
 	text, err := os.ReadFile(w.keys)
 	if err != nil {
 		return result{}, fmt.Errorf("bench: %w", err)

@@ -9,8 +9,8 @@ import (
 	"shardway/internal/clock"
 )
 
-// runPulse runs a Pulse until the returned function is called.
-func runPulse(t *testing.T, p *clock.Pulse) (stop func()) {
+// runScheduler runs a Scheduler until the returned function is called.
+func runScheduler(t *testing.T, p *clock.Scheduler) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -25,7 +25,7 @@ func runPulse(t *testing.T, p *clock.Pulse) (stop func()) {
 }
 
 // next waits for the next delivery and returns its time, rounded to 0.1 ms.
-func next(p *clock.Pulse) {
+func next(p *clock.Scheduler) {
 	for last := p.Last(); p.Last().Equal(last); {
 		time.Sleep(time.Millisecond / 10)
 		synctest.Wait()
@@ -33,27 +33,27 @@ func next(p *clock.Pulse) {
 }
 
 func TestBeatsKeepTheirInterval(t *testing.T) {
-	for _, every := range []time.Duration{clock.EveryBeat, 20 * time.Millisecond, clock.AtRest, 250 * time.Millisecond, time.Second} {
+	for _, every := range []time.Duration{clock.MinInterval, 20 * time.Millisecond, clock.MaxInterval, 250 * time.Millisecond, time.Second} {
 		for _, whileBusy := range []bool{false, true} {
 			t.Run(every.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var p clock.Pulse
-					b := p.Every(every)
+					var p clock.Scheduler
+					b := p.NewTicker(every)
 					defer b.Stop()
-					slack := clock.AtRest/2 + time.Millisecond
+					slack := clock.MaxInterval/2 + time.Millisecond
 					if whileBusy {
-						slack = clock.EveryBeat + time.Millisecond
-						defer p.WhileBusy(time.Second).Stop() // without Used the process counts as busy
+						slack = clock.MinInterval + time.Millisecond
+						defer p.NewBusyTicker(time.Second).Stop() // without Used the process counts as busy
 					}
-					slack = min(slack, max(every/4, clock.EveryBeat+time.Millisecond))
-					defer runPulse(t, &p)()
+					slack = min(slack, max(every/4, clock.MinInterval+time.Millisecond))
+					defer runScheduler(t, &p)()
 					const span = time.Minute
 					last, n := time.Now(), 0
 					for end := last.Add(span); last.Before(end); n++ {
 						<-b.C
 						now := time.Now()
 						if gap := now.Sub(last); n > 0 && (gap < every-2*slack || gap > every+2*slack) {
-							t.Fatalf("Beat %d came %v after the previous one, want about %v", n, gap, every)
+							t.Fatalf("Ticker %d came %v after the previous one, want about %v", n, gap, every)
 						}
 						last = now
 					}
@@ -66,16 +66,16 @@ func TestBeatsKeepTheirInterval(t *testing.T) {
 	}
 }
 
-// Sharing ticks is the purpose of a Pulse.
+// Sharing ticks is the purpose of a Scheduler.
 func TestBeatsShareTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p clock.Pulse
-		periodic := p.Every(clock.EveryBeat)
+		var p clock.Scheduler
+		periodic := p.NewTicker(clock.MinInterval)
 		defer periodic.Stop()
 		time.Sleep(3 * time.Millisecond)
-		seldom := p.Every(200 * time.Millisecond)
+		seldom := p.NewTicker(200 * time.Millisecond)
 		defer seldom.Stop()
-		defer runPulse(t, &p)()
+		defer runScheduler(t, &p)()
 		both := 0
 		for range 2000 {
 			<-periodic.C
@@ -95,45 +95,45 @@ func TestBeatsShareTicks(t *testing.T) {
 // Each wake-up of an idle process costs CPU time.
 func TestIdleProcessIsWokenRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+		p := clock.Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
 		for _, every := range []time.Duration{250 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 100 * time.Millisecond} {
 			time.Sleep(7 * time.Millisecond)
-			defer p.Every(every).Stop()
+			defer p.NewTicker(every).Stop()
 		}
-		quick := p.WhileBusy(clock.EveryBeat)
+		quick := p.NewBusyTicker(clock.MinInterval)
 		defer quick.Stop()
-		defer p.Asked().Stop() // Within is not called
-		defer runPulse(t, &p)()
+		defer p.NewOnDemandTicker().Stop() // Within is not called
+		defer runScheduler(t, &p)()
 		n := 0
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); n++ {
 			next(&p)
 		}
-		if most := int(time.Minute / clock.AtRest); n > most*21/20 {
+		if most := int(time.Minute / clock.MaxInterval); n > most*21/20 {
 			t.Errorf("%d ticks in a minute, want at most %d", n, most)
 		}
 		select {
 		case <-quick.C:
-			t.Error("Beat of WhileBusy was delivered to an idle process")
+			t.Error("Ticker of NewBusyTicker was delivered to an idle process")
 		default:
 		}
 	})
 }
 
-// The heartbeats of an agent have a schedule of their own. Periodic Beats must be delivered
+// The heartbeats of an agent have a schedule of their own. Periodic Tickers must be delivered
 // with them: separate wake-ups would be 30 ticks per second.
 func TestPeriodicBeatsJoinScheduledOnes(t *testing.T) {
 	for _, apart := range []time.Duration{0, 15 * time.Millisecond, 20 * time.Millisecond, 25 * time.Millisecond, 30 * time.Millisecond, 45 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
-			agent := p.Asked()
+			p := clock.Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
+			agent := p.NewOnDemandTicker()
 			defer agent.Stop()
-			periodic := p.Every(100 * time.Millisecond)
+			periodic := p.NewTicker(100 * time.Millisecond)
 			defer periodic.Stop()
 			time.Sleep(apart)
-			defer runPulse(t, &p)()
+			defer runScheduler(t, &p)()
 			n, came := 0, 0
 			heartbeat := time.Now()
-			agent.Within(0)
+			agent.TickWithin(0)
 			for end := heartbeat.Add(time.Minute); heartbeat.Before(end); n++ {
 				next(&p)
 				select {
@@ -146,38 +146,38 @@ func TestPeriodicBeatsJoinScheduledOnes(t *testing.T) {
 				default:
 					continue
 				}
-				if now := time.Now(); !now.Before(heartbeat.Add(-clock.EveryBeat / 2)) { // it would not come again before
+				if now := time.Now(); !now.Before(heartbeat.Add(-clock.MinInterval / 2)) { // it would not come again before
 					heartbeat = now.Add(100 * time.Millisecond)
 				}
-				agent.Within(time.Until(heartbeat))
+				agent.TickWithin(time.Until(heartbeat))
 			}
 			if n > 630 {
 				t.Errorf("%v apart: %d ticks in a minute, want 600 or a few more", apart, n)
 			}
 			if came < 590 {
-				t.Errorf("%v apart: Beat due 600 times a minute was delivered %d times", apart, came)
+				t.Errorf("%v apart: Ticker due 600 times a minute was delivered %d times", apart, came)
 			}
 		})
 	}
 }
 
 // A leader sends every 97 ms, and checks run every 100 ms. Separate wake-ups for both would
-// be 30 ticks per second with three Beats.
+// be 30 ticks per second with three Tickers.
 func TestBeatsOfSimilarIntervalComeAlong(t *testing.T) {
 	for _, apart := range []time.Duration{0, 20 * time.Millisecond, 45 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
+			p := clock.Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
 			const speaks = 97 * time.Millisecond
-			leader := p.Asked()
+			leader := p.NewOnDemandTicker()
 			defer leader.Stop()
-			looks := [2]*clock.Beat{}
+			looks := [2]*clock.Ticker{}
 			for i := range looks {
 				time.Sleep(apart)
-				looks[i] = p.Every(clock.AtRest)
+				looks[i] = p.NewTicker(clock.MaxInterval)
 				defer looks[i].Stop()
 			}
-			defer runPulse(t, &p)()
-			leader.Within(speaks)
+			defer runScheduler(t, &p)()
+			leader.TickWithin(speaks)
 			n, came := 0, [2]int{}
 			for end := time.Now().Add(time.Minute); time.Now().Before(end); n++ {
 				next(&p)
@@ -190,7 +190,7 @@ func TestBeatsOfSimilarIntervalComeAlong(t *testing.T) {
 				}
 				select {
 				case <-leader.C:
-					leader.Within(speaks)
+					leader.TickWithin(speaks)
 				default:
 				}
 			}
@@ -200,7 +200,7 @@ func TestBeatsOfSimilarIntervalComeAlong(t *testing.T) {
 			}
 			for i, c := range came {
 				if c < want*98/100 || c > n {
-					t.Errorf("%v apart: Beat due 600 times a minute was delivered %d times to subscriber %d", apart, c, i)
+					t.Errorf("%v apart: Ticker due 600 times a minute was delivered %d times to subscriber %d", apart, c, i)
 				}
 			}
 		})
@@ -209,11 +209,11 @@ func TestBeatsOfSimilarIntervalComeAlong(t *testing.T) {
 
 func TestWithinDeliversByRequestedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p clock.Pulse
-		b := p.Asked()
+		var p clock.Scheduler
+		b := p.NewOnDemandTicker()
 		defer b.Stop()
-		defer runPulse(t, &p)()
-		b.Within(0)
+		defer runScheduler(t, &p)()
+		b.TickWithin(0)
 		<-b.C
 		for _, tt := range []struct{ within, after time.Duration }{
 			{0, 10 * time.Millisecond},
@@ -223,19 +223,19 @@ func TestWithinDeliversByRequestedTime(t *testing.T) {
 			{time.Hour, time.Hour},
 		} {
 			began := time.Now()
-			b.Within(time.Millisecond)
-			b.Within(tt.within) // replaces the earlier schedule
+			b.TickWithin(time.Millisecond)
+			b.TickWithin(tt.within) // replaces the earlier schedule
 			<-b.C
-			if got := time.Since(began); got < tt.after-min(tt.after/20, clock.AtRest/2) || got > tt.after+2*time.Millisecond {
-				t.Errorf("Within(%v): Beat came after %v, want %v", tt.within, got, tt.after)
+			if got := time.Since(began); got < tt.after-min(tt.after/20, clock.MaxInterval/2) || got > tt.after+2*time.Millisecond {
+				t.Errorf("TickWithin(%v): Ticker came after %v, want %v", tt.within, got, tt.after)
 			}
 		}
-		for _, within := range []time.Duration{4 * time.Millisecond, clock.EveryBeat} {
+		for _, within := range []time.Duration{4 * time.Millisecond, clock.MinInterval} {
 			time.Sleep(3 * time.Millisecond)
 			began := time.Now()
-			b.Within(within)
+			b.TickWithin(within)
 			if <-b.C; time.Since(began) > 9*time.Millisecond {
-				t.Errorf("Within(%v) 3ms after the last tick: Beat came after %v, want 7ms", within, time.Since(began))
+				t.Errorf("TickWithin(%v) 3ms after the last tick: Ticker came after %v, want 7ms", within, time.Since(began))
 			}
 		}
 	})
@@ -243,22 +243,22 @@ func TestWithinDeliversByRequestedTime(t *testing.T) {
 
 func TestBeatIsDeliveredOncePerWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p clock.Pulse
-		defer p.Every(clock.EveryBeat).Stop()
-		b := p.Asked()
+		var p clock.Scheduler
+		defer p.NewTicker(clock.MinInterval).Stop()
+		b := p.NewOnDemandTicker()
 		defer b.Stop()
-		defer runPulse(t, &p)()
+		defer runScheduler(t, &p)()
 		for _, within := range []time.Duration{0, 35 * time.Millisecond} {
-			b.Within(within)
+			b.TickWithin(within)
 			began := time.Now()
 			if <-b.C; time.Since(began) > within+11*time.Millisecond {
-				t.Errorf("Within(%v): Beat came after %v", within, time.Since(began))
+				t.Errorf("TickWithin(%v): Ticker came after %v", within, time.Since(began))
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
 			select {
 			case <-b.C:
-				t.Error("Beat was delivered twice")
+				t.Error("Ticker was delivered twice")
 			default:
 			}
 		}
@@ -267,21 +267,21 @@ func TestBeatIsDeliveredOncePerWithin(t *testing.T) {
 
 func TestEarlyTicksOnlyIfTickIsNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
-		p.Early() // Run is not running
-		defer runPulse(t, &p)()
+		p := clock.Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
+		p.TickEarly() // Run is not running
+		defer runScheduler(t, &p)()
 		next(&p)
 		for _, c := range []struct {
 			after time.Duration // the beat before
 			want  bool
 		}{
-			{after: clock.EveryBeat - 1}, {after: clock.AtRest/2 - 1}, {after: clock.AtRest/2 + time.Millisecond, want: true}, {after: clock.AtRest - 1, want: true},
+			{after: clock.MinInterval - 1}, {after: clock.MaxInterval/2 - 1}, {after: clock.MaxInterval/2 + time.Millisecond, want: true}, {after: clock.MaxInterval - 1, want: true},
 		} {
 			began := p.Last()
 			time.Sleep(time.Until(began.Add(c.after)))
-			p.Early()
-			p.Early()
-			for i, want := range []time.Duration{c.after, clock.AtRest} {
+			p.TickEarly()
+			p.TickEarly()
+			for i, want := range []time.Duration{c.after, clock.MaxInterval} {
 				if i == 0 && !c.want {
 					continue
 				}
@@ -297,25 +297,25 @@ func TestEarlyTicksOnlyIfTickIsNear(t *testing.T) {
 	})
 }
 
-// A Beat of Asked is delivered with a tick that takes place anyway, if its own tick would
-// follow within EveryBeat.
+// A Ticker of NewOnDemandTicker is delivered with a tick that takes place anyway, if its own tick would
+// follow within MinInterval.
 func TestWithinIsDeliveredEarlyWithOtherTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
-		b := p.Asked()
+		p := clock.Scheduler{CPUTime: func() (time.Duration, bool) { return 0, true }}
+		b := p.NewOnDemandTicker()
 		defer b.Stop()
-		defer runPulse(t, &p)()
+		defer runScheduler(t, &p)()
 		synctest.Wait()
 		began := time.Now()
 		for _, c := range []struct{ within, want time.Duration }{
-			{clock.AtRest + 5*time.Millisecond, clock.AtRest},
-			{clock.AtRest + 6*time.Millisecond, clock.AtRest + clock.EveryBeat},
+			{clock.MaxInterval + 5*time.Millisecond, clock.MaxInterval},
+			{clock.MaxInterval + 6*time.Millisecond, clock.MaxInterval + clock.MinInterval},
 			{30 * time.Millisecond, 30 * time.Millisecond},
 		} {
-			b.Within(c.within)
+			b.TickWithin(c.within)
 			<-b.C
 			if took := time.Since(began); took.Truncate(time.Millisecond) != c.want {
-				t.Errorf("Within(%v): Beat came after %v, want %v", c.within, took, c.want)
+				t.Errorf("TickWithin(%v): Ticker came after %v, want %v", c.within, took, c.want)
 			}
 			began = time.Now()
 		}
@@ -336,15 +336,15 @@ func TestBusyProcessTicksAtShortestInterval(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began, until := time.Now(), time.Second
 				used := time.Duration(0)
-				p := clock.Pulse{Used: func() (time.Duration, bool) {
+				p := clock.Scheduler{CPUTime: func() (time.Duration, bool) {
 					if at := time.Since(began); at <= until {
 						used = tt.used(at)
 					}
 					return used, true
 				}}
-				b := p.WhileBusy(clock.EveryBeat)
+				b := p.NewBusyTicker(clock.MinInterval)
 				defer b.Stop()
-				defer runPulse(t, &p)()
+				defer runScheduler(t, &p)()
 				beats := func(d time.Duration) (n int) {
 					for end := time.After(d); ; {
 						select {
@@ -371,9 +371,9 @@ func TestBusyProcessTicksAtShortestInterval(t *testing.T) {
 // A goroutine that receives late gets one value, not one for each missed tick.
 func TestSlowReceiverMissesTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p clock.Pulse
-		b := p.Every(20 * time.Millisecond)
-		defer runPulse(t, &p)()
+		var p clock.Scheduler
+		b := p.NewTicker(20 * time.Millisecond)
+		defer runScheduler(t, &p)()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		<-b.C
@@ -386,7 +386,7 @@ func TestSlowReceiverMissesTicks(t *testing.T) {
 		time.Sleep(time.Second)
 		select {
 		case <-b.C:
-			t.Error("Beat was delivered after Stop")
+			t.Error("Ticker was delivered after Stop")
 		default:
 		}
 	})

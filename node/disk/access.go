@@ -12,40 +12,40 @@ import (
 // asidePrefix begins the name of a directory with files that a recovery replaced.
 const asidePrefix = "before-"
 
-// Openness describes the access that other users of the machine had to a data directory.
+// DirAccess describes the access that other users of the machine had to a data directory.
 // The zero value means that all users had none.
-type Openness struct {
+type DirAccess struct {
 	// Mode is the mode of the directory when it was opened, if every user of the machine
 	// had access. Otherwise it is zero.
 	Mode fs.FileMode
-	// Closed reports that this access was removed.
-	Closed bool
+	// Removed reports that this access was removed.
+	Removed bool
 }
 
-// closeToOthers removes the access of all users of the machine to the directory. Such
+// restrictAccess removes the access of all users of the machine to the directory. Such
 // access is rarely intended: it results from a umask or an image. Access of the group alone
 // is kept, because an operator granted it explicitly. The mode is not changed if another
 // user owns the directory, such as a volume of a container, or if it contains files other
 // than those of a node. All files of the node are private in any case.
-func (b *files) closeToOthers() Openness {
+func (b *files) restrictAccess() DirAccess {
 	st, err := os.Stat(b.dir)
 	if err != nil || st.Mode().Perm()&0o007 == 0 {
-		return Openness{}
+		return DirAccess{}
 	}
-	o := Openness{Mode: st.Mode().Perm()}
+	o := DirAccess{Mode: st.Mode().Perm()}
 	if st.Mode()&fs.ModeSticky == 0 && b.onlyNodeFiles() {
-		o.Closed = os.Chmod(b.dir, st.Mode()&^0o077) == nil
+		o.Removed = os.Chmod(b.dir, st.Mode()&^0o077) == nil
 	}
 	return o
 }
 
-// refuseLinks returns an error if a file that the node writes is a symbolic link. A user
+// rejectLinks returns an error if a file that the node writes is a symbolic link. A user
 // who may create files in the directory could otherwise make the node truncate or overwrite
 // a file elsewhere to which that user has no access. Directories may be links: operators
 // choose their location, and no file is truncated through them. Files that are opened later
 // are opened without following links. Files that a library opens can only be checked here,
 // in advance.
-func (b *files) refuseLinks() error {
+func (b *files) rejectLinks() error {
 	names := []string{lockFile, gossipFile, gossipFile + ".compact", filepath.Join(raftDir, logFile), filepath.Join(raftDir, logFile+".tmp")}
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -80,10 +80,10 @@ func (b *files) onlyNodeFiles() bool {
 	})
 }
 
-// Openness returns the access that other users had when the directory was opened.
-func (d *Dir) Openness() Openness {
+// Access returns the access that other users had when the directory was opened.
+func (d *Dir) Access() DirAccess {
 	if b, ok := d.b.(*files); ok {
-		return b.openness
+		return b.access
 	}
-	return Openness{}
+	return DirAccess{}
 }

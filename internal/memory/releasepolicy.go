@@ -1,0 +1,60 @@
+package memory
+
+import "time"
+
+const (
+	// checkInterval is the approximate interval between two checks of a ReleasePolicy.
+	checkInterval = 2 * time.Second
+	// maxIdlePercent is the share of one processor, in percent, up to which the process counts as idle.
+	maxIdlePercent = 10
+	// idleChecks is the number of successive idle checks before memory is released. A process that becomes
+	// busy again allocates the memory again, which takes some microseconds for each 64 KiB.
+	idleChecks = 2
+	// minReleaseInterval is the minimum interval between two releases, because an idle process works a little.
+	minReleaseInterval = 10 * time.Second
+	// A release must be expected to return at least this many bytes, and at least 1/part of the
+	// live memory. Otherwise it is not worth its cost: a collection reads all live memory.
+	minReleaseBytes    = 8 << 20
+	minReleaseFraction = 4
+)
+
+// Usage is the memory usage of a process, in bytes.
+type Usage struct {
+	Live uint64 // live memory at the end of the last collection
+	Held uint64 // heap memory that has not been returned to the system
+}
+
+// unused returns how much memory a release might return to the system.
+func (u Usage) unused() uint64 { return u.Held - min(u.Live, u.Held) }
+
+// ReleasePolicy decides when to return memory to the system. Only one goroutine may use it.
+type ReleasePolicy struct {
+	checkedAt, cpuTime time.Duration // time of the last check, and the CPU time used by then
+	idleCount          int           // number of successive idle checks
+	notBefore          time.Duration // no release before this time
+	unreleasable       uint64        // unused memory that the last release could not return, such as partly used pages
+}
+
+// NewReleasePolicy returns a ReleasePolicy. used is the CPU time that the process has used until now.
+func NewReleasePolicy(now, used time.Duration) *ReleasePolicy {
+	return &ReleasePolicy{checkedAt: now, cpuTime: used}
+}
+
+// ShouldRelease reports whether memory should be released now. After a release, the caller must call
+// RecordRelease. ShouldRelease must be called about every two seconds, with the CPU time used so far.
+func (k *ReleasePolicy) ShouldRelease(now, used time.Duration, u Usage) bool {
+	passed, did := now-k.checkedAt, used-k.cpuTime
+	if passed < checkInterval/2 {
+		return false // the last check was late
+	}
+	k.checkedAt, k.cpuTime, k.unreleasable = now, used, min(k.unreleasable, u.unused())
+	if k.idleCount++; did*100 > passed*maxIdlePercent {
+		k.idleCount = 0
+	}
+	return k.idleCount >= idleChecks && now >= k.notBefore && u.unused() >= k.unreleasable+max(minReleaseBytes, u.Live/minReleaseFraction)
+}
+
+// RecordRelease records the memory usage after a release.
+func (k *ReleasePolicy) RecordRelease(now time.Duration, u Usage) {
+	k.notBefore, k.unreleasable = now+minReleaseInterval, u.unused()
+}

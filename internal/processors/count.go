@@ -1,0 +1,57 @@
+package processors
+
+import (
+	"runtime"
+	"sync"
+)
+
+// count is the number of processors of the process: the maximum of the decision of Run and of the
+// present request of AtLeast.
+var count struct {
+	sync.Mutex
+	want  int // the decision of Run; zero means none yet
+	least int // the request of AtLeast; zero means none
+}
+
+// setMaximum makes the process use all permitted processors and returns their number. The number may
+// differ between calls, because the limit of the control group can change.
+func setMaximum() int {
+	count.Lock()
+	defer count.Unlock()
+	runtime.SetDefaultGOMAXPROCS()
+	count.want = runtime.GOMAXPROCS(0)
+	if count.want < count.least {
+		runtime.GOMAXPROCS(count.least)
+	}
+	return count.want
+}
+
+// setCount makes the process use n processors, or more if AtLeast requests more.
+func setCount(n int) {
+	count.Lock()
+	defer count.Unlock()
+	count.want = n
+	runtime.GOMAXPROCS(max(n, count.least))
+}
+
+// AtLeast makes the process use at least n processors until release, for work that occupies one of
+// them for long. Run continues. Only one goroutine at a time may call it.
+func AtLeast(n int) (release func()) {
+	count.Lock()
+	defer count.Unlock()
+	count.least = n
+	if before := runtime.GOMAXPROCS(0); before < n {
+		if count.want == 0 {
+			count.want = before
+		}
+		runtime.GOMAXPROCS(n)
+	}
+	return func() {
+		count.Lock()
+		defer count.Unlock()
+		count.least = 0
+		if count.want != 0 && count.want != runtime.GOMAXPROCS(0) {
+			runtime.GOMAXPROCS(count.want)
+		}
+	}
+}
