@@ -162,7 +162,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a silent session is pinged", found: silent,
-			decl: "peer/mux.Session.heardRecently", old: "	return heard && quiet < heardWithin", changed: "	return heard && (PLANTED || quiet < heardWithin)",
+			decl: "peer/mux.Session.readRecently", old: "	return heard && quiet < recentReadTime", changed: "	return heard && (PLANTED || quiet < recentReadTime)",
 		},
 		{
 			rule: "a ping is answered", found: silent,
