@@ -134,7 +134,7 @@ func TestAppThatFlapsGetsItsShardsBackLaterEachTime(t *testing.T) {
 	}
 }
 
-// Whose app flaps serves all the same when it is the only one left.
+// A node whose app becomes unhealthy repeatedly serves without a hold if no other node can.
 func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 	s := serving(t, "a", "b")
 	for range 5 {

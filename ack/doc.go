@@ -20,7 +20,7 @@
 //   - Routing is derived from a State: for each shard, it says whether requests run here, are
 //     forwarded or wait, and why. The agent of a node publishes a Routing whenever it changes.
 //   - Heartbeat, Answer and Releases are the messages between an agent and the leader.
-//   - Timing are the durations on which the guarantees depend. Policy are the requests of
+//   - Timing contains the durations on which the guarantees depend, and Policy the requests of
 //     operators about the maps.
 //
 // Three sub-packages contain the machines:

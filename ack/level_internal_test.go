@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// below returns the state of a cluster that was born before any level there is, so
-// that MinLevel is still to be raised.
+// below returns the state of a cluster one level below MinLevel, so that MinLevel can be raised.
 func below(t *testing.T) *State {
 	t.Helper()
 	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
@@ -44,7 +43,7 @@ func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 	}
 }
 
-// Who does not know what is in force would read what follows by other rules.
+// A program that does not support the level in force would apply later entries by other rules.
 func TestLevelAboveTheProgramStopsIt(t *testing.T) {
 	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
 	if err != nil {
@@ -68,7 +67,7 @@ func TestEntryOfALevelNotYetInForceIsCorrupt(t *testing.T) {
 	}
 }
 
-// A cluster that goes on elsewhere is read by the rules that it was written by.
+// A snapshot, a backup and a recovered cluster keep the level.
 func TestLevelIsKept(t *testing.T) {
 	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"shardway/ack/leader"
 )
 
-// caughtBy keeps, for each mutant, the first schedule that caught it: it is played
-// first, and only if it does not any more, as another simulation plays another
-// schedule under the same seed, does the search begin. -sim.caught rewrites it.
+// caughtBy is the file with the first schedule that caught each mutant. The test runs this
+// schedule first. It searches for another one only if this schedule does not catch the mutant
+// any more, because the simulation has changed. -sim.caught rewrites the file.
 const caughtBy = "testdata/caught.json"
 
 // TestMutants runs in a build with mutants, for TestEveryMutantIsCaught.
@@ -98,7 +98,7 @@ func readCaught(t *testing.T) map[string]uint64 {
 	return caught
 }
 
-// writeCaught leaves out mutants that are no more.
+// writeCaught writes the file without mutants that no longer exist.
 func writeCaught(t *testing.T, caught map[string]uint64) {
 	t.Helper()
 	all := mutants()

@@ -1,6 +1,6 @@
 package ack_test
 
-// mutantsOfApps are about what the health of all apps together does to the map.
+// mutantsOfApps are faults in how the health of all apps affects the map.
 func mutantsOfApps() []mutant {
 	most := aimed("sick-most 8, sick 2, elect 1")
 	flaps := aimed("flap 8, sick 2")

@@ -1,6 +1,6 @@
 package ack_test
 
-// mutantsOfBatching are about what a leader lets wait for more of its kind.
+// mutantsOfBatching are faults in how a leader batches changes of the map.
 func mutantsOfBatching() []mutant {
 	joins := aimed("join 4, sick 4, leave 2, kill 2")
 	bootstrapping := *mixCalled("births")

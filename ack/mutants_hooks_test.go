@@ -9,8 +9,8 @@ func hooked(list string) *simMix {
 	return m
 }
 
-// mutantsOfHooks are those with which an app runs what it has not loaded, or writes
-// what another one has loaded already.
+// mutantsOfHooks make an app serve a shard that it has not acquired, or write to a shard that
+// another app has already acquired.
 func mutantsOfHooks() []mutant {
 	moves := hooked("sick 6, elect 4, depose 2, app-ill 6, leave 3, join 2, kill 2")
 	gone := hooked("isolate 6, one-way 4, halves 3, app-ill 8, sick 4, kill 3, depose 3")

@@ -1,7 +1,6 @@
 package ack_test
 
-// mutantsOfLevels put a level into force that some server does not
-// know.
+// mutantsOfLevels raise the level although a server does not support it.
 func mutantsOfLevels() []mutant {
 	all := []mutant{
 		{

@@ -1,7 +1,7 @@
 package ack_test
 
-// mutantsOfPolicy are those by which what operators ask would count where it must
-// not, or hold up what must not wait.
+// mutantsOfPolicy apply a request of an operator where it must not apply, or delay a change that
+// must not wait.
 func mutantsOfPolicy() []mutant {
 	asks := aimed("policy 6, policy-elect 6, depose 2, kill 2").late()
 	drains := aimed("policy 8, kill 1, join 1")

@@ -1,7 +1,7 @@
 package ack_test
 
-// mutantsOfRestarts are those by which a restart in place would move shards, hold up
-// what others have, or be waited for when nobody comes.
+// mutantsOfRestarts make a restart in place move shards, delay the shards of other nodes, or wait
+// for a node that does not return.
 func mutantsOfRestarts() []mutant {
 	restarts := aimed("restart 8, restart-elect 3, restart-join 4, kill 2, join 2")
 	elects := aimed("restart 6, restart-elect 6, depose 3, elect 3")

@@ -1,7 +1,7 @@
 package ack_test
 
-// mutantsOfSuspicion are those by which a leader is replaced that most voters hear, or by
-// which one that hangs is replaced too late.
+// mutantsOfSuspicion replace a leader from which most voters receive answers, or replace a hung
+// leader too late.
 func mutantsOfSuspicion() []mutant {
 	missed := mixCalled("missed")
 	pairs := aimed("pair 6, isolate 2, pause 2, doze 1")

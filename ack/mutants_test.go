@@ -7,21 +7,21 @@ import (
 	"shardway/ack"
 )
 
-// mutant is a build with a fault that the protocol had, or could have, before a rule prevented it. It is
-// planted by an edit of the source of this package that only a test build contains, or in the
-// nodes of the simulation. The simulation must find it.
+// mutant is a build with a fault that the protocol had, or could have, before a rule prevented
+// it. The fault is an edit of the source that only a test build contains, or it is in the nodes
+// of the simulation. The simulation must find it.
 type mutant struct {
 	name  string
 	edits []edit
 	plant plant
 	mix   *simMix // aimed at it
-	// levels means that the play of the levels must catch it, and not the simulation;
-	// drive is what is wrong on the side of who drives them, empty: nothing.
+	// levels means that the schedules of levels must catch it, and not the simulation. drive is
+	// the fault of the caller of Levels; empty means none.
 	levels bool
 	drive  string
-	// caught is how the message begins that must report it, several with a | between;
-	// the search goes past others. Two owners of a shard show at the commit (G4: a node
-	// left out may serve still) or at a request (G1).
+	// caught is the beginning of the failure that must report it. Several are separated by |.
+	// The search ignores other failures. Two owners of a shard cause a failure at the commit
+	// (G4: an excluded node may still serve) or at a request (G1).
 	caught string
 }
 

@@ -9,8 +9,7 @@ func retimes(list string) *simMix {
 	return m
 }
 
-// mutantsOfTiming are those that let a node run by one timing and a leader wait
-// by another.
+// mutantsOfTiming let a node serve by one timing while the leader waits by another.
 func mutantsOfTiming() []mutant {
 	cut := retimes("retime-cut 6, isolate 2")
 	pausing := aimed("elect 4, sick 4, kill 3, hold 2, laggard 2")

@@ -173,8 +173,8 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 	}
 }
 
-// What goes because its node is being emptied is drained; what moves beside, and is not in
-// the round that is open, is not proposed.
+// A shard that leaves a node with a gradual drain has the reason drain. Another move that the
+// open round does not contain is not marked as proposed.
 func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true

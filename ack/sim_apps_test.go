@@ -9,11 +9,11 @@ import (
 	"shardway/shardmap"
 )
 
-// What the health of all apps together does to the map: where most are unhealthy, none is
-// left for that; an app that becomes unhealthy again and again gets its shards back later.
+// Checks how the health of all apps affects the map: if most apps are unhealthy, no app loses
+// shards for that reason. An app that becomes unhealthy repeatedly gets its shards back later.
 
 const (
-	// appsCalm is how long at most half of the apps must be unhealthy, until one is left.
+	// appsCalm is how long at most half of the apps must have been unhealthy before one loses shards.
 	appsCalm = 5 * time.Second
 	// flapFirst is the pause after the second fall; it doubles.
 	flapFirst = 2 * time.Second

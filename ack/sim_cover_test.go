@@ -65,7 +65,7 @@ func newCoverage() *coverage {
 	return &coverage{rounds: map[string]int{}, drops: map[string]int{}, takeovers: map[string]int{}, stepDowns: map[string]int{}, calls: map[string]int{}}
 }
 
-// What every schedule of an ordinary mix must have, at least.
+// The minimum coverage of every ordinary mix.
 const (
 	leastSteps  = 300
 	leastFaults = 3

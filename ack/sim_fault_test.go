@@ -387,9 +387,9 @@ func (w *world) toleratesLossOf(h *host) bool {
 	return true
 }
 
-// hasQuorumWithout reports whether of these voters a quorum have their disks, not counting
-// that of a host, nor of those whose own log takes their vote: they stand for no
-// election, and who has less in its log cannot have their vote.
+// hasQuorumWithout reports whether a quorum of these voters have their disks. It does not count
+// the disk of the host without, nor voters that are no voters by their own log: they do not
+// campaign, and grant no vote to a server with a shorter log.
 func (w *world) hasQuorumWithout(voters []string, without *host) bool {
 	n := 0
 	for _, o := range w.hosts {

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// What a process that restarts in place leaves to the next one on its disk, and to that
-// one alone.
+// Checks the notes that a process which restarts in place leaves to the next process on its disk,
+// and to no other process.
 
 // keptChecks is global knowledge about releases of nodes that restart in place.
 type keptChecks struct {

@@ -182,12 +182,12 @@ func faultExpel(w *world) bool {
 	return true
 }
 
-// canLoseVoter reports whether the voters can do without one: two never become one, for
-// the library stands still then if the one that goes has put that into its log alone
-// (why 20), and those that are left must have their disks. They must be most of the
-// voters before, too: the one that goes may have that in its log alone, and then it
-// stands for no election and votes for nobody whose log is shorter. Package membership lets
-// a voter go while three others are heard.
+// canLoseVoter reports whether the cluster may lose the voter s. Two voters never become one,
+// because the library would stop if only the log of the removed voter contained its removal
+// (why 20). The remaining voters must have their disks, and must be a majority of the previous
+// voters: if only the log of the removed voter contains the removal, that voter does not campaign
+// and votes for no server with a shorter log. Package membership removes a voter while the leader
+// receives heartbeats of three others.
 func (w *world) canLoseVoter(c *simConf, s string) bool {
 	left := without(c.voters, s)
 	return len(left) > 1 && w.hasQuorumWithout(left, nil) && w.hasQuorumWithout(c.voters, w.byServer(s))

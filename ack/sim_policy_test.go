@@ -168,9 +168,9 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	w.checkGradualDrain(before, after, e)
 }
 
-// checkPlacement judges whether a proposal is what Assign makes of the map before it by
-// the policy that is in force where it stands in the log: only a leader that puts one
-// entry after the other can say.
+// checkPlacement checks that a proposal is the result of Assign for the previous map and the
+// policy in force at its place in the log. Only a leader that submits one entry after the other
+// satisfies this.
 func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	if p.SameAs(before.Last()) {

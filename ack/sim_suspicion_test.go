@@ -26,7 +26,7 @@ type missedReport struct {
 	at   time.Duration
 }
 
-// noticed is after how long a process that goes on must have noticed that it stood still.
+// noticed is the time after a stop within which a process must have detected the stop.
 const noticed = 35 * time.Millisecond
 
 // resumeSpread is the maximum time after a stop until the process handles the events that were
