@@ -243,7 +243,7 @@ func (p *levelPlay) apply() {
 			continue
 		}
 		if x.disk = p.level; x.disk > x.program {
-			x.up = false // it stops at what it does not know
+			x.up = false // it stops at an unsupported level
 		}
 	}
 }

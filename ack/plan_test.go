@@ -26,7 +26,7 @@ func (s *stage) plan() leader.Plan {
 	return p
 }
 
-// Nothing has to be asked for: the map that is committed is the one that ought to be.
+// The plan is empty if the committed map is the wanted one.
 func TestPlanOfASettledClusterMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	if p := s.plan(); len(p.Moves) > 0 || len(p.Resumed) > 0 || p.Epoch != s.state.Committed().Epoch() {

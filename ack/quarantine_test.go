@@ -33,7 +33,7 @@ func TestQuarantineExpires(t *testing.T) {
 	if last := s.state.Last().Epoch(); last != epoch {
 		t.Errorf("map %d was proposed for a quarantine", last)
 	}
-	s.changePolicy("a", quarantine(1, 20*time.Second)) // anew
+	s.changePolicy("a", quarantine(1, 20*time.Second)) // again
 	s.run(18 * time.Second)
 	if got := s.quarantined(); !maps.Equal(got, map[uint64]bool{1: true, 2: true}) {
 		t.Errorf("18s after it was asked for again: %v", got)

@@ -18,7 +18,7 @@ type appReport struct {
 	unable bool
 }
 
-// reportsOf returns what a leader knows about the apps.
+// reportsOf returns the reports about apps that a leader has received.
 func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {

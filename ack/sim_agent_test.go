@@ -14,7 +14,7 @@ import (
 type simAgent struct {
 	machine *agent.Agent
 	routing ack.Routing
-	table   *ack.State    // what it routes by
+	table   *ack.State    // the state by which it routes
 	until   time.Duration // of the lease that is published
 
 	leaving, closing, goodbye bool
@@ -26,7 +26,7 @@ type simAgent struct {
 	awaited     bool // the agent waits for the end of some
 	stoppedOnce bool
 	looked      bool          // the agent has run since the last SIGCONT
-	forgedUntil time.Duration // true time until which a forged refusal excuses what it admits
+	forgedUntil time.Duration // true time until which a forged refusal excuses the requests that it admits
 }
 
 func (p *proc) initAgent() {

@@ -356,8 +356,8 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 	}
 }
 
-// checkReply is G5 and "Leases" of docs/internals/protocol-leases.md: who is told OK, who gets a
-// lease, and that no lease outlives the next election by more than a lease.
+// checkReply is G5 and "Leases" of docs/internals/protocol-leases.md: which nodes get OK, which
+// nodes get a lease, and that no lease outlives the next election by more than a lease.
 func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {
 		return

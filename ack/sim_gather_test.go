@@ -14,8 +14,8 @@ import (
 const (
 	// firstMapWait is how long the first map waits for them.
 	firstMapWait = 2 * time.Second
-	// lossWait is how long it may take a leader, at most, to propose a map without
-	// somebody whom it takes for lost: the ticks are 10 to 40 ms apart here.
+	// lossWait is the maximum time until a leader proposes a map without a lost node. The ticks
+	// are 10 to 40 ms apart here.
 	lossWait = 150 * time.Millisecond
 )
 

@@ -120,12 +120,12 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 	return idle
 }
 
-// checkIdleMoves judges what a proposal takes from members that are being emptied: what they
-// have said to be idle by this very map, to this leader or to that of the round that is
-// open, whose proposal was judged before. It returns that. A round that is open is not
-// replaced because something else has become idle; but what the nodes have that were
-// absent as it began, and are there now, or the reverse, goes by another rule since. A
-// new leader proposes it again as it was.
+// checkIdleMoves checks the shards that a proposal takes from members with a gradual drain, and
+// returns them. The members must have reported them as idle for this map, to this leader or to
+// the leader of the open round, whose proposal was checked before. An open round is not replaced
+// because another shard has become idle. Another rule applies to the shards of nodes that have
+// started or finished a restart since the round began. A new leader repeats the proposal
+// unchanged.
 func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}

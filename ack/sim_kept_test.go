@@ -17,9 +17,9 @@ type keptChecks struct {
 	// keeping is what the leader of a term had of a boot when it told the log of its
 	// absence.
 	keeping map[announcedRestart]*ack.Releases
-	// parting is since when the leader of a term knows that a boot has said goodbye.
+	// parting is when the leader of a term received the goodbye of a boot.
 	parting map[announcedRestart]time.Duration
-	// kept has who released a shard in place, by the ownership.
+	// kept is the process that released a shard for its restart in place, by the ownership.
 	kept map[shardEpoch]keptBy
 }
 

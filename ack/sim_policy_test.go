@@ -231,8 +231,7 @@ func (h *host) keepsShards() bool {
 	return n > 0
 }
 
-// operate is the operator who ensures, once faults have stopped, that some node may own
-// shards.
+// operate acts as an operator: after the faults, it ensures that some node may own shards.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
 		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().Leaves(h.id) && h.proc != nil && !h.proc.leaving

@@ -47,7 +47,7 @@ type stateKey struct {
 	entry  *logEntry
 }
 
-// peerView is what a leader knows about the log of a server.
+// peerView is the progress of the log of a server, as the leader has recorded it.
 type peerView struct {
 	server  string
 	match   uint64
@@ -85,10 +85,10 @@ func (p *proc) nudge() {
 	})
 }
 
-// nobody is the leader of a server that knows none.
+// nobody means that a server has received no message of a leader.
 const nobody = -1
 
-// behindBy is how many entries a server has not applied that is far behind.
+// behindBy is the number of unapplied entries from which a server counts as far behind.
 const behindBy = 3
 
 // replicate is one AppendEntries or InstallSnapshot and its response, at one time if disks are

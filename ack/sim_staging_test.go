@@ -149,7 +149,7 @@ func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 	}
 }
 
-// noteStage records what a proposal defers.
+// noteStage records the moves that a proposal defers.
 func (l *leaderLoop) noteStage(e leader.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.driverState().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {

@@ -176,7 +176,7 @@ func TestSimulation(t *testing.T) {
 	}
 	n, first := cmp.Or(*simSchedules, simShare), *simFirst
 	if of, err := strconv.ParseUint(os.Getenv("SHARDWAY_TEST_SEED"), 10, 32); err == nil && *simSchedules == 0 {
-		first = of // of the usual share only: who asks for a number says where it begins
+		first = of // of the usual share only: with -sim.schedules, -sim.first sets the first seed
 	}
 	t.Logf("first seed %d", first)
 	total := newCoverage()

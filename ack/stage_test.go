@@ -25,7 +25,7 @@ type stage struct {
 	t      testing.TB
 	pace   ack.Pace
 	timing ack.Timing // of the birth, which is when the first one is elected
-	expect int        // how many nodes the first map waits for; zero: those that are up then
+	expect int        // number of nodes for which the first map waits; zero means those that are up then
 
 	now     time.Duration
 	index   uint64
@@ -75,7 +75,7 @@ type actor struct {
 
 	held, deaf, mute, busy               bool
 	runs                                 map[shardmap.Shard]bool // shards with a request, in addition to busy
-	reticent                             bool                    // it does not tell what is idle
+	reticent                             bool                    // it does not report idle shards
 	begins                               []shardmap.Shard        // requests begin for these after its next answer
 	keys                                 string                  // the key configuration that it has loaded
 	leaving, goodbye, unhealthy, gateway bool

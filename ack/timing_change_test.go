@@ -118,8 +118,8 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	}
 }
 
-// Leases of the previous timing are waited for, but not longer: an operator who lowers
-// dead-after wants faster takeovers.
+// A takeover waits for leases of the previous timing, but not longer, because an operator lowers
+// dead-after to get faster takeovers.
 func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 	for _, c := range []struct{ wait, taken time.Duration }{
 		{100 * time.Millisecond, 6 * time.Second},
