@@ -131,8 +131,8 @@ func TestBufferedDataPreventsParking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &idleWatcher{within: t.Context(), conns: &s.conns, clock: &s.clock, workers: workerpool.New(func(job) {})}
-	defer l.close()
+	l := &idleWatcher{within: t.Context(), clock: &s.clock, workers: workerpool.New(func(job) {})}
+	defer l.sockets.Close()
 	c := newClient(t.Context(), s, conn, "")
 	l.initClient(c, job{conn: conn})
 	s.conns.add(c)

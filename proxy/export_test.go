@@ -31,7 +31,7 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 		}
 		return newEventLoop()
 	}
-	s.callbackWatcher.newPoller = func() (*rawio.Poller, error) {
+	s.idleSockets.NewPoller = func() (*rawio.Poller, error) {
 		if roosts--; roosts >= 0 {
 			return nil, syscall.EMFILE
 		}
@@ -60,12 +60,12 @@ func (s *Server) Parked() int { return s.conns.countParked() }
 // EndParked takes the parked connections, calls f, and then has them end.
 func (s *Server) EndParked(f func()) {
 	s.conns.mu.Lock()
-	var ids []rawio.Event
-	for id := range s.conns.parked.all {
-		ids = append(ids, rawio.Event{ID: id})
+	var all []*parkedConn
+	for p := range s.conns.parked.all {
+		all = append(all, p)
+		s.conns.unpark(p)
 	}
 	s.conns.mu.Unlock()
-	all := s.conns.takeReady(ids, nil)
 	f()
 	for _, p := range all {
 		p.wake(true)

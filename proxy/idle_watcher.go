@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"shardway/internal/rawio"
+	"shardway/internal/netpoll"
 	"shardway/internal/workerpool"
 )
 
@@ -25,19 +25,19 @@ const (
 
 // idleWatcher watches the parked connections of a listener. A parked connection is an idle client
 // connection without a goroutine and without buffers; only its socket and a parkedConn remain.
-// One goroutine waits in epoll for all of them, and resumes a connection when its client sends
-// something or disconnects. On systems other than Linux, no connection is parked.
+// The goroutine of sockets resumes a connection when its client sends something or disconnects. On
+// systems other than Linux, no connection is parked.
 //
 // At any time, a connection has exactly one owner:
 //
 //   - its client, until registry.park has parked it
 //   - the idleWatcher, while it is parked
-//   - the caller of unpark: the goroutine of the idleWatcher when the client sends something, the
-//     sweep when the idle timeout has passed, or a function that closes connections
+//   - the caller of unpark: the goroutine of sockets when the client sends something, the sweep
+//     when the idle timeout has passed, or a function that closes connections
 //
-// The last of these owners creates a new client for the connection. Poller events for a connection
-// that is no longer parked are ignored. Ids are never reused, so that an old event cannot match
-// another connection.
+// The last of these owners creates a new client for the connection. Events of a connection that is
+// no longer parked are ignored. Each time that a connection is parked, it has another parkedConn, so
+// that an old event cannot match it.
 //
 //	client ──park──► parked ──unpark──► client
 //
@@ -46,64 +46,19 @@ const (
 type idleWatcher struct {
 	within  context.Context       //nolint:containedctx // lives as long as the listener
 	workers *workerpool.Pool[job] // its group also counts the parked connections
-	conns   *registry
 	clock   *coarse
-
-	// conns.mu protects the following fields.
-	poller *rawio.Poller // nil means that no connection has been parked so far
-	ended  chan struct{} // closed when the goroutine has exited
-	broken bool          // the goroutine has exited, or close was called; no connection can be parked any more
+	sockets netpoll.Watcher
 }
 
-var (
-	errWatcherClosed = errors.New("proxy: no connection is parked any more")
-	errRegistryBusy  = errors.New("proxy: connections are being looked at all the time")
-)
+var errRegistryBusy = errors.New("proxy: connections are being looked at all the time")
 
 // parkedConn is a parked connection.
 type parkedConn struct {
 	conn    net.Conn
 	watcher *idleWatcher
-	id      uint64
+	cancel  func()        // stops watching conn
 	since   time.Duration // when it became idle, by the clock of the server
 	until   time.Duration // when its idle timeout ends; zero means no timeout
-}
-
-// watch adds p to the poller. The first call starts the goroutine. The caller must hold conns.mu.
-func (l *idleWatcher) watch(p *parkedConn) error {
-	if l.poller == nil && !l.broken {
-		poller, err := rawio.NewPoller()
-		if err != nil {
-			return err
-		}
-		l.poller, l.ended = poller, make(chan struct{})
-		go l.run() // exits after close
-	}
-	if l.broken {
-		return errWatcherClosed
-	}
-	if err := l.poller.Add(p.conn, p.id); err != nil {
-		return err
-	}
-	l.workers.Group().Add(1)
-	return nil
-}
-
-// run resumes parked connections whose clients have sent data or disconnected. It returns after
-// close, or after an error of the poller.
-func (l *idleWatcher) run() {
-	defer close(l.ended)
-	for events := []rawio.Event(nil); ; {
-		var err error
-		if events, err = l.poller.Wait(events[:0]); err != nil {
-			break
-		}
-		l.conns.resumeReady(events, l.clock.now())
-	}
-	l.conns.mu.Lock()
-	l.broken = true
-	l.conns.mu.Unlock()
-	l.conns.wake(false, func(p *parkedConn) bool { return p.watcher == l }) // after close, none is left; after an error of the poller, the parked connections continue in goroutines
 }
 
 // initClient prepares a client for a connection of this listener, which is new or was parked
@@ -131,18 +86,6 @@ func (l *idleWatcher) resume(c *client) {
 	l.workers.Group().Done()
 }
 
-// close stops the watcher. After it, no connection can be parked.
-func (l *idleWatcher) close() {
-	l.conns.mu.Lock()
-	poller, ended := l.poller, l.ended
-	l.broken = true
-	l.conns.mu.Unlock()
-	if poller != nil {
-		_ = poller.Close()
-		<-ended
-	}
-}
-
 // wake resumes a connection that unpark has removed from the registry. With stop, the connection is
 // closed unless its client has sent data.
 func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
@@ -150,7 +93,7 @@ func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
 // resume gives a connection that unpark has removed to a worker goroutine, which creates a new
 // client.
 func (p *parkedConn) resume(g job) {
-	_ = p.watcher.poller.Remove(p.conn) // an error means that the poller no longer watches it
+	p.cancel()
 	p.watcher.workers.Submit(g)
 	p.watcher.workers.Group().Done()
 }
@@ -182,7 +125,7 @@ func (c *client) park() bool {
 // isPermanent reports whether an error of the poller is permanent. A lack of file descriptors, for
 // example, is temporary.
 func isPermanent(err error) bool {
-	return errors.Is(err, errWatcherClosed) || errors.Is(err, errCallbackWatcherClosed) || errors.Is(err, errors.ErrUnsupported)
+	return errors.Is(err, netpoll.ErrClosed) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // delayPark postpones the next attempt to park until the connection has been idle for twice as long

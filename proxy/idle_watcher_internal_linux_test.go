@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"shardway/internal/rawio"
 )
 
 // parkingServer is a Server that parks what is idle with the next sweep, its address, and
@@ -70,7 +68,7 @@ func comes(t *testing.T, what string, ok func() bool) {
 func (r *registry) lone() *parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.parked.all {
+	for p := range r.parked.all {
 		return p
 	}
 	return nil
@@ -212,28 +210,23 @@ func TestEscapedConnIsNotParked(t *testing.T) {
 	})
 }
 
-// Word of a connection that has been fetched meanwhile means nothing to the next one, be it
-// over the same socket or over another with its descriptor.
+// An event of a connection that has been resumed meanwhile does not resume the next one, even if that
+// one has the same socket.
 func TestLateEventIsIgnored(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
-	seen := map[uint64]bool{}
+	var earlier []*parkedConn
 	for range 4 {
 		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-		if seen[p.id] {
-			t.Fatalf("%d was another's number, or its own before", p.id)
-		}
-		seen[p.id] = true
-		for id := range seen {
-			if id != p.id {
-				s.conns.resumeReady([]rawio.Event{{ID: id}}, s.clock.now())
-			}
+		for _, old := range earlier {
+			s.conns.resumeReady(old, s.clock.now())
 		}
 		if s.conns.lone() != p {
-			t.Error("late word of another has fetched it")
+			t.Error("a late event of another has resumed it")
 		}
-		s.conns.resumeReady([]rawio.Event{{ID: p.id}}, s.clock.now())
+		earlier = append(earlier, p)
+		s.conns.resumeReady(p, s.clock.now())
 	}
 }
 
@@ -250,7 +243,8 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 			func() { s.conns.closeParked(p) },
 			func() { s.conns.closeParked(p) },
 			func() { s.conns.wake(true, everyone) },
-			func() { s.conns.resumeReady([]rawio.Event{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
+			func() { s.conns.resumeReady(p, s.clock.now()) },
+			func() { s.conns.resumeReady(p, s.clock.now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {
@@ -274,7 +268,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
 		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-		s.conns.resumeReady([]rawio.Event{{ID: p.id}}, p.since+c.away)
+		s.conns.resumeReady(p, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}
@@ -295,17 +289,4 @@ func TestListenerEndAbortsParkedConns(t *testing.T) {
 	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want the end", err)
 	}
-}
-
-// Where the kernel's word cannot be had any more, nobody stays where nobody hears of him.
-func TestConnsLeaveFailedWatcher(t *testing.T) {
-	s, addr, _ := parkingServer(t)
-	caller(t, addr)
-	var p *parkedConn
-	comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-	_ = p.watcher.poller.Close()
-	comes(t, "it is a client again", func() (found bool) {
-		s.conns.each(func(c *client) { found = !c.canPark.Load() })
-		return found
-	})
 }

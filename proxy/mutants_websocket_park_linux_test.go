@@ -22,11 +22,11 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
-			edits: in("proxy.callbackWatcher.run", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
+			edits: in("internal/netpoll.Watcher.run", "takeReady(events) {\n			f()\n", "takeReady(events) {\n			if !PLANTED {\n				f()\n			}\n"),
 		},
 		{
 			rule: "a socket that was watched can be watched again", found: idle,
-			edits: in("proxy.callbackWatcher.leave", "	_ = r.poller.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.poller.Remove(conn)"),
+			edits: in("internal/netpoll.Watcher.cancel", "	_ = w.poller.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = w.poller.Remove(conn)"),
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestRelaysParkAfterDescriptorsRanOut",

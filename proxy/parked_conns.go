@@ -3,8 +3,6 @@ package proxy
 import (
 	"math"
 	"time"
-
-	"shardway/internal/rawio"
 )
 
 // dueGrain is the minimum time between two scans of the parked connections. Idle timeouts are about
@@ -14,8 +12,7 @@ const dueGrain = 4 * sweepEvery
 // parking is the registry's state for parked connections: idle client connections without a
 // goroutine. registry.mu protects it.
 type parking struct {
-	all      map[uint64]*parkedConn
-	last     uint64        // id of the connection that was parked last
+	all      map[*parkedConn]struct{}
 	due      time.Duration // time of the next scan for idle timeouts
 	noVisits chan struct{} // closed when no visit (registry.withClients) is in progress; nil means that no caller waits for that
 }
@@ -38,18 +35,18 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	case r.visits > 0:
 		return false, errRegistryBusy
 	}
-	r.parked.last++
-	p.id = r.parked.last
-	if err := p.watcher.watch(p); err != nil {
+	var err error
+	if p.cancel, err = p.watcher.sockets.Watch(p.conn, func() { r.resumeReady(p, p.watcher.clock.now()) }); err != nil {
 		return false, err
 	}
+	p.watcher.workers.Group().Add(1)
 	if r.parked.all == nil {
-		r.parked.all = make(map[uint64]*parkedConn)
+		r.parked.all = make(map[*parkedConn]struct{})
 	}
 	if len(r.parked.all) == 0 {
 		r.parked.due = math.MaxInt64
 	}
-	r.parked.all[p.id] = p
+	r.parked.all[p] = struct{}{}
 	if p.until > 0 {
 		r.parked.due = min(r.parked.due, p.until)
 	}
@@ -81,32 +78,29 @@ func (r *registry) awaitNoVisits() {
 	}
 }
 
-// resumeReady resumes the parked connections of the given events. Their clients have sent data or
-// disconnected. Events of connections that are not parked any more are ignored.
-func (r *registry) resumeReady(events []rawio.Event, now time.Duration) {
-	var some [16]*parkedConn
-	for _, p := range r.takeReady(events, some[:0]) {
+// resumeReady resumes a parked connection whose client has sent data or disconnected. It does nothing
+// if the connection is not parked any more.
+func (r *registry) resumeReady(p *parkedConn, now time.Duration) {
+	if r.unparkOnce(p) {
 		p.resume(job{conn: p.conn, returnedSoon: now-p.since < parkAfterReturn})
 	}
 }
 
-// takeReady unparks the parked connections of the given events, and appends them to list.
-func (r *registry) takeReady(events []rawio.Event, list []*parkedConn) []*parkedConn {
+// unparkOnce unparks p, and reports whether p was parked.
+func (r *registry) unparkOnce(p *parkedConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range events {
-		if p := r.parked.all[e.ID]; p != nil {
-			list = append(list, p)
-			r.unpark(p)
-		}
+	if _, parked := r.parked.all[p]; !parked {
+		return false
 	}
-	return list
+	r.unpark(p)
+	return true
 }
 
 // unpark removes a parked connection from the registry. The caller becomes its owner, and must
 // resume it. The caller must hold mu.
 func (r *registry) unpark(p *parkedConn) {
-	delete(r.parked.all, p.id)
+	delete(r.parked.all, p)
 	if r.open() == 0 {
 		close(r.stop)
 	}
@@ -127,7 +121,7 @@ func everyone(*parkedConn) bool { return true }
 func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 	var list []*parkedConn
 	r.mu.Lock()
-	for _, p := range r.parked.all {
+	for p := range r.parked.all {
 		if match(p) {
 			list = append(list, p)
 			r.unpark(p)
@@ -172,7 +166,7 @@ func (r *registry) sweepParked(now, idleLimit time.Duration) {
 func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.parked.all {
+	for p := range r.parked.all {
 		if now-p.since >= least {
 			all = append(all, idleConn{p.since, func() { r.closeParked(p) }})
 		}
@@ -182,7 +176,7 @@ func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleCo
 
 // closeParked closes p if it is still parked and its client has sent no data.
 func (r *registry) closeParked(p *parkedConn) {
-	for _, p := range r.takeReady([]rawio.Event{{ID: p.id}}, nil) {
+	if r.unparkOnce(p) {
 		p.wake(true)
 	}
 }

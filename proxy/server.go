@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/netpoll"
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/h1"
@@ -53,15 +54,15 @@ type Server struct {
 	load         loadstats.Collector
 	wrecks       wrecks
 	// quarantine is nil while no key is in quarantine.
-	quarantine      atomic.Pointer[shardkey.Quarantine]
-	streams         streams
-	peerGoroutines  sync.WaitGroup // counts relays of WebSockets that other nodes have forwarded
-	callbackWatcher callbackWatcher
-	streamQueue     *queue.Queue // event streams that wait for an upstream connection
-	webSockets      webSockets
-	metrics         *metrics
-	draining        atomic.Bool
-	closing         atomic.Bool // set with mu held; afterwards no listener is added
+	quarantine     atomic.Pointer[shardkey.Quarantine]
+	streams        streams
+	peerGoroutines sync.WaitGroup  // counts relays of WebSockets that other nodes have forwarded
+	idleSockets    netpoll.Watcher // sockets of parked WebSocket directions
+	streamQueue    *queue.Queue    // event streams that wait for an upstream connection
+	webSockets     webSockets
+	metrics        *metrics
+	draining       atomic.Bool
+	closing        atomic.Bool // set with mu held; afterwards no listener is added
 	// leaveBy is when Shutdown or DrainClients stops waiting for the remaining connections, by the
 	// coarse clock. It is set before closing.
 	leaveBy atomic.Int64
@@ -156,7 +157,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		s.conns.removeAccepted()
 		<-places
 	}
-	watcher := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
+	watcher := &idleWatcher{within: ctx, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
 	watcher.workers = workerpool.New(func(g job) {
@@ -170,7 +171,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			over()
 		}
 	})
-	defer watcher.close()
+	defer watcher.sockets.Close()
 	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer cut()
 	defer watcher.workers.Close() // must run after unlisten, because connections that an open listener accepts would be reset
@@ -417,7 +418,7 @@ func (s *Server) closeIdle() {
 	s.peers.closeIdle()
 	s.lifeCancel()
 	s.dialers.Wait()
-	s.callbackWatcher.close()
+	s.idleSockets.Close()
 }
 
 // ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is

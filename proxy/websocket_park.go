@@ -11,7 +11,7 @@ import (
 // A WebSocket may be idle for days. A direction of a relay that has had no data for a while parks:
 // its goroutine exits. h1.Conn starts another goroutine for the direction in these cases:
 //
-//   - data arrives on the socket (callbackWatcher) or on the multiplexed stream
+//   - data arrives on the socket (netpoll.Watcher) or on the multiplexed stream
 //   - the connection is closed
 //   - another goroutine sets a bit in the relay's requests
 //
@@ -81,7 +81,7 @@ func (l *webSocketRelay) park(h *direction, conn *h1.Conn) bool {
 	h.parkedAt = max(s.clock.now(), 1)
 	l.countParked(1)
 	hands.Add(1)
-	err := conn.Park(&s.callbackWatcher, h.wake)
+	err := conn.Park(&s.idleSockets, h.wake)
 	if err == nil {
 		return true
 	}
