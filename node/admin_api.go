@@ -1,11 +1,18 @@
 package node
 
-import "shardway/admin/api"
+import (
+	"shardway/admin/api"
+	"shardway/node/adminapi"
+)
+
+// API returns what serves the admin port, without the services of other packages.
+func (n *Node) API() *adminapi.API { return n.api }
 
 // AdminAPI returns the services that the node offers at its admin port.
 func (n *Node) AdminAPI() api.Set {
+	a := n.api
 	return api.Set{
-		Cluster: n, Checkup: n, Drain: n, History: n, Hot: n, Keys: n, Owned: n, Plan: n, Policy: n, Rotation: n,
-		Running: n, Settings: n, Upgrade: n, WebSockets: n,
+		Cluster: a, Checkup: a, Drain: a, History: n, Hot: a, Keys: n, Owned: a, Plan: a, Policy: a, Rotation: n,
+		Running: a, Settings: a, Upgrade: a, WebSockets: a,
 	}
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
@@ -359,4 +361,76 @@ func (a *agent) onDuplicate(elsewhere string) {
 func (a *agent) send(hb ack.Heartbeat) {
 	a.roundTrips.Sent(hb.Number, a.clock.Precise())
 	a.transmit(hb)
+}
+
+// owned returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
+func (a *agent) owned() api.OwnedList {
+	now, wall := a.clock.Precise(), time.Now().UTC()
+	s := a.machine.State()
+	list := api.OwnedList{
+		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseRemaining(now), 0).Milliseconds(), Shards: []api.OwnedShard{},
+	}
+	held := a.machine.HeldShards()
+	if a.hooking == nil {
+		held = a.unhooked(s, a.machine.LeaseRemaining(now) > 0)
+	}
+	for _, h := range held {
+		list.Shards = append(list.Shards, api.OwnedShard{
+			Shard: uint32(h.Shard), Epoch: uint64(h.Epoch), State: h.Phase.String(), Since: wall.Add(h.Since - now).Round(time.Millisecond), Error: h.Err,
+		})
+	}
+	return list
+}
+
+// unhooked returns the shards of an app without hooks, which is not informed of its shards: all shards that
+// this node owns in the map. leased reports whether the node has a lease.
+func (a *agent) unhooked(s *ack.State, leased bool) (held []ackagent.HeldShardView) {
+	c := s.Committed()
+	for sh := range shardmap.Shard(c.Len()) {
+		if c.Owner(sh) != a.self {
+			continue
+		}
+		h := ackagent.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ackagent.HookServing, Since: a.receivedAt[sh]}
+		switch {
+		case s.Last().Owner(sh) != a.self:
+			h.Phase = ackagent.HookReleasing
+		case !leased:
+			h.Phase = ackagent.HookAcquiring
+		}
+		held = append(held, h)
+	}
+	return held
+}
+
+// IsLeaving reports whether this node gives up all its shards.
+func (a *agent) IsLeaving() bool { return a.leaving.Load() }
+
+// Leave makes this node give up all its shards. It returns false if the node already did.
+func (a *agent) Leave() (started bool) {
+	started = !a.leaving.Swap(true)
+	notify(a.wake)
+	return started
+}
+
+// HasDuplicate reports whether the leader refuses this node because of another process with its ID.
+func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
+
+// Unreleased returns the number of shards that moved without a release since the last drain of this node
+// began, and the error of the first of them.
+func (a *agent) Unreleased() (shards int, why string) { return a.releases.inDrain() }
+
+// KeptByDrain does the same as keptStays.
+func (a *agent) KeptByDrain(shards int) (why string) { return a.keptStays(shards) }
+
+// Owned returns the shards that the app of this node holds.
+func (a *agent) Owned(ctx context.Context) (api.OwnedList, error) {
+	list := make(chan api.OwnedList, 1)
+	select {
+	case a.calls <- func() { list <- a.owned() }:
+		return <-list, nil
+	case <-a.ended:
+		return api.OwnedList{}, fmt.Errorf("node %s has stopped", a.self)
+	case <-ctx.Done():
+		return api.OwnedList{}, ctx.Err()
+	}
 }

@@ -15,7 +15,7 @@ func TestEveryNodeKnowsTheAppVersions(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		for _, p := range w.running() {
-			for _, n := range p.node.Status().Nodes {
+			for _, n := range p.node.API().Status().Nodes {
 				if want := "build " + n.ID; n.AppVersion != want {
 					t.Errorf("%s shows %q for %s, want %q", p.name, n.AppVersion, n.ID, want)
 				}

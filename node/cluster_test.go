@@ -65,7 +65,7 @@ func (w *world) untilVoters(n int) {
 	w.until(fmt.Sprintf("%d voters", n), func() bool {
 		for _, p := range w.running() {
 			voters := 0
-			for _, s := range p.node.Status().Nodes {
+			for _, s := range p.node.API().Status().Nodes {
 				if s.Voter {
 					voters++
 				}
@@ -279,7 +279,7 @@ func TestNodesThatNobodyFoundsSayWhatToDo(t *testing.T) {
 		for _, p := range w.running() {
 			<-p.node.Started()
 			w.until(p.name+" says what to do", func() bool {
-				err := p.node.Ready()
+				err := p.node.API().Ready()
 				return err != nil && strings.Contains(err.Error(), "--bootstrap-expect")
 			})
 		}
@@ -294,7 +294,7 @@ func TestFewerThanExpectedAreCounted(t *testing.T) {
 		a := w.all["a"].node
 		<-a.Started()
 		w.until("a says how many are here", func() bool {
-			err := a.Ready()
+			err := a.API().Ready()
 			return err != nil && strings.Contains(err.Error(), "2 of the 3 nodes")
 		})
 	})
@@ -305,7 +305,7 @@ func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
 		p := w.follower()
 		l := w.leader().node
 		has := func() bool {
-			return slices.ContainsFunc(l.Endpoints(), func(e api.Endpoint) bool {
+			return slices.ContainsFunc(l.API().Endpoints(), func(e api.Endpoint) bool {
 				return e.Node == p.name && e.Kind == api.KindNode && e.Name == endpoints.HTTP && e.Addr == p.host.Addr(8080)
 			})
 		}

@@ -36,13 +36,13 @@ func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 		}
 		var first, second diagnosis.Checkup
 		w.during(func() {
-			first = w.all["a"].node.Checkup(w.t.Context(), false)
+			first = w.all["a"].node.API().Checkup(w.t.Context(), false)
 			time.Sleep(3 * time.Second)
-			second = w.all["a"].node.Checkup(w.t.Context(), false)
+			second = w.all["a"].node.API().Checkup(w.t.Context(), false)
 		})
 		w.finds(first, second, said)
 		for _, id := range []string{"c", "g"} {
-			w.all[id].node.ApplySettings(map[string]string{"key": key, "drain-timeout": "5s"})
+			w.all[id].node.API().ApplySettings(map[string]string{"key": key, "drain-timeout": "5s"})
 		}
 		for _, id := range []string{"a", "b", "c", "g"} {
 			w.untilSettingsAreTheSame(w.all[id])

@@ -52,15 +52,15 @@ func TestLeaderWhoseDiskStallsIsReplaced(t *testing.T) {
 					return s.leader() != nil && s.leads(rest...) != nil
 				})
 				s.t.Logf("another leads after %v", time.Since(began))
-				if st := l.node.Status(); st.Role == "leader" || st.Leader == l.name {
+				if st := l.node.API().Status(); st.Role == "leader" || st.Leader == l.name {
 					s.t.Errorf("Status() of the replaced leader: role %q, leader %q, want neither to name it", st.Role, st.Leader)
 				}
-				if err := l.node.Do(s.t.Context(), api.Action{Verb: api.StepDown}); !errors.Is(err, api.ErrNoLeader) {
+				if err := l.node.API().Do(s.t.Context(), api.Action{Verb: api.StepDown}); !errors.Is(err, api.ErrNoLeader) {
 					s.t.Errorf("Do(step-down) on the replaced leader = %v, want ErrNoLeader", err)
 				}
 				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })
 				s.t.Logf("its shards are served elsewhere after %v", time.Since(began))
-				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk-stalled: a write to the disk of node") {
+				if err := l.node.API().Ready(); err == nil || !strings.Contains(err.Error(), "disk-stalled: a write to the disk of node") {
 					s.t.Errorf("Ready() of the replaced leader = %v, want it to name the disk", err)
 				}
 				if l.node.Leased() {
@@ -140,7 +140,7 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 					p.disk.slow(100 * time.Millisecond)
 				}
 				l := s.leader()
-				term := l.node.Status().Term
+				term := l.node.API().Status().Term
 				all := s.running()
 				look := func() {
 					for _, p := range all {
@@ -160,7 +160,7 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 					s.moment()
 				}
-				if st := l.node.Status(); st.Role != "leader" || st.Term != term {
+				if st := l.node.API().Status(); st.Role != "leader" || st.Term != term {
 					s.t.Errorf("%s is %s in term %d, want the leader in %d", l.name, st.Role, st.Term, term)
 				}
 				s.moment = s.pass

@@ -79,7 +79,7 @@ func TestHeartbeatsAreJudgedByWhatIsKnown(t *testing.T) {
 		time.Sleep(10 * time.Second) // all have greeted each other
 		c.kill()
 		was := w.leader()
-		if err := was.node.Do(w.t.Context(), stepDown); err != nil {
+		if err := was.node.API().Do(w.t.Context(), stepDown); err != nil {
 			w.t.Fatal(err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != was })

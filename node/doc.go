@@ -11,6 +11,7 @@
 //
 // These sub-packages do a part of the work without a Node:
 //
+//   - adminapi: the services of the admin port
 //   - apphealth: health checks of the app
 //   - cluster: the other nodes, as gossip, Raft and the log show them
 //   - control: requests between nodes; handlers in requests.go lists all of them

@@ -19,22 +19,22 @@ func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
 		for _, other := range w.others(p) {
 			w.net.Reset(p.name, other) // gossip passes
 		}
-		w.until("no leader answers it", func() bool { return strings.Contains(p.node.DrainSelf().Warning, "no leader answers") })
-		if d := p.node.SelfState(); d.Shards == 0 || d.BlockedBy != "" {
+		w.until("no leader answers it", func() bool { return strings.Contains(p.node.API().DrainSelf().Warning, "no leader answers") })
+		if d := p.node.API().SelfState(); d.Shards == 0 || d.BlockedBy != "" {
 			w.t.Errorf("a moment later: %+v, want that it waits", d)
 		}
-		w.until("its shards stay", func() bool { return p.node.SelfState().BlockedBy == "no leader is heard" })
+		w.until("its shards stay", func() bool { return p.node.API().SelfState().BlockedBy == "no leader is heard" })
 		w.net.Heal()
 		w.untilSettled(w.others(p)...)
-		w.until("nothing is left", func() bool { d := p.node.SelfState(); return !d.Left() && d.BlockedBy == "" })
+		w.until("nothing is left", func() bool { d := p.node.API().SelfState(); return !d.Left() && d.BlockedBy == "" })
 		w.net.Isolate(p.name)
 		time.Sleep(time.Minute)
-		if d := p.node.SelfState(); d.BlockedBy != "" {
+		if d := p.node.API().SelfState(); d.BlockedBy != "" {
 			w.t.Errorf("of no shards it says %q", d.BlockedBy)
 		}
 		w.net.Heal()
 		w.untilSettled(w.others(p)...)
-		if d := q.node.SelfState(); d.Requested || d.BlockedBy != "" && d.Shards == 0 {
+		if d := q.node.API().SelfState(); d.Requested || d.BlockedBy != "" && d.Shards == 0 {
 			w.t.Errorf("of one that was not asked: %+v", d)
 		}
 	})
@@ -42,8 +42,8 @@ func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
 		w.start("a")
 		w.untilSettled("a")
 		a := w.all["a"].node
-		a.DrainSelf()
-		w.until("it says that it is alone", func() bool { return a.SelfState().BlockedBy == "no other node is there" })
+		a.API().DrainSelf()
+		w.until("it says that it is alone", func() bool { return a.API().SelfState().BlockedBy == "no other node is there" })
 	})
 }
 
@@ -65,14 +65,14 @@ func TestDrainIsNotOverBeforeItsMapIsInForce(t *testing.T) {
 		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		at := w.leader()
 		w.until("a map without it is proposed", func() bool { return at.node.Known().Last().Count(id) == 0 })
-		if d, err := at.node.DrainState(w.t.Context(), p.name); err != nil || d.Shards == 0 || !d.Left() {
+		if d, err := at.node.API().DrainState(w.t.Context(), p.name); err != nil || d.Shards == 0 || !d.Left() {
 			w.t.Errorf("DrainState = %+v, %v, want that it still owns shards", d, err)
 		}
 		end()
 		w.untilSettled(w.others(p)...)
 		w.net.Isolate(p.name)
 		began := time.Now()
-		d, err := at.node.DrainState(w.t.Context(), p.name)
+		d, err := at.node.API().DrainState(w.t.Context(), p.name)
 		if took := time.Since(began); err != nil || d.Requests != -1 || took > time.Second {
 			w.t.Errorf("DrainState of one that does not say = %+v, %v, after %v", d, err, took)
 		}

@@ -20,38 +20,38 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 			w.untilVoters(3)
 			p := w.voter(leads)
 			rest := w.others(p)
-			if d := p.node.SelfState(); d.Requested || d.Shards == 0 {
+			if d := p.node.API().SelfState(); d.Requested || d.Shards == 0 {
 				w.t.Errorf("before it was asked: %+v", d)
 			}
-			if d := p.node.DrainSelf(); !d.Requested || d.Warning != "" || d.BlockedBy != "" {
+			if d := p.node.API().DrainSelf(); !d.Requested || d.Warning != "" || d.BlockedBy != "" {
 				w.t.Errorf("DrainSelf() = %+v, want no warning: two of three voters are left", d)
 			}
 			w.untilSettled(rest...)
-			w.until("nothing is left", func() bool { return !p.node.SelfState().Left() })
+			w.until("nothing is left", func() bool { return !p.node.API().SelfState().Left() })
 			// Who waits for that at its admin port waited for ever.
-			if d, err := p.node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
+			if d, err := p.node.API().DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState of itself = %+v, %v, want asked and nothing left", d, err)
 			}
 			// Who asked another node waited for ever as well: the cluster keeps nothing of it.
-			if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
+			if d, err := w.all[rest[0]].node.API().DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState asked of another = %+v, %v, want asked and nothing left", d, err)
 			}
-			if d, err := p.node.DrainState(w.t.Context(), rest[0]); err != nil || d.Requested {
+			if d, err := p.node.API().DrainState(w.t.Context(), rest[0]); err != nil || d.Requested {
 				w.t.Errorf("DrainState of another = %+v, %v, want not asked", d, err)
 			}
-			if asked := p.node.Policy().Drained; len(asked) > 0 {
+			if asked := p.node.API().Policy().Drained; len(asked) > 0 {
 				w.t.Errorf("the cluster keeps the drain of %v", asked)
 			}
 			w.untilVoters(3)
-			if d := w.all[rest[0]].node.DrainSelf(); !strings.Contains(d.Warning, "1 of 3 voters are left and it takes 2 ("+p.name+" is leaving)") {
+			if d := w.all[rest[0]].node.API().DrainSelf(); !strings.Contains(d.Warning, "1 of 3 voters are left and it takes 2 ("+p.name+" is leaving)") {
 				w.t.Errorf("the second that leaves is warned %q", d.Warning)
 			}
 			w.untilSettled(rest[1])
-			if d := w.all[rest[1]].node.DrainSelf(); d.BlockedBy != "" && d.BlockedBy != "no other node can own them" {
+			if d := w.all[rest[1]].node.API().DrainSelf(); d.BlockedBy != "" && d.BlockedBy != "no other node can own them" {
 				w.t.Errorf("the last that leaves: %+v", d)
 			}
 			w.until("the last is told that its shards stay", func() bool {
-				d := w.all[rest[1]].node.SelfState()
+				d := w.all[rest[1]].node.API().SelfState()
 				return d.BlockedBy == "no other node can own them" && d.Shards == shards
 			})
 			p.terminate()
@@ -68,7 +68,7 @@ func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
-		p.node.DrainSelf()
+		p.node.API().DrainSelf()
 		w.untilSettled(w.others(p)...)
 		w.untilSays(p, string(diagnosis.Draining))
 		silent := func(what string) {
@@ -95,23 +95,23 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 		w.untilVoters(3)
 		p := w.follower()
 		other := w.all[w.others(p)[0]]
-		if d, err := other.node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
+		if d, err := other.node.API().DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
 			w.t.Errorf("before it was asked: %+v, %v", d, err)
 		}
 		w.asks(other, api.Action{Verb: api.Drain, Node: p.name})
 		w.untilSettled(w.others(p)...)
 		for _, at := range w.running() {
 			w.until("nothing is left, as "+at.name+" says", func() bool {
-				d, err := at.node.DrainState(w.t.Context(), p.name)
+				d, err := at.node.API().DrainState(w.t.Context(), p.name)
 				return err == nil && d.Requested && !d.Left() && d.Requests == 0
 			})
 		}
-		if _, err := other.node.DrainState(w.t.Context(), "ghost"); !errors.Is(err, api.ErrUnknownNode) {
+		if _, err := other.node.API().DrainState(w.t.Context(), "ghost"); !errors.Is(err, api.ErrUnknownNode) {
 			w.t.Errorf("of a node that is unknown: %v", err)
 		}
 		p.kill()
 		w.until("what runs at a dead node is not known", func() bool {
-			d, err := other.node.DrainState(w.t.Context(), p.name)
+			d, err := other.node.API().DrainState(w.t.Context(), p.name)
 			return err == nil && d.Requests == -1 && d.Sockets == -1 && !d.Left()
 		})
 	})
@@ -134,16 +134,16 @@ func TestDrainStateOfUnreachableNodeIsUnconfirmed(t *testing.T) {
 		w.untilSettled(w.others(p)...)
 		w.net.Reset(p.name, other.name)
 		w.until("the drained node does not respond", func() bool {
-			d, err := other.node.DrainState(w.t.Context(), p.name)
+			d, err := other.node.API().DrainState(w.t.Context(), p.name)
 			return err == nil && d.Requests == -1
 		})
-		d, err := other.node.DrainState(w.t.Context(), p.name)
+		d, err := other.node.API().DrainState(w.t.Context(), p.name)
 		if err != nil || d.Shards != 0 || d.Requests != -1 || !d.Left() || d.WaitsFor != "the node is alive but does not report its requests" {
 			w.t.Errorf("DrainState of a node that only the leader reaches = %+v, %v, want that it may still run requests", d, err)
 		}
 		p.kill()
 		w.until("the drain ends when the node has died", func() bool {
-			d, err := other.node.DrainState(w.t.Context(), p.name)
+			d, err := other.node.API().DrainState(w.t.Context(), p.name)
 			return err == nil && d.Requests == -1 && !d.Left()
 		})
 	})
@@ -160,24 +160,24 @@ func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
 		for _, name := range rest {
 			w.asks(p, api.Action{Verb: api.Drain, Node: name, Force: true})
 			w.until("node "+name+" owns nothing", func() bool {
-				d, err := p.node.DrainState(w.t.Context(), name)
+				d, err := p.node.API().DrainState(w.t.Context(), name)
 				return err == nil && !d.Left()
 			})
 		}
-		if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.BlockedBy != "" {
+		if d, err := w.all[rest[0]].node.API().DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.BlockedBy != "" {
 			w.t.Errorf("before it was asked: %+v, %v, want no reason", d, err)
 		}
 		w.asks(p, api.Action{Verb: api.Drain, Node: p.name, Force: true})
 		for _, at := range w.running() {
 			w.until("node "+at.name+" reports why the shards stay", func() bool {
-				d, err := at.node.DrainState(w.t.Context(), p.name)
+				d, err := at.node.API().DrainState(w.t.Context(), p.name)
 				return err == nil && d.Requested && d.Shards == shards && d.BlockedBy == "no other node can own them"
 			})
 		}
 		p.kill()
 		for _, name := range rest {
 			w.until("node "+name+" reports it of a node that does not answer", func() bool {
-				d, err := w.all[name].node.DrainState(w.t.Context(), p.name)
+				d, err := w.all[name].node.API().DrainState(w.t.Context(), p.name)
 				return err == nil && d.Shards == shards && d.Requests == -1 && d.BlockedBy == "no other node can own them"
 			})
 		}
@@ -200,13 +200,13 @@ func TestDrainStateSaysWhatItWaitsFor(t *testing.T) {
 		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		for _, at := range w.running() {
 			w.until("node "+at.name+" reports what is waited for", func() bool {
-				d, err := at.node.DrainState(w.t.Context(), p.name)
+				d, err := at.node.API().DrainState(w.t.Context(), p.name)
 				return err == nil && strings.HasPrefix(d.WaitsFor, "epoch ") && strings.HasSuffix(d.WaitsFor, " is not acknowledged by node "+p.name)
 			})
 		}
 		end()
 		w.until("nothing is left", func() bool {
-			d, err := w.leader().node.DrainState(w.t.Context(), p.name)
+			d, err := w.leader().node.API().DrainState(w.t.Context(), p.name)
 			return err == nil && !d.Left() && d.WaitsFor == ""
 		})
 	})

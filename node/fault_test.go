@@ -91,7 +91,7 @@ func TestStepDownMovesNothing(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		before, old := w.committed(), w.leader()
-		if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+		if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != old })
@@ -141,7 +141,7 @@ func TestMinorityForwardsAndServesNothing(t *testing.T) {
 				w.t.Fatalf("shard %d is admitted without a lease", s)
 			}
 		}
-		if err := p.node.Ready(); err == nil {
+		if err := p.node.API().Ready(); err == nil {
 			w.t.Error("Ready() = nil on a node without a lease")
 		}
 		w.net.Heal()
@@ -220,7 +220,7 @@ func TestRemoveTakesADeadNodeOut(t *testing.T) {
 		w.untilSettled("a", "b", "c", "d")
 		w.untilVoters(4)
 		l := w.leader().node
-		if err := l.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "nobody"}); err == nil {
+		if err := l.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "nobody"}); err == nil {
 			w.t.Error("Do(remove nobody) = nil, want an error")
 		}
 		d := w.all["d"]
@@ -228,13 +228,13 @@ func TestRemoveTakesADeadNodeOut(t *testing.T) {
 			d = w.follower()
 		}
 		rest := w.others(d)
-		if err := w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}); err == nil {
+		if err := w.leader().node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}); err == nil {
 			w.t.Error("removing a running node = nil, want an error")
 		}
 		d.kill()
 		w.untilSettled(rest...)
 		w.until("it is removed", func() bool {
-			return w.leader() != nil && w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}) == nil
+			return w.leader() != nil && w.leader().node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}) == nil
 		})
 		w.untilVoters(3)
 	})
@@ -297,7 +297,7 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 		w.all["b"].kill()
 		w.all["c"].kill()
 		w.until("the missing voters are named", func() bool {
-			ready, do := a.Ready(), a.Do(w.t.Context(), api.Action{Verb: api.StepDown})
+			ready, do := a.API().Ready(), a.API().Do(w.t.Context(), api.Action{Verb: api.StepDown})
 			const want = "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing; start b and c"
 			return ready != nil && strings.Contains(ready.Error(), want) && do != nil && strings.Contains(do.Error(), want)
 		})
@@ -315,7 +315,7 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 		b.restart()
 		<-b.node.Started()
 		w.until("b owns nothing and routes", func() bool {
-			return w.settled("a", "c") && b.node.Ready() == nil && b.node.State().Committed().Epoch() != 0
+			return w.settled("a", "c") && b.node.API().Ready() == nil && b.node.State().Committed().Epoch() != 0
 		})
 		w.tune = func(o *node.Options) { o.Weight = 2 }
 		b.kill()

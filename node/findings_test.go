@@ -53,16 +53,16 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		w.untilSays(a, sentence, "start b and c", "shardway recover")
 		w.t.Logf("told %v after the kill", time.Since(killed))
 		w.untilSays(a, "unavailable: no node serves any of the 96 shards")
-		st := a.node.Status()
+		st := a.node.API().Status()
 		if st.State == "operational" || st.Shards.Unavailable != shards || diagnosis.Worst(st.Findings) != diagnosis.Outage {
 			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
 		}
-		for _, row := range a.node.Shards().Shards {
-			if row.Unavailable == "" || a.node.Idle(row.Owner) == "" {
+		for _, row := range a.node.API().Shards().Shards {
+			if row.Unavailable == "" || a.node.API().Idle(row.Owner) == "" {
 				w.t.Fatalf("shard %d is %s of %s, as if that served", row.Shard, row.State, row.Owner)
 			}
 		}
-		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(api.Brief(err), "b and c") {
+		if err := a.node.API().Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(api.Brief(err), "b and c") {
 			w.t.Errorf("ready: %v, in brief %q", err, api.Brief(err))
 		}
 		if e := a.node.Explain(route.ReasonNoLease); e.Finding != sentence || e.Led {
@@ -70,7 +70,7 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		}
 		w.all["b"].restart()
 		w.untilSays(a, "no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2")
-		w.until("what is left is served", func() bool { return a.node.Status().Shards.Unavailable == 0 && a.node.Idle("a") == "" })
+		w.until("what is left is served", func() bool { return a.node.API().Status().Shards.Unavailable == 0 && a.node.API().Idle("a") == "" })
 		w.all["c"].restart()
 		w.untilSays(a)
 	})
@@ -85,17 +85,17 @@ func TestGatewayThatNobodyServesIsNotReady(t *testing.T) {
 		g := w.all["g"]
 		<-g.node.Started()
 		w.untilVoters(4)
-		w.until("the gateway is ready", func() bool { return g.node.Ready() == nil })
+		w.until("the gateway is ready", func() bool { return g.node.API().Ready() == nil })
 		for _, name := range []string{"a", "b", "c"} {
 			w.all[name].kill()
 		}
 		w.until("it is not any more", func() bool {
-			err := g.node.Ready()
+			err := g.node.API().Ready()
 			return err != nil && strings.Contains(err.Error(), "no-quorum: 1 of 4 voters is here and it takes 3")
 		})
 		w.all["a"].restart()
 		w.all["b"].restart()
-		w.until("it is again", func() bool { return g.node.Ready() == nil })
+		w.until("it is again", func() bool { return g.node.API().Ready() == nil })
 	})
 }
 
@@ -128,7 +128,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 		a := w.all["a"]
 		<-a.node.Started()
 		w.untilSays(a, "bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)", "--bootstrap-expect 3")
-		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
+		if err := a.node.API().Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
 			w.t.Errorf("ready: %v", err)
 		}
 		if e := a.node.Explain(route.ReasonNoMap); !strings.HasPrefix(e.Finding, "bootstrapping: 1 of the 3") {
@@ -293,7 +293,7 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		var c diagnosis.Checkup
-		w.during(func() { c = w.all["a"].node.Checkup(w.t.Context(), true) })
+		w.during(func() { c = w.all["a"].node.API().Checkup(w.t.Context(), true) })
 		if c.From != "a" || len(c.Reports) != 3 || len(c.Unresponsive) != 0 || c.AskedNS > c.AnsweredNS {
 			w.t.Fatalf("%+v", c)
 		}
@@ -324,10 +324,10 @@ func TestCheckupsAreShared(t *testing.T) {
 		leave()
 		var all [20]diagnosis.Checkup
 		w.during(func() {
-			n.Checkup(gone, true)
+			n.API().Checkup(gone, true)
 			var asking sync.WaitGroup
 			for i := range all {
-				asking.Go(func() { all[i] = n.Checkup(ctx, true) })
+				asking.Go(func() { all[i] = n.API().Checkup(ctx, true) })
 			}
 			asking.Wait()
 		})
@@ -340,7 +340,7 @@ func TestCheckupsAreShared(t *testing.T) {
 		var later diagnosis.Checkup
 		w.during(func() {
 			time.Sleep(2 * time.Second)
-			later = n.Checkup(ctx, true)
+			later = n.API().Checkup(ctx, true)
 		})
 		if later.AskedNS <= all[0].AnsweredNS || all[1].Reports[0].Node != "a" {
 			w.t.Errorf("%+v after %+v", later, all[0])

@@ -111,16 +111,6 @@ func newWatch(n *Node) *watch {
 // Findings returns the current findings of this node. The caller must not modify the slice.
 func (n *Node) Findings() []diagnosis.Finding { return n.watch.result.Load().findings }
 
-// finding returns the finding with the first of codes that is present; the second result is false if
-// there is none.
-func (n *Node) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
-	now := n.watch.result.Load()
-	if i := now.first(codes); i >= 0 {
-		return now.findings[i], true
-	}
-	return diagnosis.Finding{}, false
-}
-
 // run calls diagnose every watchEvery until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	t := w.n.scheduler.NewTicker(watchEvery)

@@ -71,7 +71,7 @@ func (w *world) undisturbed(d time.Duration) {
 			if got := p.node.Servers(); len(got) != len(w.names) {
 				w.t.Fatalf("servers at %s: %v, want %v", p.name, got, w.names)
 			}
-			for _, m := range p.node.Map().Nodes {
+			for _, m := range p.node.API().Map().Nodes {
 				if m.HTTP == "" {
 					w.t.Fatalf("%s does not know where %s is any more", p.name, m.ID)
 				}

@@ -33,7 +33,7 @@ func (w *world) untilOne(names ...string) {
 	w.t.Helper()
 	w.untilSettled(names...)
 	for _, n := range names {
-		if got, want := w.all[n].node.Status().Cluster, w.all[names[0]].node.Status().Cluster; got != want {
+		if got, want := w.all[n].node.API().Status().Cluster, w.all[names[0]].node.API().Status().Cluster; got != want {
 			w.t.Errorf("%s is in cluster %s, %s in %s", n, got, names[0], want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
 		w.all["a"].kill()
 		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
-		if err := w.all["b"].node.Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to bootstrap the cluster and is gone; start it again") {
+		if err := w.all["b"].node.API().Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to bootstrap the cluster and is gone; start it again") {
 			t.Errorf("Ready() = %v, want it to say who is missing", err)
 		}
 		w.all["c"].kill() // its promise is on its disk

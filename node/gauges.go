@@ -8,6 +8,7 @@ import (
 
 	"shardway/ack/leader"
 	"shardway/node/consensus"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -86,13 +87,13 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 // view of the nodes; other nodes use only gossip, Raft's configuration and the map.
 func (n *Node) countNodes() map[string]int {
 	var views []leader.MemberView
-	if l := n.leadership(); l != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), viewTimeout)
+	if l := n.leader.Leadership(); l != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), leaderloop.ViewTimeout)
 		views, _ = l.View(ctx)
 		cancel()
 	}
 	count := map[string]int{}
-	for _, a := range n.nodesBy(n.router.State(), views) {
+	for _, a := range n.api.Nodes(n.router.State(), views) {
 		count[a.State]++
 	}
 	return count

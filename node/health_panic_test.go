@@ -52,7 +52,7 @@ func TestSharedDependencyMovesNoShards(t *testing.T) {
 		ill["a"].Store(false)
 		for _, p := range w.running() {
 			w.untilSays(p, "health-panic: 2 of 3 apps are unhealthy (b and c)")
-			if err := p.node.Ready(); err != nil {
+			if err := p.node.API().Ready(); err != nil {
 				w.t.Errorf("%s serves its shards, and is not ready: %v", p.name, err)
 			}
 		}
@@ -95,7 +95,7 @@ func TestFlappingAppMakesFewMaps(t *testing.T) {
 			w.t.Error("it is not told that the app flaps")
 		}
 		w.within(6*time.Minute, "c is back once its app is healthy for long", func() bool { return w.settled("a", "b", "c") })
-		if err := c.node.Ready(); err != nil {
+		if err := c.node.API().Ready(); err != nil {
 			w.t.Error(err)
 		}
 	})

@@ -35,19 +35,19 @@ func TestRefusedRequestHasTheAppChecked(t *testing.T) {
 		a := w.all["a"]
 		gone.Store(true)
 		time.Sleep(time.Minute)
-		if err := a.node.Ready(); err != nil {
+		if err := a.node.API().Ready(); err != nil {
 			t.Fatalf("Ready = %v before anybody looked", err)
 		}
 		ask(w, a, "a", "/")
 		began := time.Now()
 		w.until("the node knows that its app is gone", func() bool {
-			err := a.node.Ready()
+			err := a.node.API().Ready()
 			return err != nil && strings.Contains(err.Error(), "the app does not answer")
 		})
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		gone.Store(false)
-		w.until("the app is back", func() bool { return a.node.Ready() == nil })
+		w.until("the app is back", func() bool { return a.node.API().Ready() == nil })
 	})
 }

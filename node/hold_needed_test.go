@@ -22,7 +22,7 @@ func (w *world) absences(nodes, voters, many int) (last *process, rest []*proces
 	w.untilSettled(names...)
 	w.untilVoters(voters)
 	leader := w.leader()
-	for _, x := range leader.node.Status().Nodes {
+	for _, x := range leader.node.API().Status().Nodes {
 		switch p := w.all[x.ID]; {
 		case p == leader:
 		case many == 0 || !x.Voter:

@@ -32,8 +32,8 @@ func TestRestartInPlaceSaysThatItStops(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		p.stop()
 		time.Sleep(100 * time.Millisecond)
-		if p.ended() || p.node.Ready() == nil || p.node.Status().State != "stopping" {
-			w.t.Errorf("ended %v, ready: %v, %s", p.ended(), p.node.Ready(), p.node.Status().State)
+		if p.ended() || p.node.API().Ready() == nil || p.node.API().Status().State != "stopping" {
+			w.t.Errorf("ended %v, ready: %v, %s", p.ended(), p.node.API().Ready(), p.node.API().Status().State)
 		}
 		s.within(patience, "it is answered", func() bool { return s.c.wait.Load() == 0 })
 		if told.Status != http.StatusBadGateway || told.Error != "shard-moved" {

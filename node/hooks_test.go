@@ -168,7 +168,7 @@ func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 			t.Errorf("c has released %d shards and %d were lost, want %d and 0", n, l.count(agent.HookLost), shards/3)
 		}
 		told := 0
-		for _, s := range w.all["a"].node.Shards().Shards {
+		for _, s := range w.all["a"].node.API().Shards().Shards {
 			if s.Previous == "c" && s.Released {
 				told++
 			}

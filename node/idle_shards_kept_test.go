@@ -109,7 +109,7 @@ func TestGentleDrainHasKeptSocketsHandOver(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := victim.node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: "1m"}); err != nil {
+		if err := victim.node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: "1m"}); err != nil {
 			w.t.Fatal(err)
 		}
 		w.until("nothing is left there", func() bool { return !victim.node.State().Committed().Has(id) })

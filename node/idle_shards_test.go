@@ -44,7 +44,7 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 						w.t.Fatal(err)
 					}
 				}
-				must(victim.node.Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: c.gently.String()}))
+				must(victim.node.API().Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name, IdleFirst: c.gently.String()}))
 				asked := time.Now()
 				s.within(3*time.Second, "only what runs is left there", func() bool { return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id })
 				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })

@@ -51,8 +51,8 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	if !current {
 		forgetAsked(in.Nodes)
 	}
-	if w.orphaned.Update(now, current && in.Mapped && orphaned(s) > 0) {
-		in.Orphaned = orphaned(s)
+	if w.orphaned.Update(now, current && in.Mapped && s.Committed().Orphans() > 0) {
+		in.Orphaned = s.Committed().Orphans()
 	}
 	in.Joins = w.joins.Update(now, in.Mapped && !in.Gateway && !in.Drains && !n.view.IsDrained() && !s.Last().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
@@ -161,7 +161,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 			continue
 		}
 		x := of(m.ID)
-		x.Gateway, x.Here, x.Leaving = m.Tags.Role == roleGateway, m.Status == gossip.Alive || m.Status == gossip.Leaving, m.Status == gossip.Leaving
+		x.Gateway, x.Here, x.Leaving = m.Tags.Role == gossip.RoleGateway, m.Status == gossip.Alive || m.Status == gossip.Leaving, m.Status == gossip.Leaving
 	}
 	w.probes.Lock()
 	for id, reached := range w.probes.reached {
@@ -270,7 +270,7 @@ func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 
 // asked adds the requests of operators, and the report of the leader.
 func (w *watch) asked(in *diagnosis.Inputs) {
-	p := w.n.Policy()
+	p := w.n.api.Policy()
 	in.Pause = p.Pause
 	in.Quarantined = len(p.Quarantined)
 	for _, k := range p.Quarantined {

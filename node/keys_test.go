@@ -37,7 +37,7 @@ func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		active := func(id string) string {
-			if k := w.all[id].node.Status().Keys; k != nil {
+			if k := w.all[id].node.API().Status().Keys; k != nil {
 				return k.Active
 			}
 			return ""
@@ -55,7 +55,7 @@ func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {
 			}
 		}
 		w.until("a names the node that has not", func() bool {
-			p := w.all["a"].node.Status().Keys.Pending
+			p := w.all["a"].node.API().Status().Keys.Pending
 			return len(p) == 1 && strings.Join(p[0].Loaded, " ") == "a b c" && strings.Join(p[0].Missing, " ") == "g"
 		})
 		w.all["g"].node.ApplyKeys(after)

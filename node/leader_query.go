@@ -12,6 +12,7 @@ import (
 	"shardway/diagnosis"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
+	"shardway/node/leaderloop"
 	"shardway/shardmap"
 )
 
@@ -68,18 +69,18 @@ func (t leaderReport) covers(node string) bool {
 
 // queryLeader requests the state that only the leader has. It sends all questions in one request, on
 // a stream that stays open. Parts without a response are nil.
-func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) {
-	if leader == string(n.self) {
+func (n *Node) queryLeader(ctx context.Context, leaderID string) (t leaderReport) {
+	if leaderID == string(n.self) {
 		return n.queryLeaderSeparately(ctx)
 	}
 	questions := []control.Request{{Kind: control.Views}, {Kind: control.Suspects}, n.askDifferences(), {Kind: control.Unconfirmed}}
 	if n.view.HasNextLevel() {
 		questions = append(questions, control.Request{Kind: control.Level})
 	}
-	queryCtx, cancel := context.WithTimeout(ctx, viewTimeout)
+	queryCtx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
 	defer cancel()
 	var replies []control.Reply
-	raw, err := n.watch.leaderStream.Call(queryCtx, n.client, leader, control.Request{Kind: control.Batch, Batch: questions})
+	raw, err := n.watch.leaderStream.Call(queryCtx, n.client, leaderID, control.Request{Kind: control.Batch, Batch: questions})
 	if err == nil {
 		err = json.Unmarshal(raw, &replies)
 	}
@@ -91,8 +92,8 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return t
 	}
-	if members, ok := control.DecodeReply[[]wireMember](replies[0]); ok {
-		if t.views, err = memberViews(members); err != nil {
+	if members, ok := control.DecodeReply[[]leaderloop.WireMember](replies[0]); ok {
+		if t.views, err = leaderloop.MemberViews(members); err != nil {
 			n.log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
@@ -121,6 +122,26 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 
 // queryLeaderSeparately does the same as queryLeader, with one request per question.
 func (n *Node) queryLeaderSeparately(ctx context.Context) leaderReport {
-	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
-	return leaderReport{views: views, suspects: n.poison.SuspectsOfLeader(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
+	views := n.leader.Views(context.Background()) //nolint:contextcheck // Views bounds itself
+	return leaderReport{views: views, suspects: n.poison.SuspectsOfLeader(ctx), level: n.leader.PendingUpgrade(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
+}
+
+// askDifferences returns a request to the leader for the settings that differ between nodes. The request
+// contains the settings of this node.
+func (n *Node) askDifferences() control.Request {
+	return control.Request{Kind: control.Settings, Settings: n.api.OwnSettings()}
+}
+
+// ownDifferences returns the settings that differ between nodes, if this node leads. nil means that this
+// node does not lead any more.
+func (n *Node) ownDifferences(views []leader.MemberView) []diagnosis.Difference {
+	l := n.leader.Leadership()
+	if l == nil {
+		return nil
+	}
+	d, err := l.Differences(views, string(n.self), n.api.OwnSettings())
+	if err != nil {
+		n.log.Warn().Err(err).Msg("settings not compared")
+	}
+	return d
 }

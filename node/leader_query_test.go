@@ -39,7 +39,7 @@ func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
 			t.Errorf("others have made %d connections in a minute", n)
 		}
 		l := w.leader()
-		if err := l.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+		if err := l.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			t.Fatal(err)
 		}
 		w.until("another one leads", func() bool { return w.leader() != nil && w.leader() != l })

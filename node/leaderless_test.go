@@ -21,13 +21,13 @@ func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
 			rest := w.others(l)
 			if how == "killed" {
 				l.kill()
-			} else if err := l.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+			} else if err := l.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 				w.t.Fatal(err)
 			}
 			refused := 0
 			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 				for _, name := range rest {
-					err := w.all[name].node.Do(w.t.Context(), uncordon)
+					err := w.all[name].node.API().Do(w.t.Context(), uncordon)
 					if err == nil {
 						continue
 					}
@@ -57,7 +57,7 @@ func TestActionOfALeaderThatEndsMayHaveHappened(t *testing.T) {
 			return nil
 		})
 		time.AfterFunc(100*time.Millisecond, l.kill)
-		err := asks.node.Do(w.t.Context(), api.Action{Verb: api.Cordon, Node: asks.name})
+		err := asks.node.API().Do(w.t.Context(), api.Action{Verb: api.Cordon, Node: asks.name})
 		if !errors.Is(err, api.ErrUnknown) || errors.Is(err, api.ErrNoLeader) || !strings.Contains(err.Error(), l.name) {
 			w.t.Errorf("cordon = %v, want that nobody knows of it any more, and of whom", err)
 		}

@@ -76,7 +76,7 @@ func TestPostOnItsWayToANodeThatHasLeftGoesOn(t *testing.T) {
 		}
 		w.start("g")
 		g, p := w.all["g"], w.follower()
-		w.until("the gateway routes", func() bool { return g.started() && g.node.Ready() == nil && g.node.Routes() })
+		w.until("the gateway routes", func() bool { return g.started() && g.node.API().Ready() == nil && g.node.Routes() })
 		ran := answeringApps(w)
 		w.net.SetLink(g.name, p.name, simnet.Link{Latency: apart})
 		g.log.close()

@@ -27,7 +27,7 @@ func cluster(w *world, deadAfter time.Duration, nodes int) {
 func (w *world) voter(leads bool) *process {
 	w.t.Helper()
 	for _, p := range w.running() {
-		for _, n := range p.node.Status().Nodes {
+		for _, n := range p.node.API().Status().Nodes {
 			if n.ID == p.name && n.Voter && p.node.Leads() == leads {
 				return p
 			}
@@ -94,7 +94,7 @@ func TestCrashedNonvoterIsRemovedAfterItsTime(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		cluster(w, 10*time.Second, 4)
-		nodes := w.leader().node.Status().Nodes
+		nodes := w.leader().node.API().Status().Nodes
 		p := w.all[nodes[slices.IndexFunc(nodes, func(n api.Node) bool { return !n.Voter })].ID]
 		rest := w.others(p)
 		p.kill()

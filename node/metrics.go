@@ -8,6 +8,7 @@ import (
 
 	ackagent "shardway/ack/agent"
 	"shardway/event"
+	"shardway/node/adminapi"
 	"shardway/node/gossip"
 	"shardway/node/muxpool"
 )
@@ -91,9 +92,9 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
 		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),
 		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
-		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(moving(state())) }),
-		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(orphaned(state())) }),
-		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leadership() != nil) }),
+		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
+		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().Orphans()) }),
+		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leader.Leadership() != nil) }),
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.HasLease()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",

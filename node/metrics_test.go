@@ -61,7 +61,7 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 			{"shardway_voters", "", 3},
 			{"shardway_failure_tolerance", "", 1},
 			{"shardway_app_healthy", "", 1},
-			{"shardway_raft_term", "", float64(l.node.Status().Term)},
+			{"shardway_raft_term", "", float64(l.node.API().Status().Term)},
 			{"shardway_requests_in_flight", "", 0},
 			{"shardway_map_lag_seconds", "", 0},
 			{"shardway_drain_shards", "", 0},

@@ -15,7 +15,7 @@ func TestEveryNodeTellsWhyAShardMoved(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		crashed := w.voter(true)
-		shard := shardmap.Shard(slices.IndexFunc(crashed.node.Shards().Shards, func(s api.Shard) bool { return s.Owner == crashed.name }))
+		shard := shardmap.Shard(slices.IndexFunc(crashed.node.API().Shards().Shards, func(s api.Shard) bool { return s.Owner == crashed.name }))
 		crashed.kill()
 		w.untilSettled(w.others(crashed)...)
 		crashed.restart()
@@ -42,7 +42,7 @@ func TestEveryNodeTellsWhyAShardMoved(t *testing.T) {
 				t.Errorf("no move from %q because %q: %+v", why.from, why.reason, want)
 			}
 		}
-		row := w.all["a"].node.Shards().Shards[shard]
+		row := w.all["a"].node.API().Shards().Shards[shard]
 		if last := want[len(want)-1]; last.To != row.Owner || last.From != row.Previous || last.Epoch != row.Epoch {
 			t.Errorf("the last move is %+v, the shard %+v", last, row)
 		}

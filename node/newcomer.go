@@ -9,6 +9,7 @@ import (
 
 	"shardway/diagnosis"
 	"shardway/internal/logsafe"
+	"shardway/node/adminapi"
 	"shardway/node/control"
 	"shardway/node/gossip"
 )
@@ -40,7 +41,7 @@ func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
 	if !ok {
 		return reachability{Why: "gossip contains no peer address of it yet"}
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, adminapi.ReachTimeout)
 	defer cancel()
 	r.Addr = addr
 	if _, err := (others{n}).Who(ctx, node); err != nil {
@@ -58,7 +59,7 @@ func unreachedReason(err error) string {
 		return call.Err.Error()
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		if short := plain(inner); short != inner.Error() {
+		if short := adminapi.DialErrorText(inner); short != inner.Error() {
 			return logsafe.OneLine(short)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"shardway/admin/api"
 	"shardway/event"
 	"shardway/internal/clock"
+	"shardway/node/adminapi"
 	"shardway/node/apphealth"
 	"shardway/node/cluster"
 	"shardway/node/consensus"
@@ -50,17 +51,19 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port      *peer.Port        // connections between nodes
-	client    *control.Client   // requests to other nodes
-	gossip    *gossip.Gossip    // finds the other nodes
-	stores    *disk.Stores      // the stores of Raft
-	stream    *consensus.Stream // the connections of Raft
-	raft      *consensus.Raft   // set by openRaft
-	raftOpen  chan struct{}     // closed after raft was set
-	fsm       *fsm              // the replicated state
-	view      *cluster.View     // what this node knows of the other nodes
-	router    *router.Router    // the routing table and the lease
-	room      *queue.Queue      // requests that wait, for example while their shard moves
+	port      *peer.Port         // connections between nodes
+	client    *control.Client    // requests to other nodes
+	gossip    *gossip.Gossip     // finds the other nodes
+	stores    *disk.Stores       // the stores of Raft
+	stream    *consensus.Stream  // the connections of Raft
+	raft      *consensus.Raft    // set by openRaft
+	raftOpen  chan struct{}      // closed after raft was set
+	fsm       *fsm               // the replicated state
+	api       *adminapi.API      // the services of the admin port
+	leader    *leaderloop.Client // requests to the leader
+	view      *cluster.View      // what this node knows of the other nodes
+	router    *router.Router     // the routing table and the lease
+	room      *queue.Queue       // requests that wait, for example while their shard moves
 	proxy     *proxy.Server
 	scheduler clock.Scheduler             // shared source of periodic wake-ups
 	agent     *agent                      // this node's side of the lease protocol
@@ -88,13 +91,8 @@ type Node struct {
 	invalidHeartbeats logs.Seldom                           // limits log lines about invalid heartbeats
 	watch             *watch                                // computes the findings
 	holds             *appHolds                             // shards that the app holds on this node
-	examined          [2]examination                        // cached checkups, without and with reach
 	hanging           atomic.Bool                           // a write to the disk has stalled
-	census            *control.Cached[api.RunningList]      // result of Running
-	hot               *control.Cached[api.HotList]          // result of Hot
-	kept              *control.Cached[api.SocketList]       // result of Sockets
 	loaded            loadedKeys                            // key configuration of this node's settings
-	settings          atomic.Pointer[map[string]string]     // set by ApplySettings; nil means Options.Settings
 	webSocketPacer    webSocketPacer                        // paces hand-overs during a gradual drain
 
 	started  time.Time
@@ -115,10 +113,6 @@ func New(o Options) (*Node, error) {
 		ready:      make(chan struct{}),
 		metrics:    newMetrics(),
 		holds:      newAppHolds(o.Shards),
-		examined:   [2]examination{newExamination(), newExamination()},
-		census:     control.NewCached[api.RunningList](),
-		hot:        control.NewCached[api.HotList](),
-		kept:       control.NewCached[api.SocketList](),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -144,6 +138,7 @@ func New(o Options) (*Node, error) {
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
+	n.leader = &leaderloop.Client{Self: string(n.self), View: n.view, Control: n.client, Current: n.leading.Load, WhyNone: func() string { return n.api.WhyNoLeader() }, Log: n.log}
 	n.poison = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
 		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.LeavesByPlan, Log: n.log,
 	})
@@ -177,6 +172,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.newAgent()
+	n.api = adminapi.New(n.adminOptions())
 	n.watch = newWatch(n)
 	n.followSecrets()
 	return n, nil
@@ -196,7 +192,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.KeepUpstream = n.appWatch != nil
 	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.AbortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
-		if err := n.Ready(); err != nil {
+		if err := n.api.Ready(); err != nil {
 			return false, api.Brief(err) // without details, because the probe needs no authentication
 		}
 		return true, ""
@@ -221,6 +217,20 @@ func (n *Node) open() error {
 	}
 	n.stores.Time(func(d time.Duration) { n.metrics.writes.Observe(d.Seconds()) })
 	return nil
+}
+
+// adminOptions returns the options of the admin API.
+func (n *Node) adminOptions() adminapi.Options {
+	return adminapi.Options{
+		Self: n.self, Dir: n.o.Dir, Version: n.o.Version, Shards: n.o.Shards, Gateway: n.o.Gateway, Timing: n.o.Timing, Settings: n.o.Settings, PeerDial: n.o.PeerDial,
+		Clock: n.o.Clock, Log: n.log, View: n.view, Leader: n.leader, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.room, Health: n.health, Agent: n.agent,
+		Findings: func() adminapi.Findings {
+			f := n.watch.result.Load()
+			return adminapi.Findings{Inputs: f.inputs, List: f.findings}
+		},
+		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.quarantined, HashKeyID: func() uint32 { return markedUnder(n.hashKey()) },
+		MayWrite: n.mayWriteOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
+	}
 }
 
 // snapshotEvery is the interval at which Raft checks whether a snapshot is due.
@@ -350,12 +360,12 @@ func (n *Node) adopt(cluster string) error {
 // tags returns the tags with which this node announces itself in gossip.
 func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
-		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: roleNode,
+		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: gossip.RoleNode,
 		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, AppVersion: n.o.AppVersion, Endpoints: n.o.Endpoints,
 		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().Level()), n.o.Dir.Level()), Known: uint8(ack.MaxLevel)},
 	}
 	if n.o.Gateway {
-		t.Role = roleGateway
+		t.Role = gossip.RoleGateway
 	}
 	if t.Cluster == "" {
 		t.BootstrapExpect = n.o.BootstrapExpect
@@ -450,7 +460,7 @@ func (n *Node) serveApp(ctx context.Context) {
 
 // serveSelf serves requests of this machine on Options.Self until ctx ends.
 func (n *Node) serveSelf(ctx context.Context) {
-	if err := admin.ServeLocal(ctx, n.o.Self, n, n.log); err != nil {
+	if err := admin.ServeLocal(ctx, n.o.Self, n.api, n.log); err != nil {
 		n.log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket failed")
 	}
 }

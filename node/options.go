@@ -18,11 +18,6 @@ import (
 	"shardway/queue"
 )
 
-const (
-	roleNode    = "node"
-	roleGateway = "gateway"
-)
-
 // Options contains the settings and the dependencies of a Node. The caller opens the data directory and the
 // listeners, so that an occupied port is reported before anything else starts. The node closes them.
 type Options struct {

@@ -18,7 +18,7 @@ func TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm(t *testing.T) {
 		if serve := hears(); serve <= 0 {
 			w.t.Fatalf("the leader lets %s serve for %v", other.name, serve)
 		}
-		if err := other.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+		if err := other.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("its leadership is over", func() bool { return !old.node.Leads() })

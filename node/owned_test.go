@@ -17,7 +17,7 @@ func (w *world) held(name string) (states map[string]int, list api.OwnedList) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	list, err := w.all[name].node.Held(ctx)
+	list, err := w.all[name].node.API().Held(ctx)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestHeldIsWhatIsAdmitted(t *testing.T) {
 			}
 			w.all["b"].stop()
 			<-w.all["b"].done
-			if list, err := w.all["b"].node.Held(w.t.Context()); err == nil {
+			if list, err := w.all["b"].node.API().Held(w.t.Context()); err == nil {
 				w.t.Errorf("a node that has stopped has %v", list)
 			}
 		})

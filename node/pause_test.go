@@ -38,14 +38,14 @@ func (p *process) admits() bool {
 // of that one's proposal, and started requests by the map of the leader before.
 func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 	pausing(t, func(w *world) {
-		old, term := w.leader(), w.leader().node.Status().Term
+		old, term := w.leader(), w.leader().node.API().Status().Term
 		p := w.follower()
 		p.log.close()
 		defer p.log.open()
-		if err := old.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+		if err := old.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
-		w.until("another leads", func() bool { l := w.leader(); return l != nil && l.node.Status().Term > term })
+		w.until("another leads", func() bool { l := w.leader(); return l != nil && l.node.API().Status().Term > term })
 		time.Sleep(600 * time.Millisecond) // what the old one granted has run out
 		w.until("it has a lease of the new leader", p.node.Leased)
 		for range 200 {

@@ -32,7 +32,7 @@ func TestPlanIsTheNextMap(t *testing.T) {
 		w.asks(p, api.Action{Verb: api.Pause, For: "1h"})
 		w.asks(p, api.Action{Verb: api.Drain, Node: "c"}) // what is drained is lost, pause or not
 		w.untilSettled("a", "b")
-		if plan, err := p.node.Plan(w.t.Context()); err != nil || len(plan.Moves) > 0 || len(plan.Resumed) > 0 || plan.Pause != "1h" {
+		if plan, err := p.node.API().Plan(w.t.Context()); err != nil || len(plan.Moves) > 0 || len(plan.Resumed) > 0 || plan.Pause != "1h" {
 			w.t.Errorf("settled: %+v, %v", plan, err)
 		}
 		w.asks(p, api.Action{Verb: api.Uncordon, Node: "c"})
@@ -47,7 +47,7 @@ func TestPlanIsTheNextMap(t *testing.T) {
 		before := w.committed()
 		planned := map[shardmap.Shard]shardmap.Move{}
 		for _, at := range w.running() {
-			plan, err := at.node.Plan(w.t.Context())
+			plan, err := at.node.API().Plan(w.t.Context())
 			if err != nil || len(plan.Moves) > 0 || plan.Epoch != uint64(before.Epoch()) {
 				w.t.Errorf("%s, paused: %+v, %v", at.name, plan, err)
 			}

@@ -16,7 +16,7 @@ import (
 func (w *world) asks(p *process, a api.Action) {
 	w.t.Helper()
 	w.until(a.Verb.String()+" is carried out", func() bool {
-		err := p.node.Do(w.t.Context(), a)
+		err := p.node.API().Do(w.t.Context(), a)
 		if err != nil && !errors.Is(err, api.ErrRefused) && !errors.Is(err, api.ErrNoLeader) {
 			w.t.Fatalf("Do(%+v) = %v", a, err)
 		}
@@ -27,13 +27,13 @@ func (w *world) asks(p *process, a api.Action) {
 // refused asks for what must not be, and checks why.
 func (w *world) refused(p *process, a api.Action, fault error, why string) {
 	w.t.Helper()
-	if err := p.node.Do(w.t.Context(), a); !errors.Is(err, fault) || !strings.Contains(err.Error(), why) {
+	if err := p.node.API().Do(w.t.Context(), a); !errors.Is(err, fault) || !strings.Contains(err.Error(), why) {
 		w.t.Errorf("Do(%+v) = %v, want %v because %q", a, err, fault, why)
 	}
 }
 
 func (w *world) stateOf(p *process, node string) string {
-	for _, n := range p.node.Status().Nodes {
+	for _, n := range p.node.API().Status().Nodes {
 		if n.ID == node {
 			return n.State
 		}
@@ -51,7 +51,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			p := w.voter(leads)
 			rest := w.others(p)
 			// Asked once: who leads next has heard nobody yet, and takes nobody for gone.
-			if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: p.name}); err != nil {
+			if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: p.name}); err != nil {
 				w.t.Fatalf("drain %s (leads: %v): %v", p.name, leads, err)
 			}
 			w.untilSettled(rest...)
@@ -62,10 +62,10 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 				w.moment()
 			}
 			w.untilVoters(3)
-			if err := p.node.Ready(); err != nil || !p.node.Leased() {
+			if err := p.node.API().Ready(); err != nil || !p.node.Leased() {
 				w.t.Errorf("drained: ready: %v, lease: %v", err, p.node.Leased())
 			}
-			if s := p.node.Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" {
+			if s := p.node.API().Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" {
 				w.t.Errorf("drained: state %q, owns %d, the leader says %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name))
 			}
 			w.untilSays(p, "draining: "+p.name+" is drained, and owns nothing")
@@ -92,7 +92,7 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "b", Force: true})
 		w.untilSettled("a")
 		// It is drained already, and what that endangers was said: nobody needs force again.
-		if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: "b"}); err != nil {
+		if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: "b"}); err != nil {
 			w.t.Errorf("drained once more: %v", err)
 		}
 		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "a"}, api.ErrRefused, "without node \"a\", 0 of 3 voters are left")
@@ -113,7 +113,7 @@ func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
 		l := w.leader()
 		done := make(chan error)
 		for _, name := range w.others(l) {
-			go func() { done <- l.node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: name}) }()
+			go func() { done <- l.node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: name}) }()
 		}
 		first, second := <-done, <-done
 		if (first == nil) == (second == nil) {
@@ -124,7 +124,7 @@ func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
 				w.t.Errorf("refused with %v", err)
 			}
 		}
-		if n := len(l.node.Policy().Drained); n != 1 {
+		if n := len(l.node.API().Policy().Drained); n != 1 {
 			w.t.Errorf("%d are drained, want 1", n)
 		}
 	})
@@ -182,7 +182,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.until("c has half", func() bool { return w.committed().Count("c") == shards/2 })
 		weight := func(want uint32) func() bool {
 			return func() bool {
-				all := w.follower().node.Status().Nodes
+				all := w.follower().node.API().Status().Nodes
 				i := slices.IndexFunc(all, func(x api.Node) bool { return x.ID == "c" })
 				return i >= 0 && all[i].Weight == want
 			}
@@ -200,7 +200,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "east"})
 		w.until("the pins hold", func() bool { return at(7) != "a" && at(8) == "a" })
 		w.asks(w.follower(), api.Action{Verb: api.Unpin, Shard: 8})
-		p := w.leader().node.Policy()
+		p := w.leader().node.API().Policy()
 		if len(p.Pins) != 1 || p.Pins[0] != (api.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
 			w.t.Errorf("policy %+v", p)
 		}
@@ -215,7 +215,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	three(t, func(w *world) {
 		w.asks(w.leader(), api.Action{Verb: api.Pause, For: "20s"})
 		began := time.Now()
-		w.within(25*time.Second, "the pause is over", func() bool { return w.leader() != nil && w.leader().node.Policy().Pause == "" })
+		w.within(25*time.Second, "the pause is over", func() bool { return w.leader() != nil && w.leader().node.API().Policy().Pause == "" })
 		if took := time.Since(began); took < 20*time.Second {
 			w.t.Errorf("over after %v, want 20s", took)
 		}
@@ -234,7 +234,7 @@ func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 		w.untilSettled(w.others(p)...)
 		w.asks(w.leader(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.until("nothing is asked of it", func() bool {
-			got := w.leader().node.Policy()
+			got := w.leader().node.API().Policy()
 			return len(got.Drained) == 0 && len(got.Weights) == 0
 		})
 		if _, known := w.leader().node.Known().Drop(shardmap.NodeID(p.name)); known {

@@ -10,7 +10,7 @@ import (
 // refusing reports whether all nodes know of so many keys in quarantine and refuse them.
 func (w *world) refusing(n int) bool {
 	for _, p := range w.running() {
-		q := p.node.Policy().Quarantined
+		q := p.node.API().Policy().Quarantined
 		if len(q) != n || slices.ContainsFunc(q, func(k api.QuarantinedKey) bool { return !k.Known }) {
 			return false
 		}
@@ -59,7 +59,7 @@ func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
 		for _, k := range slices.Backward(want) {
 			w.asks(a, api.Action{Verb: api.Quarantine, Shard: k.Shard, Hash: k.Hash, For: k.For})
 		}
-		if got := a.node.Policy().Quarantined; !slices.Equal(got, want) {
+		if got := a.node.API().Policy().Quarantined; !slices.Equal(got, want) {
 			w.t.Errorf("listed %+v, want %+v", got, want)
 		}
 	})

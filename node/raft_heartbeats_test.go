@@ -151,7 +151,7 @@ func (w *world) leastLeases(span time.Duration) map[string]int64 {
 	least := map[string]int64{}
 	for end := time.Now().Add(span); time.Now().Before(end); time.Sleep(span / 3000) {
 		for _, p := range w.running() {
-			left := p.node.Status().LeaseMS
+			left := p.node.API().Status().LeaseMS
 			if was, ok := least[p.name]; !ok || left < was {
 				least[p.name] = left
 			}

@@ -15,7 +15,7 @@ import (
 
 // listed returns what a node shows of another one; an empty one if it does not list it.
 func (w *world) listed(at *process, node string) api.Node {
-	for _, n := range at.node.Status().Nodes {
+	for _, n := range at.node.API().Status().Nodes {
 		if n.ID == node {
 			return n
 		}
@@ -57,7 +57,7 @@ func TestRemoveTakesAStoppedNodeOut(t *testing.T) {
 		w.unlisted(d.name)
 		time.Sleep(time.Minute)
 		w.unlisted(d.name)
-		if err := w.leader().node.Do(w.t.Context(), remove); !errors.Is(err, api.ErrUnknownNode) {
+		if err := w.leader().node.API().Do(w.t.Context(), remove); !errors.Is(err, api.ErrUnknownNode) {
 			w.t.Errorf("removed twice: %v, want that it is unknown", err)
 		}
 	})
@@ -113,7 +113,7 @@ func TestNodeWithASickAppIsNotJoining(t *testing.T) {
 				return n.State == "unhealthy" && n.App == "unhealthy"
 			})
 		}
-		if got := b.node.Status().State; got != "unhealthy" {
+		if got := b.node.API().Status().State; got != "unhealthy" {
 			w.t.Errorf("b says of itself that it is %s", got)
 		}
 		sick.Store(false)
@@ -147,7 +147,7 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 		d.kill()
 		remove := api.Action{Verb: api.Remove, Node: "d"}
 		w.until("it counts as gone", func() bool {
-			err := w.leader().node.Do(w.t.Context(), remove)
+			err := w.leader().node.API().Do(w.t.Context(), remove)
 			if err == nil {
 				w.t.Fatal("an owner was removed without force")
 			}

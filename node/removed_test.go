@@ -35,7 +35,7 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 		further := p.node.Stall() // it votes, and is not heard
 		defer further()
 		w.until("it is refused for being one of two", func() bool {
-			err := l.node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
+			err := l.node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
 			if !errors.Is(err, api.ErrRefused) {
 				w.t.Fatalf("removed one of two voters: %v", err)
 			}
@@ -61,7 +61,7 @@ func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
 		l := w.leader()
 		remove := api.Action{Verb: api.Remove, Node: p.name}
 		w.within(time.Second, "the leader knows that its process is gone", func() bool {
-			err := l.node.Do(w.t.Context(), remove)
+			err := l.node.API().Do(w.t.Context(), remove)
 			return err != nil && strings.Contains(err.Error(), "as far as gossip shows")
 		})
 		w.refused(l, remove, api.ErrRefused, "try again after 5 s")
@@ -164,7 +164,7 @@ func TestSpareBesideTwoVotersIsRemoved(t *testing.T) {
 		w.untilServers("a", "b", "c")
 		w.all["c"].kill()
 		w.until("it is gone", func() bool {
-			err := w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "c"})
+			err := w.leader().node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "c"})
 			if err != nil && !strings.Contains(err.Error(), "still runs") {
 				w.t.Fatal(err)
 			}
@@ -258,7 +258,7 @@ func TestRemovalThatFailsIsToldOf(t *testing.T) {
 		w.until("it is missed", func() bool { return l.node.Member(p.name) == "failed" })
 		w.net.Isolate(l.name)
 		began := time.Now()
-		err := l.node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name})
+		err := l.node.API().Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name})
 		if took := time.Since(began); err == nil || took > 10*time.Second {
 			w.t.Errorf("Do = %v after %v, want a fault within 10s", err, took)
 		}

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"shardway/admin/api"
 	"shardway/node/consensus"
@@ -14,16 +13,13 @@ import (
 	"shardway/node/rotation"
 )
 
-// viewTimeout bounds a request for the leader's view of the nodes.
-const viewTimeout = 250 * time.Millisecond
-
 // handlers returns the handlers of the requests that other nodes send to this node. The handlers in
 // asLeader reply control.ErrNotLeader while this node does not lead.
 func (n *Node) handlers() map[control.Kind]control.Handler {
 	return map[control.Kind]control.Handler{
 		control.Views: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, _ control.Caller, _ control.Request) (any, error) {
 			views, _ := l.View(ctx)
-			return wireMembers(views)
+			return leaderloop.WireMembers(views)
 		}),
 		control.Do: n.asLeader(func(ctx context.Context, l *leaderloop.Leadership, from control.Caller, q control.Request) (any, error) {
 			// The admin port has already logged an action that an operator requests at this node.
@@ -95,14 +91,16 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			return n.idleInStage(question), nil
 		},
 		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
-		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.runningHere(), nil },
-		control.Drain:   func(context.Context, control.Caller, control.Request) (any, error) { return n.drainHere(), nil },
-		control.Sockets: func(context.Context, control.Caller, control.Request) (any, error) { return n.localWebSockets(), nil },
+		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalRunning(), nil },
+		control.Drain:   func(context.Context, control.Caller, control.Request) (any, error) { return n.api.LocalDrain(), nil },
+		control.Sockets: func(context.Context, control.Caller, control.Request) (any, error) {
+			return n.api.LocalWebSockets(), nil
+		},
 		control.Break: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
-			return n.breakLocal(q.Break, q.By), nil
+			return n.api.BreakLocal(q.Break, q.By), nil
 		},
 		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
-			return n.report(ctx, q.Firm), nil
+			return n.api.LocalReport(ctx, q.Firm), nil
 		},
 		rotation.AskStep: n.rotate,
 		rotation.AskLead: n.rotate,
@@ -112,7 +110,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 // asLeader returns a handler that calls h while this node leads.
 func (n *Node) asLeader(h func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error)) control.Handler {
 	return func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-		l := n.leadership()
+		l := n.leader.Leadership()
 		if l == nil {
 			return nil, control.ErrNotLeader
 		}

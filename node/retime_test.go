@@ -19,7 +19,7 @@ import (
 func (w *world) retimes(p *process, change api.Timing) {
 	w.t.Helper()
 	w.until("the timing is changed", func() bool {
-		_, err := p.node.ChangeTiming(w.t.Context(), change, "test")
+		_, err := p.node.API().ChangeTiming(w.t.Context(), change, "test")
 		if err != nil && !errors.Is(err, api.ErrRefused) {
 			w.t.Fatalf("Retime(%+v) = %v", change, err)
 		}
@@ -39,7 +39,7 @@ func TestTimingChangesEverywhere(t *testing.T) {
 		}
 		same := func() bool {
 			for _, p := range w.running() {
-				got := p.node.Status().Timing
+				got := p.node.API().Status().Timing
 				if got == nil || got.Since == 0 {
 					return false
 				}
@@ -76,18 +76,18 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		w.untilVoters(3)
 		w.retimes(w.leader(), api.Timing{DeadAfter: "6s"})
 		began := time.Now()
-		_, err := w.leader().node.ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "2.5s"}, "test")
+		_, err := w.leader().node.API().ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "2.5s"}, "test")
 		why := "the timing was changed a moment ago, and nodes may still run what the one before it let them: try again in 6s, at " + began.Add(6*time.Second).UTC().Format("15:04:05")
 		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), why) {
 			w.t.Errorf("at once: %v, want %s", err, why)
 		}
 		for _, p := range w.running() {
-			got, _ := p.node.Timing(w.t.Context())
+			got, _ := p.node.API().Timing(w.t.Context())
 			if d, bad := time.ParseDuration(got.BeforeCounts); bad != nil || d > 6*time.Second || d < 5900*time.Millisecond {
 				w.t.Errorf("%s says that what was before counts for %q more, want 6s", p.name, got.BeforeCounts)
 			}
 		}
-		if _, err = w.leader().node.ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test"); err != nil {
+		if _, err = w.leader().node.API().ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test"); err != nil {
 			w.t.Errorf("what is so already: %v", err)
 		}
 		w.retimes(w.leader(), api.Timing{DeadAfter: "2.5s"})
@@ -95,7 +95,7 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 			w.t.Errorf("the next change after %v, want 6s", took)
 		}
 		w.until("what was before does not count any more", func() bool {
-			got, _ := w.follower().node.Timing(w.t.Context())
+			got, _ := w.follower().node.API().Timing(w.t.Context())
 			return got.BeforeCounts == "0s"
 		})
 	})
@@ -114,14 +114,14 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 		w.start("b")
 		w.untilSettled("a", "b")
 		for _, p := range w.running() {
-			_, err := p.node.ChangeTiming(w.t.Context(), api.Timing{Lease: "450ms"}, "test")
+			_, err := p.node.API().ChangeTiming(w.t.Context(), api.Timing{Lease: "450ms"}, "test")
 			const want = `lease = "450ms" breaks heartbeat ≤ lease / 4 (125ms ≤ 112.5ms)`
 			if !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
 				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
 			}
 			// What breaks no bound of it has nothing to do with it.
 			for _, wrong := range []api.Timing{{Takeover: "foo"}, {DeadAfter: "100ms"}} {
-				if _, err = p.node.ChangeTiming(w.t.Context(), wrong, "test"); !errors.Is(err, api.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
+				if _, err = p.node.API().ChangeTiming(w.t.Context(), wrong, "test"); !errors.Is(err, api.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
 					w.t.Errorf("%s: %+v: %v, want nothing of heartbeats", p.name, wrong, err)
 				}
 			}
@@ -138,7 +138,7 @@ func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
 		w.start("a")
 		p := w.all["a"]
 		w.untilSettled("a")
-		_, err := p.node.ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test")
+		_, err := p.node.API().ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test")
 		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago and does not know") {
 			w.t.Errorf("at once: %v, want to be told of the election", err)
 		}
@@ -169,7 +169,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 			{api.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is none: give incremental or stop-the-world`},
 		} {
 			for _, p := range w.running() {
-				_, err := p.node.ChangeTiming(w.t.Context(), c.change, "test")
+				_, err := p.node.API().ChangeTiming(w.t.Context(), c.change, "test")
 				if err != nil && strings.Contains(err.Error(), "lower lease below 386ms") {
 					w.t.Errorf("%s, %+v: %v, which the heartbeat does not allow", p.name, c.change, err)
 				}

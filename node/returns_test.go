@@ -242,7 +242,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		}
 		for _, p := range w.running() {
 			marked := 0
-			for _, sh := range p.node.Shards().Shards {
+			for _, sh := range p.node.API().Shards().Shards {
 				if sh.StaleReturn {
 					marked++
 				}
@@ -257,7 +257,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		if n := w.committed().Count("b"); n != 0 {
 			t.Errorf("b owns %d shards, its app has had all of them", n)
 		}
-		plan, err := w.leader().node.Plan(w.t.Context())
+		plan, err := w.leader().node.API().Plan(w.t.Context())
 		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (api.HeldBackNode{Node: "b", Shards: shards / 2}) {
 			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
 		}

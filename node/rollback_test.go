@@ -178,7 +178,7 @@ func TestCopyStartedElsewhereDoesNotOustTheNode(t *testing.T) {
 		for range 6 {
 			if l := w.leader(); l != p {
 				ctx := w.t.Context()
-				if err := l.node.Do(ctx, stepDown); err != nil {
+				if err := l.node.API().Do(ctx, stepDown); err != nil {
 					w.t.Fatal(err)
 				}
 				w.until("another leads", func() bool { n := w.leader(); return n != nil && n != l })

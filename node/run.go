@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/node/adminapi"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
@@ -455,3 +456,32 @@ func (n *Node) waitUntil(ctx context.Context, cond func() bool) {
 
 // Started returns a channel that is closed when the node serves requests.
 func (n *Node) Started() <-chan struct{} { return n.ready }
+
+// leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an
+// error, because the node can stop as a member, too.
+func (n *Node) leaveRaft(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	leader := n.raft.Leader()
+	if leader == "" || leader == string(n.self) {
+		return
+	}
+	if err := n.client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: n.server}, nil); err != nil {
+		n.log.Debug().Err(err).Msg("server not removed from Raft configuration")
+	}
+}
+
+// mapStays returns why no other node takes over the shards of this node, which drains or stops. Empty means
+// that another node may take them over.
+func (n *Node) mapStays() string {
+	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
+	switch {
+	case n.view.IsLastNode():
+		return "no other node is there"
+	case n.agent.keepsShards.Load():
+		return adminapi.NobodyElse
+	case silence > 2*n.view.Timing().DeadAfter:
+		return "no leader is heard"
+	}
+	return ""
+}

@@ -58,12 +58,12 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	if n.o.Secrets == nil {
 		return api.Rotation{}, rotation.ErrNoSecrets
 	}
-	if n.leadership() != nil {
+	if n.leader.Leadership() != nil {
 		return n.rotation.Lead(ctx, by)
 	}
 	leader := n.view.Leader()
 	if leader == "" {
-		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
+		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.api.WhyNoLeader())
 	}
 	r, err := n.rotation.Ask(ctx, leader, by)
 	return r, control.LeaderError(leader, err)
@@ -73,7 +73,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 type rotating struct{ n *Node }
 
 // Leads reports whether this node leads.
-func (r rotating) Leads() bool { return r.n.leadership() != nil }
+func (r rotating) Leads() bool { return r.n.leader.Leadership() != nil }
 
 // Everybody returns the nodes of Raft's configuration, running or not, and the nodes that are present in
 // gossip. outside contains the present members of gossip that are not nodes.

@@ -137,7 +137,7 @@ func TestStrangersStayOut(t *testing.T) {
 				if !w.settled("a", "b", "c") {
 					t.Error("the stranger moved something")
 				}
-				err := d.node.Ready()
+				err := d.node.API().Ready()
 				if err == nil || !strings.Contains(err.Error(), "--secret-file") {
 					t.Errorf("the stranger is told %v, want a word about --secret-file", err)
 				}
@@ -182,7 +182,7 @@ func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
 		w.start("d")
 		d := w.all["d"]
 		w.during(func() { time.Sleep(10 * time.Second) })
-		if err := d.node.Ready(); err == nil || !w.settled("a", "b", "c") {
+		if err := d.node.API().Ready(); err == nil || !w.settled("a", "b", "c") {
 			t.Errorf("the old secret still lets in: %v", err)
 		}
 	})
@@ -310,10 +310,10 @@ func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 			{Node: shardmap.NodeID(liar.name), Server: victim + "/x"},
 			{Node: shardmap.NodeID(liar.name), Server: liar.name + "/of-before"},
 		} {
-			forged.Boot, forged.Nonce, forged.Number, forged.Weight, forged.Term = 99, 1, 1, 1, leader.node.Status().Term
+			forged.Boot, forged.Nonce, forged.Number, forged.Weight, forged.Term = 99, 1, 1, 1, leader.node.API().Status().Term
 			v.unanswered(port, leader.name, encoded(t, forged))
 		}
-		own := ack.Heartbeat{Node: shardmap.NodeID(liar.name), Server: liar.name + "/of-now", Boot: 99, Nonce: 1, Number: 1, Weight: 1, Term: leader.node.Status().Term}
+		own := ack.Heartbeat{Node: shardmap.NodeID(liar.name), Server: liar.name + "/of-now", Boot: 99, Nonce: 1, Number: 1, Weight: 1, Term: leader.node.API().Status().Term}
 		cut := encoded(t, own)
 		v.unanswered(port, leader.name, cut[:len(cut)-1])
 		w.during(func() { time.Sleep(5 * time.Second) })

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"shardway/ack"
-	"shardway/ack/leader"
-	"shardway/admin/api"
 	"shardway/node/leaderloop"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -56,14 +54,5 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 	g.answered(m, "a", nil, nil, leaderloop.StageQuestion{Number: 1, Held: true})
 	if !g.lasts([]proxy.Run{long}) {
 		t.Error("a question about an open round is no question before")
-	}
-}
-
-// drain --wait says that busy shards wait for their requests.
-func TestDrainWaitsForBusyShards(t *testing.T) {
-	views := []leader.MemberView{{Node: "b", Staged: true}}
-	got := waitsFor(ack.NewState(), "b", api.DrainState{Shards: 2}, views)
-	if want := "2 busy shards move when their requests have ended, at the latest drain-timeout after the drain began"; got != want {
-		t.Errorf("it waits for %q, want %q", got, want)
 	}
 }

@@ -40,7 +40,7 @@ func TestDrainMovesIdleShardsFirst(t *testing.T) {
 				var answer history.Response
 				s.c.send(s.leader(), busy, http.MethodPost, c.runs, func(a history.Response) { answer = a })
 				s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
-				if err := victim.node.Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name}); err != nil {
+				if err := victim.node.API().Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name}); err != nil {
 					w.t.Fatal(err)
 				}
 				asked := time.Now()
@@ -79,7 +79,7 @@ func TestLongRequestCostsNoMapBeforeDrainTimeout(t *testing.T) {
 		}
 		s.c.send(s.leader(), busy, http.MethodPost, 15*time.Second, nil)
 		s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
-		if err := victim.node.Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name}); err != nil {
+		if err := victim.node.API().Do(context.Background(), api.Action{Verb: api.Drain, Node: victim.name}); err != nil {
 			w.t.Fatal(err)
 		}
 		s.within(300*time.Millisecond, "idle shards have moved", func() bool {

@@ -57,7 +57,7 @@ func TestStatusAgreesWithItselfAtAColdStart(t *testing.T) {
 				if !p.started() {
 					continue
 				}
-				st := p.node.Status()
+				st := p.node.API().Status()
 				if st.State != "operational" && st.State != "rebalancing" {
 					continue
 				}

@@ -53,7 +53,7 @@ func (s *storm) ask(p *process, a api.Action, told func(error)) {
 	go func() { // ends with ctx
 		defer s.asking.Add(-1)
 		defer cancel()
-		if err := n.Do(ctx, a); told != nil {
+		if err := n.API().Do(ctx, a); told != nil {
 			told(err)
 		}
 	}()

@@ -215,7 +215,7 @@ func (s *storm) stepDown(p *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	go func() { // ends with ctx
 		defer cancel()
-		_ = p.node.Do(ctx, api.Action{Verb: api.StepDown}) // may be refused
+		_ = p.node.API().Do(ctx, api.Action{Verb: api.StepDown}) // may be refused
 	}()
 }
 

@@ -234,11 +234,11 @@ func (s *storm) up() bool {
 	}
 	want := min(len(s.names), 5)
 	for _, p := range s.running() {
-		if p.frozen || !p.started() || p.node.Ready() != nil {
+		if p.frozen || !p.started() || p.node.API().Ready() != nil {
 			return false
 		}
 		voters := 0
-		for _, n := range p.node.Status().Nodes {
+		for _, n := range p.node.API().Status().Nodes {
 			if n.Voter {
 				voters++
 			}

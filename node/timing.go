@@ -1,49 +1,12 @@
 package node
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	"shardway/ack"
-	"shardway/admin/api"
 	"shardway/internal/timingrules"
-	"shardway/node/control"
 	"shardway/node/leaderloop"
 )
-
-// Timing returns the timing of the cluster: that of the leader if it responds within viewTimeout, otherwise
-// that of this node's log. It returns false if there is no cluster yet.
-func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
-	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
-	defer cancel()
-	if told, err := n.askRetime(ctx, api.Timing{}, ""); err == nil {
-		return told, true
-	}
-	s := n.fsm.state.Load()
-	return leaderloop.TimingState(s), s.Bootstrapped()
-}
-
-// ChangeTiming changes the timing of the cluster. Only the leader can do that, so another node sends a request to
-// the leader. by is the requester, for the log.
-func (n *Node) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
-	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
-	defer cancel()
-	return n.askRetime(ctx, change, by)
-}
-
-// askRetime asks the leader to change the timing. An empty change returns the present timing.
-func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
-	if l := n.leadership(); l != nil {
-		return l.ChangeTiming(ctx, change, by)
-	}
-	leader := n.view.Leader()
-	if leader == "" {
-		return t, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
-	}
-	err = n.client.CallLeader(ctx, leader, control.Request{Kind: control.Timing, Timing: change, By: by}, &t)
-	return t, err
-}
 
 // compareTiming logs warnings about the timing of the cluster, once for each timing:
 //

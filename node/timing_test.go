@@ -90,7 +90,7 @@ func TestNodeWithALongerDeadAfterRunsNothingBesideTheNextOwner(t *testing.T) {
 func TestLeaderWithAShorterDeadAfterTakesNothingEarlier(t *testing.T) {
 	rolling(t, "bc", 1200*time.Millisecond, func(s *storm) {
 		a := s.all["a"]
-		if err := a.node.Do(s.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
+		if err := a.node.API().Do(s.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			s.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		s.until("another leads", func() bool { l := s.leader(); return l != nil && l != a })

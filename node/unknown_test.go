@@ -27,7 +27,7 @@ func (w *world) forgets(gone string) {
 // spare returns a node of the cluster that has no vote.
 func (w *world) spare() *process {
 	w.t.Helper()
-	all := w.leader().node.Status().Nodes
+	all := w.leader().node.API().Status().Nodes
 	i := slices.IndexFunc(all, func(n api.Node) bool { return !n.Voter })
 	if i < 0 {
 		w.t.Fatal("all vote")
@@ -38,7 +38,7 @@ func (w *world) spare() *process {
 // Does asks a leader once, and wants no fault.
 func (w *world) does(p *process, a api.Action) {
 	w.t.Helper()
-	if err := p.node.Do(w.t.Context(), a); err != nil {
+	if err := p.node.API().Do(w.t.Context(), a); err != nil {
 		w.t.Errorf("Do(%+v) = %v", a, err)
 	}
 }
@@ -161,11 +161,11 @@ func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		p.kill()
 		w.untilServers(rest...)
 		w.forgets(p.name)
-		if d, err := w.leader().node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
+		if d, err := w.leader().node.API().DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 			w.t.Errorf("DrainState = %+v, %v, want that it was asked and has nothing", d, err)
 		}
 		w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
-		if got := w.leader().node.Policy().Drained; len(got) > 0 {
+		if got := w.leader().node.API().Policy().Drained; len(got) > 0 {
 			w.t.Errorf("%v are still drained", got)
 		}
 		w.refused(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name}, api.ErrUnknownNode, p.name)

@@ -54,7 +54,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 				w.untilSays(q, text, "check the app for lost writes")
 			}
 			for _, q := range w.running() {
-				d, err := q.node.DrainState(w.t.Context(), "c")
+				d, err := q.node.API().DrainState(w.t.Context(), "c")
 				if err != nil || d.Unreleased != owned || d.UnreleasedWhy == "" || failure != nil && !strings.Contains(d.UnreleasedWhy, failure.Error()) {
 					w.t.Errorf("%s: %+v, %v, want %d shards unreleased and why", q.name, d, err, owned)
 				}
@@ -83,7 +83,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			w.until("every shard is served", w.allServed)
 			w.asks(p, api.Action{Verb: api.Drain, Node: "c", Force: true})
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
-			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Unreleased != 0 || d.UnreleasedWhy != "" {
+			if d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c"); err != nil || d.Unreleased != 0 || d.UnreleasedWhy != "" {
 				w.t.Errorf("%+v, %v, want nothing unreleased", d, err)
 			}
 			if got := value(p.gathered(), "shardway_releases_total", "ok"); got < float64(owned) {
@@ -126,7 +126,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			bad = true
 			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
 			w.until("the drain has a reason why shards stay", func() bool {
-				d, err := w.all["a"].node.DrainState(w.t.Context(), "c")
+				d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c")
 				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.BlockedBy, "the app has not released them")
 			})
 			w.untilSays(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
@@ -142,7 +142,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			w.until("every shard is served", w.allServed)
-			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Left() || d.Unreleased != 0 {
+			if d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c"); err != nil || d.Left() || d.Unreleased != 0 {
 				w.t.Errorf("%+v, %v, want nothing left and nothing unreleased", d, err)
 			}
 		})
@@ -158,7 +158,7 @@ func TestStopEndsSafeDrain(t *testing.T) {
 		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
 		w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
-		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().BlockedBy != "" })
+		w.until("the drain leaves shards", func() bool { return w.all["c"].node.API().SelfState().BlockedBy != "" })
 		w.all["c"].terminate()
 		w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 		w.until("every shard is served", w.allServed)

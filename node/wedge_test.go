@@ -59,7 +59,7 @@ func TestClusterWithSlowDisksIsBorn(t *testing.T) {
 			}
 			w.within(5*time.Minute, "a map is committed", func() bool {
 				for _, p := range w.running() {
-					if p.started() && p.node.Ready() == nil && p.node.State().Committed().Epoch() == 0 {
+					if p.started() && p.node.API().Ready() == nil && p.node.State().Committed().Epoch() == 0 {
 						w.t.Errorf("%s is ready without a map", p.name)
 					}
 				}

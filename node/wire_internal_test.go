@@ -15,6 +15,7 @@ import (
 	"shardway/ack/leader"
 	"shardway/admin/api"
 	"shardway/diagnosis"
+	"shardway/node/adminapi"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/leaderloop"
@@ -33,13 +34,13 @@ func controlMessages() []any {
 		[]control.Reply{},
 		[]crashdetect.CrashReport{},
 		leaderloop.StageQuestion{},
-		[]wireMember{},
+		[]leaderloop.WireMember{},
 		[]crashdetect.Suspect{},
 		[]diagnosis.Difference{},
 		wireMissing{},
 		leaderloop.IdleReport{},
-		runningThere{},
-		webSocketReport{},
+		adminapi.RunningReport{},
+		adminapi.WebSocketReport{},
 		rotation.Proven{},
 		membership.Process{},
 		api.TimingState{},
@@ -103,8 +104,8 @@ func wireViews() []leader.MemberView {
 }
 
 func TestMembersAreSentWhole(t *testing.T) {
-	golden(t, "views", func() (any, error) { return wireMembers(wireViews()) }, func(m []wireMember) {
-		if v, err := memberViews(m); err != nil || !reflect.DeepEqual(v, wireViews()) {
+	golden(t, "views", func() (any, error) { return leaderloop.WireMembers(wireViews()) }, func(m []leaderloop.WireMember) {
+		if v, err := leaderloop.MemberViews(m); err != nil || !reflect.DeepEqual(v, wireViews()) {
 			t.Errorf("read as %+v, %v, want %+v", v, err, wireViews())
 		}
 	})
@@ -126,25 +127,25 @@ func TestMembersAreSentWhole(t *testing.T) {
 		t.Fatalf("%T is no view", v.Interface())
 	}
 	all := []leader.MemberView{view}
-	m, err := wireMembers(all)
+	m, err := leaderloop.WireMembers(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := memberViews(m); err != nil || !reflect.DeepEqual(got, all) {
+	if got, err := leaderloop.MemberViews(m); err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%+v is read as %+v, %v", all, got, err)
 	}
 }
 
 // A leader that says nothing is not one that knows of no node.
 func TestMembersThatAreNotSaidStayUnsaid(t *testing.T) {
-	m, err := wireMembers(nil)
+	m, err := leaderloop.WireMembers(nil)
 	if b, jerr := json.Marshal(m); err != nil || jerr != nil || string(b) != "null" {
 		t.Errorf("%s, %v, %v, want null", b, err, jerr)
 	}
-	if v, err := memberViews(nil); v != nil || err != nil {
+	if v, err := leaderloop.MemberViews(nil); v != nil || err != nil {
 		t.Errorf("%v, %v, want nil", v, err)
 	}
-	if v, err := memberViews([]wireMember{{Node: "a", Heartbeat: []byte{0}}}); err == nil {
+	if v, err := leaderloop.MemberViews([]leaderloop.WireMember{{Node: "a", Heartbeat: []byte{0}}}); err == nil {
 		t.Errorf("a corrupt heartbeat is read as %v", v)
 	}
 }

@@ -361,10 +361,10 @@ func (p *process) describe() string {
 		return text + ", not started"
 	}
 	var nodes []string
-	for _, n := range p.node.Status().Nodes {
+	for _, n := range p.node.API().Status().Nodes {
 		nodes = append(nodes, fmt.Sprintf("%s %s voter %v", n.ID, n.State, n.Voter))
 	}
-	return fmt.Sprintf("%s, ready %v, routes %v, sees %v", text, p.node.Ready(), p.node.Routes(), nodes)
+	return fmt.Sprintf("%s, ready %v, routes %v, sees %v", text, p.node.API().Ready(), p.node.Routes(), nodes)
 }
 
 // check looks for what must never be: an epoch that names two maps, two nodes that

@@ -160,7 +160,7 @@ func TestEndsAreToldWithTheirAge(t *testing.T) {
 		}
 		w.net.Isolate(p.name)
 		w.until("it knows of no leader", func() bool {
-			return p.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}) != nil && !p.node.Leased()
+			return p.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}) != nil && !p.node.Leased()
 		})
 		time.Sleep(10 * time.Second)
 		if p.node.TellImplicated(w.t.Context(), node.Told{Node: "x"}) {

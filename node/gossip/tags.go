@@ -27,6 +27,12 @@ const (
 	tagLevel    = "level"
 )
 
+// The roles of a node.
+const (
+	RoleNode    = "node"
+	RoleGateway = "gateway" // a node that owns no shards
+)
+
 // Tags is the data that a member announces. A zero field is not sent.
 type Tags struct {
 	// Node is the node ID. It is empty if the member only announces endpoints.
@@ -37,7 +43,7 @@ type Tags struct {
 	Cluster string
 	// Shards is its configured number of shards.
 	Shards int
-	// Role is "node" or "gateway".
+	// Role is RoleNode or RoleGateway.
 	Role string
 	// BootstrapExpect is the number of nodes with which it bootstraps a cluster.
 	BootstrapExpect int

@@ -59,7 +59,9 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 	serve(func(ctx context.Context) error { return p.admin.Serve(ctx, p.listeners.admin) })
 	if p.listeners.probes != nil {
-		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listeners.probes, p.node, p.log) })
+		serve(func(ctx context.Context) error {
+			return admin.ServeProbes(ctx, p.listeners.probes, p.node.API(), p.log)
+		})
 	}
 	wg.Go(func() { p.credentials.watchFiles(adminCtx, p.node, p.admin) })
 	wg.Go(func() { p.appPort.watchFiles(adminCtx) })

@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"cmp"
@@ -21,10 +21,10 @@ const (
 
 // Hot asks all alive nodes for their load, at most once in control.CacheTime, and returns the busiest
 // shards and keys. The result lists the nodes that did not respond in time.
-func (n *Node) Hot(ctx context.Context) api.HotList {
-	return n.hot.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
-		loads[string(n.self)] = n.proxy.Load()
+func (a *API) Hot(ctx context.Context) api.HotList {
+	return a.hotCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
+		loads, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Load}, loadstats.Load{})
+		loads[string(a.o.Self)] = a.o.Proxy.Load()
 		return mergeLoads(loads, silent)
 	})
 }

@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"cmp"
@@ -12,25 +12,25 @@ import (
 	"shardway/shardmap"
 )
 
-// webSocketReport is the response of a node to a control.Sockets request, with one entry per shard that has
+// WebSocketReport is the response of a node to a control.Sockets request, with one entry per shard that has
 // long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
 // Attached, Detached, Resumable, Plain. The entries are arrays, so that a response for all shards does not
 // exceed the size limit of a reply.
-type webSocketReport [][5]int
+type WebSocketReport [][5]int
 
-// localWebSockets returns the report of this node.
-func (n *Node) localWebSockets() webSocketReport {
-	out := webSocketReport{}
-	for _, x := range n.proxy.WebSocketCounts() {
+// LocalWebSockets returns the report of this node.
+func (a *API) LocalWebSockets() WebSocketReport {
+	out := WebSocketReport{}
+	for _, x := range a.o.Proxy.WebSocketCounts() {
 		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Resumable, x.Plain})
 	}
 	return out
 }
 
 // countWebSockets counts the long-lived connections of this node.
-func (n *Node) countWebSockets() api.SocketCounts {
-	c := api.SocketCounts{App: n.proxy.CountUpgraded(), Streams: n.proxy.ResumableStreams()}
-	for _, x := range n.proxy.WebSocketCounts() {
+func (a *API) countWebSockets() api.SocketCounts {
+	c := api.SocketCounts{App: a.o.Proxy.CountUpgraded(), Streams: a.o.Proxy.ResumableStreams()}
+	for _, x := range a.o.Proxy.WebSocketCounts() {
 		c.Attached += x.Attached
 		c.Detached += x.Detached
 	}
@@ -39,16 +39,16 @@ func (n *Node) countWebSockets() api.SocketCounts {
 
 // Sockets asks all alive nodes for their WebSockets, at most once in control.CacheTime. The result lists the
 // nodes that did not respond in time.
-func (n *Node) Sockets(ctx context.Context) api.SocketList {
-	return n.kept.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Sockets}, webSocketReport{})
-		told[string(n.self)] = n.localWebSockets()
+func (a *API) Sockets(ctx context.Context) api.SocketList {
+	return a.webSocketCache.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
+		told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Sockets}, WebSocketReport{})
+		told[string(a.o.Self)] = a.LocalWebSockets()
 		return mergeWebSockets(told, silent)
 	})
 }
 
 // mergeWebSockets merges the reports of all nodes.
-func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) api.SocketList {
+func mergeWebSockets(reports map[string]WebSocketReport, unresponsive []string) api.SocketList {
 	list := api.SocketList{Unresponsive: unresponsive}
 	byShard := map[int]*api.ShardSockets{}
 	for node, all := range reports {
@@ -76,11 +76,11 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 
 // BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match b and
 // whose clients are connected to them. by is the requester, for the log.
-func (n *Node) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
+func (a *API) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
-	told[string(n.self)] = n.breakLocal(b, by)
+	told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
+	told[string(a.o.Self)] = a.BreakLocal(b, by)
 	out := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {
 		if many > 0 {
@@ -91,9 +91,9 @@ func (n *Node) BreakSockets(ctx context.Context, b api.SocketBreak, by string) a
 	return out
 }
 
-// breakLocal closes the upstream connections of the WebSockets that match b and whose clients are
+// BreakLocal closes the upstream connections of the WebSockets that match b and whose clients are
 // connected to this node, and returns their number.
-func (n *Node) breakLocal(b api.SocketBreak, by string) int {
+func (a *API) BreakLocal(b api.SocketBreak, by string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
 	case b.Key != nil:
@@ -102,9 +102,9 @@ func (n *Node) breakLocal(b api.SocketBreak, by string) int {
 	case b.Shard != nil:
 		match = func(s shardmap.Shard, _ uint64) bool { return uint32(s) == *b.Shard }
 	}
-	many := n.proxy.MoveWebSockets(match, b.Gap)
+	many := a.o.Proxy.MoveWebSockets(match, b.Gap)
 	if many > 0 {
-		n.log.Info().Int("websockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("WebSocket move test started")
+		a.o.Log.Info().Int("websockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("WebSocket move test started")
 	}
 	return many
 }

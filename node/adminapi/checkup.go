@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"cmp"
@@ -18,33 +18,34 @@ import (
 )
 
 const (
-	// checkupTimeout bounds the collection of the reports of all nodes. reachTimeout bounds one attempt to
-	// connect to a port. maxUnreached is the largest number of ports in a report.
+	// checkupTimeout bounds the collection of the reports of all nodes.
 	checkupTimeout = 5 * time.Second
-	reachTimeout   = time.Second
-	maxUnreached   = 256
+	// ReachTimeout bounds one attempt to connect to a port.
+	ReachTimeout = time.Second
+	// maxUnreached is the largest number of ports in a report.
+	maxUnreached = 256
 )
 
-// examination caches the last checkup of a kind, because a checkup is expensive: it asks every node, and
+// checkupCache caches the last checkup of a kind, because a checkup is expensive: it asks every node, and
 // with reach, each of them connects to every port of all other nodes. place protects the other fields.
-type examination struct {
+type checkupCache struct {
 	place chan struct{}      // cap 1, used as a lock; a caller that waits for it receives the cached result
 	asked time.Time          // time of the last checkup, complete or not
 	last  *diagnosis.Checkup // last complete checkup; nil means none
 }
 
-// newExamination returns an examination without a result.
-func newExamination() examination { return examination{place: make(chan struct{}, 1)} }
+// newCheckupCache returns an checkupCache without a result.
+func newCheckupCache() checkupCache { return checkupCache{place: make(chan struct{}, 1)} }
 
 // Checkup asks all alive nodes for their reports, at most once in control.CacheTime. Callers within that
 // time receive the same result. With reach, the reports also contain the ports that each node cannot
 // reach. If ctx ends first, the result may be incomplete or empty.
-func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
-	x := &n.examined[0]
+func (a *API) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
+	x := &a.checkups[0]
 	if reach {
-		x = &n.examined[1]
+		x = &a.checkups[1]
 	}
-	none := diagnosis.Checkup{From: string(n.self)}
+	none := diagnosis.Checkup{From: string(a.o.Self)}
 	select {
 	case x.place <- struct{}{}:
 		defer func() { <-x.place }()
@@ -63,7 +64,7 @@ func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 		}
 	}
 	if rest <= 0 {
-		c := n.checkup(ctx, reach)
+		c := a.checkup(ctx, reach)
 		x.asked, x.last = time.Now(), &c
 		if ctx.Err() != nil {
 			x.last = nil // the checkup was cancelled, so its result may be incomplete
@@ -76,17 +77,17 @@ func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 }
 
 // checkup asks all alive nodes for their reports, see Checkup. It does not use the cache.
-func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
+func (a *API) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	ctx, cancel := context.WithTimeout(ctx, checkupTimeout)
 	defer cancel()
-	c := diagnosis.Checkup{From: string(n.self), AskedNS: int64(n.o.Clock.Precise())}
+	c := diagnosis.Checkup{From: string(a.o.Self), AskedNS: int64(a.o.Clock.Precise())}
 	var own diagnosis.Report
 	var wg sync.WaitGroup
-	wg.Go(func() { own = n.report(ctx, reach) })
-	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
+	wg.Go(func() { own = a.LocalReport(ctx, reach) })
+	told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
 	wg.Wait()
-	c.AnsweredNS, c.Unresponsive = int64(n.o.Clock.Precise()), silent
-	told[string(n.self)] = own
+	c.AnsweredNS, c.Unresponsive = int64(a.o.Clock.Precise()), silent
+	told[string(a.o.Self)] = own
 	for id, r := range told {
 		r.Node = id
 		c.Reports = append(c.Reports, r)
@@ -95,35 +96,35 @@ func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	return c
 }
 
-// report returns the report of this node about itself. With reach, it contains the ports of other nodes
+// LocalReport returns the report of this node about itself. With reach, it contains the ports of other nodes
 // that this node cannot reach.
-func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
-	s := n.router.State()
+func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
+	s := a.o.Router.State()
 	r := diagnosis.Report{
-		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.view.Leader(), Term: n.raft.Term(),
-		Epoch: uint64(s.Committed().Epoch()), Flags: leaderloop.DescribeTiming(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
+		Node: string(a.o.Self), Boot: a.o.Dir.Boot(), Version: a.o.Version, State: a.state(), Leader: a.o.View.Leader(), Term: a.o.View.Raft.Term(),
+		Epoch: uint64(s.Committed().Epoch()), Flags: leaderloop.DescribeTiming(a.o.Timing), ClockNS: int64(a.o.Clock.Precise()), Findings: a.Findings(), Settings: a.OwnSettings(),
 	}
-	if known := n.fsm.state.Load(); known.Bootstrapped() {
+	if known := a.o.View.State(); known.Bootstrapped() {
 		r.Timing = leaderloop.DescribeTiming(known.Timing())
 	}
 	if reach {
-		r.Unreached = n.unreached(ctx)
-		r.ClockNS = int64(n.o.Clock.Precise())
+		r.Unreached = a.unreached(ctx)
+		r.ClockNS = int64(a.o.Clock.Precise())
 	}
 	return r
 }
 
 // unreached connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
-func (n *Node) unreached(ctx context.Context) (out []diagnosis.Reach) {
+func (a *API) unreached(ctx context.Context) (out []diagnosis.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, control.MaxParallel)
-	for _, p := range n.portsOfOthers() {
+	for _, p := range a.portsOfOthers() {
 		wg.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			if err := n.tries(ctx, p.Addr); err != nil {
-				p.Why = logsafe.OneLine(plain(err))
+			if err := a.probePort(ctx, p.Addr); err != nil {
+				p.Why = logsafe.OneLine(DialErrorText(err))
 				mu.Lock()
 				defer mu.Unlock()
 				out = append(out, p)
@@ -138,9 +139,9 @@ func (n *Node) unreached(ctx context.Context) (out []diagnosis.Reach) {
 }
 
 // portsOfOthers lists the ports of the other alive nodes: the gossip port and the announced endpoints.
-func (n *Node) portsOfOthers() (all []diagnosis.Reach) {
-	for _, m := range n.gossip.Members() {
-		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
+func (a *API) portsOfOthers() (all []diagnosis.Reach) {
+	for _, m := range a.o.View.Gossip.Members() {
+		if !m.Node || m.ID == string(a.o.Self) || m.Status != gossip.Alive {
 			continue
 		}
 		all = append(all, diagnosis.Reach{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
@@ -153,11 +154,11 @@ func (n *Node) portsOfOthers() (all []diagnosis.Reach) {
 	return all
 }
 
-// tries checks whether a port accepts a connection within reachTimeout. It closes the connection.
-func (n *Node) tries(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+// probePort checks whether a port accepts a connection within reachTimeout. It closes the connection.
+func (a *API) probePort(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, ReachTimeout)
 	defer cancel()
-	dial := n.o.PeerDial
+	dial := a.o.PeerDial
 	if dial == nil {
 		var d net.Dialer
 		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
@@ -169,12 +170,12 @@ func (n *Node) tries(ctx context.Context, addr string) error {
 	return c.Close()
 }
 
-// plain returns the text of an error of a dial without the address, because callers print the address
+// DialErrorText returns the text of an error of a dial without the address, because callers print the address
 // separately.
-func plain(err error) string {
+func DialErrorText(err error) string {
 	if op, ok := err.(*net.OpError); ok && op.Err != nil { //nolint:errorlint // a wrapping error contains more information
 		if op.Timeout() {
-			return "no answer within " + strconv.Itoa(int(reachTimeout/time.Second)) + " s"
+			return "no answer within " + strconv.Itoa(int(ReachTimeout/time.Second)) + " s"
 		}
 		return op.Err.Error()
 	}

@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ const (
 	runningTimeout = time.Second
 )
 
-// runningThere is the response of a node to a control.Running request: the numbers of its running
+// RunningReport is the response of a node to a control.Running request: the numbers of its running
 // requests, WebSockets, queued requests and held shards (see appHolds), and its lease.
-type runningThere struct {
+type RunningReport struct {
 	Requests int    `json:"requests"`
 	Sockets  int    `json:"sockets"`
 	Waiting  int    `json:"waiting"`
@@ -28,25 +28,25 @@ type runningThere struct {
 	Leaving bool `json:"leaving"`
 }
 
-// untold returns the initial value of a response, in which -1 means unknown. A node of an older version
+// unknownRunning returns the initial value of a response, in which -1 means unknown. A node of an older version
 // does not send all fields.
-func untold() runningThere {
-	return runningThere{Requests: -1, Sockets: -1, Waiting: -1, Held: -1, LeaseMS: -1}
+func unknownRunning() RunningReport {
+	return RunningReport{Requests: -1, Sockets: -1, Waiting: -1, Held: -1, LeaseMS: -1}
 }
 
-// runningHere returns the report of this node.
-func (n *Node) runningHere() runningThere {
-	requests, sockets := n.running()
-	return runningThere{
-		Requests: requests, Sockets: sockets, Waiting: n.room.Stats().Waiting, Held: n.heldShards(),
-		LeaseMS: leaseMS(n.router.LeaseLeft()), Version: n.o.Version, Leaving: n.agent.leaving.Load(),
+// LocalRunning returns the report of this node.
+func (a *API) LocalRunning() RunningReport {
+	requests, sockets := a.Counts()
+	return RunningReport{
+		Requests: requests, Sockets: sockets, Waiting: a.o.Queue.Stats().Waiting, Held: a.o.HeldShards(),
+		LeaseMS: leaseMS(a.o.Router.LeaseLeft()), Version: a.o.Version, Leaving: a.o.Agent.IsLeaving(),
 	}
 }
 
-// running returns the number of requests that run at the app of this node, and the number of upgraded
+// Counts returns the number of requests that run at the app of this node, and the number of upgraded
 // connections.
-func (n *Node) running() (requests, sockets int) {
-	return n.router.InFlight.Total(), n.proxy.CountUpgraded()
+func (a *API) Counts() (requests, sockets int) {
+	return a.o.Router.InFlight.Total(), a.o.Proxy.CountUpgraded()
 }
 
 // leaseMS returns the rest of a lease in milliseconds. It rounds up, because zero means no lease.
@@ -56,14 +56,14 @@ func leaseMS(left time.Duration) int64 {
 
 // Running asks all alive nodes for the numbers of their running requests, at most once in
 // control.CacheTime. The result lists the nodes that did not respond in time.
-func (n *Node) Running(ctx context.Context) api.RunningList {
-	return n.census.Get(ctx, runningTimeout, n.queryRunning)
+func (a *API) Running(ctx context.Context) api.RunningList {
+	return a.runningCache.Get(ctx, runningTimeout, a.queryRunning)
 }
 
 // queryRunning does the same as Running, without the cache.
-func (n *Node) queryRunning(ctx context.Context) api.RunningList {
-	told, silent := control.Broadcast(ctx, n.client, n.view.OtherAliveNodes(), control.Request{Kind: control.Running}, untold())
-	told[string(n.self)] = n.runningHere()
+func (a *API) queryRunning(ctx context.Context) api.RunningList {
+	told, silent := control.Broadcast(ctx, a.o.Client, a.o.View.OtherAliveNodes(), control.Request{Kind: control.Running}, unknownRunning())
+	told[string(a.o.Self)] = a.LocalRunning()
 	list := api.RunningList{Unresponsive: silent}
 	for node, x := range told {
 		list.Nodes = append(list.Nodes, api.Running{

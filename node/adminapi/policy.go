@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"maps"
@@ -11,9 +11,9 @@ import (
 
 // Policy returns the requests of operators that affect shard maps, such as drains, pins and weights, as far
 // as this node has applied the log.
-func (n *Node) Policy() api.Policy {
-	p := n.fsm.state.Load().Policy()
-	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
+func (a *API) Policy() api.Policy {
+	p := a.o.View.State().Policy()
+	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.o.Quarantined(p), Since: p.Since}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}

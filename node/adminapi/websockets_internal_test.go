@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 // A kept socket counts once, though its client is at one node and its leg at another; one
 // that is not kept counts where its app is.
 func TestSocketsArePutTogether(t *testing.T) {
-	got := mergeWebSockets(map[string]webSocketReport{
+	got := mergeWebSockets(map[string]WebSocketReport{
 		"b": {{7, 3, 1, 0, 0}, {9, 1, 0, 1, 0}},
 		"a": {{7, 0, 0, 3, 2}, {8, 0, 0, 4, 0}},
 	}, []string{"c"})

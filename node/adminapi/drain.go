@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"shardway/ack"
 	"shardway/ack/leader"
@@ -19,60 +18,59 @@ import (
 // DrainSelf makes this process give up all its shards for the rest of its life. It is the first step of a
 // stop: the node continues to forward requests and to vote, but is no longer ready. The drain is not
 // recorded in the log, so the next process of the node owns shards again.
-func (n *Node) DrainSelf() api.DrainState {
-	why := n.endangers()
-	if !n.agent.leaving.Swap(true) {
-		n.log.Info().Str("endangers", why).Msg("draining, requested on this machine")
+func (a *API) DrainSelf() api.DrainState {
+	why := a.stopRisk()
+	if a.o.Agent.Leave() {
+		a.o.Log.Info().Str("endangers", why).Msg("draining, requested on this machine")
 	}
-	notify(n.agent.wake)
-	d := n.SelfState()
+	d := a.SelfState()
 	d.Warning = why
 	return d
 }
 
-// endangers returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
+// stopRisk returns why the cluster would lose its quorum or its last owner if this node stopped. Empty
 // means that the node can stop safely.
-func (n *Node) endangers() string {
-	voters, _ := n.view.Servers()
-	views := n.leaderViews()
+func (a *API) stopRisk() string {
+	voters, _ := a.o.View.Servers()
+	views := a.o.Leader.Views(context.Background())
 	if len(views) == 0 {
-		return "no leader answers, and nothing moves without one: " + n.leaderless()
+		return "no leader answers, and nothing moves without one: " + a.WhyNoLeader()
 	}
-	why, _ := leaderloop.Endangered(n.self, voters, views, n.fsm.state.Load().Policy())
+	why, _ := leaderloop.Endangered(a.o.Self, voters, views, a.o.View.State().Policy())
 	return why
 }
 
 // SelfState returns the progress of the drain of this process that DrainSelf has started.
-func (n *Node) SelfState() api.DrainState {
-	d := n.leftAt(n.router.State(), n.self)
-	d.Requested = n.agent.leaving.Load()
-	d.Requests, d.Sockets = n.running()
-	d.Held = n.heldShards()
-	d.Unreleased, d.UnreleasedWhy = n.agent.releases.inDrain()
+func (a *API) SelfState() api.DrainState {
+	d := a.leftAt(a.o.Router.State(), a.o.Self)
+	d.Requested = a.o.Agent.IsLeaving()
+	d.Requests, d.Sockets = a.Counts()
+	d.Held = a.o.HeldShards()
+	d.Unreleased, d.UnreleasedWhy = a.o.Agent.Unreleased()
 	if d.Shards > 0 {
-		d.BlockedBy = cmp.Or(n.mapStays(), n.agent.keptStays(d.Shards))
+		d.BlockedBy = cmp.Or(a.o.MapStays(), a.o.Agent.KeptByDrain(d.Shards))
 	}
 	return d
 }
 
 // DrainState returns the progress of the drain of a node. It asks that node and combines the response
 // with the log of this node, within runningTimeout. If that node does not respond, it also asks the leader,
-// within viewTimeout, whether the node still sends heartbeats.
-func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, error) {
-	s := n.fsm.state.Load()
+// within leaderloop.ViewTimeout, whether the node still sends heartbeats.
+func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, error) {
+	s := a.o.View.State()
 	id := shardmap.NodeID(node)
-	if !s.Policy().Leaves(id) && !n.view.HasNode(node) {
-		return api.DrainState{}, n.view.UnknownNode(node)
+	if !s.Policy().Leaves(id) && !a.o.View.HasNode(node) {
+		return api.DrainState{}, a.o.View.UnknownNode(node)
 	}
 	askCtx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
-	d, err := n.drainAt(askCtx, node)
+	d, err := a.drainAt(askCtx, node)
 	var views []leader.MemberView
 	if err != nil {
-		views = n.leaderViewsBy(ctx)
+		views = a.o.Leader.Views(ctx)
 		d.Unconfirmed = mayRun(views, node)
 	}
-	known := n.leftAt(s, id)
+	known := a.leftAt(s, id)
 	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().Leaves(id)
 	if !d.Requested {
 		d.BlockedBy = "" // without a drain, the shards need not move
@@ -81,9 +79,9 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 		return d, nil // WaitsFor is only for a drain that makes progress
 	}
 	if err == nil {
-		views = n.leaderViewsBy(askCtx)
+		views = a.o.Leader.Views(askCtx)
 	} else {
-		d.BlockedBy = n.unansweredStays(node, views)
+		d.BlockedBy = a.unansweredStays(node, views)
 	}
 	d.WaitsFor = waitsFor(s, id, d, views)
 	return d, nil
@@ -91,14 +89,14 @@ func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, err
 
 // drainAt asks a node for the progress of its drain. If the request fails, the counts that only that node
 // can determine are -1.
-func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error) {
-	if node == string(n.self) {
-		return n.drainHere(), nil
+func (a *API) drainAt(ctx context.Context, node string) (api.DrainState, error) {
+	if node == string(a.o.Self) {
+		return a.LocalDrain(), nil
 	}
 	var d api.DrainState
-	err := n.client.Call(ctx, node, control.Request{Kind: control.Drain}, &d)
+	err := a.o.Client.Call(ctx, node, control.Request{Kind: control.Drain}, &d)
 	if err != nil {
-		n.log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
+		a.o.Log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
 		d = api.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
 	return d, err
@@ -111,22 +109,22 @@ func mayRun(views []leader.MemberView, node string) bool {
 	return views == nil || ok && v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 }
 
-// drainHere returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
+// LocalDrain returns the progress of a drain of this node. In contrast to SelfState, it includes a drain
 // that an operator has requested from the cluster, which the log contains.
-func (n *Node) drainHere() api.DrainState {
-	d := n.SelfState()
-	d.Requested = d.Requested || n.fsm.state.Load().Policy().Leaves(n.self)
+func (a *API) LocalDrain() api.DrainState {
+	d := a.SelfState()
+	d.Requested = d.Requested || a.o.View.State().Policy().Leaves(a.o.Self)
 	return d
 }
 
 // unansweredStays returns why the shards of a node that does not respond stay there. Empty means that other
 // nodes take them over. A takeover needs a leader and another node that may own shards.
-func (n *Node) unansweredStays(node string, views []leader.MemberView) string {
+func (a *API) unansweredStays(node string, views []leader.MemberView) string {
 	switch {
-	case n.view.Leader() == "":
-		return "no leader: " + n.leaderless()
+	case a.o.View.Leader() == "":
+		return "no leader: " + a.WhyNoLeader()
 	case views != nil && !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Eligible && string(v.Node) != node }):
-		return nobodyElse
+		return NobodyElse
 	}
 	return ""
 }
@@ -169,24 +167,9 @@ func unacknowledged(s *ack.State, views []leader.MemberView) string {
 
 // leftAt returns a DrainState that contains the number of shards that the node owns in the committed or
 // the proposed map, whichever is greater.
-func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
+func (a *API) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
 	return api.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
 }
 
-// nobodyElse is the reason why shards stay although the cluster has a leader.
-const nobodyElse = "no other node can own them"
-
-// mapStays returns why no other node takes over the shards of this node, which drains or stops. Empty means
-// that another node may take them over.
-func (n *Node) mapStays() string {
-	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
-	switch {
-	case n.view.IsLastNode():
-		return "no other node is there"
-	case n.agent.keepsShards.Load():
-		return nobodyElse
-	case silence > 2*n.view.Timing().DeadAfter:
-		return "no leader is heard"
-	}
-	return ""
-}
+// NobodyElse is the reason why shards stay although the cluster has a leader.
+const NobodyElse = "no other node can own them"

@@ -1,4 +1,4 @@
-package node
+package adminapi
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 // Backup returns the content of a backup file: the replicated state that this node has applied. A backup
 // of any node can be used, even an old one: the restored cluster starts with an epoch above all epochs
 // that were used after the backup.
-func (n *Node) Backup() ([]byte, error) {
-	s := n.fsm.state.Load()
+func (a *API) Backup() ([]byte, error) {
+	s := a.o.View.State()
 	if !s.Bootstrapped() {
-		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, n.self)
+		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, a.o.Self)
 	}
 	return s.Backup()
 }

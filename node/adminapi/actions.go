@@ -1,0 +1,28 @@
+package adminapi
+
+import (
+	"context"
+
+	"shardway/admin/api"
+	"shardway/diagnosis"
+	"shardway/node/control"
+)
+
+// Do performs an action of an operator. Only the leader can perform it, so another node sends the action
+// to the leader.
+func (a *API) Do(ctx context.Context, act api.Action) error {
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
+	defer cancel()
+	if act.Hash != "" {
+		act.Under = a.o.HashKeyID()
+	}
+	return a.o.Leader.Do(ctx, act)
+}
+
+// WhyNoLeader returns why there is no leader, as far as this node can determine, with a remedy.
+func (a *API) WhyNoLeader() string {
+	if f, ok := a.finding(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
+		return f.Text + "; " + f.Remedy
+	}
+	return "an election is under way, or this node is cut off; try again in a moment"
+}

@@ -1,0 +1,118 @@
+package adminapi
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/admin/api"
+	"shardway/diagnosis"
+	"shardway/internal/clock"
+	"shardway/node/apphealth"
+	"shardway/node/cluster"
+	"shardway/node/control"
+	"shardway/node/disk"
+	"shardway/node/leaderloop"
+	"shardway/node/router"
+	"shardway/proxy"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+// Agent is this node's side of the lease protocol.
+type Agent interface {
+	// IsLeaving reports whether this node gives up all its shards.
+	IsLeaving() bool
+	// Leave makes this node give up all its shards. It returns false if the node already did.
+	Leave() (started bool)
+	// HasDuplicate reports whether the leader refuses this node because of another process with its ID.
+	HasDuplicate() bool
+	// Owned returns the shards that the app holds, without the time for which it may write.
+	Owned(ctx context.Context) (api.OwnedList, error)
+	// Unreleased returns the number of shards that moved without a release since the last drain of this node
+	// began, and the error of the first of them.
+	Unreleased() (shards int, why string)
+	// KeptByDrain returns why a safe drain keeps all of the remaining shards on this node. Empty means that
+	// some of them can still move.
+	KeptByDrain(shards int) (why string)
+}
+
+// Findings contains the findings of a node, and the inputs from which they were computed.
+type Findings struct {
+	Inputs diagnosis.Inputs
+	List   []diagnosis.Finding
+}
+
+// Options contains the parts of a node that the admin API reads.
+type Options struct {
+	Self    shardmap.NodeID
+	Dir     *disk.Dir
+	Version string
+	Shards  int
+	Gateway bool
+	// Timing is the timing in the flags of this node.
+	Timing ack.Timing
+	// Settings contains the settings that must be the same on all nodes, by name.
+	Settings map[string]string
+	// PeerDial replaces dialing over TCP; nil means TCP.
+	PeerDial func(ctx context.Context, addr string) (net.Conn, error)
+	Clock    clock.Clock
+	Log      zerolog.Logger
+
+	View   *cluster.View
+	Leader *leaderloop.Client
+	// Client sends requests to other nodes.
+	Client *control.Client
+	Router *router.Router
+	Proxy  *proxy.Server
+	Queue  *queue.Queue
+	// Health checks the app; nil for a gateway.
+	Health *apphealth.Checker
+	Agent  Agent
+
+	// Findings returns the result of the last run of the diagnosis.
+	Findings func() Findings
+	// HeldShards returns the number of shards that the app holds with the Shardway-Hold header.
+	HeldShards func() int
+	// LoadedKeys returns the digest of the key configuration that this node has loaded.
+	LoadedKeys func() uint64
+	// Quarantined lists the quarantined keys of a policy.
+	Quarantined func(*ack.Policy) []api.QuarantinedKey
+	// HashKeyID returns the identifier of the hash key in use.
+	HashKeyID func() uint32
+	// MayWrite returns how long an app without contact to this node may write.
+	MayWrite func(ctx context.Context) time.Duration
+	// MapStays returns why no other node takes over the shards of this node. Empty means that another node
+	// may take them over.
+	MapStays func() string
+	// Started returns the time at which the node started. IsEnding reports whether the node was asked to
+	// stop, and IsStopping whether it has handed over its shards or has failed.
+	Started              func() time.Time
+	IsEnding, IsStopping func() bool
+}
+
+// API serves the admin API of one node. Its methods may be called from any goroutine.
+type API struct {
+	o              Options
+	checkups       [2]checkupCache // cached checkups, without and with reach
+	runningCache   *control.Cached[api.RunningList]
+	hotCache       *control.Cached[api.HotList]
+	webSocketCache *control.Cached[api.SocketList]
+	settings       atomic.Pointer[map[string]string] // set by ApplySettings; nil means Options.Settings
+}
+
+// New returns the admin API of a node. The parts in o may be unfinished; they are used at the first
+// request.
+func New(o Options) *API {
+	return &API{
+		o: o, checkups: [2]checkupCache{newCheckupCache(), newCheckupCache()},
+		runningCache: control.NewCached[api.RunningList](), hotCache: control.NewCached[api.HotList](), webSocketCache: control.NewCached[api.SocketList](),
+	}
+}
+
+// Plan returns the moves that the next shard map would contain.
+func (a *API) Plan(ctx context.Context) (api.Plan, error) { return a.o.Leader.Plan(ctx) }

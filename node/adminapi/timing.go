@@ -1,0 +1,29 @@
+package adminapi
+
+import (
+	"context"
+
+	"shardway/admin/api"
+	"shardway/node/control"
+	"shardway/node/leaderloop"
+)
+
+// Timing returns the timing of the cluster: that of the leader if it responds within leaderloop.ViewTimeout, otherwise
+// that of this node's log. It returns false if there is no cluster yet.
+func (a *API) Timing(ctx context.Context) (api.TimingState, bool) {
+	ctx, cancel := context.WithTimeout(ctx, leaderloop.ViewTimeout)
+	defer cancel()
+	if told, err := a.o.Leader.ChangeTiming(ctx, api.Timing{}, ""); err == nil {
+		return told, true
+	}
+	s := a.o.View.State()
+	return leaderloop.TimingState(s), s.Bootstrapped()
+}
+
+// ChangeTiming changes the timing of the cluster. Only the leader can do that, so another node sends a request to
+// the leader. by is the requester, for the log.
+func (a *API) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
+	defer cancel()
+	return a.o.Leader.ChangeTiming(ctx, change, by)
+}
