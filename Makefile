@@ -104,11 +104,7 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 # (internal/docs checks that these names exist).
 #
 # LONG are the tests of packages that take more than about ten seconds.
-<<<<<<< HEAD
-LONG := ^(TestEveryMistakeIsFound|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachPlantedBootstrapMistakeIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
-=======
-LONG := ^(TestEveryMistakeIsFound|TestEachMutantFailsATest|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
->>>>>>> 035d8cb8 (all: replace private words in names outside ack and proxy)
+LONG := ^(TestEveryMistakeIsFound|TestEachMutantFailsATest|TestEveryMutantIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestEachBootstrapMutantIsDetected|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
 
 # LONG_IN are the packages with tests of LONG. To link the tests of all other packages for nothing
 # takes a minute of a processor.
