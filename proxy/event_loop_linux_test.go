@@ -377,6 +377,7 @@ func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 		}
 	})
 	n := newNode(t, "a", app)
+	n.WithoutSweeps()
 	slow, other := n.looped(), n.looped()
 	const many = 400 // 12 MB, of which the sockets keep a part; the last answers are the test
 	slow.send("%s", strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", many))
