@@ -33,10 +33,10 @@ func mutants() []mutant {
 	)
 }
 
-// TestEveryMistakeIsFound builds the tests of this package with all mutants. For each rule it runs
+// TestEachMutantFailsATest builds the tests of this package with all mutants. For each rule it runs
 // the named tests with one mutant: they must fail. If the text of an edit is not found, the source
 // line has changed, and the edit must be adapted.
-func TestEveryMistakeIsFound(t *testing.T) {
+func TestEachMutantFailsATest(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}

@@ -41,10 +41,10 @@ func mutants() []mutant {
 	}
 }
 
-// TestEveryMistakeIsFound builds these tests with all mutants. It then runs the tests of
+// TestEachMutantFailsATest builds these tests with all mutants. It then runs the tests of
 // each rule with one mutant enabled: they must fail. If an edit no longer applies because its line
 // has changed, update the edit.
-func TestEveryMistakeIsFound(t *testing.T) {
+func TestEachMutantFailsATest(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
