@@ -33,8 +33,8 @@ func validAuthority(b []byte) bool {
 	return i > 0 && validPort(b[i:])
 }
 
-// wholeEscape reports whether b starts with a complete percent escape.
-func wholeEscape(b []byte) bool {
+// startsWithEscape reports whether b starts with a complete percent escape.
+func startsWithEscape(b []byte) bool {
 	return len(b) >= 3 && unhex(b[1]) >= 0 && unhex(b[2]) >= 0
 }
 
@@ -78,7 +78,7 @@ func validPort(b []byte) bool {
 // port is 443 with https and 80 without.
 func sameAuthority(a, b []byte, https bool) bool {
 	a, b = withoutPort(a, https), withoutPort(b, https)
-	return len(a) == len(b) && foldEqual(a, b)
+	return len(a) == len(b) && equalFoldSameLen(a, b)
 }
 
 // withoutPort returns a valid authority without the default port of its scheme, which may have

@@ -9,16 +9,17 @@ import (
 
 // Errors for invalid bodies.
 var (
-	errBodyLimit = &Error{413, "the body is too long"}
-	errChunkSize = &Error{400, "a bad chunk size"}
-	errChunkLine = &Error{400, "a chunk line is too long"}
-	errChunkExt  = &Error{400, "a bad chunk extension"}
-	errChunkMore = &Error{400, "too many chunk extensions"}
-	errChunkEnd  = &Error{400, "a chunk that does not end in CRLF"}
-	errTrailers  = &Error{400, "too many trailers"}
+	errBodyTooLong            = &Error{413, "the body is too long"}
+	errChunkSize              = &Error{400, "a bad chunk size"}
+	errChunkLineTooLong       = &Error{400, "a chunk line is too long"}
+	errChunkExtension         = &Error{400, "a bad chunk extension"}
+	errTooManyChunkExtensions = &Error{400, "too many chunk extensions"}
+	errChunkWithoutCRLF       = &Error{400, "a chunk that does not end in CRLF"}
+	errTooManyTrailers        = &Error{400, "too many trailers"}
 )
 
-// errNeedMore means that more data must be read to continue.
+// errNeedMore means that the buffered data is used up, and that the caller must read from the
+// connection to continue. Functions of this package return it to each other, never to callers.
 var errNeedMore = errors.New("h1: more needed")
 
 // minDirectRead is the minimum size in bytes of a body read that goes from the socket directly into
@@ -37,41 +38,41 @@ const (
 )
 
 // Body reads the body of one message. At the end it returns io.EOF for a complete body,
-// io.ErrUnexpectedEOF for a truncated one, and an *Error for a malformed one. Errors are permanent.
-// Body never consumes bytes after the body.
+// io.ErrUnexpectedEOF for a truncated one, and an *Error for a malformed one. After an error, every
+// further Read returns the same error. Body never consumes bytes after the body.
 type Body struct {
 	in         *connReader
-	head       *Header
+	header     *Header
 	kind       Kind
 	state      bodyState
 	isResponse bool  // the body belongs to a response, so errors have the status 502
-	left       int64 // remaining bytes of the body (Length) or of the chunk
-	// read is the number of body bytes that were read.
-	read           int64
-	limit          int64 // maximum of read; zero means no limit
+	remaining  int64 // remaining bytes of the body (Length) or of the chunk
+	// bytesRead is the number of body bytes that were read.
+	bytesRead      int64
+	maxBytes       int64 // maximum of bytesRead; zero means no limit
 	extensionBytes int   // bytes of chunk extensions so far
 	err            error
-	// waited is the total time of waiting for the body. It is measured only if a minimum rate is
+	// waitTime is the total time of waiting for the body. It is measured only if a minimum rate is
 	// set.
-	waited time.Duration
+	waitTime time.Duration
 
-	trailers []byte
-	lines    int
-	started  bool
-	skipping bool // the reader is within a trailer line of a response that exceeds the limit
-	// dropped is the number of dropped trailer fields, and droppedName is the name of the first
-	// one.
-	dropped     int
-	droppedName string
+	trailers            []byte
+	trailerLines        int
+	readStarted         bool // a read of the body has begun, so the client may have sent a part of it
+	skippingTrailerLine bool // the reader is within a trailer line of a response that exceeds the limit
+	// droppedTrailers is the number of dropped trailer fields, and firstDroppedTrailer is the name
+	// of the first one.
+	droppedTrailers     int
+	firstDroppedTrailer string
 }
 
 func (b *Body) start(in *connReader, h *Header, kind Kind, length int64) {
-	*b = Body{in: in, head: h, kind: kind, trailers: b.trailers[:0]}
+	*b = Body{in: in, header: h, kind: kind, trailers: b.trailers[:0]}
 	b.state = atEnd
 	switch kind {
 	case Length:
 		if length > 0 {
-			b.state, b.left = inData, length
+			b.state, b.remaining = inData, length
 		}
 	case Chunked:
 		b.state = inSize
@@ -89,7 +90,7 @@ func (b *Body) Done() bool { return b.state == atEnd }
 
 // Begun reports whether a part of the body has arrived. A client that waits for a 100 Continue may
 // never send it.
-func (b *Body) Begun() bool { return b.started || b.state == atEnd || b.in.buffered() > 0 }
+func (b *Body) Begun() bool { return b.readStarted || b.state == atEnd || b.in.buffered() > 0 }
 
 // Remaining returns the number of remaining bytes of a body with a known length. It returns 0 at
 // the end of any body, and otherwise -1.
@@ -98,20 +99,20 @@ func (b *Body) Remaining() int64 {
 	case b.state == atEnd:
 		return 0
 	case b.kind == Length:
-		return b.left
+		return b.remaining
 	}
 	return -1
 }
 
 // Received returns the number of body bytes read so far.
-func (b *Body) Received() int64 { return b.read }
+func (b *Body) Received() int64 { return b.bytesRead }
 
 // Limit rejects a body of more than n bytes with status 413. A body with a larger declared length
 // is rejected immediately, and any other body when it exceeds the limit. Zero means no limit.
 func (b *Body) Limit(n int64) error {
-	b.limit = n
-	if n > 0 && b.kind == Length && b.read+b.left > n {
-		return b.fail(errBodyLimit)
+	b.maxBytes = n
+	if n > 0 && b.kind == Length && b.bytesRead+b.remaining > n {
+		return b.fail(errBodyTooLong)
 	}
 	return nil
 }
@@ -126,14 +127,14 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, err := b.takeBuffered(p)
+		n, err := b.readBuffered(p)
 		if n > 0 {
 			return n, nil
 		}
 		if err != errNeedMore { //nolint:errorlint // never wrapped
 			return 0, err
 		}
-		if n, err := b.pull(p, true); n > 0 || err != nil {
+		if n, err := b.readFromConn(p, true); n > 0 || err != nil {
 			return n, err
 		}
 	}
@@ -151,7 +152,7 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	}
 	if b.state != atEnd && n == len(p) && b.kind == Chunked {
 		// The end of the last chunk may already be buffered.
-		if _, err := b.takeBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
+		if _, err := b.readBuffered(nil); err != nil && !errors.Is(err, io.EOF) && err != errNeedMore { //nolint:errorlint // never wrapped
 			return n, false, err
 		}
 	}
@@ -163,19 +164,19 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 // ReadBuffer of the Conn. An error means that the body cannot become complete.
 func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 	in := b.in
-	if b.kind != Length || b.left > limit || b.left <= int64(in.buffered()) || b.err != nil {
+	if b.kind != Length || b.remaining > limit || b.remaining <= int64(in.buffered()) || b.err != nil {
 		return b.err
 	}
-	if err := in.arm(d); err != nil {
+	if err := in.setReadTimeout(d); err != nil {
 		return b.fail(err)
 	}
-	b.started = true
-	for b.left > int64(in.buffered()) {
-		switch err := in.more(); {
+	b.readStarted = true
+	for b.remaining > int64(in.buffered()) {
+		switch err := in.readMore(); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
 		case err != nil:
-			return b.ended(err)
+			return b.handleReadError(err)
 		}
 	}
 	return nil
@@ -184,7 +185,7 @@ func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
 // IsBuffered reports whether the rest of the body can be read without blocking: it is empty, or its
 // length is known and all bytes are buffered.
 func (b *Body) IsBuffered() bool {
-	return b.err == nil && (b.state == atEnd || b.kind == Length && b.left <= int64(b.in.buffered()))
+	return b.err == nil && (b.state == atEnd || b.kind == Length && b.remaining <= int64(b.in.buffered()))
 }
 
 // Drain reads and discards the rest of the body, up to limit bytes. After nil, the connection can
@@ -193,7 +194,7 @@ func (b *Body) Drain(limit int64) error {
 	if b.state == atEnd {
 		return nil
 	}
-	if b.kind == Length && b.left > limit || b.kind == UntilClose {
+	if b.kind == Length && b.remaining > limit || b.kind == UntilClose {
 		return ErrDrainLimit
 	}
 	sink := b.in.pool.get(smallBuffer)
@@ -212,10 +213,10 @@ func (b *Body) Drain(limit int64) error {
 	}
 }
 
-// takeBuffered moves body data from the read buffer to p. It returns errNeedMore if no data is
+// readBuffered moves body data from the read buffer to p. It returns errNeedMore if no data is
 // buffered. With an empty p it only parses the framing before the next data. It never reads from
 // the socket.
-func (b *Body) takeBuffered(p []byte) (int, error) {
+func (b *Body) readBuffered(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -223,7 +224,7 @@ func (b *Body) takeBuffered(p []byte) (int, error) {
 		if b.state == atEnd {
 			return 0, io.EOF
 		}
-		if err := b.step(); err != nil {
+		if err := b.parseFraming(); err != nil {
 			if err == errNeedMore { //nolint:errorlint // never wrapped
 				return 0, err
 			}
@@ -234,26 +235,27 @@ func (b *Body) takeBuffered(p []byte) (int, error) {
 	if len(src) == 0 {
 		return 0, errNeedMore
 	}
-	b.started = true
-	if b.kind != UntilClose && int64(len(src)) > b.left {
-		src = src[:b.left]
+	b.readStarted = true
+	if b.kind != UntilClose && int64(len(src)) > b.remaining {
+		src = src[:b.remaining]
 	}
 	n := copy(p, src)
 	b.in.discard(n)
-	return n, b.consumed(n)
+	return n, b.recordConsumed(n)
 }
 
-// consumed records that n bytes of data were read.
-func (b *Body) consumed(n int) error {
-	b.read += int64(n)
-	if b.limit > 0 && b.read > b.limit {
-		return b.fail(errBodyLimit)
+// recordConsumed records that n bytes of data were read, and advances the state at the end of a
+// chunk or of the body. It returns errBodyTooLong if the body exceeds maxBytes.
+func (b *Body) recordConsumed(n int) error {
+	b.bytesRead += int64(n)
+	if b.maxBytes > 0 && b.bytesRead > b.maxBytes {
+		return b.fail(errBodyTooLong)
 	}
 	if b.kind == UntilClose {
 		return nil
 	}
-	b.left -= int64(n)
-	if b.left == 0 {
+	b.remaining -= int64(n)
+	if b.remaining == 0 {
 		b.state = atEnd
 		if b.kind == Chunked {
 			b.state = inDataEnd
@@ -262,34 +264,34 @@ func (b *Body) consumed(n int) error {
 	return nil
 }
 
-// pull reads from the socket once. If that is worthwhile, it reads directly into p and returns the
-// length; otherwise it reads into the read buffer. Without wait it returns errNeedMore if no data
-// has arrived.
-func (b *Body) pull(p []byte, wait bool) (int, error) {
+// readFromConn reads from the socket once. If that is worthwhile, it reads directly into p and
+// returns the length; otherwise it reads into the read buffer. Without wait it returns errNeedMore
+// if no data has arrived.
+func (b *Body) readFromConn(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
-		began, err := b.arm()
+		began, err := b.startWait()
 		if err != nil {
 			return 0, b.fail(err)
 		}
-		defer b.addWait(began)
+		defer b.addWaitTime(began)
 	}
-	b.started = true
-	if b.state == inData && in.buffered() == 0 && len(p) >= minDirectRead && (b.kind != Chunked || b.left >= minDirectRead) {
-		return b.pullData(p, wait)
+	b.readStarted = true
+	if b.state == inData && in.buffered() == 0 && len(p) >= minDirectRead && (b.kind != Chunked || b.remaining >= minDirectRead) {
+		return b.readDirect(p, wait)
 	}
 	if wait {
-		if err := in.more(); err != nil {
-			return 0, b.ended(err)
+		if err := in.readMore(); err != nil {
+			return 0, b.handleReadError(err)
 		}
 		return 0, nil
 	}
-	if in.buf != nil && !in.room() {
+	if in.buf != nil && !in.makeRoom() {
 		return 0, nil
 	}
 	some, err := in.tryFill()
 	if err != nil {
-		return 0, b.ended(err)
+		return 0, b.handleReadError(err)
 	}
 	if !some {
 		return 0, errNeedMore
@@ -301,41 +303,41 @@ func (b *Body) pull(p []byte, wait bool) (int, error) {
 // data.
 const bufferWait = 100 * time.Millisecond
 
-// pullSoon is pull for data that has arrived or is about to arrive. For a short wait, keeping a
-// buffer is cheaper than returning it. Otherwise it returns errNeedMore.
-func (b *Body) pullSoon(p []byte) (int, error) {
+// readSoon is readFromConn for data that has arrived or is about to arrive. For a short wait,
+// keeping a buffer is cheaper than returning it. Otherwise it returns errNeedMore.
+func (b *Body) readSoon(p []byte) (int, error) {
 	in := b.in
 	if in.sock != nil || in.mux != nil {
-		return b.pull(p, false)
+		return b.readFromConn(p, false)
 	}
-	usual := in.body
-	in.body = bufferWait
-	n, err := b.pull(p, true)
-	in.body = usual
-	if errors.Is(err, os.ErrDeadlineExceeded) && (usual <= 0 || usual > bufferWait) {
+	bodyTimeout := in.bodyTimeout
+	in.bodyTimeout = bufferWait
+	n, err := b.readFromConn(p, true)
+	in.bodyTimeout = bodyTimeout
+	if errors.Is(err, os.ErrDeadlineExceeded) && (bodyTimeout <= 0 || bodyTimeout > bufferWait) {
 		b.err = nil
 		err = errNeedMore
 	}
 	return n, err
 }
 
-// arm sets the deadline for a wait. The caller must call addWait with began after the wait. began
-// is not zero if a minimum rate applies.
-func (b *Body) arm() (began time.Time, err error) {
+// startWait sets the deadline for a wait. The caller must call addWaitTime with began after the
+// wait. began is not zero if a minimum rate applies.
+func (b *Body) startWait() (began time.Time, err error) {
 	limit, err := b.waitLimit()
 	if err == nil {
-		err = b.in.arm(limit)
+		err = b.in.setReadTimeout(limit)
 	}
-	if b.in.rate > 0 {
+	if b.in.minRate > 0 {
 		began = time.Now()
 	}
 	return began, err
 }
 
-// addWait adds the duration of a wait to waited.
-func (b *Body) addWait(began time.Time) {
-	if b.in.rate > 0 {
-		b.waited += time.Since(began)
+// addWaitTime adds the duration of a wait to waitTime.
+func (b *Body) addWaitTime(began time.Time) {
+	if b.in.minRate > 0 {
+		b.waitTime += time.Since(began)
 	}
 }
 
@@ -343,41 +345,41 @@ func (b *Body) addWait(began time.Time) {
 // rate.
 func (b *Body) waitLimit() (time.Duration, error) {
 	in := b.in
-	if in.rate <= 0 {
-		return in.body, nil
+	if in.minRate <= 0 {
+		return in.bodyTimeout, nil
 	}
 	// float64 avoids an overflow of int64 for a long body.
-	left := in.patience + time.Duration(float64(b.read)/float64(in.rate)*float64(time.Second)) - b.waited
-	if left <= 0 {
+	remaining := in.rateGrace + time.Duration(float64(b.bytesRead)/float64(in.minRate)*float64(time.Second)) - b.waitTime
+	if remaining <= 0 {
 		return 0, os.ErrDeadlineExceeded
 	}
-	if in.body > 0 {
-		left = min(left, in.body)
+	if in.bodyTimeout > 0 {
+		remaining = min(remaining, in.bodyTimeout)
 	}
-	return left, nil
+	return remaining, nil
 }
 
-// pullData reads data directly into p, and never beyond the body.
-func (b *Body) pullData(p []byte, wait bool) (int, error) {
-	if b.kind != UntilClose && int64(len(p)) > b.left {
-		p = p[:b.left]
+// readDirect reads data directly into p, and never beyond the body.
+func (b *Body) readDirect(p []byte, wait bool) (int, error) {
+	if b.kind != UntilClose && int64(len(p)) > b.remaining {
+		p = p[:b.remaining]
 	}
 	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.Quiet()) {
 		return 0, errNeedMore
 	}
 	_, n, err := b.in.receive(p, wait)
 	if n > 0 {
-		return n, b.consumed(n)
+		return n, b.recordConsumed(n)
 	}
 	if err != nil {
-		return 0, b.ended(err)
+		return 0, b.handleReadError(err)
 	}
 	return 0, errNeedMore
 }
 
-// ended returns the result of the body after the stream has ended with err: io.EOF for a body that
-// is delimited by the end of the connection, and otherwise an error.
-func (b *Body) ended(err error) error {
+// handleReadError returns the result of the body after the stream has ended with err: io.EOF for a
+// body that is delimited by the end of the connection, and otherwise an error.
+func (b *Body) handleReadError(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return b.fail(err)
 	}

@@ -41,7 +41,7 @@ func (p *Buffers) get(n int) []byte {
 	if p == nil {
 		return make([]byte, size)
 	}
-	p.lend(size)
+	p.addInUse(size)
 	switch size {
 	case smallBuffer:
 		if a, ok := p.small.Get().(*[smallBuffer]byte); ok {
@@ -59,8 +59,8 @@ func (p *Buffers) get(n int) []byte {
 	return make([]byte, size)
 }
 
-// lend adds n, which may be negative, to the number of bytes in use.
-func (p *Buffers) lend(n int) {
+// addInUse adds n, which may be negative, to the number of bytes in use.
+func (p *Buffers) addInUse(n int) {
 	if p.Lent != nil {
 		p.Lent.Add(int64(n))
 	}
@@ -72,7 +72,7 @@ func (p *Buffers) put(b []byte) {
 		return
 	}
 	b = b[:cap(b)]
-	p.lend(-len(b))
+	p.addInUse(-len(b))
 	switch len(b) {
 	case smallBuffer:
 		p.small.Put((*[smallBuffer]byte)(b))

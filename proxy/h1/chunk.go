@@ -3,44 +3,44 @@ package h1
 import "bytes"
 
 const (
-	maxChunkLine  = 1 << 10 // length of one chunk-size line
-	maxChunkExt   = 4 << 10 // length of all chunk extensions of a body
-	maxTrailer    = 8 << 10 // length of all trailers
-	maxTrailerNum = 64
+	maxChunkLineBytes      = 1 << 10 // length of one chunk-size line
+	maxChunkExtensionBytes = 4 << 10 // length of all chunk extensions of a body
+	maxTrailerBytes        = 8 << 10 // length of all trailers
+	maxTrailerLines        = 64
 )
 
-// step parses the next element of the chunked framing from the buffered data. It returns
+// parseFraming parses the next element of the chunked framing from the buffered data. It returns
 // errNeedMore if that element is incomplete.
-func (b *Body) step() error {
+func (b *Body) parseFraming() error {
 	src := b.in.unread()
 	if b.state == inDataEnd {
 		if len(src) == 0 || len(src) == 1 && src[0] == '\r' {
 			return errNeedMore
 		}
 		if src[0] != '\r' || src[1] != '\n' {
-			return errChunkEnd
+			return errChunkWithoutCRLF
 		}
 		b.in.discard(2)
 		b.state = inSize
 		return nil
 	}
 	n := bytes.IndexByte(src, '\n')
-	limit, long := maxChunkLine, errChunkLine
+	limit, errTooLong := maxChunkLineBytes, errChunkLineTooLong
 	if b.state == inTrailers {
-		limit, long = maxTrailer, errTrailers
+		limit, errTooLong = maxTrailerBytes, errTooManyTrailers
 	}
 	switch {
-	case b.isResponse && b.state == inTrailers && (b.skipping || n > limit || n < 0 && len(src) > limit):
+	case b.isResponse && b.state == inTrailers && (b.skippingTrailerLine || n > limit || n < 0 && len(src) > limit):
 		return b.skipTrailer(src, n)
 	case n > limit || n < 0 && len(src) > limit:
-		return long
+		return errTooLong
 	case n < 0:
 		return errNeedMore
 	case n == 0 || src[n-1] != '\r':
 		return errBareLF
 	}
-	b.started = true
-	if err := b.line(src[:n+1]); err != nil {
+	b.readStarted = true
+	if err := b.parseLine(src[:n+1]); err != nil {
 		return err
 	}
 	b.in.discard(n + 1)
@@ -50,14 +50,14 @@ func (b *Body) step() error {
 // skipTrailer discards the buffered part of a trailer line that is too long to be kept. n is the
 // index of its end in src, or negative if the end has not arrived.
 func (b *Body) skipTrailer(src []byte, n int) error {
-	if !b.skipping {
-		b.skipping = true
-		b.lines++
+	if !b.skippingTrailerLine {
+		b.skippingTrailerLine = true
+		b.trailerLines++
 		b.dropTrailer(src[:tokenLen(src)])
 	}
 	switch {
 	case n > 0 && src[n-1] == '\r':
-		b.skipping = false
+		b.skippingTrailerLine = false
 		b.in.discard(n + 1)
 		return nil
 	case n >= 0:
@@ -68,29 +68,29 @@ func (b *Body) skipTrailer(src []byte, n int) error {
 	return errNeedMore
 }
 
-// line parses a chunk-size line or a trailer line. l includes the CRLF.
-func (b *Body) line(l []byte) error {
+// parseLine parses a chunk-size line or a trailer line. l includes the CRLF.
+func (b *Body) parseLine(l []byte) error {
 	text := l[:len(l)-2]
 	if b.state == inTrailers {
 		if len(text) == 0 {
 			b.state = atEnd
 			return nil
 		}
-		return b.trailer(l)
+		return b.addTrailer(l)
 	}
 	size, ext, err := parseChunkSize(text, b.isResponse)
 	if err != nil {
 		return err
 	}
-	if b.extensionBytes += len(ext); b.extensionBytes > maxChunkExt {
-		return errChunkMore
+	if b.extensionBytes += len(ext); b.extensionBytes > maxChunkExtensionBytes {
+		return errTooManyChunkExtensions
 	}
 	// No implementation uses the extensions of a response, and the line ends at its CRLF for all of
 	// them, unless a quoted string is open there.
-	if !validExtensions(ext) && (!b.isResponse || !cleanBytes(ext) || bytes.IndexByte(ext, '"') >= 0) {
-		return errChunkExt
+	if !validExtensions(ext) && (!b.isResponse || !hasNoControlBytesSlow(ext) || bytes.IndexByte(ext, '"') >= 0) {
+		return errChunkExtension
 	}
-	b.left, b.state = size, inData
+	b.remaining, b.state = size, inData
 	if size == 0 {
 		b.state = inTrailers
 	}
@@ -167,10 +167,10 @@ func quotedLen(b []byte) int {
 			return i + 1
 		case c == '\\' && i+1 < len(b):
 			i++
-			if !cleanBytes(b[i : i+1]) {
+			if !hasNoControlBytesSlow(b[i : i+1]) {
 				return 0
 			}
-		case !cleanBytes(b[i : i+1]):
+		case !hasNoControlBytesSlow(b[i : i+1]):
 			return 0
 		}
 	}

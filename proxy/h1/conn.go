@@ -9,17 +9,17 @@ import (
 // Conn is a connection that carries HTTP/1 messages, on the client side or the server side. It
 // borrows buffers from a pool when there is data to read or write. Idle and Release return them.
 type Conn struct {
-	nc       net.Conn
-	o        Options
-	in       connReader
-	out      Writer
-	watch    watch
-	alive    liveness
-	timeouts Timeouts
-	partial  int // bytes of the present header that have been reported to Options.Partial
-	closed   atomic.Bool
-	wakeup   atomic.Pointer[func()] // set by SetWakeup
-	spare    *socket                // memory for in.sock, kept by Clear for Reset; nil means none
+	nc                  net.Conn
+	options             Options
+	in                  connReader
+	out                 Writer
+	watch               watch
+	alive               liveness
+	timeouts            Timeouts
+	reportedHeaderBytes int // bytes of the current header that have been reported to Options.Partial
+	closed              atomic.Bool
+	onWakeup            atomic.Pointer[func()] // set by SetWakeup
+	spareSocket         *socket                // memory for in.sock, kept by Clear for Reset; nil means none
 }
 
 // NewConn returns a Conn that uses nc. If possible, nc should be the *net.TCPConn or *net.UnixConn
@@ -34,27 +34,27 @@ func NewConn(nc net.Conn, o Options) *Conn {
 // That connection must have been released, and no goroutine may still close or inspect it.
 func (c *Conn) Reset(nc net.Conn, o Options) {
 	c.Clear()
-	c.nc, c.o = nc, o.withDefaults()
-	sock := newSocket(c.spare, nc, &c.o)
+	c.nc, c.options = nc, o.withDefaults()
+	sock := newSocket(c.spareSocket, nc, &c.options)
 	if sock != nil {
-		c.spare = sock
+		c.spareSocket = sock
 		sock.setStopFlag(&c.out.stopped)
 	}
-	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
+	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.options.Buffers
 	c.in.mux, _ = nc.(MuxStream)
-	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.MaxHeaderBytes, c.o.ReadBuffer)
-	c.in.endIdle = c.o.EndIdle
-	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers
+	c.in.initialSize, c.in.maxSize = c.options.ReadBuffer, max(c.options.MaxHeaderBytes, c.options.ReadBuffer)
+	c.in.closeWriteAfterIdle = c.options.EndIdle
+	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.options.Buffers
 	c.SetTimeouts(o.Timeouts)
 }
 
 // Clear resets c after its connection has ended, and keeps memory for Reset. c must not be used
 // before Reset.
 func (c *Conn) Clear() {
-	if c.spare != nil {
-		c.spare.clear()
+	if c.spareSocket != nil {
+		c.spareSocket.clear()
 	}
-	*c = Conn{spare: c.spare, watch: watch{checkFunc: c.watch.checkFunc}, alive: liveness{checkFunc: c.alive.checkFunc}}
+	*c = Conn{spareSocket: c.spareSocket, watch: watch{checkFunc: c.watch.checkFunc}, alive: liveness{checkFunc: c.alive.checkFunc}}
 }
 
 // NetConn returns the underlying connection, for its addresses. Only a tunnel that has consumed
@@ -65,7 +65,7 @@ func (c *Conn) NetConn() net.Conn { return c.nc }
 // a read or a write.
 func (c *Conn) SetTimeouts(t Timeouts) {
 	c.timeouts = t
-	c.in.body, c.in.rate, c.in.patience = t.Body, t.Rate, t.Patience
+	c.in.bodyTimeout, c.in.minRate, c.in.rateGrace = t.Body, t.Rate, t.Patience
 	c.out.timeout = t.Write
 }
 
@@ -88,7 +88,7 @@ func (c *Conn) Sent() int64 { return c.out.sent }
 // would not block, false after d, and io.EOF at the end of the stream. A short Wait is cheaper than
 // WatchDisconnect, which needs a goroutine.
 func (c *Conn) Wait(d time.Duration) (bool, error) {
-	return c.in.await(d)
+	return c.in.waitForData(d)
 }
 
 // Writer returns the writing half.
@@ -107,8 +107,8 @@ func (c *Conn) Rest(b *Body) *Body {
 // Idle returns the buffers that contain no unread or unsent bytes to the pool. Call it between two
 // messages. The next message borrows buffers again.
 func (c *Conn) Idle() {
-	c.in.release()
-	c.out.release()
+	c.in.releaseEmptyBuffer()
+	c.out.releaseEmptyBuffer()
 }
 
 // BufferSize returns the size in bytes of the buffers that the Conn has at the moment.
@@ -117,10 +117,10 @@ func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 // Release discards all buffered bytes and returns the buffers to the pool. It must be called last,
 // after Close, by the goroutine that has used the Conn.
 func (c *Conn) Release() {
-	c.in.r, c.in.w = 0, 0
-	c.in.release()
-	c.out.n = 0
-	c.out.release()
+	c.in.readPos, c.in.writePos = 0, 0
+	c.in.releaseEmptyBuffer()
+	c.out.buffered = 0
+	c.out.releaseEmptyBuffer()
 }
 
 // Close closes the connection, so that reads and writes in progress fail. Any goroutine may call
@@ -131,14 +131,14 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	defer c.wakeOwner()
-	defer c.in.ready() // wakes a parked reader, which finds the connection closed
-	if c.out.reset.Load() {
+	defer c.in.onReadable() // wakes a parked reader, which finds the connection closed
+	if c.out.resetOnClose.Load() {
 		return reset(c.nc)
 	}
 	return c.nc.Close()
 }
 
-// StopIdle makes present and later waits for the first byte of a request return ErrStopped. A
+// StopIdle makes current and future waits for the first byte of a request return ErrStopped. A
 // request that has partly arrived is still read. Any goroutine may call StopIdle. It cannot be
 // undone.
 func (c *Conn) StopIdle() {
@@ -146,7 +146,7 @@ func (c *Conn) StopIdle() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.mu.stopIdle = true
+	in.mu.stopWaiting = true
 	if in.mu.waiting {
 		_ = in.nc.SetReadDeadline(past()) // an error does not matter, because a closed connection does not wait
 	}
@@ -157,7 +157,7 @@ func (c *Conn) Stopped() bool {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.mu.stopIdle
+	return in.mu.stopWaiting
 }
 
 // RequestPark makes a present wait for the first byte of a request return ErrParkRequested, unless
@@ -166,14 +166,15 @@ func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.mu.waiting && !in.mu.stopIdle && !in.mu.parkRequested {
+	if in.mu.waiting && !in.mu.stopWaiting && !in.mu.parkRequested {
 		in.mu.parkRequested = true
 		_ = in.nc.SetReadDeadline(past()) // as in StopIdle
 	}
 }
 
-// StopRead makes present and later reads return ErrStopped, so that another goroutine stops copying
-// a body. After StopRead, only CloseLinger reads from the connection. Any goroutine may call it.
+// StopRead makes current and future reads return ErrStopped, so that another goroutine stops
+// copying a body. After StopRead, only CloseLinger reads from the connection. Any goroutine may
+// call it.
 func (c *Conn) StopRead() {
 	defer c.wakeOwner()
 	in := &c.in
@@ -184,9 +185,9 @@ func (c *Conn) StopRead() {
 	in.unpark()
 }
 
-// StopWrite makes present and later writes to the socket fail with os.ErrDeadlineExceeded. With it,
-// a goroutine stops sending a body that the receiver does not accept. Reads are not affected. Any
-// goroutine may call StopWrite. It cannot be undone.
+// StopWrite makes current and future writes to the socket fail with os.ErrDeadlineExceeded. With
+// it, a goroutine stops sending a body that the receiver does not accept. Reads are not affected.
+// Any goroutine may call StopWrite. It cannot be undone.
 func (c *Conn) StopWrite() {
 	c.out.stopped.Store(true)
 	_ = c.nc.SetWriteDeadline(past()) // an error does not matter, because writes to a closed connection fail

@@ -2,9 +2,9 @@ package h1
 
 import "iter"
 
-// maxNamed is the maximum number of fields that Connection may name. The limit bounds the work,
-// because markNamed compares each name with all lines.
-const maxNamed = 32
+// maxConnectionFields is the maximum number of fields that Connection may name. The limit bounds
+// the work, because markNotForwarded compares each name with all lines.
+const maxConnectionFields = 32
 
 // parseConnection parses the options of all Connection lines. It marks the lines of the fields that
 // they name as hop-by-hop, so that they are not forwarded.
@@ -17,18 +17,18 @@ func (h *Header) parseConnection() *Error {
 		case !isToken(e) && h.lenient:
 			// The element is no token, so it names no field. It may be a mistyped "close";
 			// therefore the connection ends after this message.
-			h.opts |= optClose
-			h.repairs |= repairedOption
+			h.connOptions |= optClose
+			h.repairs |= ignoredConnectionOption
 			continue
 		case !isToken(e):
-			return errConnection
+			return errInvalidConnection
 		case h.addOption(e):
 			continue
 		}
-		if named++; named > maxNamed {
-			return errConnection
+		if named++; named > maxConnectionFields {
+			return errInvalidConnection
 		}
-		h.markNamed(e)
+		h.markNotForwarded(e)
 	}
 	return nil
 }
@@ -41,10 +41,10 @@ func (h *Header) connectionOptions() iter.Seq[[]byte] {
 			if l.field != FieldConnection {
 				continue
 			}
-			list, more := h.raw[l.vs:l.ve], true
+			list, more := h.raw[l.valueStart:l.valueEnd], true
 			for more {
 				var e []byte
-				if e, list, more = cutElement(list); !yield(e) {
+				if e, list, more = cutListElement(list); !yield(e) {
 					return
 				}
 			}
@@ -57,43 +57,44 @@ func (h *Header) connectionOptions() iter.Seq[[]byte] {
 // header is forwarded.
 func (h *Header) addOption(e []byte) bool {
 	switch {
-	case equalFold(e, "close"):
-		h.opts |= optClose
-	case equalFold(e, "keep-alive"):
-		h.opts |= optKeepAlive
-	case equalFold(e, "upgrade"):
-		h.opts |= optUpgrade
+	case equalFoldLower(e, "close"):
+		h.connOptions |= optClose
+	case equalFoldLower(e, "keep-alive"):
+		h.connOptions |= optKeepAlive
+	case equalFoldLower(e, "upgrade"):
+		h.connOptions |= optUpgrade
 	default:
 		return false
 	}
 	return true
 }
 
-// kept contains the fields that Connection must not remove.
-const kept = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
+// protectedFields contains the fields that Connection must not remove.
+const protectedFields = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
 
-// markNamed marks the lines of the field name, so that they are not forwarded. It does not mark the
-// fields in kept: without them, the message would have another meaning at the next hop. A sender
-// that names one of them violates RFC 9110 section 7.6.1, or attempts request smuggling.
-func (h *Header) markNamed(name []byte) {
+// markNotForwarded marks the lines of the field name, so that they are not forwarded. It does not
+// mark the fields in protectedFields: without them, the message would have another meaning at the
+// next hop. A sender that names one of them violates RFC 9110 section 7.6.1, or attempts request
+// smuggling.
+func (h *Header) markNotForwarded(name []byte) {
 	for i := range h.lines {
 		l := &h.lines[i]
-		if kept.Has(l.field) {
+		if protectedFields.Has(l.field) {
 			continue
 		}
-		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
-			l.named = true
+		if int(l.colon-l.start) == len(name) && equalFoldSameLen(h.raw[l.start:l.colon], name) {
+			l.notForwarded = true
 		}
 	}
 }
 
-// connectionNames reports whether Connection names the field name. It is used for trailers.
-func (h *Header) connectionNames(name []byte) bool {
-	if !h.seen.Has(FieldConnection) {
+// isNamedByConnection reports whether Connection names the field name. It is used for trailers.
+func (h *Header) isNamedByConnection(name []byte) bool {
+	if !h.knownFields.Has(FieldConnection) {
 		return false
 	}
 	for e := range h.connectionOptions() {
-		if len(e) == len(name) && foldEqual(e, name) {
+		if len(e) == len(name) && equalFoldSameLen(e, name) {
 			return true
 		}
 	}

@@ -9,91 +9,94 @@ import (
 	"time"
 )
 
-// connReader is the reading half of a Conn. buf[r:w] contains data that was read and not consumed.
-// One goroutine owns it; other goroutines may use only the fields of mu.
+// connReader is the reading half of a Conn. buf[readPos:writePos] contains data that was read and
+// not consumed. One goroutine owns it; other goroutines may use only the fields of mu.
 type connReader struct {
-	nc   net.Conn
-	sock *socket   // nil means that nc.Read is used
-	mux  MuxStream // nc as a multiplexed stream; nil means that it is none
-	pool *Buffers
-	size int // size of the first buffer
-	max  int // size up to which the buffer grows for a header
-	body time.Duration
-	// endIdle is the value of Options.EndIdle.
-	endIdle bool
-	// rate and patience are the values of Timeouts.
-	rate     int64
-	patience time.Duration
+	nc          net.Conn
+	sock        *socket   // nil means that nc.Read is used
+	mux         MuxStream // nc, if it is a stream of a multiplexed session; otherwise nil
+	pool        *Buffers
+	initialSize int // size of the first buffer
+	maxSize     int // size up to which the buffer grows for a header
+	bodyTimeout time.Duration
+	// closeWriteAfterIdle is the value of Options.CloseWriteAfterIdle.
+	closeWriteAfterIdle bool
+	// minRate and rateGrace are the values of Timeouts.
+	minRate   int64
+	rateGrace time.Duration
 
-	buf  []byte
-	r, w int
-	few  [16]byte // buffer of fillFirst
+	buf               []byte
+	readPos, writePos int
+	smallBuf          [16]byte // buffer of fillWithSmallBuffer
 	// filledBuffer means that the last read filled the whole buffer, so that the socket may contain
 	// more data.
 	filledBuffer bool
 	received     int64
-	until        time.Time // present read deadline; zero means none
+	deadline     time.Time // present read deadline; zero means none
 
 	mu struct {
 		sync.Mutex
 		waiting       bool // a read waits for the first byte of a request
-		stopIdle      bool
+		stopWaiting   bool
 		parkRequested bool // RequestPark was called, and the wait has not returned yet
 		stopRead      bool
 		paused        bool
 		wake          func() // wakes a parked reader; nil means that none is parked
-		leave         func() // ends the registration with the Watcher of Park
+		unwatch       func() // ends the registration with the Watcher of Park
 	}
 }
 
 // past returns a deadline that lies in the past on any clock.
 func past() time.Time { return time.Unix(1, 0) }
 
-func (in *connReader) unread() []byte { return in.buf[in.r:in.w] }
+func (in *connReader) unread() []byte { return in.buf[in.readPos:in.writePos] }
 
-func (in *connReader) buffered() int { return in.w - in.r }
+func (in *connReader) buffered() int { return in.writePos - in.readPos }
 
 func (in *connReader) discard(n int) {
-	in.r += n
-	if in.r == in.w {
-		in.r, in.w = 0, 0
+	in.readPos += n
+	if in.readPos == in.writePos {
+		in.readPos, in.writePos = 0, 0
 	}
 }
 
-// release returns the buffer to the pool, unless it contains unread bytes.
-func (in *connReader) release() {
-	if in.buf != nil && in.r == in.w {
+// releaseEmptyBuffer returns the buffer to the pool, unless it contains unread bytes.
+func (in *connReader) releaseEmptyBuffer() {
+	if in.buf != nil && in.readPos == in.writePos {
 		in.pool.put(in.buf)
-		in.buf, in.r, in.w = nil, 0, 0
+		in.buf, in.readPos, in.writePos = nil, 0, 0
 	}
 }
 
-// arm sets the read deadline to d from now. It keeps the present deadline if the difference is
-// small.
-func (in *connReader) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
+// setReadTimeout sets the read deadline to d from now. It keeps the present deadline if the
+// difference is small.
+func (in *connReader) setReadTimeout(d time.Duration) error {
+	return in.setReadTimeoutFrom(time.Time{}, d)
+}
 
-// armFrom is arm with the present time; zero means to read the clock.
-func (in *connReader) armFrom(now time.Time, d time.Duration) error {
+// setReadTimeoutFrom is setReadTimeout for a caller that has just read the clock: the timeout
+// begins at now. If now is zero, it begins with the call.
+func (in *connReader) setReadTimeoutFrom(now time.Time, d time.Duration) error {
 	if d <= 0 {
-		if in.until.IsZero() {
+		if in.deadline.IsZero() {
 			return nil
 		}
-		return in.setDeadline(time.Time{})
+		return in.setReadDeadline(time.Time{})
 	}
 	if now.IsZero() {
 		now = time.Now()
 	}
 	t := now.Add(d)
-	if !in.until.IsZero() && in.until.Sub(t).Abs() <= d/16 {
+	if !in.deadline.IsZero() && in.deadline.Sub(t).Abs() <= d/16 {
 		return nil
 	}
-	return in.setDeadline(t)
+	return in.setReadDeadline(t)
 }
 
-// setDeadline sets the read deadline. It never replaces a deadline with which StopIdle, RequestPark
-// or StopRead interrupts a read. It returns no errors except ErrStopped and, after PauseRead,
-// ErrPaused.
-func (in *connReader) setDeadline(t time.Time) error {
+// setReadDeadline sets the read deadline. It never replaces a deadline with which StopIdle,
+// RequestPark or StopRead interrupts a read. It returns no errors except ErrStopped and, after
+// PauseRead, ErrPaused.
+func (in *connReader) setReadDeadline(t time.Time) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.stopRead {
@@ -102,30 +105,30 @@ func (in *connReader) setDeadline(t time.Time) error {
 	if in.mu.paused {
 		return ErrPaused
 	}
-	if in.mu.waiting && (in.mu.stopIdle || in.mu.parkRequested) {
+	if in.mu.waiting && (in.mu.stopWaiting || in.mu.parkRequested) {
 		return nil
 	}
-	in.until = t
+	in.deadline = t
 	_ = in.nc.SetReadDeadline(t) // after an error, the next read fails
 	return nil
 }
 
-// room makes space behind the unread bytes. It moves them to the front, or into a larger buffer. It
-// returns false if max bytes are unread.
-func (in *connReader) room() bool {
-	if in.w < len(in.buf) {
+// makeRoom makes space behind the unread bytes. It moves them to the front, or into a larger
+// buffer. It returns false if maxSize bytes are unread.
+func (in *connReader) makeRoom() bool {
+	if in.writePos < len(in.buf) {
 		return true
 	}
-	if in.r > 0 {
-		in.w = copy(in.buf, in.buf[in.r:in.w])
-		in.r = 0
+	if in.readPos > 0 {
+		in.writePos = copy(in.buf, in.buf[in.readPos:in.writePos])
+		in.readPos = 0
 		return true
 	}
-	if len(in.buf) >= in.max {
+	if len(in.buf) >= in.maxSize {
 		return false
 	}
-	next := in.pool.get(min(max(2*len(in.buf), in.size), in.max))
-	in.w = copy(next, in.buf)
+	next := in.pool.get(min(max(2*len(in.buf), in.initialSize), in.maxSize))
+	in.writePos = copy(next, in.buf)
 	in.pool.put(in.buf)
 	in.buf = next
 	return true
@@ -134,49 +137,49 @@ func (in *connReader) room() bool {
 // fill reads once, and blocks until data arrives. The buffer must have space or be nil.
 func (in *connReader) fill() error {
 	if in.buf == nil && in.sock == nil {
-		return in.fillFirst()
+		return in.fillWithSmallBuffer()
 	}
 	var tail []byte
 	if in.buf != nil {
-		tail = in.buf[in.w:]
+		tail = in.buf[in.writePos:]
 	}
 	buf, n, err := in.receive(tail, true)
-	in.filled(buf, n)
+	in.addReceived(buf, n)
 	return err
 }
 
-// fillFirst waits with a buffer of a few bytes, so that an idle connection with TLS needs no large
-// buffer.
-func (in *connReader) fillFirst() error {
+// fillWithSmallBuffer waits with a buffer of a few bytes, so that an idle connection with TLS needs
+// no large buffer.
+func (in *connReader) fillWithSmallBuffer() error {
 	if in.mux != nil {
 		if in.mux.Await() == nil { // after an error, the following read returns it
-			in.buf = in.pool.get(in.size)
+			in.buf = in.pool.get(in.initialSize)
 			_, n, err := in.receive(in.buf, true)
-			in.filled(in.buf, n)
+			in.addReceived(in.buf, n)
 			return err
 		}
 	}
-	_, n, err := in.receive(in.few[:], true)
+	_, n, err := in.receive(in.smallBuf[:], true)
 	if n > 0 {
-		in.buf = in.pool.get(in.size)
-		in.r, in.w = 0, copy(in.buf, in.few[:n])
+		in.buf = in.pool.get(in.initialSize)
+		in.readPos, in.writePos = 0, copy(in.buf, in.smallBuf[:n])
 	}
 	return err
 }
 
-// moreLean is like more, but waits with a few bytes of buffer if it has none. After that it reads
-// the rest of the data that TLS has already decrypted.
-func (in *connReader) moreLean() error {
+// readMoreWithSmallBuffer is like readMore, but waits with a few bytes of buffer if it has none.
+// After that it reads the rest of the data that TLS has already decrypted.
+func (in *connReader) readMoreWithSmallBuffer() error {
 	if in.buf != nil || in.sock != nil {
-		return in.more()
+		return in.readMore()
 	}
-	if err := in.fillFirst(); err != nil || in.mux != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
+	if err := in.fillWithSmallBuffer(); err != nil || in.mux != nil || in.writePos < len(in.smallBuf) || in.setReadDeadline(past()) != nil {
 		return err
 	}
-	n, _ := in.nc.Read(in.buf[in.w:]) // an error occurs again in the next read
-	in.w += n
+	n, _ := in.nc.Read(in.buf[in.writePos:]) // an error occurs again in the next read
+	in.writePos += n
 	in.received += int64(n)
-	_ = in.setDeadline(time.Time{}) // after an error, the next read fails
+	_ = in.setReadDeadline(time.Time{}) // after an error, the next read fails
 	return nil
 }
 
@@ -191,18 +194,20 @@ func (in *connReader) tryFill() (bool, error) {
 	}
 	var tail []byte
 	if in.buf != nil {
-		tail = in.buf[in.w:]
+		tail = in.buf[in.writePos:]
 	}
 	buf, n, err := in.receive(tail, false)
-	in.filled(buf, n)
+	in.addReceived(buf, n)
 	return n > 0, err
 }
 
-func (in *connReader) filled(buf []byte, n int) {
+// addReceived appends the n bytes that receive has read. buf is the buffer that receive has
+// borrowed, if the connReader had none.
+func (in *connReader) addReceived(buf []byte, n int) {
 	if in.buf == nil && n > 0 {
-		in.buf, in.r, in.w = buf, 0, 0
+		in.buf, in.readPos, in.writePos = buf, 0, 0
 	}
-	in.w += n
+	in.writePos += n
 }
 
 // receive reads once into p. With a socket and a nil p, it reads into a buffer from the pool. It
@@ -226,12 +231,12 @@ func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	if !wait && errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}
-	return p, n, in.stopped(err)
+	return p, n, in.interruptError(err)
 }
 
-// stopped returns ErrStopped or ErrPaused if StopRead or PauseRead has interrupted the read, and
-// otherwise err.
-func (in *connReader) stopped(err error) error {
+// interruptError returns ErrStopped or ErrPaused if StopRead or PauseRead has interrupted the read,
+// and otherwise err.
+func (in *connReader) interruptError(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
@@ -244,26 +249,26 @@ func (in *connReader) stopped(err error) error {
 }
 
 // awaitRequest waits up to d for the first byte of a request; now is the present time, as in
-// armFrom. If no data has arrived, it returns io.EOF after the client has closed its side,
-// ErrStopped after StopIdle, and ErrParkRequested after RequestPark.
+// setReadTimeoutFrom. If no data has arrived, it returns io.EOF after the client has closed its
+// side, ErrStopped after StopIdle, and ErrParkRequested after RequestPark.
 func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
 	in.mu.Lock()
 	in.mu.waiting = true
-	stopped := in.mu.stopIdle
+	stopped := in.mu.stopWaiting
 	in.mu.Unlock()
 	var err error
 	if !stopped {
-		if err = in.armFrom(now, d); err == nil {
+		if err = in.setReadTimeoutFrom(now, d); err == nil {
 			err = in.fill()
 		}
 	}
 	in.mu.Lock()
 	parkRequested := in.mu.parkRequested
 	in.mu.waiting, in.mu.parkRequested = false, false
-	stopped = in.mu.stopIdle
+	stopped = in.mu.stopWaiting
 	in.mu.Unlock()
 	if err == nil && !stopped && !parkRequested || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
@@ -271,7 +276,7 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	// The time has passed, or StopIdle or RequestPark has set a deadline in the past. Remove the
 	// deadline and check once more: after a pause of the process, a request may have arrived before
 	// the deadline expired.
-	if broken := in.setDeadline(time.Time{}); broken != nil {
+	if broken := in.setReadDeadline(time.Time{}); broken != nil {
 		return broken
 	}
 	if in.buffered() > 0 {
@@ -280,7 +285,7 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if parkRequested && !stopped {
 		return ErrParkRequested
 	}
-	if some, broken := in.lookLast(); some || broken != nil {
+	if ok, broken := in.tryFillAtEnd(); ok || broken != nil {
 		return broken
 	}
 	if stopped {
@@ -289,22 +294,23 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	return err
 }
 
-// lookLast is tryFill at the end of a wait. If there is no data and Options.EndIdle is set, it also
-// closes the sending side.
-func (in *connReader) lookLast() (bool, error) {
-	if s := in.sock; s != nil && in.endIdle {
-		s.endIfEmpty = true
-		defer func() { s.endIfEmpty = false }()
+// tryFillAtEnd is tryFill at the end of a wait. If there is no data and Options.CloseWriteAfterIdle
+// is set, it also closes the sending side.
+func (in *connReader) tryFillAtEnd() (bool, error) {
+	if s := in.sock; s != nil && in.closeWriteAfterIdle {
+		s.closeWriteIfEmpty = true
+		defer func() { s.closeWriteIfEmpty = false }()
 	}
 	return in.tryFill()
 }
 
-// await waits up to d for data, and reports whether data is available.
-func (in *connReader) await(d time.Duration) (bool, error) {
+// waitForData waits up to d for data, and reports whether data is available. After d it returns
+// false without an error.
+func (in *connReader) waitForData(d time.Duration) (bool, error) {
 	if in.buffered() > 0 {
 		return true, nil
 	}
-	if err := in.arm(d); err != nil {
+	if err := in.setReadTimeout(d); err != nil {
 		return false, err
 	}
 	err := in.fill()
@@ -314,11 +320,12 @@ func (in *connReader) await(d time.Duration) (bool, error) {
 	return err == nil, err
 }
 
-// more makes space and reads once. If a header fills the buffer up to the size limit, it returns an
-// error. Readers of bodies never have a full buffer.
-func (in *connReader) more() error {
-	if in.buf != nil && !in.room() {
-		return errLongHeader
+// readMore makes space and reads once. It returns errHeaderTooLong if the buffer has its maximum
+// size and is full. Only a header can fill it, because a reader of a body consumes the buffered
+// data before it reads more.
+func (in *connReader) readMore() error {
+	if in.buf != nil && !in.makeRoom() {
+		return errHeaderTooLong
 	}
 	return in.fill()
 }

@@ -16,11 +16,11 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 		if n += moved; rerr != nil || werr != nil {
 			return n, rerr, werr
 		}
-		room, err := w.space(w.wanted(b))
+		dst, err := w.freeSpace(w.wantedSpace(b))
 		if err != nil {
 			return n, nil, err
 		}
-		m, rerr, werr := w.take(b, room)
+		m, rerr, werr := w.copyAvailable(b, dst)
 		n += int64(m)
 		if errors.Is(rerr, io.EOF) {
 			break
@@ -32,14 +32,14 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 	return n, nil, nil
 }
 
-// wanted returns how much space is useful for the rest of b, or for the data that must be copied
-// before splice can continue.
-func (w *Writer) wanted(b *Body) int {
-	if have := b.in.buffered(); have > 0 && w.splices(b) {
-		return min(have, streamBuffer)
+// wantedSpace returns the number of bytes of buffer that are useful for the rest of b, or for the
+// data that must be copied before splice can continue.
+func (w *Writer) wantedSpace(b *Body) int {
+	if buffered := b.in.buffered(); buffered > 0 && w.canSplice(b) {
+		return min(buffered, streamBuffer)
 	}
-	if b.kind == Length && b.left < streamBuffer {
-		return int(b.left)
+	if b.kind == Length && b.remaining < streamBuffer {
+		return int(b.remaining)
 	}
 	if b.kind == Chunked && b.in.buffered() < minDirectRead {
 		return minDirectRead
@@ -47,41 +47,43 @@ func (w *Writer) wanted(b *Body) int {
 	return streamBuffer
 }
 
-// take moves available data of b into room, which must have at least one byte. If no data is
-// available, take sends the buffered data, or waits for more data.
-func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
-	n, rerr = b.takeAll(room)
-	if n > 0 && n < len(room) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
+// copyAvailable moves available data of b into dst, which must have at least one byte. If no data
+// is available, copyAvailable sends the buffered data, or waits for more data.
+func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
+	n, rerr = b.copyBuffered(dst)
+	if n > 0 && n < len(dst) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
 		// The last read has filled its buffer, so more data may be available without waiting.
 		var m int
-		m, rerr = b.pull(room[n:], false)
+		m, rerr = b.readFromConn(dst[n:], false)
 		n += m
 	}
 	if n == 0 && errors.Is(rerr, errNeedMore) {
-		if w.n > 0 {
+		if w.buffered > 0 {
 			return 0, nil, w.Flush()
 		}
-		if n, rerr = b.pullSoon(room); n == 0 && errors.Is(rerr, errNeedMore) {
-			w.release() // room is part of this buffer, so it is not valid any more
+		if n, rerr = b.readSoon(dst); n == 0 && errors.Is(rerr, errNeedMore) {
+			w.releaseEmptyBuffer() // dst is part of this buffer, so it is not valid any more
 			return 0, b.Await(), nil
 		}
 	}
 	if errors.Is(rerr, errNeedMore) {
 		rerr = nil
 	}
-	if w.kind == NoBody && n > 0 || w.kind == Length && int64(n) > w.left {
+	if w.kind == NoBody && n > 0 || w.kind == Length && int64(n) > w.remaining {
 		return 0, nil, ErrOverrun
 	}
 	w.commit(n)
 	return n, rerr, nil
 }
 
-// takeAll moves buffered data of b into room, across chunk boundaries, until the data or room is
-// used up.
-func (b *Body) takeAll(room []byte) (int, error) {
+// copyBuffered copies buffered data of b into dst, across chunk boundaries. It returns without an
+// error when dst is full. Otherwise it returns the number of copied bytes, and the reason why there
+// are no more: errNeedMore if no data is buffered any more, io.EOF at the end of the body, or the
+// error of a malformed body.
+func (b *Body) copyBuffered(dst []byte) (int, error) {
 	n := 0
-	for n < len(room) {
-		m, err := b.takeBuffered(room[n:])
+	for n < len(dst) {
+		m, err := b.readBuffered(dst[n:])
 		n += m
 		if err != nil {
 			return n, err

@@ -16,7 +16,7 @@
 //	Edit       changes to a header that is forwarded
 //	Buffers    a pool of buffers
 //
-// A header section (Head) is read up to its empty line, validated byte by byte, and then kept
+// A header section (Header) is read up to its empty line, validated byte by byte, and then kept
 // unchanged with an index of its lines. Names keep their spelling and lines their order, and
 // forwarding a header is one pass over its lines.
 //

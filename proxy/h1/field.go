@@ -93,15 +93,15 @@ func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
 // classify returns the number of the field with this name. name must be a token.
 func classify(name []byte) Field {
 	for _, c := range name {
-		if !usualByte[c] {
-			return lookalike(name)
+		if !plainNameByte[c] {
+			return classifyLookalike(name)
 		}
 	}
-	return classifyUsual(name)
+	return classifyPlain(name)
 }
 
-// classifyUsual is classify for a name that contains only letters, digits and hyphens.
-func classifyUsual(name []byte) Field {
+// classifyPlain is classify for a name that contains only letters, digits and hyphens.
+func classifyPlain(name []byte) Field {
 	c := name[0] | 0x20
 	switch c {
 	case 's':
@@ -113,37 +113,37 @@ func classifyUsual(name []byte) Field {
 	}
 	switch len(name) {
 	case 3:
-		return pick(name, "via", FieldVia)
+		return fieldIfNamed(name, "via", FieldVia)
 	case 4:
 		if c == 'h' {
-			return pick(name, "host", FieldHost)
+			return fieldIfNamed(name, "host", FieldHost)
 		}
-		return pick(name, "date", FieldDate)
+		return fieldIfNamed(name, "date", FieldDate)
 	case 6:
-		return pick(name, "expect", FieldExpect)
+		return fieldIfNamed(name, "expect", FieldExpect)
 	case 7:
-		return pick(name, "upgrade", FieldUpgrade)
+		return fieldIfNamed(name, "upgrade", FieldUpgrade)
 	case 9:
-		return pick(name, "forwarded", FieldForwarded)
+		return fieldIfNamed(name, "forwarded", FieldForwarded)
 	case 10:
-		return pick(name, "keep-alive", FieldKeepAlive)
+		return fieldIfNamed(name, "keep-alive", FieldKeepAlive)
 	case 13:
-		return pick(name, "last-event-id", FieldLastEventID)
+		return fieldIfNamed(name, "last-event-id", FieldLastEventID)
 	}
 	return FieldOther
 }
 
-// lookalike is classify for a name with other bytes. It replaces each of these bytes by a hyphen
-// and classifies the result. Most programs that derive variable names from field names replace such
-// bytes by _; lighttpd replaces all of them. The buffer truncates longer names, of which only the
-// prefix can match.
-func lookalike(name []byte) Field {
+// classifyLookalike is classify for a name with other bytes. It replaces each of these bytes by a
+// hyphen and classifies the result. Most programs that derive variable names from field names
+// replace such bytes by _; lighttpd replaces all of them. The buffer truncates longer names, of
+// which only the prefix can match.
+func classifyLookalike(name []byte) Field {
 	var usual [24]byte
 	n := copy(usual[:], name)
 	for i, c := range usual[:n] {
-		usual[i] = foldNameByte(c)
+		usual[i] = normalizeNameByte(c)
 	}
-	f := classifyUsual(usual[:n])
+	f := classifyPlain(usual[:n])
 	switch {
 	case f == FieldOther:
 		return FieldOther
@@ -158,26 +158,26 @@ func lookalike(name []byte) Field {
 func classifyCPT(name []byte, c byte) Field {
 	switch len(name) {
 	case 2:
-		return pick(name, "te", FieldTE)
+		return fieldIfNamed(name, "te", FieldTE)
 	case 6:
-		return pick(name, "cookie", FieldCookie)
+		return fieldIfNamed(name, "cookie", FieldCookie)
 	case 7:
-		return pick(name, "trailer", FieldTrailer)
+		return fieldIfNamed(name, "trailer", FieldTrailer)
 	case 10:
-		return pick(name, "connection", FieldConnection)
+		return fieldIfNamed(name, "connection", FieldConnection)
 	case 12:
-		return pick(name, "content-type", FieldContentType)
+		return fieldIfNamed(name, "content-type", FieldContentType)
 	case 14:
-		return pick(name, "content-length", FieldContentLength)
+		return fieldIfNamed(name, "content-length", FieldContentLength)
 	case 16:
-		return pick(name, "proxy-connection", FieldProxyConnection)
+		return fieldIfNamed(name, "proxy-connection", FieldProxyConnection)
 	case 17:
-		return pick(name, "transfer-encoding", FieldTransferEncoding)
+		return fieldIfNamed(name, "transfer-encoding", FieldTransferEncoding)
 	case 18:
-		return pick(name, "proxy-authenticate", FieldProxyAuthenticate)
+		return fieldIfNamed(name, "proxy-authenticate", FieldProxyAuthenticate)
 	case 19:
 		if c == 'p' {
-			return pick(name, "proxy-authorization", FieldProxyAuthorization)
+			return fieldIfNamed(name, "proxy-authorization", FieldProxyAuthorization)
 		}
 	}
 	return FieldOther
@@ -186,23 +186,23 @@ func classifyCPT(name []byte, c byte) Field {
 func classifyX(name []byte) Field {
 	switch len(name) {
 	case 9:
-		if equalFold(name, "x-real-ip") {
+		if equalFoldLower(name, "x-real-ip") {
 			return FieldXRealIP
 		}
 	case 12:
-		if equalFold(name, "x-request-id") {
+		if equalFoldLower(name, "x-request-id") {
 			return FieldXRequestID
 		}
 	case 15:
-		if equalFold(name, "x-forwarded-for") {
+		if equalFoldLower(name, "x-forwarded-for") {
 			return FieldXForwardedFor
 		}
 	case 16:
-		if equalFold(name, "x-forwarded-host") {
+		if equalFoldLower(name, "x-forwarded-host") {
 			return FieldXForwardedHost
 		}
 	case 17:
-		if equalFold(name, "x-forwarded-proto") {
+		if equalFoldLower(name, "x-forwarded-proto") {
 			return FieldXForwardedProto
 		}
 	}
@@ -213,7 +213,7 @@ func classifyX(name []byte) Field {
 // otherwise FieldOther.
 func classifyXForwarded(name []byte) Field {
 	const prefix = "x-forwarded-"
-	if len(name) < len(prefix) || !equalFold(name[:len(prefix)], prefix) {
+	if len(name) < len(prefix) || !equalFoldLower(name[:len(prefix)], prefix) {
 		return FieldOther
 	}
 	return FieldXForwardedOther
@@ -222,14 +222,14 @@ func classifyXForwarded(name []byte) Field {
 func classifyS(name []byte) Field {
 	const prefix = "shardway-"
 	if len(name) == 6 {
-		return pick(name, "server", FieldServer)
+		return fieldIfNamed(name, "server", FieldServer)
 	}
-	if len(name) < len(prefix) || !equalFold(name[:len(prefix)], prefix) {
+	if len(name) < len(prefix) || !equalFoldLower(name[:len(prefix)], prefix) {
 		return FieldOther
 	}
 	rest := name[len(prefix):]
 	for f, s := range shardwayNames {
-		if equalFold(rest, s) {
+		if equalFoldLower(rest, s) {
 			return FieldShardwayMap + Field(f)
 		}
 	}
@@ -240,17 +240,17 @@ func classifyS(name []byte) Field {
 // FieldShardwayMap to FieldShardwayHold.
 var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold"}
 
-// pick returns f if name equals lower without regard to case, and otherwise FieldOther.
-func pick(name []byte, lower string, f Field) Field {
-	if equalFold(name, lower) {
+// fieldIfNamed returns f if name equals lower without regard to case, and otherwise FieldOther.
+func fieldIfNamed(name []byte, lower string, f Field) Field {
+	if equalFoldLower(name, lower) {
 		return f
 	}
 	return FieldOther
 }
 
-// equalFold reports whether b equals lower without regard to ASCII case. lower must be in lower
-// case.
-func equalFold(b []byte, lower string) bool {
+// equalFoldLower reports whether b equals lower without regard to ASCII case. lower must be in
+// lower case.
+func equalFoldLower(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
 	}

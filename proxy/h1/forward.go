@@ -6,62 +6,63 @@ import "strconv"
 // starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
 func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + headSlack)
-	p := &pass{Edit: e, head: &r.Header, buf: w.buf[:w.n]}
+	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + addedHeaderSpace)
+	p := &headerPass{Edit: e, header: &r.Header, buf: w.buf[:w.buffered]}
 	p.kind, p.size = e.Kind, e.Size
 	if p.kind == 0 {
 		p.kind, p.size = r.Body.kind, r.length
 	}
 	p.drop = e.Drop | HopByHop
-	p.text(r.method, ' ')
-	p.text(r.target, ' ')
+	p.putWord(r.method, ' ')
+	p.putWord(r.target, ' ')
 	p.buf = append(p.buf, "HTTP/1.1\r\n"...)
 	p.host = r.host
 	if len(e.Host) > 0 {
 		p.host = e.Host
 	}
-	if !r.seen.Has(FieldHost) {
-		p.field("Host: ", p.host)
+	if !r.knownFields.Has(FieldHost) {
+		p.putField("Host: ", p.host)
 	}
 	if r.flags&reqExpect == 0 || e.DropExpect {
 		p.drop |= 1 << FieldExpect
 	}
-	p.trailers = r.flags&reqTrailers != 0
-	p.lines()
-	p.end()
-	return w.started(p)
+	p.acceptsTrailers = r.flags&reqTrailers != 0
+	p.putLines()
+	p.putEnd()
+	return w.commitHeader(p)
 }
 
 // WriteResponseHeader writes the header of r with the changes e into the write buffer of c, and
 // starts the body, like WriteRequestHeader.
 func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + headSlack)
-	p := &pass{Edit: e, head: &r.Header, buf: w.buf[:w.n], answer: true}
+	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + addedHeaderSpace)
+	p := &headerPass{Edit: e, header: &r.Header, buf: w.buf[:w.buffered], isResponse: true}
 	p.kind, p.size = e.Kind, e.Size
 	p.drop = e.Drop | HopByHop
 	if p.kind == 0 {
-		p.asCame(r)
+		p.keepFraming(r)
 	}
 	p.buf = append(p.buf, "HTTP/1.1 "...)
 	p.buf = strconv.AppendUint(p.buf, uint64(r.status), 10)
 	p.buf = append(p.buf, ' ')
 	p.buf = append(p.buf, r.Reason()...)
 	p.buf = append(p.buf, "\r\n"...)
-	p.lines()
-	if r.status >= 200 && len(e.Date) > 0 && !p.dated {
-		p.field("Date: ", e.Date)
+	p.putLines()
+	if r.status >= 200 && len(e.Date) > 0 && !p.dateWritten {
+		p.putField("Date: ", e.Date)
 	}
-	p.end()
-	return w.started(p)
+	p.putEnd()
+	return w.commitHeader(p)
 }
 
-// asCame selects the framing of the original response, as far as its receiver supports that.
-func (p *pass) asCame(r *Response) {
+// keepFraming selects the framing of the original response. If the receiver does not support that
+// framing, it selects the one that Edit.Kind describes.
+func (p *headerPass) keepFraming(r *Response) {
 	p.kind, p.size = r.kind, r.length
 	switch {
 	case r.kind == NoBody && r.status >= 200 && r.status != 204:
-		p.declare = true // declare the length that the body would have
+		p.keepBodyLength = true // the fields describe the body that a GET would have returned
 		if p.Old {
 			p.drop |= 1 << FieldTransferEncoding
 		}
@@ -75,109 +76,113 @@ func (p *pass) asCame(r *Response) {
 	}
 }
 
-// headSlack is the space for the first line and the lines that this package adds.
-const headSlack = 256
+// addedHeaderSpace is the space for the first line and the lines that this package adds.
+const addedHeaderSpace = 256
 
-func (w *Writer) started(p *pass) *Writer {
-	w.n = len(p.buf) // reserve has made enough space, so buf is still the buffer of the Writer
+// commitHeader takes over the header that p has written, and starts the body.
+func (w *Writer) commitHeader(p *headerPass) *Writer {
+	w.buffered = len(p.buf) // reserve has made enough space, so buf is still the buffer of the Writer
 	w.Begin(p.kind, p.size)
 	return w
 }
 
-// pass is the state of writing one header from the lines of another.
-type pass struct {
+// headerPass writes the header of a forwarded message, in one pass over the lines of the original
+// header. It appends to buf, the buffer of a Writer.
+type headerPass struct {
 	*Edit
-	head     *Header
-	buf      []byte
-	drop     Set
-	kind     Kind
-	size     int64
-	host     []byte
-	answer   bool
-	declare  bool // keep Content-Length and Transfer-Encoding of a response without a body
-	trailers bool // add TE: trailers
-	framed   bool
-	dated    bool
+	header          *Header
+	buf             []byte
+	drop            Set
+	kind            Kind
+	size            int64
+	host            []byte
+	isResponse      bool
+	keepBodyLength  bool // keep Content-Length and Transfer-Encoding of a response without a body
+	acceptsTrailers bool // add TE: trailers
+	framingWritten  bool
+	dateWritten     bool
 }
 
-func (p *pass) text(b []byte, end byte) {
+func (p *headerPass) putWord(b []byte, end byte) {
 	p.buf = append(p.buf, b...)
 	p.buf = append(p.buf, end)
 }
 
-func (p *pass) field(name string, value []byte) {
+func (p *headerPass) putField(name string, value []byte) {
 	p.buf = append(p.buf, name...)
 	p.buf = append(p.buf, value...)
 	p.buf = append(p.buf, "\r\n"...)
 }
 
-// lines writes the lines that are forwarded. It copies adjacent unchanged lines together.
-func (p *pass) lines() {
-	h := p.head
-	run := uint32(h.first)
+// putLines writes the lines that are forwarded. It copies adjacent unchanged lines together.
+func (p *headerPass) putLines() {
+	h := p.header
+	runStart := uint32(h.startLineLen)
 	for i := range h.lines {
 		l := &h.lines[i]
-		if l.plain && !l.named && !(p.drop | special).Has(l.field) {
+		if l.isPlain && !l.notForwarded && !(p.drop | specialFields).Has(l.field) {
 			continue
 		}
-		p.buf = append(p.buf, h.raw[run:l.start]...)
-		run = l.next
+		p.buf = append(p.buf, h.raw[runStart:l.start]...)
+		runStart = l.next
 		switch {
-		case l.named:
+		case l.notForwarded:
 		case p.Upgrade && l.field == FieldUpgrade:
-			p.line(l)
+			p.putLine(l)
 		case p.drop.Has(l.field):
-		case special.Has(l.field):
-			p.special(l)
+		case specialFields.Has(l.field):
+			p.putSpecialLine(l)
 		default:
-			p.line(l)
+			p.putLine(l)
 		}
 	}
-	p.buf = append(p.buf, h.raw[run:len(h.raw)-2]...)
+	p.buf = append(p.buf, h.raw[runStart:len(h.raw)-2]...)
 }
 
-// special contains the fields that are not simply copied.
-const special = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
+// specialFields contains the fields that are not simply copied.
+const specialFields = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
 
-func (p *pass) line(l *line) {
-	p.buf = append(p.buf, p.head.raw[l.start:l.colon]...)
-	p.field(": ", p.head.raw[l.vs:l.ve])
+// putLine writes l with standard spacing.
+func (p *headerPass) putLine(l *line) {
+	p.buf = append(p.buf, p.header.raw[l.start:l.colon]...)
+	p.putField(": ", p.header.raw[l.valueStart:l.valueEnd])
 }
 
-func (p *pass) special(l *line) {
+// putSpecialLine writes l, a line of one of the specialFields, or the line that replaces it.
+func (p *headerPass) putSpecialLine(l *line) {
 	switch f := l.field; {
-	case f == FieldHost && !p.answer:
-		p.field("Host: ", p.host)
-	case f == FieldContentLength && p.declare:
-		if !p.framed { // several equal lines are written once
-			p.buf = append(p.buf, p.head.raw[l.start:l.colon]...)
+	case f == FieldHost && !p.isResponse:
+		p.putField("Host: ", p.host)
+	case f == FieldContentLength && p.keepBodyLength:
+		if !p.framingWritten { // several equal lines are written once
+			p.buf = append(p.buf, p.header.raw[l.start:l.colon]...)
 			p.buf = append(p.buf, ": "...)
 			p.buf = strconv.AppendInt(p.buf, p.size, 10)
 			p.buf = append(p.buf, "\r\n"...)
 		}
-		p.framed = true
-	case f == FieldHost, p.declare && f != FieldDate:
-		p.line(l)
+		p.framingWritten = true
+	case f == FieldHost, p.keepBodyLength && f != FieldDate:
+		p.putLine(l)
 	case f == FieldContentLength, f == FieldTransferEncoding:
-		p.frame()
+		p.putFraming()
 	case f == FieldTrailer:
 		if p.kind == Chunked {
-			p.line(l)
+			p.putLine(l)
 		}
 	case f == FieldDate:
-		if !p.dated {
-			p.line(l)
+		if !p.dateWritten {
+			p.putLine(l)
 		}
-		p.dated = true
+		p.dateWritten = true
 	}
 }
 
-// frame writes the line that frames the body. A second call has no effect.
-func (p *pass) frame() {
-	if p.framed {
+// putFraming writes the line that frames the body. A second call has no effect.
+func (p *headerPass) putFraming() {
+	if p.framingWritten {
 		return
 	}
-	p.framed = true
+	p.framingWritten = true
 	switch p.kind {
 	case Length:
 		p.buf = append(p.buf, "Content-Length: "...)
@@ -189,31 +194,32 @@ func (p *pass) frame() {
 	}
 }
 
-// end writes the lines for this hop, the lines of the caller, and the empty line.
-func (p *pass) end() {
-	p.frame()
+// putEnd writes the lines for this hop, the lines of the caller, and the empty line.
+func (p *headerPass) putEnd() {
+	p.putFraming()
 	p.buf = append(p.buf, p.Extra...)
-	if p.trailers {
+	if p.acceptsTrailers {
 		p.buf = append(p.buf, "TE: trailers\r\n"...)
 	}
 	closes := p.Close || p.kind == UntilClose
-	if closes || p.KeepAlive || p.Upgrade || p.trailers {
+	if closes || p.KeepAlive || p.Upgrade || p.acceptsTrailers {
 		p.buf = append(p.buf, "Connection: "...)
-		at := len(p.buf)
-		p.option(at, closes, "close")
-		p.option(at, p.KeepAlive && !closes, "keep-alive")
-		p.option(at, p.Upgrade, "Upgrade")
-		p.option(at, p.trailers, "TE")
+		listStart := len(p.buf)
+		p.putOption(listStart, closes, "close")
+		p.putOption(listStart, p.KeepAlive && !closes, "keep-alive")
+		p.putOption(listStart, p.Upgrade, "Upgrade")
+		p.putOption(listStart, p.acceptsTrailers, "TE")
 		p.buf = append(p.buf, "\r\n"...)
 	}
 	p.buf = append(p.buf, "\r\n"...)
 }
 
-func (p *pass) option(at int, on bool, name string) {
+// putOption adds name to the value of Connection, which begins at listStart, if on is true.
+func (p *headerPass) putOption(listStart int, on bool, name string) {
 	if !on {
 		return
 	}
-	if len(p.buf) > at {
+	if len(p.buf) > listStart {
 		p.buf = append(p.buf, ", "...)
 	}
 	p.buf = append(p.buf, name...)

@@ -10,8 +10,9 @@ import (
 // block.
 func peerGone(fd uintptr) bool { return pollNow(fd, unix.POLLRDHUP) != 0 }
 
-// quiet reports whether there is nothing to read: no data, no end of the stream and no error.
-func quiet(fd uintptr) bool { return pollNow(fd, unix.POLLIN|unix.POLLRDHUP) == 0 }
+// readWouldBlock reports whether there is nothing to read: no data, no end of the stream and no
+// error.
+func readWouldBlock(fd uintptr) bool { return pollNow(fd, unix.POLLIN|unix.POLLRDHUP) == 0 }
 
 // pollNow returns those of events, and of POLLERR and POLLHUP, that have occurred. It costs as much
 // as recv with MSG_PEEK, and also detects a FIN that follows unread bytes. It is unix.Ppoll with a

@@ -2,8 +2,8 @@
 
 package h1
 
-// peerGone cannot look without reading here.
+// peerGone returns false, because these systems cannot check a socket without reading from it.
 func peerGone(uintptr) bool { return false }
 
-// quiet cannot look without reading here.
-func quiet(uintptr) bool { return true }
+// readWouldBlock returns true, because these systems cannot check a socket without reading from it.
+func readWouldBlock(uintptr) bool { return true }

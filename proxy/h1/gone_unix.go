@@ -15,8 +15,9 @@ func peerGone(fd uintptr) bool {
 	return n == 0 && err == nil || err != nil && !errors.Is(err, unix.EAGAIN)
 }
 
-// quiet reports whether there is nothing to read: no data, no end of the stream and no error.
-func quiet(fd uintptr) bool {
+// readWouldBlock reports whether there is nothing to read: no data, no end of the stream and no
+// error.
+func readWouldBlock(fd uintptr) bool {
 	_, err := peek(fd)
 	return errors.Is(err, unix.EAGAIN)
 }

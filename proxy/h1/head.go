@@ -9,33 +9,33 @@ import (
 
 // Errors for the fields that frame a message.
 var (
-	// Errors for the fields that frame a message.
-	errManyLengths  = &Error{400, "more than one Content-Length"}
-	errBadLength    = &Error{400, "a bad Content-Length"}
-	errManyCodings  = &Error{400, "more than one Transfer-Encoding"}
-	errBadCoding    = &Error{400, "a Transfer-Encoding other than chunked"}
-	errOldCoding    = &Error{400, "Transfer-Encoding in HTTP/1.0"}
-	errLengthCoding = &Error{400, "both Content-Length and Transfer-Encoding"}
-	errConnection   = &Error{400, "a bad Connection header"}
+	errRepeatedContentLength       = &Error{400, "more than one Content-Length"}
+	errInvalidContentLength        = &Error{400, "a bad Content-Length"}
+	errRepeatedTransferEncoding    = &Error{400, "more than one Transfer-Encoding"}
+	errUnsupportedTransferEncoding = &Error{400, "a Transfer-Encoding other than chunked"}
+	errTransferEncodingInHTTP10    = &Error{400, "Transfer-Encoding in HTTP/1.0"}
+	errLengthAndTransferEncoding   = &Error{400, "both Content-Length and Transfer-Encoding"}
+	errInvalidConnection           = &Error{400, "a bad Connection header"}
 )
 
 // Header is a validated header section, including the start line, in its original form. The results
 // of its methods are valid until the next message is read into it.
 type Header struct {
-	raw   []byte // from the start line to the empty line, both included
-	lines []line
-	first int // length of the start line with its CRLF
-	seen  Set
+	raw          []byte // from the start line to the empty line, both included
+	lines        []line
+	startLineLen int // length of the start line with its CRLF
+	knownFields  Set
 
-	minor  uint8
-	opts   option
-	length int64 // Content-Length; -1 means none
+	minor       uint8
+	connOptions connOptions
+	length      int64 // Content-Length; -1 means none
 
-	scanned int // offset up to which raw is indexed, while it is read
-	folds   int // number of folded lines that were joined; each counts as a line
+	parsedLen   int // offset up to which raw is indexed, while it is read
+	foldedLines int // number of folded lines that were joined; each counts as a line
 
-	// lenient is set for responses: deviations with only one possible meaning are repaired
-	// (repair.go).
+	// lenient is true for responses: a violation of RFC 9112 that has only one possible meaning is
+	// repaired instead of rejected (repair.go). For requests it is false, and every violation is an
+	// error.
 	lenient bool
 	repairs repairs
 	// deferredFramingError is the error in the framing fields of a lenient header; nil means none.
@@ -43,11 +43,11 @@ type Header struct {
 	deferredFramingError *Error
 }
 
-// option is a set of connection options.
-type option uint8
+// connOptions is a set of connection options.
+type connOptions uint8
 
 const (
-	optClose option = 1 << iota
+	optClose connOptions = 1 << iota
 	optKeepAlive
 	optUpgrade
 )
@@ -63,8 +63,8 @@ func (h *Header) reset() {
 		h.lines = make([]line, 0, 32)
 	}
 	h.raw, h.lines = h.raw[:0], h.lines[:0]
-	h.first, h.seen, h.scanned, h.folds = 0, 0, 0, 0
-	h.minor, h.opts, h.length = 0, 0, -1
+	h.startLineLen, h.knownFields, h.parsedLen, h.foldedLines = 0, 0, 0, 0
+	h.minor, h.connOptions, h.length = 0, 0, -1
 	h.lenient, h.repairs, h.deferredFramingError = false, 0, nil
 }
 
@@ -90,7 +90,7 @@ func (h *Header) NumFields() int { return len(h.lines) }
 // around the value.
 func (h *Header) Field(i int) (name, value []byte) {
 	l := &h.lines[i]
-	return h.raw[l.start:l.colon], h.raw[l.vs:l.ve]
+	return h.raw[l.start:l.colon], h.raw[l.valueStart:l.valueEnd]
 }
 
 // All yields the header lines in order.
@@ -106,16 +106,16 @@ func (h *Header) All() iter.Seq2[[]byte, []byte] {
 
 // Has reports whether the header contains the known field f. It is one bit test. f must not be
 // FieldOther.
-func (h *Header) Has(f Field) bool { return h.seen.Has(f) }
+func (h *Header) Has(f Field) bool { return h.knownFields.Has(f) }
 
 // Known returns the value of the first line of a known field, or nil.
 func (h *Header) Known(f Field) []byte {
-	if !h.seen.Has(f) {
+	if !h.knownFields.Has(f) {
 		return nil
 	}
 	for i := range h.lines {
 		if l := &h.lines[i]; l.field == f {
-			return h.raw[l.vs:l.ve:l.ve]
+			return h.raw[l.valueStart:l.valueEnd:l.valueEnd]
 		}
 	}
 	return nil
@@ -135,7 +135,7 @@ func (h *Header) Value(name string) []byte {
 func (h *Header) Find(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
-		if int(l.colon-l.start) == len(name) && foldEqual(h.raw[l.start:l.colon], name) {
+		if int(l.colon-l.start) == len(name) && equalFoldSameLen(h.raw[l.start:l.colon], name) {
 			return i
 		}
 	}
@@ -143,7 +143,7 @@ func (h *Header) Find(name string, from int) int {
 }
 
 // FindLookalike is Find, but treats all bytes that are neither letters nor digits as equal. CGI and
-// WSGI apps take _ and - for the same byte, and some apps also others.
+// WSGI apps do not distinguish _ from -, and some apps do not distinguish other bytes either.
 func (h *Header) FindLookalike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
 		l := &h.lines[i]
@@ -159,18 +159,18 @@ func (h *Header) KnownField(i int) Field { return h.lines[i].field }
 
 // IsConnectionOption reports whether the Connection field names header line i, so that the line is
 // hop-by-hop.
-func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].named }
+func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].notForwarded }
 
 // ContentLength returns the declared length, or -1. The response to a HEAD request may declare a
 // length, and has no body.
 func (h *Header) ContentLength() int64 { return h.length }
 
-// index parses the lines of b, the part of a header that has been read, from where the last call
-// stopped. It returns the length of the header when the empty line has arrived, and zero before.
-// firstLine parses the start line without its CRLF.
-func (h *Header) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
+// parseLines parses the lines of b, the part of a header that has been read, from where the last
+// call stopped. It returns the length of the header when the empty line has arrived, and zero
+// before. firstLine parses the start line without its CRLF.
+func (h *Header) parseLines(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
 	for {
-		rest := b[h.scanned:]
+		rest := b[h.parsedLen:]
 		n := bytes.IndexByte(rest, '\n')
 		if n < 0 {
 			return 0, nil
@@ -179,70 +179,70 @@ func (h *Header) index(b []byte, maxLines int, firstLine func([]byte) *Error) (i
 			return 0, errBareLF
 		}
 		text := rest[:n-1]
-		end := h.scanned + n + 1
+		end := h.parsedLen + n + 1
 		switch {
-		case h.first == 0:
+		case h.startLineLen == 0:
 			if err := firstLine(text); err != nil {
 				return 0, err
 			}
-			h.first = end
+			h.startLineLen = end
 		case len(text) == 0:
 			return end, nil
-		case len(h.lines)+h.folds >= maxLines:
-			return 0, errManyLines
-		case h.lenient && h.unfold(b, text):
-			text = b[h.scanned : end-2]
-			if err := h.add(text, uint32(end)); err != nil {
+		case len(h.lines)+h.foldedLines >= maxLines:
+			return 0, errTooManyLines
+		case h.lenient && h.joinFoldedLine(b, text):
+			text = b[h.parsedLen : end-2]
+			if err := h.addLine(text, uint32(end)); err != nil {
 				return 0, err
 			}
 		default:
-			if err := h.add(text, uint32(end)); err != nil {
+			if err := h.addLine(text, uint32(end)); err != nil {
 				return 0, err
 			}
 		}
-		h.scanned = end
+		h.parsedLen = end
 	}
 }
 
-// add parses one header line, b[scanned:next] without its CRLF.
-func (h *Header) add(text []byte, next uint32) *Error {
+// addLine parses one header line, b[scanned:next] without its CRLF.
+func (h *Header) addLine(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	l := &h.lines[len(h.lines)-1]
 	if err := parseFieldLine(text, l); err != nil {
-		if !h.lenient || !h.repairs.line(text, l, err) {
+		if !h.lenient || !h.repairs.repairLine(text, l, err) {
 			return err
 		}
 	}
-	value := text[l.vs:l.ve]
+	value := text[l.valueStart:l.valueEnd]
 	if err := h.checkFramingField(l.field, value); err != nil {
 		return err
 	}
-	at := uint32(h.scanned)
-	l.start += at
-	l.colon += at
-	l.vs += at
-	l.ve += at
+	offset := uint32(h.parsedLen)
+	l.start += offset
+	l.colon += offset
+	l.valueStart += offset
+	l.valueEnd += offset
 	l.next = next
-	h.seen |= 1 << l.field
+	h.knownFields |= 1 << l.field
 	return nil
 }
 
 // checkFramingField validates a field that frames the message.
 func (h *Header) checkFramingField(f Field, value []byte) *Error {
-	again := h.seen.Has(f)
+	again := h.knownFields.Has(f)
 	switch f { //nolint:exhaustive // the other fields do not frame the message
 	case FieldContentLength:
 		return h.parseContentLength(value, again)
 	case FieldTransferEncoding:
 		switch {
 		case again:
-			return h.framingError(errManyCodings)
-		case !equalFold(value, "chunked"):
-			return h.framingError(errBadCoding)
+			return h.framingError(errRepeatedTransferEncoding)
+		case !equalFoldLower(value, "chunked"):
+			return h.framingError(errUnsupportedTransferEncoding)
 		}
 	case FieldHost:
 		if again && !h.lenient { // a response may contain any Host, without effect
-			return errManyHosts
+			return errRepeatedHost
 		}
 	}
 	return nil
@@ -251,21 +251,21 @@ func (h *Header) checkFramingField(f Field, value []byte) *Error {
 // parseContentLength parses a Content-Length line. again means that it is not the first one.
 func (h *Header) parseContentLength(value []byte, again bool) *Error {
 	if again && !h.lenient {
-		return errManyLengths
+		return errRepeatedContentLength
 	}
 	n, ok := parseLength(value)
 	if !ok && h.lenient {
-		if n, ok = parseSameLengths(value); ok {
-			h.repairs |= repairedLengths
+		if n, ok = parseEqualLengths(value); ok {
+			h.repairs |= mergedContentLengths
 		}
 	}
 	switch {
 	case !ok:
-		return h.framingError(errBadLength)
+		return h.framingError(errInvalidContentLength)
 	case again && n != h.length:
-		return h.framingError(errManyLengths)
+		return h.framingError(errRepeatedContentLength)
 	case again:
-		h.repairs |= repairedLengths
+		h.repairs |= mergedContentLengths
 	}
 	h.length = n
 	return nil
@@ -283,30 +283,30 @@ func (h *Header) framingError(err *Error) *Error {
 	return nil
 }
 
-// checkFraming validates the framing of the complete header. raw must be set.
+// checkFraming validates the fields that frame the message. h.raw must contain the complete header.
 func (h *Header) checkFraming() *Error {
-	if h.seen.Has(FieldTransferEncoding) {
+	if h.knownFields.Has(FieldTransferEncoding) {
 		if h.minor == 0 {
-			if err := h.framingError(errOldCoding); err != nil {
+			if err := h.framingError(errTransferEncodingInHTTP10); err != nil {
 				return err
 			}
 		}
-		if h.seen.Has(FieldContentLength) {
-			if err := h.framingError(errLengthCoding); err != nil {
+		if h.knownFields.Has(FieldContentLength) {
+			if err := h.framingError(errLengthAndTransferEncoding); err != nil {
 				return err
 			}
 		}
-		if h.seen.Has(FieldTrailer) {
+		if h.knownFields.Has(FieldTrailer) {
 			h.dropBadTrailerNames()
 		}
 	}
-	if h.seen.Has(FieldConnection) {
+	if h.knownFields.Has(FieldConnection) {
 		return h.parseConnection()
 	}
 	return nil
 }
 
-// parseLength parses 1*DIGIT of up to 18 digits.
+// parseLength parses a Content-Length of 1 to 18 digits, which always fits in an int64.
 func parseLength(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 18 {
 		return 0, false
@@ -323,14 +323,14 @@ func parseLength(b []byte) (int64, bool) {
 
 // persistent reports whether the sender keeps the connection open after the message.
 func (h *Header) persistent() bool {
-	if h.opts&optClose != 0 {
+	if h.connOptions&optClose != 0 {
 		return false
 	}
-	return h.minor == 1 || h.opts&optKeepAlive != 0
+	return h.minor == 1 || h.connOptions&optKeepAlive != 0
 }
 
-// foldEqual compares ASCII strings of equal length, ignoring case.
-func foldEqual[T string | []byte](b []byte, s T) bool {
+// equalFoldSameLen compares ASCII strings of equal length, ignoring case.
+func equalFoldSameLen[T string | []byte](b []byte, s T) bool {
 	for i, c := range b {
 		d := s[i]
 		if c == d {
@@ -343,18 +343,19 @@ func foldEqual[T string | []byte](b []byte, s T) bool {
 	return true
 }
 
-// equalLookalike is foldEqual, but treats all bytes that are neither letters nor digits as equal.
+// equalLookalike is equalFoldSameLen, but treats all bytes that are neither letters nor digits as
+// equal.
 func equalLookalike(b []byte, s string) bool {
 	for i, c := range b {
-		if d := s[i]; c != d && foldNameByte(c) != foldNameByte(d) {
+		if d := s[i]; c != d && normalizeNameByte(c) != normalizeNameByte(d) {
 			return false
 		}
 	}
 	return true
 }
 
-// foldNameByte returns c in lower case, or '-' if c is neither a letter nor a digit.
-func foldNameByte(c byte) byte {
+// normalizeNameByte returns c in lower case, or '-' if c is neither a letter nor a digit.
+func normalizeNameByte(c byte) byte {
 	switch {
 	case c-'A' < 26:
 		return c | 0x20

@@ -15,20 +15,20 @@ import (
 const (
 	// lingerSilence is the maximum time in which the peer neither sends nor acknowledges data.
 	lingerSilence = 5 * time.Second
-	// lingerWhole is the maximum time for a peer that has sent its complete request and has
-	// acknowledged the complete response. Only pipelined requests could still arrive then.
-	lingerWhole = time.Second
-	// lingerMost is the maximum duration of a lingering close.
-	lingerMost = 30 * time.Second
-	// lingerLook is the interval at which the number of unacknowledged bytes is checked.
-	lingerLook = time.Second
+	// lingerAfterWholeRequest is the maximum time for a peer that has sent its complete request and
+	// has acknowledged the complete response. Only pipelined requests could still arrive then.
+	lingerAfterWholeRequest = time.Second
+	// maxLinger is the maximum duration of a lingering close.
+	maxLinger = 30 * time.Second
+	// lingerCheckInterval is the interval at which the number of unacknowledged bytes is checked.
+	lingerCheckInterval = time.Second
 )
 
 // CloseWrite sends a FIN, and leaves the receiving side open. It returns false if the connection
 // does not support that, or after an error.
 func (c *Conn) CloseWrite() bool {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	return ok && half.CloseWrite() == nil
+	closer, ok := c.nc.(interface{ CloseWrite() error })
+	return ok && closer.CloseWrite() == nil
 }
 
 // CloseLinger closes a connection on which data that has not been read may still arrive. An
@@ -45,24 +45,24 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 	if !c.CloseWrite() {
 		return
 	}
-	if c.o.Lingering != nil {
-		defer c.o.Lingering.enter(c)()
+	if c.options.Lingering != nil {
+		defer c.options.Lingering.add(c)()
 	}
 	c.in.discard(c.in.buffered())
 	c.Idle() // a lingering connection keeps one small buffer
 	now := time.Now()
-	l := linger{request: request, began: now, sent: now, progress: now, unacked: c.unacked()}
-	sink := c.o.Buffers.get(smallBuffer)
-	defer c.o.Buffers.put(sink)
+	l := linger{request: request, start: now, lastReceived: now, lastProgress: now, unacked: c.unacked()}
+	sink := c.options.Buffers.get(smallBuffer)
+	defer c.options.Buffers.put(sink)
 	for {
-		if c.nc.SetReadDeadline(now.Add(lingerLook)) != nil {
+		if c.nc.SetReadDeadline(now.Add(lingerCheckInterval)) != nil {
 			return
 		}
-		heard, err := c.dropUntilDeadline(sink)
+		received, err := c.dropUntilDeadline(sink)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if now = time.Now(); l.over(now, heard, c.unacked()) {
+		if now = time.Now(); l.isOver(now, received, c.unacked()) {
 			return
 		}
 	}
@@ -70,12 +70,12 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 
 // dropUntilDeadline reads and discards data until the read deadline or another error. heard reports
 // whether data has arrived.
-func (c *Conn) dropUntilDeadline(sink []byte) (heard bool, err error) {
+func (c *Conn) dropUntilDeadline(sink []byte) (received bool, err error) {
 	for {
 		n, err := c.nc.Read(sink)
-		heard = heard || n > 0
+		received = received || n > 0
 		if err != nil {
-			return heard, err
+			return received, err
 		}
 	}
 }
@@ -92,30 +92,30 @@ const (
 
 // linger determines when a lingering close ends.
 type linger struct {
-	request  LingerAfter
-	began    time.Time
-	sent     time.Time // when data of the peer was last received; initially began
-	progress time.Time // when the peer last sent or acknowledged data; initially began
-	unacked  int       // number of bytes that the peer had not acknowledged at the last check; -1 means unknown
+	request      LingerAfter
+	start        time.Time
+	lastReceived time.Time // when data of the peer was last received; initially began
+	lastProgress time.Time // when the peer last sent or acknowledged data; initially began
+	unacked      int       // number of bytes that the peer had not acknowledged at the last check; -1 means unknown
 }
 
-// over reports whether the connection must be closed now. heard means that data has arrived since
+// isOver reports whether the connection must be closed now. heard means that data has arrived since
 // the last call. unacked is the present number of unacknowledged bytes, or -1 if it is unknown.
-func (l *linger) over(now time.Time, heard bool, unacked int) bool {
-	if heard {
-		l.sent, l.progress = now, now
+func (l *linger) isOver(now time.Time, received bool, unacked int) bool {
+	if received {
+		l.lastReceived, l.lastProgress = now, now
 	}
 	if unacked < l.unacked {
-		l.progress = now
+		l.lastProgress = now
 	}
 	l.unacked = unacked
 	switch {
-	case l.request == WholeRequest && unacked == 0 && now.Sub(l.sent) >= lingerWhole:
+	case l.request == WholeRequest && unacked == 0 && now.Sub(l.lastReceived) >= lingerAfterWholeRequest:
 		return true
-	case now.Sub(l.progress) >= lingerSilence:
+	case now.Sub(l.lastProgress) >= lingerSilence:
 		return true
 	}
-	return now.Sub(l.began) >= lingerMost
+	return now.Sub(l.start) >= maxLinger
 }
 
 // unacked returns the number of bytes, including the FIN, that the peer's kernel has not
@@ -145,8 +145,8 @@ type Lingering struct {
 	conns list.List // of *Conn; the connection that has lingered longest is first
 }
 
-// enter adds c to the lingering connections. The caller must call leave when c no longer lingers.
-func (g *Lingering) enter(c *Conn) (leave func()) {
+// add adds c to the lingering connections. The caller must call leave when c no longer lingers.
+func (g *Lingering) add(c *Conn) (remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if first := g.conns.Front(); first != nil && g.conns.Len() >= cmp.Or(g.Most, 1024) {
@@ -155,11 +155,11 @@ func (g *Lingering) enter(c *Conn) (leave func()) {
 			_ = oldest.Close() // its CloseLinger ends with an error
 		}
 	}
-	at := g.conns.PushBack(c)
+	element := g.conns.PushBack(c)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.conns.Remove(at) // does nothing if the element has already been removed
+		g.conns.Remove(element) // does nothing if the element has already been removed
 	}
 }
 
@@ -176,7 +176,7 @@ func (g *Lingering) Len() int {
 // halves the cost of the close. Otherwise it closes like CloseLinger. The caller must have flushed.
 func (c *Conn) CloseLast() {
 	// With TLS, the peer still sends a close_notify, so the immediate close is not possible.
-	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.endIfSilent(c.in.few[:]) {
+	if s := c.in.sock; s == nil || c.in.buffered() > 0 || c.out.err != nil || !s.closeWriteIfSilent(c.in.smallBuf[:]) {
 		c.CloseLinger(WholeRequest)
 		return
 	}
@@ -191,7 +191,7 @@ func (c *Conn) Abort() error {
 		return nil
 	}
 	defer c.wakeOwner()
-	defer c.in.ready() // as in Close
+	defer c.in.onReadable() // as in Close
 	return reset(c.nc)
 }
 

@@ -29,13 +29,13 @@ func TestLingerEndsWithSilenceAndAnEmptyQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1000, 0)
-			l := linger{request: c.request, began: now, sent: now, progress: now, unacked: 1000}
+			l := linger{request: c.request, start: now, lastReceived: now, lastProgress: now, unacked: 1000}
 			if c.steps[0].unacked < 0 {
 				l.unacked = -1
 			}
 			for i, s := range c.steps {
 				now = now.Add(time.Duration(s.after) * time.Second)
-				if over := l.over(now, s.heard, s.unacked); over != s.over {
+				if over := l.isOver(now, s.heard, s.unacked); over != s.over {
 					t.Fatalf("step %d: over = %v", i, over)
 				}
 			}

@@ -28,21 +28,21 @@ type MuxStream interface {
 
 // watchMux implements Conn.WatchDisconnect for a stream of a multiplexed session.
 func (w *watch) watchMux(l MuxStream, gone func()) {
-	w.gone = false
+	w.isGone = false
 	done := make(chan struct{})
 	w.done = done
-	w.stop = l.WatchGone(func() {
+	w.stopFunc = l.WatchGone(func() {
 		defer close(done)
-		w.gone = true
+		w.isGone = true
 		gone()
 	})
 }
 
 // stopMux implements Conn.StopWatch for a stream. It reports whether the peer has disconnected.
 func (w *watch) stopMux() bool {
-	if !w.stop() {
+	if !w.stopFunc() {
 		<-w.done
 	}
-	w.done, w.stop = nil, nil
-	return w.gone
+	w.done, w.stopFunc = nil, nil
+	return w.isGone
 }

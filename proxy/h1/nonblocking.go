@@ -32,11 +32,11 @@ func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
 // SetWakeup sets a function that Close, Abort, StopIdle and StopRead call. With it, an owner that
 // does not wait in a read notices these calls. nil removes it. f must not block.
-func (c *Conn) SetWakeup(f *func()) { c.wakeup.Store(f) }
+func (c *Conn) SetWakeup(f *func()) { c.onWakeup.Store(f) }
 
 // wakeOwner calls the function that SetWakeup has set, if there is one.
 func (c *Conn) wakeOwner() {
-	if f := c.wakeup.Load(); f != nil {
+	if f := c.onWakeup.Load(); f != nil {
 		(*f)()
 	}
 }
@@ -90,17 +90,17 @@ func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
 // data.
 func (c *Conn) readNonblock() ParseResult {
 	in := &c.in
-	if in.sock == nil || in.buf != nil && !in.room() {
+	if in.sock == nil || in.buf != nil && !in.makeRoom() {
 		return ParseMustBlock
 	}
 	var tail []byte
 	if in.buf != nil {
-		tail = in.buf[in.w:]
+		tail = in.buf[in.writePos:]
 	}
 	buf, n, err := in.sock.receiveNonblock(tail)
 	in.received += int64(n)
 	in.filledBuffer = n > 0 && n == len(buf)
-	in.filled(buf, n)
+	in.addReceived(buf, n)
 	switch {
 	case n > 0:
 		return ParseIncomplete
@@ -153,7 +153,7 @@ func (c *Conn) ConsumeResponse(r *Response) {
 // the data that the socket accepts without blocking, and keeps the rest buffered for FlushPending.
 func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
-	if err := w.end(trailers); err != nil {
+	if err := w.appendEnd(trailers); err != nil {
 		return err
 	}
 	if in.buffered() > 0 {
@@ -164,7 +164,7 @@ func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 
 // MarkDeadlinesCleared records that the owner of the connection has removed its read and write
 // deadlines. c then sets a deadline again when it needs one.
-func (c *Conn) MarkDeadlinesCleared() { c.in.until, c.out.until = time.Time{}, time.Time{} }
+func (c *Conn) MarkDeadlinesCleared() { c.in.deadline, c.out.deadline = time.Time{}, time.Time{} }
 
 // FlushPending sends the data that SendCheckedNonblock has left in the buffer, and blocks until the
 // socket has accepted it. A precondition that was set since then limits the time.
@@ -177,13 +177,13 @@ func (w *Writer) SetNonblocking(on bool) { w.nonblocking = on }
 // sendNonblock sends the data that the socket accepts without blocking, and keeps the rest
 // buffered. It returns ErrUnsent if bytes are left.
 func (w *Writer) sendNonblock() error {
-	n, err := w.sock.sendNonblock(w.buf[:w.n])
+	n, err := w.sock.sendNonblock(w.buf[:w.buffered])
 	w.sent += int64(n)
-	w.n = copy(w.buf, w.buf[n:w.n])
+	w.buffered = copy(w.buf, w.buf[n:w.buffered])
 	switch {
 	case err != nil:
 		w.err = err
-	case w.n > 0:
+	case w.buffered > 0:
 		err = ErrUnsent
 	}
 	return err

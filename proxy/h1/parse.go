@@ -9,7 +9,7 @@ func NewError(status int, reason string) *Error { return &Error{status, reason} 
 // of the request. The caller reads the body.
 func (r *Response) ParseHeader(head, method []byte, maxLines int) error {
 	r.begin()
-	n, err := r.index(head, maxLines, r.parseStatusLine)
+	n, err := r.parseLines(head, maxLines, r.parseStatusLine)
 	switch {
 	case err != nil:
 		return gatewayError(err)

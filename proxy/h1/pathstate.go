@@ -17,8 +17,8 @@ const (
 	// probe after about a second. The peer's kernel answers at most one probe per 500 ms
 	// (net.ipv4.tcp_invalid_ratelimit).
 	secondProbeAfter = deadAfter + 550*time.Millisecond
-	// patience is how long the answer to a probe may take.
-	patience = 75 * time.Millisecond
+	// probeTimeout is how long the answer to a probe may take.
+	probeTimeout = 75 * time.Millisecond
 )
 
 // PathState describes the network path to the peer.
@@ -44,20 +44,20 @@ const (
 // If no data is in flight, CheckPath needs keepalive probes after one second (TCP_KEEPIDLE). The
 // caller that dials or accepts the connection must enable them. Without TCP the path always counts
 // as alive. Any goroutine may call CheckPath.
-func (c *Conn) CheckPath() (h PathState, again time.Duration) {
-	h, again = PathAlive, deadAfter
+func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
+	state, nextCheck = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
 		p, ok := readPath(fd)
 		if !ok {
 			return
 		}
 		var probe bool
-		h, probe, again = p.state()
+		state, probe, nextCheck = p.state()
 		if probe {
 			sendProbe(fd)
 		}
 	})
-	return h, again
+	return state, nextCheck
 }
 
 // Silent returns the time since data last arrived from the peer, and the number of probes that were
@@ -81,29 +81,29 @@ func (c *Conn) control(f func(fd uintptr)) {
 
 // path is the kernel's information about the path to the peer (TCP_INFO).
 type path struct {
-	silent  time.Duration // time since the last segment arrived
-	probes  int           // number of keepalive probes since then
-	resent  int           // number of retransmissions of the oldest unacknowledged bytes
-	unacked time.Duration // minimum time for which those bytes have been in flight
+	silent      time.Duration // time since the last segment arrived
+	probes      int           // number of keepalive probes since then
+	retransmits int           // number of retransmissions of the oldest unacknowledged bytes
+	unacked     time.Duration // minimum time for which those bytes have been in flight
 }
 
 // state returns the state of the path and the time until the next check. probe means that another
 // probe must be sent to decide.
-func (p path) state() (h PathState, probe bool, again time.Duration) {
+func (p path) state() (state PathState, probe bool, nextCheck time.Duration) {
 	switch {
-	case p.resent > 0:
+	case p.retransmits > 0:
 		// Segments that arrive meanwhile, such as the peer's own probes, do not prove that the
 		// outgoing direction works.
-		if p.resent >= minRetransmits && p.unacked >= unackedAfter {
-			return PathDead, false, patience
+		if p.retransmits >= minRetransmits && p.unacked >= unackedAfter {
+			return PathDead, false, probeTimeout
 		}
-		return PathAlive, false, patience
-	case p.silent < deadAfter+patience:
-		return PathAlive, false, deadAfter + patience - p.silent
+		return PathAlive, false, probeTimeout
+	case p.silent < deadAfter+probeTimeout:
+		return PathAlive, false, deadAfter + probeTimeout - p.silent
 	case p.probes == 0:
-		return PathAlive, false, patience
-	case p.probes >= minProbes && p.silent >= secondProbeAfter+patience:
-		return PathDead, false, patience
+		return PathAlive, false, probeTimeout
+	case p.probes >= minProbes && p.silent >= secondProbeAfter+probeTimeout:
+		return PathDead, false, probeTimeout
 	}
-	return PathSuspect, p.probes < minProbes && p.silent >= secondProbeAfter, patience
+	return PathSuspect, p.probes < minProbes && p.silent >= secondProbeAfter, probeTimeout
 }

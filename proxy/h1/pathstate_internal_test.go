@@ -17,10 +17,10 @@ func TestPathIsDeadAfterUnansweredProbes(t *testing.T) {
 		ask  bool
 	}{
 		{"nothing is owed", path{silent: time.Hour}, PathAlive, false},
-		{"sent twice more, for long in vain", path{resent: 2, unacked: 800 * ms}, PathDead, false},
-		{"the same, though the other end speaks", path{resent: 2, unacked: 800 * ms, silent: ms}, PathDead, false},
-		{"sent twice more, a moment ago", path{resent: 2, unacked: 799 * ms, silent: time.Hour}, PathAlive, false},
-		{"sent once more", path{resent: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, PathAlive, false},
+		{"sent twice more, for long in vain", path{retransmits: 2, unacked: 800 * ms}, PathDead, false},
+		{"the same, though the other end speaks", path{retransmits: 2, unacked: 800 * ms, silent: ms}, PathDead, false},
+		{"sent twice more, a moment ago", path{retransmits: 2, unacked: 799 * ms, silent: time.Hour}, PathAlive, false},
+		{"sent once more", path{retransmits: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, PathAlive, false},
 		{"probed a moment ago", path{probes: 1, silent: 1074 * ms}, PathAlive, false},
 		{"probed once", path{probes: 1, silent: 1549 * ms}, PathSuspect, false},
 		{"probed once, and long ago", path{probes: 1, silent: 1550 * ms}, PathSuspect, true},

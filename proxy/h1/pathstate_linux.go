@@ -17,9 +17,9 @@ func readPath(fd uintptr) (path, bool) {
 	if info.Unacked > 0 && info.Retransmits > 0 {
 		// Each timeout was twice as long as the previous one (RFC 6298 section 5.5). The timeout
 		// of a tail loss probe is not counted.
-		p.resent = int(info.Retransmits)
+		p.retransmits = int(info.Retransmits)
 		first := time.Duration(info.Rto) * time.Microsecond >> info.Backoff
-		p.unacked = first<<p.resent - first + milliseconds(info.Last_data_sent)
+		p.unacked = first<<p.retransmits - first + milliseconds(info.Last_data_sent)
 	}
 	return p, true
 }

@@ -19,23 +19,23 @@ const (
 	maxPipes = 64
 )
 
-// pipes is a pool of pipes. The garbage collector empties the sync.Pool, and then closes the unused
-// pipes.
+// pipes is a pool of kernel pipes. The garbage collector empties the sync.Pool, and then closes the
+// unused pipes.
 type pipes struct {
-	spare   sync.Pool // *pipe
-	out     atomic.Int32
-	refused atomic.Bool // the kernel does not support splice, or DisableSplice was called
+	spare    sync.Pool // *pipe
+	inUse    atomic.Int32
+	disabled atomic.Bool // the kernel does not support splice, or DisableSplice was called
 }
 
 // DisableSplice makes every Writer copy bodies instead of splicing them.
-func (p *Buffers) DisableSplice() { p.pipes.refused.Store(true) }
+func (p *Buffers) DisableSplice() { p.pipes.disabled.Store(true) }
 
 // get returns an empty pipe, or nil if none is available.
 func (p *pipes) get() *pipe {
-	if p.refused.Load() {
+	if p.disabled.Load() {
 		return nil
 	}
-	if p.out.Add(1) <= maxPipes {
+	if p.inUse.Add(1) <= maxPipes {
 		if q, ok := p.spare.Get().(*pipe); ok {
 			return q
 		}
@@ -43,15 +43,15 @@ func (p *pipes) get() *pipe {
 			return q
 		}
 	}
-	p.out.Add(-1)
+	p.inUse.Add(-1)
 	return nil
 }
 
 // put returns q to the pool. It closes a pipe that still contains data, because the data belongs to
 // another connection.
 func (p *pipes) put(q *pipe) {
-	p.out.Add(-1)
-	if q.held > 0 {
+	p.inUse.Add(-1)
+	if q.buffered > 0 {
 		q.closed.Stop()
 		closePipe(q.fds)
 		return
@@ -62,16 +62,16 @@ func (p *pipes) put(q *pipe) {
 // pipe is a kernel pipe through which splice(2) moves bytes from one socket to another. One
 // goroutine at a time uses it.
 type pipe struct {
-	fds    [2]int          // read end, write end
-	closed runtime.Cleanup // closes fds when the pipe is unreachable
-	held   int             // number of bytes in the pipe
+	fds      [2]int          // read end, write end
+	closed   runtime.Cleanup // closes fds when the pipe is unreachable
+	buffered int             // number of bytes in the pipe
 
 	fillStep, drainStep func(fd uintptr) bool // p.fill and p.drain, bound once
 
-	most int
-	n    int
-	err  error
-	out  socketWrite // sets the deadline while the pipe is drained
+	maxBytes int
+	n        int
+	err      error
+	out      socketWrite // sets the deadline while the pipe is drained
 }
 
 // newPipe returns a new pipe, or nil if the kernel cannot create one.
@@ -92,18 +92,18 @@ func closePipe(fds [2]int) {
 
 // fillFrom waits until data arrives on s, and moves up to most bytes of it into the pipe. The pipe
 // must be empty.
-func (p *pipe) fillFrom(s *socket, most int) (int, error) {
-	p.most, p.n, p.err = most, 0, nil
+func (p *pipe) fillFrom(s *socket, maxBytes int) (int, error) {
+	p.maxBytes, p.n, p.err = maxBytes, 0, nil
 	err := s.raw.Read(p.fillStep)
 	if err == nil {
 		err = p.err
 	}
-	p.held = p.n
+	p.buffered = p.n
 	return p.n, err
 }
 
 func (p *pipe) fill(fd uintptr) bool {
-	n, err := move(int(fd), p.fds[1], p.most)
+	n, err := spliceOnce(int(fd), p.fds[1], p.maxBytes)
 	if err == unix.EAGAIN { //nolint:errorlint // never wrapped
 		return false
 	}
@@ -121,7 +121,7 @@ func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
 	if err == nil {
 		err = p.out.err
 	}
-	if p.out.armed {
+	if p.out.deadlineSet {
 		_ = setWriteDeadline(p.out.nc, p.out.stopped, time.Time{}) // if it fails, the next write fails too
 	}
 	p.out.nc, p.out.stopped = nil, nil
@@ -129,12 +129,12 @@ func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
 }
 
 func (p *pipe) drain(fd uintptr) bool {
-	for p.held > 0 {
-		n, err := move(p.fds[0], int(fd), p.held)
+	for p.buffered > 0 {
+		n, err := spliceOnce(p.fds[0], int(fd), p.buffered)
 		p.n += n
-		p.held -= n
+		p.buffered -= n
 		if err == unix.EAGAIN { //nolint:errorlint // never wrapped
-			return !p.out.arm()
+			return !p.out.startWait()
 		}
 		if err != nil {
 			p.out.err = err
@@ -144,10 +144,10 @@ func (p *pipe) drain(fd uintptr) bool {
 	return true
 }
 
-// move calls splice(2), which needs a pipe on one side. It does not block.
-func move(from, to, most int) (int, error) {
+// spliceOnce calls splice(2), which needs a pipe on one side. It does not block.
+func spliceOnce(from, to, maxBytes int) (int, error) {
 	for {
-		n, err := unix.Splice(from, nil, to, nil, most, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		n, err := unix.Splice(from, nil, to, nil, maxBytes, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		if err != unix.EINTR {
 			return int(max(n, 0)), err
 		}

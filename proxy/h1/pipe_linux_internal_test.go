@@ -62,9 +62,9 @@ func passed(t *testing.T, buffers *Buffers) int {
 // or a filter of system calls, does not splice; that is asked once.
 func TestSpliceDoesWithoutPipes(t *testing.T) {
 	crowded := &Buffers{}
-	crowded.pipes.out.Store(maxPipes)
-	if n := passed(t, crowded); n != 2<<20 || crowded.pipes.out.Load() != maxPipes {
-		t.Errorf("with all pipes lent %d bytes arrived, and then %d are", n, crowded.pipes.out.Load())
+	crowded.pipes.inUse.Store(maxPipes)
+	if n := passed(t, crowded); n != 2<<20 || crowded.pipes.inUse.Load() != maxPipes {
+		t.Errorf("with all pipes lent %d bytes arrived, and then %d are", n, crowded.pipes.inUse.Load())
 	}
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestSpliceDoesWithoutPipes(t *testing.T) {
 		q.fillStep, q.drainStep = q.fill, q.drain
 		return q
 	}
-	if n := passed(t, refusing); n != 2<<20 || asked != 1 || !refusing.pipes.refused.Load() {
+	if n := passed(t, refusing); n != 2<<20 || asked != 1 || !refusing.pipes.disabled.Load() {
 		t.Errorf("where nothing is spliced %d bytes arrived, and that was tried %d times", n, asked)
 	}
 }
@@ -138,7 +138,7 @@ func TestPipeWithDataIsNotReused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.held = held
+		q.buffered = held
 		p.put(q)
 		if _, err := unix.Write(end, []byte("x")); !errors.Is(err, want) {
 			t.Errorf("holding %d bytes, the pipe that is put back takes more: %v, want %v", held, err, want)

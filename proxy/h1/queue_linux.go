@@ -2,9 +2,9 @@ package h1
 
 import "golang.org/x/sys/unix"
 
-// sendQueue returns how many bytes of a TCP socket, FIN included, the peer has not acknowledged;
-// -1 if fd is no TCP socket or the kernel does not tell. A Unix socket counts what the peer has not
-// read.
+// sendQueue returns the number of sent bytes, including the FIN, that the peer of a TCP socket has
+// not acknowledged. For a Unix socket, it returns the number of bytes that the peer has not read.
+// It returns -1 if the kernel does not report the number.
 func sendQueue(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package h1
 
-// sendQueue has no portable form.
+// sendQueue returns -1 (unknown), because it is implemented for Linux only.
 func sendQueue(uintptr) int { return -1 }

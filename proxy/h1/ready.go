@@ -6,33 +6,33 @@ import "io"
 // available, and io.EOF at the end. The data is valid until the next read. It is used by callers
 // that inspect the data that they forward.
 func (b *Body) Ready() ([]byte, error) {
-	if _, err := b.takeBuffered(nil); err != nil {
+	if _, err := b.readBuffered(nil); err != nil {
 		if err == errNeedMore { //nolint:errorlint // never wrapped
 			err = nil
 		}
 		return nil, err
 	}
 	p := b.in.unread()
-	if b.kind != UntilClose && int64(len(p)) > b.left {
-		p = p[:b.left]
+	if b.kind != UntilClose && int64(len(p)) > b.remaining {
+		p = p[:b.remaining]
 	}
 	b.in.discard(len(p))
-	return p, b.consumed(len(p))
+	return p, b.recordConsumed(len(p))
 }
 
 // Await waits until Ready can return data or the end of the body. While it waits, it holds no
 // buffer, unless the buffer contains unread bytes.
 func (b *Body) Await() error {
 	in := b.in
-	in.release()
-	began, err := b.arm()
+	in.releaseEmptyBuffer()
+	began, err := b.startWait()
 	if err != nil {
 		return b.fail(err)
 	}
-	defer b.addWait(began)
-	b.started = true
-	if err := in.moreLean(); err != nil {
-		if err = b.ended(err); err != io.EOF { //nolint:errorlint // never wrapped
+	defer b.addWaitTime(began)
+	b.readStarted = true
+	if err := in.readMoreWithSmallBuffer(); err != nil {
+		if err = b.handleReadError(err); err != io.EOF { //nolint:errorlint // never wrapped
 			return err
 		}
 	}

@@ -19,21 +19,24 @@ import (
 type repairs uint16
 
 const (
-	// repairedBodyless means that Content-Length or Transfer-Encoding was removed from a response
+	// ignoredBodyFraming means that Content-Length or Transfer-Encoding was removed from a response
 	// that cannot have a body (RFC 9112 section 6.3, rule 1).
-	repairedBodyless repairs = 1 << iota
-	// repairedLengths means that several equal Content-Length fields were replaced by one (rule 5).
-	repairedLengths
-	// repairedSpace means that white space before a colon was removed (RFC 9112 section 5.1).
-	repairedSpace
-	// repairedFold means that a folded line was joined (RFC 9112 section 5.2).
-	repairedFold
-	// repairedByte means that a control byte was replaced by a space (RFC 9110 section 5.5).
-	repairedByte
-	// repairedOption means that an option of Connection was ignored because it is not a token.
-	repairedOption
-	// repairedName means that a field was removed because its name is not a token.
-	repairedName
+	ignoredBodyFraming repairs = 1 << iota
+	// mergedContentLengths means that several equal Content-Length fields were replaced by one
+	// (rule 5).
+	mergedContentLengths
+	// removedSpaceBeforeColon means that white space before a colon was removed (RFC 9112 section
+	// 5.1).
+	removedSpaceBeforeColon
+	// joinedFoldedLine means that a folded line was joined (RFC 9112 section 5.2).
+	joinedFoldedLine
+	// replacedControlByte means that a control byte was replaced by a space (RFC 9110 section 5.5).
+	replacedControlByte
+	// ignoredConnectionOption means that an option of Connection was ignored because it is not a
+	// token.
+	ignoredConnectionOption
+	// removedFieldWithBadName means that a field was removed because its name is not a token.
+	removedFieldWithBadName
 )
 
 var repairTexts = [...]string{
@@ -52,28 +55,28 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// line repairs the header line b, without its CRLF, in place. err is the error with which
+// repairLine repairs the header line b, without its CRLF, in place. err is the error with which
 // parseFieldLine has rejected the line. line reports whether l is valid now. It does not repair
 // framing fields. It leaves their bytes unchanged, because a rejected header may be parsed again
 // from the same buffer. A field whose name is not a token is marked as named, so that it is not
 // forwarded.
-func (s *repairs) line(b []byte, l *line, err *Error) bool {
+func (s *repairs) repairLine(b []byte, l *line, err *Error) bool {
 	if isFramingName(b[:tokenLen(b)]) {
 		return false
 	}
-	if err == errNameByte {
-		if !l.badName(b) {
+	if err == errInvalidNameByte {
+		if !l.parseBadName(b) {
 			return false
 		}
-		*s |= repairedName
+		*s |= removedFieldWithBadName
 		return true
 	}
 	for range 2 { // a line may have both errors
 		switch {
-		case err == errNameSpace && moveColon(b):
-			*s |= repairedSpace
-		case err == errValueByte && blankControls(b):
-			*s |= repairedByte
+		case err == errSpaceInName && moveColon(b):
+			*s |= removedSpaceBeforeColon
+		case err == errControlByteInValue && replaceControlBytes(b):
+			*s |= replacedControlByte
 		default:
 			return false
 		}
@@ -84,17 +87,17 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 	return false
 }
 
-// badName parses a header line whose name is not a token. It reports whether the line has only one
-// possible interpretation. That requires a colon after the name. The line must not contain white
-// space or control bytes at which some implementations end a name or a line. In addition, the name
-// must not resemble that of a framing field.
-func (l *line) badName(b []byte) bool {
+// parseBadName parses a header line whose name is not a token. It reports whether the line has only
+// one possible interpretation. That requires a colon after the name. The line must not contain
+// white space or control bytes at which some implementations end a name or a line. In addition, the
+// name must not resemble that of a framing field.
+func (l *line) parseBadName(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
-	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !cleanValue(b) || resemblesFramingName(b[:colon]) {
+	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !hasNoControlBytes(b) || resemblesFramingName(b[:colon]) {
 		return false
 	}
 	end := uint32(len(b))
-	*l = line{colon: uint32(colon), vs: end, ve: end, field: FieldOther, named: true}
+	*l = line{colon: uint32(colon), valueStart: end, valueEnd: end, field: FieldOther, notForwarded: true}
 	return true
 }
 
@@ -128,9 +131,9 @@ func moveColon(b []byte) bool {
 	return true
 }
 
-// blankControls replaces control bytes by spaces. It returns false if one of them is NUL, CR or LF,
-// because HTTP implementations differ in whether these bytes end a line.
-func blankControls(b []byte) bool {
+// replaceControlBytes replaces control bytes by spaces. It returns false if one of them is NUL, CR
+// or LF, because HTTP implementations differ in whether these bytes end a line.
+func replaceControlBytes(b []byte) bool {
 	if bytes.ContainsAny(b, "\x00\r\n") {
 		return false
 	}
@@ -142,11 +145,11 @@ func blankControls(b []byte) bool {
 	return true
 }
 
-// unfold joins text, the next line, to the last header line of h in b if it is a continuation line.
-// It replaces the CRLF between them by two spaces. Then h must parse the joined line again. unfold
-// does not join lines of known fields. It also does not join a line that contains only white space,
-// because some implementations regard it as the end of the header.
-func (h *Header) unfold(b, text []byte) bool {
+// joinFoldedLine joins text, the next line, to the last header line of h in b if it is a
+// continuation line. It replaces the CRLF between them by two spaces. Then h must parse the joined
+// line again. joinFoldedLine does not join lines of known fields. It also does not join a line that
+// contains only white space, because some implementations regard it as the end of the header.
+func (h *Header) joinFoldedLine(b, text []byte) bool {
 	if text[0] != ' ' && text[0] != '\t' || len(trimOWS(text)) == 0 || len(h.lines) == 0 {
 		return false
 	}
@@ -154,21 +157,21 @@ func (h *Header) unfold(b, text []byte) bool {
 	if last.field != FieldOther {
 		return false
 	}
-	b[h.scanned-2], b[h.scanned-1] = ' ', ' '
-	h.scanned = int(last.start)
+	b[h.parsedLen-2], b[h.parsedLen-1] = ' ', ' '
+	h.parsedLen = int(last.start)
 	h.lines = h.lines[:len(h.lines)-1]
-	h.repairs |= repairedFold
-	h.folds++
+	h.repairs |= joinedFoldedLine
+	h.foldedLines++
 	return true
 }
 
-// parseSameLengths parses a list of equal lengths, and returns their value.
-func parseSameLengths(list []byte) (int64, bool) {
-	first, rest, more := cutElement(list)
+// parseEqualLengths parses a list of equal lengths, and returns their value.
+func parseEqualLengths(list []byte) (int64, bool) {
+	first, rest, more := cutListElement(list)
 	n, ok := parseLength(first)
 	for ok && more {
 		var e []byte
-		e, rest, more = cutElement(rest)
+		e, rest, more = cutListElement(rest)
 		m, valid := parseLength(e)
 		ok = valid && m == n
 	}

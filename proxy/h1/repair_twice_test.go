@@ -14,7 +14,7 @@ func TestRefusedFramingFieldIsNotChanged(t *testing.T) {
 				t.Fatalf("%q is accepted", b)
 			}
 			var s repairs
-			if s.line(b, &l, err) || s != 0 || string(b) != text {
+			if s.repairLine(b, &l, err) || s != 0 || string(b) != text {
 				t.Errorf("%q became %q, repairs %v", text, b, s)
 			}
 		}

@@ -9,18 +9,18 @@ import (
 
 // Errors for invalid requests.
 var (
-	errRequestLine = &Error{400, "a bad request line"}
-	errMethod      = &Error{400, "a bad method"}
-	errTarget      = &Error{400, "a bad request target"}
-	errConnect     = &Error{405, "CONNECT is not served here"}
-	errVersion     = &Error{505, "a version other than HTTP/1.0 and HTTP/1.1"}
-	errLongTarget  = &Error{414, "the request target is too long"}
-	errNoHost      = &Error{400, "no Host"}
-	errManyHosts   = &Error{400, "more than one Host"}
-	errBadHost     = &Error{400, "a bad Host"}
-	errOtherHost   = &Error{400, "a request target for another host than Host"}
-	errLookalike   = &Error{400, "Content-Length or Transfer-Encoding with another byte for its -"}
-	errExpectation = &Error{417, "an Expect other than 100-continue"}
+	errRequestLine        = &Error{400, "a bad request line"}
+	errMethod             = &Error{400, "a bad method"}
+	errTarget             = &Error{400, "a bad request target"}
+	errConnectMethod      = &Error{405, "CONNECT is not served here"}
+	errVersion            = &Error{505, "a version other than HTTP/1.0 and HTTP/1.1"}
+	errTargetTooLong      = &Error{414, "the request target is too long"}
+	errNoHost             = &Error{400, "no Host"}
+	errRepeatedHost       = &Error{400, "more than one Host"}
+	errInvalidHost        = &Error{400, "a bad Host"}
+	errTargetHostMismatch = &Error{400, "a request target for another host than Host"}
+	errFramingLookalike   = &Error{400, "Content-Length or Transfer-Encoding with another byte for its -"}
+	errExpectation        = &Error{417, "an Expect other than 100-continue"}
 )
 
 // Request is one validated request. It is reused for the next request. The zero value is ready to
@@ -30,12 +30,12 @@ type Request struct {
 	// Body reads the body that follows the header.
 	Body Body
 
-	method []byte
-	target []byte // origin-form or "*"
-	host   []byte
-	form   []byte // the target in its original form
-	flags  requestFlag
-	alt    []byte // buffer for a target that differs from its original form
+	method    []byte
+	target    []byte // origin-form or "*"
+	host      []byte
+	rawTarget []byte // the target in its original form
+	flags     requestFlag
+	targetBuf []byte // buffer for a target that differs from its original form
 }
 
 type requestFlag uint8
@@ -64,7 +64,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 		return err
 	}
 	n, err := c.readHeader(&r.Header, r.parseRequestLine, true)
-	if c.partial != 0 {
+	if c.reportedHeaderBytes != 0 {
 		c.reportHeaderEnd()
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 func (r *Request) start(in *connReader) {
 	kind := NoBody
 	switch {
-	case r.seen.Has(FieldTransferEncoding):
+	case r.knownFields.Has(FieldTransferEncoding):
 		kind = Chunked
 	case r.length >= 0:
 		kind = Length
@@ -100,10 +100,10 @@ func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool
 	in := &c.in
 	for skipped, armed := false, false; ; {
 		b := in.unread()
-		if request && h.first == 0 && len(b) > 0 && b[0] == '\r' {
+		if request && h.startLineLen == 0 && len(b) > 0 && b[0] == '\r' {
 			// The empty line of RFC 9112 section 2.2, once.
 			if skipped || len(b) > 1 && b[1] != '\n' {
-				return 0, errLeadingLine
+				return 0, errSecondEmptyLine
 			}
 			if len(b) > 1 {
 				skipped = true
@@ -118,14 +118,14 @@ func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool
 		}
 		if !armed {
 			armed = true
-			if err := in.arm(c.timeouts.Header); err != nil {
+			if err := in.setReadTimeout(c.timeouts.Header); err != nil {
 				return 0, err
 			}
 		}
-		if request && c.o.Partial != nil {
+		if request && c.options.Partial != nil {
 			c.reportPartial()
 		}
-		if err := in.more(); err != nil {
+		if err := in.readMore(); err != nil {
 			if errors.Is(err, io.EOF) && (len(b) > 0 || !request) {
 				err = io.ErrUnexpectedEOF
 			}
@@ -136,19 +136,19 @@ func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool
 
 // reportPartial reports the memory of the header that is being read.
 func (c *Conn) reportPartial() {
-	if n := len(c.in.buf); n > c.partial {
-		n, c.partial = n-c.partial, n
-		c.o.Partial(n)
+	if n := len(c.in.buf); n > c.reportedHeaderBytes {
+		n, c.reportedHeaderBytes = n-c.reportedHeaderBytes, n
+		c.options.Partial(n)
 	}
 }
 
 // reportHeaderEnd reports that the header has been read. StopHeader may have set a deadline that
 // has passed.
 func (c *Conn) reportHeaderEnd() {
-	n := c.partial
-	c.partial = 0
-	c.o.Partial(-n)
-	_ = c.in.setDeadline(time.Time{}) // the next read sees the error
+	n := c.reportedHeaderBytes
+	c.reportedHeaderBytes = 0
+	c.options.Partial(-n)
+	_ = c.in.setReadDeadline(time.Time{}) // the next read sees the error
 }
 
 // StopHeader ends the reading of a header that was reported to Options.Partial, as if
@@ -166,14 +166,14 @@ func (c *Conn) indexHeader(h *Header, b []byte, firstLine func([]byte) *Error, r
 	if request && !tokenByte[b[0]] {
 		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
 	}
-	n, err := h.index(b, c.o.MaxHeaderLines, firstLine)
+	n, err := h.parseLines(b, c.options.MaxHeaderLines, firstLine)
 	switch {
 	case err != nil:
 		return 0, err
-	case request && (h.first > c.o.MaxTargetBytes || h.first == 0 && len(b) > c.o.MaxTargetBytes):
-		return 0, errLongTarget
-	case n > c.o.MaxHeaderBytes || n == 0 && len(b) >= c.o.MaxHeaderBytes:
-		return 0, errLongHeader
+	case request && (h.startLineLen > c.options.MaxTargetBytes || h.startLineLen == 0 && len(b) > c.options.MaxTargetBytes):
+		return 0, errTargetTooLong
+	case n > c.options.MaxHeaderBytes || n == 0 && len(b) >= c.options.MaxHeaderBytes:
+		return 0, errHeaderTooLong
 	}
 	return n, nil
 }
@@ -200,7 +200,7 @@ func (r *Request) parseRequestLine(b []byte) *Error {
 		}
 	}
 	if string(b[:m]) == "CONNECT" {
-		return errConnect
+		return errConnectMethod
 	}
 	return nil
 }
@@ -222,13 +222,13 @@ func parseVersion(b []byte) (uint8, *Error) {
 // validate validates the complete header, which is in r.raw.
 func (r *Request) validate() *Error {
 	m := bytes.IndexByte(r.raw, ' ')
-	t := r.first - len(" HTTP/1.1\r\n")
-	r.method, r.form = r.raw[:m:m], r.raw[m+1:t:t]
+	t := r.startLineLen - len(" HTTP/1.1\r\n")
+	r.method, r.rawTarget = r.raw[:m:m], r.raw[m+1:t:t]
 	if err := r.parseTarget(); err != nil {
 		return err
 	}
-	if r.seen.Has(FieldFramingLookalike) {
-		return errLookalike
+	if r.knownFields.Has(FieldFramingLookalike) {
+		return errFramingLookalike
 	}
 	if err := r.checkFraming(); err != nil {
 		return err
@@ -238,15 +238,15 @@ func (r *Request) validate() *Error {
 
 // parseTarget determines host and target, and checks that they agree.
 func (r *Request) parseTarget() *Error {
-	r.host, r.target = r.Known(FieldHost), r.form
-	has := r.seen.Has(FieldHost)
+	r.host, r.target = r.Known(FieldHost), r.rawTarget
+	has := r.knownFields.Has(FieldHost)
 	switch {
 	case has && !validAuthority(r.host):
-		return errBadHost
+		return errInvalidHost
 	case !has && r.minor == 1:
 		return errNoHost
-	case r.form[0] == '/':
-	case len(r.form) == 1 && r.form[0] == '*':
+	case r.rawTarget[0] == '/':
+	case len(r.rawTarget) == 1 && r.rawTarget[0] == '*':
 		if string(r.method) != "OPTIONS" {
 			return errTarget
 		}
@@ -258,7 +258,7 @@ func (r *Request) parseTarget() *Error {
 	}
 	path, _, _ := bytes.Cut(r.target, []byte{'?'})
 	for i, c := range path {
-		if c == '%' && !wholeEscape(path[i:]) {
+		if c == '%' && !startsWithEscape(path[i:]) {
 			return errTarget
 		}
 	}
@@ -268,8 +268,8 @@ func (r *Request) parseTarget() *Error {
 // parseAbsoluteForm parses a target in absolute-form. Its authority must equal Host, except that
 // one of them may contain the default port of the scheme. An HTTP/1.0 request may have no Host.
 func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
-	scheme, rest, ok := bytes.Cut(r.form, []byte("://"))
-	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
+	scheme, rest, ok := bytes.Cut(r.rawTarget, []byte("://"))
+	if !ok || !equalFoldLower(scheme, "http") && !equalFoldLower(scheme, "https") {
 		return errTarget
 	}
 	end := bytes.IndexAny(rest, "/?")
@@ -281,16 +281,16 @@ func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 	case !validAuthority(authority):
 		return errTarget
 	case hasHost && !sameAuthority(authority, r.host, len(scheme) == len("https")):
-		return errOtherHost
+		return errTargetHostMismatch
 	}
 	r.host = authority
 	switch {
 	case len(target) == 0 && string(r.method) == "OPTIONS":
-		target = append(r.alt[:0], '*')
-		r.alt = target
+		target = append(r.targetBuf[:0], '*')
+		r.targetBuf = target
 	case len(target) == 0 || target[0] == '?':
-		target = append(append(r.alt[:0], '/'), target...)
-		r.alt = target
+		target = append(append(r.targetBuf[:0], '/'), target...)
+		r.targetBuf = target
 	}
 	r.target = target
 	return nil
@@ -299,20 +299,20 @@ func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 // parseExpectUpgradeTE parses Expect, Upgrade and TE.
 func (r *Request) parseExpectUpgradeTE() *Error {
 	r.flags = 0
-	if r.seen&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
+	if r.knownFields&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
 		return nil
 	}
-	body := r.seen.Has(FieldTransferEncoding) || r.length > 0
-	upgrade := r.opts&optUpgrade != 0 && !body && r.seen.Has(FieldUpgrade)
+	body := r.knownFields.Has(FieldTransferEncoding) || r.length > 0
+	upgrade := r.connOptions&optUpgrade != 0 && !body && r.knownFields.Has(FieldUpgrade)
 	for i := range r.lines {
 		l := &r.lines[i]
-		v := r.raw[l.vs:l.ve]
+		v := r.raw[l.valueStart:l.valueEnd]
 		switch f := l.field; {
-		case f == FieldExpect && !equalFold(v, "100-continue"):
+		case f == FieldExpect && !equalFoldLower(v, "100-continue"):
 			return errExpectation
 		case f == FieldExpect && body:
 			r.flags |= reqExpect
-		case f == FieldUpgrade && (len(v) == 0 || carriesRequests(v)):
+		case f == FieldUpgrade && (len(v) == 0 || upgradeCarriesHTTP(v)):
 			upgrade = false
 		case f == FieldTE && hasElement(v, "trailers"):
 			r.flags |= reqTrailers
@@ -324,15 +324,15 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 	return nil
 }
 
-// carriesRequests reports whether an Upgrade field requests a protocol that itself carries HTTP
+// upgradeCarriesHTTP reports whether an Upgrade field requests a protocol that itself carries HTTP
 // requests: HTTP/2 under any of its names, HTTP, or TLS (RFC 2817). Those requests would not be
 // validated: they could be for any path of the app, with any field.
-func carriesRequests(list []byte) bool {
+func upgradeCarriesHTTP(list []byte) bool {
 	for more := true; more; {
 		var e []byte
-		e, list, more = cutElement(list)
+		e, list, more = cutListElement(list)
 		for _, kind := range [...]string{"h2", "http", "tls"} {
-			if len(e) >= len(kind) && equalFold(e[:len(kind)], kind) {
+			if len(e) >= len(kind) && equalFoldLower(e[:len(kind)], kind) {
 				return true
 			}
 		}
@@ -344,8 +344,8 @@ func carriesRequests(list []byte) bool {
 func hasElement(list []byte, lower string) bool {
 	for more := true; more; {
 		var e []byte
-		e, list, more = cutElement(list)
-		if equalFold(e, lower) {
+		e, list, more = cutListElement(list)
+		if equalFoldLower(e, lower) {
 			return true
 		}
 	}

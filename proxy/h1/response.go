@@ -45,7 +45,7 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 	r.begin()
 	in := &c.in
 	if in.buffered() == 0 {
-		if err := in.arm(c.timeouts.First); err != nil {
+		if err := in.setReadTimeout(c.timeouts.First); err != nil {
 			return err
 		}
 		if err := in.fill(); err != nil {
@@ -105,11 +105,11 @@ func (r *Response) parseStatusLine(b []byte) *Error {
 	if r.status < 100 {
 		return errStatusLine
 	}
-	if reason := b[code+3:]; !cleanValue(reason) {
-		if !blankControls(reason) {
+	if reason := b[code+3:]; !hasNoControlBytes(reason) {
+		if !replaceControlBytes(reason) {
 			return errStatusLine
 		}
-		r.repairs |= repairedByte
+		r.repairs |= replacedControlByte
 	}
 	return nil
 }
@@ -120,16 +120,16 @@ func (r *Response) validate(toHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err
 	}
-	chunked := r.seen.Has(FieldTransferEncoding)
+	chunked := r.knownFields.Has(FieldTransferEncoding)
 	switch {
 	case r.status < 200 || r.status == 204:
-		r.dropFraming(chunked || r.length > 0)
-		if r.status == 101 && (r.minor == 0 || r.opts&optUpgrade == 0 || !r.seen.Has(FieldUpgrade)) {
+		r.noteUnexpectedFraming(chunked || r.length > 0)
+		if r.status == 101 && (r.minor == 0 || r.connOptions&optUpgrade == 0 || !r.knownFields.Has(FieldUpgrade)) {
 			return errUnexpectedUpgrade
 		}
 		r.kind = NoBody
 	case toHead || r.status == 304:
-		r.dropFraming(false)
+		r.noteUnexpectedFraming(false)
 		r.kind = NoBody
 	case r.deferredFramingError != nil:
 		return r.deferredFramingError
@@ -143,11 +143,11 @@ func (r *Response) validate(toHead bool) *Error {
 	return nil
 }
 
-// dropFraming ignores the framing fields of a response that cannot have a body, if they are
-// invalid or declare a body.
-func (r *Response) dropFraming(declared bool) {
-	if declared || r.deferredFramingError != nil {
-		r.repairs |= repairedBodyless
+// noteUnexpectedFraming records that a response that cannot have a body has invalid framing fields
+// or declares a body. Stray bytes may follow it, so the connection cannot be reused.
+func (r *Response) noteUnexpectedFraming(declaresBody bool) {
+	if declaresBody || r.deferredFramingError != nil {
+		r.repairs |= ignoredBodyFraming
 		r.strayBytes = true
 	}
 }
@@ -157,9 +157,9 @@ func (r *Response) Status() int { return r.status }
 
 // Reason returns the reason phrase, or nil if the status line has none.
 func (r *Response) Reason() []byte {
-	const at = len("HTTP/1.1 200 ")
-	if end := r.first - 2; end > at {
-		return r.raw[at:end:end]
+	const reasonOffset = len("HTTP/1.1 200 ")
+	if end := r.startLineLen - 2; end > reasonOffset {
+		return r.raw[reasonOffset:end:end]
 	}
 	return nil
 }

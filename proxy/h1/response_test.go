@@ -162,8 +162,8 @@ func TestDroppedFieldWithABadNameIsARepair(t *testing.T) {
 	}
 }
 
-// After an interim response that announced a body, bytes of that body could be taken for a response:
-// the connection ends with the final one.
+// After an interim response that announced a body, bytes of that body could be taken for a
+// response: the connection ends with the final one.
 func TestConnectionEndsAfterAnInterimResponseThatAnnouncedABody(t *testing.T) {
 	c := over("HTTP/1.1 103 A\r\nContent-Length: 3\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	var r h1.Response

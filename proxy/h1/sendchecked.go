@@ -17,7 +17,7 @@ func (c *Conn) CanSendChecked() bool { return c.in.sock != nil }
 // not check, and ReadResponse waits for the response.
 func (c *Conn) SendChecked(trailers []byte) error {
 	w, in := &c.out, &c.in
-	if err := w.end(trailers); err != nil {
+	if err := w.appendEnd(trailers); err != nil {
 		return err
 	}
 	if in.sock == nil {
@@ -26,14 +26,14 @@ func (c *Conn) SendChecked(trailers []byte) error {
 	if in.buffered() > 0 {
 		return ErrUnsolicitedData
 	}
-	if err := in.arm(c.timeouts.First); err != nil {
+	if err := in.setReadTimeout(c.timeouts.First); err != nil {
 		return err
 	}
 	in.sock.sendBeforeRead = w
 	err := in.fill()
 	in.sock.sendBeforeRead = nil
-	if err == nil && w.n > 0 {
-		err = w.send(w.rest)
+	if err == nil && w.buffered > 0 {
+		err = w.send(w.restTimeout)
 	}
 	return err
 }

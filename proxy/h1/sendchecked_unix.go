@@ -16,13 +16,13 @@ func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 	if w.err != nil {
 		return false, w.err
 	}
-	if _, err = rawio.Read(fd, w.look[:]); err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+	if _, err = rawio.Read(fd, w.peekBuf[:]); err != syscall.EAGAIN { //nolint:errorlint // never wrapped
 		return false, ErrUnsolicitedData
 	}
-	if w.rest, err = w.limit(); err != nil {
+	if w.restTimeout, err = w.checkPrecondition(); err != nil {
 		return false, err
 	}
-	n, err := rawio.Write(fd, w.buf[:w.n])
+	n, err := rawio.Write(fd, w.buf[:w.buffered])
 	w.sent += int64(n)
 	switch {
 	case err == syscall.EAGAIN: //nolint:errorlint // never wrapped
@@ -31,7 +31,7 @@ func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 		w.err = err
 		return false, err
 	}
-	w.n = copy(w.buf, w.buf[n:w.n])
-	w.release()
-	return w.n == 0, nil
+	w.buffered = copy(w.buf, w.buf[n:w.buffered])
+	w.releaseEmptyBuffer()
+	return w.buffered == 0, nil
 }

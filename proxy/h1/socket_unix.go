@@ -19,23 +19,23 @@ import (
 // goroutine reads at a time, and at most one writes.
 type socket struct {
 	raw            syscall.RawConn
-	step           func(fd uintptr) bool // s.read, bound once
-	once           func(fd uintptr)      // s.readOnce, bound once
+	readFunc       func(fd uintptr) bool // s.read, bound once
+	readOnceFunc   func(fd uintptr)      // s.readOnce, bound once
 	out            socketWrite
 	sendBeforeRead *Writer // its data is sent before read waits; nil means none
 	pool           *Buffers
 	size           int
 
-	buf        []byte // nil means that a buffer must be borrowed
-	wait       bool
-	endIfEmpty bool // close the sending side if there is nothing to read
-	n          int
-	err        error
+	buf               []byte // nil means that a buffer must be borrowed
+	wait              bool
+	closeWriteIfEmpty bool // close the sending side if there is nothing to read
+	n                 int
+	err               error
 }
 
 // newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
 // memory of over, unless that is nil.
-func newSocket(over *socket, nc net.Conn, o *Options) *socket {
+func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil
@@ -51,10 +51,10 @@ func newSocket(over *socket, nc net.Conn, o *Options) *socket {
 	if err != nil {
 		return nil
 	}
-	s := over
+	s := reused
 	if s == nil {
 		s = &socket{}
-		s.step, s.once, s.out.step, s.out.once = s.read, s.readOnce, s.out.write, s.out.writeOnce
+		s.readFunc, s.readOnceFunc, s.out.writeFunc, s.out.writeOnceFunc = s.read, s.readOnce, s.out.write, s.out.writeOnce
 	}
 	s.raw, s.out.nc, s.pool, s.size = raw, nc, o.Buffers, o.ReadBuffer
 	return s
@@ -65,7 +65,7 @@ func (s *socket) setStopFlag(stopped *atomic.Bool) { s.out.stopped = stopped }
 
 // clear resets everything except the bound methods.
 func (s *socket) clear() {
-	*s = socket{step: s.step, once: s.once, out: socketWrite{step: s.out.step, once: s.out.once}}
+	*s = socket{readFunc: s.readFunc, readOnceFunc: s.readOnceFunc, out: socketWrite{writeFunc: s.out.writeFunc, writeOnceFunc: s.out.writeOnceFunc}}
 }
 
 // receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer that contains
@@ -73,7 +73,7 @@ func (s *socket) clear() {
 // data has arrived.
 func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	s.buf, s.wait, s.n, s.err = p, wait, 0, nil
-	err := s.raw.Read(s.step)
+	err := s.raw.Read(s.readFunc)
 	buf, n := s.buf, s.n
 	s.buf = nil
 	if err == nil {
@@ -85,7 +85,7 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 // receiveNonblock is like receive without wait. It ignores the read deadline.
 func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
 	s.buf, s.wait, s.n, s.err = p, false, 0, nil
-	err := s.raw.Control(s.once)
+	err := s.raw.Control(s.readOnceFunc)
 	buf, n := s.buf, s.n
 	s.buf = nil
 	if err == nil {
@@ -98,7 +98,7 @@ func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
 // socket does not accept stays in the buffer.
 func (s *socket) sendCheckedNonblock(w *Writer) error {
 	s.sendBeforeRead, s.err = w, nil
-	if err := s.raw.Control(s.once); err != nil {
+	if err := s.raw.Control(s.readOnceFunc); err != nil {
 		s.sendBeforeRead = nil
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *socket) read(fd uintptr) bool {
 		s.buf = nil
 	}
 	if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-		if s.endIfEmpty {
+		if s.closeWriteIfEmpty {
 			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // an error does not matter, because the connection is closed next
 		}
 		return !s.wait
@@ -140,13 +140,13 @@ func (s *socket) read(fd uintptr) bool {
 	return true
 }
 
-// endIfSilent reports whether no data has arrived, or only the end of the stream. It may consume a
-// byte, so no other read may follow. If no data has arrived, it closes the sending side, and
-// thereby sends the data that the kernel has delayed. If the peer sends data after that, it
+// closeWriteIfSilent reports whether no data has arrived, or only the end of the stream. It may
+// consume a byte, so no other read may follow. If no data has arrived, it closes the sending side,
+// and thereby sends the data that the kernel has delayed. If the peer sends data after that, it
 // receives the response first, and then a reset.
-func (s *socket) endIfSilent(p []byte) bool {
-	s.endIfEmpty = true
-	defer func() { s.endIfEmpty = false }()
+func (s *socket) closeWriteIfSilent(p []byte) bool {
+	s.closeWriteIfEmpty = true
+	defer func() { s.closeWriteIfEmpty = false }()
 	_, n, err := s.receive(p[:1], false)
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
@@ -154,16 +154,16 @@ func (s *socket) endIfSilent(p []byte) bool {
 // socketWrite is one write to a socket. It sets a deadline only when the socket does not accept
 // more data, because setting a deadline costs more than most writes.
 type socketWrite struct {
-	nc   net.Conn
-	step func(fd uintptr) bool // o.write, bound once
-	once func(fd uintptr)      // o.writeOnce, bound once
+	nc            net.Conn
+	writeFunc     func(fd uintptr) bool // o.write, bound once
+	writeOnceFunc func(fd uintptr)      // o.writeOnce, bound once
 
-	p     []byte
-	last  bool          // the connection is closed as soon as all of p has been accepted
-	limit time.Duration // how long the socket may accept no data; zero means no limit
-	armed bool
-	n     int
-	err   error
+	p           []byte
+	isLast      bool          // the connection is closed as soon as all of p has been accepted
+	limit       time.Duration // how long the socket may accept no data; zero means no limit
+	deadlineSet bool
+	n           int
+	err         error
 	// stopped is the flag of Conn.StopWrite.
 	stopped *atomic.Bool
 }
@@ -172,13 +172,13 @@ type socketWrite struct {
 // which it waits; zero means no limit. It returns the number of accepted bytes.
 func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 	o := &s.out
-	o.p, o.limit, o.armed, o.n, o.err = p, limit, false, 0, nil
-	err := s.raw.Write(o.step)
+	o.p, o.limit, o.deadlineSet, o.n, o.err = p, limit, false, 0, nil
+	err := s.raw.Write(o.writeFunc)
 	o.p = nil
 	if err == nil {
 		err = o.err
 	}
-	if o.armed {
+	if o.deadlineSet {
 		_ = setWriteDeadline(o.nc, o.stopped, time.Time{}) // if it fails, the next write fails too
 	}
 	return o.n, err
@@ -189,7 +189,7 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 func (s *socket) sendNonblock(p []byte) (int, error) {
 	o := &s.out
 	o.p, o.n, o.err = p, 0, nil
-	err := s.raw.Control(o.once)
+	err := s.raw.Control(o.writeOnceFunc)
 	o.p = nil
 	if err == nil {
 		err = o.err
@@ -206,14 +206,14 @@ func (o *socketWrite) writeOnce(fd uintptr) {
 }
 
 // setLast sets whether the connection is closed right after the next write.
-func (s *socket) setLast(yes bool) { s.out.last = yes }
+func (s *socket) setLast(yes bool) { s.out.isLast = yes }
 
 func (o *socketWrite) write(fd uintptr) bool {
 	for o.n < len(o.p) {
 		n, err := o.writeSome(fd)
 		o.n += n
 		if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-			return !o.arm()
+			return !o.startWait()
 		}
 		if err != nil {
 			o.err = err
@@ -226,17 +226,17 @@ func (o *socketWrite) write(fd uintptr) bool {
 // writeSome writes the data that the socket accepts. The kernel delays the last data of a
 // connection until the FIN, which saves a segment and a wake-up of the peer.
 func (o *socketWrite) writeSome(fd uintptr) (int, error) {
-	if o.last {
+	if o.isLast {
 		return rawio.WriteMore(fd, o.p[o.n:])
 	}
 	return rawio.Write(fd, o.p[o.n:])
 }
 
-// arm sets the deadline when the write has to wait for the first time. It returns false if that
-// fails, because the write must not wait without a deadline.
-func (o *socketWrite) arm() bool {
-	if !o.armed && o.limit > 0 {
-		o.armed = true
+// startWait sets the deadline when the write has to wait for the first time. It returns false if
+// that fails, because the write must not wait without a deadline.
+func (o *socketWrite) startWait() bool {
+	if !o.deadlineSet && o.limit > 0 {
+		o.deadlineSet = true
 		o.err = setWriteDeadline(o.nc, o.stopped, time.Now().Add(o.limit))
 	}
 	return o.err == nil

@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// splicedFrom is the minimum number of body bytes that must still arrive for a response, or a
-	// chunk of it, to be spliced. Of a response of 1 MiB, 64 KiB may have arrived with the header.
-	splicedFrom = 512 << 10
-	// endCopied is how many bytes at the end of a body of known length are copied instead of
+	// minSplicedBytes is the minimum number of body bytes that must still arrive for a response, or
+	// a chunk of it, to be spliced. Of a response of 1 MiB, 64 KiB may have arrived with the
+	// header.
+	minSplicedBytes = 512 << 10
+	// copiedTail is how many bytes at the end of a body of known length are copied instead of
 	// spliced. The callers of Copy expect the last bytes of a body in the buffer.
-	endCopied = streamBuffer
+	copiedTail = streamBuffer
 )
 
 // splice lets the kernel move a part of a response from socket to socket, without copying it to
 // this process. For a body of known length, that is everything except the end. For a chunked body,
 // it is the rest of the present chunk, which becomes one chunk. splice does nothing if buffered
-// data must be sent first, if splices returns false, or if no pipe is available. The results are
+// data must be sent first, if canSplice returns false, or if no pipe is available. The results are
 // those of Copy.
 func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
-	if b.in.buffered() > 0 || !w.splices(b) {
+	if b.in.buffered() > 0 || !w.canSplice(b) {
 		return 0, nil, nil
 	}
 	p := w.pool.pipes.get()
@@ -34,35 +35,35 @@ func (w *Writer) splice(b *Body) (n int64, rerr, werr error) {
 	if err := w.Flush(); err != nil {
 		return 0, nil, err
 	}
-	w.release()
-	b.in.release()
-	w.pool.lend(pipeBytes)
-	defer w.pool.lend(-pipeBytes)
-	size := b.left
+	w.releaseEmptyBuffer()
+	b.in.releaseEmptyBuffer()
+	w.pool.addInUse(pipeBytes)
+	defer w.pool.addInUse(-pipeBytes)
+	size := b.remaining
 	if b.kind == Length {
-		size -= endCopied
+		size -= copiedTail
 	}
 	return w.spliceAll(b, p, size)
 }
 
-// splices reports whether the next part of b can be spliced after the buffered data has been sent,
-// and is long enough.
-func (w *Writer) splices(b *Body) bool {
-	if !b.isResponse || b.state != inData || b.left-int64(b.in.buffered()) < splicedFrom || b.in.sock == nil {
+// canSplice reports whether the next part of b can be spliced after the buffered data has been
+// sent, and is long enough.
+func (w *Writer) canSplice(b *Body) bool {
+	if !b.isResponse || b.state != inData || b.remaining-int64(b.in.buffered()) < minSplicedBytes || b.in.sock == nil {
 		return false
 	}
 	if w.sock == nil || w.pool == nil || w.err != nil {
 		return false
 	}
-	return w.kind == Chunked || w.kind == UntilClose || w.kind == Length && b.left <= w.left
+	return w.kind == Chunked || w.kind == UntilClose || w.kind == Length && b.remaining <= w.remaining
 }
 
 // spliceAll splices size bytes of data.
 func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr error) {
 	for n < size {
 		if err := b.splice(p, size-n); err != nil {
-			if n == 0 && unspliced(err) {
-				w.pool.pipes.refused.Store(true)
+			if n == 0 && isSpliceUnsupported(err) {
+				w.pool.pipes.disabled.Store(true)
 				b.err = nil
 				return 0, nil, nil
 			}
@@ -71,7 +72,7 @@ func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr er
 		if n == 0 && w.kind == Chunked {
 			w.beginChunk(size)
 		}
-		n += int64(p.held)
+		n += int64(p.buffered)
 		if err := w.drain(p); err != nil {
 			return n, nil, err
 		}
@@ -82,29 +83,29 @@ func (w *Writer) spliceAll(b *Body, p *pipe, size int64) (n int64, rerr, werr er
 	return n, nil, nil
 }
 
-// unspliced reports whether err means that the kernel, or a filter of system calls, does not permit
-// splice.
-func unspliced(err error) bool {
+// isSpliceUnsupported reports whether err means that the kernel, or a filter of system calls, does
+// not permit splice.
+func isSpliceUnsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
 
 // splice waits for data, and moves up to most bytes of the body into p.
-func (b *Body) splice(p *pipe, most int64) error {
-	began, err := b.arm()
+func (b *Body) splice(p *pipe, maxBytes int64) error {
+	began, err := b.startWait()
 	if err != nil {
 		return b.fail(err)
 	}
-	b.started = true
-	n, err := p.fillFrom(b.in.sock, int(min(most, pipeBytes)))
-	b.addWait(began)
+	b.readStarted = true
+	n, err := p.fillFrom(b.in.sock, int(min(maxBytes, pipeBytes)))
+	b.addWaitTime(began)
 	if n > 0 {
 		b.in.received += int64(n)
-		return b.consumed(n)
+		return b.recordConsumed(n)
 	}
 	if !errors.Is(err, io.EOF) {
-		err = b.in.stopped(err)
+		err = b.in.interruptError(err)
 	}
-	return b.ended(err)
+	return b.handleReadError(err)
 }
 
 // beginChunk appends the first line of a chunk to the buffer.
@@ -119,14 +120,14 @@ func (w *Writer) drain(p *pipe) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	limit, err := w.limit()
+	limit, err := w.checkPrecondition()
 	if err != nil {
 		return err
 	}
 	n, err := p.drainTo(w.sock, limit)
 	w.sent += int64(n)
 	if w.kind == Length {
-		w.left -= int64(n)
+		w.remaining -= int64(n)
 	}
 	if w.pool.Spliced != nil {
 		w.pool.Spliced.Add(int64(n))

@@ -8,7 +8,8 @@ type pipes struct{}
 // DisableSplice has no effect without splice(2).
 func (p *Buffers) DisableSplice() {}
 
-// splice leaves everything to be copied.
+// splice does nothing, so Copy copies the whole body.
 func (*Writer) splice(*Body) (n int64, rerr, werr error) { return 0, nil, nil }
 
-func (*Writer) splices(*Body) bool { return false }
+// canSplice returns false, because only Linux has splice(2).
+func (*Writer) canSplice(*Body) bool { return false }

@@ -1,25 +1,25 @@
 package h1
 
-// trailer stores one trailer line, with its CRLF. It drops a field that is not permitted in
+// addTrailer stores one trailer line, with its CRLF. It drops a field that is not permitted in
 // trailers, which a recipient may do (RFC 9110 section 6.5.1). It also drops a field of a response
 // whose name is not a token. Fields beyond the limits are dropped from a response, because the app
 // has already run the request. In a request they are an error.
-func (b *Body) trailer(text []byte) error {
+func (b *Body) addTrailer(text []byte) error {
 	var l line
-	bare := text[:len(text)-2]
-	if err := parseFieldLine(bare, &l); err != nil {
-		if !b.isResponse || !b.head.repairs.line(bare, &l, err) {
+	withoutCRLF := text[:len(text)-2]
+	if err := parseFieldLine(withoutCRLF, &l); err != nil {
+		if !b.isResponse || !b.header.repairs.repairLine(withoutCRLF, &l, err) {
 			return err
 		}
 	}
 	name := text[:l.colon]
-	b.lines++
-	switch over := b.lines > maxTrailerNum || len(b.trailers)+len(text) > maxTrailer; {
-	case over && !b.isResponse:
-		return errTrailers
-	case over, l.named, forbiddenTrailer(name, l.field):
+	b.trailerLines++
+	switch exceedsLimit := b.trailerLines > maxTrailerLines || len(b.trailers)+len(text) > maxTrailerBytes; {
+	case exceedsLimit && !b.isResponse:
+		return errTooManyTrailers
+	case exceedsLimit, l.notForwarded, forbiddenTrailer(name, l.field):
 		b.dropTrailer(name)
-	case !b.head.connectionNames(name):
+	case !b.header.isNamedByConnection(name):
 		b.trailers = append(b.trailers, text...)
 	}
 	return nil
@@ -27,8 +27,8 @@ func (b *Body) trailer(text []byte) error {
 
 // dropTrailer counts a trailer field that is dropped.
 func (b *Body) dropTrailer(name []byte) {
-	if b.dropped++; b.dropped == 1 {
-		b.droppedName = string(name[:min(len(name), maxDroppedName)])
+	if b.droppedTrailers++; b.droppedTrailers == 1 {
+		b.firstDroppedTrailer = string(name[:min(len(name), maxDroppedName)])
 	}
 }
 
@@ -38,7 +38,9 @@ const maxDroppedName = 64
 // DroppedTrailers returns the number of trailer fields that were dropped, because they are not
 // permitted in trailers or exceed the limits. first is the name of the first one, truncated to 64
 // bytes.
-func (b *Body) DroppedTrailers() (n int, first string) { return b.dropped, b.droppedName }
+func (b *Body) DroppedTrailers() (n int, first string) {
+	return b.droppedTrailers, b.firstDroppedTrailer
+}
 
 // dropBadTrailerNames marks the Trailer lines of a chunked message that announce an invalid name or
 // a field that is not permitted in trailers, so that they are not forwarded.
@@ -48,10 +50,10 @@ func (h *Header) dropBadTrailerNames() {
 		if l.field != FieldTrailer {
 			continue
 		}
-		for list, more := h.raw[l.vs:l.ve], true; more && !l.named; {
+		for list, more := h.raw[l.valueStart:l.valueEnd], true; more && !l.notForwarded; {
 			var e []byte
-			e, list, more = cutElement(list)
-			l.named = len(e) > 0 && (!isToken(e) || forbiddenTrailer(e, classify(e)))
+			e, list, more = cutListElement(list)
+			l.notForwarded = len(e) > 0 && (!isToken(e) || forbiddenTrailer(e, classify(e)))
 		}
 	}
 }

@@ -13,18 +13,18 @@ func (c *Conn) Next() ([]byte, error) {
 
 // Peek is like Next, but does not consume the bytes. The caller consumes some or all of them with
 // Take. The next Peek returns the others again.
-func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.body) }
+func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.bodyTimeout) }
 
 // PeekFor is like Peek, but waits at most d; zero means no limit. After d it returns
 // os.ErrDeadlineExceeded.
 func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
 	in := &c.in
 	if in.buffered() == 0 {
-		in.release()
-		if err := in.arm(d); err != nil {
+		in.releaseEmptyBuffer()
+		if err := in.setReadTimeout(d); err != nil {
 			return nil, err
 		}
-		if err := in.moreLean(); err != nil {
+		if err := in.readMoreWithSmallBuffer(); err != nil {
 			return nil, err
 		}
 	}
@@ -56,10 +56,10 @@ func (c *Conn) ResumeRead() {
 	}
 	in.mu.paused = false
 	if !in.mu.stopRead {
-		in.until = time.Time{}
+		in.deadline = time.Time{}
 		_ = in.nc.SetReadDeadline(time.Time{}) // after an error, the next read fails
 	}
 }
 
 // Idle returns the buffer to the pool, unless it contains unsent bytes.
-func (w *Writer) Idle() { w.release() }
+func (w *Writer) Idle() { w.releaseEmptyBuffer() }

@@ -12,14 +12,14 @@ import (
 type watch struct {
 	raw       syscall.RawConn
 	checkFunc func(fd uintptr) bool // w.check, bound once
-	gone      bool                  // the peer has disconnected
+	isGone    bool                  // the peer has disconnected
 	done      chan struct{}         // closed when the goroutine has ended; nil means that none runs
-	stop      func() bool           // ends the watch of a multiplexed stream
+	stopFunc  func() bool           // ends the watch of a multiplexed stream
 }
 
 func (w *watch) check(fd uintptr) bool {
-	w.gone = peerGone(fd)
-	return w.gone
+	w.isGone = peerGone(fd)
+	return w.isGone
 }
 
 // rawConn returns the socket below c, even if c is wrapped. It returns nil if there is none.
@@ -71,13 +71,13 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		return
 	}
 	raw := c.rawConn()
-	if raw == nil || w.done != nil || c.in.setDeadline(time.Time{}) != nil {
+	if raw == nil || w.done != nil || c.in.setReadDeadline(time.Time{}) != nil {
 		return
 	}
 	if w.checkFunc == nil {
 		w.checkFunc = w.check
 	}
-	w.gone = false
+	w.isGone = false
 	done := make(chan struct{})
 	w.done = done
 	go func() {
@@ -85,7 +85,7 @@ func (c *Conn) WatchDisconnect(gone func()) {
 		err := raw.Read(w.checkFunc)
 		// StopWatch and StopRead end the watch with a deadline. Any other error means that this
 		// process has closed the connection.
-		if w.gone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if w.isGone || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			gone()
 		}
 	}()
@@ -98,14 +98,14 @@ func (c *Conn) StopWatch() bool {
 	if w.done == nil {
 		return false
 	}
-	if w.stop != nil {
+	if w.stopFunc != nil {
 		return w.stopMux()
 	}
-	_ = c.in.setDeadline(past()) // fails for a closed connection, whose watch has already ended
+	_ = c.in.setReadDeadline(past()) // fails for a closed connection, whose watch has already ended
 	<-w.done
 	w.done = nil
-	_ = c.in.setDeadline(time.Time{}) // after an error, the next read fails
-	return w.gone
+	_ = c.in.setReadDeadline(time.Time{}) // after an error, the next read fails
+	return w.isGone
 }
 
 // Alive reports whether an idle connection still looks usable: no data, no end of the stream and no
@@ -128,26 +128,26 @@ func (c *Conn) Alive() bool {
 	if c.alive.checkFunc == nil {
 		c.alive.checkFunc = c.alive.check
 	}
-	return raw.Control(c.alive.checkFunc) == nil && c.alive.quiet && (c.in.sock != nil || !c.readAhead())
+	return raw.Control(c.alive.checkFunc) == nil && c.alive.wouldBlock && (c.in.sock != nil || !c.hasReadAhead())
 }
 
-// readAhead reports whether a layer between the socket and this Conn has buffered unexpected data.
-// It reads with a deadline in the past, so that nothing is read from the socket; crypto/tls permits
-// that.
-func (c *Conn) readAhead() bool {
+// hasReadAhead reports whether a layer between the socket and this Conn has buffered unexpected
+// data. It reads with a deadline in the past, so that nothing is read from the socket; crypto/tls
+// permits that.
+func (c *Conn) hasReadAhead() bool {
 	in := &c.in
-	if in.setDeadline(past()) != nil {
+	if in.setReadDeadline(past()) != nil {
 		return true
 	}
-	n, err := in.nc.Read(in.few[:1])
-	_ = in.setDeadline(time.Time{}) // after an error, the next read fails
+	n, err := in.nc.Read(in.smallBuf[:1])
+	_ = in.setReadDeadline(time.Time{}) // after an error, the next read fails
 	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // liveness checks a socket once.
 type liveness struct {
-	checkFunc func(fd uintptr) // l.check, bound once
-	quiet     bool
+	checkFunc  func(fd uintptr) // l.check, bound once
+	wouldBlock bool
 }
 
-func (l *liveness) check(fd uintptr) { l.quiet = quiet(fd) }
+func (l *liveness) check(fd uintptr) { l.wouldBlock = readWouldBlock(fd) }

@@ -19,18 +19,18 @@ type Writer struct {
 	timeout time.Duration
 
 	buf          []byte
-	n            int // bytes in buf
+	buffered     int // bytes in buf
 	sent         int64
-	until        time.Time // present write deadline of nc; zero means none
+	deadline     time.Time // present write deadline of nc; zero means none
 	precondition func() (time.Duration, error)
-	rest         time.Duration // time limit for the rest that sendFirst has not sent
-	look         [1]byte       // buffer of sendFirst
+	restTimeout  time.Duration // time limit for the rest that sendFirst has not sent
+	peekBuf      [1]byte       // buffer of sendFirst
 	err          error
 	nonblocking  bool // set by SetNonblocking
 
-	kind  Kind
-	left  int64       // rest of a body of known length that must still be written
-	reset atomic.Bool // Close must abort the connection with a TCP reset instead of a FIN
+	kind         Kind
+	remaining    int64       // rest of a body of known length that must still be written
+	resetOnClose atomic.Bool // Close must abort the connection with a TCP reset instead of a FIN
 	// stopped is set by StopWrite. After that, each write deadline is set to a time in the past.
 	stopped atomic.Bool
 }
@@ -39,13 +39,13 @@ type Writer struct {
 // nothing.
 func (w *Writer) Put(p []byte) {
 	w.reserve(len(p))
-	w.n += copy(w.buf[w.n:], p)
+	w.buffered += copy(w.buf[w.buffered:], p)
 }
 
 // PutString is like Put, for a string.
 func (w *Writer) PutString(s string) {
 	w.reserve(len(s))
-	w.n += copy(w.buf[w.n:], s)
+	w.buffered += copy(w.buf[w.buffered:], s)
 }
 
 // Reserve reserves space for n bytes of body. They are then sent together with the data that is
@@ -55,9 +55,9 @@ func (w *Writer) Reserve(n int) { w.reserve(n) }
 // Begin starts a body of the given kind. size is its length if kind is Length. WriteRequestHeader
 // and WriteResponseHeader call Begin.
 func (w *Writer) Begin(kind Kind, size int64) {
-	w.kind, w.left = kind, 0
+	w.kind, w.remaining = kind, 0
 	if kind == Length {
-		w.left = size
+		w.remaining = size
 	}
 }
 
@@ -66,15 +66,15 @@ func (w *Writer) Begin(kind Kind, size int64) {
 func (w *Writer) Kind() Kind { return w.kind }
 
 // Pending returns the number of bytes that are buffered and not sent.
-func (w *Writer) Pending() int { return w.n }
+func (w *Writer) Pending() int { return w.buffered }
 
 // Unsent returns the bytes that are buffered and not sent. It is valid until
 // the next write.
-func (w *Writer) Unsent() []byte { return w.buf[:w.n] }
+func (w *Writer) Unsent() []byte { return w.buf[:w.buffered] }
 
 // Discard drops the buffered data of a message that will not be sent. If no part of the message has
 // been sent, another message may begin.
-func (w *Writer) Discard() { w.n, w.kind, w.left, w.precondition = 0, NoBody, 0, nil }
+func (w *Writer) Discard() { w.buffered, w.kind, w.remaining, w.precondition = 0, NoBody, 0, nil }
 
 // SetPrecondition sets a function that is called once, right before the next byte is sent. f
 // returns the time limit for that write (zero means no additional limit), or an error that prevents
@@ -84,7 +84,7 @@ func (w *Writer) SetPrecondition(f func() (time.Duration, error)) { w.preconditi
 // Write writes a part of the body. It collects small writes in the buffer, and sends the buffer
 // when it is full.
 func (w *Writer) Write(p []byte) (int, error) {
-	if w.kind == Length && int64(len(p)) > w.left {
+	if w.kind == Length && int64(len(p)) > w.remaining {
 		return 0, ErrOverrun
 	}
 	if w.kind == NoBody && len(p) > 0 {
@@ -92,7 +92,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	}
 	done := 0
 	for done < len(p) {
-		room, err := w.space(len(p) - done)
+		room, err := w.freeSpace(len(p) - done)
 		if err != nil {
 			return done, err
 		}
@@ -109,10 +109,10 @@ func (w *Writer) Flush() error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.n == 0 {
+	if w.buffered == 0 {
 		return nil
 	}
-	limit, err := w.limit()
+	limit, err := w.checkPrecondition()
 	switch {
 	case err != nil:
 		return err
@@ -127,19 +127,19 @@ func (w *Writer) send(limit time.Duration) error {
 	var n int
 	var err error
 	if w.sock != nil {
-		n, err = w.sock.send(w.buf[:w.n], limit)
-	} else if err = w.arm(limit); err == nil {
-		n, err = w.nc.Write(w.buf[:w.n])
+		n, err = w.sock.send(w.buf[:w.buffered], limit)
+	} else if err = w.setWriteTimeout(limit); err == nil {
+		n, err = w.nc.Write(w.buf[:w.buffered])
 	} else {
 		return err
 	}
 	w.sent += int64(n)
 	if err != nil {
-		w.n = copy(w.buf, w.buf[n:w.n])
+		w.buffered = copy(w.buf, w.buf[n:w.buffered])
 		w.err = err
 		return err
 	}
-	w.n = 0
+	w.buffered = 0
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (w *Writer) send(limit time.Duration) error {
 // the trailer lines, each of which must end in CRLF. If the body is shorter than its declared
 // length, Close returns ErrUnfinished, and the connection must be closed.
 func (w *Writer) Close(trailers []byte) error {
-	if err := w.end(trailers); err != nil {
+	if err := w.appendEnd(trailers); err != nil {
 		return err
 	}
 	return w.Flush()
@@ -156,7 +156,7 @@ func (w *Writer) Close(trailers []byte) error {
 // CloseLast is like Close, for the last message of a connection that is closed right after. The
 // kernel may delay the data until the close, so that it can send the data together with the FIN.
 func (w *Writer) CloseLast(trailers []byte) error {
-	if err := w.end(trailers); err != nil {
+	if err := w.appendEnd(trailers); err != nil {
 		return err
 	}
 	if w.sock != nil {
@@ -166,12 +166,12 @@ func (w *Writer) CloseLast(trailers []byte) error {
 	return w.Flush()
 }
 
-// end appends the end of the body to the buffer.
-func (w *Writer) end(trailers []byte) error {
+// appendEnd appends the end of the body to the buffer.
+func (w *Writer) appendEnd(trailers []byte) error {
 	switch {
 	case w.err != nil:
 		return w.err
-	case w.left > 0:
+	case w.remaining > 0:
 		w.err = ErrUnfinished
 		return w.err
 	case w.kind == Chunked:
@@ -189,7 +189,7 @@ func (w *Writer) end(trailers []byte) error {
 // Conn.Close sends a TCP reset for it.
 func (w *Writer) Abort() {
 	if w.kind == UntilClose {
-		w.reset.Store(true)
+		w.resetOnClose.Store(true)
 	} else {
 		_ = w.Flush() // an error does not matter, because the connection is closed in any case
 	}
@@ -201,37 +201,39 @@ func (w *Writer) Abort() {
 // Err returns the error that ended the Writer, or nil.
 func (w *Writer) Err() error { return w.err }
 
-// limit calls the precondition, if there is one, and returns the time limit for the next write.
-func (w *Writer) limit() (time.Duration, error) {
+// checkPrecondition calls the precondition, if there is one, and returns the time limit for the
+// next write.
+func (w *Writer) checkPrecondition() (time.Duration, error) {
 	d := w.timeout
-	if gate := w.precondition; gate != nil {
+	if precondition := w.precondition; precondition != nil {
 		w.precondition = nil
-		most, err := gate()
+		maxWait, err := precondition()
 		if err != nil {
 			return 0, err
 		}
-		if most > 0 && (d <= 0 || most < d) {
-			return most, nil
+		if maxWait > 0 && (d <= 0 || maxWait < d) {
+			return maxWait, nil
 		}
 	}
 	return d, nil
 }
 
-// arm sets the write deadline of nc to limit from now, for a connection without a socket. It keeps
-// the present deadline if the difference is small, because setting one is expensive.
-func (w *Writer) arm(limit time.Duration) error {
+// setWriteTimeout sets the write deadline of nc to limit from now, for a connection without a
+// socket. It keeps the present deadline if the difference is small, because setting one is
+// expensive.
+func (w *Writer) setWriteTimeout(limit time.Duration) error {
 	if limit <= 0 {
-		if w.until.IsZero() {
+		if w.deadline.IsZero() {
 			return nil
 		}
-		w.until = time.Time{}
+		w.deadline = time.Time{}
 		return setWriteDeadline(w.nc, &w.stopped, time.Time{})
 	}
 	t := time.Now().Add(limit)
-	if !w.until.IsZero() && limit == w.timeout && w.until.Sub(t).Abs() <= limit/16 {
+	if !w.deadline.IsZero() && limit == w.timeout && w.deadline.Sub(t).Abs() <= limit/16 {
 		return nil
 	}
-	w.until = t
+	w.deadline = t
 	return setWriteDeadline(w.nc, &w.stopped, t)
 }
 
@@ -249,11 +251,11 @@ func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, t time.Time) error {
 // reserve makes space for n more bytes, with a larger buffer if necessary. Headers use it, so that
 // a full buffer never causes a part of a header to be sent.
 func (w *Writer) reserve(n int) {
-	if len(w.buf)-w.n >= n {
+	if len(w.buf)-w.buffered >= n {
 		return
 	}
-	next := w.pool.get(max(w.n+n, min(2*len(w.buf), largeBuffer)))
-	copy(next, w.buf[:w.n])
+	next := w.pool.get(max(w.buffered+n, min(2*len(w.buf), largeBuffer)))
+	copy(next, w.buf[:w.buffered])
 	if w.buf != nil {
 		w.pool.put(w.buf)
 	}
@@ -266,10 +268,10 @@ const (
 	minSpace  = 512
 )
 
-// space returns free space for up to want bytes of body. If the present buffer is too small, space
-// first replaces it by a streaming buffer. If that is full, space flushes it. For a chunked body it
-// leaves space for the framing of a chunk.
-func (w *Writer) space(want int) ([]byte, error) {
+// freeSpace returns free space for up to want bytes of body. If the present buffer is too small,
+// space first replaces it by a streaming buffer. If that is full, space flushes it. For a chunked
+// body it leaves space for the framing of a chunk.
+func (w *Writer) freeSpace(want int) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
@@ -277,17 +279,17 @@ func (w *Writer) space(want int) ([]byte, error) {
 	if w.kind == Chunked {
 		frame = chunkHead + chunkTail
 	}
-	if free := len(w.buf) - w.n - frame; free < want {
+	if free := len(w.buf) - w.buffered - frame; free < want {
 		if len(w.buf) < streamBuffer {
-			w.reserve(min(want+frame, streamBuffer-w.n))
+			w.reserve(min(want+frame, streamBuffer-w.buffered))
 		}
-		if free = len(w.buf) - w.n - frame; free < min(want, minSpace) {
+		if free = len(w.buf) - w.buffered - frame; free < min(want, minSpace) {
 			if err := w.Flush(); err != nil {
 				return nil, err
 			}
 		}
 	}
-	room := w.buf[w.n:]
+	room := w.buf[w.buffered:]
 	if w.kind == Chunked {
 		room = room[chunkHead : len(room)-chunkTail]
 		room = room[:min(len(room), 0xffff)]
@@ -302,35 +304,35 @@ func (w *Writer) commit(n int) {
 	}
 	switch w.kind {
 	case Chunked:
-		w.frame(n)
+		w.frameChunk(n)
 		return
 	case Length:
-		w.left -= int64(n)
+		w.remaining -= int64(n)
 	case NoBody, UntilClose:
 	}
-	w.n += n
+	w.buffered += n
 }
 
-// frame adds the framing to a chunk of n bytes that begins chunkHead bytes into the free part of
-// buf. The size has no leading zeros, so frame must move a chunk of fewer than 4096 bytes towards
-// the start.
-func (w *Writer) frame(n int) {
-	free := w.buf[w.n:]
+// frameChunk adds the framing to a chunk of n bytes that begins chunkHead bytes into the free part
+// of buf. The size has no leading zeros, so frame must move a chunk of fewer than 4096 bytes
+// towards the start.
+func (w *Writer) frameChunk(n int) {
+	free := w.buf[w.buffered:]
 	var digits [4]byte
 	size := strconv.AppendUint(digits[:0], uint64(n), 16)
-	at := copy(free, size)
-	at += copy(free[at:], "\r\n")
-	if at < chunkHead {
-		copy(free[at:], free[chunkHead:chunkHead+n])
+	end := copy(free, size)
+	end += copy(free[end:], "\r\n")
+	if end < chunkHead {
+		copy(free[end:], free[chunkHead:chunkHead+n])
 	}
-	at += n
-	at += copy(free[at:], "\r\n")
-	w.n += at
+	end += n
+	end += copy(free[end:], "\r\n")
+	w.buffered += end
 }
 
-// release returns the buffer to the pool, unless it contains unsent bytes.
-func (w *Writer) release() {
-	if w.buf != nil && w.n == 0 {
+// releaseEmptyBuffer returns the buffer to the pool, unless it contains unsent bytes.
+func (w *Writer) releaseEmptyBuffer() {
+	if w.buf != nil && w.buffered == 0 {
 		w.pool.put(w.buf)
 		w.buf = nil
 	}
