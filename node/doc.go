@@ -18,6 +18,7 @@
 //   - crashdetect: ended processes, poison requests, unreachable owners
 //   - eventlog: events of nodes, leaders and map changes
 //   - heartbeat: heartbeats to the leader and its responses
+//   - keyhash: hashes of shard keys, quarantined keys
 //   - leaderloop: what only the leader of the cluster does
 //   - membership, diskhistory, clusterid: members, rolled-back disks, cluster IDs
 //   - muxpool: multiplexed streams to and from other nodes

@@ -24,6 +24,9 @@ var errKilled = errors.New("killed by the test")
 // Kill stops the node as a crash does: nothing is handed over.
 func (n *Node) Kill() { n.fail(errKilled) }
 
+// Mark returns the shard and the key_hash of a key.
+func (n *Node) Mark(key string) (shard uint32, hash string) { return n.hasher.Mark(key) }
+
 // TakeSnapshot writes a snapshot of the replicated state, from which the next start begins.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot() }
 

@@ -31,6 +31,7 @@ import (
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/node/heartbeat"
+	"shardway/node/keyhash"
 	"shardway/node/leaderloop"
 	"shardway/node/logs"
 	"shardway/node/membership"
@@ -38,6 +39,7 @@ import (
 	"shardway/node/router"
 	"shardway/peer"
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -60,6 +62,7 @@ type Node struct {
 	raftOpen  chan struct{}      // closed after raft was set
 	fsm       *fsm               // the replicated state
 	api       *adminapi.API      // the services of the admin port
+	hasher    *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
 	leader    *leaderloop.Client // requests to the leader
 	view      *cluster.View      // what this node knows of the other nodes
 	router    *router.Router     // the routing table and the lease
@@ -82,8 +85,6 @@ type Node struct {
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
 	leaderTracker     *eventlog.LeaderTracker
-	hashed            atomic.Pointer[hashKey]               // result of the last hashKey
-	marking           sync.Mutex                            // held by requarantine
 	leading           atomic.Pointer[leaderloop.Leadership] // nil means that this node does not lead
 	asks              sync.WaitGroup                        // goroutines that wait for Raft or other nodes; all end when Raft stops
 	ownAnswers        chan ack.Answer                       // cap 1: newest response of this node's own leader loop
@@ -120,14 +121,19 @@ func New(o Options) (*Node, error) {
 	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
 		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
 	}
-	if err := n.firstHashKey(); err != nil {
-		return nil, err
-	}
 	if kept := ack.Level(o.Dir.Level()); kept != 0 && kept.Known() != nil {
 		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
 	}
 	n.loaded.set(o.Keys)
 	n.fsm = newFSM(n.fail)
+	var err error
+	if n.hasher, err = keyhash.New(keyhash.Options{
+		Secrets: o.Secrets, Cluster: n.cluster, Shards: o.Shards,
+		Policy: func() *ack.Policy { return n.fsm.state.Load().Policy() },
+		Apply:  func(q *shardkey.Quarantine) { n.proxy.Quarantine(q) },
+	}); err != nil {
+		return nil, err
+	}
 	n.view = cluster.NewView(string(n.self), n.server, o.Timing, n.fsm.state.Load)
 	n.diskRecords = newDiskRecords(n)
 	n.port = peer.New(peer.Options{
@@ -165,7 +171,7 @@ func New(o Options) (*Node, error) {
 	if n.appWatch != nil {
 		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
 	}
-	n.fsm.policed = n.requarantine
+	n.fsm.policed = n.hasher.Update
 	n.crashes = crashdetect.NewDetector(n.port, o.Clock, n.refused)
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
@@ -198,7 +204,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		return true, ""
 	}
 	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.poison.ConnsBroken, n.o.Shards, n.explain
+	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, n.explain
 	return p
 }
 
@@ -228,7 +234,7 @@ func (n *Node) adminOptions() adminapi.Options {
 			f := n.watch.result.Load()
 			return adminapi.Findings{Inputs: f.inputs, List: f.findings}
 		},
-		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.quarantined, HashKeyID: func() uint32 { return markedUnder(n.hashKey()) },
+		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
 		MayWrite: n.mayWriteOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
 	}
 }
@@ -353,7 +359,7 @@ func (n *Node) adopt(cluster string) error {
 	if err := n.o.Dir.SetCluster(cluster, n.o.Shards); err != nil {
 		return err
 	}
-	n.requarantine()
+	n.hasher.Update()
 	return n.gossip.SetTags(n.tags())
 }
 

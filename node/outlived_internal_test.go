@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
+	"shardway/node/disk"
 	"shardway/node/eventlog"
 	"shardway/node/router"
 	"shardway/proxy"
@@ -124,7 +125,15 @@ func TestCallsAskTheClock(t *testing.T) {
 
 // Whoever may ask asks the node's own clock, by the lease that the agent has published.
 func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
-	o, now := ofCluster(t, "5b0c0d4f7a9e1c33").o, new(clock.Manual)
+	dir, err := disk.NewMemory().Open("a")
+	if err == nil {
+		err = dir.SetCluster("5b0c0d4f7a9e1c33", 8)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	o, now := Options{Dir: dir, Shards: 8}, new(clock.Manual)
 	now.Advance(time.Hour)
 	o.Clock, o.Hooks = now, doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 		return ackagent.HookResult{Err: ctx.Err()}

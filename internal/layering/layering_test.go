@@ -63,7 +63,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "proxy/appsilence", "node/leaderloop", "node/adminapi"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/crashdetect", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/heartbeat", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "ack/leader", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/wsession", "proxy/route", "queue", "shardmap", "diagnosis", "internal/chanutil", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret", "node/router", "node/cluster", "proxy/shardkey", "proxy/appsilence", "node/leaderloop", "node/adminapi", "node/keyhash"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -82,6 +82,7 @@ func allowed() map[string][]string {
 		"node/cluster":     {"ack", "ack/leader", "admin/api", "endpoints", "node/consensus", "node/gossip", "node/membership", "shardmap"},
 		"node/leaderloop":  {"ack", "ack/leader", "admin/api", "diagnosis", "event", "internal/chanutil", "internal/clock", "internal/timingrules", "node/cluster", "node/clusterid", "node/consensus", "node/control", "node/eventlog", "node/gossip", "node/heartbeat", "node/logs", "node/membership", "shardmap"},
 		"node/adminapi":    {"ack", "ack/leader", "admin/api", "diagnosis", "endpoints", "internal/clock", "internal/logsafe", "internal/timingrules", "node/apphealth", "node/cluster", "node/consensus", "node/control", "node/disk", "node/gossip", "node/leaderloop", "node/logs", "node/router", "proxy", "proxy/loadstats", "queue", "shardmap"},
+		"node/keyhash":     {"ack", "admin/api", "internal/secret", "internal/timingrules", "proxy/shardkey", "shardmap"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
 		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},

@@ -1,12 +1,44 @@
-package node
+package keyhash
 
 import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
+	"shardway/ack"
 	"shardway/internal/secret"
+	"shardway/proxy/shardkey"
 )
+
+// Options contains the sources of the hash key, and the use of the quarantines.
+type Options struct {
+	// Secrets contains the secrets of the cluster; nil means that there are none.
+	Secrets *secret.Store
+	// Cluster returns the ID of the cluster; empty means that there is none yet.
+	Cluster func() string
+	// Shards is the number of shards.
+	Shards int
+	// Policy returns the policy, which contains the quarantined keys.
+	Policy func() *ack.Policy
+	// Apply replaces the quarantine of the proxy.
+	Apply func(*shardkey.Quarantine)
+}
+
+// Hasher hashes shard keys with a key that is the same on all nodes of the cluster. Its methods may be called
+// from any goroutine.
+type Hasher struct {
+	o        Options
+	current  atomic.Pointer[hashKey] // result of the last Key
+	updating sync.Mutex              // held by Update
+}
+
+// New returns a Hasher with the key with which the node starts.
+func New(o Options) (*Hasher, error) {
+	h := &Hasher{o: o}
+	return h, h.deriveFirst()
+}
 
 // hashKey is the key of a keyed hash, and its sources. Access logs contain this hash of the shard key of a
 // request (key_hash) instead of the shard key.
@@ -20,10 +52,10 @@ type hashKey struct {
 // FIPS 140 requires key material of at least 112 bits.
 const noCluster = "shardway: no cluster yet"
 
-// hashKey returns the key for key_hash, which is the same on all nodes of the cluster. If a new key cannot
-// be derived, the previous key stays in use. firstHashKey derives the first one.
-func (n *Node) hashKey() []byte {
-	l, cluster, last := n.secretList(), n.cluster(), n.hashed.Load()
+// Key returns the key for key_hash, which is the same on all nodes of the cluster. If a new key cannot
+// be derived, the previous key stays in use. New derives the first one.
+func (h *Hasher) Key() []byte {
+	l, cluster, last := h.secretList(), h.o.Cluster(), h.current.Load()
 	if last == nil || last.cluster != cluster || len(l) > 0 && !last.secret.Equal(l[0]) {
 		next, err := hashKeyOf(l, cluster)
 		if err != nil && last == nil {
@@ -32,29 +64,29 @@ func (n *Node) hashKey() []byte {
 		if err != nil {
 			next = &hashKey{secret: last.secret, cluster: cluster, key: last.key}
 		}
-		n.hashed.Store(next)
+		h.current.Store(next)
 		last = next
 	}
 	return last.key
 }
 
-// firstHashKey derives the key with which the node starts.
-func (n *Node) firstHashKey() error {
-	k, err := hashKeyOf(n.secretList(), n.cluster())
+// deriveFirst derives the key with which the node starts.
+func (h *Hasher) deriveFirst() error {
+	k, err := hashKeyOf(h.secretList(), h.o.Cluster())
 	if err != nil {
 		return fmt.Errorf("node: key_hash of access logs: %w: give all nodes a --secret-file, or end the FIPS 140 mode of this process (GODEBUG=fips140)", err)
 	}
-	n.hashed.Store(k)
+	h.current.Store(k)
 	return nil
 }
 
 // secretList returns the secrets of the cluster. The first one is used, and all are accepted. nil means
 // that there are none.
-func (n *Node) secretList() secret.List {
-	if n.o.Secrets == nil {
+func (h *Hasher) secretList() secret.List {
+	if h.o.Secrets == nil {
 		return nil
 	}
-	return n.o.Secrets.List()
+	return h.o.Secrets.List()
 }
 
 // hashKeyOf derives the key from the first secret. Without a secret, it derives the key from the cluster

@@ -1,4 +1,4 @@
-package node
+package keyhash
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"shardway/internal/secret"
-	"shardway/node/disk"
 )
 
 // Lines of two nodes about one key can be put together, those of two clusters
@@ -41,19 +40,6 @@ func TestHashKeyIsTheClusters(t *testing.T) {
 	}
 }
 
-// A proxy that is not given the key hashes with an empty one, which all clusters have,
-// and no test noticed.
-func TestProxyHashesWithTheClustersKey(t *testing.T) {
-	n := ofCluster(t, "5b0c0d4f7a9e1c33")
-	want, err := hashKeyOf(nil, "5b0c0d4f7a9e1c33")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := n.proxyOptions(); p.HashKey == nil || !bytes.Equal(p.HashKey(), want.key) {
-		t.Error("the proxy does not hash with the key of the node's cluster")
-	}
-}
-
 // Where crypto refuses to make the key, the first line of the access log ended the
 // process. In a process of its own, because the mode is the process's: it takes no key
 // from an id as short as "c", which no version of this program gives, and one from a
@@ -67,18 +53,17 @@ func TestNodeDoesNotStartWhereCryptoRefusesTheHashKey(t *testing.T) {
 		}
 		return
 	}
-	if _, err := New(ofCluster(t, "c").o); err == nil || !strings.Contains(err.Error(), "key_hash") || !strings.Contains(err.Error(), "--secret-file") {
+	if _, err := New(ofCluster("c")); err == nil || !strings.Contains(err.Error(), "key_hash") || !strings.Contains(err.Error(), "--secret-file") {
 		t.Errorf("New() = %v, want an error that says what to do", err)
 	}
-	n := ofCluster(t, "")
-	if err := n.firstHashKey(); err != nil {
+	cluster := ""
+	h, err := New(Options{Cluster: func() string { return cluster }, Shards: 8})
+	if err != nil {
 		t.Errorf("without a cluster: %v", err)
 	}
-	first := n.hashKey()
-	if err := n.o.Dir.SetCluster("c", 8); err != nil {
-		t.Fatal(err)
-	}
-	if got := n.hashKey(); len(got) != 32 || !bytes.Equal(got, first) {
+	first := h.Key()
+	cluster = "c"
+	if got := h.Key(); len(got) != 32 || !bytes.Equal(got, first) {
 		t.Errorf("a key that cannot be made: %x, want the one before", got)
 	}
 }
@@ -96,29 +81,20 @@ func TestKeysAreRecognizedUnderBothSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := ofCluster(t, "5b0c0d4f7a9e1c33")
-	n.o.Secrets = k
-	keys := n.hashKeys()
+	o := ofCluster("5b0c0d4f7a9e1c33")
+	o.Secrets = k
+	keys := (&Hasher{o: o}).keys()
 	for _, s := range []secret.Secret{first, second} {
-		if key := s.AccessKey(); !bytes.Equal(keys[markedUnder(key)], key) {
+		if key := s.AccessKey(); !bytes.Equal(keys[keyID(key)], key) {
 			t.Errorf("of %d keys none is that of %s", len(keys), s.Fingerprint())
 		}
 	}
-	if alone := ofCluster(t, "5b0c0d4f7a9e1c33").hashKeys(); len(alone) != 1 || len(keys) != 2 {
+	if alone := (&Hasher{o: ofCluster("5b0c0d4f7a9e1c33")}).keys(); len(alone) != 1 || len(keys) != 2 {
 		t.Errorf("%d keys without a secret and %d with two, want 1 and 2", len(alone), len(keys))
 	}
 }
 
-// ofCluster returns as much of a node as there is before it is opened.
-func ofCluster(t *testing.T, id string) *Node {
-	t.Helper()
-	dir, err := disk.NewMemory().Open("a")
-	if err == nil && id != "" {
-		err = dir.SetCluster(id, 8)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = dir.Close() })
-	return &Node{o: Options{Dir: dir, Shards: 8}, self: "a"}
+// ofCluster returns the options of a hasher without secrets.
+func ofCluster(cluster string) Options {
+	return Options{Cluster: func() string { return cluster }, Shards: 8}
 }

@@ -1,0 +1,21 @@
+package node
+
+import (
+	"bytes"
+	"testing"
+
+	"shardway/node/keyhash"
+)
+
+// A proxy that is not given the key hashes with an empty one, which all clusters have,
+// and no test noticed.
+func TestProxyHashesWithTheClustersKey(t *testing.T) {
+	h, err := keyhash.New(keyhash.Options{Cluster: func() string { return "5b0c0d4f7a9e1c33" }, Shards: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{o: Options{Shards: 8}, self: "a", hasher: h}
+	if p := n.proxyOptions(); p.HashKey == nil || !bytes.Equal(p.HashKey(), h.Key()) {
+		t.Error("the proxy does not hash with the key of the node's cluster")
+	}
+}
