@@ -18,7 +18,7 @@ func (c *Config) Since(before *Config) Changes {
 	for _, s := range settings() {
 		switch {
 		case s.bind(c).String() == s.bind(before).String():
-		case s.live:
+		case s.reloadable:
 			d.Live = append(d.Live, s.name)
 		default:
 			d.Restart = append(d.Restart, s.name)

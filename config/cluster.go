@@ -67,7 +67,7 @@ func (c *Config) ClusterSettings() map[string]string {
 func (c *Config) RunningSettings(started *Config) map[string]string {
 	all, before := c.ClusterSettings(), started.ClusterSettings()
 	for _, s := range settings() {
-		if s.live {
+		if s.reloadable {
 			continue
 		}
 		if value, ok := before[s.name]; ok {

@@ -231,10 +231,10 @@ type Config struct {
 func Default() Config {
 	var c Config
 	for _, s := range settings() {
-		if len(s.def) == 0 {
+		if len(s.defaults) == 0 {
 			continue
 		}
-		if f := s.bind(&c).set(s.def); f != nil {
+		if f := s.bind(&c).set(s.defaults); f != nil {
 			panic("config: bad default for " + s.name + ": " + f.wrong)
 		}
 	}

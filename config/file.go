@@ -88,7 +88,7 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 		f.readRoutes(e)
 		return
 	}
-	i := slices.IndexFunc(table, func(s setting) bool { return s.yaml() == key && !s.flagged })
+	i := slices.IndexFunc(table, func(s setting) bool { return s.yaml() == key && !s.flagOnly })
 	if i < 0 {
 		remedy := "remove it"
 		known := append(names(table, setting.yaml), routesKey)
@@ -105,14 +105,14 @@ func (f *file) entry(table []setting, e *ast.MappingValueNode) {
 		f.problem(at, s.name, "", "the value has the wrong form", remedy)
 		return
 	}
-	f.layer[s.name] = given{texts: texts, from: f.at(at)}
+	f.layer[s.name] = givenTexts{texts: texts, from: f.at(at)}
 }
 
 // example returns an example value in YAML syntax.
 func (s setting) example() string {
 	word := s.metavar
-	if len(s.def) > 0 {
-		word = s.def[0]
+	if len(s.defaults) > 0 {
+		word = s.defaults[0]
 	}
 	if s.many {
 		return "[" + word + "]"

@@ -21,12 +21,12 @@ func Flags() []Flag {
 	table := settings()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
-		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.def, ","), Group: s.group, Help: s.help, Many: s.many}
-		if !s.flagged {
+		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, Many: s.many}
+		if !s.flagOnly {
 			f.YAML = s.yaml()
 		}
-		if s.shown != "" {
-			f.Default = s.shown
+		if s.shownDefault != "" {
+			f.Default = s.shownDefault
 		}
 		flags[i] = f
 	}

@@ -12,14 +12,14 @@ import (
 // envPrefix is the prefix of all environment variables.
 const envPrefix = "SHARDWAY_"
 
-// given is the value of a setting in one layer.
-type given struct {
+// givenTexts is the value of a setting in one layer.
+type givenTexts struct {
 	texts []string
 	from  string
 }
 
 // layer contains the settings of one origin, by name.
-type layer map[string]given
+type layer map[string]givenTexts
 
 // flagLayer reads the command line: --name value, --name=value, and for a
 // switch --name, --name=false or --no-name. The last of several values applies, except
@@ -62,7 +62,7 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 			problems = append(problems, Problem{Key: s.name, From: "flag", Wrong: "the value is missing", Remedy: "write --" + s.name + " " + s.metavar})
 			continue
 		}
-		if earlier, twice := l[s.name]; twice && s.once && val != "" && earlier.texts[0] != "" {
+		if earlier, twice := l[s.name]; twice && s.notRepeatable && val != "" && earlier.texts[0] != "" {
 			problems = append(problems, Problem{
 				Key: s.name, Value: val, From: "flag", Wrong: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
 				Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
@@ -76,7 +76,7 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 
 // add records one occurrence of a flag.
 func (l layer) add(s setting, val string) {
-	g := given{texts: []string{val}, from: "flag"}
+	g := givenTexts{texts: []string{val}, from: "flag"}
 	if s.many {
 		g.texts = append(l[s.name].texts, split(val)...)
 	}
@@ -104,7 +104,7 @@ func envLayer(table []setting, environ []string) (layer, []Problem) {
 			continue
 		}
 		if i := slices.Index(known, name); i >= 0 {
-			s, g := table[i], given{texts: []string{val}, from: name}
+			s, g := table[i], givenTexts{texts: []string{val}, from: name}
 			if s.many {
 				g.texts = split(val)
 			}

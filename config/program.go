@@ -43,16 +43,16 @@ func Settings() []Setting {
 // none returns the text that stands for zero.
 func none(v value) string {
 	switch v := v.(type) {
-	case span:
+	case durationValue:
 		if !v.off {
 			return "0s"
 		}
-	case number:
+	case numberValue:
 		if v.zero != "" {
 			return v.zero
 		}
 		return "0"
-	case size:
+	case sizeValue:
 		if !v.off {
 			return "0"
 		}
@@ -68,7 +68,7 @@ func Compose(p Program) (Config, error) {
 	first := make(layer)
 	for _, g := range p.Given {
 		if s, ok := lookup(table, g.Name); ok {
-			first[s.name] = given{texts: slices.Clone(g.Texts), from: g.From}
+			first[s.name] = givenTexts{texts: slices.Clone(g.Texts), from: g.From}
 		}
 	}
 	return load(table, first, p)

@@ -21,38 +21,38 @@ type value interface {
 	String() string
 }
 
-// text is a string with a check function.
-type text struct {
+// textValue is a string with a check function.
+type textValue struct {
 	p     *string
 	judge func(string) *flaw // not asked about the empty string; nil: anything goes
 }
 
-func (v text) set(texts []string) *flaw {
+func (v textValue) set(texts []string) *flaw {
 	*v.p = texts[0]
 	return nil
 }
 
-func (v text) check() *flaw {
+func (v textValue) check() *flaw {
 	if *v.p == "" || v.judge == nil {
 		return nil
 	}
 	return v.judge(*v.p)
 }
 
-func (v text) String() string { return *v.p }
+func (v textValue) String() string { return *v.p }
 
-// choice is one of several words.
-type choice[T ~string] struct {
+// choiceValue is one of several words.
+type choiceValue[T ~string] struct {
 	p  *T
 	of []T
 }
 
-func (v choice[T]) set(texts []string) *flaw {
+func (v choiceValue[T]) set(texts []string) *flaw {
 	*v.p = T(texts[0])
 	return nil
 }
 
-func (v choice[T]) check() *flaw {
+func (v choiceValue[T]) check() *flaw {
 	if slices.Contains(v.of, *v.p) {
 		return nil
 	}
@@ -63,16 +63,16 @@ func (v choice[T]) check() *flaw {
 	return &flaw{"unknown value", "choose one of " + strings.Join(words, ", ")}
 }
 
-func (v choice[T]) String() string { return string(*v.p) }
+func (v choiceValue[T]) String() string { return string(*v.p) }
 
-// number is an integer within bounds.
-type number struct {
+// numberValue is an integer within bounds.
+type numberValue struct {
 	p      *int
 	lo, hi int
 	zero   string // a word that stands for zero, which is allowed then; empty: none
 }
 
-func (v number) set(texts []string) *flaw {
+func (v numberValue) set(texts []string) *flaw {
 	if v.zero != "" && texts[0] == v.zero {
 		*v.p = 0
 		return nil
@@ -85,7 +85,7 @@ func (v number) set(texts []string) *flaw {
 	return nil
 }
 
-func (v number) check() *flaw {
+func (v numberValue) check() *flaw {
 	if v.zero != "" && *v.p == 0 {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (v number) check() *flaw {
 	return nil
 }
 
-func (v number) bounds() string {
+func (v numberValue) bounds() string {
 	remedy := fmt.Sprintf("give a number from %d to %d", v.lo, v.hi)
 	if v.zero != "" {
 		remedy += ", or " + v.zero
@@ -103,21 +103,21 @@ func (v number) bounds() string {
 	return remedy
 }
 
-func (v number) String() string {
+func (v numberValue) String() string {
 	if v.zero != "" && *v.p == 0 {
 		return v.zero
 	}
 	return strconv.Itoa(*v.p)
 }
 
-// span is a duration within bounds.
-type span struct {
+// durationValue is a duration within bounds.
+type durationValue struct {
 	p      *time.Duration
 	lo, hi time.Duration
 	off    bool // the word "off" stands for zero, and zero is allowed
 }
 
-func (v span) set(texts []string) *flaw {
+func (v durationValue) set(texts []string) *flaw {
 	if v.off && texts[0] == "off" {
 		*v.p = 0
 		return nil
@@ -134,7 +134,7 @@ func (v span) set(texts []string) *flaw {
 	return nil
 }
 
-func (v span) check() *flaw {
+func (v durationValue) check() *flaw {
 	if v.off && *v.p == 0 {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (v span) check() *flaw {
 	return nil
 }
 
-func (v span) String() string {
+func (v durationValue) String() string {
 	if v.off && *v.p == 0 {
 		return "off"
 	}
@@ -158,8 +158,8 @@ func (v span) String() string {
 // short formats a duration without trailing zero units.
 func short(d time.Duration) string { return timingrules.Short(d) }
 
-// size is a number of bytes within bounds.
-type size struct {
+// sizeValue is a number of bytes within bounds.
+type sizeValue struct {
 	p      *int64
 	lo, hi int64
 	off    bool // the word "off" stands for zero, and zero is allowed
@@ -175,7 +175,7 @@ func units() []unit {
 	return []unit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 }
 
-func (v size) set(texts []string) *flaw {
+func (v sizeValue) set(texts []string) *flaw {
 	if v.off && texts[0] == "off" {
 		*v.p = 0
 		return nil
@@ -199,7 +199,7 @@ func (v size) set(texts []string) *flaw {
 	return nil
 }
 
-func (v size) check() *flaw {
+func (v sizeValue) check() *flaw {
 	if v.off && *v.p == 0 {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (v size) check() *flaw {
 	return nil
 }
 
-func (v size) String() string {
+func (v sizeValue) String() string {
 	if v.off && *v.p == 0 {
 		return "off"
 	}
@@ -230,10 +230,10 @@ func bytes(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// toggle is a Boolean value.
-type toggle struct{ p *bool }
+// boolValue is a Boolean value.
+type boolValue struct{ p *bool }
 
-func (v toggle) set(texts []string) *flaw {
+func (v boolValue) set(texts []string) *flaw {
 	b, err := strconv.ParseBool(texts[0])
 	if err != nil {
 		return &flaw{"neither true nor false", "write true or false"}
@@ -242,8 +242,8 @@ func (v toggle) set(texts []string) *flaw {
 	return nil
 }
 
-func (v toggle) check() *flaw   { return nil }
-func (v toggle) String() string { return strconv.FormatBool(*v.p) }
+func (v boolValue) check() *flaw   { return nil }
+func (v boolValue) String() string { return strconv.FormatBool(*v.p) }
 
 // list is any number of texts, each with the same grammar.
 type list struct {

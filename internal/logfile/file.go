@@ -16,8 +16,8 @@ import (
 const (
 	// flushEvery is the interval between two writes to the file.
 	flushEvery = 100 * time.Millisecond
-	// room is the capacity of the buffer in bytes.
-	room = 4 << 20
+	// bufferSize is the capacity of the buffer in bytes.
+	bufferSize = 4 << 20
 )
 
 // File is a log file. Write may be called from any goroutine.
@@ -85,13 +85,13 @@ func (f *File) Reopen() error {
 func (f *File) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.mu.buf)+len(line) > room {
+	if len(f.mu.buf)+len(line) > bufferSize {
 		f.mu.missing++
 		f.lost.Add(1)
 		return len(line), nil
 	}
 	f.mu.buf = append(f.mu.buf, line...)
-	if len(f.mu.buf) > room/2 {
+	if len(f.mu.buf) > bufferSize/2 {
 		select {
 		case f.full <- struct{}{}:
 		default:

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// split parses Edit.Decl.
-func split(decl string) (dir, name string, err error) {
+// splitDecl parses Edit.Decl.
+func splitDecl(decl string) (dir, name string, err error) {
 	slash := strings.LastIndexByte(decl, '/') + 1
 	dir, name, ok := strings.Cut(decl[slash:], ".")
 	if !ok || dir == "" || name == "" {
@@ -65,7 +65,7 @@ func (o *Overlay) index(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err = each(file, text, func(name string, _, _ int) {
+		if err = forEachDecl(file, text, func(name string, _, _ int) {
 			if _, twice := declared[name]; twice {
 				declared[name] = ""
 			} else {
@@ -79,10 +79,10 @@ func (o *Overlay) index(dir string) error {
 	return nil
 }
 
-// span returns the start and end offsets of a declaration in the text of its file.
-func span(file, text, name string) (begin, end int, err error) {
+// declRange returns the start and end offsets of a declaration in the text of its file.
+func declRange(file, text, name string) (begin, end int, err error) {
 	begin = -1
-	err = each(file, text, func(n string, b, e int) {
+	err = forEachDecl(file, text, func(n string, b, e int) {
 		if n == name {
 			begin, end = b, e
 		}
@@ -93,17 +93,17 @@ func span(file, text, name string) (begin, end int, err error) {
 	return begin, end, err
 }
 
-// each calls f for every top-level declaration of a file, with its name and its start and end
+// forEachDecl calls f for every top-level declaration of a file, with its name and its start and end
 // offsets. The range includes the doc comment and the rest of the last line. A group of
 // specifications has the names of its first specification. Blank names and imports are omitted.
-func each(file, text string, f func(name string, begin, end int)) error {
+func forEachDecl(file, text string, f func(name string, begin, end int)) error {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	for _, d := range parsed.Decls {
-		names, doc := described(d)
+		names, doc := declaredNames(d)
 		begin := d.Pos()
 		if doc != nil {
 			begin = doc.Pos()
@@ -121,8 +121,8 @@ func each(file, text string, f func(name string, begin, end int)) error {
 	return nil
 }
 
-// described returns the names of a declaration and its doc comment.
-func described(d ast.Decl) (names []string, doc *ast.CommentGroup) {
+// declaredNames returns the names of a declaration and its doc comment.
+func declaredNames(d ast.Decl) (names []string, doc *ast.CommentGroup) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
 		if d.Recv == nil {

@@ -49,7 +49,7 @@ func (o *Overlay) Add(file, text string) { o.files[file] = text }
 // declaration of that name for this platform, and the old text occurs exactly once in it. A
 // failure means that the source has changed, and the edit must be adapted.
 func (o *Overlay) Edit(e Edit) error {
-	dir, name, err := split(e.Decl)
+	dir, name, err := splitDecl(e.Decl)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (o *Overlay) Edit(e Edit) error {
 	if err != nil {
 		return err
 	}
-	begin, end, err := span(file, text, name)
+	begin, end, err := declRange(file, text, name)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ const Switch = "SHARDWAY_TEST_MISTAKE"
 func (o *Overlay) Plant(mistakes [][]Edit) error {
 	for i, edits := range mistakes {
 		for _, e := range edits {
-			dir, _, err := split(e.Decl)
+			dir, _, err := splitDecl(e.Decl)
 			if err != nil {
 				return err
 			}

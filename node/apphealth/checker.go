@@ -41,19 +41,19 @@ type Checker struct {
 
 	// Only Run uses the following fields.
 
-	ticker       *clock.Ticker   // fires when a check is due
-	rose, failed int             // good and failed checks in a row
-	heldSince    time.Time       // when the last hold began, see Settings.Hold
-	everGood     bool            // a check has been good
-	falls        ack.FlapCounter // counts how often the app became unhealthy
-	began        time.Time       // falls counts from this time
-	warned       time.Time       // when a skipped check was last logged
+	ticker              *clock.Ticker   // fires when a check is due
+	successes, failures int             // good and failed checks in a row
+	heldSince           time.Time       // when the last hold began, see Settings.Hold
+	everGood            bool            // a check has been good
+	falls               ack.FlapCounter // counts how often the app became unhealthy
+	startedAt           time.Time       // falls counts from this time
+	warnedAt            time.Time       // when a skipped check was last logged
 }
 
 // NewChecker returns a Checker that calls check for each check, and onChange after each change of
 // Healthy. onChange must not block.
 func NewChecker(check func(context.Context) error, settings Settings, pulse *clock.Scheduler, log zerolog.Logger, onChange func()) *Checker {
-	c := &Checker{check: check, log: log, onChange: onChange, began: time.Now(), refused: make(chan struct{}, 1), scheduler: pulse}
+	c := &Checker{check: check, log: log, onChange: onChange, startedAt: time.Now(), refused: make(chan struct{}, 1), scheduler: pulse}
 	c.settings.Store(&settings)
 	c.report.Store(&ack.AppHealth{Starting: true})
 	return c
@@ -86,7 +86,7 @@ func (c *Checker) Run(ctx context.Context) {
 	defer c.ticker.Stop()
 	for {
 		began, set := time.Now(), *c.settings.Load()
-		err := c.once(ctx, set.Timeout)
+		err := c.checkOnce(ctx, set.Timeout)
 		if ctx.Err() != nil {
 			return
 		}
@@ -97,8 +97,8 @@ func (c *Checker) Run(ctx context.Context) {
 	}
 }
 
-// once makes one health check with a timeout.
-func (c *Checker) once(ctx context.Context, timeout time.Duration) error {
+// checkOnce makes one health check with a timeout.
+func (c *Checker) checkOnce(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return c.check(ctx)
@@ -180,17 +180,17 @@ func exhausted(err error) bool {
 // skip logs, at most once in skipLogEvery, that a check was not possible because this node lacks resources
 // such as file descriptors. The result of the last check remains valid.
 func (c *Checker) skip(err error) {
-	if time.Since(c.warned) < skipLogEvery {
+	if time.Since(c.warnedAt) < skipLogEvery {
 		return
 	}
-	c.warned = time.Now()
+	c.warnedAt = time.Now()
 	c.log.Warn().Err(err).Msg("app check skipped: resources exhausted")
 }
 
 // updateReport updates the result of Report after a check that returned err.
 func (c *Checker) updateReport(err error) {
 	c.report.Store(&ack.AppHealth{
-		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, Falls: c.falls.Count(time.Since(c.began)),
+		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, Falls: c.falls.Count(time.Since(c.startedAt)),
 	})
 }
 
@@ -204,20 +204,20 @@ func (c *Checker) apply(set Settings, err error) {
 	if err != nil {
 		text := logsafe.OneLine(err.Error())
 		c.lastError.Store(&text)
-		c.rose, c.failed = 0, c.failed+1
+		c.successes, c.failures = 0, c.failures+1
 	} else {
-		c.rose, c.failed, c.everGood = c.rose+1, 0, true
+		c.successes, c.failures, c.everGood = c.successes+1, 0, true
 	}
 	c.updateReport(err)
 	first, healthy := !c.checked.Swap(true), c.healthy.Load()
 	held := healthy && c.isHeld(set, err)
 	switch {
-	case c.rose >= set.Rise && !healthy:
+	case c.successes >= set.Rise && !healthy:
 		c.healthy.Store(true)
 		c.log.Info().Msg("app healthy")
 		c.onChange()
-	case c.failed >= set.Fall && healthy && !held:
-		c.falls.Add(time.Since(c.began))
+	case c.failures >= set.Fall && healthy && !held:
+		c.falls.Add(time.Since(c.startedAt))
 		c.updateReport(err)
 		c.healthy.Store(false)
 		c.log.Warn().Err(err).Msg("app unhealthy")

@@ -115,13 +115,13 @@ func (d *Detector) investigate(node string) {
 	d.wg.Go(func() {
 		for more := true; more; {
 			d.redial(node, gone)
-			gone, more = d.next(node, gone)
+			gone, more = d.takeNext(node, gone)
 		}
 	})
 }
 
-// next returns the process whose connection has closed since, or ends the investigation.
-func (d *Detector) next(node string, told Process) (gone Process, more bool) {
+// takeNext returns the process whose connection has closed since, or ends the investigation.
+func (d *Detector) takeNext(node string, told Process) (gone Process, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b, ok := d.mu.closed[node]; ok && b.Process != told && d.ctx.Err() == nil {

@@ -54,8 +54,8 @@ type Suspect struct {
 	at    time.Time
 }
 
-// end identifies the end of a process, as reported by node from.
-type end struct {
+// processEnd identifies the end of a process, as reported by node from.
+type processEnd struct {
 	node string
 	boot uint64
 	from string
@@ -84,9 +84,9 @@ type PoisonDetector struct {
 
 	mu struct {
 		sync.Mutex
-		own      []CrashReport       // reports of this node
-		ends     map[end]CrashReport // on the leader: reports of all nodes
-		suspects []Suspect           // on the leader: suspected keys, oldest first
+		own      []CrashReport              // reports of this node
+		ends     map[processEnd]CrashReport // on the leader: reports of all nodes
+		suspects []Suspect                  // on the leader: suspected keys, oldest first
 	}
 }
 
@@ -115,7 +115,7 @@ func (p *PoisonDetector) Record(from string, all []CrashReport) {
 	defer p.mu.Unlock()
 	now := time.Now()
 	if p.mu.ends == nil {
-		p.mu.ends = map[end]CrashReport{}
+		p.mu.ends = map[processEnd]CrashReport{}
 	}
 	for e, i := range p.mu.ends {
 		if now.Sub(i.At) > 2*poisonWindow {
@@ -130,13 +130,13 @@ func (p *PoisonDetector) Record(from string, all []CrashReport) {
 			i.Keys = i.Keys[:proxy.MaxImplicated+1]
 		}
 		i.At = now.Add(-time.Duration(i.AgoMS) * time.Millisecond)
-		p.mu.ends[end{i.Node, i.Boot, from}] = i
+		p.mu.ends[processEnd{i.Node, i.Boot, from}] = i
 	}
-	p.judge(now)
+	p.updateSuspects(now)
 }
 
-// judge searches for keys that had requests at two nodes that have ended. mu must be held.
-func (p *PoisonDetector) judge(now time.Time) {
+// updateSuspects searches for keys that had requests at two nodes that have ended. mu must be held.
+func (p *PoisonDetector) updateSuspects(now time.Time) {
 	for key, seen := range p.implicated() {
 		slices.SortFunc(seen, func(a, b CrashReport) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node)) })
 		for i := range seen[1:] {

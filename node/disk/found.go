@@ -109,7 +109,7 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	if err := save(b, identityFile, d.id); err != nil {
 		return "", err
 	}
-	if err := d.fill(f); err != nil {
+	if err := d.writeFoundation(f); err != nil {
 		return "", err
 	}
 	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
@@ -179,8 +179,8 @@ func (b *files) copyIdentity(dir string) error {
 	return syncDir(b.path(dir))
 }
 
-// fill creates new stores and calls f.Write to fill them.
-func (d *Dir) fill(f Foundation) error {
+// writeFoundation creates new stores and calls f.Write to fill them.
+func (d *Dir) writeFoundation(f Foundation) error {
 	s, err := d.OpenStores(f.Stores)
 	if err != nil {
 		return err

@@ -22,10 +22,10 @@ type guard struct {
 	stop    sync.Once
 	err     atomic.Pointer[error]
 	pending atomic.Int64
-	slowest slowest
+	slowest slowestWrite
 
-	mu    sync.Mutex // serializes the calls of hung
-	stuck int        // number of hung writes
+	mu          sync.Mutex // serializes the calls of hung
+	stuckWrites int        // number of hung writes
 }
 
 // read runs a read operation. It returns only results that Raft may see: nil, or an error
@@ -72,24 +72,24 @@ func (g *guard) watchWrite() (stop func()) {
 	fired := make(chan struct{})
 	t := time.AfterFunc(g.timeout, func() {
 		defer close(fired)
-		g.count(1)
+		g.addStuck(1)
 	})
 	return func() {
 		if !t.Stop() {
 			<-fired
-			g.count(-1)
+			g.addStuck(-1)
 		}
 	}
 }
 
-// count reports the first of several hung writes and the end of the last one.
-func (g *guard) count(n int) {
+// addStuck reports the first of several hung writes and the end of the last one.
+func (g *guard) addStuck(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before := g.stuck
-	g.stuck += n
-	if (before == 0) != (g.stuck == 0) {
-		g.hung(g.stuck > 0)
+	before := g.stuckWrites
+	g.stuckWrites += n
+	if (before == 0) != (g.stuckWrites == 0) {
+		g.hung(g.stuckWrites > 0)
 	}
 }
 
@@ -127,8 +127,8 @@ func (g *guard) exitIfReleased() {
 	}
 }
 
-// first returns the first error of a store, or nil.
-func (g *guard) first() error {
+// firstError returns the first error of a store, or nil.
+func (g *guard) firstError() error {
 	if p := g.err.Load(); p != nil {
 		return *p
 	}
@@ -138,5 +138,5 @@ func (g *guard) first() error {
 // release makes failed calls and all later calls exit their goroutines.
 func (g *guard) release() { g.stop.Do(func() { close(g.released) }) }
 
-// writing returns the number of writes in progress.
-func (g *guard) writing() int64 { return g.pending.Load() }
+// pendingWrites returns the number of writes in progress.
+func (g *guard) pendingWrites() int64 { return g.pending.Load() }

@@ -36,11 +36,11 @@ func (l *logStore) LastIndex() (uint64, error) {
 
 // GetLog passes raft.ErrLogNotFound on to Raft, which then sends the follower a snapshot.
 func (l *logStore) GetLog(index uint64, log *raft.Log) error {
-	return l.g.read("read log entry", missing, func() error { return l.s.GetLog(index, log) })
+	return l.g.read("read log entry", isLogNotFound, func() error { return l.s.GetLog(index, log) })
 }
 
-// missing reports whether err means that the log does not contain an entry.
-func missing(err error) bool { return errors.Is(err, raft.ErrLogNotFound) }
+// isLogNotFound reports whether err means that the log does not contain an entry.
+func isLogNotFound(err error) bool { return errors.Is(err, raft.ErrLogNotFound) }
 
 // StoreLog implements raft.LogStore.
 func (l *logStore) StoreLog(log *raft.Log) error {

@@ -9,15 +9,15 @@ import (
 // twice as long.
 const slowestWithin = 15 * time.Second
 
-// slowest records the longest recent write.
-type slowest struct {
+// slowestWrite records the longest recent write.
+type slowestWrite struct {
 	mu          sync.Mutex
 	now, before time.Duration // longest write of the current and of the previous interval
 	since       time.Time     // start of the current interval
 }
 
 // record records a completed write.
-func (s *slowest) record(at time.Time, d time.Duration) {
+func (s *slowestWrite) record(at time.Time, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rotateLocked(at)
@@ -25,7 +25,7 @@ func (s *slowest) record(at time.Time, d time.Duration) {
 }
 
 // longest returns the duration of the longest recent write.
-func (s *slowest) longest(at time.Time) time.Duration {
+func (s *slowestWrite) longest(at time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rotateLocked(at)
@@ -33,7 +33,7 @@ func (s *slowest) longest(at time.Time) time.Duration {
 }
 
 // rotateLocked starts a new interval when the current one is over. s.mu must be held.
-func (s *slowest) rotateLocked(at time.Time) {
+func (s *slowestWrite) rotateLocked(at time.Time) {
 	switch age := at.Sub(s.since); {
 	case age >= 2*slowestWithin:
 		s.before, s.now, s.since = 0, 0, at

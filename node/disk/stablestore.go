@@ -17,9 +17,9 @@ func newStableStore(g *guard, s raft.StableStore) *stableStore {
 	return &stableStore{g: g, v: votes{s: s}}
 }
 
-// unset reports whether err means that the key is not set. Raft compares the text of that
+// isNotFound reports whether err means that the key is not set. Raft compares the text of that
 // error, too.
-func unset(err error) bool { return err.Error() == "not found" }
+func isNotFound(err error) bool { return err.Error() == "not found" }
 
 func (s *stableStore) Set(key, val []byte) error {
 	return s.g.write("write vote", func() error { return s.v.set(key, val) })
@@ -27,7 +27,7 @@ func (s *stableStore) Set(key, val []byte) error {
 
 func (s *stableStore) Get(key []byte) ([]byte, error) {
 	var v []byte
-	err := s.g.read("read vote", unset, func() (err error) {
+	err := s.g.read("read vote", isNotFound, func() (err error) {
 		v, err = s.v.get(key)
 		return err
 	})
@@ -40,7 +40,7 @@ func (s *stableStore) SetUint64(key []byte, val uint64) error {
 
 func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 	var n uint64
-	err := s.g.read("read term", unset, func() (err error) {
+	err := s.g.read("read term", isNotFound, func() (err error) {
 		n, err = s.v.getUint64(key)
 		return err
 	})

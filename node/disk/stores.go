@@ -100,7 +100,7 @@ func (s *Stores) Time(took func(time.Duration)) { s.g.onWrite = took }
 func (s *Stores) Slowest() time.Duration { return s.g.slowest.longest(time.Now()) }
 
 // Err returns the first error of a store, or nil.
-func (s *Stores) Err() error { return s.g.first() }
+func (s *Stores) Err() error { return s.g.firstError() }
 
 // Release exits the goroutines of failed calls and of all later calls, so nothing is
 // written from now on. Call it before waiting for Raft to stop.
@@ -109,7 +109,7 @@ func (s *Stores) Release() { s.g.release() }
 // Close releases and closes the stores. It does not wait for a hung write.
 func (s *Stores) Close() error {
 	s.g.release()
-	if n := s.g.writing(); n > 0 {
+	if n := s.g.pendingWrites(); n > 0 {
 		return fmt.Errorf("disk: raft log left open: %d writes hang", n)
 	}
 	return s.close()

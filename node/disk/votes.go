@@ -84,7 +84,7 @@ func (v *votes) getUint64(key []byte) (uint64, error) {
 func (v *votes) last() (term uint64, cand []byte, err error) {
 	b, err := v.s.Get([]byte(keyVote))
 	switch {
-	case err != nil && unset(err):
+	case err != nil && isNotFound(err):
 		if term, err = v.s.GetUint64([]byte(keyVoteTerm)); err == nil {
 			cand, err = v.s.Get([]byte(keyVoteCand))
 		}

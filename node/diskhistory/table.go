@@ -32,7 +32,7 @@ type Table struct {
 // entry is the record of one disk.
 type entry struct {
 	disk.Known
-	turn uint64 // increases with each change of any record, so it orders the records by their last change
+	lastChange uint64 // increases with each change of any record, so it orders the records by their last change
 }
 
 // New returns a Table with the stored records, oldest first.
@@ -51,7 +51,7 @@ func (t *Table) Changed() <-chan struct{} { return t.changed }
 func (t *Table) All() []disk.Known {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	entries := slices.SortedFunc(maps.Values(t.known), func(a, b entry) int { return cmp.Compare(a.turn, b.turn) })
+	entries := slices.SortedFunc(maps.Values(t.known), func(a, b entry) int { return cmp.Compare(a.lastChange, b.lastChange) })
 	all := make([]disk.Known, len(entries))
 	for i, e := range entries {
 		all[i] = e.Known
@@ -134,21 +134,21 @@ func (t *Table) Term(server string, term uint64) {
 // yet.
 func (t *Table) put(k disk.Known) {
 	t.last++
-	t.known[k.Server] = entry{Known: k, turn: t.last}
+	t.known[k.Server] = entry{Known: k, lastChange: t.last}
 	node := nodeOf(k.Server)
-	t.bound(MostOfOne, func(server string) bool { return nodeOf(server) == node })
-	t.bound(Most, func(string) bool { return true })
+	t.removeOldest(MostOfOne, func(server string) bool { return nodeOf(server) == node })
+	t.removeOldest(Most, func(string) bool { return true })
 }
 
-// bound deletes one record if there are more than most records for which which returns true: the record
+// removeOldest deletes one record if there are more than most records for which which returns true: the record
 // among them that has not changed for the longest time.
-func (t *Table) bound(most int, which func(server string) bool) {
+func (t *Table) removeOldest(most int, which func(server string) bool) {
 	n, oldest := 0, ""
 	for server, e := range t.known {
 		if !which(server) {
 			continue
 		}
-		if n++; oldest == "" || e.turn < t.known[oldest].turn {
+		if n++; oldest == "" || e.lastChange < t.known[oldest].lastChange {
 			oldest = server
 		}
 	}

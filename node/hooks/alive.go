@@ -49,13 +49,13 @@ func (h *HTTP) Alive(ctx context.Context, c agent.AliveCall) (follows, refused b
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "shardway-hooks")
 	r.Header.Set(Header, aliveName)
-	if h.kept == nil {
-		h.kept = &http.Transport{
+	if h.aliveTransport == nil {
+		h.aliveTransport = &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return h.Dial(ctx) },
 			Proxy:       nil, DisableCompression: true, MaxIdleConns: 1, IdleConnTimeout: aliveIdle, MaxResponseHeaderBytes: maxHead,
 		}
 	}
-	res, err := h.kept.RoundTrip(r)
+	res, err := h.aliveTransport.RoundTrip(r)
 	if err != nil {
 		return false, errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist), err
 	}
@@ -72,7 +72,7 @@ func (h *HTTP) Alive(ctx context.Context, c agent.AliveCall) (follows, refused b
 
 // CloseAlive closes the connection of Alive. No call of Alive may be in progress.
 func (h *HTTP) CloseAlive() {
-	if h.kept != nil {
-		h.kept.CloseIdleConnections()
+	if h.aliveTransport != nil {
+		h.aliveTransport.CloseIdleConnections()
 	}
 }

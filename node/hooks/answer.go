@@ -29,7 +29,7 @@ func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return agent.HookResult{}, nil
 	}
-	members, err := object(body)
+	members, err := parseMembers(body)
 	if err != nil {
 		return agent.HookResult{}, fmt.Errorf("the app's answer cannot be read: %w; %s", err, form)
 	}
@@ -38,11 +38,11 @@ func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	for _, m := range members {
 		switch m.name {
 		case "notes":
-			notes, err = entries(call, m)
+			notes, err = parseShardTexts(call, m)
 		case "failed":
-			failed, err = entries(call, m)
+			failed, err = parseShardTexts(call, m)
 		case "absent":
-			absent, err = listed(call, m)
+			absent, err = parseShardList(call, m)
 		}
 		if err != nil {
 			return agent.HookResult{}, err
@@ -50,7 +50,7 @@ func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	}
 	r := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 	for _, f := range failed {
-		r.Failed[f.shard] = why(f.text)
+		r.Failed[f.shard] = truncateReason(f.text)
 	}
 	if call.Kind != agent.HookRelease {
 		return r, nil
@@ -60,21 +60,21 @@ func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 		if _, failed := r.Failed[n.shard]; err != nil && !failed {
 			r.Failed[n.shard] = "the note is not base64; encode it with the standard alphabet and padding"
 		}
-		keep(&r, n.shard, note)
+		storeNote(&r, n.shard, note)
 	}
-	leaveOut(&r, absent)
+	markAbsent(&r, absent)
 	return r, nil
 }
 
-// why prepares a reason that the app has sent for logs and responses. The result is printable, is at most
+// truncateReason prepares a reason that the app has sent for logs and responses. The result is printable, is at most
 // maxWhy long, and is never empty.
-func why(text string) string {
-	return cmp.Or(clipped(text, maxWhy), "the app does not say why")
+func truncateReason(text string) string {
+	return cmp.Or(truncate(text, maxWhy), "the app does not say why")
 }
 
-// keep adds the note of a shard to r. If the note is too long, the shard fails instead, because the next
+// storeNote adds the note of a shard to r. If the note is too long, the shard fails instead, because the next
 // owner must not receive a truncated note.
-func keep(r *agent.HookResult, s shardmap.Shard, note []byte) {
+func storeNote(r *agent.HookResult, s shardmap.Shard, note []byte) {
 	switch _, failed := r.Failed[s]; {
 	case failed:
 	case len(note) > ack.MaxNote:
@@ -84,9 +84,9 @@ func keep(r *agent.HookResult, s shardmap.Shard, note []byte) {
 	}
 }
 
-// leaveOut records in r that the app does not hold the shards in absent, and deletes their notes. It ignores
+// markAbsent records in r that the app does not hold the shards in absent, and deletes their notes. It ignores
 // shards that have failed.
-func leaveOut(r *agent.HookResult, absent []shardmap.Shard) {
+func markAbsent(r *agent.HookResult, absent []shardmap.Shard) {
 	for _, s := range absent {
 		if _, failed := r.Failed[s]; failed {
 			continue
@@ -116,13 +116,13 @@ type entry struct {
 	text  string
 }
 
-// entries decodes the member notes or failed. The value null, for the whole member or for a shard, means no
+// parseShardTexts decodes the member notes or failed. The value null, for the whole member or for a shard, means no
 // entry.
-func entries(call *agent.HookCall, of member) ([]entry, error) {
+func parseShardTexts(call *agent.HookCall, of member) ([]entry, error) {
 	if string(of.value) == "null" {
 		return nil, nil
 	}
-	members, err := object(of.value)
+	members, err := parseMembers(of.value)
 	if err != nil {
 		return nil, fmt.Errorf("%q of the app's answer cannot be read: %w; %s", of.name, err, form)
 	}
@@ -131,9 +131,9 @@ func entries(call *agent.HookCall, of member) ([]entry, error) {
 		n, _ := strconv.ParseUint(m.name, 10, 16)
 		shard := shardmap.Shard(n)
 		if strconv.FormatUint(n, 10) != m.name { // also true if ParseUint has failed, or for leading zeros
-			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(m.name), form)
+			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, truncateReason(m.name), form)
 		}
-		if !called(call, shard) {
+		if !isCalled(call, shard) {
 			return nil, notAsked(of.name, shard)
 		}
 		var text *string
@@ -147,8 +147,8 @@ func entries(call *agent.HookCall, of member) ([]entry, error) {
 	return list, nil
 }
 
-// listed decodes the member absent. null means no shards.
-func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
+// parseShardList decodes the member absent. null means no shards.
+func parseShardList(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	var numbers []json.Number
 	if json.Unmarshal(of.value, &numbers) != nil {
 		return nil, fmt.Errorf("%q of the app's answer is no list of shard numbers; %s", of.name, form)
@@ -157,9 +157,9 @@ func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	for _, number := range numbers {
 		n, err := strconv.ParseUint(number.String(), 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, why(number.String()), form)
+			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, truncateReason(number.String()), form)
 		}
-		if !called(call, shardmap.Shard(n)) {
+		if !isCalled(call, shardmap.Shard(n)) {
 			return nil, notAsked(of.name, shardmap.Shard(n))
 		}
 		list = append(list, shardmap.Shard(n))
@@ -167,14 +167,14 @@ func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	return list, nil
 }
 
-// called reports whether the call contains a shard.
-func called(call *agent.HookCall, shard shardmap.Shard) bool {
+// isCalled reports whether the call contains a shard.
+func isCalled(call *agent.HookCall, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(call.Shards, func(s agent.HookShard) bool { return s.Shard == shard })
 }
 
-// object decodes one JSON object that must be the whole text. A duplicate member is an error, because it is
+// parseMembers decodes one JSON object that must be the whole text. A duplicate member is an error, because it is
 // unclear which of the values applies.
-func object(text []byte) ([]member, error) {
+func parseMembers(text []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil {
 		return nil, fmt.Errorf("it is no JSON object: %w", err)
@@ -194,7 +194,7 @@ func object(text []byte) ([]member, error) {
 			return nil, err
 		}
 		if seen[m.name] {
-			return nil, fmt.Errorf("%q is there twice", why(m.name))
+			return nil, fmt.Errorf("%q is there twice", truncateReason(m.name))
 		}
 		seen[m.name] = true
 		members = append(members, m)

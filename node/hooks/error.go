@@ -18,9 +18,9 @@ var (
 	ErrTimeout = errors.New("the app did not answer in time (--release-timeout, --acquire-timeout)")
 )
 
-// named returns the error of a call. If ctx has ended, that is the error, because err is then only a
+// describeError returns the error of a call. If ctx has ended, that is the error, because err is then only a
 // consequence.
-func named(ctx context.Context, call *agent.HookCall, err error) error {
+func describeError(ctx context.Context, call *agent.HookCall, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = ErrTimeout
@@ -39,7 +39,7 @@ type callError struct {
 
 // failure returns a callError for err that names the hook.
 func failure(call *agent.HookCall, err error) error {
-	return &callError{clipped("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
+	return &callError{truncate("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
 }
 
 func (e *callError) Error() string { return e.text }

@@ -39,7 +39,7 @@ func (f *Func) Do(ctx context.Context, call agent.HookCall) (r agent.HookResult)
 	}()
 	<-returned
 	if r.Err == nil {
-		r = checked(&call, r)
+		r = validateResult(&call, r)
 	}
 	if r.Err != nil {
 		return agent.HookResult{Err: failure(&call, r.Err)}
@@ -47,8 +47,8 @@ func (f *Func) Do(ctx context.Context, call agent.HookCall) (r agent.HookResult)
 	return r
 }
 
-// checked applies the rules for responses over HTTP (see decode) to the result of a function.
-func checked(call *agent.HookCall, r agent.HookResult) agent.HookResult {
+// validateResult applies the rules for responses over HTTP (see decode) to the result of a function.
+func validateResult(call *agent.HookCall, r agent.HookResult) agent.HookResult {
 	out := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 	asked := make(map[shardmap.Shard]bool)
 	for _, s := range call.Shards {
@@ -58,14 +58,14 @@ func checked(call *agent.HookCall, r agent.HookResult) agent.HookResult {
 		if !asked[s] {
 			return agent.HookResult{Err: notAsked("Failed", s)}
 		}
-		out.Failed[s] = why(text)
+		out.Failed[s] = truncateReason(text)
 	}
 	for s, note := range r.Notes {
 		if !asked[s] {
 			return agent.HookResult{Err: notAsked("Notes", s)}
 		}
 		if call.Kind == agent.HookRelease {
-			keep(&out, s, note)
+			storeNote(&out, s, note)
 		}
 	}
 	for s := range r.Absent {
@@ -74,7 +74,7 @@ func checked(call *agent.HookCall, r agent.HookResult) agent.HookResult {
 		}
 	}
 	if call.Kind == agent.HookRelease {
-		leaveOut(&out, slices.Collect(maps.Keys(r.Absent)))
+		markAbsent(&out, slices.Collect(maps.Keys(r.Absent)))
 	}
 	return out
 }

@@ -40,7 +40,7 @@ type HTTP struct {
 	// Disk is the disk ID of the node. The sequence numbers of the calls are unique for a disk only.
 	Disk string
 
-	kept *http.Transport // for the persistent connection of Alive; nil before the first call
+	aliveTransport *http.Transport // for the persistent connection of Alive; nil before the first call
 }
 
 // Do sends the call over a new connection and closes the connection before it returns. It returns when the
@@ -48,14 +48,14 @@ type HTTP struct {
 func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	conn, err := h.Dial(ctx)
 	if err != nil {
-		return agent.HookResult{Err: named(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
+		return agent.HookResult{Err: describeError(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
 	}
 	defer func() { _ = conn.Close() }()
 	// Close the connection when ctx ends, regardless of what the HTTP client does then.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	r, err := h.post(ctx, conn, call)
 	if err != nil {
-		return agent.HookResult{Err: named(ctx, &call, err)}
+		return agent.HookResult{Err: describeError(ctx, &call, err)}
 	}
 	return r
 }
@@ -70,7 +70,7 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "shardway-hooks")
 	r.Header.Set(Header, name)
-	one := oneTransport(conn)
+	one := singleConnTransport(conn)
 	defer one.CloseIdleConnections()
 	res, err := one.RoundTrip(r)
 	if err != nil {
@@ -82,16 +82,16 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (ag
 	case err != nil:
 		return agent.HookResult{}, err
 	case res.StatusCode < 200 || res.StatusCode > 299:
-		return agent.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, res.StatusCode, shown(body))
+		return agent.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, res.StatusCode, describeBody(body))
 	case len(body) > maxBody:
 		return agent.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBody)
 	}
 	return decode(&call, body)
 }
 
-// oneTransport returns a transport for one request over conn. It opens no other connection, so that neither
+// singleConnTransport returns a transport for one request over conn. It opens no other connection, so that neither
 // a retry nor a proxy of the environment can send the request again.
-func oneTransport(conn net.Conn) *http.Transport {
+func singleConnTransport(conn net.Conn) *http.Transport {
 	used := false
 	return &http.Transport{
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -108,8 +108,8 @@ func oneTransport(conn net.Conn) *http.Transport {
 	}
 }
 
-// shown returns the start of a response body for an error message, with a separator.
-func shown(body []byte) string {
+// describeBody returns the start of a response body for an error message, with a separator.
+func describeBody(body []byte) string {
 	text := strings.TrimSpace(printable(string(body[:min(len(body), maxShown)])))
 	if text == "" {
 		return ""
@@ -127,8 +127,8 @@ func printable(text string) string {
 	}, text)
 }
 
-// clipped returns printable(text), truncated to most bytes.
-func clipped(text string, most int) string {
+// truncate returns printable(text), truncated to most bytes.
+func truncate(text string, most int) string {
 	if text = printable(text); len(text) > most {
 		text = printable(text[:most]) // again, because the last character may have been split
 	}

@@ -33,7 +33,7 @@ func Std(l zerolog.Logger, name string) *log.Logger {
 // sink writes the messages of one library.
 type sink struct {
 	log   zerolog.Logger
-	limit *limit
+	limit *repeatLimit
 }
 
 var _ hclog.SinkAdapter = (*sink)(nil)
@@ -68,7 +68,7 @@ func (s *sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	for i := 0; i+1 < len(args); i += 2 {
 		e = field(e, fmt.Sprint(args[i]), args[i+1])
 	}
-	e.Msg(short(msg))
+	e.Msg(truncateText(msg))
 }
 
 // closed reports whether args contain the error of a connection that this process has closed itself. A

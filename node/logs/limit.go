@@ -7,34 +7,34 @@ import (
 )
 
 const (
-	// quiet is the shortest time between two writes of the same message.
-	quiet = time.Minute
+	// repeatInterval is the shortest time between two writes of the same message.
+	repeatInterval = time.Minute
 	// maxTexts is the number of different messages that are counted separately within quiet.
 	maxTexts = 64
 	// maxText is the largest length of a written message, in bytes.
 	maxText = 1 << 10
 )
 
-// limit permits each message once per quiet, and at most maxTexts+1 different messages in that time: some
+// repeatLimit permits each message once per quiet, and at most maxTexts+1 different messages in that time: some
 // messages contain text that other hosts have sent. It deletes messages that have not occurred for quiet.
-type limit struct {
+type repeatLimit struct {
 	mu   sync.Mutex // protects the following fields
-	seen map[string]*repeat
-	rest repeat // shared by all messages that do not fit in seen
+	seen map[string]*repeatedText
+	rest repeatedText // shared by all messages that do not fit in seen
 }
 
-// repeat contains the state of one message.
-type repeat struct {
+// repeatedText contains the state of one message.
+type repeatedText struct {
 	last time.Time // time of the last write
 	left int       // number of messages that were omitted since then
 }
 
 // newLimit returns a limit that has not seen any message.
-func newLimit() *limit { return &limit{seen: make(map[string]*repeat)} }
+func newLimit() *repeatLimit { return &repeatLimit{seen: make(map[string]*repeatedText)} }
 
 // pass reports whether msg may be written now. left is the number of omitted repetitions since the last
 // write. If there are already maxTexts messages, all further ones count as the same message.
-func (l *limit) pass(msg string) (left int, ok bool) {
+func (l *repeatLimit) pass(msg string) (left int, ok bool) {
 	now := time.Now()
 	key := keyOf(msg)
 	l.mu.Lock()
@@ -43,12 +43,12 @@ func (l *limit) pass(msg string) (left int, ok bool) {
 	switch {
 	case r != nil:
 	case len(l.seen) < maxTexts || l.forget(now):
-		r = &repeat{}
+		r = &repeatedText{}
 		l.seen[key] = r
 	default:
 		r = &l.rest
 	}
-	if !r.last.IsZero() && now.Sub(r.last) < quiet {
+	if !r.last.IsZero() && now.Sub(r.last) < repeatInterval {
 		r.left++
 		return 0, false
 	}
@@ -58,9 +58,9 @@ func (l *limit) pass(msg string) (left int, ok bool) {
 
 // forget deletes the messages that were not written for quiet, and reports whether seen has room for another
 // message now.
-func (l *limit) forget(now time.Time) bool {
+func (l *repeatLimit) forget(now time.Time) bool {
 	for key, r := range l.seen {
-		if now.Sub(r.last) >= quiet {
+		if now.Sub(r.last) >= repeatInterval {
 			l.rest.left += r.left
 			delete(l.seen, key)
 		}
@@ -72,11 +72,11 @@ func (l *limit) forget(now time.Time) bool {
 // address, whose port differs each time, so keyOf removes it.
 func keyOf(msg string) string {
 	msg, _, _ = strings.Cut(msg, " from=")
-	return short(msg)
+	return truncateText(msg)
 }
 
-// short truncates a message to maxText bytes.
-func short(msg string) string {
+// truncateText truncates a message to maxText bytes.
+func truncateText(msg string) string {
 	if len(msg) <= maxText {
 		return msg
 	}

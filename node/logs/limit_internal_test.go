@@ -28,7 +28,7 @@ func TestLimitForgets(t *testing.T) {
 		if _, ok := l.pass("something else"); ok {
 			t.Error("written though there is no place: the bound does not hold")
 		}
-		time.Sleep(quiet)
+		time.Sleep(repeatInterval)
 		if left, ok := l.pass("something else"); !ok || left != 0 {
 			t.Errorf("pass = %d, %v after the flood, want it written", left, ok)
 		}
@@ -53,11 +53,11 @@ func TestLimitTakesOneTextFromManyAddressesForOne(t *testing.T) {
 		if passed != 1 {
 			t.Errorf("%d lines, want 1", passed)
 		}
-		time.Sleep(quiet)
+		time.Sleep(repeatInterval)
 		if left, ok := l.pass("failed to receive: EOF from=10.0.0.1:1"); !ok || left != 999 {
 			t.Errorf("pass = %d, %v, want 999 left out", left, ok)
 		}
-		if got := short(strings.Repeat("é", maxText)); len(got) > maxText+3 {
+		if got := truncateText(strings.Repeat("é", maxText)); len(got) > maxText+3 {
 			t.Errorf("a text of %d bytes is written", len(got))
 		}
 	})

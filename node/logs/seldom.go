@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// seldom is the shortest time between two lines about one peer. mostPeers is the number of peers that
+	// minInterval is the shortest time between two lines about one peer. maxPeers is the number of peers that
 	// are limited separately; all further peers share one limit.
-	seldom    = time.Second
-	mostPeers = 256
+	minInterval = time.Second
+	maxPeers    = 256
 	// maxWord is the length to which Cut truncates. It is enough for a node ID, a disk ID, or the name and
 	// address of a requester.
 	maxWord = 256
@@ -20,7 +20,7 @@ const (
 // goroutine.
 type Seldom struct {
 	mu   sync.Mutex           // protects last
-	last map[string]time.Time // time of the last line, by peer; "" stands for all peers beyond mostPeers
+	last map[string]time.Time // time of the last line, by peer; "" stands for all peers beyond maxPeers
 }
 
 // Pass reports whether a line about the peer may be written now.
@@ -31,17 +31,17 @@ func (s *Seldom) Pass(peer string) bool {
 	if s.last == nil {
 		s.last = make(map[string]time.Time)
 	}
-	if _, known := s.last[peer]; !known && len(s.last) >= mostPeers {
+	if _, known := s.last[peer]; !known && len(s.last) >= maxPeers {
 		for other, at := range s.last {
-			if now.Sub(at) >= seldom {
+			if now.Sub(at) >= minInterval {
 				delete(s.last, other)
 			}
 		}
-		if len(s.last) >= mostPeers {
+		if len(s.last) >= maxPeers {
 			peer = ""
 		}
 	}
-	if last, ok := s.last[peer]; ok && now.Sub(last) < seldom {
+	if last, ok := s.last[peer]; ok && now.Sub(last) < minInterval {
 		return false
 	}
 	s.last[peer] = now

@@ -22,10 +22,10 @@ const dialTimeout = time.Second
 // gossipFile is the file in the data directory in which gossip stores its members.
 const gossipFile = "gossip"
 
-// gone returns an error if a process still listens at the gossip address of another node. It protects the
+// checkOthersGone returns an error if a process still listens at the gossip address of another node. It protects the
 // operator from giving up a running cluster by mistake. It is no proof that the nodes are lost: a node
 // behind a broken network link does not respond either.
-func gone(data, self string, reachable func(addr string) bool) error {
+func checkOthersGone(data, self string, reachable func(addr string) bool) error {
 	seen, err := lastSeen(filepath.Join(data, gossipFile))
 	if err != nil {
 		return fmt.Errorf("recovery: %w", err)

@@ -57,7 +57,7 @@ func Look(data string, log zerolog.Logger) (Survivor, error) {
 	if err != nil {
 		return Survivor{}, err
 	}
-	v, err := survey(d, log)
+	v, err := readSurvivor(d, log)
 	return v, errors.Join(err, d.Close())
 }
 
@@ -69,7 +69,7 @@ func Recover(o Options) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	v, err := survey(d, o.Log)
+	v, err := readSurvivor(d, o.Log)
 	if err != nil {
 		return Result{}, err
 	}
@@ -77,11 +77,11 @@ func Recover(o Options) (_ Result, err error) {
 		return Result{}, fmt.Errorf("%w: the data directory %q belongs to cluster %s, --confirm says %q", ErrUnconfirmed, o.Data, v.Cluster, o.Confirm)
 	}
 	if o.Reachable != nil {
-		if err := gone(o.Data, v.Node, o.Reachable); err != nil {
+		if err := checkOthersGone(o.Data, v.Node, o.Reachable); err != nil {
 			return Result{}, err
 		}
 	}
-	return found(d, o, v.state, v.Index, v.Term)
+	return foundCluster(d, o, v.state, v.Index, v.Term)
 }
 
 // Restore makes a node the only node of a new cluster, which continues with the state in a backup. The data
@@ -103,17 +103,17 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 	if used {
 		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one (to go on with what it holds, there is `shardway recover`)", o.Data)
 	}
-	return found(d, o, s, s.MaxIndex(), s.LastTerm())
+	return foundCluster(d, o, s, s.MaxIndex(), s.LastTerm())
 }
 
-// found writes the data directory of the new cluster, with the state s. index and term are the last known
+// foundCluster writes the data directory of the new cluster, with the state s. index and term are the last known
 // ones of the old cluster.
-func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, error) {
+func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, error) {
 	now := o.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.MaxIndex()), o.MinEpoch)}
+	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: minimumEpoch(now, max(index, s.MaxIndex()), o.MinEpoch)}
 	r.Cluster = clusterid.Recovered(s.Cluster(), r.Floor)
 	n, err := s.Recovered(r.Cluster, r.Floor)
 	if err != nil {
@@ -135,9 +135,9 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 	return r, err
 }
 
-// floor returns the index at which the new log starts. last is the last known index of the old log. See the
+// minimumEpoch returns the index at which the new log starts. last is the last known index of the old log. See the
 // package documentation.
-func floor(now time.Time, last, minEpoch uint64) uint64 {
+func minimumEpoch(now time.Time, last, minEpoch uint64) uint64 {
 	f := last + ack.MinJump
 	if minEpoch > 0 {
 		f = max(f, minEpoch+1)

@@ -40,8 +40,8 @@ type Peer struct {
 	Here   bool   `json:"here"`
 }
 
-// survey reads the log of an open data directory.
-func survey(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
+// readSurvivor reads the log of an open data directory.
+func readSurvivor(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	s, err := d.OpenStores(disk.StoreOptions{Log: log})
 	if err != nil {
 		return Survivor{}, err

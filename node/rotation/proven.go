@@ -17,10 +17,10 @@ type Proven struct {
 	Proofs secret.Proofs `json:"proofs,omitempty"`
 }
 
-// asking and answering return the roles in the proofs of a request and of a response. With different roles,
+// askRole and answering return the roles in the proofs of a request and of a response. With different roles,
 // a request cannot be sent back as a response.
-func asking(what string) string    { return "ask " + what }
-func answering(what string) string { return "answer " + what }
+func askRole(what string) string    { return "ask " + what }
+func answerRole(what string) string { return "answer " + what }
 
 // askProven sends a request about secrets to a node, with proofs of all secrets of this node. It decodes the
 // response into value, and returns the secrets of this node that the other node has proven to have. what is
@@ -35,7 +35,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 			return Proven{}, err
 		}
 		own, stream = r.o.Secrets.List(), binding
-		return prove(own, binding, asking(what), words)
+		return prove(own, binding, askRole(what), words)
 	})
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (r *Rotation) askProven(ctx context.Context, node, what string, compose fun
 	for _, s := range r.o.Secrets.List() { // the rotation may have added secrets since the request was sent
 		own = own.With(s)
 	}
-	shown := own.VerifyProofs(p.Proofs, stream, answering(what), p.Body)
+	shown := own.VerifyProofs(p.Proofs, stream, answerRole(what), p.Body)
 	if len(shown) == 0 {
 		return nil, errUnproven
 	}
@@ -78,7 +78,7 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	if err != nil {
 		return nil, err
 	}
-	shown := k.List().VerifyProofs(p.Proofs, stream, asking(what), p.Body)
+	shown := k.List().VerifyProofs(p.Proofs, stream, askRole(what), p.Body)
 	if len(shown) == 0 {
 		return nil, errUnproven
 	}
@@ -86,7 +86,7 @@ func (r *Rotation) Answer(ctx context.Context, from, what string, p Proven, bind
 	if err != nil {
 		return nil, err
 	}
-	return prove(k.List(), stream, answering(what), words)
+	return prove(k.List(), stream, answerRole(what), words)
 }
 
 // handleRequest performs a request and returns the content of the response. shown contains the secrets of this node
@@ -97,7 +97,7 @@ func (r *Rotation) handleRequest(ctx context.Context, from, what string, body []
 		if err := json.Unmarshal(body, &s); err != nil {
 			return nil, fmt.Errorf("node: question not understood: %w", err)
 		}
-		return r.take(from, s, shown, binding)
+		return r.performStep(from, s, shown, binding)
 	}
 	var by string
 	if err := json.Unmarshal(body, &by); err != nil {

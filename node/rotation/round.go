@@ -38,8 +38,8 @@ type round struct {
 	target secret.Secret
 }
 
-// witness is the report of one node about its secrets.
-type witness struct {
+// nodeReport is the report of one node about its secrets.
+type nodeReport struct {
 	held []secret.Summary // the secrets that the node reports; the first one is in use
 	// shown contains the secrets of the leader that the node has proven to have.
 	shown secret.List
@@ -47,35 +47,35 @@ type witness struct {
 
 // has, uses and only report whether the node accepts the secret with fingerprint f, uses it, and accepts no
 // other one. They are the conditions for the end of the steps install, use and retire.
-func (w witness) has(f string) bool {
+func (w nodeReport) has(f string) bool {
 	return slices.ContainsFunc(w.held, func(h secret.Summary) bool { return h.Fingerprint == f })
 }
-func (w witness) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
-func (w witness) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
+func (w nodeReport) uses(f string) bool { return len(w.held) > 0 && w.held[0].Fingerprint == f }
+func (w nodeReport) only(f string) bool { return w.uses(f) && len(w.held) == 1 }
 
 // run performs the rotation and returns the nodes that have the new secret.
 func (x *round) run(ctx context.Context) ([]string, error) {
-	all, err := x.gather(ctx)
+	all, err := x.gatherReports(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was changed: %w", err)
 	}
-	if err = x.choose(all); err != nil {
+	if err = x.chooseTarget(all); err != nil {
 		return nil, err
 	}
 	for _, s := range []struct {
 		do   string
-		done func(witness, string) bool
-	}{{install, witness.has}, {use, witness.uses}, {retire, witness.only}} {
-		if all, err = x.ensure(ctx, s.do, s.done); err != nil {
+		done func(nodeReport, string) bool
+	}{{install, nodeReport.has}, {use, nodeReport.uses}, {retire, nodeReport.only}} {
+		if all, err = x.ensureOnAllNodes(ctx, s.do, s.done); err != nil {
 			return nil, fmt.Errorf("stopped at the step %q: %w; the secrets that nodes use are accepted by all the others: bring the missing back or remove them, then run it again", s.do, err)
 		}
 	}
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// choose sets the target of the rotation. If the secrets of the nodes in all differ, an earlier rotation was
+// chooseTarget sets the target of the rotation. If the secrets of the nodes in all differ, an earlier rotation was
 // interrupted, and the target is the newest secret. Otherwise choose creates a new secret.
-func (x *round) choose(all map[string]witness) error {
+func (x *round) chooseTarget(all map[string]nodeReport) error {
 	at := map[string][]string{} // fingerprint → the nodes that have it
 	held := map[string]secret.Summary{}
 	for _, node := range slices.Sorted(maps.Keys(all)) {
@@ -118,12 +118,12 @@ func newestFirst(a, b secret.Summary) int {
 	return cmp.Or(b.Made.Compare(a.Made), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
-// ensure makes all nodes perform the step do, and returns their reports after it. done reports whether a node
+// ensureOnAllNodes makes all nodes perform the step do, and returns their reports after it. done reports whether a node
 // has completed the step. ensure returns an error if nodes without the step still join after stepTries.
-func (x *round) ensure(ctx context.Context, do string, done func(witness, string) bool) (map[string]witness, error) {
+func (x *round) ensureOnAllNodes(ctx context.Context, do string, done func(nodeReport, string) bool) (map[string]nodeReport, error) {
 	f := x.target.Fingerprint()
 	for range stepTries {
-		all, err := x.gather(ctx)
+		all, err := x.gatherReports(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 		}
 		step := func([]byte) (any, error) { return Step{Do: do, Fingerprint: f}, nil }
 		if do == install {
-			if step, err = x.handOver(all, todo); err != nil {
+			if step, err = x.wrapSecretFor(all, todo); err != nil {
 				return nil, err
 			}
 		}
@@ -149,9 +149,9 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 	return nil, errors.New("nodes that do not have it keep joining")
 }
 
-// handOver returns a function that creates the step which sends the target to the nodes in todo. It returns
+// wrapSecretFor returns a function that creates the step which sends the target to the nodes in todo. It returns
 // an error if one of the nodes must not receive the target, see round.
-func (x *round) handOver(all map[string]witness, todo []string) (func(binding []byte) (any, error), error) {
+func (x *round) wrapSecretFor(all map[string]nodeReport, todo []string) (func(binding []byte) (any, error), error) {
 	f, lack := x.target.Fingerprint(), strings.Join(todo, ", ")
 	if !x.target.ByRotation() {
 		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if nobody knows it", f, lack)
@@ -181,8 +181,8 @@ func (x *round) handOver(all map[string]witness, todo []string) (func(binding []
 	}, nil
 }
 
-// gather requests the reports of all nodes about their secrets.
-func (x *round) gather(ctx context.Context) (map[string]witness, error) {
+// gatherReports requests the reports of all nodes about their secrets.
+func (x *round) gatherReports(ctx context.Context) (map[string]nodeReport, error) {
 	nodes, err := x.nodes()
 	if err != nil {
 		return nil, err
@@ -202,19 +202,19 @@ func (x *round) nodes() ([]string, error) {
 
 // runStep makes the nodes perform a step concurrently, and returns their reports. The error lists the nodes that
 // failed, with reasons.
-func (x *round) runStep(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]witness, error) {
+func (x *round) runStep(ctx context.Context, nodes []string, do string, step func(binding []byte) (any, error)) (map[string]nodeReport, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	all := make(map[string]witness, len(nodes))
+	all := make(map[string]nodeReport, len(nodes))
 	missing := map[string]error{}
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	for _, node := range nodes {
 		asked.Go(func() {
-			var w witness
+			var w nodeReport
 			var err error
 			if node == x.r.o.Self {
-				w, err = x.own(do)
+				w, err = x.performOwnStep(do)
 			} else {
 				var state State
 				w.shown, err = x.r.askProven(ctx, node, AskStep, step, &state)
@@ -238,8 +238,8 @@ func (x *round) runStep(ctx context.Context, nodes []string, do string, step fun
 	return nil, errors.New(strings.Join(why, "; "))
 }
 
-// own performs a step on the leader. There is nothing to install, because the leader has the target already.
-func (x *round) own(do string) (witness, error) {
+// performOwnStep performs a step on the leader. There is nothing to install, because the leader has the target already.
+func (x *round) performOwnStep(do string) (nodeReport, error) {
 	k := x.r.o.Secrets
 	var err error
 	switch do {
@@ -248,5 +248,5 @@ func (x *round) own(do string) (witness, error) {
 	case retire:
 		err = k.Retire(x.target.Fingerprint(), k.List())
 	}
-	return witness{held: k.Summaries(), shown: k.List()}, err
+	return nodeReport{held: k.Summaries(), shown: k.List()}, err
 }

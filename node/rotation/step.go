@@ -31,9 +31,9 @@ type State struct {
 	Held []secret.Summary `json:"held"`
 }
 
-// take performs a step of a rotation that node from leads. shown contains the secrets of this node that from
+// performStep performs a step of a rotation that node from leads. shown contains the secrets of this node that from
 // has proven to have. secret.Store decides whether they permit the step.
-func (r *Rotation) take(from string, s Step, shown secret.List, binding []byte) (State, error) {
+func (r *Rotation) performStep(from string, s Step, shown secret.List, binding []byte) (State, error) {
 	k := r.o.Secrets
 	var err error
 	switch s.Do {
