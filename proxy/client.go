@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/buffer"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 	"shardway/proxy/listener"
@@ -110,7 +111,7 @@ type client struct {
 	disconnect disconnectWatch
 	// session is the resumable WebSocket of the connection; it is set only at the ingress.
 	session      atomic.Pointer[webSocketSession]
-	headerMemory reservation // memory of a header that has been read partly
+	headerMemory buffer.Reservation // memory of a header that has been read partly
 	// closing means that another goroutine is closing the connection. Then no further run may
 	// begin.
 	closing    atomic.Bool
@@ -170,7 +171,7 @@ func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.from, Place: s.placeKey}
 	c.slot.client = c.conn
-	c.headerMemory.stop = c.conn.StopHeader
+	c.headerMemory.SetStop(c.conn.StopHeader)
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.clientGone)
@@ -275,4 +276,15 @@ func (c *client) bodySent(rerr error) {
 	// owner. responseRelay records whether the response was complete.
 	closes, _ := c.slot.cancel(causeClientGone, func(run, string) bool { return true }, nil)
 	closeAll(closes[:min(len(closes), 1)])
+}
+
+// noteHeaderMemory is called by the connection when the memory of a partly read header changes. It
+// also records that the client is no longer idle.
+func (c *client) noteHeaderMemory(delta int) {
+	c.idle.Store(0)
+	if delta < 0 {
+		c.s.headerMemory.Release(&c.headerMemory)
+		return
+	}
+	c.s.metrics.shedHeads.Add(c.s.headerMemory.Add(&c.headerMemory, delta, c.s.set.Load().MaxHeaderBytesTotal))
 }

@@ -37,7 +37,7 @@ func (c *client) runStep(do func()) {
 	defer func() {
 		if !c.hasRelay() && !c.handedToLoop {
 			c.life.end()
-			c.s.headerMemory.over(&c.headerMemory)
+			c.s.headerMemory.Release(&c.headerMemory)
 			c.unobserved = c.parked || c.s.conns.remove(c)
 		}
 	}()

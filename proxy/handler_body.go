@@ -8,6 +8,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/buffer"
 	"shardway/proxy/h1"
 )
 
@@ -36,7 +37,7 @@ func (t *handlerConn) readFullBody() error {
 	a.body.beginRead()
 	noted, err := t.readRemaining()
 	a.body.endRead()
-	if noted > 0 && a.s.awaited.over(&a.body.awaited) {
+	if noted > 0 && a.s.awaited.Release(&a.body.awaited) {
 		err = errGivenUp
 	}
 	if err != nil {
@@ -54,7 +55,7 @@ func (t *handlerConn) readRemaining() (noted int, err error) {
 		if len(t.longBody) == cap(t.longBody) {
 			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // grow with the received data
 		}
-		if len(t.longBody) >= smallBody || len(a.conn.Buffered()) == 0 {
+		if len(t.longBody) >= buffer.Small || len(a.conn.Buffered()) == 0 {
 			noted = a.body.note(noted, cap(t.longBody), a.set.MaxBodyTotal)
 		}
 		n, err := body.Read(t.longBody[len(t.longBody):cap(t.longBody)])

@@ -59,8 +59,8 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 			err = errPanicked
 		}
 	}()
-	room := t.s.bodies.get(t.s.o.BodyBuffer)
-	defer t.s.bodies.put(room)
+	room := t.s.bodies.Get(t.s.o.BodyBuffer)
+	defer t.s.bodies.Put(room)
 	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)
 	if w.Kind() == h1.Length {

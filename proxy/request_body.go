@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/buffer"
 	"shardway/proxy/h1"
 )
 
@@ -20,8 +21,8 @@ type requestBody struct {
 	req  *h1.Request
 	over func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
 
-	buffered []byte      // beginning of the body
-	awaited  reservation // memory of a body that gather is reading
+	buffered []byte             // beginning of the body
+	awaited  buffer.Reservation // memory of a body that gather is reading
 	running  bool
 	broken   bool  // the client's body cannot be read any further
 	rerr     error // error of the client's connection
@@ -41,7 +42,7 @@ type requestBody struct {
 
 func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
 	u.s, u.conn, u.req, u.over = s, h, req, over
-	u.awaited.stop = h.StopRead
+	u.awaited.SetStop(h.StopRead)
 }
 
 // reset prepares for the next request, and keeps the buffer.
@@ -97,7 +98,7 @@ func (u *requestBody) gather(onDemand bool, total int64) error {
 	}
 	err := u.await(total)
 	u.noteRead()
-	if u.s.awaited.over(&u.awaited) {
+	if u.s.awaited.Release(&u.awaited) {
 		return errGivenUp
 	}
 	return err
@@ -132,7 +133,7 @@ var errGivenUp = errors.New("proxy: body given up")
 func (u *requestBody) note(had, long int, total int64) int {
 	n := u.conn.BufferSize() + u.req.MemorySize() + cap(u.buffered) + long
 	if n > had {
-		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
+		u.s.metrics.shedBodies.Add(u.s.awaited.Add(&u.awaited, n-had, total))
 	}
 	return max(n, had)
 }
@@ -143,16 +144,16 @@ func (u *requestBody) makeRoom(n int) {
 		return
 	}
 	old := u.buffered
-	u.buffered = append(u.s.bodies.get(n), old...)
+	u.buffered = append(u.s.bodies.Get(n), old...)
 	if cap(old) > 0 {
-		u.s.bodies.put(old)
+		u.s.bodies.Put(old)
 	}
 }
 
 // free empties buffered, and returns a large buffer to its pool.
 func (u *requestBody) free() {
-	if cap(u.buffered) > smallBody {
-		u.s.bodies.put(u.buffered)
+	if cap(u.buffered) > buffer.Small {
+		u.s.bodies.Put(u.buffered)
 		u.buffered = nil
 	}
 	u.buffered = u.buffered[:0]

@@ -13,6 +13,7 @@ import (
 	"shardway/internal/netpoll"
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
+	"shardway/proxy/buffer"
 	"shardway/proxy/h1"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
@@ -48,8 +49,8 @@ type Server struct {
 	streamThreshold int32
 	// maxHoldTime is the constant maxHoldTime, except in tests.
 	maxHoldTime  time.Duration
-	headerMemory memoryLimit // memory of headers that have been read partly
-	awaited      memoryLimit // memory of bodies that are read before their requests continue
+	headerMemory buffer.Limit // memory of headers that have been read partly
+	awaited      buffer.Limit // memory of bodies that are read before their requests continue
 	budget       retry.Budget
 	load         loadstats.Collector
 	wrecks       wrecks
@@ -79,7 +80,7 @@ type Server struct {
 	repairs    repairLog
 	// lingering limits the closed connections whose clients may still send data.
 	lingering    h1.Lingering
-	bodies       bodies
+	bodies       buffer.Pool
 	keyless      route.Route // route of requests without a key
 	hookPath     pathguard.Guard
 	clock        coarse
@@ -119,7 +120,7 @@ func New(o Options) *Server {
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.kick = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
 	s.streams.most = int64(s.o.MaxStreams)
-	s.bodies.most = s.o.BodyBuffer
+	s.bodies.SetMax(s.o.BodyBuffer)
 	if s.o.Disable.Splice {
 		s.buffers.DisableSplice()
 	}

@@ -48,10 +48,11 @@ func allowed() map[string][]string {
 		"proxy/sizehint":     {"proxy/h1"},
 		"proxy/appsilence":   {},
 		"proxy/listener":     {"internal/rawio"},
+		"proxy/buffer":       {},
 		"proxy/loadstats":    {"proxy/shardkey", "shardmap", "internal/topk"},
 		"proxy/wsframe":      {},
 		"proxy/wsession":     {"shardmap"},
-		"proxy":              {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff"},
+		"proxy":              {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/wsession", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "proxy/route", "proxy/retry", "shardmap", "queue", "internal/address", "internal/problem", "internal/netpoll", "internal/rawio", "internal/nativehist", "proxy/loadstats", "proxy/sizehint", "proxy/appsilence", "proxy/listener", "internal/workerpool", "proxy/cachecontrol", "proxy/backoff", "proxy/buffer"},
 		"proxy/cachecontrol": {"proxy/h1"},
 		"proxy/backoff":      {"queue"},
 		// The operator's side.
