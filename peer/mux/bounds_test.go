@@ -50,7 +50,7 @@ func TestSlowReaderBuffersUpToOneWindow(t *testing.T) {
 			got += n
 			r.mu.Lock()
 			if r.recv != nil {
-				most = max(most, cap(r.recv.b))
+				most = max(most, cap(r.recv.data))
 			}
 			r.mu.Unlock()
 		}
@@ -86,7 +86,7 @@ func TestStreamsResetAtOnceCountUntilPeerClosesThem(t *testing.T) {
 		if err := open(); err != nil {
 			t.Errorf("OpenStream = %v after the server closed one", err)
 		}
-		if err := far.failure(); err != nil {
+		if err := far.failureCause(); err != nil {
 			t.Errorf("server: %v", err)
 		}
 	})
@@ -146,7 +146,7 @@ func TestStreamLimitHoldsWhileStreamsAreReplaced(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := far.failure(); err != nil {
+	if err := far.failureCause(); err != nil {
 		t.Errorf("server: %v", err)
 	}
 	near.Fail(net.ErrClosed)
@@ -176,20 +176,20 @@ func TestQueueForPeerThatDoesNotReadIsLimited(t *testing.T) {
 		}
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
-		if n := len(r.queue) + len(r.urgent); n > MaxStreams*(Window+8*headerLen) {
+		if n := len(r.queue) + len(r.urgentFrames); n > MaxStreams*(Window+8*headerLen) {
 			t.Errorf("%d bytes are queued", n)
 		}
-		if n := len(r.urgent); n > headerLen {
+		if n := len(r.urgentFrames); n > headerLen {
 			t.Errorf("%d bytes of pings are queued", n)
 		}
-		if n := len(r.blocked); n > MaxStreams {
+		if n := len(r.blockedStreams); n > MaxStreams {
 			t.Errorf("%d streams wait for queue space, want at most %d", n, MaxStreams)
 		}
 	})
 	for what, k := range map[string]frameType{"cut": frameReset, "closed": frameClose} {
 		t.Run(what, func(t *testing.T) {
 			withRawPeer(t, true, func(r *rawPeer) { // streams that the peer opened
-				r.accept = func(st *Stream) bool {
+				r.acceptStream = func(st *Stream) bool {
 					go func() { _, _ = io.Copy(io.Discard, st); _ = st.Close() }()
 					return true
 				}
@@ -203,22 +203,22 @@ func TestQueueForPeerThatDoesNotReadIsLimited(t *testing.T) {
 				}
 				r.Session.mu.Lock()
 				defer r.Session.mu.Unlock()
-				if n := len(r.queue) + len(r.urgent); n > 2*MaxStreams*headerLen || len(r.closing) > MaxStreams || len(r.refusals) > MaxStreams {
-					t.Errorf("%d bytes are queued, of %d streams and %d that are refused", n, len(r.closing), len(r.refusals))
+				if n := len(r.queue) + len(r.urgentFrames); n > 2*MaxStreams*headerLen || len(r.closingStreams) > MaxStreams || len(r.refusals) > MaxStreams {
+					t.Errorf("%d bytes are queued, of %d streams and %d that are refused", n, len(r.closingStreams), len(r.refusals))
 				}
 			})
 		})
 	}
 	withRawPeer(t, true, func(r *rawPeer) { // window updates do not accumulate
-		r.accept = func(st *Stream) bool { go func() { _, _ = io.Copy(io.Discard, st) }(); return true }
+		r.acceptStream = func(st *Stream) bool { go func() { _, _ = io.Copy(io.Discard, st) }(); return true }
 		r.send(frameOpen, 1, nil)
 		r.send(framePing, 0, nil) // the writer blocks from here on
 		for range 1_000 {
 			r.send(frameData, 1, make([]byte, maxFrameData))
 		}
 		r.Session.mu.Lock()
-		if n := len(r.windowUpdates); n != 1 || r.windowUpdates[0].pendingCredit != 1_000*maxFrameData || len(r.urgent) != 0 {
-			t.Errorf("%d window updates are queued, and %d bytes", n, len(r.urgent))
+		if n := len(r.windowUpdates); n != 1 || r.windowUpdates[0].pendingCredit != 1_000*maxFrameData || len(r.urgentFrames) != 0 {
+			t.Errorf("%d window updates are queued, and %d bytes", n, len(r.urgentFrames))
 		}
 		r.Session.mu.Unlock()
 		r.startReading()
@@ -232,7 +232,7 @@ func TestQueueForPeerThatDoesNotReadIsLimited(t *testing.T) {
 		}
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
-		if n := len(r.urgent); n > headerLen {
+		if n := len(r.urgentFrames); n > headerLen {
 			t.Errorf("%d bytes of pongs are queued", n)
 		}
 	})
@@ -387,7 +387,7 @@ func TestBudgetIsReleasedOnClose(t *testing.T) {
 func TestStreamIncludedInGoAwayCanBeRefused(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
-		r.accept = func(*Stream) bool {
+		r.acceptStream = func(*Stream) bool {
 			r.GoAway(0)
 			return false
 		}

@@ -19,9 +19,9 @@
 //
 // # Goroutines
 //
-// Session.Run starts two goroutines for each end: one reads, and one writes whenever writing has
-// to wait. A stream that writes while no write is in progress flushes the queue itself, including
-// the frames that other streams add during the write, as far as the socket accepts it without blocking.
+// Session.Run starts two goroutines for each end: one reads, and one writes whenever writing has to
+// wait. A stream that writes while no write is in progress flushes the queue itself, including the
+// frames that other streams add during the write, as far as the socket accepts it without blocking.
 // This also holds for encrypted data. All other methods only change memory.
 //
 // # Invariants

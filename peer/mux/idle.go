@@ -19,7 +19,7 @@ var errIdle = errors.New("mux: session is idle")
 
 // startIdleTimer starts the idle check of a server. stop stops it.
 func (s *Session) startIdleTimer() (stop func()) {
-	if s.accept == nil {
+	if s.acceptStream == nil {
 		return func() {}
 	}
 	s.mu.Lock()
@@ -32,14 +32,14 @@ func (s *Session) startIdleTimer() (stop func()) {
 // session with streams continues until they have closed, without the buffers that its traffic
 // needed.
 func (s *Session) checkIdle() {
-	quiet, heard := s.SinceLastRead()
+	sinceRead, ok := s.SinceLastRead()
 	s.mu.Lock()
-	closeNow := !heard || s.idleGoAway && s.openStreams == 0
+	closeNow := !ok || s.idleGoAway && s.openStreams == 0
 	s.shrinkBuffersLocked()
 	switch {
-	case closeNow, s.idleGoAway: // markHalfClosedLocked restarts the timer
-	case quiet < idleTimeout && !s.goingAway:
-		s.idleTimer.Reset(idleTimeout - quiet)
+	case closeNow, s.idleGoAway: // recordHalfCloseLocked restarts the timer
+	case sinceRead < idleTimeout && !s.goingAway:
+		s.idleTimer.Reset(idleTimeout - sinceRead)
 	default:
 		s.goAwayLocked(s.lastID)
 		s.idleGoAway = true

@@ -37,7 +37,7 @@ func TestSilentSessionIsClosed(t *testing.T) {
 		time.Sleep(firstFrameTimeout + time.Millisecond)
 		synctest.Wait()
 		for _, tr := range all {
-			if err := tr.failure(); !errors.Is(err, errIdle) {
+			if err := tr.failureCause(); !errors.Is(err, errIdle) {
 				t.Fatalf("failure = %v", err)
 			}
 		}
@@ -67,13 +67,13 @@ func TestIdleSessionIsClosed(t *testing.T) {
 		}
 		time.Sleep(10 * dialerCloseTimeout)
 		synctest.Wait()
-		if err := errors.Join(near.failure(), far.failure()); err != nil {
+		if err := errors.Join(near.failureCause(), far.failureCause()); err != nil {
 			t.Errorf("a session with a stream has ended: %v", err)
 		}
 		_ = at.Close()
 		_ = st.Close()
 		synctest.Wait()
-		if near.failure() == nil || far.failure() == nil {
+		if near.failureCause() == nil || far.failureCause() == nil {
 			t.Error("the session has not ended without streams")
 		}
 	})
@@ -95,13 +95,13 @@ func TestIdleSessionIsClosedAfterLastStream(t *testing.T) {
 		r.send(frameOpen, 1, nil)
 		st := <-r.accepted
 		time.Sleep(idleTimeout + 2*dialerCloseTimeout)
-		if n, _ := r.sent(frameGoAway); n != 1 || r.failure() != nil {
-			t.Fatalf("%d GOAWAY frames; failure = %v with an open stream", n, r.failure())
+		if n, _ := r.sent(frameGoAway); n != 1 || r.failureCause() != nil {
+			t.Fatalf("%d GOAWAY frames; failure = %v with an open stream", n, r.failureCause())
 		}
 		r.send(frameClose, st.id, nil)
 		_ = st.Close()
 		time.Sleep(dialerCloseTimeout - time.Millisecond)
-		if err := r.failure(); err != nil {
+		if err := r.failureCause(); err != nil {
 			t.Errorf("failure = %v before dialerCloseTimeout", err)
 		}
 		time.Sleep(2 * time.Millisecond)

@@ -15,7 +15,7 @@ func (st *Stream) recvCap() int {
 	if st.recv == nil {
 		return 0
 	}
-	return cap(st.recv.b)
+	return cap(st.recv.data)
 }
 
 // A closed stream keeps no data: neither unread data nor data that the peer sends later. It counts
@@ -106,7 +106,7 @@ func (r *rawPeer) bufferSizes() (queues, sealed int) {
 	defer r.Session.mu.Unlock()
 	r.transport.mu.Lock()
 	defer r.transport.mu.Unlock()
-	return max(cap(r.urgent), cap(r.queue), cap(r.spare)), max(cap(r.transport.records), cap(r.transport.previous))
+	return max(cap(r.urgentFrames), cap(r.queue), cap(r.spareQueue)), max(cap(r.transport.records), cap(r.transport.lastEncrypted))
 }
 
 // A session keeps the buffers of a burst while it has streams that may need them again. It
@@ -144,16 +144,16 @@ func TestQuietSessionReleasesBuffers(t *testing.T) {
 				r.startReading()
 				synctest.Wait()
 				r.transport.mu.Lock()
-				r.transport.records, r.transport.previous = append(make([]byte, 0, queueLimit), "beside"...), make([]byte, 0, queueLimit)
+				r.transport.records, r.transport.lastEncrypted = append(make([]byte, 0, queueLimit), "beside"...), make([]byte, 0, queueLimit)
 				r.transport.mu.Unlock()
-				if queues, sealed := r.bufferSizes(); queues <= maxKeptQueue || sealed <= maxKeptQueue {
+				if queues, sealed := r.bufferSizes(); queues <= maxRetainedQueue || sealed <= maxRetainedQueue {
 					t.Fatalf("the burst left buffers of only %d and %d bytes", queues, sealed)
 				}
 				end(r, all)
-				if queues, sealed := r.bufferSizes(); queues > maxKeptQueue || sealed > maxKeptQueue {
-					t.Errorf("buffers of %d and %d bytes are kept, want at most %d", queues, sealed, maxKeptQueue)
+				if queues, sealed := r.bufferSizes(); queues > maxRetainedQueue || sealed > maxRetainedQueue {
+					t.Errorf("buffers of %d and %d bytes are kept, want at most %d", queues, sealed, maxRetainedQueue)
 				}
-				if err := r.failure(); err != nil || string(r.transport.records) != "beside" {
+				if err := r.failureCause(); err != nil || string(r.transport.records) != "beside" {
 					t.Errorf("failure = %v, and the records are %q", err, r.transport.records)
 				}
 			})

@@ -4,7 +4,7 @@ import "sync"
 
 // recvBuffer holds the received and unread bytes of a stream. A stream has one only while there
 // are unread bytes, because most streams are idle most of the time.
-type recvBuffer struct{ b []byte }
+type recvBuffer struct{ data []byte }
 
 // minRecvBuffer is the capacity of a new buffer. A buffer that has grown beyond maxPooledBuffer is
 // not pooled.
@@ -13,7 +13,7 @@ const (
 	maxPooledBuffer = 16 << 10
 )
 
-var recvBuffers = sync.Pool{New: func() any { return &recvBuffer{b: make([]byte, 0, minRecvBuffer)} }} //nolint:gochecknoglobals // shared by all sessions
+var recvBuffers = sync.Pool{New: func() any { return &recvBuffer{data: make([]byte, 0, minRecvBuffer)} }} //nolint:gochecknoglobals // shared by all sessions
 
 // newRecvBuffer returns an empty buffer from the pool.
 func newRecvBuffer() *recvBuffer {
@@ -23,8 +23,8 @@ func newRecvBuffer() *recvBuffer {
 
 // release returns the buffer to the pool.
 func (rb *recvBuffer) release() {
-	if cap(rb.b) <= maxPooledBuffer {
-		rb.b = rb.b[:0]
+	if cap(rb.data) <= maxPooledBuffer {
+		rb.data = rb.data[:0]
 		recvBuffers.Put(rb)
 	}
 }
@@ -32,15 +32,15 @@ func (rb *recvBuffer) release() {
 // makeRoom makes room for n bytes in b, of which taken have been read. b grows up to the window,
 // which bounds the unread bytes. At that size the unread bytes move to the start instead. Few
 // bytes move each time, because credit is announced in halves of the window.
-func makeRoom(b []byte, taken, n, window int) (_ []byte, left int) {
-	unread := len(b) - taken
+func makeRoom(b []byte, consumed, n, window int) (_ []byte, newConsumed int) {
+	unread := len(b) - consumed
 	switch {
 	case len(b)+n <= cap(b):
-		return b, taken
-	case unread+n <= cap(b) && (taken >= unread || cap(b) >= window):
-		return b[:copy(b, b[taken:])], 0
+		return b, consumed
+	case unread+n <= cap(b) && (consumed >= unread || cap(b) >= window):
+		return b[:copy(b, b[consumed:])], 0
 	}
-	more := make([]byte, unread, max(unread+n, min(2*cap(b), window)))
-	copy(more, b[taken:])
-	return more, 0
+	larger := make([]byte, unread, max(unread+n, min(2*cap(b), window)))
+	copy(larger, b[consumed:])
+	return larger, 0
 }

@@ -33,7 +33,7 @@ func (s *Session) handleRefuse(st *Stream) {
 	defer s.mu.Unlock()
 	if s.err == nil {
 		s.forgetStreamLocked(st)
-		s.markHalfClosedLocked(st)
+		s.recordHalfCloseLocked(st)
 		s.releaseIfDoneLocked(st)
 	}
 }

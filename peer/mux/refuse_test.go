@@ -114,7 +114,7 @@ func TestUnwrittenMessageIsUnprocessed(t *testing.T) {
 			_, _ = streams[1].Write([]byte("next"))
 			streams[2].BeginMessage()
 			synctest.Wait()
-			if tr.failure() == nil {
+			if tr.failureCause() == nil {
 				t.Fatal("the session has not failed")
 			}
 			for i, want := range []bool{false, takes == 0, true} {
@@ -145,7 +145,7 @@ func TestPartlyWrittenMessageIsNotUnprocessed(t *testing.T) {
 		}
 		st.firstBatch, tr.batchedID = 1, 1
 		batch, _ := tr.nextBatch() // as writeInline does when the socket accepts a part of the batch
-		tr.partial, tr.unsent = batch, []byte("the rest")
+		tr.partialBatch, tr.unsent = batch, []byte("the rest")
 		if err := tr.Run(); !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("Run = %v, want %v", err, syscall.EPIPE)
 		}
@@ -201,7 +201,7 @@ func TestNoStreamIsOpenedBehindLongQueue(t *testing.T) {
 		if st := ss.OpenStream("b"); st == nil || !kept.Responsive() {
 			t.Errorf("a stream: %v after the queue was written; Responsive = %v", st, kept.Responsive())
 		}
-		if err := r.failure(); errors.Is(err, errProtocol) {
+		if err := r.failureCause(); errors.Is(err, errProtocol) {
 			t.Error(err)
 		}
 	})

@@ -25,8 +25,8 @@ const (
 	MaxWebSocketStreams = 16384
 	// maxStreamID is the highest stream ID of a session.
 	maxStreamID = 1<<32 - 1
-	// maxReadBuffer and initialReadBuffer are the sizes of the read buffer. It starts small, so that
-	// a session with little traffic uses little memory.
+	// maxReadBuffer and initialReadBuffer are the sizes of the read buffer. It starts small, so
+	// that a session with little traffic uses little memory.
 	maxReadBuffer     = 64 << 10
 	initialReadBuffer = 512
 	// maxTLSReplies limits the bytes of queued TLS replies, such as key updates.
@@ -36,11 +36,11 @@ const (
 	// wait behind much data of long writes.
 	bulkQueueLimit = 64 << 10
 	queueLimit     = 256 << 10
-	// maxKeptQueue is the capacity up to which a queue buffer is always kept. A larger one is kept
-	// while the session has streams and at least one of shrinkAfter writes uses more than half of
-	// maxKeptQueue.
-	maxKeptQueue = 32 << 10
-	shrinkAfter  = 256
+	// maxRetainedQueue is the capacity up to which a queue buffer is always kept. A larger one is
+	// kept while the session has streams and at least one of shrinkAfter writes uses more than half
+	// of maxRetainedQueue.
+	maxRetainedQueue = 32 << 10
+	shrinkAfter      = 256
 	// pingInterval is the minimum time between two pings of Session.Ping.
 	pingInterval = 200 * time.Millisecond
 )
@@ -62,14 +62,14 @@ var (
 // call of Drain or a GOAWAY of either end. Finally it ends and closes failed. Its error is
 // ErrDraining after an orderly end.
 type Session struct {
-	conn      net.Conn
-	budget    *Budget            // counts the streams
-	accept    func(*Stream) bool // nil at the client, which opens the streams
-	transport *transport         // wraps conn; only the goroutine that has the write turn uses it
-	// partial is a batch of which the rest, unsent, has not been written because the socket did not
-	// accept it. Only the goroutine that has the write turn uses both.
-	partial writeBatch
-	unsent  []byte
+	conn         net.Conn
+	budget       *Budget            // counts the streams
+	acceptStream func(*Stream) bool // nil at the client, which opens the streams
+	transport    *transport         // wraps conn; only the goroutine that has the write turn uses it
+	// partialBatch is a batch of which the rest, unsent, has not been written because the socket
+	// did not accept it. Only the goroutine that has the write turn uses both.
+	partialBatch writeBatch
+	unsent       []byte
 	// writeSignal contains an element when the writer must write and has not started to.
 	writeSignal   chan struct{}
 	failed        chan struct{} // closed when the session has failed
@@ -89,20 +89,20 @@ type Session struct {
 	maxPeerID   uint32             // client: highest ID for which the server has sent a frame
 
 	// Frames to write.
-	urgent        []byte    // frames that are written before queue
-	queue         []byte    // frames in order
-	spare         []byte    // buffer that replaces queue while queue is being written
-	batches       uint64    // batches that the writer has taken
-	smallBatches  int       // consecutive batches that used little of the queue buffer
-	windowUpdates []*Stream // streams with credit to announce, each once
-	closing       []*Stream // streams whose close frame is queued
-	refusals      []uint32  // IDs of streams to refuse
-	blocked       []*Stream // streams that wait for queue space, each once
-	pingQueued    bool
-	pongQueued    bool
-	pong          chan struct{} // closed by the next pong; nil means that no caller waits
-	writing       bool          // a goroutine has the write turn, or the writer is signaled
-	lastPing      time.Time     // time of the last ping of Ping
+	urgentFrames   []byte    // frames that are written before queue
+	queue          []byte    // frames in order
+	spareQueue     []byte    // buffer that replaces queue while queue is being written
+	batchCount     uint64    // batches that the writer has taken
+	smallBatches   int       // consecutive batches that used little of the queue buffer
+	windowUpdates  []*Stream // streams with credit to announce, each once
+	closingStreams []*Stream // streams whose close frame is queued
+	refusals       []uint32  // IDs of streams to refuse
+	blockedStreams []*Stream // streams that wait for queue space, each once
+	pingQueued     bool
+	pongQueued     bool
+	pongReceived   chan struct{} // closed by the next pong; nil means that no caller waits
+	writeTurnTaken bool          // a goroutine has the write turn, or the writer is signaled
+	lastPing       time.Time     // time of the last ping of Ping
 
 	// State.
 	draining        bool        // no more streams are opened
@@ -129,7 +129,7 @@ func NewServer(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 
 func newSession(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 	return &Session{
-		conn: conn, budget: b, transport: newTransport(conn), accept: accept, streams: make(map[uint32]*Stream),
+		conn: conn, budget: b, transport: newTransport(conn), acceptStream: accept, streams: make(map[uint32]*Stream),
 		writeSignal: make(chan struct{}, 1), failed: make(chan struct{}), goAwayWritten: make(chan struct{}), created: time.Now(),
 	}
 }
@@ -143,7 +143,7 @@ func (s *Session) Run() error {
 	err := s.readLoop()
 	s.Fail(err)
 	writer.Wait()
-	return s.failure()
+	return s.failureCause()
 }
 
 // OpenStream opens a stream, without waiting for the peer. Its error is ErrDraining,
@@ -219,7 +219,7 @@ func (s *Session) handleGoAway(last uint32) error {
 		if id > last {
 			unprocessed = append(unprocessed, st)
 			s.forgetStreamLocked(st)
-			s.markHalfClosedLocked(st)
+			s.recordHalfCloseLocked(st)
 			s.releaseIfDoneLocked(st)
 		}
 	}
@@ -250,7 +250,7 @@ const flushTimeout = time.Second
 // first, because Write has already reported its data as sent, and because the queue contains the
 // frames that end the streams.
 func (s *Session) closeDrainedLocked() {
-	if !s.writing {
+	if !s.writeTurnTaken {
 		go s.Fail(ErrDraining)
 		return
 	}
@@ -268,35 +268,35 @@ func (s *Session) Fail(err error) {
 	}
 	s.err = err
 	s.unusable.Store(true)
-	lanes, crowd := s.streams, s.blocked
+	streams, blocked := s.streams, s.blockedStreams
 	var unsent []*Stream
-	s.streams, s.blocked, s.windowUpdates, s.closing, s.refusals, s.urgent, s.queue, s.spare = nil, nil, nil, nil, nil, nil, nil, nil
-	for id, st := range lanes {
+	s.streams, s.blockedStreams, s.windowUpdates, s.closingStreams, s.refusals, s.urgentFrames, s.queue, s.spareQueue = nil, nil, nil, nil, nil, nil, nil, nil
+	for id, st := range streams {
 		if st.budget != nil {
 			st.budget = st.budget.releaseBelowRoot()
 		}
 		s.releaseIfDoneLocked(st)
-		if s.accept == nil && (st.firstBatch == 0 || st.firstBatch > s.batches) {
-			delete(lanes, id)
+		if s.acceptStream == nil && (st.firstBatch == 0 || st.firstBatch > s.batchCount) {
+			delete(streams, id)
 			unsent = append(unsent, st)
 		}
 	}
 	s.mu.Unlock()
 	close(s.failed)
-	for _, st := range lanes {
+	for _, st := range streams {
 		st.fail(err)
 	}
 	for _, st := range unsent {
 		st.fail(fmt.Errorf("%w: %w", ErrUnprocessed, err))
 	}
-	wakeBlocked(crowd)
+	wakeBlocked(blocked)
 	// The socket is closed first, because on a dead path TLS would block while sending its alert.
 	_ = innermostConn(s.conn).Close() // errors do not matter: the session has failed
 	_ = s.conn.Close()                // releases the resources of the wrappers
 }
 
-// failure returns the error of the session, or nil if it has not failed.
-func (s *Session) failure() error {
+// failureCause returns the error of the session, or nil if it has not failed.
+func (s *Session) failureCause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
@@ -315,8 +315,8 @@ func (s *Session) Ping() {
 
 // SinceLastRead returns the time since data was last received. ok is false if no data was received.
 func (s *Session) SinceLastRead() (d time.Duration, ok bool) {
-	at := time.Duration(s.lastRead.Load())
-	return time.Since(s.created) - at, at != 0
+	lastRead := time.Duration(s.lastRead.Load())
+	return time.Since(s.created) - lastRead, lastRead != 0
 }
 
 // readRecently reports whether data was received within recentReadTime.
@@ -340,17 +340,17 @@ func (s *Session) AwaitPong(ctx context.Context) error {
 		s.mu.Unlock()
 		return s.err
 	}
-	if s.pong == nil {
-		s.pong = make(chan struct{})
+	if s.pongReceived == nil {
+		s.pongReceived = make(chan struct{})
 	}
-	word := s.pong
+	pong := s.pongReceived
 	s.enqueueLocked(framePing, 0, nil)
 	s.mu.Unlock()
 	select {
-	case <-word:
+	case <-pong:
 		return nil
 	case <-s.failed:
-		return s.failure()
+		return s.failureCause()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -360,14 +360,14 @@ func (s *Session) AwaitPong(ctx context.Context) error {
 func (s *Session) handlePong() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pong != nil {
-		close(s.pong)
-		s.pong = nil
+	if s.pongReceived != nil {
+		close(s.pongReceived)
+		s.pongReceived = nil
 	}
 }
 
-// markHalfClosedLocked records that one end has closed the stream.
-func (s *Session) markHalfClosedLocked(st *Stream) {
+// recordHalfCloseLocked records that one end has closed the stream.
+func (s *Session) recordHalfCloseLocked(st *Stream) {
 	if st.halfClosed {
 		return
 	}
@@ -389,7 +389,7 @@ func (s *Session) handlePeerClose(st *Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.peerClosed = true
-	s.markHalfClosedLocked(st)
+	s.recordHalfCloseLocked(st)
 	s.releaseIfDoneLocked(st)
 }
 
@@ -401,9 +401,9 @@ func (s *Session) closeStream(st *Stream, typ frameType) {
 	st.localClosed = true
 	if s.streams[st.id] == st { // a failed session has none
 		s.enqueueLocked(typ, st.id, nil)
-		s.closing = append(s.closing, st)
+		s.closingStreams = append(s.closingStreams, st)
 	}
-	s.markHalfClosedLocked(st)
+	s.recordHalfCloseLocked(st)
 	s.releaseIfDoneLocked(st)
 }
 

@@ -12,8 +12,8 @@ import (
 // readLoop reads frames and handles them until the connection ends.
 func (s *Session) readLoop() error {
 	buf := make([]byte, initialReadBuffer)
-	for have := 0; ; {
-		n, err := s.conn.Read(buf[have:])
+	for buffered := 0; ; {
+		n, err := s.conn.Read(buf[buffered:])
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF // the end of the connection does not end a stream
@@ -21,35 +21,36 @@ func (s *Session) readLoop() error {
 			return err
 		}
 		s.lastRead.Store(int64(max(time.Since(s.created), 1)))
-		have += n
-		full := have == len(buf)
-		at, err := s.handleFrames(buf[:have])
+		buffered += n
+		full := buffered == len(buf)
+		consumed, err := s.handleFrames(buf[:buffered])
 		if err != nil {
 			return err
 		}
-		next := buf
+		nextBuf := buf
 		if full && len(buf) < maxReadBuffer {
-			next = make([]byte, min(8*len(buf), maxReadBuffer))
+			nextBuf = make([]byte, min(8*len(buf), maxReadBuffer))
 		}
-		have = copy(next, buf[at:have])
-		buf = next
+		buffered = copy(nextBuf, buf[consumed:buffered])
+		buf = nextBuf
 		if err := s.sendTLSReplies(); err != nil {
 			return err
 		}
-		runtime.Gosched() // lets the woken streams run: what they write leaves in one batch
+		runtime.Gosched() // lets the woken streams run first, so that their writes are sent in one batch
 	}
 }
 
-// handleFrames handles the complete frames in b, and returns their length.
-func (s *Session) handleFrames(b []byte) (at int, err error) {
+// handleFrames handles the complete frames in b, and returns the number of bytes that they occupy.
+// An incomplete frame at the end of b is left for the next call.
+func (s *Session) handleFrames(b []byte) (consumed int, err error) {
 	for {
-		f, m, err := parseFrame(b[at:])
-		if m == 0 || err != nil {
-			return at, err
+		f, frameLen, err := parseFrame(b[consumed:])
+		if frameLen == 0 || err != nil {
+			return consumed, err
 		}
-		at += m
+		consumed += frameLen
 		if err := s.handleFrame(f); err != nil {
-			return at, err
+			return consumed, err
 		}
 	}
 }
@@ -60,7 +61,7 @@ func (s *Session) sendTLSReplies() error {
 	if !s.transport.hasReplies() {
 		return nil
 	}
-	if n := s.transport.repliesLen(); n > maxTLSReplies {
+	if n := s.transport.queuedReplyBytes(); n > maxTLSReplies {
 		return fmt.Errorf("%w: peer does not read %d bytes of TLS replies", errProtocol, n)
 	}
 	s.mu.Lock()
@@ -74,7 +75,7 @@ func (s *Session) sendTLSReplies() error {
 // handleFrame passes a frame to its stream.
 func (s *Session) handleFrame(f frame) error {
 	switch {
-	case f.typ == frameGoAway && s.accept != nil:
+	case f.typ == frameGoAway && s.acceptStream != nil:
 		return fmt.Errorf("%w: GOAWAY of a client", errProtocol)
 	case f.typ == frameGoAway:
 		return s.handleGoAway(f.stream)
@@ -85,12 +86,12 @@ func (s *Session) handleFrame(f frame) error {
 		s.handlePong()
 		return nil
 	}
-	st, opened, err := s.streamFor(f)
+	st, opened, err := s.lookupStream(f)
 	if st == nil || err != nil {
 		return err
 	}
 	if opened {
-		if !s.accept(st) {
+		if !s.acceptStream(st) {
 			return s.refuseStream(st)
 		}
 		return nil
@@ -115,9 +116,9 @@ func (s *Session) handleFrame(f frame) error {
 	return nil
 }
 
-// streamFor returns the stream of a frame, nil if it is closed at either end. opened means that
-// the frame opens it.
-func (s *Session) streamFor(f frame) (st *Stream, opened bool, err error) {
+// lookupStream returns the stream of a frame, or nil if one of its ends has closed it. opened means
+// that the frame opens it.
+func (s *Session) lookupStream(f frame) (st *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st = s.streams[f.stream]
@@ -125,7 +126,7 @@ func (s *Session) streamFor(f frame) (st *Stream, opened bool, err error) {
 	case s.err != nil:
 		return nil, false, nil
 	case f.typ == frameOpen:
-		if s.accept == nil || f.stream <= s.lastID {
+		if s.acceptStream == nil || f.stream <= s.lastID {
 			return nil, false, fmt.Errorf("%w: stream %d opened after %d", errProtocol, f.stream, s.lastID)
 		}
 		s.lastID = f.stream
@@ -143,9 +144,9 @@ func (s *Session) streamFor(f frame) (st *Stream, opened bool, err error) {
 	if st == nil || st.peerClosed {
 		return nil, false, nil
 	}
-	if f.typ == frameRefuse && (s.accept != nil || st.heardFromPeer) {
+	if f.typ == frameRefuse && (s.acceptStream != nil || st.receivedFromPeer) {
 		return nil, false, fmt.Errorf("%w: refusal of stream %d, which this end accepted or the peer has used", errProtocol, f.stream)
 	}
-	st.heardFromPeer = true
+	st.receivedFromPeer = true
 	return st, false, nil
 }

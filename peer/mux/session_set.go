@@ -38,7 +38,7 @@ type SessionSet struct {
 	dial          func(ctx context.Context, node string) (net.Conn, error)
 	ctx           context.Context //nolint:containedctx // canceled by Close
 	cancel        context.CancelFunc
-	running       sync.WaitGroup
+	tasks         sync.WaitGroup
 
 	// mu protects the following fields.
 	mu           sync.Mutex
@@ -137,7 +137,7 @@ func (ss *SessionSet) openOrConnect(node string) (st *Stream, connected <-chan s
 	defer ss.mu.Unlock()
 	if !ss.closed && d.connecting == nil && !time.Now().Before(d.notBefore) {
 		d.connecting = make(chan struct{})
-		ss.running.Go(func() {
+		ss.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
 			defer cancel()
 			_ = ss.Connect(ctx, node) // the next call of openOrConnect tries again
@@ -158,13 +158,13 @@ func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	s := d.session
 	ss.mu.Unlock()
 	if s != nil {
-		asking, cancel := context.WithTimeout(ctx, pongTimeout)
+		pongCtx, cancel := context.WithTimeout(ctx, pongTimeout)
 		defer cancel()
-		err := cmp.Or(s.AwaitPong(asking), s.failure())
+		err := cmp.Or(s.AwaitPong(pongCtx), s.failureCause())
 		if err == nil && s.CanOpen() {
 			return nil
 		}
-		backOff := ss.discard(d, s, err)
+		backOff := ss.removeUnresponsive(d, s, err)
 		s.Drain() // after discard: a session without streams ends at once, in order
 		if backOff {
 			return err
@@ -174,7 +174,7 @@ func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if err == nil && (ss.closed || !s.CanOpen()) {
-		err = cmp.Or(s.failure(), ErrDraining)
+		err = cmp.Or(s.failureCause(), ErrDraining)
 	}
 	switch {
 	case errors.Is(err, ErrUnsupported):
@@ -187,9 +187,9 @@ func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	return err
 }
 
-// discard removes a session that did not answer. It reports whether sessions to this node fail
-// repeatedly, so that the node must not be dialed at once.
-func (ss *SessionSet) discard(d *destination, s *Session, err error) (backOff bool) {
+// removeUnresponsive removes a session that did not answer. It reports whether sessions to this
+// node fail repeatedly, so that the node must not be dialed at once.
+func (ss *SessionSet) removeUnresponsive(d *destination, s *Session, err error) (backOff bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	d.removeSession(s, err)
@@ -206,7 +206,7 @@ func (ss *SessionSet) dialSession(ctx context.Context, d *destination, node stri
 		return nil, err
 	}
 	s := NewClient(conn, d.budget)
-	if !ss.start(d, s, generation) {
+	if !ss.runSession(d, s, generation) {
 		s.Fail(ErrDraining)
 		return nil, ErrDraining
 	}
@@ -217,15 +217,15 @@ func (ss *SessionSet) dialSession(ctx context.Context, d *destination, node stri
 	return s, nil
 }
 
-// start runs a session, unless the set was closed or renewed since it was dialed.
-func (ss *SessionSet) start(d *destination, s *Session, generation int) bool {
+// runSession runs a session, unless the set was closed or renewed since it was dialed.
+func (ss *SessionSet) runSession(d *destination, s *Session, generation int) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.closed || ss.generation != generation {
 		return false
 	}
 	ss.sessions[s] = d
-	ss.running.Go(func() {
+	ss.tasks.Go(func() {
 		err := s.Run()
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
@@ -247,7 +247,7 @@ func (ss *SessionSet) destinationLocked(node string) *destination {
 		ss.destinations[node] = d
 	}
 	if s := d.session; s != nil && !s.CanOpen() {
-		d.removeSession(s, s.failure())
+		d.removeSession(s, s.failureCause())
 	}
 	return d
 }
@@ -257,7 +257,7 @@ func (ss *SessionSet) Renew() {
 	ss.mu.Lock()
 	ss.generation++
 	ss.mu.Unlock()
-	for _, s := range ss.list() {
+	for _, s := range ss.allSessions() {
 		s.Drain()
 	}
 }
@@ -268,10 +268,10 @@ func (ss *SessionSet) Close() {
 	ss.closed = true
 	ss.mu.Unlock()
 	ss.cancel()
-	for _, s := range ss.list() {
+	for _, s := range ss.allSessions() {
 		s.Fail(net.ErrClosed)
 	}
-	ss.running.Wait()
+	ss.tasks.Wait()
 }
 
 // Len returns the number of sessions, including draining ones.
@@ -281,8 +281,8 @@ func (ss *SessionSet) Len() int {
 	return len(ss.sessions)
 }
 
-// ReceivedRecently reports whether something was received recently on a connection to a node for which
-// match returns true. A draining session counts, too: it proves the same path.
+// ReceivedRecently reports whether something was received recently on a connection to a node for
+// which match returns true. A draining session counts, too: it proves the same path.
 func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -295,7 +295,7 @@ func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bo
 	return false
 }
 
-func (ss *SessionSet) list() []*Session {
+func (ss *SessionSet) allSessions() []*Session {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return slices.Collect(maps.Keys(ss.sessions))

@@ -296,7 +296,7 @@ func TestRenewDiscardsSessionBeingDialed(t *testing.T) {
 		e.want("after the renewal", e.OpenStream("far"), false, 1)
 		time.Sleep(dialInterval)
 		e.want("then", e.openStream(), true, 2)
-		if n := len(e.list()); n != 1 {
+		if n := len(e.allSessions()); n != 1 {
 			t.Errorf("%d sessions run, want one", n)
 		}
 	})
@@ -339,7 +339,7 @@ func TestSetOpensNoStreamAfterImmediateGoAway(t *testing.T) {
 		_ = far.Run()
 	}, func(e *setFixture) {
 		e.want("of who stops", e.openStream(), false, 1)
-		if n := len(e.list()); n != 0 {
+		if n := len(e.allSessions()); n != 0 {
 			t.Errorf("%d sessions run", n)
 		}
 	})
@@ -359,7 +359,7 @@ func TestClosedSetOpensNoStreams(t *testing.T) {
 		e.OpenStream("slow")
 		synctest.Wait()
 		e.Close()
-		if n := len(e.list()); n != 0 || st.Quiet() {
+		if n := len(e.allSessions()); n != 0 || st.Quiet() {
 			t.Errorf("%d sessions run after Close", n)
 		}
 		e.want("of a closed set", e.openStream(), false, 2)

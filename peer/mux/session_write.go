@@ -30,11 +30,11 @@ func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 	case typ == framePong:
 		s.pongQueued = true
 	}
-	reset := typ == frameReset && (s.accept == nil && stream > s.batchedID || s.budget.limit > MaxStreams)
+	reset := typ == frameReset && (s.acceptStream == nil && stream > s.batchedID || s.budget.limit > MaxStreams)
 	if typ == frameOpen || typ == frameEndStream || typ == frameClose || reset {
 		s.queue = appendFrame(s.queue, typ, stream, data)
 	} else {
-		s.urgent = appendFrame(s.urgent, typ, stream, data)
+		s.urgentFrames = appendFrame(s.urgentFrames, typ, stream, data)
 	}
 	s.signalWriterLocked()
 }
@@ -57,21 +57,21 @@ func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) 
 	case s.err != nil:
 		defer s.mu.Unlock()
 		return false, s.err
-	case len(s.queue)+len(data) > maxQueue && (s.accept != nil || bulk || s.budget.limit > MaxStreams):
+	case len(s.queue)+len(data) > maxQueue && (s.acceptStream != nil || bulk || s.budget.limit > MaxStreams):
 		defer s.mu.Unlock()
-		if !st.blocked {
-			st.blocked = true
-			s.blocked = append(s.blocked, st)
+		if !st.isBlocked {
+			st.isBlocked = true
+			s.blockedStreams = append(s.blockedStreams, st)
 		}
 		return false, nil
 	}
 	if st.firstBatch == 0 {
-		st.firstBatch = s.batches + 1
+		st.firstBatch = s.batchCount + 1
 	}
 	s.queue = appendFrame(s.queue, frameData, st.id, data)
-	inline := !s.writing && s.transport.canTrySend()
+	inline := !s.writeTurnTaken && s.transport.canTrySend()
 	if inline {
-		s.writing = true
+		s.writeTurnTaken = true
 	} else {
 		s.signalWriterLocked()
 	}
@@ -100,8 +100,8 @@ func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 // signalWriterLocked gives the write turn to the writer, unless another goroutine has it. Only the
 // goroutine with the write turn may write to the connection.
 func (s *Session) signalWriterLocked() {
-	if !s.writing {
-		s.writing = true
+	if !s.writeTurnTaken {
+		s.writeTurnTaken = true
 		s.writeSignal <- struct{}{} // does not block: writing was false, so the channel is empty
 	}
 }
@@ -116,9 +116,9 @@ func (s *Session) writeLoop() {
 			return
 		}
 		if len(s.unsent) > 0 {
-			n, err := s.transport.direct.Write(s.unsent)
-			s.batchWritten(&s.partial, max(n, 1), err) // at least 1, because a part of the batch was written before
-			s.partial, s.unsent = writeBatch{}, nil
+			n, err := s.transport.recordWriter.Write(s.unsent)
+			s.recordBatchWritten(&s.partialBatch, max(n, 1), err) // at least 1, because a part of the batch was written before
+			s.partialBatch, s.unsent = writeBatch{}, nil
 		} else {
 			runtime.Gosched()
 		}
@@ -146,11 +146,11 @@ func (s *Session) writeInline() {
 		b, err := s.transport.encrypt(batch.data)
 		if err == nil {
 			if n, err = s.transport.trySend(b); err == nil && n < len(b) {
-				s.partial, s.unsent = batch, b[n:]
+				s.partialBatch, s.unsent = batch, b[n:]
 				break
 			}
 		}
-		s.batchWritten(&batch, n, err)
+		s.recordBatchWritten(&batch, n, err)
 	}
 	s.writeSignal <- struct{}{} // does not block: this goroutine had the turn, so the channel is empty
 }
@@ -167,8 +167,8 @@ type writeBatch struct {
 func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || len(s.urgent)+len(s.queue)+len(s.windowUpdates)+len(s.refusals) == 0 && !s.transport.hasReplies() {
-		if s.writing = false; s.closeAfterFlush {
+	if s.err != nil || len(s.urgentFrames)+len(s.queue)+len(s.windowUpdates)+len(s.refusals) == 0 && !s.transport.hasReplies() {
+		if s.writeTurnTaken = false; s.closeAfterFlush {
 			go s.Fail(ErrDraining)
 		}
 		return batch, false
@@ -177,32 +177,32 @@ func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 		var b [windowUpdateLen]byte
 		binary.BigEndian.PutUint32(b[:], uint32(st.pendingCredit))
 		st.pendingCredit = 0
-		s.urgent = appendFrame(s.urgent, frameWindowUpdate, st.id, b[:])
+		s.urgentFrames = appendFrame(s.urgentFrames, frameWindowUpdate, st.id, b[:])
 	}
 	for _, id := range s.refusals {
-		s.urgent = appendFrame(s.urgent, frameRefuse, id, nil)
+		s.urgentFrames = appendFrame(s.urgentFrames, frameRefuse, id, nil)
 	}
 	s.refusals = s.refusals[:0]
-	s.batches++
-	batch = writeBatch{data: slices.Insert(s.queue, 0, s.urgent...), blocked: s.blocked, goAway: s.goingAway && !s.goAwayBatched}
+	s.batchCount++
+	batch = writeBatch{data: slices.Insert(s.queue, 0, s.urgentFrames...), blocked: s.blockedStreams, goAway: s.goingAway && !s.goAwayBatched}
 	s.goAwayBatched, s.batchedID = s.goingAway, s.lastID
-	s.urgent, s.queue, s.spare = s.urgent[:0], s.spare, nil
+	s.urgentFrames, s.queue, s.spareQueue = s.urgentFrames[:0], s.spareQueue, nil
 	s.pingQueued, s.pongQueued = false, false
-	for _, st := range s.closing {
+	for _, st := range s.closingStreams {
 		st.closeBatched = true
 		s.releaseIfDoneLocked(st)
 	}
-	for _, st := range s.blocked {
-		st.blocked = false
+	for _, st := range s.blockedStreams {
+		st.isBlocked = false
 	}
-	s.windowUpdates, s.closing, s.blocked = cleared(s.windowUpdates), cleared(s.closing), nil
+	s.windowUpdates, s.closingStreams, s.blockedStreams = emptied(s.windowUpdates), emptied(s.closingStreams), nil
 	return batch, true
 }
 
-// cleared returns an empty list that reuses the memory of lanes.
-func cleared(lanes []*Stream) []*Stream {
-	clear(lanes)
-	return lanes[:0]
+// emptied returns an empty list that reuses the memory of streams, without references to them.
+func emptied(streams []*Stream) []*Stream {
+	clear(streams)
+	return streams[:0]
 }
 
 // flush writes the next batch. It returns false if there is none.
@@ -215,20 +215,20 @@ func (s *Session) flush() bool {
 	n := 0
 	b, err := s.transport.encrypt(batch.data)
 	if err == nil {
-		n, err = s.transport.direct.Write(b)
+		n, err = s.transport.recordWriter.Write(b)
 	}
-	s.batchWritten(&batch, n, err)
+	s.recordBatchWritten(&batch, n, err)
 	return true
 }
 
-// batchWritten records that n bytes of the batch were written. If n is not the whole batch, err is
-// the reason.
-func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
+// recordBatchWritten records that n bytes of the batch were written. If n is not the whole batch,
+// err is the reason.
+func (s *Session) recordBatchWritten(batch *writeBatch, n int, err error) {
 	s.mu.Lock()
 	if err != nil && n == 0 {
-		s.batches-- // nothing was sent, so the streams of the batch are unprocessed
+		s.batchCount-- // nothing was sent, so the streams of the batch are unprocessed
 	}
-	if !s.keepQueueLocked(batch.data) || s.openStreams == 0 {
+	if !s.retainQueueLocked(batch.data) || s.openStreams == 0 {
 		s.shrinkBuffersLocked()
 	}
 	s.mu.Unlock()
@@ -241,33 +241,33 @@ func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
 }
 
 // wakeBlocked wakes the streams that wait for queue space.
-func wakeBlocked(lanes []*Stream) {
-	for _, st := range lanes {
+func wakeBlocked(streams []*Stream) {
+	for _, st := range streams {
 		st.signalQueueSpace()
 	}
 }
 
-// keepQueueLocked keeps the buffer of a written queue for reuse. It returns false if the buffer is
-// large and only a small part of it has been used for shrinkAfter batches.
-func (s *Session) keepQueueLocked(out []byte) bool {
-	if len(out) > maxKeptQueue/2 {
+// retainQueueLocked keeps the buffer of a written queue for reuse. It returns false if the buffer
+// is large and only a small part of it has been used for shrinkAfter batches.
+func (s *Session) retainQueueLocked(buf []byte) bool {
+	if len(buf) > maxRetainedQueue/2 {
 		s.smallBatches = 0
 	} else {
 		s.smallBatches++
 	}
-	if cap(out) > maxKeptQueue && s.smallBatches >= shrinkAfter {
+	if cap(buf) > maxRetainedQueue && s.smallBatches >= shrinkAfter {
 		return false
 	}
-	s.spare = out[:0]
+	s.spareQueue = buf[:0]
 	return true
 }
 
 // shrinkBuffersLocked releases large buffers that are not being used.
 func (s *Session) shrinkBuffersLocked() {
-	if cap(s.spare) > maxKeptQueue {
-		s.spare = nil
+	if cap(s.spareQueue) > maxRetainedQueue {
+		s.spareQueue = nil
 	}
-	if len(s.queue) == 0 && cap(s.queue) > maxKeptQueue {
+	if len(s.queue) == 0 && cap(s.queue) > maxRetainedQueue {
 		s.queue = nil
 	}
 	s.transport.shrink()

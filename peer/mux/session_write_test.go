@@ -285,8 +285,8 @@ func TestBatchBeingWrittenIsNotOverwritten(t *testing.T) {
 		}
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
-		if n := max(cap(r.queue), cap(r.spare)); n > maxKeptQueue {
-			t.Errorf("a buffer of %d bytes is kept, want %d", n, maxKeptQueue)
+		if n := max(cap(r.queue), cap(r.spareQueue)); n > maxRetainedQueue {
+			t.Errorf("a buffer of %d bytes is kept, want %d", n, maxRetainedQueue)
 		}
 	})
 }

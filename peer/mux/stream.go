@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// errReset is the error of a reader whose peer has reset the stream, and errPipe of a writer whose
-// peer has closed it.
+// errReset is the error of reads and writes after the peer has reset the stream. errPeerClosedRead
+// is the error of writes after the peer has closed the stream. They wrap the errors of TCP, so that
+// callers treat a stream like a TCP connection.
 var (
-	errReset = fmt.Errorf("mux: stream: %w", syscall.ECONNRESET)
-	errPipe  = fmt.Errorf("mux: stream: %w", syscall.EPIPE)
+	errReset          = fmt.Errorf("mux: stream: %w", syscall.ECONNRESET)
+	errPeerClosedRead = fmt.Errorf("mux: stream: %w", syscall.EPIPE)
 )
 
 // Stream is a bidirectional stream of a session. At most one goroutine may read and one may write
@@ -27,36 +28,36 @@ type Stream struct {
 	writable chan struct{} // wakes the waiting writer; nil until a writer waits
 
 	// Session.mu protects the following fields.
-	localClosed   bool    // this end has closed the stream
-	closeBatched  bool    // the close frame is in a batch
-	peerClosed    bool    // the peer has closed the stream
-	halfClosed    bool    // one of the ends has closed it
-	heardFromPeer bool    // the peer has sent a frame for it
-	budget        *Budget // counts the stream; nil means none does any more
-	firstBatch    uint64  // batch with the first byte since BeginMessage; zero means none was written
-	blocked       bool    // it is in Session.blocked
-	pendingCredit int     // credit to announce
+	localClosed      bool    // this end has closed the stream
+	closeBatched     bool    // the close frame is in a batch
+	peerClosed       bool    // the peer has closed the stream
+	halfClosed       bool    // one of the ends has closed it
+	receivedFromPeer bool    // the peer has sent a frame for it
+	budget           *Budget // counts the stream; nil means none does any more
+	firstBatch       uint64  // batch with the first byte since BeginMessage; zero means none was written
+	isBlocked        bool    // it is in Session.blockedStreams
+	pendingCredit    int     // credit to announce
 
 	// mu protects the following fields.
 	mu sync.Mutex
 
 	// Receiving.
-	recv         *recvBuffer // unread bytes; nil means none
-	recvOffset   int         // bytes of recv that have been read
-	window       int         // bytes that may be in flight, unread, or consumed and not announced
-	consumed     int         // bytes that were read and are not yet announced as credit
-	recvCredit   int         // bytes that the peer may still send
-	peerEnded    bool        // the peer sends no more bytes
-	readerWaits  bool
-	readDeadline deadline
+	recv            *recvBuffer // unread bytes; nil means none
+	recvOffset      int         // bytes of recv that have been read
+	window          int         // bytes that may be in flight, unread, or consumed and not announced
+	consumed        int         // bytes that were read and are not yet announced as credit
+	recvCredit      int         // bytes that the peer may still send
+	peerClosedWrite bool        // the peer sends no more bytes
+	readerWaiting   bool
+	readDeadline    deadline
 
 	// Sending.
-	sendCredit         int  // bytes that this end may still send
-	peerStoppedReading bool // the peer has closed the stream
-	writeClosed        bool // CloseWrite was called
-	writerWaits        bool
-	spaceSignaled      bool // queue space was signaled since the writer last waited for it
-	writeDeadline      deadline
+	sendCredit     int  // bytes that this end may still send
+	peerClosedRead bool // the peer has closed the stream
+	writeClosed    bool // CloseWrite was called
+	writerWaiting  bool
+	spaceSignaled  bool // queue space was signaled since the writer last waited for it
+	writeDeadline  deadline
 
 	closed       bool
 	resetOnClose bool // Close resets the stream
@@ -122,35 +123,38 @@ func (st *Stream) SetDeadline(t time.Time) error {
 // deadline is the deadline of one direction. It has a timer only while a goroutine waits, because
 // most long-lived streams have none that does. Stream.mu protects it.
 type deadline struct {
-	at      time.Time // zero means no deadline
+	time    time.Time // zero means no deadline
 	expired bool
-	timer   *time.Timer // calls the function of start; nil until one was needed
+	timer   *time.Timer // calls the function of startTimer; nil until a goroutine has waited
 }
 
-// set sets the deadline. waits means that a goroutine waits now.
-func (d *deadline) set(t time.Time, waits bool, late func()) {
-	d.at, d.expired = t, !t.IsZero() && time.Until(t) <= 0
-	if d.stop(); waits && !d.expired {
-		d.start(late)
+// set sets the deadline. waiting means that a goroutine waits now; if so, onExpiry is called at the
+// deadline.
+func (d *deadline) set(t time.Time, waiting bool, onExpiry func()) {
+	d.time, d.expired = t, !t.IsZero() && time.Until(t) <= 0
+	if d.stopTimer(); waiting && !d.expired {
+		d.startTimer(onExpiry)
 	}
 }
 
-// start makes the timer call late at the deadline, for a goroutine that is about to wait. late is
-// not used if there is a timer already: a new closure for each wait would be garbage.
-func (d *deadline) start(late func()) {
-	switch left := time.Until(d.at); {
-	case d.at.IsZero():
+// startTimer makes the timer call onExpiry at the deadline, for a goroutine that is about to wait.
+// onExpiry is not used if a timer exists: it calls the function of its first start.
+func (d *deadline) startTimer(onExpiry func()) {
+	switch remaining := time.Until(d.time); {
+	case d.time.IsZero():
 	case d.timer == nil:
-		d.timer = time.AfterFunc(left, late)
+		d.timer = time.AfterFunc(remaining, onExpiry)
 	default:
-		d.timer.Reset(left)
+		d.timer.Reset(remaining)
 	}
 }
 
-// startExisting is start without a function. It returns false if start needs one.
-func (d *deadline) startExisting() bool {
-	if d.at.IsZero() || d.timer != nil {
-		d.start(nil)
+// restartTimer is startTimer without a function, for a timer that exists or is not needed.
+// Otherwise it returns false, and the caller must call startTimer. It saves the allocation of a
+// closure.
+func (d *deadline) restartTimer() bool {
+	if d.time.IsZero() || d.timer != nil {
+		d.startTimer(nil)
 		return true
 	}
 	return false
@@ -159,11 +163,13 @@ func (d *deadline) startExisting() bool {
 // hasExpired reports whether the deadline has passed. A timer that fires does not prove that,
 // because the deadline may have been moved since.
 func (d *deadline) hasExpired() bool {
-	d.expired = d.expired || !d.at.IsZero() && time.Until(d.at) <= 0
+	d.expired = d.expired || !d.time.IsZero() && time.Until(d.time) <= 0
 	return d.expired
 }
 
-func (d *deadline) stop() {
+// stopTimer stops the timer, because no goroutine waits any more. It keeps the timer for
+// restartTimer.
+func (d *deadline) stopTimer() {
 	if d.timer != nil {
 		d.timer.Stop()
 	}

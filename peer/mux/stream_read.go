@@ -15,26 +15,26 @@ func (st *Stream) receive(p []byte) error {
 	if st.recvCredit -= len(p); st.recvCredit < 0 {
 		return fmt.Errorf("%w: %d bytes beyond the credit of stream %d", errProtocol, -st.recvCredit, st.id)
 	}
-	if st.peerEnded || st.err != nil || st.closed {
+	if st.peerClosedWrite || st.err != nil || st.closed {
 		return nil // the stream has ended, or has no reader any more
 	}
 	if st.recv == nil {
 		st.recv = newRecvBuffer()
 	}
-	st.recv.b, st.recvOffset = makeRoom(st.recv.b, st.recvOffset, len(p), st.window)
-	st.recv.b = append(st.recv.b, p...)
+	st.recv.data, st.recvOffset = makeRoom(st.recv.data, st.recvOffset, len(p), st.window)
+	st.recv.data = append(st.recv.data, p...)
 	st.wakeReaderLocked()
 	return nil
 }
 
 // handleEnd records that the peer has ended its direction. closed means that the peer does not read
 // any more either.
-func (st *Stream) handleEnd(closed bool) {
+func (st *Stream) handleEnd(readClosed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || closed
+	st.peerClosedWrite, st.peerClosedRead = true, st.peerClosedRead || readClosed
 	st.wakeReaderLocked()
-	if closed {
+	if readClosed {
 		st.wakeWriterLocked()
 	}
 	st.notifyPeerEndLocked()
@@ -44,7 +44,7 @@ func (st *Stream) handleEnd(closed bool) {
 // ended its direction before.
 func (st *Stream) handleReset() {
 	st.mu.Lock()
-	st.peerEnded = false
+	st.peerClosedWrite = false
 	st.mu.Unlock()
 	st.fail(errReset)
 }
@@ -81,9 +81,9 @@ func (st *Stream) discardRecvLocked() {
 
 // wakeReaderLocked makes a waiting reader check the state again.
 func (st *Stream) wakeReaderLocked() {
-	if st.readerWaits {
-		st.readerWaits = false
-		st.readable <- struct{}{} // does not block: readerWaits implies that the channel is empty
+	if st.readerWaiting {
+		st.readerWaiting = false
+		st.readable <- struct{}{} // does not block: readerWaiting implies that the channel is empty
 	}
 	if f := st.onReadable; f != nil {
 		st.onReadable = nil
@@ -98,12 +98,12 @@ func (st *Stream) wakeReaderLocked() {
 func (st *Stream) Ready(wake func()) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.recv != nil || st.peerEnded || st.closed || st.err != nil || st.readDeadline.hasExpired() {
+	if st.recv != nil || st.peerClosedWrite || st.closed || st.err != nil || st.readDeadline.hasExpired() {
 		return false
 	}
 	st.onReadable = wake
 	st.readable, st.readDeadline.timer = nil, nil // only a blocked reader needs them
-	st.readDeadline.start(st.readDeadlineExpired)
+	st.readDeadline.startTimer(st.readDeadlineExpired)
 	return true
 }
 
@@ -114,7 +114,7 @@ func (st *Stream) waitReadableLocked() error {
 		switch {
 		case st.closed:
 			return net.ErrClosed
-		case st.peerEnded:
+		case st.peerClosedWrite:
 			return io.EOF
 		case st.err != nil:
 			return st.err
@@ -124,13 +124,13 @@ func (st *Stream) waitReadableLocked() error {
 		if st.readable == nil {
 			st.readable = make(chan struct{}, 1)
 		}
-		st.readerWaits = true
-		if !st.readDeadline.startExisting() {
-			st.readDeadline.start(st.readDeadlineExpired)
+		st.readerWaiting = true
+		if !st.readDeadline.restartTimer() {
+			st.readDeadline.startTimer(st.readDeadlineExpired)
 		}
-		some := st.readable
+		readable := st.readable
 		st.mu.Unlock()
-		<-some
+		<-readable
 		st.mu.Lock()
 	}
 	if st.readDeadline.hasExpired() {
@@ -156,12 +156,12 @@ func (st *Stream) Read(p []byte) (int, error) {
 		st.mu.Unlock()
 		return 0, err
 	}
-	n := copy(p, st.recv.b[st.recvOffset:])
-	if st.recvOffset += n; st.recvOffset == len(st.recv.b) {
+	n := copy(p, st.recv.data[st.recvOffset:])
+	if st.recvOffset += n; st.recvOffset == len(st.recv.data) {
 		st.discardRecvLocked()
 	}
 	credit := 0
-	if st.consumed += n; st.consumed >= st.window/2 && !st.peerEnded {
+	if st.consumed += n; st.consumed >= st.window/2 && !st.peerClosedWrite {
 		credit = st.takeCreditLocked()
 		st.recvCredit += credit
 	}
@@ -176,7 +176,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 func (st *Stream) Quiet() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.recv == nil && !st.peerEnded && !st.closed && st.err == nil
+	return st.recv == nil && !st.peerClosedWrite && !st.closed && st.err == nil
 }
 
 // WatchGone calls gone once, in another goroutine, when the peer has ended its direction or the
@@ -186,15 +186,15 @@ func (st *Stream) WatchGone(gone func()) (stop func() bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.onPeerEnd = gone
-	if st.peerEnded || st.closed || st.err != nil {
+	if st.peerClosedWrite || st.closed || st.err != nil {
 		st.notifyPeerEndLocked()
 	}
 	return func() bool {
 		st.mu.Lock()
 		defer st.mu.Unlock()
-		before := st.onPeerEnd != nil
+		notCalled := st.onPeerEnd != nil
 		st.onPeerEnd = nil
-		return before
+		return notCalled
 	}
 }
 
@@ -202,7 +202,7 @@ func (st *Stream) WatchGone(gone func()) (stop func() bool) {
 func (st *Stream) SetReadDeadline(t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.readDeadline.set(t, st.readerWaits || st.onReadable != nil, st.readDeadlineExpired)
+	st.readDeadline.set(t, st.readerWaiting || st.onReadable != nil, st.readDeadlineExpired)
 	if st.readDeadline.expired {
 		st.wakeReaderLocked()
 	}

@@ -13,19 +13,19 @@ import (
 func (st *Stream) Write(p []byte) (n int, err error) {
 	bulk := len(p) > maxFrameData
 	for n < len(p) {
-		room, err := st.reserveCredit(min(len(p)-n, maxFrameData))
+		reserved, err := st.reserveCredit(min(len(p)-n, maxFrameData))
 		if err != nil {
 			return n, err
 		}
-		taken, err := st.session.enqueueData(st, p[n:n+room], bulk)
+		queued, err := st.session.enqueueData(st, p[n:n+reserved], bulk)
 		if err != nil {
 			return n, err
 		}
-		if taken {
-			n += room
+		if queued {
+			n += reserved
 			continue
 		}
-		if err := st.waitQueueSpace(room); err != nil {
+		if err := st.waitQueueSpace(reserved); err != nil {
 			return n, err
 		}
 	}
@@ -65,15 +65,15 @@ func (st *Stream) waitQueueSpace(n int) error {
 	return nil
 }
 
-// writeErrorLocked returns why the stream cannot be written to, nil if it can.
+// writeErrorLocked returns the reason why the stream cannot be written to, or nil if it can.
 func (st *Stream) writeErrorLocked() error {
 	switch {
 	case st.closed || st.writeClosed:
 		return net.ErrClosed
 	case st.err != nil:
 		return st.err
-	case st.peerStoppedReading:
-		return errPipe
+	case st.peerClosedRead:
+		return errPeerClosedRead
 	case st.writeDeadline.hasExpired():
 		return os.ErrDeadlineExceeded
 	}
@@ -85,11 +85,11 @@ func (st *Stream) waitWritableLocked() {
 	if st.writable == nil {
 		st.writable = make(chan struct{}, 1)
 	}
-	st.writerWaits = true
-	st.writeDeadline.start(st.writeDeadlineExpired)
-	more := st.writable
+	st.writerWaiting = true
+	st.writeDeadline.startTimer(st.writeDeadlineExpired)
+	writable := st.writable
 	st.mu.Unlock()
-	<-more
+	<-writable
 	st.mu.Lock()
 }
 
@@ -104,9 +104,9 @@ func (st *Stream) signalQueueSpace() {
 
 // wakeWriterLocked makes a waiting writer check the state again.
 func (st *Stream) wakeWriterLocked() {
-	if st.writerWaits {
-		st.writerWaits = false
-		st.writable <- struct{}{} // does not block: writerWaits implies that it is empty
+	if st.writerWaiting {
+		st.writerWaiting = false
+		st.writable <- struct{}{} // does not block: writerWaiting implies that it is empty
 	}
 }
 
@@ -157,8 +157,8 @@ func (st *Stream) Close() error {
 	}
 	st.discardRecvLocked()
 	st.returnWindowLocked()
-	st.readDeadline.stop()
-	st.writeDeadline.stop()
+	st.readDeadline.stopTimer()
+	st.writeDeadline.stopTimer()
 	st.wakeReaderLocked()
 	st.wakeWriterLocked()
 	st.notifyPeerEndLocked()
@@ -171,7 +171,7 @@ func (st *Stream) Close() error {
 func (st *Stream) SetWriteDeadline(t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.writeDeadline.set(t, st.writerWaits, st.writeDeadlineExpired)
+	st.writeDeadline.set(t, st.writerWaiting, st.writeDeadlineExpired)
 	if st.writeDeadline.expired {
 		st.wakeWriterLocked()
 	}

@@ -21,20 +21,20 @@ type recordInterceptor interface {
 //
 // Only the goroutine that has the write turn calls encrypt, trySend and direct.
 type transport struct {
-	raw        syscall.RawConn // the socket; nil means there is none
-	conn       net.Conn        // the connection of the session
-	direct     io.Writer       // writes what encrypt has returned
-	plaintext  bool            // encrypt returns its argument
-	intercepts bool            // encrypt returns the TLS records that conn has written
+	raw           syscall.RawConn // the socket; nil means there is none
+	conn          net.Conn        // the connection of the session
+	recordWriter  io.Writer       // writes what encrypt has returned
+	plaintext     bool            // encrypt returns its argument
+	interceptsTLS bool            // encrypt returns the TLS records that conn has written
 
-	encrypting atomic.Bool // conn writes the records of encrypt, not TLS replies
+	encryptingFrames atomic.Bool // conn writes the records of encrypt, not TLS replies
 
 	// mu protects the following fields. The reading goroutine uses them, too: reading may make TLS
 	// reply to the peer.
-	mu       sync.Mutex
-	records  []byte // intercepted records
-	replies  int    // bytes of records that are TLS replies
-	previous []byte // last result of encrypt; its buffer is reused
+	mu            sync.Mutex
+	records       []byte // intercepted records
+	replyBytes    int    // bytes of records that are TLS replies
+	lastEncrypted []byte // last result of encrypt; its buffer is reused
 
 	// Arguments and results of sendFunc.
 	pending  []byte
@@ -45,7 +45,7 @@ type transport struct {
 
 // newTransport returns the transport of a connection.
 func newTransport(c net.Conn) *transport {
-	tr := &transport{conn: c, direct: c}
+	tr := &transport{conn: c, recordWriter: c}
 	tr.sendFunc = tr.sendToFD
 	b := innermostConn(c)
 	if sc, ok := b.(syscall.Conn); ok {
@@ -56,7 +56,7 @@ func newTransport(c net.Conn) *transport {
 		return tr
 	}
 	if d, ok := b.(recordInterceptor); ok && tr.raw != nil && canTrySend {
-		tr.direct, tr.intercepts = d.Divert(tr.intercept), true
+		tr.recordWriter, tr.interceptsTLS = d.Divert(tr.intercept), true
 	}
 	return tr
 }
@@ -74,27 +74,27 @@ func innermostConn(c net.Conn) net.Conn {
 
 // canTrySend reports whether trySend works on this connection.
 func (tr *transport) canTrySend() bool {
-	return canTrySend && tr.raw != nil && (tr.plaintext || tr.intercepts)
+	return canTrySend && tr.raw != nil && (tr.plaintext || tr.interceptsTLS)
 }
 
 // encrypt returns b as it is written to the socket, valid until the next call. It does not block.
 func (tr *transport) encrypt(b []byte) ([]byte, error) {
-	if !tr.intercepts {
+	if !tr.interceptsTLS {
 		return b, nil
 	}
 	if len(b) > 0 {
-		tr.encrypting.Store(true)
+		tr.encryptingFrames.Store(true)
 		_, err := tr.conn.Write(b)
-		tr.encrypting.Store(false)
+		tr.encryptingFrames.Store(false)
 		if err != nil {
 			return nil, err
 		}
 	}
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	tr.replies = 0
-	tr.records, tr.previous = tr.previous[:0], tr.records
-	return tr.previous, nil
+	tr.replyBytes = 0
+	tr.records, tr.lastEncrypted = tr.lastEncrypted[:0], tr.records
+	return tr.lastEncrypted, nil
 }
 
 // intercept stores records that TLS writes.
@@ -102,30 +102,30 @@ func (tr *transport) intercept(b []byte) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.records = append(tr.records, b...)
-	if !tr.encrypting.Load() {
-		tr.replies += len(b)
+	if !tr.encryptingFrames.Load() {
+		tr.replyBytes += len(b)
 	}
 }
 
 // hasReplies reports whether TLS has written records on its own, such as a reply to a key update
 // of the peer.
-func (tr *transport) hasReplies() bool { return tr.intercepts && tr.repliesLen() > 0 }
+func (tr *transport) hasReplies() bool { return tr.interceptsTLS && tr.queuedReplyBytes() > 0 }
 
-// repliesLen returns the length of these replies in bytes.
-func (tr *transport) repliesLen() int {
+// queuedReplyBytes returns the length of these replies in bytes.
+func (tr *transport) queuedReplyBytes() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	return tr.replies
+	return tr.replyBytes
 }
 
 // shrink releases large buffers.
 func (tr *transport) shrink() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	if cap(tr.previous) > maxKeptQueue {
-		tr.previous = nil
+	if cap(tr.lastEncrypted) > maxRetainedQueue {
+		tr.lastEncrypted = nil
 	}
-	if cap(tr.records) > maxKeptQueue {
+	if cap(tr.records) > maxRetainedQueue {
 		tr.records = append([]byte(nil), tr.records...)
 	}
 }

@@ -66,7 +66,7 @@ func TestManyWebSocketStreamsCanBeRefused(t *testing.T) {
 		}
 		_, _ = far.Write(b) // and reads nothing
 		synctest.Wait()
-		if err := r.failure(); err != nil || given != 1 {
+		if err := r.failureCause(); err != nil || given != 1 {
 			t.Errorf("%d streams were accepted, and Run = %v", given, err)
 		}
 		_ = far.Close()

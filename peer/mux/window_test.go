@@ -138,7 +138,7 @@ func TestFirstWindowIsEnforcedWithPool(t *testing.T) {
 			b := appendFrame(nil, frameOpen, 1, nil)
 			_, _ = far.Write(appendFrame(b, frameData, 1, make([]byte, FirstWindow+more)))
 			synctest.Wait()
-			if err := tr.failure(); errors.Is(err, errProtocol) != (more > 0) {
+			if err := tr.failureCause(); errors.Is(err, errProtocol) != (more > 0) {
 				t.Errorf("Run = %v after %d bytes beyond FirstWindow", err, more)
 			}
 			_ = far.Close()
@@ -200,7 +200,7 @@ func unreadBytes(s *Session) (n int) {
 	for _, st := range s.streams {
 		st.mu.Lock()
 		if st.recv != nil {
-			n += len(st.recv.b) - st.recvOffset
+			n += len(st.recv.data) - st.recvOffset
 		}
 		st.mu.Unlock()
 	}
