@@ -134,7 +134,7 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 	if err != nil {
 		return api.Arguments{}, err
 	}
-	args := api.Arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout"), Reason: q.str("reason")}
+	args := api.Arguments{Node: q.get("node"), For: q.get("for"), Zone: q.get("zone"), Hash: q.get("hash"), IdleFirst: q.get("idle_first"), ReleaseTimeout: q.get("release_timeout"), Reason: q.get("reason")}
 	if args.Force, err = q.boolean("force"); err != nil {
 		return args, err
 	}
@@ -142,7 +142,7 @@ func readArguments(r *http.Request, allowed []string, example string) (api.Argum
 		return args, err
 	}
 	if q.has("key") {
-		key := q.str("key")
+		key := q.get("key")
 		args.Key = &key
 	}
 	if args.Weight, err = q.optionalNumber("weight"); err != nil {

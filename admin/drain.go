@@ -19,10 +19,10 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if q.str("node") == "" {
+	if q.get("node") == "" {
 		return missing("node", "say which node, as in ?node=n3")
 	}
-	d, err := s.api.Drain.DrainState(r.Context(), q.str("node"))
+	d, err := s.api.Drain.DrainState(r.Context(), q.get("node"))
 	if err != nil {
 		return err
 	}

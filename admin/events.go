@@ -46,7 +46,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	name, after := "after", q.str("after")
+	name, after := "after", q.get("after")
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		name, after = "Last-Event-ID", id // a browser reconnects to the same URL
 	}

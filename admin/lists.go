@@ -46,7 +46,7 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	}
 	list := s.api.Cluster.Shards()
 	rows := nonNil(list.Shards)
-	if node := q.str("node"); q.has("node") {
+	if node := q.get("node"); q.has("node") {
 		// The list of a node includes shards that are moving to it. An empty name selects orphaned
 		// shards.
 		rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || node != "" && x.To == node })
@@ -56,7 +56,7 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	if state := q.str("state"); q.has("state") {
+	if state := q.get("state"); q.has("state") {
 		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}
 		if !slices.Contains(states, state) {
 			return badParam("state", state, "is no state of a shard: "+allowedNames(states))
@@ -74,14 +74,14 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	}
 	all := s.api.Cluster.Endpoints()
 	rows := filterRows(all, func(e api.Endpoint) bool {
-		return (!q.has("node") || e.Node == q.str("node")) && (!q.has("name") || e.Name == q.str("name"))
+		return (!q.has("node") || e.Node == q.get("node")) && (!q.has("name") || e.Name == q.get("name"))
 	})
 	if len(rows) == 0 && q.has("node") {
 		var members []string
 		for _, e := range all {
 			members = append(members, e.Node)
 		}
-		if err := s.checkNode(q.str("node"), members...); err != nil {
+		if err := s.checkNode(q.get("node"), members...); err != nil {
 			return err
 		}
 	}

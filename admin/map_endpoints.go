@@ -80,14 +80,14 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	if !q.has("key") {
 		return missing("key", "give the key that requests carry, as in ?key=alice")
 	}
-	if q.str("key") == "" {
+	if q.get("key") == "" {
 		return emptyKeyProblem()
 	}
 	m := s.api.Cluster.Map()
 	if m.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	l := api.Location{Key: q.str("key"), Epoch: m.Epoch}
+	l := api.Location{Key: q.get("key"), Epoch: m.Epoch}
 	l.Shard = uint32(shardmap.Of(l.Key, m.Shards))
 	if int(l.Shard) < len(m.Owners) {
 		if i := m.Owners[l.Shard]; i >= 0 && i < len(m.Nodes) {

@@ -35,16 +35,16 @@ func query(r *http.Request, allowed ...string) (params, error) {
 
 func (p params) has(name string) bool { _, ok := p[name]; return ok }
 
-func (p params) str(name string) string { return url.Values(p).Get(name) }
+func (p params) get(name string) string { return url.Values(p).Get(name) }
 
 // number returns a non-negative integer, or 0 if the parameter is absent.
 func (p params) number(name string) (uint64, error) {
 	if !p.has(name) {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(p.str(name), 10, 64)
+	n, err := strconv.ParseUint(p.get(name), 10, 64)
 	if err != nil {
-		return 0, badParam(name, p.str(name), "is not a whole number: give one such as 17")
+		return 0, badParam(name, p.get(name), "is not a whole number: give one such as 17")
 	}
 	return n, nil
 }
@@ -54,9 +54,9 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 	if !p.has(name) {
 		return fallback, nil
 	}
-	d, err := time.ParseDuration(p.str(name))
+	d, err := time.ParseDuration(p.get(name))
 	if err != nil || d < 0 {
-		return 0, badParam(name, p.str(name), "is not a duration: give one such as 30s")
+		return 0, badParam(name, p.get(name), "is not a duration: give one such as 30s")
 	}
 	return d, nil
 }
@@ -66,9 +66,9 @@ func (p params) boolean(name string) (bool, error) {
 	if !p.has(name) {
 		return false, nil
 	}
-	b, err := strconv.ParseBool(p.str(name))
+	b, err := strconv.ParseBool(p.get(name))
 	if err != nil {
-		return false, badParam(name, p.str(name), "is neither true nor false: give one of them")
+		return false, badParam(name, p.get(name), "is neither true nor false: give one of them")
 	}
 	return b, nil
 }

@@ -8,8 +8,21 @@ import (
 	"shardway/internal/problem"
 )
 
-// timingNames are the arguments of POST /v1/settings.
-func timingNames() []string { return []string{"lease", "dead_after", "takeover", "rebalance_mode"} }
+// timingArgument is an argument of POST /v1/settings.
+type timingArgument struct{ name, value string }
+
+// timingArguments returns the arguments of POST /v1/settings with their values in t.
+func timingArguments(t api.Timing) []timingArgument {
+	return []timingArgument{{"lease", t.Lease}, {"dead_after", t.DeadAfter}, {"takeover", t.Takeover}, {"rebalance_mode", t.RebalanceMode}}
+}
+
+// timingNames returns the names of the arguments of POST /v1/settings.
+func timingNames() (names []string) {
+	for _, a := range timingArguments(api.Timing{}) {
+		names = append(names, a.name)
+	}
+	return names
+}
 
 // timing returns the timing, or changes the values that the arguments contain.
 func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
@@ -20,8 +33,8 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		t, born := s.api.Settings.Timing(r.Context())
-		if !born {
+		t, known := s.api.Settings.Timing(r.Context())
+		if !known {
 			return problem.New(problem.NotFound, "this node belongs to no cluster yet: it knows no timing")
 		}
 		return writeJSON(w, t)
@@ -44,14 +57,16 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 // describeTiming describes a change for the log.
 func describeTiming(t api.Timing) string {
 	words := []string{"timing"}
-	for i, v := range []string{t.Lease, t.DeadAfter, t.Takeover, t.RebalanceMode} {
-		if v != "" {
-			words = append(words, timingNames()[i]+"="+v)
+	for _, a := range timingArguments(t) {
+		if a.value != "" {
+			words = append(words, a.name+"="+a.value)
 		}
 	}
 	return strings.Join(words, " ")
 }
 
+// readTiming parses the settings to change from the JSON body or from the query. It returns an error
+// if none is given.
 func readTiming(r *http.Request) (t api.Timing, err error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -59,13 +74,13 @@ func readTiming(r *http.Request) (t api.Timing, err error) {
 	}
 	if body != nil {
 		t, err = decodeObject[api.Timing](body, `{"dead_after":"5s"}`, timingNames())
-	} else if q, wrong := query(r, timingNames()...); wrong != nil {
-		err = wrong
+	} else if q, queryErr := query(r, timingNames()...); queryErr != nil {
+		err = queryErr
 	} else {
-		t = api.Timing{Lease: q.str("lease"), DeadAfter: q.str("dead_after"), Takeover: q.str("takeover"), RebalanceMode: q.str("rebalance_mode")}
+		t = api.Timing{Lease: q.get("lease"), DeadAfter: q.get("dead_after"), Takeover: q.get("takeover"), RebalanceMode: q.get("rebalance_mode")}
 	}
 	if err == nil && t == (api.Timing{}) {
-		err = missing("lease", "say what to change, lease, dead_after, takeover or rebalance_mode, as in {\"dead_after\":\"5s\"} or ?dead_after=5s")
+		err = missing("lease", "set at least one of lease, dead_after, takeover or rebalance_mode, for example {\"dead_after\":\"5s\"} or ?dead_after=5s")
 	}
 	return t, err
 }

@@ -63,7 +63,7 @@ func TestTimingErrorsNameParameterAndRemedy(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: set at least one of lease, dead_after, takeover or rebalance_mode, for example {"dead_after":"5s"} or ?dead_after=5s`},
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
 		{&timingCluster{fake: newFake()}, "POST", "/v1/settings", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},

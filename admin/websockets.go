@@ -111,7 +111,7 @@ func (p params) breakArguments() (a api.BreakArguments, err error) {
 		return a, err
 	}
 	if p.has("key") {
-		key := p.str("key")
+		key := p.get("key")
 		a.Key = &key
 	}
 	a.Shard, err = p.optionalNumber("shard")

@@ -54,28 +54,28 @@ func (c *Config) Explain() Explanation {
 	return Explanation{Bounds: c.Bounds(), Figures: c.Figures()}
 }
 
-// Silent returns the time without a heartbeat after which the leader acts.
-func (c *Config) Silent() time.Duration { return silentHeartbeats * c.Heartbeat }
+// SilenceLimit returns the time without a heartbeat after which the leader acts.
+func (c *Config) SilenceLimit() time.Duration { return silentHeartbeats * c.Heartbeat }
 
-// LeaseRunOut returns the time after which the last lease of a crashed node has certainly expired. The
+// LatestLeaseExpiry returns the time after which the last lease of a crashed node has certainly expired. The
 // rates of two clocks may differ by 10 %.
-func (c *Config) LeaseRunOut() time.Duration { return timingrules.LatestExpiry(c.Lease) }
+func (c *Config) LatestLeaseExpiry() time.Duration { return timingrules.LatestExpiry(c.Lease) }
 
-// CutAfter returns how long running requests continue after the end of a lease. A node whose clock is
+// AbortDelay returns how long running requests continue after the end of a lease. A node whose clock is
 // 10 % slow still ends them before dead-after.
-func (c *Config) CutAfter() time.Duration { return timingrules.CutAfter(c.Lease, c.DeadAfter) }
+func (c *Config) AbortDelay() time.Duration { return timingrules.AbortDelay(c.Lease, c.DeadAfter) }
 
-// Unwell returns the maximum time until a failing app is unhealthy. A check starts one interval (±10 %)
+// MaxTimeToUnhealthy returns the maximum time until a failing app is unhealthy. A check starts one interval (±10 %)
 // after the start of the previous check, or when that check ends if this is later.
-func (c *Config) Unwell() time.Duration {
+func (c *Config) MaxTimeToUnhealthy() time.Duration {
 	return c.HealthInterval*11/10 + time.Duration(c.HealthFall-1)*max(c.HealthInterval*11/10, c.HealthTimeout) + c.HealthTimeout
 }
 
 // AckDeadline returns how long the leader waits for the acknowledgement of a node.
-func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releases() + ackSlack }
+func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releaseTime() + ackSlack }
 
-// releases returns the time that the hooks of the app add to a map change; zero without hooks.
-func (c *Config) releases() time.Duration {
+// releaseTime returns the time that the hooks of the app add to a map change; zero without hooks.
+func (c *Config) releaseTime() time.Duration {
 	if !c.HasHooks() {
 		return 0
 	}
@@ -83,12 +83,12 @@ func (c *Config) releases() time.Duration {
 }
 
 // Bounds returns all conditions between the timings, whether they hold or not.
-func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
+func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommendedBounds()...) }
 
-func (c *Config) musts() []Bound {
+func (c *Config) requiredBounds() []Bound {
 	var bounds []Bound
 	for _, b := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
-		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Figures, Holds: b.Holds, Why: b.Why, keys: b.Keys, remedy: b.Remedy})
+		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Values, Holds: b.Satisfied, Why: b.Reason, keys: b.Settings, remedy: b.Remedy})
 	}
 	bounds = append(bounds, []Bound{
 		{
@@ -144,10 +144,10 @@ func (c *Config) handsOver() string {
 	return "drain-timeout"
 }
 
-func (c *Config) advice() []Bound {
+func (c *Config) recommendedBounds() []Bound {
 	return []Bound{
 		{
-			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: short(c.CutAfter()) + " ≥ " + short(election), Holds: c.CutAfter() >= election, Advice: true,
+			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: short(c.AbortDelay()) + " ≥ " + short(election), Holds: c.AbortDelay() >= election, Advice: true,
 			Why:  "else a usual election cuts running requests",
 			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after",
 		},
@@ -166,7 +166,7 @@ func (c *Config) advice() []Bound {
 
 // Figures returns the durations and maximum numbers that follow from the settings.
 func (c *Config) Figures() []Figure {
-	taken := c.LeaseRunOut()
+	taken := c.LatestLeaseExpiry()
 	switch c.Takeover {
 	case TakeoverTimeout:
 		taken = c.DeadAfter
@@ -175,12 +175,12 @@ func (c *Config) Figures() []Figure {
 	case TakeoverLease:
 	}
 	return append([]Figure{
-		{"silent after", short(c.Silent()), "five heartbeats: the leader begins a round without the node"},
+		{"silent after", short(c.SilenceLimit()), "five heartbeats: the leader begins a round without the node"},
 		{"crashed node's shards after", short(taken), "with evidence of the crash and takeover " + string(c.Takeover)},
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
-		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
+		{"running requests cut after", short(c.AbortDelay()), "counted from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
-		{"app unhealthy after", short(c.Unwell()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
+		{"app unhealthy after", short(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
 		{"these timings count for", "a new cluster", "lease, dead-after, takeover and rebalance-mode are the founder's; a cluster that is there keeps its own (`shardway settings`)"},
 	}, c.socketFigures()...)
 }

@@ -22,7 +22,7 @@ func TestDefaultTimingsHoldEveryBound(t *testing.T) {
 
 func TestFiguresFollowFromTheTimings(t *testing.T) {
 	c := config.Default()
-	got := map[string]time.Duration{"silent": c.Silent(), "run out": c.LeaseRunOut(), "cut": c.CutAfter(), "ack": c.AckDeadline()}
+	got := map[string]time.Duration{"silent": c.SilenceLimit(), "run out": c.LatestLeaseExpiry(), "cut": c.AbortDelay(), "ack": c.AckDeadline()}
 	want := map[string]time.Duration{"silent": 500 * time.Millisecond, "run out": 550 * time.Millisecond, "cut": 1625 * time.Millisecond, "ack": 6 * time.Second}
 	for k, w := range want {
 		if got[k] != w {
@@ -69,7 +69,7 @@ func TestRunningRequestsEndBeforeTheirShardsAreTaken(t *testing.T) {
 			if c.Validate() != nil {
 				continue
 			}
-			if cut := (c.Lease + c.CutAfter()) * 11 / 10; cut >= dead || c.CutAfter() <= 0 {
+			if cut := (c.Lease + c.AbortDelay()) * 11 / 10; cut >= dead || c.AbortDelay() <= 0 {
 				t.Fatalf("lease %v, dead-after %v: requests run until %v", lease, dead, cut)
 			}
 		}

@@ -121,7 +121,7 @@ func TestProblemsNameKeyValueSourceAndRemedy(t *testing.T) {
 		{name: "more starters than voters", args: "--bootstrap-expect 5 --max-voters 3", want: `bootstrap-expect = "5" (flag): the nodes that start a cluster are its first voters, and only 3 may vote (max-voters); set it to at most 3, the others join by themselves`},
 		{name: "body larger than the room", args: "--body-buffer 2MiB --queue-bytes 1MiB", want: `body-buffer = "2MiB" (flag): a body of this size could not wait: queue-bytes is 1MiB; …`},
 		{name: "heartbeat", args: "--heartbeat 200ms", want: `heartbeat = "200ms" (flag): breaks heartbeat ≤ lease / 4: …`},
-		{name: "default heartbeat under a short lease", args: "--lease 200ms", want: `heartbeat = "100ms" (default): breaks heartbeat ≤ lease / 4: a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed; lower heartbeat to 50ms, or raise lease to 400ms`},
+		{name: "default heartbeat under a short lease", args: "--lease 200ms", want: `heartbeat = "100ms" (default): breaks heartbeat ≤ lease / 4: a lease survives three lost heartbeats, and a node notices when it was paused for a quarter of a lease; lower heartbeat to 50ms, or raise lease to 400ms`},
 		{name: "dead-after", args: "--dead-after 1.1s", want: `dead-after = "1.1s" (flag): breaks 2 × lease + 10 % < dead-after: …`},
 		{name: "stream grace", args: "--stream-grace 6s", want: `stream-grace = "6s" (flag): breaks stream-grace ≤ drain-timeout: …`},
 		{name: "shutdown", args: "--drain-timeout 29s", want: `shutdown-timeout = "30s" (default): breaks shutdown-timeout ≥ drain-timeout + 2s: …`},

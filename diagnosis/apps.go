@@ -7,18 +7,18 @@ import (
 
 // appFindings returns the findings about the apps of all nodes.
 func appFindings(in Inputs) (out []Finding) {
-	owners := in.pick(func(n Node) bool { return n.Here && !n.Gateway })
-	gateways := in.pick(func(n Node) bool { return n.Here && n.Gateway })
-	unhealthyNodes := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppFailing })
+	owners := in.pick(func(n Node) bool { return n.Alive && !n.Gateway })
+	gateways := in.pick(func(n Node) bool { return n.Alive && n.Gateway })
+	unhealthyNodes := in.pick(func(n Node) bool { return n.Alive && !n.Gateway && n.App == AppFailing })
 	led := in.Leader != "" // only the leader knows the apps of all nodes
 	switch {
-	case led && in.NoOwner:
+	case led && in.OnlyGateways:
 		return []Finding{
 			{
 				Code: NoHealthyApp, Severity: Outage, Text: fmt.Sprintf("no node has an app (%s)", list(gateways)),
 				Remedy: "start a node with --upstream and the URL of the app",
 			},
-			noApp(in, Warning, ""),
+			noAppFinding(in, Warning, ""),
 		}
 	case led && len(owners) > 0 && len(unhealthyNodes) == len(owners):
 		text := "no node has an app that responds: "
@@ -28,9 +28,9 @@ func appFindings(in Inputs) (out []Finding) {
 			f.Brief = ""
 		}
 		out = append(out, f)
-	case led && len(unhealthyNodes) > 0 && len(in.pick(func(n Node) bool { return n.Kept })) > 0:
+	case led && len(unhealthyNodes) > 0 && len(in.pick(func(n Node) bool { return n.KeepsShards })) > 0:
 		// An unhealthy app is reported after a delay, but an unhealthy app that keeps its shards at once.
-		unhealthy := in.pick(func(n Node) bool { return n.Here && !n.Gateway && (n.App == AppFailing || n.Kept) })
+		unhealthy := in.pick(func(n Node) bool { return n.Alive && !n.Gateway && (n.App == AppFailing || n.KeepsShards) })
 		out = append(out, in.healthPanic(unhealthy, len(owners)))
 	case len(unhealthyNodes) > 0:
 		text := fmt.Sprintf("the app of node %s does not answer", list(unhealthyNodes))
@@ -43,11 +43,11 @@ func appFindings(in Inputs) (out []Finding) {
 		}
 		out = append(out, f)
 	}
-	out = append(out, flapping(in)...)
+	out = append(out, flappingFindings(in)...)
 	out = append(out, appNotResponding(in)...)
-	out = append(out, staleReturns(in)...)
+	out = append(out, staleReturnFindings(in)...)
 	if in.Gateway {
-		out = append(out, noApp(in, Info, ", and forwards to the others"))
+		out = append(out, noAppFinding(in, Info, ", and forwards to the others"))
 	}
 	return out
 }
@@ -56,7 +56,7 @@ func appFindings(in Inputs) (out []Finding) {
 func (in Inputs) healthPanic(unhealthyNodes []string, owners int) Finding {
 	brief := fmt.Sprintf("%d of %d apps are unhealthy (%s), so shards stay where they are and requests go to their app", len(unhealthyNodes), owners, list(unhealthyNodes))
 	if 2*len(unhealthyNodes) <= owners {
-		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(unhealthyNodes), are(len(unhealthyNodes)))
+		brief = fmt.Sprintf("most apps were unhealthy a moment ago, so shards stay where they are; %s still %s", list(unhealthyNodes), isOrAre(len(unhealthyNodes)))
 	}
 	f := Finding{
 		Code: HealthPanic, Severity: Outage, Text: brief,
@@ -68,15 +68,15 @@ func (in Inputs) healthPanic(unhealthyNodes []string, owners int) Finding {
 	return f
 }
 
-// flapping reports apps that get no shards yet because they became unhealthy repeatedly.
-func flapping(in Inputs) (out []Finding) {
+// flappingFindings reports apps that get no shards yet because they became unhealthy repeatedly.
+func flappingFindings(in Inputs) (out []Finding) {
 	for _, n := range in.Nodes {
-		if n.Held <= 0 || !n.Here {
+		if n.NoShardsFor <= 0 || !n.Alive {
 			continue
 		}
 		out = append(out, Finding{
 			Code: AppFlapping, Severity: Warning, Subject: n.ID,
-			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.Falls, n.ID),
+			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.FailuresInRow, n.ID),
 			Remedy: "find out why its health check fails intermittently; raise --health-fall or --health-timeout if the app is only slow",
 		})
 	}
@@ -88,7 +88,7 @@ func appNotResponding(in Inputs) []Finding {
 	if in.AppSilent <= 0 {
 		return nil
 	}
-	text := fmt.Sprintf("the app of node %s has begun no response for %d s: %s %s waiting", in.Self, int(in.AppSilent.Seconds()), count(in.AppWaiting, "request"), are(in.AppWaiting))
+	text := fmt.Sprintf("the app of node %s has begun no response for %d s: %s %s waiting", in.Self, int(in.AppSilent.Seconds()), pluralize(in.AppWaiting, "request"), isOrAre(in.AppWaiting))
 	if in.AppUnread > 0 {
 		text += fmt.Sprintf(", and the app has not read %d of them", in.AppUnread)
 	}
@@ -98,8 +98,8 @@ func appNotResponding(in Inputs) []Finding {
 	}}
 }
 
-// staleReturns reports shards that went back to an app which has not restarted.
-func staleReturns(in Inputs) (out []Finding) {
+// staleReturnFindings reports shards that went back to an app which has not restarted.
+func staleReturnFindings(in Inputs) (out []Finding) {
 	for _, n := range in.Nodes {
 		if n.StaleReturns == 0 {
 			continue
@@ -107,14 +107,14 @@ func staleReturns(in Inputs) (out []Finding) {
 		out = append(out, Finding{
 			Code: StaleReturn, Severity: Warning, Subject: n.ID,
 			Text: fmt.Sprintf("%s returned to the app of node %s, which had %s before and has not restarted: no other node could own %s",
-				count(n.StaleReturns, "shard"), n.ID, it(n.StaleReturns), it(n.StaleReturns)),
+				pluralize(n.StaleReturns, "shard"), n.ID, itOrThem(n.StaleReturns), itOrThem(n.StaleReturns)),
 			Remedy: fmt.Sprintf("restart the app of node %s, or run: shardway app-restarted %s", n.ID, n.ID),
 		})
 	}
 	return out
 }
 
-func noApp(in Inputs, s Severity, what string) Finding {
+func noAppFinding(in Inputs, s Severity, what string) Finding {
 	if !in.Gateway {
 		return Finding{Code: NoApp, Severity: s, Text: "every node is a gateway, because --upstream is missing", Remedy: "set --upstream to the URL of the app"}
 	}
@@ -128,7 +128,7 @@ func noApp(in Inputs, s Severity, what string) Finding {
 func (in Inputs) listWithErrors(ids []string) string {
 	why := map[string]string{}
 	for _, n := range in.Nodes {
-		why[n.ID] = n.Why
+		why[n.ID] = n.HealthError
 	}
 	names := make([]string, len(ids))
 	for i, id := range ids {

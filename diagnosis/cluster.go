@@ -19,11 +19,11 @@ const (
 // clusterFindings returns the findings about bootstrap, leader and voters.
 func clusterFindings(in Inputs) (all []Finding) {
 	all = append(all, notBootstrapped(in)...)
-	all = append(all, alone(in)...)
+	all = append(all, joinFailureFindings(in)...)
 	all = append(all, clustersDiffer(in)...)
 	all = append(all, unreachablePeerPorts(in)...)
-	all = append(all, leaderless(in)...)
-	return append(all, voters(in)...)
+	all = append(all, noLeaderFindings(in)...)
+	return append(all, voterFindings(in)...)
 }
 
 func notBootstrapped(in Inputs) []Finding {
@@ -44,7 +44,7 @@ func notBootstrapped(in Inputs) []Finding {
 			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start a node with its ID (--node %s)", u.MissingBootstrapper),
 		}}
 	case u.BootstrapExpect > 1:
-		text := fmt.Sprintf("%d of the %d nodes that must start the cluster %s here", len(u.Peers), u.BootstrapExpect, are(len(u.Peers)))
+		text := fmt.Sprintf("%d of the %d nodes that must start the cluster %s here", len(u.Peers), u.BootstrapExpect, isOrAre(len(u.Peers)))
 		if len(u.Peers) > 0 {
 			text += " (" + list(u.Peers) + ")"
 		}
@@ -58,22 +58,22 @@ func notBootstrapped(in Inputs) []Finding {
 			Code: Bootstrapping, Severity: Outage, Text: text,
 			Remedy: fmt.Sprintf("start the other nodes with --bootstrap-expect %d and the gossip address of one of these nodes in --join", u.BootstrapExpect),
 		}}
-	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // otherwise alone reports the addresses
+	case u.Joins && in.JoinFailure == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Alive && n.ID != in.Self }): // otherwise joinFailureFindings reports the addresses
 		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
+			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + list(in.pick(func(n Node) bool { return n.Alive })) + ")",
 			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
 		}}
 	}
 	return nil
 }
 
-func alone(in Inputs) []Finding {
-	if in.Alone == nil || in.Leader != "" {
+func joinFailureFindings(in Inputs) []Finding {
+	if in.JoinFailure == nil || in.Leader != "" {
 		return nil
 	}
 	brief := fmt.Sprintf("node %s has reached no other node", in.Self)
 	var tried []string
-	for _, a := range in.Alone.Asked[:min(len(in.Alone.Asked), maxNamed)] {
+	for _, a := range in.JoinFailure.Attempts[:min(len(in.JoinFailure.Attempts), maxNamed)] {
 		tried = append(tried, a.Addr+" ("+a.Why+")")
 	}
 	text := brief
@@ -81,9 +81,9 @@ func alone(in Inputs) []Finding {
 		text += ": " + strings.Join(tried, ", ")
 	}
 	remedy := "start the other nodes, or set their gossip addresses (--gossip, port 7946) in --join"
-	if in.Alone.needsSecret() {
+	if in.JoinFailure.needsSecret() {
 		remedy = sameSecret
-	} else if in.Bootstrap != nil && in.Bootstrap.BootstrapExpect <= 1 && in.Alone.onlyItself() {
+	} else if in.Bootstrap != nil && in.Bootstrap.BootstrapExpect <= 1 && in.JoinFailure.reachedOnlySelf() {
 		remedy = "set --join to the gossip address of another node; to start a new cluster, start this node without --join, or with --bootstrap-expect 1 and its own IP address in --join"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
@@ -141,40 +141,40 @@ func unreachablePeerPorts(in Inputs) (all []Finding) {
 const sameSecret = "start this node with the secret of the other nodes (--secret-file)"
 
 // needsSecret reports whether other nodes responded that use another secret.
-func (a *Alone) needsSecret() bool {
-	return a != nil && slices.ContainsFunc(a.Asked, func(x Attempt) bool { return x.Secret })
+func (a *JoinFailure) needsSecret() bool {
+	return a != nil && slices.ContainsFunc(a.Attempts, func(x JoinAttempt) bool { return x.OtherSecret })
 }
 
-// onlyItself reports whether every address led to this node.
-func (a *Alone) onlyItself() bool {
-	return len(a.Asked) > 0 && !slices.ContainsFunc(a.Asked, func(x Attempt) bool { return !x.Itself })
+// reachedOnlySelf reports whether every address led to this node.
+func (a *JoinFailure) reachedOnlySelf() bool {
+	return len(a.Attempts) > 0 && !slices.ContainsFunc(a.Attempts, func(x JoinAttempt) bool { return !x.ReachedSelf })
 }
 
 // hasLostLeader reports whether there is no leader for longer than an election takes.
 func (in Inputs) hasLostLeader() bool {
 	all, here, _ := in.voters()
 	missing := len(here) < quorum(len(all))
-	return in.CutOff || in.Leader == "" && (missing && in.NoLeader >= noQuorumAfter || in.NoLeader >= noLeaderAfter)
+	return in.LeaderUnknown || in.Leader == "" && (missing && in.NoLeaderFor >= noQuorumAfter || in.NoLeaderFor >= noLeaderAfter)
 }
 
-func leaderless(in Inputs) []Finding {
+func noLeaderFindings(in Inputs) []Finding {
 	all, here, missing := in.voters()
-	if len(all) == 0 || in.CutOff || !in.hasLostLeader() {
+	if len(all) == 0 || in.LeaderUnknown || !in.hasLostLeader() {
 		return nil
 	}
 	if len(here) < quorum(len(all)) {
-		remedy := "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; if their data is lost for good, continue with one remaining node: `shardway recover` (docs/operate/backup-recovery.md)"
-		if in.Alone.needsSecret() {
+		remedy := "start " + list(missing) + ", or repair the network to " + itOrThem(len(missing)) + "; if their data is lost for good, continue with one remaining node: `shardway recover` (docs/operate/backup-recovery.md)"
+		if in.JoinFailure.needsSecret() {
 			remedy = sameSecret
 		}
 		return []Finding{{
 			Code: NoQuorum, Severity: Outage,
-			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so there is no leader: %s %s missing", len(here), len(all), are(len(here)), quorum(len(all)), list(missing), are(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so there is no leader: %s %s missing", len(here), len(all), isOrAre(len(here)), quorum(len(all)), list(missing), isOrAre(len(missing))),
 			Remedy: remedy,
 		}}
 	}
-	if len(in.Moved) > 0 {
-		m := in.Moved[0]
+	if len(in.AddressChanges) > 0 {
+		m := in.AddressChanges[0]
 		f := Finding{
 			Code: NoQuorum, Severity: Outage,
 			Text:   fmt.Sprintf("node %s knows no leader: gossip still has the previous address of node %s, %s; the node announces %s", in.Self, m.Node, m.From, m.To),
@@ -193,13 +193,13 @@ func leaderless(in Inputs) []Finding {
 	}}
 }
 
-func voters(in Inputs) (out []Finding) {
+func voterFindings(in Inputs) (out []Finding) {
 	all, here, missing := in.voters()
 	if in.Leader != "" && len(all) >= 3 && len(missing) > 0 && len(here) <= quorum(len(all)) {
 		out = append(out, Finding{
 			Code: NoFaultTolerance, Severity: Warning,
-			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), are(len(here)), list(here), quorum(len(all)), list(missing), are(len(missing))),
-			Remedy: "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; or remove permanently lost nodes with `shardway remove`, and add new ones",
+			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), isOrAre(len(here)), list(here), quorum(len(all)), list(missing), isOrAre(len(missing))),
+			Remedy: "start " + list(missing) + ", or repair the network to " + itOrThem(len(missing)) + "; or remove permanently lost nodes with `shardway remove`, and add new ones",
 		})
 	}
 	if in.EvenVoters && len(all) > 0 && len(all)%2 == 0 {

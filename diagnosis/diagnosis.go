@@ -40,28 +40,32 @@ func list(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// count returns "1 shard" or "3 shards".
-func count(n int, what string) string {
+// pluralize returns "1 shard" or "3 shards".
+func pluralize(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// are returns the verb for n subjects.
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
+// isOrAre returns the verb for n subjects.
+func isOrAre(n int) string { return inflect(n, "is", "are") }
 
-// have returns the verb for n subjects.
-func have(n int) string {
+// hasOrHave returns the verb for n subjects.
+func hasOrHave(n int) string { return inflect(n, "has", "have") }
+
+// itOrThem returns the pronoun for n objects.
+func itOrThem(n int) string { return inflect(n, "it", "them") }
+
+// itsOrTheir returns the possessive pronoun for n owners.
+func itsOrTheir(n int) string { return inflect(n, "its", "their") }
+
+// inflect returns the form of a word for n subjects: singular for one, otherwise plural.
+func inflect(n int, singular, plural string) string {
 	if n == 1 {
-		return "has"
+		return singular
 	}
-	return "have"
+	return plural
 }
 
 // pick returns the ids of the nodes for which keep returns true.
@@ -77,8 +81,8 @@ func (in Inputs) pick(keep func(Node) bool) (ids []string) {
 // voters returns the ids of all voters, of those that respond, and of those that are missing.
 func (in Inputs) voters() (all, here, missing []string) {
 	all = in.pick(func(n Node) bool { return n.Voter })
-	here = in.pick(func(n Node) bool { return n.Voter && n.Here })
-	missing = in.pick(func(n Node) bool { return n.Voter && !n.Here })
+	here = in.pick(func(n Node) bool { return n.Voter && n.Alive })
+	missing = in.pick(func(n Node) bool { return n.Voter && !n.Alive })
 	return all, here, missing
 }
 

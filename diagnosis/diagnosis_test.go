@@ -13,11 +13,11 @@ import (
 // three is a cluster of three nodes that vote and serve, as a sees it.
 func three() diagnosis.Inputs {
 	in := diagnosis.Inputs{
-		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, Mapped: true, Lease: 500 * time.Millisecond, TagsUsed: 200, TagsMost: 512,
+		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, HasMap: true, Lease: 500 * time.Millisecond, TagsUsed: 200, MaxTags: 512,
 		Now: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC),
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		in.Nodes = append(in.Nodes, diagnosis.Node{ID: id, Voter: true, Here: true, App: diagnosis.AppHealthy, Shards: 341, Applied: 17})
+		in.Nodes = append(in.Nodes, diagnosis.Node{ID: id, Voter: true, Alive: true, App: diagnosis.AppHealthy, Shards: 341, AppliedEpoch: 17})
 	}
 	in.Nodes[1].Shards++
 	return in
@@ -38,18 +38,18 @@ func nodes(in *diagnosis.Inputs, change func(*diagnosis.Node), ids ...string) {
 	}
 }
 
-func gone(n *diagnosis.Node)           { n.Here = false }
+func gone(n *diagnosis.Node)           { n.Alive = false }
 func withFailingApp(n *diagnosis.Node) { n.App = diagnosis.AppFailing }
 
 // lost is a after b and c were killed.
 func lost(in *diagnosis.Inputs) {
-	in.Leader, in.NoLeader, in.NoLease = "", 2*time.Second, 2*time.Second
+	in.Leader, in.NoLeaderFor, in.NoLeaseFor = "", 2*time.Second, 2*time.Second
 	nodes(in, gone, "b", "c")
 }
 
 // fresh is a without a cluster.
 func fresh(in *diagnosis.Inputs, u diagnosis.Bootstrap) {
-	*in = diagnosis.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Bootstrap: &u, Nodes: []diagnosis.Node{{ID: "a", Here: true, App: diagnosis.AppHealthy}}}
+	*in = diagnosis.Inputs{Self: "a", Shards: 1024, NoLeaderFor: time.Minute, Bootstrap: &u, Nodes: []diagnosis.Node{{ID: "a", Alive: true, App: diagnosis.AppHealthy}}}
 }
 
 type want struct {
@@ -71,15 +71,15 @@ func clusterTable() []want {
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning no-lease: node a has no lease, so it serves nothing",
 		}},
-		{"an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
-		{"an election among all takes a while", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
-		{"nobody wins an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
+		{"an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor = "", 900*time.Millisecond }), nil},
+		{"an election among all takes a while", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor = "", 3*time.Second }), nil},
+		{"nobody wins an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeaderFor = "", 5*time.Second }), []string{
 			"outage no-quorum: node a knows no leader, although 3 of 3 voters are present: they do not reach each other's peer ports, or cannot agree",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"a voter is at another address", with(func(in *diagnosis.Inputs) {
-			in.Leader, in.NoLeader = "", 5*time.Second
-			in.Moved = []diagnosis.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
+			in.Leader, in.NoLeaderFor = "", 5*time.Second
+			in.AddressChanges = []diagnosis.AddressChange{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
 		}), []string{
 			"outage no-quorum: node a knows no leader: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
@@ -92,7 +92,7 @@ func clusterTable() []want {
 		}},
 		{"four vote", with(func(in *diagnosis.Inputs) {
 			in.EvenVoters = true
-			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Voter: true, Here: true})
+			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Voter: true, Alive: true})
 		}), []string{"warning even-voters: 4 voters (a, b, c and d) tolerate no more failures than 3 would"}},
 		{"one of the founders is there", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Bootstrap{BootstrapExpect: 3, Peers: []string{"a"}}) }), []string{
 			"outage bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)",
@@ -104,7 +104,7 @@ func clusterTable() []want {
 		}},
 		{"nobody founds", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
-			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "b", Here: true, App: diagnosis.AppHealthy})
+			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "b", Alive: true, App: diagnosis.AppHealthy})
 		}), []string{
 			"outage bootstrapping: no node here belongs to a cluster or starts one (a and b)",
 		}},
@@ -145,17 +145,17 @@ func clusterTable() []want {
 		}},
 		{"nobody is reached", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
-			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
+			in.JoinFailure = &diagnosis.JoinFailure{Attempts: []diagnosis.JoinAttempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
 		{"it joins only itself", with(func(in *diagnosis.Inputs) {
 			fresh(in, diagnosis.Bootstrap{BootstrapExpect: 1, Joins: true})
-			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
+			in.JoinFailure = &diagnosis.JoinFailure{Attempts: []diagnosis.JoinAttempt{{Addr: "nodes:7946", Why: "it is this node itself", ReachedSelf: true}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",
 		}},
-		{"one node that leads needs no other", with(func(in *diagnosis.Inputs) { in.Alone = &diagnosis.Alone{} }), nil},
+		{"one node that leads needs no other", with(func(in *diagnosis.Inputs) { in.JoinFailure = &diagnosis.JoinFailure{} }), nil},
 	}
 }
 
@@ -169,7 +169,7 @@ func servingTable() []want {
 		}},
 		{"no app answers", with(func(in *diagnosis.Inputs) {
 			nodes(in, withFailingApp, "a", "b", "c")
-			in.Nodes[0].Why = "connection refused"
+			in.Nodes[0].HealthError = "connection refused"
 			in.Orphaned = 1024
 			nodes(in, func(n *diagnosis.Node) { n.Shards = 0 }, "a", "b", "c")
 		}), []string{
@@ -179,42 +179,42 @@ func servingTable() []want {
 		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, withFailingApp, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
 		{"most apps are unhealthy", with(func(in *diagnosis.Inputs) {
 			nodes(in, withFailingApp, "a", "b")
-			nodes(in, func(n *diagnosis.Node) { n.Kept = true }, "a", "b")
+			nodes(in, func(n *diagnosis.Node) { n.KeepsShards = true }, "a", "b")
 		}), []string{"outage health-panic: 2 of 3 apps are unhealthy (a and b), so shards stay where they are and requests go to their app"}},
 		{"most apps were unhealthy", with(func(in *diagnosis.Inputs) {
 			nodes(in, withFailingApp, "b")
-			nodes(in, func(n *diagnosis.Node) { n.Kept, n.Why = true, "status 500" }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.KeepsShards, n.HealthError = true, "status 500" }, "b")
 		}), []string{"outage health-panic: most apps were unhealthy a moment ago, so shards stay where they are; b still is: b (status 500)"}},
 		{"an app flaps", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Held, n.Falls = time.Second, 3 }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.NoShardsFor, n.FailuresInRow = time.Second, 3 }, "b")
 		}), []string{"warning app-flapping: the app of node b became unhealthy 3 times in a row: node b gets shards once its app has been healthy for longer (up to 5 min)"}},
 		{"a gateway", with(func(in *diagnosis.Inputs) { in.Gateway = true; in.Nodes[0].Gateway = true }), []string{
 			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
 		}},
 		{"only gateways", with(func(in *diagnosis.Inputs) {
-			in.Gateway, in.NoOwner, in.Mapped, in.NoMap = true, true, false, time.Minute
+			in.Gateway, in.OnlyGateways, in.HasMap, in.NoMapFor = true, true, false, time.Minute
 			nodes(in, func(n *diagnosis.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app (a, b and c)",
 			"outage unavailable: there is no map yet, so no node serves any of the 1024 shards",
 			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
 		}},
-		{"no lease", with(func(in *diagnosis.Inputs) { in.NoLease = 2 * time.Second }), []string{
+		{"no lease", with(func(in *diagnosis.Inputs) { in.NoLeaseFor = 2 * time.Second }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
 		{"an owner is gone and its shards stay", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Here, n.Gone = false, true }, "c")
+			nodes(in, func(n *diagnosis.Node) { n.Alive, n.Lost = false, true }, "c")
 		}), []string{
 			"outage unavailable: no node serves 341 of 1024 shards: c is not heard and still their owner",
 			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
 		{"shards without an owner", with(func(in *diagnosis.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards are orphaned"}},
-		{"not in the map", with(func(in *diagnosis.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
+		{"not in the map", with(func(in *diagnosis.Inputs) { in.NotInMap = true }), []string{"info joining: node a is not in the shard map yet"}},
 		{"an app acquires", with(func(in *diagnosis.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
 			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
 		}},
-		{"nothing is acquired without a lease", with(func(in *diagnosis.Inputs) { in.Acquiring, in.NoLease = "2 shards: 1, 2", time.Minute }), []string{
+		{"nothing is acquired without a lease", with(func(in *diagnosis.Inputs) { in.Acquiring, in.NoLeaseFor = "2 shards: 1, 2", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
@@ -222,7 +222,7 @@ func servingTable() []want {
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 		}},
 		{"an app did not release", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedWhy = 342, "status 500" }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedReason = 342, "status 500" }, "a")
 			nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
 		}), []string{
 			"warning not-released: 342 shards moved within the last 10 minutes although the app of node a had not released them: status 500",
@@ -231,7 +231,7 @@ func servingTable() []want {
 		{"requests wait for an app that does not acquire", with(func(in *diagnosis.Inputs) {
 			in.Acquiring, in.NotAcquired = "shard 7", "status 500"
 			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 1 }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.NotAcquired, n.Withheld, n.Unable = 341, 256, true }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.NotAcquired, n.MovedElsewhere, n.AcquiresNone = 341, 256, true }, "b")
 		}), []string{
 			"outage acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 			"outage acquiring: the app of node b does not acquire 341 shards, whose requests wait",
@@ -241,19 +241,21 @@ func servingTable() []want {
 			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 2 }, "a")
 		}), []string{"outage acquiring: the app of node a does not acquire 2 shards: 1, 2, whose requests wait: it has not responded yet"}},
 		{"other nodes own what an app did not acquire", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Withheld = 1 }, "a")
-			nodes(in, func(n *diagnosis.Node) { n.Unable, n.Withheld = true, 256 }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.MovedElsewhere = 1 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.AcquiresNone, n.MovedElsewhere = true, 256 }, "b")
 		}), []string{
 			"warning acquiring: the app of node a did not acquire 1 shard, so other nodes own it",
 			"warning acquiring: the app of node b acquires no shards, so the node gets none",
 		}},
 		{"a node restarts in place", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
+			nodes(in, func(n *diagnosis.Node) { n.Restarting, n.Grace = true, 30*time.Second }, "c")
 		}), []string{"info restarting: node c restarts in place: its 341 shards wait for it, for up to 30s"}},
-		{"a log is behind", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
+		{"a log is behind", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Lagging, n.AppliedEpoch = true, 14 }, "c")
+		}), []string{
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
-		{"two processes have one id", with(func(in *diagnosis.Inputs) { in.Elsewhere, in.NoLease = "10.0.0.9:7947", time.Minute }), []string{
+		{"two processes have one id", with(func(in *diagnosis.Inputs) { in.DuplicateAddr, in.NoLeaseFor = "10.0.0.9:7947", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",
 		}},
@@ -263,19 +265,19 @@ func servingTable() []want {
 func machineTable() []want {
 	return []want{
 		{"the disk hangs", with(func(in *diagnosis.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
-		{"the disk hung while it led", with(func(in *diagnosis.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
+		{"the disk hung while it led", with(func(in *diagnosis.Inputs) { in.DiskStalled, in.LeaderUnknown, in.Leader = true, true, "" }), []string{
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning disk-stalled: a write to the disk of node a is stalled",
 		}},
-		{"the disk is slow", with(func(in *diagnosis.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
-		{"the process stood still", with(func(in *diagnosis.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
+		{"the disk is slow", with(func(in *diagnosis.Inputs) { in.SlowestWrite = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
+		{"the process stood still", with(func(in *diagnosis.Inputs) { in.PausedFor = 3210 * time.Millisecond }), []string{
 			"warning clock-jump: node a did not run for 3.2s, or its clock jumped, and a lease is 500ms",
 		}},
 		{"the queue is full", with(func(in *diagnosis.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
 		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
-		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
+		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = 1, 2, "c" }), []string{
 			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",
 		}},
 		{"settings differ", with(func(in *diagnosis.Inputs) {
@@ -313,7 +315,7 @@ func machineTable() []want {
 func policyTable() []want {
 	return []want{
 		{"a key broke two nodes", with(func(in *diagnosis.Inputs) {
-			in.Poison = []diagnosis.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
+			in.PoisonSuspects = []diagnosis.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
 		}), []string{"warning poison-suspect: requests of the key with key_hash 00000000000000ab, in shard 7, were under way at b and c when these broke"}},
 		{"drained", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards = true, 0 }, "c") }), []string{
 			"info draining: c is drained, and owns nothing",
@@ -322,14 +324,14 @@ func policyTable() []want {
 			"info draining: b and c are drained, and own 683 shards still",
 		}},
 		{"a safe drain leaves shards", with(func(in *diagnosis.Inputs) {
-			nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedWhy = true, 3, 3, "status 500" }, "c")
+			nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedReason = true, 3, 3, "status 500" }, "c")
 		}), []string{
 			"info draining: c is drained, and owns 3 shards still",
 			"info draining: the safe drain leaves 3 shards at node c, because its app has not released them: status 500",
 		}},
 		{"about to stop", with(func(in *diagnosis.Inputs) {
-			in.Drains = true
-			nodes(in, func(n *diagnosis.Node) { n.Leaving = true }, "a", "c")
+			in.Stopping = true
+			nodes(in, func(n *diagnosis.Node) { n.Stopping = true }, "a", "c")
 		}), []string{
 			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
 		}},
@@ -338,7 +340,7 @@ func policyTable() []want {
 		{"shards returned to an app that has not restarted", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",
 		}},
-		{"in quarantine", with(func(in *diagnosis.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
+		{"in quarantine", with(func(in *diagnosis.Inputs) { in.Quarantined, in.StaleQuarantines = 2, 1 }), []string{
 			"warning quarantine-stale: 1 key in quarantine is not refused, because the hashes were made with a secret that is no longer in use",
 			"info quarantined: 2 keys are in quarantine, and their requests are refused",
 		}},
@@ -442,22 +444,22 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 
 // Whose secret is another one is told to mend that, not to start those who refuse it.
 func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
-	refused := diagnosis.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", Secret: true}
-	down := diagnosis.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
+	refused := diagnosis.JoinAttempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", OtherSecret: true}
+	down := diagnosis.JoinAttempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
 	for name, tc := range map[string]struct {
-		asked []diagnosis.Attempt
+		asked []diagnosis.JoinAttempt
 		want  bool
 	}{
-		"both":        {[]diagnosis.Attempt{refused, refused}, true},
-		"one":         {[]diagnosis.Attempt{down, refused}, true},
-		"without one": {[]diagnosis.Attempt{{Addr: "10.0.0.2:7946", Why: "it was started without the cluster's secret (--secret-file)"}}, false},
-		"neither":     {[]diagnosis.Attempt{down, down}, false},
+		"both":        {[]diagnosis.JoinAttempt{refused, refused}, true},
+		"one":         {[]diagnosis.JoinAttempt{down, refused}, true},
+		"without one": {[]diagnosis.JoinAttempt{{Addr: "10.0.0.2:7946", Why: "it was started without the cluster's secret (--secret-file)"}}, false},
+		"neither":     {[]diagnosis.JoinAttempt{down, down}, false},
 		"not said":    {nil, false},
 	} {
 		in := with(func(in *diagnosis.Inputs) {
-			in.Leader, in.NoLeader = "", time.Minute
-			in.Alone = &diagnosis.Alone{Asked: tc.asked}
-			nodes(in, func(n *diagnosis.Node) { n.Here = false }, "b", "c")
+			in.Leader, in.NoLeaderFor = "", time.Minute
+			in.JoinFailure = &diagnosis.JoinFailure{Attempts: tc.asked}
+			nodes(in, func(n *diagnosis.Node) { n.Alive = false }, "b", "c")
 		})
 		for _, f := range diagnosis.Of(in) {
 			if f.Code != diagnosis.NoPeers && f.Code != diagnosis.NoQuorum {
@@ -473,7 +475,7 @@ func TestDifferentSecretIsTheReportedRemedy(t *testing.T) {
 // Only the node whose app did not release knows the reason, so other nodes name that node.
 func TestNotReleasedNamesTheNodeWithTheReason(t *testing.T) {
 	in := with(func(in *diagnosis.Inputs) {
-		nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedWhy = 1, "status 500" }, "a")
+		nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedReason = 1, "status 500" }, "a")
 		nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
 	})
 	for _, f := range diagnosis.Of(in) {

@@ -7,7 +7,7 @@
 // shardway_finding.
 //
 // The package is pure: it has no clock, lock, goroutine or I/O, and Of keeps no state. Conditions
-// that change often are debounced before they become inputs (Steady).
+// that change often are debounced before they become inputs (Debouncer).
 //
 // Package node collects the inputs periodically in one goroutine. Findings are immutable, so any
 // number of goroutines may read them.

@@ -69,9 +69,9 @@ type Reach struct {
 	Why  string `json:"why"`
 }
 
-// Merged returns the findings of all nodes of a checkup without duplicates. Of duplicates, it keeps
+// MergedReports returns the findings of all nodes of a checkup without duplicates. Of duplicates, it keeps
 // the finding of the leader, or otherwise the finding of the first node.
-func Merged(c Checkup) (all []Finding) {
+func MergedReports(c Checkup) (all []Finding) {
 	reports := slices.Clone(c.Reports)
 	slices.SortStableFunc(reports, func(a, b Report) int {
 		leads := func(r Report) int {
@@ -96,8 +96,8 @@ func Merged(c Checkup) (all []Finding) {
 	return all
 }
 
-// Together returns the findings of several sources in order, without duplicates.
-func Together(all ...[]Finding) []Finding {
+// Merge returns the findings of several sources, most severe first and without duplicates.
+func Merge(all ...[]Finding) []Finding {
 	var out []Finding
 	for _, f := range slices.Concat(all...) {
 		if !slices.ContainsFunc(out, f.Same) {
@@ -120,7 +120,7 @@ func isLocal(c Code) bool {
 // Compare returns the findings from two successive checkups of one node. here are the ports that
 // are not reachable from the machine on which the command runs.
 func Compare(first, second Checkup, here []Reach) []Finding {
-	return slices.Concat(unresponsive(second), leaders(second), epochs(first, second), unreachablePorts(second, here), clockDrift(first, second), versions(second), differentSettings(second), settingFindings(Differences(second.settings())))
+	return slices.Concat(unresponsiveFindings(second), leaderFindings(second), epochFindings(first, second), portFindings(second, here), clockDriftFindings(first, second), versionFindings(second), startFlagFindings(second), settingFindings(Differences(second.settings())))
 }
 
 // settings returns the settings of every node that has reported.
@@ -131,10 +131,10 @@ func (c Checkup) settings() (all []SettingsOf) {
 	return all
 }
 
-func unresponsive(c Checkup) (out []Finding) {
+func unresponsiveFindings(c Checkup) (out []Finding) {
 	if len(c.Unresponsive) > 0 {
 		out = append(out, Finding{
-			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Unresponsive), c.From, its(len(c.Unresponsive)), it(len(c.Unresponsive))),
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Unresponsive), c.From, itsOrTheir(len(c.Unresponsive)), itOrThem(len(c.Unresponsive))),
 			Remedy: "check that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}
@@ -156,14 +156,14 @@ func groupNodes(c Checkup, value func(Report) string) (values []string, nodes ma
 	return values, nodes
 }
 
-func leaders(c Checkup) []Finding {
+func leaderFindings(c Checkup) []Finding {
 	values, nodes := groupNodes(c, func(r Report) string { return r.Leader })
 	if len(values) < 2 {
 		return nil
 	}
 	var texts []string
 	for _, leader := range values {
-		texts = append(texts, list(nodes[leader])+" "+follows(len(nodes[leader]))+" "+leader)
+		texts = append(texts, list(nodes[leader])+" "+inflect(len(nodes[leader]), "follows", "follow")+" "+leader)
 	}
 	return []Finding{{
 		Code: LeadersDiffer, Severity: Warning, Text: "the nodes follow different leaders: " + strings.Join(texts, ", "),
@@ -171,7 +171,7 @@ func leaders(c Checkup) []Finding {
 	}}
 }
 
-func epochs(first, second Checkup) (out []Finding) {
+func epochFindings(first, second Checkup) (out []Finding) {
 	var newest uint64
 	for _, r := range first.Reports {
 		newest = max(newest, r.Epoch)
@@ -187,8 +187,8 @@ func epochs(first, second Checkup) (out []Finding) {
 	return out
 }
 
-// unreachablePorts returns a finding for each port that is not reachable from some machine.
-func unreachablePorts(c Checkup, here []Reach) (out []Finding) {
+// portFindings returns a finding for each port that is not reachable from some machine.
+func portFindings(c Checkup, here []Reach) (out []Finding) {
 	type port struct{ node, port, addr string }
 	from, why := map[port][]string{}, map[port]string{}
 	add := func(who string, all []Reach) {
@@ -219,10 +219,10 @@ func unreachablePorts(c Checkup, here []Reach) (out []Finding) {
 	return out
 }
 
-// clockDrift compares the clock rates of the nodes with that of the collecting node.
-func clockDrift(first, second Checkup) (out []Finding) {
-	least, most := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
-	if least <= 0 {
+// clockDriftFindings compares the clock rates of the nodes with that of the collecting node.
+func clockDriftFindings(first, second Checkup) (out []Finding) {
+	minElapsed, maxElapsed := float64(second.AskedNS-first.AnsweredNS), float64(second.AnsweredNS-first.AskedNS)
+	if minElapsed <= 0 {
 		return nil
 	}
 	for _, r := range second.Reports {
@@ -230,36 +230,36 @@ func clockDrift(first, second Checkup) (out []Finding) {
 		if i < 0 || r.Node == second.From {
 			continue
 		}
-		went := float64(r.ClockNS - first.Reports[i].ClockNS)
-		off, word := went/most-1, "faster" // at least, and at most went/least-1
-		if slower := 1 - went/least; slower > off {
-			off, word = slower, "slower"
+		elapsed := float64(r.ClockNS - first.Reports[i].ClockNS)
+		drift, direction := elapsed/maxElapsed-1, "faster" // at least, and at most elapsed/minElapsed-1
+		if slower := 1 - elapsed/minElapsed; slower > drift {
+			drift, direction = slower, "slower"
 		}
-		if off <= maxClockDrift {
+		if drift <= maxClockDrift {
 			continue
 		}
 		out = append(out, Finding{
 			Code: ClockDrift, Severity: Warning, Subject: r.Node,
-			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", r.Node, strconv.FormatFloat(100*off, 'f', 1, 64), word, second.From),
+			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", r.Node, strconv.FormatFloat(100*drift, 'f', 1, 64), direction, second.From),
 			Remedy: "check the clock source and the time service of that machine",
 		})
 	}
 	return out
 }
 
-func versions(c Checkup) []Finding {
+func versionFindings(c Checkup) []Finding {
 	values, nodes := groupNodes(c, func(r Report) string { return r.Version })
 	if len(values) < 2 {
 		return nil
 	}
 	var texts []string
 	for _, v := range values {
-		texts = append(texts, list(nodes[v])+" "+run(len(nodes[v]))+" "+v)
+		texts = append(texts, list(nodes[v])+" "+inflect(len(nodes[v]), "runs", "run")+" "+v)
 	}
 	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
-func differentSettings(c Checkup) (out []Finding) {
+func startFlagFindings(c Checkup) (out []Finding) {
 	for _, r := range c.Reports {
 		if r.Timing == "" || r.Flags == r.Timing {
 			continue
@@ -270,32 +270,4 @@ func differentSettings(c Checkup) (out []Finding) {
 		})
 	}
 	return out
-}
-
-func its(n int) string {
-	if n == 1 {
-		return "its"
-	}
-	return "their"
-}
-
-func it(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
-}
-
-func follows(n int) string {
-	if n == 1 {
-		return "follows"
-	}
-	return "follow"
-}
-
-func run(n int) string {
-	if n == 1 {
-		return "runs"
-	}
-	return "run"
 }

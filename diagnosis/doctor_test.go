@@ -115,7 +115,7 @@ func TestMergedReportsEachFindingOnce(t *testing.T) {
 		first.Reports[2].Findings[0].Severity = diagnosis.Outage // of another moment
 	})
 	var texts []string
-	for _, f := range diagnosis.Merged(c) {
+	for _, f := range diagnosis.MergedReports(c) {
 		texts = append(texts, f.Text)
 	}
 	if want := []string{"node b has no lease", "node a has no lease", "node c has no lease", "as b sees it"}; !slices.Equal(texts, want) {

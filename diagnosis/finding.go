@@ -83,7 +83,7 @@ func Worst(all []Finding) (worst Severity) {
 }
 
 // Changes returns the findings that are only in now, and those that are only in before.
-func Changes(before, now []Finding) (came, went []Finding) {
+func Changes(before, now []Finding) (added, removed []Finding) {
 	missing := func(from, in []Finding) (out []Finding) {
 		for _, f := range from {
 			if !slices.ContainsFunc(in, f.Same) {

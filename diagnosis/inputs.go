@@ -13,25 +13,25 @@ type Inputs struct {
 
 	// Nodes contains all known nodes, sorted by id.
 	Nodes []Node
-	// Leader is the id of the leader; empty if this node knows none. NoLeader is how long it has known
+	// Leader is the id of the leader; empty if this node knows none. NoLeaderFor is how long it has known
 	// none.
-	Leader   string
-	NoLeader time.Duration
-	// CutOff means that the disk of this node stalled while the node was the leader, so it cannot
+	Leader      string
+	NoLeaderFor time.Duration
+	// LeaderUnknown means that the disk of this node stalled while the node was the leader, so it cannot
 	// find out which node is leader now.
-	CutOff bool
+	LeaderUnknown bool
 
 	// Bootstrap describes why this node belongs to no cluster. nil means that it belongs to one.
 	Bootstrap *Bootstrap
-	// Alone contains the results of the attempts to join other nodes. nil means that this node has
+	// JoinFailure contains the results of the attempts to join other nodes. nil means that this node has
 	// reached another node, or needs none.
-	Alone *Alone
+	JoinFailure *JoinFailure
 
 	// JoinConflict contains two join addresses of different clusters. nil means that there are none.
 	JoinConflict *JoinConflict
 
-	// Moved contains the nodes that announce another address than gossip has.
-	Moved []Moved
+	// AddressChanges contains the nodes that announce another address than gossip has.
+	AddressChanges []AddressChange
 
 	// UnreachablePeerPorts contains the nodes that are not added because a peer port is not reachable.
 	UnreachablePeerPorts []UnreachablePeerPort
@@ -41,40 +41,41 @@ type Inputs struct {
 	Shards, Orphaned int
 	// Epoch is the epoch of the committed map.
 	Epoch uint64
-	// Mapped means that there is a map. NoMap is how long a leader has proposed no first map.
-	Mapped bool
-	NoMap  time.Duration
-	// NoOwner means that all live nodes have been gateways for a while.
-	NoOwner bool
+	// HasMap means that there is a map. NoMapFor is how long a leader has proposed no first map.
+	HasMap   bool
+	NoMapFor time.Duration
+	// OnlyGateways means that all live nodes have been gateways for a while.
+	OnlyGateways bool
 	// EvenVoters means that the number of voters has been even for a while.
 	EvenVoters bool
-	// NoLease is how long this node has had no lease although it should have one.
-	NoLease time.Duration
-	// Drains means that this process will stop, or that drain --local was run.
-	Drains bool
-	// Joins means that this node is not in the map yet although it should be.
-	Joins bool
+	// NoLeaseFor is how long this node has had no lease although it should have one.
+	NoLeaseFor time.Duration
+	// Stopping means that this process will stop, or that drain --local was run.
+	Stopping bool
+	// NotInMap means that this node is not in the map yet although it should be.
+	NotInMap bool
 	// Acquiring describes the shards that the app of this node has been acquiring for a while.
 	// NotAcquired is the error of shards that it failed to acquire.
-	Acquiring    string
-	NotAcquired  string
-	AppSilent    time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
-	AppWaiting   int           // number of these requests
-	AppUnread    int           // number of these requests that the app has not read
-	Elsewhere    string        // address of another process with the id of this node; empty means none
-	Stopped      time.Duration // duration of a recent pause of the process; zero means none
-	DiskStalled  bool
-	DiskTook     time.Duration // longest recent write, if it was too long; otherwise zero
-	Lease        time.Duration // lease duration of the cluster
-	QueueRefused int           // requests that were refused recently because the queue was full
-	QueueWaiting int
-	TagsUsed     int // bytes of the gossip tags, up to TagsMost
-	TagsMost     int
+	Acquiring     string
+	NotAcquired   string
+	AppSilent     time.Duration // how long the app of this node has begun no response while requests wait; zero means that it responds
+	AppWaiting    int           // number of these requests
+	AppUnread     int           // number of these requests that the app has not read
+	DuplicateAddr string        // address of another process with the id of this node; empty means none
+	PausedFor     time.Duration // duration of a recent pause of the process; zero means none
+	DiskStalled   bool
+	SlowestWrite  time.Duration // longest recent write, if it was too long; otherwise zero
+	Lease         time.Duration // lease duration of the cluster
+	QueueRefused  int           // requests that were refused recently because the queue was full
+	QueueWaiting  int
+	TagsUsed      int // bytes of the gossip tags, up to MaxTags
+	MaxTags       int
 
-	// Level is the active format version. Behind is the node that prevents the format version Next.
+	// FormatVersion is the active format version. UpgradeBlocker is the node that prevents
+	// NextFormatVersion.
 	// Empty means that no node does.
-	Level, Next int
-	Behind      string
+	FormatVersion, NextFormatVersion int
+	UpgradeBlocker                   string
 	// Differences contains the settings that differ between nodes, as last reported by the leader.
 	Differences []Difference
 	// KeysUnreadable is the error of reading the active key configuration. Empty means no error.
@@ -83,9 +84,9 @@ type Inputs struct {
 	Pause string
 	// Quarantined is the number of keys in quarantine. Stale is the number of these keys whose requests
 	// are admitted anyway.
-	Quarantined, Stale int
-	Poison             []Poison
-	Certificates       []Certificate
+	Quarantined, StaleQuarantines int
+	PoisonSuspects                []Poison
+	Certificates                  []Certificate
 	// Insecure contains the unprotected ports, each with a remedy.
 	Insecure []Exposure
 }
@@ -105,23 +106,23 @@ type Node struct {
 	ID      string
 	Gateway bool
 	Voter   bool
-	// Here means that the node is alive as far as known. Gone means that it has been unresponsive for
+	// Alive means that the node is alive as far as known. Lost means that it has been unresponsive for
 	// so long that other nodes should own its shards.
-	Here, Gone bool
-	App        App
-	// Kept means that the app is unhealthy and keeps its shards because most apps are unhealthy.
+	Alive, Lost bool
+	App         App
+	// KeepsShards means that the app is unhealthy and keeps its shards because most apps are unhealthy.
 	// Falls is how often in a row the app became unhealthy. Held is how long the node gets no shards
 	// for that reason although the app has recovered. Zero means that it may get shards.
-	Kept  bool
-	Falls int
-	Held  time.Duration
-	// Why is the error of the health check of its app, if known.
-	Why string
+	KeepsShards   bool
+	FailuresInRow int
+	NoShardsFor   time.Duration
+	// HealthError is the error of the health check of its app, if known.
+	HealthError string
 	// Drained and Cordoned are requests of operators. Leaving means that its process will stop.
-	Drained, Cordoned, Leaving bool
-	// Absent means that the node restarts in place, within Grace.
-	Absent bool
-	Grace  time.Duration
+	Drained, Cordoned, Stopping bool
+	// Restarting means that the node restarts in place, within Grace.
+	Restarting bool
+	Grace      time.Duration
 	// Shards is the number of shards that it owns in the committed map.
 	Shards int
 	// StaleReturns is the number of these shards that returned to its app although the app has not
@@ -130,21 +131,21 @@ type Node struct {
 	// NotAcquired is the number of its shards whose requests wait because its app does not
 	// acquire them. Withheld is the number of shards that move to other nodes for that reason and do
 	// not return yet. Unable means that its app acquires no shard, so the node gets none.
-	NotAcquired, Withheld int
-	Unable                bool
+	NotAcquired, MovedElsewhere int
+	AcquiresNone                bool
 	// NotReleased is the number of shards that moved within the last ten minutes although the app of
-	// the node had not released them. NotReleasedWhy is the reason for the first of them, if known.
-	NotReleased    int
-	NotReleasedWhy string
+	// the node had not released them. NotReleasedReason is the reason for the first of them, if known.
+	NotReleased       int
+	NotReleasedReason string
 	// Unmoved is the number of shards that a safe drain leaves at the node, because its app does
-	// not release them. UnmovedWhy is why it did not release the first of them. Only the node itself
+	// not release them. UnmovedReason is why it did not release the first of them. Only the node itself
 	// knows both.
-	Unmoved    int
-	UnmovedWhy string
-	// Lags means that its log has lacked the committed map for a while. Applied is the epoch that it
+	Unmoved       int
+	UnmovedReason string
+	// Lagging means that its log has lacked the committed map for a while. AppliedEpoch is the epoch that it
 	// has.
-	Lags    bool
-	Applied uint64
+	Lagging      bool
+	AppliedEpoch uint64
 }
 
 // Bootstrap is the state of a node that does not belong to a cluster yet.
@@ -186,10 +187,10 @@ type UnreachablePeerPort struct {
 	Why  string `json:"why"`
 }
 
-// Alone is the state of a node that has reached no other node.
-type Alone struct {
-	// Asked contains the addresses that were tried, with the results.
-	Asked []Attempt
+// JoinFailure is the state of a node that has reached no other node.
+type JoinFailure struct {
+	// Attempts contains the addresses that were tried, with the results.
+	Attempts []JoinAttempt
 }
 
 // JoinConflict is two join addresses that belong to different clusters.
@@ -199,15 +200,15 @@ type JoinConflict struct{ First, Second Party }
 // Without an address it is this node's own cluster.
 type Party struct{ Cluster, Node, Addr string }
 
-// Attempt is one address of --join.
-type Attempt struct {
-	Addr, Why string
-	Secret    bool // a node with another secret responded
-	Itself    bool // the address led to this node itself
+// JoinAttempt is one address of --join.
+type JoinAttempt struct {
+	Addr, Why   string
+	OtherSecret bool // a node with another secret responded
+	ReachedSelf bool // the address led to this node itself
 }
 
-// Moved is a node that announces another address than gossip has.
-type Moved struct {
+// AddressChange is a node that announces another address than gossip has.
+type AddressChange struct {
 	Node, From, To string
 	// Why is the reason why the new address is not accepted yet. Empty means that it is being checked.
 	Why string

@@ -6,10 +6,10 @@ import (
 )
 
 const (
-	// expiresWithin is how long before its expiry a certificate is reported.
-	expiresWithin = 14 * 24 * time.Hour
-	// nearlyFull is the used share of the gossip tags, in percent, above which it is reported.
-	nearlyFull = 90
+	// expiryWarningTime is how long before its expiry a certificate is reported.
+	expiryWarningTime = 14 * 24 * time.Hour
+	// tagsNearlyFullPercent is the used share of the gossip tags, in percent, above which it is reported.
+	tagsNearlyFullPercent = 90
 )
 
 // machineFindings returns the findings about disk, clock, certificates and configuration of this node.
@@ -19,27 +19,27 @@ func machineFindings(in Inputs) (out []Finding) {
 	}
 	if in.DiskStalled {
 		warn(DiskStalled, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s is stalled", in.Self)
-	} else if in.DiskTook > 0 {
-		warn(DiskSlow, "check which other programs write to the disk of --data, or use a separate disk", "a write to the disk of node %s took %v", in.Self, rounded(in.DiskTook))
+	} else if in.SlowestWrite > 0 {
+		warn(DiskSlow, "check which other programs write to the disk of --data, or use a separate disk", "a write to the disk of node %s took %v", in.Self, rounded(in.SlowestWrite))
 	}
-	if in.Stopped > 0 {
+	if in.PausedFor > 0 {
 		warn(ClockJump, "check for a suspended machine, a stopped process, swapping or a CPU limit",
-			"node %s did not run for %v, or its clock jumped, and a lease is %v", in.Self, rounded(in.Stopped), in.Lease)
+			"node %s did not run for %v, or its clock jumped, and a lease is %v", in.Self, rounded(in.PausedFor), in.Lease)
 	}
 	if in.QueueRefused > 0 {
 		warn(QueueFull, "run `shardway status` to see why requests wait, or raise --queue-requests and --queue-bytes",
 			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
 	}
-	if in.TagsMost > 0 && in.TagsUsed*100 >= in.TagsMost*nearlyFull {
+	if in.MaxTags > 0 && in.TagsUsed*100 >= in.MaxTags*tagsNearlyFullPercent {
 		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
-			"the gossip tags of node %s use %d of %d bytes", in.Self, in.TagsUsed, in.TagsMost)
+			"the gossip tags of node %s use %d of %d bytes", in.Self, in.TagsUsed, in.MaxTags)
 	}
-	if in.Behind != "" {
+	if in.UpgradeBlocker != "" {
 		warn(UpgradePending, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway upgrade status`)",
-			"format version %d is in force, and format version %d is blocked by %s", in.Level, in.Next, in.Behind)
+			"format version %d is in force, and format version %d is blocked by %s", in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker)
 	}
 	for _, c := range in.Certificates {
-		out = append(out, expires(in, c)...)
+		out = append(out, certificateFindings(in, c)...)
 	}
 	for _, e := range in.Insecure {
 		out = append(out, Finding{Code: Insecure, Severity: Warning, Subject: e.Remedy, Text: e.Text, Brief: fmt.Sprintf("node %s lets in whoever reaches it", in.Self), Remedy: e.Remedy})
@@ -47,9 +47,9 @@ func machineFindings(in Inputs) (out []Finding) {
 	return out
 }
 
-func expires(in Inputs, c Certificate) []Finding {
-	left := c.Until.Sub(in.Now)
-	if in.Now.IsZero() || left >= expiresWithin {
+func certificateFindings(in Inputs, c Certificate) []Finding {
+	remaining := c.Until.Sub(in.Now)
+	if in.Now.IsZero() || remaining >= expiryWarningTime {
 		return nil
 	}
 	f := Finding{
@@ -57,7 +57,7 @@ func expires(in Inputs, c Certificate) []Finding {
 		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly)),
 		Remedy: "replace the file of --" + c.Flag + " with a new certificate: the node reads it automatically",
 	}
-	if left <= 0 {
+	if remaining <= 0 {
 		f.Text = fmt.Sprintf("the certificate of node %s for %s expired on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly))
 	}
 	return []Finding{f}

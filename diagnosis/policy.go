@@ -7,60 +7,60 @@ import (
 
 // policyFindings returns the findings about requests of operators, and about actions that they should take.
 func policyFindings(in Inputs) (out []Finding) {
-	for _, p := range in.Poison {
+	for _, p := range in.PoisonSuspects {
 		out = append(out, Finding{
 			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", p.Shard, p.Hash),
 			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", p.Hash, p.Shard, strings.Join(p.Nodes, " and ")),
 			Remedy: fmt.Sprintf("run `shardway quarantine --shard %d --hash %016x` to refuse these requests on all nodes", p.Shard, p.Hash),
 		})
 	}
-	out = append(out, drains(in)...)
+	out = append(out, drainFindings(in)...)
 	if in.Pause != "" {
 		out = append(out, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.Pause, Remedy: "run `shardway resume` to end it"})
 	}
 	if ids := in.pick(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
 		out = append(out, Finding{
-			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", list(ids), are(len(ids)), gets(len(ids))),
+			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", list(ids), isOrAre(len(ids)), inflect(len(ids), "gets", "get")),
 			Remedy: "run `shardway uncordon` to end it",
 		})
 	}
 	if in.Quarantined > 0 {
 		out = append(out, Finding{
-			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests are refused", count(in.Quarantined, "key"), are(in.Quarantined)),
+			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests are refused", pluralize(in.Quarantined, "key"), isOrAre(in.Quarantined)),
 			Remedy: "run `shardway quarantine` to list them, and use --lift to end it",
 		})
 	}
-	if in.Stale > 0 {
+	if in.StaleQuarantines > 0 {
 		out = append(out, Finding{
 			Code: QuarantineStale, Severity: Warning,
-			Text:   fmt.Sprintf("%s in quarantine %s not refused, because the hashes were made with a secret that is no longer in use", count(in.Stale, "key"), are(in.Stale)),
+			Text:   fmt.Sprintf("%s in quarantine %s not refused, because the hashes were made with a secret that is no longer in use", pluralize(in.StaleQuarantines, "key"), isOrAre(in.StaleQuarantines)),
 			Remedy: "quarantine the keys again, and lift the old entries",
 		})
 	}
 	return out
 }
 
-func drains(in Inputs) (out []Finding) {
-	if in.Drains {
+func drainFindings(in Inputs) (out []Finding) {
+	if in.Stopping {
 		out = append(out, Finding{
 			Code: Draining, Severity: Info, Subject: "self", Text: fmt.Sprintf("node %s is to stop, and hands its shards over", in.Self),
 			Remedy: "wait until its process stops; the next process owns shards again",
 		})
 	}
-	var asked, left []string
+	var drained, stopping []string
 	shards := 0
 	for _, n := range in.Nodes {
 		switch {
 		case n.Drained:
-			asked, shards = append(asked, n.ID), shards+n.Shards
-		case n.Leaving && n.ID != in.Self:
-			left = append(left, n.ID)
+			drained, shards = append(drained, n.ID), shards+n.Shards
+		case n.Stopping && n.ID != in.Self:
+			stopping = append(stopping, n.ID)
 		}
 	}
-	if len(asked) > 0 {
-		text := fmt.Sprintf("%s %s drained, and %s nothing", list(asked), are(len(asked)), owns(len(asked)))
+	if len(drained) > 0 {
+		text := fmt.Sprintf("%s %s drained, and %s nothing", list(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"))
 		if shards > 0 {
-			text = fmt.Sprintf("%s %s drained, and %s %s still", list(asked), are(len(asked)), owns(len(asked)), count(shards, "shard"))
+			text = fmt.Sprintf("%s %s drained, and %s %s still", list(drained), isOrAre(len(drained)), inflect(len(drained), "owns", "own"), pluralize(shards, "shard"))
 		}
 		remedy := "run `shardway uncordon` to end it"
 		if shards > 0 {
@@ -70,47 +70,34 @@ func drains(in Inputs) (out []Finding) {
 	}
 	for _, n := range in.Nodes {
 		if n.Drained && n.Unmoved > 0 {
-			out = append(out, unmoved(n))
+			out = append(out, unmovedShardsFinding(n))
 		}
 	}
-	if len(left) > 0 {
+	if len(stopping) > 0 {
 		out = append(out, Finding{
-			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", list(left), are(len(left)), owned(len(left))),
+			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", list(stopping), isOrAre(len(stopping)), theyOwn(len(stopping))),
 			Remedy: "wait until the process stops",
 		})
 	}
 	return out
 }
 
-// unmoved reports the shards that a safe drain leaves at a node.
-func unmoved(n Node) Finding {
+// unmovedShardsFinding reports the shards that a safe drain leaves on a node.
+func unmovedShardsFinding(n Node) Finding {
 	f := Finding{
 		Code: Draining, Severity: Info, Subject: n.ID,
-		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", count(n.Unmoved, "shard"), n.ID, them(n.Unmoved)),
-		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, them(n.Unmoved)),
+		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", pluralize(n.Unmoved, "shard"), n.ID, itOrThem(n.Unmoved)),
+		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, itOrThem(n.Unmoved)),
 	}
-	if n.UnmovedWhy != "" {
+	if n.UnmovedReason != "" {
 		f.Brief = f.Text
-		f.Text += ": " + n.UnmovedWhy
+		f.Text += ": " + n.UnmovedReason
 	}
 	return f
 }
 
-func gets(n int) string {
-	if n == 1 {
-		return "gets"
-	}
-	return "get"
-}
-
-func owns(n int) string {
-	if n == 1 {
-		return "owns"
-	}
-	return "own"
-}
-
-func owned(n int) string {
+// theyOwn returns the subject and the verb for n nodes.
+func theyOwn(n int) string {
 	if n == 1 {
 		return "it owns"
 	}

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// unleasedAfter is how long a node may be without a lease before it is reported. A node usually
+// noLeaseAfter is how long a node may be without a lease before it is reported. A node usually
 // waits this long for its first lease or for an election.
-const unleasedAfter = time.Second
+const noLeaseAfter = time.Second
 
-// unmappedAfter is how long a leader may take for the first map. It waits up to 2 s for the nodes
+// noMapAfter is how long a leader may take for the first map. It waits up to 2 s for the nodes
 // that bootstrap the cluster.
-const unmappedAfter = 3 * time.Second
+const noMapAfter = 3 * time.Second
 
 // servingFindings returns the findings about shards that are not served.
 func servingFindings(in Inputs) (out []Finding) {
-	out = append(out, unreadable(in)...)
-	out = append(out, unavailable(in)...)
-	if in.Elsewhere != "" {
+	out = append(out, keyFindings(in)...)
+	out = append(out, unavailableFindings(in)...)
+	if in.DuplicateAddr != "" {
 		brief := "another process has the id of node " + in.Self
 		out = append(out, Finding{
-			Code: DuplicateNode, Severity: Warning, Text: brief + ", at " + in.Elsewhere, Brief: brief,
+			Code: DuplicateNode, Severity: Warning, Text: brief + ", at " + in.DuplicateAddr, Brief: brief,
 			Remedy: "stop the other process, or give one of them another --node and an empty --data directory",
 		})
 	}
-	if in.Mapped && !in.Gateway && in.NoLease >= unleasedAfter && in.Elsewhere == "" {
+	if in.HasMap && !in.Gateway && in.NoLeaseFor >= noLeaseAfter && in.DuplicateAddr == "" {
 		f := Finding{
 			Code: NoLease, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
 			Remedy: "check the other findings, and the network to the peer port of the leader; the leader grants a lease once it receives heartbeats",
@@ -35,21 +35,21 @@ func servingFindings(in Inputs) (out []Finding) {
 		}
 		out = append(out, f)
 	}
-	if in.Joins && in.Bootstrap == nil && in.Leader != "" {
+	if in.NotInMap && in.Bootstrap == nil && in.Leader != "" {
 		out = append(out, Finding{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s is not in the shard map yet", in.Self),
 			Remedy: "wait until its app responds; the leader then adds the node, unless it is drained",
 		})
 	}
-	if f, ok := acquiring(in); ok {
+	if f, ok := acquiringFinding(in); ok {
 		out = append(out, f)
 	}
 	return append(out, nodeFindings(in)...)
 }
 
-// unreadable reports that this node cannot read the active key configuration. Without it, the node
+// keyFindings reports that this node cannot read the active key configuration. Without it, the node
 // finds no keys, and all requests wait.
-func unreadable(in Inputs) []Finding {
+func keyFindings(in Inputs) []Finding {
 	if in.KeysUnreadable == "" {
 		return nil
 	}
@@ -60,11 +60,11 @@ func unreadable(in Inputs) []Finding {
 	}}
 }
 
-// acquiring reports shards that the app of this node has not acquired yet, or does not acquire.
-func acquiring(in Inputs) (f Finding, ok bool) {
+// acquiringFinding reports shards that the app of this node has not acquired yet, or does not acquire.
+func acquiringFinding(in Inputs) (f Finding, ok bool) {
 	own := in.self()
 	switch {
-	case in.Acquiring == "" || in.NotAcquired == "" && in.NoLease >= unleasedAfter: // nothing is acquired without a lease
+	case in.Acquiring == "" || in.NotAcquired == "" && in.NoLeaseFor >= noLeaseAfter: // nothing is acquired without a lease
 		return f, false
 	case in.NotAcquired == "" && own.NotAcquired == 0:
 		return Finding{
@@ -93,19 +93,19 @@ func (in Inputs) self() Node {
 	return Node{}
 }
 
-// notAcquired returns the finding for a node whose app does not acquire shards, as the leader reports.
-func notAcquired(x Node) Finding {
+// notAcquiredFinding returns the finding for a node whose app does not acquire shards, as the leader reports.
+func notAcquiredFinding(x Node) Finding {
 	f := Finding{
-		Code: Acquiring, Severity: Outage, Subject: x.ID, Text: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", x.ID, count(x.NotAcquired, "shard")),
+		Code: Acquiring, Severity: Outage, Subject: x.ID, Text: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", x.ID, pluralize(x.NotAcquired, "shard")),
 		Remedy: fmt.Sprintf("run `shardway status` on node %s to see the error of the app; the node repeats the call, and other nodes take the shards over if they can", x.ID),
 	}
 	switch {
 	case x.NotAcquired > 0:
 		return f
-	case x.Unable:
+	case x.AcquiresNone:
 		f.Text = fmt.Sprintf("the app of node %s acquires no shards, so the node gets none", x.ID)
 	default:
-		f.Text = fmt.Sprintf("the app of node %s did not acquire %s, so other nodes own %s", x.ID, count(x.Withheld, "shard"), them(x.Withheld))
+		f.Text = fmt.Sprintf("the app of node %s did not acquire %s, so other nodes own %s", x.ID, pluralize(x.MovedElsewhere, "shard"), itOrThem(x.MovedElsewhere))
 	}
 	f.Severity, f.Remedy = Warning, fmt.Sprintf("repair the acquire hook of the app: the log of node %s has its own words; the node gets the shards back by itself", x.ID)
 	return f
@@ -113,12 +113,12 @@ func notAcquired(x Node) Finding {
 
 // Unavailable returns the number of shards that no node serves, as far as this node knows.
 func (in Inputs) Unavailable() int {
-	if in.hasLostLeader() || !in.Mapped {
+	if in.hasLostLeader() || !in.HasMap {
 		return in.Shards
 	}
 	n := in.Orphaned
 	for _, x := range in.Nodes {
-		if !x.Absent && (x.Gone || x.ID == in.Self && !in.Gateway && in.NoLease >= unleasedAfter) {
+		if !x.Restarting && (x.Lost || x.ID == in.Self && !in.Gateway && in.NoLeaseFor >= noLeaseAfter) {
 			n += x.Shards
 		}
 	}
@@ -129,21 +129,21 @@ func (in Inputs) Unavailable() int {
 // that it serves them.
 func (in Inputs) Idle(owner string) string {
 	switch {
-	case in.CutOff:
+	case in.LeaderUnknown:
 		return "the disk of this node is stalled"
-	case in.Leader == "" && in.NoLeader >= in.Lease:
+	case in.Leader == "" && in.NoLeaderFor >= in.Lease:
 		return "this node knows no leader, and without a leader no node serves"
 	case owner == "":
 		return "it is orphaned"
-	case owner == in.Self && in.NoLease > 0:
+	case owner == in.Self && in.NoLeaseFor > 0:
 		return "it has no lease"
 	}
 	for _, x := range in.Nodes {
 		switch {
 		case x.ID != owner:
-		case x.Absent:
+		case x.Restarting:
 			return "it restarts in place, and requests wait for it"
-		case !x.Here:
+		case !x.Alive:
 			return "it is not heard"
 		default:
 			return ""
@@ -152,23 +152,23 @@ func (in Inputs) Idle(owner string) string {
 	return ""
 }
 
-func unavailable(in Inputs) []Finding {
+func unavailableFindings(in Inputs) []Finding {
 	n := in.Unavailable()
-	if n == 0 || in.Bootstrap != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
+	if n == 0 || in.Bootstrap != nil || !in.HasMap && (in.Leader == "" || in.NoMapFor < noMapAfter) {
 		return nil
 	}
 	f := Finding{Code: Unavailable, Severity: Outage, Remedy: "resolve the other findings: then the shards are served again"}
-	gone := in.pick(func(x Node) bool { return x.Gone && !x.Absent && x.Shards > 0 })
+	lostOwners := in.pick(func(x Node) bool { return x.Lost && !x.Restarting && x.Shards > 0 })
 	switch {
-	case !in.Mapped:
+	case !in.HasMap:
 		f.Text = fmt.Sprintf("there is no map yet, so no node serves any of the %d shards", n)
 	case n == in.Shards:
 		f.Text = fmt.Sprintf("no node serves any of the %d shards as far as node %s knows", n, in.Self)
 	case in.Orphaned == n:
-		f.Text = fmt.Sprintf("%d of %d shards %s orphaned", n, in.Shards, are(n))
-	case len(gone) > 0:
-		f.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(gone), are(len(gone)))
-		f.Remedy = fmt.Sprintf("start %s; a node that is gone for certain, and its app with it, is taken out by `shardway remove --force %s`", list(gone), gone[0])
+		f.Text = fmt.Sprintf("%d of %d shards %s orphaned", n, in.Shards, isOrAre(n))
+	case len(lostOwners) > 0:
+		f.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(lostOwners), isOrAre(len(lostOwners)))
+		f.Remedy = fmt.Sprintf("start %s; a node that is gone for certain, and its app with it, is taken out by `shardway remove --force %s`", list(lostOwners), lostOwners[0])
 	default:
 		f.Text = fmt.Sprintf("no node serves %d of %d shards", n, in.Shards)
 	}
@@ -179,53 +179,46 @@ func unavailable(in Inputs) []Finding {
 func nodeFindings(in Inputs) (out []Finding) {
 	for _, x := range in.Nodes {
 		switch {
-		case x.Absent:
+		case x.Restarting:
 			out = append(out, Finding{
 				Code: Restarting, Severity: Info, Subject: x.ID,
-				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for up to %v", x.ID, waits(x.Shards), x.Grace),
+				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for up to %v", x.ID, shardsWait(x.Shards), x.Grace),
 				Remedy: "wait until the node is back or its --hold-grace has passed; run `shardway remove --force " + x.ID + "` to end it immediately",
 			})
-		case x.Lags && x.Here:
+		case x.Lagging && x.Alive:
 			out = append(out, Finding{
-				Code: Lagging, Severity: Warning, Subject: x.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", x.ID, x.Applied, in.Epoch),
+				Code: Lagging, Severity: Warning, Subject: x.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", x.ID, x.AppliedEpoch, in.Epoch),
 				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
-		if (x.NotAcquired > 0 || x.Unable || x.Withheld > 0) && x.Here && (x.ID != in.Self || in.Acquiring == "") {
-			out = append(out, notAcquired(x))
+		if (x.NotAcquired > 0 || x.AcquiresNone || x.MovedElsewhere > 0) && x.Alive && (x.ID != in.Self || in.Acquiring == "") {
+			out = append(out, notAcquiredFinding(x))
 		}
 		if x.NotReleased > 0 {
-			out = append(out, notReleased(x))
+			out = append(out, notReleasedFinding(x))
 		}
 	}
 	return out
 }
 
-// notReleased returns the finding for a node whose app has not released shards that moved away.
-func notReleased(x Node) Finding {
+// notReleasedFinding returns the finding for a node whose app has not released shards that moved away.
+func notReleasedFinding(x Node) Finding {
 	f := Finding{
 		Code: NotReleased, Severity: Warning, Subject: x.ID,
-		Text:   fmt.Sprintf("%s moved within the last 10 minutes although the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
+		Text:   fmt.Sprintf("%s moved within the last 10 minutes although the app of node %s had not released %s", pluralize(x.NotReleased, "shard"), x.ID, itOrThem(x.NotReleased)),
 		Remedy: "check the app for lost writes; unless it crashed, repair its release hook, or raise --release-timeout if it needs more time",
 	}
-	if x.NotReleasedWhy == "" { // only the node itself knows the reason
+	if x.NotReleasedReason == "" { // only the node itself knows the reason
 		f.Remedy = "read the reason with `shardway status` at node " + x.ID + ", or in its log, and " + f.Remedy
 		return f
 	}
 	f.Brief = f.Text
-	f.Text += ": " + x.NotReleasedWhy
+	f.Text += ": " + x.NotReleasedReason
 	return f
 }
 
-// them returns the pronoun for n objects.
-func them(n int) string {
-	if n == 1 {
-		return "it"
-	}
-	return "them"
-}
-
-func waits(shards int) string {
+// shardsWait returns the subject and the verb for the shards of a node.
+func shardsWait(shards int) string {
 	if shards == 1 {
 		return "its shard waits"
 	}

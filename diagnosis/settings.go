@@ -81,7 +81,7 @@ func settingFindings(differences []Difference) (out []Finding) {
 			if v.Value != "" {
 				value = strconv.Quote(v.Value)
 			}
-			texts = append(texts, list(v.Nodes)+" "+have(len(v.Nodes))+" "+value)
+			texts = append(texts, list(v.Nodes)+" "+hasOrHave(len(v.Nodes))+" "+value)
 		}
 		f := Finding{
 			Code: ConfigDiffers, Severity: Info, Subject: d.Setting, Text: "setting " + d.Setting + " differs: " + strings.Join(texts, ", "),

@@ -2,47 +2,47 @@ package diagnosis
 
 import "time"
 
-// Steady debounces a condition. Its output becomes true after the condition was true for On without
+// Debouncer debounces a condition. Its output becomes true after the condition was true for On without
 // interruption, and false after it was false for Off. The zero value has no delay.
-type Steady struct {
+type Debouncer struct {
 	On, Off time.Duration
 
-	holds, turning bool
-	since          time.Time // if turning: when the condition began to differ from the output
+	output, changing bool
+	since            time.Time // if changing: when the condition began to differ from the output
 }
 
 // Update records the present value of the condition and returns the output. now must not decrease
 // from call to call.
-func (s *Steady) Update(now time.Time, so bool) bool {
-	if so == s.holds {
-		s.turning = false
-		return s.holds
+func (s *Debouncer) Update(now time.Time, condition bool) bool {
+	if condition == s.output {
+		s.changing = false
+		return s.output
 	}
-	if !s.turning {
-		s.turning, s.since = true, now
+	if !s.changing {
+		s.changing, s.since = true, now
 	}
 	wait := s.Off
-	if so {
+	if condition {
 		wait = s.On
 	}
 	if now.Sub(s.since) >= wait {
-		s.holds, s.turning = so, false
+		s.output, s.changing = condition, false
 	}
-	return s.holds
+	return s.output
 }
 
-// Turns reports whether the condition differs from the output, which will change after On or Off
+// IsChanging reports whether the condition differs from the output, which will change after On or Off
 // unless the condition changes back.
-func (s *Steady) Turns() bool { return s.turning }
+func (s *Debouncer) IsChanging() bool { return s.changing }
 
-// For measures how long a condition has been true.
-type For struct{ since time.Time }
+// TrueFor measures how long a condition has been true.
+type TrueFor struct{ since time.Time }
 
 // Update records the present value of the condition and returns how long the condition has been
 // true. Zero means that it is false or has just become true.
-func (f *For) Update(now time.Time, so bool) time.Duration {
+func (f *TrueFor) Update(now time.Time, condition bool) time.Duration {
 	switch {
-	case !so:
+	case !condition:
 		f.since = time.Time{}
 	case f.since.IsZero():
 		f.since = now
@@ -52,28 +52,28 @@ func (f *For) Update(now time.Time, so bool) time.Duration {
 	return 0
 }
 
-// Moments counts the recent events of a counter that only grows.
-type Moments struct {
-	Lately time.Duration
+// RecentCount counts the recent events of a counter that only grows.
+type RecentCount struct {
+	Window time.Duration
 
-	last  time.Time
-	known bool
-	from  uint64 // value of the counter before the present series
-	upTo  uint64
+	lastEvent   time.Time
+	known       bool
+	countBefore uint64 // value of the counter before the present series
+	count       uint64
 }
 
 // Update records the present value of the counter and returns its growth in the present series of
 // events. A series ends when the counter has not grown for Lately. The first call only records the
 // value.
-func (m *Moments) Update(now time.Time, counter uint64) uint64 {
+func (m *RecentCount) Update(now time.Time, counter uint64) uint64 {
 	if !m.known {
-		m.known, m.from, m.upTo = true, counter, counter
+		m.known, m.countBefore, m.count = true, counter, counter
 		return 0
 	}
-	if counter != m.upTo {
-		m.last, m.upTo = now, counter
-	} else if now.Sub(m.last) >= m.Lately {
-		m.from = counter
+	if counter != m.count {
+		m.lastEvent, m.count = now, counter
+	} else if now.Sub(m.lastEvent) >= m.Window {
+		m.countBefore = counter
 	}
-	return m.upTo - m.from
+	return m.count - m.countBefore
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestSteadyWaitsForWhatLasts(t *testing.T) {
-	s := diagnosis.Steady{On: 2 * time.Second, Off: time.Second}
+	s := diagnosis.Debouncer{On: 2 * time.Second, Off: time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after time.Duration
@@ -31,14 +31,14 @@ func TestSteadyWaitsForWhatLasts(t *testing.T) {
 			t.Errorf("step %d: Update = %v, want %v", i, got, step.want)
 		}
 	}
-	var zero diagnosis.Steady
+	var zero diagnosis.Debouncer
 	if !zero.Update(now, true) || zero.Update(now, false) {
 		t.Error("the zero value does not follow at once")
 	}
 }
 
 func TestForCountsFromTheBegin(t *testing.T) {
-	var f diagnosis.For
+	var f diagnosis.TrueFor
 	now := time.Unix(1000, 0)
 	if got := f.Update(now, true) + f.Update(now.Add(time.Second), true); got != time.Second {
 		t.Errorf("after a second it is %v", got)
@@ -49,7 +49,7 @@ func TestForCountsFromTheBegin(t *testing.T) {
 }
 
 func TestMomentsForgetWhatIsOver(t *testing.T) {
-	m := diagnosis.Moments{Lately: 10 * time.Second}
+	m := diagnosis.RecentCount{Window: 10 * time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after   time.Duration

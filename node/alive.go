@@ -54,7 +54,7 @@ func (n *Node) mayWrite() (left, whole time.Duration) {
 	var end time.Duration
 	switch t.Takeover {
 	case ack.TakeoverTimeout:
-		end, whole = n.router.AbortTime(), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
+		end, whole = n.router.AbortTime(), t.Lease+timingrules.AbortDelay(t.Lease, t.DeadAfter)
 	case ack.TakeoverLease:
 		end, whole = n.router.LeaseEnd(), t.Lease
 	case ack.TakeoverImmediate:

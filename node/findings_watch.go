@@ -47,11 +47,11 @@ type watch struct {
 
 	// The following fields are used only by the goroutine of run. They smooth the inputs, so that a
 	// short change raises no finding.
-	leaderless, unleased, unmapped       diagnosis.For
-	alone, joins, orphaned, acquires     diagnosis.Steady
-	unstarted, even, ownerless, noOwners diagnosis.Steady
-	current                              diagnosis.Steady // the log of this node is not far behind
-	refused                              diagnosis.Moments
+	leaderless, unleased, unmapped       diagnosis.TrueFor
+	alone, joins, orphaned, acquires     diagnosis.Debouncer
+	unstarted, even, ownerless, noOwners diagnosis.Debouncer
+	current                              diagnosis.Debouncer // the log of this node is not far behind
+	refused                              diagnosis.RecentCount
 	nodes                                map[string]*nodeSmoothers
 	acquiringGeneration                  uint64 // generation of the routing table that acquiring was computed from
 	acquiring                            []shardmap.Shard
@@ -91,17 +91,17 @@ func (f *watchResult) first(codes []diagnosis.Code) int {
 }
 
 // nodeSmoothers smooth the inputs about one node.
-type nodeSmoothers struct{ present, gone, sick, lags diagnosis.Steady }
+type nodeSmoothers struct{ present, gone, sick, lags diagnosis.Debouncer }
 
 // newWatch returns the watch of n. The durations are the times for which a condition must last before it counts.
 func newWatch(n *Node) *watch {
 	w := &watch{
 		n: n, nodes: map[string]*nodeSmoothers{},
-		alone: diagnosis.Steady{On: 3 * time.Second}, joins: diagnosis.Steady{On: 3 * time.Second},
-		orphaned: diagnosis.Steady{On: 1500 * time.Millisecond}, acquires: diagnosis.Steady{On: 2 * time.Second},
-		current:   diagnosis.Steady{On: currentAfter},
-		unstarted: diagnosis.Steady{On: 2 * time.Second}, even: diagnosis.Steady{On: evenVotersAfter}, ownerless: diagnosis.Steady{On: 2 * time.Second}, noOwners: diagnosis.Steady{On: 2 * time.Second},
-		refused: diagnosis.Moments{Lately: recentPeriod},
+		alone: diagnosis.Debouncer{On: 3 * time.Second}, joins: diagnosis.Debouncer{On: 3 * time.Second},
+		orphaned: diagnosis.Debouncer{On: 1500 * time.Millisecond}, acquires: diagnosis.Debouncer{On: 2 * time.Second},
+		current:   diagnosis.Debouncer{On: currentAfter},
+		unstarted: diagnosis.Debouncer{On: 2 * time.Second}, even: diagnosis.Debouncer{On: evenVotersAfter}, ownerless: diagnosis.Debouncer{On: 2 * time.Second}, noOwners: diagnosis.Debouncer{On: 2 * time.Second},
+		refused: diagnosis.RecentCount{Window: recentPeriod},
 	}
 	w.result.Store(&watchResult{})
 	w.probes.running, w.probes.reached = map[string]bool{}, map[string]bool{}
@@ -132,7 +132,7 @@ func (w *watch) run(ctx context.Context) {
 // hasPendingChange reports whether a condition of a node has changed, but not for long enough to count.
 func (w *watch) hasPendingChange() bool {
 	for _, st := range w.nodes {
-		if st.present.Turns() || st.sick.Turns() || st.lags.Turns() {
+		if st.present.IsChanging() || st.sick.IsChanging() || st.lags.IsChanging() {
 			return true
 		}
 	}
@@ -151,7 +151,7 @@ func (w *watch) diagnose(ctx context.Context) {
 	w.queryLeaderIfDue(ctx, now)
 	in := w.inputs(now)
 	w.peers.look(ctx, w, now, in.Bootstrap)
-	if in.Leader == "" && in.NoLeader > watchEvery {
+	if in.Leader == "" && in.NoLeaderFor > watchEvery {
 		w.probeVoters(ctx, in)
 	}
 	// Without a leader, nodes that may own shards may exist, but no leader has received their
@@ -162,15 +162,15 @@ func (w *watch) diagnose(ctx context.Context) {
 		next.public = append(next.public, f.Public())
 	}
 	before := w.result.Swap(next)
-	came, went := diagnosis.Changes(before.findings, next.findings)
-	if len(came)+len(went) > 0 || next.noOwners != before.noOwners || in.Leader != before.inputs.Leader {
+	added, removed := diagnosis.Changes(before.findings, next.findings)
+	if len(added)+len(removed) > 0 || next.noOwners != before.noOwners || in.Leader != before.inputs.Leader {
 		w.lastChange = now
 	}
-	for _, f := range went {
+	for _, f := range removed {
 		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
 		w.n.events.Add(eventlog.Finding(false, f))
 	}
-	for _, f := range came {
+	for _, f := range added {
 		w.n.log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
 		w.n.events.Add(eventlog.Finding(true, f))
 	}

@@ -39,34 +39,34 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	c := s.Committed()
 	in := diagnosis.Inputs{
 		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
-		Leader: n.view.Leader(), CutOff: n.raft.CutOff(), Lease: n.view.Timing().Lease,
-		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
-		Drains: n.agent.leaving.Load() || n.stopping.Load(),
+		Leader: n.view.Leader(), LeaderUnknown: n.raft.CutOff(), Lease: n.view.Timing().Lease,
+		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), HasMap: c.Epoch() != 0,
+		Stopping: n.agent.leaving.Load() || n.stopping.Load(),
 	}
 	current := w.current.Update(now, n.agent.upToDate.Load())
-	in.NoLeader = w.leaderless.Update(now, in.Leader == "")
-	in.NoMap = w.unmapped.Update(now, in.Leader != "" && !in.Mapped)
-	in.NoLease = w.unleased.Update(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.HasLease())
+	in.NoLeaderFor = w.leaderless.Update(now, in.Leader == "")
+	in.NoMapFor = w.unmapped.Update(now, in.Leader != "" && !in.HasMap)
+	in.NoLeaseFor = w.unleased.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !n.router.HasLease())
 	in.Nodes = w.knownNodes(now, s, in.Leader)
 	if !current {
 		forgetAsked(in.Nodes)
 	}
-	if w.orphaned.Update(now, current && in.Mapped && s.Committed().Orphans() > 0) {
+	if w.orphaned.Update(now, current && in.HasMap && s.Committed().Orphans() > 0) {
 		in.Orphaned = s.Committed().Orphans()
 	}
-	in.Joins = w.joins.Update(now, in.Mapped && !in.Gateway && !in.Drains && !n.view.IsDrained() && !s.Last().Has(n.self))
+	in.NotInMap = w.joins.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !n.view.IsDrained() && !s.Last().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
-	in.NoOwner = w.ownerless.Update(now, !owners) && !owners
+	in.OnlyGateways = w.ownerless.Update(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Update(now, voters > 0 && voters%2 == 0)
 	if u, born := n.birth(); w.unstarted.Update(now, !born) && !born {
 		in.Bootstrap = &u
 	}
 	if err := n.gossip.Alone(); w.alone.Update(now, err != nil && len(n.o.Join) > 0) && err != nil {
-		in.Alone = &diagnosis.Alone{Asked: n.joinsTried()}
+		in.JoinFailure = &diagnosis.JoinFailure{Attempts: n.joinsTried()}
 	}
 	in.JoinConflict = n.joinConflict()
-	in.Moved = n.moved.list()
+	in.AddressChanges = n.moved.list()
 	in.UnreachablePeerPorts = append(w.peers.list(), w.lastReport.unreachable...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
@@ -79,14 +79,14 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 // forgetAsked clears the fields of nodes that are valid only if the log has been applied to its end.
 func forgetAsked(nodes []diagnosis.Node) {
 	for i := range nodes {
-		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Absent, nodes[i].Grace = false, false, false, 0
+		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Restarting, nodes[i].Grace = false, false, false, 0
 	}
 }
 
 // hasOwner reports whether a present node may own shards. The leader counts as present even if gossip
 // does not contain it yet, because gossip is late when packets are lost.
 func hasOwner(nodes []diagnosis.Node, leader string) bool {
-	return slices.ContainsFunc(nodes, func(x diagnosis.Node) bool { return !x.Gateway && (x.Here || x.ID == leader) })
+	return slices.ContainsFunc(nodes, func(x diagnosis.Node) bool { return !x.Gateway && (x.Alive || x.ID == leader) })
 }
 
 // knownNodes returns the inputs about each node, sorted by ID.
@@ -105,7 +105,7 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 			// A node counts as present at first. This node has just started, or has just learned of the
 			// other node, so the heartbeats of that node may not have arrived yet.
 			st = &nodeSmoothers{
-				gone: diagnosis.Steady{On: n.view.Timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
+				gone: diagnosis.Debouncer{On: n.view.Timing().DeadAfter + goneMargin}, sick: diagnosis.Debouncer{On: steadySick}, lags: diagnosis.Debouncer{On: steadySick},
 			}
 			st.present.Update(now, true)
 			st.present.On, st.present.Off = steadyHere, steadyHere
@@ -117,12 +117,12 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnos
 		if id != string(n.self) && w.lastReport.covers(id) {
 			seen = w.lastReport.viewsAt
 		}
-		x.Here = st.present.Update(seen, x.Here)
-		x.Gone = st.gone.Update(now, !x.Here && !x.Absent && x.Shards > 0)
+		x.Alive = st.present.Update(seen, x.Alive)
+		x.Lost = st.gone.Update(now, !x.Alive && !x.Restarting && x.Shards > 0)
 		if sick := st.sick.Update(seen, x.App == diagnosis.AppFailing); x.App == diagnosis.AppFailing && !sick {
 			x.App = diagnosis.AppUnknown
 		}
-		x.Lags = st.lags.Update(seen, x.Lags)
+		x.Lagging = st.lags.Update(seen, x.Lagging)
 		out = append(out, *x)
 	}
 	slices.SortFunc(out, func(a, b diagnosis.Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -140,7 +140,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 			node := shardmap.NodeID(id)
 			x = &diagnosis.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
 			if a, ok := s.Restart(node); ok && !a.Over {
-				x.Absent, x.Grace = true, a.Grace
+				x.Restarting, x.Grace = true, a.Grace
 			}
 			all[id] = x
 		}
@@ -161,14 +161,14 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 			continue
 		}
 		x := of(m.ID)
-		x.Gateway, x.Here, x.Leaving = m.Tags.Role == gossip.RoleGateway, m.Status == gossip.Alive || m.Status == gossip.Leaving, m.Status == gossip.Leaving
+		x.Gateway, x.Alive, x.Stopping = m.Tags.Role == gossip.RoleGateway, m.Status == gossip.Alive || m.Status == gossip.Leaving, m.Status == gossip.Leaving
 	}
 	w.probes.Lock()
 	for id, reached := range w.probes.reached {
 		if leader != "" {
 			delete(w.probes.reached, id)
 		} else if x := all[id]; x != nil {
-			x.Here = reached
+			x.Alive = reached
 		}
 	}
 	w.probes.Unlock()
@@ -183,42 +183,42 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 
 // heardOf adds the leader's view of a node.
 func heardOf(x *diagnosis.Node, v leader.MemberView, committed shardmap.Epoch) {
-	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
+	x.Alive = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)
 	}
-	if !x.Here {
+	if !x.Alive {
 		return
 	}
 	x.Gateway = v.Heartbeat.Gateway
-	x.NotAcquired, x.Withheld, x.Unable = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.Unable
-	x.Leaving = x.Leaving || v.Heartbeat.Leaving
-	x.Applied = uint64(v.Heartbeat.Applied)
-	x.Lags = v.Heartbeat.Applied < committed // the node has not applied the committed map yet
+	x.NotAcquired, x.MovedElsewhere, x.AcquiresNone = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.Unable
+	x.Stopping = x.Stopping || v.Heartbeat.Leaving
+	x.AppliedEpoch = uint64(v.Heartbeat.Applied)
+	x.Lagging = v.Heartbeat.Applied < committed // the node has not applied the committed map yet
 	if !x.Gateway {
 		x.App = diagnosis.AppHealthy
 		if v.Heartbeat.Unhealthy {
 			x.App = diagnosis.AppFailing
 		}
-		x.Kept, x.Held, x.Falls = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
+		x.KeepsShards, x.NoShardsFor, x.FailuresInRow = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
 	}
 }
 
 // self adds the inputs about this node.
 func (w *watch) self(x *diagnosis.Node) {
 	n := w.n
-	x.Here, x.Gateway, x.Lags = true, n.o.Gateway, false
+	x.Alive, x.Gateway, x.Lagging = true, n.o.Gateway, false
 	if n.o.Gateway {
 		x.App = diagnosis.AppUnknown
 		return
 	}
-	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
+	x.NotReleased, x.NotReleasedReason = n.agent.releases.lately(n.o.Clock.Precise())
 	if k := n.agent.keptByDrain.Load(); k != nil {
-		x.Unmoved, x.UnmovedWhy = k.shards, k.why
+		x.Unmoved, x.UnmovedReason = k.shards, k.why
 	}
 	x.App = diagnosis.AppHealthy
 	if n.health != nil && !n.health.Healthy() {
-		x.App, x.Why = diagnosis.AppFailing, n.health.LastError()
+		x.App, x.HealthError = diagnosis.AppFailing, n.health.LastError()
 	}
 }
 
@@ -247,10 +247,10 @@ func (w *watch) acquisition(now time.Time, in *diagnosis.Inputs) {
 func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 	n := w.n
 	if at := n.agent.duplicateAddr.Load(); at != nil {
-		in.Elsewhere = *at
+		in.DuplicateAddr = *at
 	}
 	if st := n.agent.lastPause.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
-		in.Stopped = st.lasted
+		in.PausedFor = st.lasted
 	}
 	if now.Sub(w.appSilenceRead) >= time.Second {
 		w.appSilenceRead, w.appSilence = now, n.proxy.AppSilence()
@@ -258,11 +258,11 @@ func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 	in.AppSilent, in.AppWaiting, in.AppUnread = w.appSilence.For, w.appSilence.Requests, w.appSilence.Unread
 	in.DiskStalled = n.hanging.Load()
 	if took := n.stores.Slowest(); took > in.Lease/2 {
-		in.DiskTook = took
+		in.SlowestWrite = took
 	}
 	room := n.room.Stats()
 	in.QueueRefused, in.QueueWaiting = int(w.refused.Update(now, room.RefusedFull+room.RefusedShardLimit)), room.Waiting
-	in.TagsUsed, in.TagsMost = n.gossip.TagsUsed()
+	in.TagsUsed, in.MaxTags = n.gossip.TagsUsed()
 	if n.o.Exposed != nil {
 		in.Insecure, in.Certificates = n.o.Exposed()
 	}
@@ -275,11 +275,11 @@ func (w *watch) asked(in *diagnosis.Inputs) {
 	in.Quarantined = len(p.Quarantined)
 	for _, k := range p.Quarantined {
 		if !k.Known {
-			in.Stale++
+			in.StaleQuarantines++
 		}
 	}
 	if t := w.lastReport.level; t != nil && t.Behind != "" {
-		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
+		in.FormatVersion, in.NextFormatVersion, in.UpgradeBlocker = int(t.InForce), int(t.Next), t.Behind
 	}
 	in.Differences = w.lastReport.differingSettings
 	if err := w.n.router.KeysError(); err != nil {
@@ -288,7 +288,7 @@ func (w *watch) asked(in *diagnosis.Inputs) {
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.lastReport.suspects {
 		if !leaderloop.IsQuarantined(policy, s.Key.Shard, s.Key.Hash) {
-			in.Poison = append(in.Poison, diagnosis.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
+			in.PoisonSuspects = append(in.PoisonSuspects, diagnosis.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		change(&hb)
 		return hb
 	}
-	well := diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppHealthy}
+	well := diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppHealthy}
 	for name, tt := range map[string]struct {
 		view leader.MemberView
 		want diagnosis.Node
@@ -50,13 +50,13 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		"unheard": {leader.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
 		"silent":  {leader.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
 		"crashed": {leader.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
-		"sick":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppFailing}},
-		"behind":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: diagnosis.AppHealthy}},
-		"ahead":   {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Here: true, Applied: 18, App: diagnosis.AppHealthy}},
-		"gateway": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
-		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: diagnosis.AppHealthy}},
+		"sick":    {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, App: diagnosis.AppFailing}},
+		"behind":  {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 16, Lagging: true, App: diagnosis.AppHealthy}},
+		"ahead":   {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 18, App: diagnosis.AppHealthy}},
+		"gateway": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Gateway: true}},
+		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
 	} {
-		got := diagnosis.Node{ID: "b", Here: true} // as gossip has it
+		got := diagnosis.Node{ID: "b", Alive: true} // as gossip has it
 		heardOf(&got, tt.view, 17)
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
@@ -67,9 +67,9 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 // A gateway whose gossip had been cut off said at once that nobody has an app, beside a
 // leader with one that it had not heard of.
 func TestWhoLeadsIsThere(t *testing.T) {
-	a, f := diagnosis.Node{ID: "a"}, diagnosis.Node{ID: "f", Gateway: true, Here: true}
+	a, f := diagnosis.Node{ID: "a"}, diagnosis.Node{ID: "f", Gateway: true, Alive: true}
 	here, gateway := a, a
-	here.Here, gateway.Gateway = true, true
+	here.Alive, gateway.Gateway = true, true
 	for _, tt := range []struct {
 		name   string
 		a      diagnosis.Node

@@ -93,9 +93,9 @@ func (n *Node) joinConflict() *diagnosis.JoinConflict {
 }
 
 // joinsTried returns the result of the last attempt to join each address of --join.
-func (n *Node) joinsTried() (all []diagnosis.Attempt) {
+func (n *Node) joinsTried() (all []diagnosis.JoinAttempt) {
 	for _, a := range n.gossip.Tried() {
-		all = append(all, diagnosis.Attempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
+		all = append(all, diagnosis.JoinAttempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), OtherSecret: a.NeedsSecret(), ReachedSelf: a.Itself()})
 	}
 	return all
 }

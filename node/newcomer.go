@@ -70,7 +70,7 @@ func unreachedReason(err error) string {
 // reaches the peer port of this node. The leader reports the same problem, but only to members, and this
 // node has no leader yet. A node that bootstraps a cluster together with other nodes asks all of them.
 type peerCheck struct {
-	waits diagnosis.For // how long this node has waited; only the goroutine of watch.run uses it
+	waits diagnosis.TrueFor // how long this node has waited; only the goroutine of watch.run uses it
 
 	// mu protects the following fields.
 	mu      sync.Mutex

@@ -35,7 +35,7 @@ type readdressing struct {
 
 // claimed is the newest claim for one node.
 type claimed struct {
-	diagnosis.Moved
+	diagnosis.AddressChange
 	at       time.Time // start of the check, then its end
 	running  bool      // the check is in progress
 	accepted bool      // result of the check
@@ -52,7 +52,7 @@ func (r *readdressing) begin(c gossip.Claim) bool {
 	if was != nil && (was.running || time.Since(was.at) < claimEvery) {
 		return false
 	}
-	r.all[c.Member.ID] = &claimed{Moved: diagnosis.Moved{Node: c.Member.ID, From: c.Known.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
+	r.all[c.Member.ID] = &claimed{AddressChange: diagnosis.AddressChange{Node: c.Member.ID, From: c.Known.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
 	return true
 }
 
@@ -68,7 +68,7 @@ func (r *readdressing) end(node string, err error) {
 }
 
 // list returns the claims that are not accepted, sorted by node. It deletes old claims.
-func (r *readdressing) list() (all []diagnosis.Moved) {
+func (r *readdressing) list() (all []diagnosis.AddressChange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for node, c := range r.all {
@@ -77,10 +77,10 @@ func (r *readdressing) list() (all []diagnosis.Moved) {
 			continue
 		}
 		if !c.accepted {
-			all = append(all, c.Moved)
+			all = append(all, c.AddressChange)
 		}
 	}
-	slices.SortFunc(all, func(a, b diagnosis.Moved) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b diagnosis.AddressChange) int { return cmp.Compare(a.Node, b.Node) })
 	return all
 }
 

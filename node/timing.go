@@ -29,8 +29,8 @@ func (n *Node) compareTiming(said uint64) uint64 {
 			Msg("timing flags differ from cluster settings")
 	}
 	for _, b := range timingrules.Check(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
-		if !b.Holds {
-			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
+		if !b.Satisfied {
+			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Values).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
 	if d := n.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {

@@ -72,34 +72,34 @@ func (c *debugCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
-	st, err := client.Status(ctx)
+	status, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
 	hidden := &redactor{}
-	all, failed := c.collect(ctx, s, client, hidden)
+	files, failed := c.collect(ctx, s, client, hidden)
 	if len(failed) > 0 {
-		all = append(all, bundleFile{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
+		files = append(files, bundleFile{"errors.txt", []byte(strings.Join(failed, "\n") + "\n")})
 	}
 	now := time.Now()
 	name := c.Output
 	if name == "" {
-		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", safeFileName(st.Node), now.UTC().Format("20060102T150405Z"))
+		name = fmt.Sprintf("shardway-debug-%s-%s.tar.gz", safeFileName(status.Node), now.UTC().Format("20060102T150405Z"))
 	}
-	for i := range all {
-		all[i].content = hidden.redact(all[i].content)
+	for i := range files {
+		files[i].content = hidden.redact(files[i].content)
 	}
-	b, err := packBundle(all, now)
+	archive, err := packBundle(files, now)
 	if err != nil {
 		return err
 	}
-	if err = replaceFile(name, b); err != nil {
+	if err = replaceFile(name, archive); err != nil {
 		return fmt.Errorf("bundle not written: %w", err)
 	}
 	if c.JSON {
-		return writeJSON(s.out, bundle{File: name, Bytes: len(b), Missing: append([]string{}, failed...)})
+		return writeJSON(s.out, bundle{File: name, Bytes: len(archive), Missing: append([]string{}, failed...)})
 	}
-	_, err = fmt.Fprintf(s.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(all), len(b))
+	_, err = fmt.Fprintf(s.out, "%s: %d files, %d bytes; look through it before you send it\n", name, len(files), len(archive))
 	return err
 }
 
@@ -110,19 +110,19 @@ type bundle struct {
 	Missing []string `json:"missing"` // missing files, with the errors
 }
 
-func (c *debugCommand) collect(ctx context.Context, s *session, client *client.Client, hidden *redactor) (all []bundleFile, failed []string) {
-	add := func(name string, content []byte, err error) {
+func (c *debugCommand) collect(ctx context.Context, s *session, client *client.Client, hidden *redactor) (files []bundleFile, failed []string) {
+	addFile := func(name string, content []byte, err error) {
 		if err != nil {
 			failed = append(failed, name+": "+sanitize(err.Error()))
 			return
 		}
-		all = append(all, bundleFile{name, content})
+		files = append(files, bundleFile{name, content})
 	}
 	text, err := json.MarshalIndent(version.Read(), "", "  ")
-	add("version.json", text, err)
-	for _, x := range bundleRequests() {
-		text, err = client.Fetch(ctx, x.path)
-		add(x.file, text, err)
+	addFile("version.json", text, err)
+	for _, request := range bundleRequests() {
+		text, err = client.Fetch(ctx, request.path)
+		addFile(request.file, text, err)
 	}
 	hot, err := client.Hot(ctx)
 	for i := range hot.Keys {
@@ -131,17 +131,17 @@ func (c *debugCommand) collect(ctx context.Context, s *session, client *client.C
 	if err == nil {
 		text, err = json.MarshalIndent(hot, "", "  ")
 	}
-	add("hot.json", text, err)
-	if show, unread := c.load(s); unread == nil {
+	addFile("hot.json", text, err)
+	if show, loadErr := c.load(s); loadErr == nil {
 		hidden.add([]byte(show.Token))
 	}
 	settings, err := c.settings(s, hidden)
-	add("settings.json", settings, err)
+	addFile("settings.json", settings, err)
 	if c.Log != "" {
-		text, err = tailOf(c.Log, maxLogBytes)
-		add("log.txt", text, err)
+		text, err = readTail(c.Log, maxLogBytes)
+		addFile("log.txt", text, err)
 	}
-	return all, failed
+	return files, failed
 }
 
 // settings returns the settings that a node would have on this machine, with their errors. It adds
@@ -156,28 +156,28 @@ func (c *debugCommand) settings(s *session, hidden *redactor) ([]byte, error) {
 		if file == "" {
 			continue
 		}
-		content, unread := os.ReadFile(file) //nolint:gosec // a file of the node
-		if unread != nil && !strings.ContainsAny(file, "/.") {
+		content, readErr := os.ReadFile(file) //nolint:gosec // a file of the node
+		if readErr != nil && !strings.ContainsAny(file, "/.") {
 			content = []byte(file) // the user may have specified the secret itself
 		}
 		hidden.add(content)
 	}
-	r := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
-	if wrong, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is
-		r.Problems = wrong.Problems
+	report := checkReport{OK: err == nil, Values: cfg.Values(), Explanation: cfg.Explain(), Problems: []config.Problem{}}
+	if configErr, ok := err.(*config.Error); ok { //nolint:errorlint // Load returns it as it is
+		report.Problems = configErr.Problems
 	}
-	return json.MarshalIndent(r, "", "  ")
+	return json.MarshalIndent(report, "", "  ")
 }
 
-// minSecretBytes is the minimum length of a redacted word. All secrets and tokens are longer; the
-// names in token files may be shorter.
+// minSecretBytes is the minimum length of a redacted word. All secrets and tokens are longer. Shorter
+// words, such as the names in token files, are no secrets, and may occur everywhere in the bundle.
 const minSecretBytes = 16
 
-// redacted replaces a secret.
-const redacted = "[removed]"
+// placeholder is the text that replaces a secret.
+const placeholder = "[removed]"
 
 // redactor removes secrets from text.
-type redactor struct{ words [][]byte }
+type redactor struct{ secrets [][]byte }
 
 // add redacts every sufficiently long word of a file, also its JSON form, and the parts of words that
 // are separated by colons or commas.
@@ -186,8 +186,8 @@ func (r *redactor) add(file []byte) {
 	for _, word := range parts {
 		inJSON, err := json.Marshal(string(word))
 		for _, w := range [][]byte{word, bytes.Trim(inJSON, `"`)} {
-			if err == nil && len(w) >= minSecretBytes && !slices.ContainsFunc(r.words, func(known []byte) bool { return bytes.Equal(known, w) }) {
-				r.words = append(r.words, w)
+			if err == nil && len(w) >= minSecretBytes && !slices.ContainsFunc(r.secrets, func(known []byte) bool { return bytes.Equal(known, w) }) {
+				r.secrets = append(r.secrets, w)
 			}
 		}
 	}
@@ -196,43 +196,43 @@ func (r *redactor) add(file []byte) {
 // redact removes the words of add, and all text with the form of a cluster secret, a token or a
 // password in a URL.
 func (r *redactor) redact(content []byte) []byte {
-	for _, word := range r.words {
-		content = bytes.ReplaceAll(content, word, []byte(redacted))
+	for _, word := range r.secrets {
+		content = bytes.ReplaceAll(content, word, []byte(placeholder))
 	}
-	for shape, instead := range map[string]string{
-		`sw1_[\w-]{16,}`:              redacted,
-		`(?i)\bbearer +[^\s"]+`:       "Bearer " + redacted,
-		`://[^\s"/@]*:[^\s"/@]*@(\S)`: "://" + redacted + "@$1",
+	for pattern, replacement := range map[string]string{
+		`sw1_[\w-]{16,}`:              placeholder,
+		`(?i)\bbearer +[^\s"]+`:       "Bearer " + placeholder,
+		`://[^\s"/@]*:[^\s"/@]*@(\S)`: "://" + placeholder + "@$1",
 	} {
-		content = regexp.MustCompile(shape).ReplaceAll(content, []byte(instead))
+		content = regexp.MustCompile(pattern).ReplaceAll(content, []byte(replacement))
 	}
 	return content
 }
 
 // packBundle creates the archive.
-func packBundle(all []bundleFile, now time.Time) ([]byte, error) {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	t := tar.NewWriter(z)
-	for _, m := range all {
-		if err := t.WriteHeader(&tar.Header{Name: "shardway-debug/" + m.name, Mode: 0o600, Size: int64(len(m.content)), ModTime: now}); err != nil {
+func packBundle(files []bundleFile, now time.Time) ([]byte, error) {
+	var buf bytes.Buffer
+	gzipWriter := gzip.NewWriter(&buf)
+	tarWriter := tar.NewWriter(gzipWriter)
+	for _, file := range files {
+		if err := tarWriter.WriteHeader(&tar.Header{Name: "shardway-debug/" + file.name, Mode: 0o600, Size: int64(len(file.content)), ModTime: now}); err != nil {
 			return nil, err
 		}
-		if _, err := t.Write(m.content); err != nil {
+		if _, err := tarWriter.Write(file.content); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.Close(); err != nil {
+	if err := tarWriter.Close(); err != nil {
 		return nil, err
 	}
-	if err := z.Close(); err != nil {
+	if err := gzipWriter.Close(); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return buf.Bytes(), nil
 }
 
-// tailOf returns the last complete lines of a file, up to most bytes.
-func tailOf(name string, most int64) ([]byte, error) {
+// readTail returns the last complete lines of a file, up to maxBytes bytes.
+func readTail(name string, maxBytes int64) ([]byte, error) {
 	f, err := os.Open(name) //nolint:gosec // the operator names it
 	if err != nil {
 		return nil, err
@@ -242,9 +242,9 @@ func tailOf(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := max(st.Size()-most, 0)
-	b, err := io.ReadAll(io.NewSectionReader(f, from, most))
-	if _, rest, found := bytes.Cut(b, []byte("\n")); from > 0 && found {
+	offset := max(st.Size()-maxBytes, 0)
+	b, err := io.ReadAll(io.NewSectionReader(f, offset, maxBytes))
+	if _, rest, found := bytes.Cut(b, []byte("\n")); offset > 0 && found {
 		b = rest
 	}
 	return b, err

@@ -99,7 +99,7 @@ func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err e
 		}
 	}
 	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Unreached: unreached}
-	d.Findings = diagnosis.Together(diagnosis.Merged(second), diagnosis.Compare(first, second, unreached))
+	d.Findings = diagnosis.Merge(diagnosis.MergedReports(second), diagnosis.Compare(first, second, unreached))
 	return d, nil
 }
 

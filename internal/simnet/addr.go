@@ -10,14 +10,14 @@ import (
 
 // Errors in the form in which real sockets return them.
 var (
-	errNoRoute  = os.NewSyscallError("connect", syscall.EHOSTUNREACH)
-	errRefused  = os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	errTimedOut = os.NewSyscallError("connect", syscall.ETIMEDOUT)
-	errInUse    = os.NewSyscallError("bind", syscall.EADDRINUSE)
-	errNotHere  = os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)
-	errReset    = os.NewSyscallError("read", syscall.ECONNRESET)
-	errPipe     = os.NewSyscallError("write", syscall.EPIPE)
-	errSilence  = os.NewSyscallError("read", syscall.ETIMEDOUT)
+	errNoRoute          = os.NewSyscallError("connect", syscall.EHOSTUNREACH)
+	errRefused          = os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	errTimedOut         = os.NewSyscallError("connect", syscall.ETIMEDOUT)
+	errAddrInUse        = os.NewSyscallError("bind", syscall.EADDRINUSE)
+	errAddrNotAvailable = os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)
+	errReset            = os.NewSyscallError("read", syscall.ECONNRESET)
+	errPipe             = os.NewSyscallError("write", syscall.EPIPE)
+	errUserTimeout      = os.NewSyscallError("read", syscall.ETIMEDOUT)
 )
 
 func splitAddr(addr string) (host string, port uint16, err error) {

@@ -10,24 +10,24 @@ import (
 
 // conn is one end of a stream. Net.mu protects its fields.
 type conn struct {
-	h             *Host
-	s             *stream
+	host          *Host
+	stream        *stream
 	local, remote *net.TCPAddr
-	in, out       *half
+	in, out       *direction
 
-	readBy, writeBy time.Time
-	closed          bool
-	// failed is the reason why the end broke without being closed.
-	failed error
+	readDeadline, writeDeadline time.Time
+	closed                      bool
+	// failure is the reason why the end broke without being closed.
+	failure error
 	// wake fires when anything changes for which a reader or writer waits.
-	wake latch
+	wake notifier
 }
 
 var _ net.Conn = (*conn)(nil)
 
 // Read returns data that has arrived, or waits for some.
 func (c *conn) Read(p []byte) (int, error) {
-	n := c.h.n
+	n := c.host.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -36,13 +36,13 @@ func (c *conn) Read(p []byte) (int, error) {
 			continue
 		}
 		now := time.Now()
-		if err := c.unusable(now, c.readBy); err != nil {
+		if err := c.callError(now, c.readDeadline); err != nil {
 			return 0, c.opError("read", err)
 		}
 		if len(p) == 0 {
 			return 0, nil
 		}
-		got, err := c.take(p, now)
+		got, err := c.readArrived(p, now)
 		if errors.Is(err, io.EOF) {
 			return 0, io.EOF // not wrapped, as io.Reader requires
 		}
@@ -52,49 +52,49 @@ func (c *conn) Read(p []byte) (int, error) {
 		if got > 0 {
 			return got, nil
 		}
-		if c.failed != nil {
-			return 0, c.opError("read", c.failed)
+		if c.failure != nil {
+			return 0, c.opError("read", c.failure)
 		}
-		until := c.readBy
-		if len(c.in.segs) > 0 && !c.in.segs[0].held {
-			until = sooner(until, c.in.segs[0].at)
+		until := c.readDeadline
+		if len(c.in.segments) > 0 && !c.in.segments[0].held {
+			until = earlier(until, c.in.segments[0].arrival)
 		}
 		n.await(&c.wake, nil, until)
 	}
 }
 
-// take moves arrived data to p. If the end of the half is next, it returns that end and
-// leaves it in place.
-func (c *conn) take(p []byte, now time.Time) (int, error) {
+// readArrived moves arrived data to p. If the end of the direction is next, it returns the error
+// for that end and leaves the segment in place.
+func (c *conn) readArrived(p []byte, now time.Time) (int, error) {
 	got := 0
-	for got < len(p) && len(c.in.segs) > 0 {
-		s := &c.in.segs[0]
-		if !s.arrived(now) {
+	for got < len(p) && len(c.in.segments) > 0 {
+		s := &c.in.segments[0]
+		if !s.hasArrived(now) {
 			break
 		}
-		if s.end != nil {
+		if s.endErr != nil {
 			if got > 0 {
 				break
 			}
-			return 0, s.end
+			return 0, s.endErr
 		}
 		k := copy(p[got:], s.data)
 		got += k
 		s.data = s.data[k:]
-		c.in.size -= k
+		c.in.unreadBytes -= k
 		if len(s.data) == 0 {
-			c.in.segs = c.in.segs[1:]
+			c.in.segments = c.in.segments[1:]
 		}
 	}
 	if got > 0 {
-		c.in.writer.wake.fire()
+		c.in.writer.wake.notifyAll()
 	}
 	return got, nil
 }
 
 // Write sends p, and waits while the window is full.
 func (c *conn) Write(p []byte) (int, error) {
-	n := c.h.n
+	n := c.host.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	put := 0
@@ -104,36 +104,37 @@ func (c *conn) Write(p []byte) (int, error) {
 			continue
 		}
 		now := time.Now()
-		if err := c.unusable(now, c.writeBy); err != nil {
+		if err := c.callError(now, c.writeDeadline); err != nil {
 			return put, c.opError("write", err)
 		}
-		if err := c.unwritable(now); err != nil {
+		if err := c.writeError(now); err != nil {
 			return put, c.opError("write", err)
 		}
-		if c.out.gone {
+		if c.out.readerClosed {
 			c.writeToClosed(now)
 			return len(p), nil
 		}
-		if k := min(len(p)-put, window-c.out.size); k > 0 {
+		if k := min(len(p)-put, window-c.out.unreadBytes); k > 0 {
 			c.out.send(n, segment{data: append([]byte(nil), p[put:put+k]...)})
 			put += k
 		}
 		if put == len(p) {
 			return put, nil
 		}
-		n.await(&c.wake, nil, c.writeBy)
+		n.await(&c.wake, nil, c.writeDeadline)
 	}
 }
 
 // isFrozen reports whether the process of the caller is frozen.
 func (c *conn) isFrozen() bool {
-	return c.h.state == frozen && !c.closed
+	return c.host.state == frozen && !c.closed
 }
 
-// unusable returns an error that ends any call, regardless of the state of the stream.
-func (c *conn) unusable(now, by time.Time) error {
+// callError returns the error that ends any call, regardless of the state of the stream: the end is
+// closed, its process is dead, or the deadline has passed. nil means that the call may continue.
+func (c *conn) callError(now, by time.Time) error {
 	switch {
-	case c.closed || c.h.state == dead:
+	case c.closed || c.host.state == dead:
 		return net.ErrClosed
 	case !by.IsZero() && !now.Before(by):
 		return os.ErrDeadlineExceeded
@@ -142,13 +143,16 @@ func (c *conn) unusable(now, by time.Time) error {
 	}
 }
 
-func (c *conn) unwritable(now time.Time) error {
+// writeError returns the error for a write: ECONNRESET or ETIMEDOUT after a failure, EPIPE after the
+// sending direction was closed, or once the reset of a closed reader has arrived. nil means that the
+// write may continue.
+func (c *conn) writeError(now time.Time) error {
 	switch {
-	case c.failed != nil:
-		return c.failed
-	case c.out.ended:
+	case c.failure != nil:
+		return c.failure
+	case c.out.endSent:
 		return errPipe
-	case c.out.gone && !c.out.resetAt.IsZero() && !now.Before(c.out.resetAt):
+	case c.out.readerClosed && !c.out.resetAt.IsZero() && !now.Before(c.out.resetAt):
 		return errPipe
 	default:
 		return nil
@@ -158,24 +162,24 @@ func (c *conn) unwritable(now time.Time) error {
 // writeToClosed simulates a write to a reader that has closed: it seems to succeed, and the
 // reset that it causes arrives one round trip later.
 func (c *conn) writeToClosed(now time.Time) {
-	n, from, to := c.h.n, c.out.from.m, c.out.to.m
-	if c.out.resetAt.IsZero() && n.open(from, to) && n.open(to, from) {
-		c.out.resetAt = now.Add(n.link(from, to).segment(n.rng) + n.link(to, from).segment(n.rng))
+	n, from, to := c.host.network, c.out.from.machine, c.out.to.machine
+	if c.out.resetAt.IsZero() && n.isRouteOpen(from, to) && n.isRouteOpen(to, from) {
+		c.out.resetAt = now.Add(n.link(from, to).segmentDelay(n.rng) + n.link(to, from).segmentDelay(n.rng))
 	}
 }
 
 // CloseWrite closes the sending direction.
 func (c *conn) CloseWrite() error {
-	c.h.n.mu.Lock()
-	defer c.h.n.mu.Unlock()
+	c.host.network.mu.Lock()
+	defer c.host.network.mu.Unlock()
 	switch {
-	case c.closed || c.h.state == dead:
+	case c.closed || c.host.state == dead:
 		return c.opError("close", net.ErrClosed)
-	case c.failed != nil:
-		return c.opError("close", c.failed)
-	case !c.out.ended:
-		c.out.send(c.h.n, segment{end: io.EOF})
-		c.wake.fire()
+	case c.failure != nil:
+		return c.opError("close", c.failure)
+	case !c.out.endSent:
+		c.out.send(c.host.network, segment{endErr: io.EOF})
+		c.wake.notifyAll()
 	}
 	return nil
 }
@@ -183,46 +187,46 @@ func (c *conn) CloseWrite() error {
 // Close closes the end. If data that has arrived is unread, the other side gets a reset
 // instead of an end of stream, as with TCP.
 func (c *conn) Close() error {
-	c.h.n.mu.Lock()
-	defer c.h.n.mu.Unlock()
+	c.host.network.mu.Lock()
+	defer c.host.network.mu.Unlock()
 	if c.closed {
 		return c.opError("close", net.ErrClosed)
 	}
-	c.shut(io.EOF)
+	c.closeWithError(io.EOF)
 	return nil
 }
 
-// shut closes the end and sends end, or a reset if data is unread.
-func (c *conn) shut(end error) {
+// closeWithError closes the end and sends end, or a reset if data is unread.
+func (c *conn) closeWithError(end error) {
 	if c.closed {
 		return
 	}
 	c.closed = true
 	now := time.Now()
-	if len(c.in.segs) > 0 && c.in.segs[0].arrived(now) && c.in.segs[0].end == nil {
+	if len(c.in.segments) > 0 && c.in.segments[0].hasArrived(now) && c.in.segments[0].endErr == nil {
 		end = errReset
 	}
-	if !c.out.ended || !errors.Is(end, io.EOF) {
-		c.out.send(c.h.n, segment{end: end})
+	if !c.out.endSent || !errors.Is(end, io.EOF) {
+		c.out.send(c.host.network, segment{endErr: end})
 	}
-	c.in.discard()
-	c.wake.fire()
-	if c.s.a.closed && c.s.b.closed {
-		delete(c.h.n.streams, c.s)
+	c.in.discardUnread()
+	c.wake.notifyAll()
+	if c.stream.a.closed && c.stream.b.closed {
+		delete(c.host.network.streams, c.stream)
 	}
 }
 
-// fail breaks the end after a timeout. The other side gets a reset as soon as a packet
+// breakWithError breaks the end after a timeout. The other side gets a reset as soon as a packet
 // reaches it.
-func (c *conn) fail(err error) {
-	if c.closed || c.failed != nil {
+func (c *conn) breakWithError(err error) {
+	if c.closed || c.failure != nil {
 		return
 	}
-	c.failed = err
-	c.out.drop()
-	c.out.send(c.h.n, segment{end: errReset})
-	c.in.discard()
-	c.wake.fire()
+	c.failure = err
+	c.out.dropInTransit()
+	c.out.send(c.host.network, segment{endErr: errReset})
+	c.in.discardUnread()
+	c.wake.notifyAll()
 }
 
 func (c *conn) opError(op string, err error) error {
@@ -237,34 +241,34 @@ func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline sets both deadlines. The zero time means none.
 func (c *conn) SetDeadline(t time.Time) error {
-	return c.setDeadlines(t, &c.readBy, &c.writeBy)
+	return c.setDeadlines(t, &c.readDeadline, &c.writeDeadline)
 }
 
 // SetReadDeadline sets the deadline for reads.
 func (c *conn) SetReadDeadline(t time.Time) error {
-	return c.setDeadlines(t, &c.readBy)
+	return c.setDeadlines(t, &c.readDeadline)
 }
 
 // SetWriteDeadline sets the deadline for writes.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	return c.setDeadlines(t, &c.writeBy)
+	return c.setDeadlines(t, &c.writeDeadline)
 }
 
 func (c *conn) setDeadlines(t time.Time, by ...*time.Time) error {
-	c.h.n.mu.Lock()
-	defer c.h.n.mu.Unlock()
-	if c.closed || c.h.state == dead {
+	c.host.network.mu.Lock()
+	defer c.host.network.mu.Unlock()
+	if c.closed || c.host.state == dead {
 		return c.opError("set", net.ErrClosed)
 	}
 	for _, d := range by {
 		*d = t
 	}
-	c.wake.fire()
+	c.wake.notifyAll()
 	return nil
 }
 
-// sooner returns the earlier time. The zero time means none.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier time. The zero time means none.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
 	}

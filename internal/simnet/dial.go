@@ -13,9 +13,9 @@ const connectTimeout = 127 * time.Second
 // while there is no response, until ctx ends or the system gives up after 127 s. It returns
 // ECONNREFUSED if no listener has the port.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
-	m, port, err := h.n.find(h.m, addr)
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	m, port, err := h.network.resolve(h.machine, addr)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
@@ -38,64 +38,64 @@ func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 }
 
 // connect sends connection requests until there is a response.
-func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, error) {
-	n := h.n
-	give := time.Now().Add(connectTimeout)
+func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.Conn, error) {
+	n := h.network
+	deadline := time.Now().Add(connectTimeout)
 	// arrive is when the response to the SYN arrives; zero means that none was sent.
-	var arrive time.Time
+	var responseAt time.Time
 	for {
 		// Without the lock: a context may ask for the time of a machine that stands still.
 		n.mu.Unlock()
-		over, done := ctx.Err(), ctx.Done()
+		ctxErr, ctxDone := ctx.Err(), ctx.Done()
 		n.mu.Lock()
 		now := time.Now()
 		switch {
-		case over != nil && h.state != frozen:
-			return nil, over
+		case ctxErr != nil && h.state != frozen:
+			return nil, ctxErr
 		case h.state == dead:
 			return nil, net.ErrClosed
 		case h.state == frozen:
 			// The caller stands still: not even its deadline wakes it.
 			n.await(&h.changed, nil, time.Time{})
 			continue
-		case !now.Before(give):
+		case !now.Before(deadline):
 			return nil, errTimedOut
-		case !n.open(h.m, m) || !n.open(m, h.m) || m.cur.state == frozen:
-			arrive = time.Time{}
-			n.await(&n.changed, done, give)
+		case !n.isRouteOpen(h.machine, target) || !n.isRouteOpen(target, h.machine) || target.current.state == frozen:
+			responseAt = time.Time{}
+			n.await(&n.changed, ctxDone, deadline)
 			continue
-		case arrive.IsZero():
-			arrive = now.Add(n.link(h.m, m).segment(n.rng) + n.link(m, h.m).segment(n.rng))
+		case responseAt.IsZero():
+			responseAt = now.Add(n.link(h.machine, target).segmentDelay(n.rng) + n.link(target, h.machine).segmentDelay(n.rng))
 		}
-		if now.Before(arrive) {
-			n.await(&n.changed, done, arrive)
+		if now.Before(responseAt) {
+			n.await(&n.changed, ctxDone, responseAt)
 			continue
 		}
-		l := m.cur.listeners[port]
-		if l == nil || n.forges(h.m, m) {
+		l := target.current.listeners[port]
+		if l == nil || n.isForged(h.machine, target) {
 			return nil, errRefused
 		}
-		if len(l.queue) < backlog {
-			return n.join(h, l), nil
+		if len(l.backlog) < maxBacklog {
+			return n.openStream(h, l), nil
 		}
-		arrive = now.Add(time.Second)
+		responseAt = now.Add(time.Second)
 	}
 }
 
-// join makes the stream between h and a listener.
-func (n *Net) join(h *Host, l *listener) net.Conn {
-	local := tcpAddr(h.m.ip, h.freePort())
-	if l.h.m == h.m {
+// openStream makes the stream between h and a listener.
+func (n *Net) openStream(h *Host, l *listener) net.Conn {
+	local := tcpAddr(h.machine.ip, h.freePort())
+	if l.host.machine == h.machine {
 		local.IP = l.addr.IP
 	}
 	s := &stream{}
-	there, back := &half{from: h, to: l.h}, &half{from: l.h, to: h}
-	s.a = &conn{h: h, s: s, local: local, remote: l.addr, in: back, out: there}
-	s.b = &conn{h: l.h, s: s, local: l.addr, remote: local, in: there, out: back}
+	there, back := &direction{from: h, to: l.host}, &direction{from: l.host, to: h}
+	s.a = &conn{host: h, stream: s, local: local, remote: l.addr, in: back, out: there}
+	s.b = &conn{host: l.host, stream: s, local: l.addr, remote: local, in: there, out: back}
 	there.writer, there.reader = s.a, s.b
 	back.writer, back.reader = s.b, s.a
 	n.streams[s] = struct{}{}
-	l.queue = append(l.queue, s.b)
-	l.wake.fire()
+	l.backlog = append(l.backlog, s.b)
+	l.wake.notifyAll()
 	return s.a
 }

@@ -6,31 +6,31 @@ import "io"
 // data in flight and then EOF, or a reset if the host had unread data. Dials are refused
 // until a process after Restart listens. The handle is dead.
 func (h *Host) Crash() {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
-	h.n.crash(h)
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	h.network.crash(h)
 }
 
 func (n *Net) crash(h *Host) {
 	if h.state == dead {
 		return
 	}
-	n.setState(h, dead, func(c *conn) { c.shut(io.EOF) })
+	n.setState(h, dead, func(c *conn) { c.closeWithError(io.EOF) })
 }
 
 // Vanish cuts the power of the host: it does not respond any more, also not to dials. The
 // handle is dead. After a Restart the peers of its old streams get resets.
 func (h *Host) Vanish() {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
 	if h.state == dead {
 		return
 	}
-	h.m.off = true
-	h.n.setState(h, dead, func(c *conn) {
+	h.machine.poweredOff = true
+	h.network.setState(h, dead, func(c *conn) {
 		// Data that had not left the host is lost.
-		c.out.drop()
-		c.shut(errReset)
+		c.out.dropInTransit()
+		c.closeWithError(errReset)
 	})
 }
 
@@ -38,21 +38,21 @@ func (h *Host) Vanish() {
 // deadlines, and it sends nothing new. Streams stay open, data sent to it waits, and dials
 // to it block. Packets that it would send are lost.
 func (h *Host) Freeze() {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
 	if h.state == running {
-		h.n.setState(h, frozen, nil)
+		h.network.setState(h, frozen, nil)
 	}
 }
 
 // Thaw continues a frozen host.
 func (h *Host) Thaw() {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
 	if h.state != frozen {
 		return
 	}
-	h.n.setState(h, running, nil)
+	h.network.setState(h, running, nil)
 	for _, s := range h.socks {
 		s.thaw()
 	}
@@ -61,19 +61,19 @@ func (h *Host) Thaw() {
 // Restart returns the handle for the next process of the host, with the same name and
 // address. It crashes the current process if that is not dead.
 func (h *Host) Restart() *Host {
-	n := h.n
+	n := h.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.crash(h.m.cur)
-	h.m.off = false
-	h.m.cur = newHost(n, h.m)
-	n.review()
-	return h.m.cur
+	n.crash(h.machine.current)
+	h.machine.poweredOff = false
+	h.machine.current = newHost(n, h.machine)
+	n.applyChanges()
+	return h.machine.current
 }
 
 // setState changes the state of h, calls shut for its ends of streams, and wakes all
 // affected waiters.
-func (n *Net) setState(h *Host, s state, shut func(*conn)) {
+func (n *Net) setState(h *Host, s state, closeConn func(*conn)) {
 	h.state = s
 	if s == dead {
 		for _, l := range h.listeners {
@@ -83,31 +83,31 @@ func (n *Net) setState(h *Host, s state, shut func(*conn)) {
 			p.close()
 		}
 	}
-	for st := range n.streams {
-		for _, c := range []*conn{st.a, st.b} {
-			if c.h != h {
+	for stream := range n.streams {
+		for _, c := range []*conn{stream.a, stream.b} {
+			if c.host != h {
 				continue
 			}
-			if shut != nil {
-				shut(c)
+			if closeConn != nil {
+				closeConn(c)
 			}
-			c.wake.fire()
+			c.wake.notifyAll()
 		}
 	}
 	for _, l := range h.listeners {
-		l.wake.fire()
+		l.wake.notifyAll()
 	}
-	h.changed.fire()
-	n.review()
+	h.changed.notifyAll()
+	n.applyChanges()
 }
 
-// review makes every stream and every dial check hosts and routes again.
-func (n *Net) review() {
+// applyChanges makes every stream and every dial check hosts and routes again.
+func (n *Net) applyChanges() {
 	for s := range n.streams {
-		s.a.out.review(n)
-		s.b.out.review(n)
+		s.a.out.applyChanges(n)
+		s.b.out.applyChanges(n)
 	}
-	n.changed.fire()
+	n.changed.notifyAll()
 }
 
 // Cut stops everything in transit from one host to another, by name. Packets are lost and
@@ -116,7 +116,7 @@ func (n *Net) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cuts[route{from, to}] = true
-	n.review()
+	n.applyChanges()
 }
 
 // RevertCut reverts Cut for that direction.
@@ -124,7 +124,7 @@ func (n *Net) RevertCut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.cuts, route{from, to})
-	n.review()
+	n.applyChanges()
 }
 
 // Partition cuts all hosts of each group from the hosts of the other groups, in both
@@ -144,7 +144,7 @@ func (n *Net) Partition(groups ...[]string) {
 			}
 		}
 	}
-	n.review()
+	n.applyChanges()
 }
 
 // Isolate cuts one host from all others, in both directions.
@@ -157,7 +157,7 @@ func (n *Net) Isolate(name string) {
 			n.cuts[route{other, name}] = true
 		}
 	}
-	n.review()
+	n.applyChanges()
 }
 
 // Reset sends forged resets for every stream between two hosts, by name, like a firewall
@@ -169,16 +169,16 @@ func (n *Net) Reset(a, b string) {
 	n.forged[route{a, b}] = true
 	n.forged[route{b, a}] = true
 	for s := range n.streams {
-		if n.forges(s.a.h.m, s.b.h.m) {
-			s.a.fail(errReset)
-			s.b.fail(errReset)
+		if n.isForged(s.a.host.machine, s.b.host.machine) {
+			s.a.breakWithError(errReset)
+			s.b.breakWithError(errReset)
 		}
 	}
-	n.changed.fire()
+	n.changed.notifyAll()
 }
 
-// forges reports whether streams between two machines are reset in transit.
-func (n *Net) forges(a, b *machine) bool { return n.forged[route{a.name, b.name}] }
+// isForged reports whether streams between two machines are reset in transit.
+func (n *Net) isForged(a, b *machine) bool { return n.forged[route{a.name, b.name}] }
 
 // Heal reverts all cuts, and all resets for future dials.
 func (n *Net) Heal() {
@@ -186,7 +186,7 @@ func (n *Net) Heal() {
 	defer n.mu.Unlock()
 	clear(n.cuts)
 	clear(n.forged)
-	n.review()
+	n.applyChanges()
 }
 
 // SetLink sets the Link between two hosts, by name, in both directions, from now on.
@@ -195,5 +195,5 @@ func (n *Net) SetLink(a, b string, l Link) {
 	defer n.mu.Unlock()
 	n.links[route{a, b}] = l
 	n.links[route{b, a}] = l
-	n.review()
+	n.applyChanges()
 }

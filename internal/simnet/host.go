@@ -32,40 +32,40 @@ func (s state) String() string {
 
 // Host is one process on a machine of its own, from its start to its end.
 type Host struct {
-	n     *Net
-	m     *machine
-	state state
+	network *Net
+	machine *machine
+	state   state
 
 	listeners map[uint16]*listener
 	socks     map[uint16]*sock
 	// changed fires when state changes.
-	changed latch
+	changed notifier
 }
 
 func newHost(n *Net, m *machine) *Host {
 	return &Host{
-		n: n, m: m, state: running,
+		network: n, machine: m, state: running,
 		listeners: make(map[uint16]*listener),
 		socks:     make(map[uint16]*sock),
 	}
 }
 
 // Name returns the name given to Net.Host.
-func (h *Host) Name() string { return h.m.name }
+func (h *Host) Name() string { return h.machine.name }
 
 // IP returns the address of the host.
-func (h *Host) IP() netip.Addr { return h.m.ip }
+func (h *Host) IP() netip.Addr { return h.machine.ip }
 
 // Addr returns "ip:port".
 func (h *Host) Addr(port int) string {
-	return net.JoinHostPort(h.m.ip.String(), strconv.Itoa(port))
+	return net.JoinHostPort(h.machine.ip.String(), strconv.Itoa(port))
 }
 
 // Listen listens for streams. The host part of addr may be empty, the address of the host,
 // its name or a loopback address; all mean the same port. Port 0 selects a free one.
 func (h *Host) Listen(addr string) (net.Listener, error) {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
 	l, err := h.listen(addr)
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
@@ -81,26 +81,26 @@ func (h *Host) listen(addr string) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	ip := h.m.ip
+	ip := h.machine.ip
 	if name != "" {
-		m, _, err := h.n.find(h.m, addr)
+		m, _, err := h.network.resolve(h.machine, addr)
 		if a, perr := netip.ParseAddr(name); perr == nil {
 			ip = a
 			if a.IsUnspecified() {
-				m, err, ip = h.m, nil, h.m.ip
+				m, err, ip = h.machine, nil, h.machine.ip
 			}
 		}
-		if err != nil || m != h.m {
-			return nil, errNotHere
+		if err != nil || m != h.machine {
+			return nil, errAddrNotAvailable
 		}
 	}
 	if port == 0 {
 		port = h.freePort()
 	}
 	if h.listeners[port] != nil {
-		return nil, errInUse
+		return nil, errAddrInUse
 	}
-	l := &listener{h: h, addr: tcpAddr(ip, port)}
+	l := &listener{host: h, addr: tcpAddr(ip, port)}
 	h.listeners[port] = l
 	return l, nil
 }
@@ -108,12 +108,12 @@ func (h *Host) listen(addr string) (*listener, error) {
 // freePort returns a port without a listener, for a listener or a dialer.
 func (h *Host) freePort() uint16 {
 	for {
-		h.m.ports++
-		if h.m.ports < 32768 {
-			h.m.ports = 32768
+		h.machine.lastPort++
+		if h.machine.lastPort < 32768 {
+			h.machine.lastPort = 32768
 		}
-		if h.listeners[h.m.ports] == nil && h.socks[h.m.ports] == nil {
-			return h.m.ports
+		if h.listeners[h.machine.lastPort] == nil && h.socks[h.machine.lastPort] == nil {
+			return h.machine.lastPort
 		}
 	}
 }

@@ -22,8 +22,8 @@ type Link struct {
 	Loss float64
 }
 
-// delay returns the delay of one packet that is not lost.
-func (l Link) delay(r *rand.Rand) time.Duration {
+// packetDelay returns the delay of one packet that is not lost.
+func (l Link) packetDelay(r *rand.Rand) time.Duration {
 	d := l.Latency
 	if l.Jitter > 0 {
 		d += time.Duration(r.Int64N(int64(l.Jitter)))
@@ -31,9 +31,9 @@ func (l Link) delay(r *rand.Rand) time.Duration {
 	return d
 }
 
-// segment returns the delay of one segment of a stream, including retransmissions.
-func (l Link) segment(r *rand.Rand) time.Duration {
-	d := l.delay(r)
+// segmentDelay returns the delay of one segment of a stream, including retransmissions.
+func (l Link) segmentDelay(r *rand.Rand) time.Duration {
+	d := l.packetDelay(r)
 	again := retransmit
 	for l.Loss > 0 && r.Float64() < l.Loss && again < time.Minute {
 		d += again
@@ -42,7 +42,7 @@ func (l Link) segment(r *rand.Rand) time.Duration {
 	return d
 }
 
-// lost draws whether a packet is lost.
-func (l Link) lost(r *rand.Rand) bool {
+// isPacketLost draws whether a packet is lost.
+func (l Link) isPacketLost(r *rand.Rand) bool {
 	return l.Loss > 0 && r.Float64() < l.Loss
 }

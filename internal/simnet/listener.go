@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// backlog is the number of streams that can wait for Accept. Further dials are repeated
+// maxBacklog is the number of streams that can wait for Accept. Further dials are repeated
 // every second, as TCP repeats its SYN.
-const backlog = 128
+const maxBacklog = 128
 
 // listener is one listening port.
 type listener struct {
-	h      *Host
-	addr   *net.TCPAddr
-	queue  []*conn
-	closed bool
-	wake   latch
+	host    *Host
+	addr    *net.TCPAddr
+	backlog []*conn
+	closed  bool
+	wake    notifier
 }
 
 var _ net.Listener = (*listener)(nil)
 
 // Accept returns the next stream.
 func (l *listener) Accept() (net.Conn, error) {
-	n := l.h.n
+	n := l.host.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
 		switch {
 		case l.closed:
 			return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
-		case l.h.state == running && len(l.queue) > 0:
-			c := l.queue[0]
-			l.queue = l.queue[1:]
+		case l.host.state == running && len(l.backlog) > 0:
+			c := l.backlog[0]
+			l.backlog = l.backlog[1:]
 			return c, nil
 		}
 		n.await(&l.wake, nil, time.Time{})
@@ -40,8 +40,8 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // Close stops listening and resets streams that were not accepted.
 func (l *listener) Close() error {
-	l.h.n.mu.Lock()
-	defer l.h.n.mu.Unlock()
+	l.host.network.mu.Lock()
+	defer l.host.network.mu.Unlock()
 	if l.closed {
 		return &net.OpError{Op: "close", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
 	}
@@ -51,15 +51,15 @@ func (l *listener) Close() error {
 
 func (l *listener) close() {
 	l.closed = true
-	if l.h.listeners[uint16(l.addr.Port)] == l {
-		delete(l.h.listeners, uint16(l.addr.Port))
+	if l.host.listeners[uint16(l.addr.Port)] == l {
+		delete(l.host.listeners, uint16(l.addr.Port))
 	}
-	for _, c := range l.queue {
-		c.shut(errReset)
+	for _, c := range l.backlog {
+		c.closeWithError(errReset)
 	}
-	l.queue = nil
-	l.wake.fire()
-	l.h.n.changed.fire()
+	l.backlog = nil
+	l.wake.notifyAll()
+	l.host.network.changed.notifyAll()
 }
 
 // Addr returns the address of the listener.

@@ -23,7 +23,7 @@ type Config struct {
 
 // Net is a network. Its methods may be called from any goroutine of the bubble.
 type Net struct {
-	o Config
+	config Config
 
 	// mu protects everything in the Net, its hosts and its streams. It is held only briefly
 	// and never while waiting.
@@ -36,7 +36,7 @@ type Net struct {
 	links    map[route]Link
 	streams  map[*stream]struct{}
 	// changed fires when a host or route may have become reachable or dead.
-	changed latch
+	changed notifier
 }
 
 // route is one direction between two hosts, by name.
@@ -46,18 +46,18 @@ type route struct{ from, to string }
 type machine struct {
 	name string
 	ip   netip.Addr
-	// cur is the current handle, or the last one.
-	cur *Host
-	// off reports that the machine has no power.
-	off bool
-	// ports counts up for dialers and ":0" listeners.
-	ports uint16
+	// current is the current handle, or the last one.
+	current *Host
+	// poweredOff reports that the machine has no power.
+	poweredOff bool
+	// lastPort counts up for dialers and ":0" listeners.
+	lastPort uint16
 }
 
 // New returns a Net without hosts.
 func New(c Config) *Net {
 	return &Net{
-		o:        c,
+		config:   c,
 		rng:      rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
 		machines: make(map[string]*machine),
 		byIP:     make(map[netip.Addr]*machine),
@@ -78,13 +78,13 @@ func (n *Net) Host(name string) *Host {
 	}
 	i := len(n.machines) + 1
 	m := &machine{
-		name:  name,
-		ip:    netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
-		ports: 32768,
+		name:     name,
+		ip:       netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}),
+		lastPort: 32768,
 	}
 	n.machines[name], n.byIP[m.ip] = m, m
-	m.cur = newHost(n, m)
-	return m.cur
+	m.current = newHost(n, m)
+	return m.current
 }
 
 // Close crashes every host, so that all calls that wait on the network end.
@@ -92,17 +92,17 @@ func (n *Net) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, m := range n.machines {
-		n.crash(m.cur)
+		n.crash(m.current)
 	}
 }
 
-// open reports whether anything gets from one machine to the other. n.mu must be held, also
+// isRouteOpen reports whether anything gets from one machine to the other. n.mu must be held, also
 // for the following methods.
-func (n *Net) open(from, to *machine) bool {
+func (n *Net) isRouteOpen(from, to *machine) bool {
 	if from == to {
-		return !from.off
+		return !from.poweredOff
 	}
-	return !from.off && !to.off && !n.cuts[route{from.name, to.name}] && n.link(from, to).Loss < 1
+	return !from.poweredOff && !to.poweredOff && !n.cuts[route{from.name, to.name}] && n.link(from, to).Loss < 1
 }
 
 func (n *Net) link(from, to *machine) Link {
@@ -112,13 +112,13 @@ func (n *Net) link(from, to *machine) Link {
 	if l, ok := n.links[route{from.name, to.name}]; ok {
 		return l
 	}
-	return n.o.Link
+	return n.config.Link
 }
 
 // await waits until l fires, done is closed or the time until has come. The zero time never
 // comes. n.mu is held on entry and on return, and released in between.
-func (n *Net) await(l *latch, done <-chan struct{}, until time.Time) {
-	fired := l.wait()
+func (n *Net) await(l *notifier, done <-chan struct{}, until time.Time) {
+	fired := l.notified()
 	n.mu.Unlock()
 	defer n.mu.Lock()
 	var timer <-chan time.Time
@@ -134,8 +134,8 @@ func (n *Net) await(l *latch, done <-chan struct{}, until time.Time) {
 	}
 }
 
-// find resolves an address to a machine and a port, from the view of a host.
-func (n *Net) find(from *machine, addr string) (*machine, uint16, error) {
+// resolve resolves an address to a machine and a port, from the view of a host.
+func (n *Net) resolve(from *machine, addr string) (*machine, uint16, error) {
 	host, port, err := splitAddr(addr)
 	if err != nil {
 		return nil, 0, err

@@ -9,38 +9,38 @@ import (
 
 // Bounds of a packet socket: beyond them packets are lost, as in a kernel.
 const (
-	sockBuffer  = 1024
-	sockWaiting = 256
+	maxReceivedPackets = 1024
+	maxFrozenPackets   = 256
 )
 
 // sock is one port for packets.
 type sock struct {
-	h    *Host
-	port uint16
-	ch   chan *memberlist.Packet
-	// waiting holds packets that arrived while the host was frozen.
-	waiting []*memberlist.Packet
+	host    *Host
+	port    uint16
+	packets chan *memberlist.Packet
+	// arrivedFrozen holds packets that arrived while the host was frozen.
+	arrivedFrozen []*memberlist.Packet
 }
 
 // sendPacket sends b or loses it. Like UDP it does not report a loss.
 func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
-	n := h.n
+	n := h.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if h.state == dead {
 		return &net.OpError{Op: "write", Net: "udp", Err: net.ErrClosed}
 	}
-	to, toPort, err := n.find(h.m, addr)
+	to, toPort, err := n.resolve(h.machine, addr)
 	if err != nil {
 		return &net.OpError{Op: "write", Net: "udp", Err: err}
 	}
-	l := n.link(h.m, to)
-	if h.state == frozen || !n.open(h.m, to) || l.lost(n.rng) {
+	l := n.link(h.machine, to)
+	if h.state == frozen || !n.isRouteOpen(h.machine, to) || l.isPacketLost(n.rng) {
 		return nil
 	}
-	from := net.UDPAddr(*tcpAddr(h.m.ip, port))
+	from := net.UDPAddr(*tcpAddr(h.machine.ip, port))
 	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &from}
-	d := l.delay(n.rng)
+	d := l.packetDelay(n.rng)
 	if d == 0 {
 		n.deliver(to, toPort, p)
 		return nil
@@ -48,7 +48,7 @@ func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
 	time.AfterFunc(d, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.open(h.m, to) {
+		if n.isRouteOpen(h.machine, to) {
 			n.deliver(to, toPort, p)
 		}
 	})
@@ -56,37 +56,37 @@ func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
 }
 
 func (n *Net) deliver(to *machine, port uint16, p *memberlist.Packet) {
-	s := to.cur.socks[port]
+	s := to.current.socks[port]
 	if s == nil {
 		return
 	}
-	if s.h.state == frozen {
-		if len(s.waiting) < sockWaiting {
-			s.waiting = append(s.waiting, p)
+	if s.host.state == frozen {
+		if len(s.arrivedFrozen) < maxFrozenPackets {
+			s.arrivedFrozen = append(s.arrivedFrozen, p)
 		}
 		return
 	}
-	s.push(p)
+	s.deliver(p)
 }
 
-// push passes p to the reader if there is room.
-func (s *sock) push(p *memberlist.Packet) {
+// deliver passes p to the reader if there is room.
+func (s *sock) deliver(p *memberlist.Packet) {
 	p.Timestamp = time.Now()
 	select {
-	case s.ch <- p:
+	case s.packets <- p:
 	default:
 	}
 }
 
 func (s *sock) thaw() {
-	for _, p := range s.waiting {
-		s.push(p)
+	for _, p := range s.arrivedFrozen {
+		s.deliver(p)
 	}
-	s.waiting = nil
+	s.arrivedFrozen = nil
 }
 
 func (s *sock) close() {
-	if s.h.socks[s.port] == s {
-		delete(s.h.socks, s.port)
+	if s.host.socks[s.port] == s {
+		delete(s.host.socks, s.port)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // Transport is a memberlist transport on one port of a host, for packets and streams.
 type Transport struct {
-	h       *Host
+	host    *Host
 	port    uint16
 	ln      net.Listener
 	sock    *sock
@@ -25,16 +25,16 @@ var _ memberlist.NodeAwareTransport = (*Transport)(nil)
 
 // Transport opens the port, which must not be 0. It ends with Shutdown or with the host.
 func (h *Host) Transport(port int) (*Transport, error) {
-	h.n.mu.Lock()
-	defer h.n.mu.Unlock()
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
 	ln, err := h.listen(h.Addr(port))
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
 	}
 	p := uint16(ln.addr.Port)
-	s := &sock{h: h, port: p, ch: make(chan *memberlist.Packet, sockBuffer)}
+	s := &sock{host: h, port: p, packets: make(chan *memberlist.Packet, maxReceivedPackets)}
 	h.socks[p] = s
-	t := &Transport{h: h, port: p, ln: ln, sock: s, streams: make(chan net.Conn), done: make(chan struct{})}
+	t := &Transport{host: h, port: p, ln: ln, sock: s, streams: make(chan net.Conn), done: make(chan struct{})}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -57,13 +57,13 @@ func (t *Transport) accept() {
 
 // FinalAdvertiseAddr returns the address of the host and the port.
 func (t *Transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
-	return t.h.m.ip.AsSlice(), int(t.port), nil
+	return t.host.machine.ip.AsSlice(), int(t.port), nil
 }
 
 // WriteTo sends a packet.
 func (t *Transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	now := time.Now()
-	return now, t.h.sendPacket(t.port, b, addr)
+	return now, t.host.sendPacket(t.port, b, addr)
 }
 
 // WriteToAddress sends a packet.
@@ -72,11 +72,11 @@ func (t *Transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 }
 
 // PacketCh returns the channel of received packets.
-func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.sock.ch }
+func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.sock.packets }
 
 // DialTimeout opens a stream.
 func (t *Transport) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
-	return t.h.DialTimeout(addr, d)
+	return t.host.DialTimeout(addr, d)
 }
 
 // DialAddressTimeout opens a stream.
@@ -92,9 +92,9 @@ func (t *Transport) Shutdown() error {
 	t.once.Do(func() {
 		close(t.done)
 		_ = t.ln.Close()
-		t.h.n.mu.Lock()
+		t.host.network.mu.Lock()
 		t.sock.close()
-		t.h.n.mu.Unlock()
+		t.host.network.mu.Unlock()
 	})
 	t.wg.Wait()
 	return nil

@@ -16,7 +16,7 @@ type timings map[string]time.Duration
 func (t timings) broken() map[string]string {
 	broken := map[string]string{}
 	for _, b := range timingrules.Check(t["heartbeat"], t["lease"], t["dead-after"]) {
-		if !b.Holds {
+		if !b.Satisfied {
 			broken[b.Text] = b.Remedy
 		}
 	}

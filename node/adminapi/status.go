@@ -101,7 +101,7 @@ func (a *API) servesUnhealthy() bool {
 	}
 	for _, x := range a.o.Findings().Inputs.Nodes {
 		if x.ID == string(a.o.Self) {
-			return x.Kept
+			return x.KeepsShards
 		}
 	}
 	return false
@@ -163,25 +163,25 @@ func (a *API) updatedFindings(s *ack.State) (diagnosis.Inputs, []diagnosis.Findi
 	f := a.o.Findings()
 	leaderID := a.o.View.Leader()
 	c := s.Committed()
-	same := f.Inputs.Epoch == uint64(c.Epoch()) && f.Inputs.Mapped == (c.Epoch() != 0)
-	leased := f.Inputs.NoLease == 0 || !a.o.Router.HasLease()
+	same := f.Inputs.Epoch == uint64(c.Epoch()) && f.Inputs.HasMap == (c.Epoch() != 0)
+	leased := f.Inputs.NoLeaseFor == 0 || !a.o.Router.HasLease()
 	if same && leased && (f.Inputs.Leader != "" || leaderID == "") {
 		return f.Inputs, f.List
 	}
 	in := f.Inputs
-	in.Epoch, in.Mapped = uint64(c.Epoch()), c.Epoch() != 0
+	in.Epoch, in.HasMap = uint64(c.Epoch()), c.Epoch() != 0
 	in.Orphaned = min(in.Orphaned, s.Committed().Orphans())
 	if leaderID != "" {
-		in.Leader, in.NoLeader = leaderID, 0
+		in.Leader, in.NoLeaderFor = leaderID, 0
 	}
 	if !leased {
-		in.NoLease = 0
+		in.NoLeaseFor = 0
 	}
 	in.Nodes = slices.Clone(in.Nodes)
 	for i := range in.Nodes {
 		x := &in.Nodes[i]
 		x.Shards = c.Count(shardmap.NodeID(x.ID))
-		x.Gone = x.Gone && x.Shards > 0
+		x.Lost = x.Lost && x.Shards > 0
 	}
 	return in, diagnosis.Of(in)
 }

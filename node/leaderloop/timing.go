@@ -161,13 +161,13 @@ func applyTiming(t ack.Timing, change api.Timing, heartbeat time.Duration, of st
 		refuse("rebalance_mode", change.RebalanceMode, "is none: give incremental or stop-the-world")
 	}
 	for _, b := range timingrules.Check(heartbeat, t.Lease, t.DeadAfter) {
-		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Keys, k) })
-		if b.Holds || i < 0 {
+		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Settings, k) })
+		if b.Satisfied || i < 0 {
 			continue
 		}
 		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
-		fault := "breaks " + b.Text + " (" + b.Figures + "): " + b.Why + "; " + b.Remedy
-		if slices.Contains(b.Keys, "heartbeat") {
+		fault := "breaks " + b.Text + " (" + b.Values + "): " + b.Reason + "; " + b.Remedy
+		if slices.Contains(b.Settings, "heartbeat") {
 			fault += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + of + ")"
 		}
 		refuse(keys[i], value, fault)
