@@ -33,7 +33,7 @@ func allowing(t *testing.T, c clock.Clock, earlier disk.AppAllowance, store func
 
 // An app is never told a time that the data directory does not contain, also not after the
 // cluster's times were raised.
-func TestAppIsToldNoMoreThanTheDiskContains(t *testing.T) {
+func TestAppReceivesNoAllowanceBeyondTheDisk(t *testing.T) {
 	for name, ask := range map[string]func(n *Node) time.Duration{
 		"alive": func(n *Node) time.Duration { left, _ := n.mayWriteAlive(); return left },
 		"owned": func(n *Node) time.Duration { return n.mayWriteOwned(context.Background()) },

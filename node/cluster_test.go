@@ -267,7 +267,7 @@ func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 
 // All of them join the others and none was told how many to expect: they would
 // wait for ever and nobody would know why.
-func TestNodesThatNobodyFoundsSayWhatToDo(t *testing.T) {
+func TestNodesWithoutBootstrapReportRemedy(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
 			if len(o.Join) == 0 {
@@ -300,7 +300,7 @@ func TestFewerThanExpectedAreCounted(t *testing.T) {
 	})
 }
 
-func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
+func TestEndpointsAreOfPresentNodes(t *testing.T) {
 	three(t, func(w *world) {
 		p := w.follower()
 		l := w.leader().node
@@ -318,7 +318,7 @@ func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
 }
 
 // While it leaves, gossip still shows it: it must not be added again.
-func TestWhoLeftIsNoServerAnyMore(t *testing.T) {
+func TestNodeThatLeftIsRemovedFromRaft(t *testing.T) {
 	for i := range share(8, 3) {
 		bubble(t, func(w *world) {
 			for _, n := range []string{"a", "b", "c", "d"} {

@@ -4,7 +4,7 @@ import "testing"
 
 // A node that joins after an election shows the same nodes as left or failed as all others,
 // although their servers have been removed, and gossip does not name them to it.
-func TestNodesThatJoinLaterShowWhoLeft(t *testing.T) {
+func TestNodesThatJoinLaterShowDepartedNodes(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -14,7 +14,7 @@ import (
 
 // What is known of other disks is no reason for a node not to start: its own disk is
 // well, and whoever restored it would have it condemned.
-func TestDamagedMemoryOfDisksIsBegunAnew(t *testing.T) {
+func TestDamagedDiskRecordsAreReplaced(t *testing.T) {
 	path := t.TempDir()
 	file := filepath.Join(path, "known.json")
 	for _, damage := range []string{"", "\x00\x00\x00", `{"format":1,"disks":[{"server":"b/x","boot":7`, `{"format":1,"disks":[{"server":"b/x","boot":-1}]}`, `{"format":2}`, `{"format":1,"disks":[{"server":"b/x","boot":7,"nonce":1}]}`} {

@@ -16,7 +16,7 @@ import (
 // A memory of other disks that could not be written stopped the node, though nothing
 // rests on it but what it would know after its next start. It goes on, says so once,
 // and tries again.
-func TestMemoryOfDisksThatIsNotWrittenStopsNobody(t *testing.T) {
+func TestUnwritableDiskRecordsStopNoNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		log := &lines{}

@@ -37,7 +37,7 @@ var newcomer = trait{weight: 1, rate: 1, expect: 1}
 // A leader whose disk hangs goes on with its heartbeats, so nobody would replace
 // it. It cuts itself off; its shards go on elsewhere, it does not say that it
 // leads, and it is back when its disk is.
-func TestLeaderWhoseDiskStallsIsReplaced(t *testing.T) {
+func TestLeaderWithStalledDiskIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
@@ -89,7 +89,7 @@ func (w *world) leads(names ...string) *process {
 
 // The others do not wait for a follower that cannot write for longer than for any
 // that does not acknowledge.
-func TestFollowerWhoseDiskStallsIsDroppedAndReturns(t *testing.T) {
+func TestFollowerWithStalledDiskIsExcludedAndReturns(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.follower()
@@ -106,7 +106,7 @@ func TestFollowerWhoseDiskStallsIsDroppedAndReturns(t *testing.T) {
 }
 
 // What waits for a write that hangs must not keep the process from ending.
-func TestNodeWhoseDiskStallsStops(t *testing.T) {
+func TestNodeWithStalledDiskStops(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.leader()
@@ -123,7 +123,7 @@ func TestNodeWhoseDiskStallsStops(t *testing.T) {
 
 // A disk that takes 100 ms for each write makes maps slow, not leases: nobody is
 // dropped, nobody's lease ends, nobody else is elected.
-func TestSlowDisksCostNobodyTheLease(t *testing.T) {
+func TestSlowDisksCostNoLease(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"all", "leader", "follower"}[:share(3, 1)] {
 		t.Run(who, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestSlowDisksCostNobodyTheLease(t *testing.T) {
 }
 
 // A disk that fails ends the process with the reason, and the others go on.
-func TestNodeWhoseDiskBreaksEndsWithTheReason(t *testing.T) {
+func TestNodeWithBrokenDiskEndsWithTheReason(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"leader", "follower"} {
 		t.Run(who, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // A node that no leader answers says so when it is asked to leave, and, in time, that its
 // shards stay for that; where it is alone, that it is. One that owns none has none that stay.
-func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
+func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -63,7 +63,7 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 
 // A process that was asked to leave is out of the map and without a lease by plan: that
 // it is so is no finding of its own.
-func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
+func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -89,7 +89,7 @@ func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
 }
 
 // Any node tells how far the drain of another is, and asks that one what runs there.
-func TestDrainStateIsToldByAnyNode(t *testing.T) {
+func TestEveryNodeReportsDrainState(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -151,7 +151,7 @@ func TestDrainStateOfUnreachableNodeIsUnconfirmed(t *testing.T) {
 
 // A drain of the last node that may own shards never ends. Every node reports why, whichever is
 // asked; so does a node that is left when the node concerned does not answer.
-func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
+func TestEveryNodeReportsWhyDrainIsBlocked(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -185,7 +185,7 @@ func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
 }
 
 // A drain that waits for a request says for whose acknowledgement it waits.
-func TestDrainStateSaysWhatItWaitsFor(t *testing.T) {
+func TestDrainStateReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

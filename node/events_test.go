@@ -48,7 +48,7 @@ func (p *process) tells(n int, want ...string) {
 
 // Somebody who reads one node's events knows what became of the cluster: who came, who
 // went and why, who led, and each map with what it moved and how long that took.
-func TestEventsTellWhatHappened(t *testing.T) {
+func TestEventsReportWhatHappened(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		l := w.leader()

@@ -10,7 +10,7 @@ import (
 
 // Whoever has a request fail, which an app that refuses is enough for, was told that the
 // loss of one more node would stop the cluster: that is why no request fails.
-func TestClientsAreNotToldWhatExplainsNothing(t *testing.T) {
+func TestFailedRequestsGetNoUnrelatedFinding(t *testing.T) {
 	for why := range route.ReasonUnreachable + 2 {
 		for _, code := range []diagnosis.Code{diagnosis.NoFaultTolerance, diagnosis.EvenVoters, diagnosis.Insecure, diagnosis.PoisonSuspect, diagnosis.CertificateExpiring} {
 			if slices.Contains(explaining(why), code) {

@@ -30,7 +30,7 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 
 // One line in the log for each shard and epoch, however often its acquire fails; what is
 // served or gone is forgotten.
-func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
+func TestFailedAcquireIsLoggedOnce(t *testing.T) {
 	var f acquireFailures
 	for i, step := range []struct {
 		held  []ackagent.HeldShardView

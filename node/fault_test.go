@@ -102,7 +102,7 @@ func TestStepDownMovesNothing(t *testing.T) {
 	})
 }
 
-func TestWipedVoterElectsNobody(t *testing.T) {
+func TestWipedVoterElectsNoLeader(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		a, b, c := w.all["a"], w.all["b"], w.all["c"]
@@ -259,7 +259,7 @@ func TestQuickRestartGivesTheNodeItsShareAgain(t *testing.T) {
 
 // The word goodbye gives its shards to others at once, so a node that does not
 // see the map without it must not go on by its lease.
-func TestNodeThatSaidGoodbyeAdmitsNothing(t *testing.T) {
+func TestNodeThatSentLeaveNoticeAdmitsNothing(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
@@ -330,7 +330,7 @@ func TestRestartWithOtherFlagsChangesTheMap(t *testing.T) {
 // Who has the log on its disk and applies none of it is elected as well, and grants nothing: a
 // drain of the leader gave leadership to such a one, and nobody was served for as long as it
 // took it to step down. It gets it if there is no other.
-func TestLeadershipGoesToWhoKeepsUp(t *testing.T) {
+func TestLeadershipGoesToUpToDateNode(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		three(t, func(w *world) {

@@ -41,7 +41,7 @@ func (w *world) untilSays(p *process, texts ...string) {
 
 // With two of three nodes killed, the one that is left used to say 341 of 1024 here and 0
 // orphaned, and to name owners as if they served.
-func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
+func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -77,7 +77,7 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 }
 
 // A gateway has no lease to lose, and stayed ready for balancers where nobody served.
-func TestGatewayThatNobodyServesIsNotReady(t *testing.T) {
+func TestGatewayWithoutOwnersIsNotReady(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
@@ -101,7 +101,7 @@ func TestGatewayThatNobodyServesIsNotReady(t *testing.T) {
 
 // Who has lost the leader does not go by what that one said last, nor waits for gossip,
 // which takes seconds to miss a node.
-func TestLossOfTheLeaderIsToldSoon(t *testing.T) {
+func TestLossOfTheLeaderIsReportedSoon(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -120,7 +120,7 @@ func TestLossOfTheLeaderIsToldSoon(t *testing.T) {
 }
 
 // Nodes that wait for others say for whom, and who reaches nobody says whom it has tried.
-func TestWhatABirthWaitsForIsTold(t *testing.T) {
+func TestBootstrapReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
@@ -152,7 +152,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 }
 
 // What the apps are like is told by every node, also of the others.
-func TestAppsAreToldOfByEveryNode(t *testing.T) {
+func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 	t.Parallel()
 	sick := map[string]*atomic.Bool{"a": {}, "b": {}, "c": {}}
 	bubble(t, func(w *world) {
@@ -191,7 +191,7 @@ func TestAppsAreToldOfByEveryNode(t *testing.T) {
 }
 
 // A cluster of gateways says what is missing, and lets nobody wait for it.
-func TestGatewaysAloneSayThatNobodyHasAnApp(t *testing.T) {
+func TestGatewaysAloneReportThatNoNodeHasAnApp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil }
@@ -208,7 +208,7 @@ func TestGatewaysAloneSayThatNobodyHasAnApp(t *testing.T) {
 
 // A gateway that comes to lead has not heard yet who is there, and lets nobody go for that:
 // all who have an app are on their way.
-func TestGatewayThatBeginsToLeadHearsFirst(t *testing.T) {
+func TestNewGatewayLeaderWaitsForHeartbeats(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
@@ -247,7 +247,7 @@ func TestGatewayThatBeginsToLeadHearsFirst(t *testing.T) {
 }
 
 // What operators ask for is told by every node as long as it is so.
-func TestWhatOperatorsAskForIsTold(t *testing.T) {
+func TestOperatorRequestsAreReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -262,7 +262,7 @@ func TestWhatOperatorsAskForIsTold(t *testing.T) {
 	})
 }
 
-func TestTwoVotersAreToldOf(t *testing.T) {
+func TestTwoVotersAreReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.start("a")
@@ -273,7 +273,7 @@ func TestTwoVotersAreToldOf(t *testing.T) {
 }
 
 // A disk that hangs, and one that is slow, are told of.
-func TestDisksAreToldOf(t *testing.T) {
+func TestDisksAreReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -350,7 +350,7 @@ func TestCheckupsAreShared(t *testing.T) {
 
 // Who begins has heard of nobody yet: that is not a loss of all others. It used to be told as
 // one by every node that was restarted, for a second, to whoever is called for a warning.
-func TestWhoBeginsMissesNobodyYet(t *testing.T) {
+func TestStartingNodeReportsNoMissingNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -189,7 +189,7 @@ func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 
 // Who takes a connection now is the present process, whatever an earlier one still says: what
 // has changed nothing is not followed anew.
-func TestWhatIsSaidAgainIsNotFollowedAnew(t *testing.T) {
+func TestRepeatedProcessReportIsNotFollowedAgain(t *testing.T) {
 	f := newFollower(t, &owning{boot: 9})
 	f.hears(8, 5)
 	f.dials(1)

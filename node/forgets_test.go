@@ -13,7 +13,7 @@ import (
 // Who stands still or is cut off for a moment is left out by a proposal, and is given everything
 // back by the next one before anybody else has had it. Its app was told to forget what it held,
 // and with that whatever it had not written since its last release.
-func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
+func TestAppOfBrieflyAbsentNodeKeepsItsState(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"stopped", "isolated", "deaf", "mute"} {
 		for _, leads := range []bool{true, false} {

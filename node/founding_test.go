@@ -120,7 +120,7 @@ func TestFounderKilledAtAnyMomentFoundsOneCluster(t *testing.T) {
 
 // Of three that started together one was given all shards, then each of the others its
 // part of them: the first map waits for those who found the cluster.
-func TestFirstMapHasAllWhoFoundTheCluster(t *testing.T) {
+func TestFirstMapHasAllBootstrapNodes(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		founding(w, []string{"c", "b", "a"}, func() bool { return w.leader() != nil })

@@ -45,7 +45,7 @@ func (w *world) absences(nodes, voters, many int) (last *process, rest []*proces
 }
 
 // Who has no vote stayed for three seconds, too, where voters were needed.
-func TestWhoDoesNotVoteIsNotNeededForAQuorum(t *testing.T) {
+func TestNonvoterIsNotNeededForQuorum(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		last, rest := w.absences(4, 3, 2)
@@ -58,7 +58,7 @@ func TestWhoDoesNotVoteIsNotNeededForAQuorum(t *testing.T) {
 }
 
 // Who stays only for a moment was given leadership, though another one could have it.
-func TestWhoHasSaidGoodbyeIsGivenNoLeadership(t *testing.T) {
+func TestLeavingNodeIsGivenNoLeadership(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		_, rest := w.absences(5, 5, 3)

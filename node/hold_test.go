@@ -13,7 +13,7 @@ import (
 // A node that restarts in place takes no new clients, and said all the while that it was
 // ready: a load balancer sent them to a closed port. What it cut at last, after
 // drain-timeout, it blamed on its app: upstream-broken.
-func TestRestartInPlaceSaysThatItStops(t *testing.T) {
+func TestRestartInPlaceReportsThatItStops(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := newStorm(w, 1, ack.TakeoverLease)
 		s.load = 0

@@ -155,7 +155,7 @@ func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 }
 
 // Whoever waits for what runs to end hears of it, and nobody else is told.
-func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
+func TestEndOfRequestsWakesTheWaiter(t *testing.T) {
 	told := func(f *router.InFlight) bool {
 		select {
 		case <-f.Zero:

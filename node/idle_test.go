@@ -47,7 +47,7 @@ func replies(w *world, h *simnet.Host, value string) (end func()) {
 
 // What is idle at a node is what that one tells, by the map that it goes by. Where it tells
 // nothing the leader's own shards are no answer; of itself the leader asks nobody.
-func TestIdleIsWhatTheNodeTells(t *testing.T) {
+func TestIdleShardsAreTheOnesThatTheNodeReports(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.start("a")

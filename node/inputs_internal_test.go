@@ -34,7 +34,7 @@ func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
 
 // What the leader says of a node counts, as far as it hears that one: of a node that is
 // not heard nothing else is told, and least of all how its app was.
-func TestWhatTheLeaderHearsCounts(t *testing.T) {
+func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 	beat := ack.Heartbeat{Applied: 17}
 	but := func(change func(*ack.Heartbeat)) ack.Heartbeat {
 		hb := beat
@@ -66,7 +66,7 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 
 // A gateway whose gossip had been cut off said at once that nobody has an app, beside a
 // leader with one that it had not heard of.
-func TestWhoLeadsIsThere(t *testing.T) {
+func TestLeaderCountsAsPresent(t *testing.T) {
 	a, f := diagnosis.Node{ID: "a"}, diagnosis.Node{ID: "f", Gateway: true, Alive: true}
 	here, gateway := a, a
 	here.Alive, gateway.Gateway = true, true

@@ -52,7 +52,7 @@ func TestTheLeaderIsAskedAllAtOnceByAStreamThatIsKept(t *testing.T) {
 }
 
 // A stream by which nobody asks any more ends after a minute.
-func TestStreamsByWhichNobodyAsksEnd(t *testing.T) {
+func TestUnusedQueryStreamsEnd(t *testing.T) {
 	three(t, func(w *world) {
 		time.Sleep(10 * time.Second)
 		l, f := w.leader().node, w.follower().node

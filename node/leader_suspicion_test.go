@@ -149,7 +149,7 @@ func TestNoLeaseIsMuchShorterThanOthers(t *testing.T) {
 }
 
 // A leader that is only slow for a moment costs a term at most.
-func TestFalseDoubtMovesAndPausesNothing(t *testing.T) {
+func TestFalseSuspicionMovesAndPausesNothing(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
 		t.Run(h.name, func(t *testing.T) {
@@ -240,7 +240,7 @@ func TestALeaderThatWasGoneCostsNoPatience(t *testing.T) {
 }
 
 // Who is cut off from the leader alone, or from everybody, elects nobody.
-func TestOneThatMissesTheLeaderElectsNobody(t *testing.T) {
+func TestOneNodeThatMissesTheLeaderElectsNone(t *testing.T) {
 	t.Parallel()
 	for _, h := range hangings()[:2] {
 		for _, alone := range []bool{true, false} {

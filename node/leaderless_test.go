@@ -12,7 +12,7 @@ import (
 // Whoever asks for something while an election is under way is told that nobody leads, and
 // to try again. If the leader had just died that was told as a defect of Shardway's own
 // (500 internal, connection refused), and else nothing was said that one could do.
-func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
+func TestActionsDuringAnElectionReportToTryAgain(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"killed", "asked"} {
 		three(t, func(w *world) {

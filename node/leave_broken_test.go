@@ -11,7 +11,7 @@ import (
 // A node that leaves while a request runs on it may lose its disk meanwhile: Raft
 // has ended, so it would learn of no map any more, and its clients wait in vain for
 // shards that others serve. It ends, and does not wait for what runs.
-func TestNodeWhoseDiskBreaksAsItLeavesEnds(t *testing.T) {
+func TestLeavingNodeWithBrokenDiskEnds(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()

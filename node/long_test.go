@@ -127,7 +127,7 @@ func TestLossyNetworkStillServes(t *testing.T) {
 
 // What resets that something between the nodes forges may cost, by takeover: nothing;
 // requests of the old owner that go on for a while; or two that admit.
-func TestForgedResetsCostWhatTheTakeoverSays(t *testing.T) {
+func TestForgedResetsCostWhatTheTakeoverAllows(t *testing.T) {
 	t.Parallel()
 	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease, ack.TakeoverImmediate} {
 		bubble(t, func(w *world) {

@@ -46,7 +46,7 @@ func value(all map[string][]*dto.Metric, name, of string) float64 {
 
 // A leader's metrics tell how its cluster is. No label has a blank, which every query
 // would have to quote, and histograms are of both kinds.
-func TestMetricsTellHowTheClusterIs(t *testing.T) {
+func TestMetricsShowClusterState(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		l := w.leader()

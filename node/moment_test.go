@@ -12,7 +12,7 @@ import (
 // What is so for a moment as nodes begin, come and go is nothing that is the matter: nobody is told
 // that a node has no peers yet, waits for others, or is not in the map yet, nor that there is an even
 // number of voters.
-func TestWhatLastsAMomentIsNotTold(t *testing.T) {
+func TestBriefStatesAreNotReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
@@ -51,7 +51,7 @@ func TestWhatLastsAMomentIsNotTold(t *testing.T) {
 
 // Nodes without an app that begin first do not say that nobody may own shards before those have had a
 // moment that may.
-func TestWhoBeginsWithoutAnAppWaitsForOthers(t *testing.T) {
+func TestStartingNodeWithoutAppWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {

@@ -10,7 +10,7 @@ import (
 
 // Why a shard is where it is, is in the log: every node tells the same, a leader that
 // comes later and a node that has restarted, too.
-func TestEveryNodeTellsWhyAShardMoved(t *testing.T) {
+func TestEveryNodeReportsWhyAShardMoved(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

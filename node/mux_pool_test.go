@@ -26,7 +26,7 @@ func (w *world) lane(from *process, to string) (l *mux.Stream) {
 
 // A trunk is sealed by the secret of when it was dialed. With the next one it takes no more
 // lanes, and those that there are go on to their end.
-func TestLanesGoByAnotherTrunkOnceTheSecretIsReplaced(t *testing.T) {
+func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		v.three()
 		from := w.all["a"]
@@ -82,7 +82,7 @@ func gatedApp(w *world, p *process) (asked *atomic.Int32, answer chan struct{}) 
 // A node that is told to stop finishes what has come to it by lanes, and serves what comes
 // meanwhile by connections or elsewhere. At its end it says which lane was the last: trunks end
 // with their lanes, and none breaks.
-func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
+func TestStoppingNodeFinishesRequestsOfMuxStreams(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		owner := w.follower()

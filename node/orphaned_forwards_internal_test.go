@@ -12,7 +12,7 @@ import (
 // All nodes of a cluster were killed and started again. One went through its log, by
 // which another had been dropped once, and gave up a POST that it had just forwarded to
 // it: 502, it may have run, though nothing was wrong with that node any more.
-func TestNothingIsForsakenByAnOldLog(t *testing.T) {
+func TestOldLogAbandonsNoForwardedRequest(t *testing.T) {
 	freed := 0
 	f := orphanedForwards{log: zerolog.Nop(), abort: func(func(shardmap.Shard, string) bool) int { freed++; return 1 }}
 	gone := func(shardmap.Shard, string) bool { return true }

@@ -16,7 +16,7 @@ import (
 // through its log, by which a shard had moved away from that one before. A POST for it that
 // it had just forwarded there, by the map of before, was given up as its log came to the
 // proposal: 502, it may have run, though that node was back and well.
-func TestRequestsToWhomAnOldProposalDropsGoOn(t *testing.T) {
+func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 	t.Parallel()
 	const apart = 30 * time.Millisecond // one way
 	three(t, func(w *world) {

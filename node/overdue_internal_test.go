@@ -92,7 +92,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 }
 
 // An app in another process ends with its connections: nobody watches over it.
-func TestNobodyWatchesOverAnotherProcess(t *testing.T) {
+func TestNoGuardWatchesAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -60,7 +60,7 @@ func TestHeldIsWhatIsAdmitted(t *testing.T) {
 }
 
 // A shard whose app cannot acquire it says why.
-func TestHeldSaysWhyAShardIsNotServed(t *testing.T) {
+func TestHeldReportsWhyAShardIsNotServed(t *testing.T) {
 	bubble(t, func(w *world) {
 		var well atomic.Bool
 		w.hooked(newLedger(), func(string) func(context.Context, agent.HookCall) error {

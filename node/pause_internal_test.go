@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestPauseIsToldIfItCostTheLeaseOrIsLong(t *testing.T) {
+func TestPauseIsReportedIfItCostTheLeaseOrIsLong(t *testing.T) {
 	const ms = time.Millisecond
 	const lease = 500 * ms
 	type look struct {

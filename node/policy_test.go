@@ -143,7 +143,7 @@ func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
 }
 
 // A voter that is not heard counts as gone.
-func TestDrainCountsWhoIsHeard(t *testing.T) {
+func TestDrainCountsNodesWithHeartbeats(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -245,7 +245,7 @@ func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 
 // What a node asks of the leader was judged by nobody before. An entry of the log that
 // cannot be read would stop every node for good.
-func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
+func TestActionsWithoutEffectHarmNoNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

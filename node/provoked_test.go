@@ -17,7 +17,7 @@ import (
 )
 
 // Who has no room for requests that wait says how many it has sent away.
-func TestFullQueueIsToldOf(t *testing.T) {
+func TestFullQueueIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Queue = queue.Options{Requests: 2, Wait: queueWait} }
@@ -41,7 +41,7 @@ func TestFullQueueIsToldOf(t *testing.T) {
 }
 
 // A process that was stopped says for how long, and forgets it after a minute.
-func TestStopIsToldOf(t *testing.T) {
+func TestPausedProcessIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) {
@@ -64,7 +64,7 @@ func TestStopIsToldOf(t *testing.T) {
 
 // A node that comes back is told of as long as its shards wait for it, by those who are
 // there.
-func TestRestartInPlaceIsToldOf(t *testing.T) {
+func TestRestartInPlaceIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.HoldGrace = 8 * time.Second }
@@ -88,7 +88,7 @@ func TestRestartInPlaceIsToldOf(t *testing.T) {
 
 // A node whose log does not come to the newest map is named, by the others too, with both
 // maps; who compares the nodes' reports finds the same.
-func TestLogThatIsBehindIsToldOf(t *testing.T) {
+func TestLogThatIsBehindIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -139,7 +139,7 @@ next:
 }
 
 // A newcomer whose app does not answer says that it is not in the map, until it is.
-func TestNewcomerWithoutAnAppIsToldOf(t *testing.T) {
+func TestNewNodeWithoutAnAppIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		var well atomic.Bool
@@ -168,7 +168,7 @@ func (p *process) warns(text string) bool {
 }
 
 // The copy of a node that runs learns from the others where that one is, says so, and ends.
-func TestProcessWithATakenIDIsToldOf(t *testing.T) {
+func TestProcessWithATakenIDIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -185,7 +185,7 @@ func TestProcessWithATakenIDIsToldOf(t *testing.T) {
 }
 
 // What a node announces has little room, and the node says so before it has none.
-func TestLittleRoomForTagsIsToldOf(t *testing.T) {
+func TestLittleRoomForTagsIsReported(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.tune = func(o *node.Options) {

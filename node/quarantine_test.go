@@ -67,7 +67,7 @@ func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
 
 // Hashes are made under the secret. Once that is replaced they name nobody: the status
 // says so, and who is quarantined again is refused.
-func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
+func TestQuarantineOfPreviousSecretIsReported(t *testing.T) {
 	t.Parallel()
 	sealed(t, func(w *world, v *vault) {
 		v.three()

@@ -163,7 +163,7 @@ func (w *world) leastLeases(span time.Duration) map[string]int64 {
 // Who does not vote, and each of more than three voters, keeps to a time of its own, at which it is given
 // a lease by echoes of a third of the time between two heartbeats before at most. As Raft's heartbeats
 // come it would be by those of a whole time before, and beat more often.
-func TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough(t *testing.T) {
+func TestHeartbeatsOnOwnScheduleGetFullLeases(t *testing.T) {
 	t.Parallel()
 	for _, voters := range []int{3, 5} {
 		bubble(t, func(w *world) {

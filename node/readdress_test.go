@@ -81,7 +81,7 @@ func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 
 // Whoever announces a node's name and disk at another address redirects nothing: neither while
 // the node is there, nor while it is gone, as long as that disk is not there.
-func TestStrangerDoesNotRedirectANode(t *testing.T) {
+func TestUnknownProcessDoesNotRedirectANode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		b := w.all["b"]

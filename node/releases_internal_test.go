@@ -20,7 +20,7 @@ import (
 
 // The machine asks again and again until the leader has it: each proposal is told of once,
 // in so many lines, and the newest waits.
-func TestNotesThatDoNotFitAreToldOfOnce(t *testing.T) {
+func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	h := newHooking(nil, nil, zerolog.New(&log))
 	lines := func(text string) int { return strings.Count(log.String(), text) }

@@ -84,7 +84,7 @@ func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
 
 // A node that gossip sees runs, though its heartbeats do not come through. With --force the
 // operator vouches for the opposite, and the leader adds the node again once it is heard.
-func TestWhoIsSeenIsNotRemoved(t *testing.T) {
+func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		cluster(w, 0, 4)
@@ -124,7 +124,7 @@ func (w *world) awaited() (p *process, rest []string) {
 
 // A leader that was just elected has heard of nobody: who has ended long ago does not run
 // for that.
-func TestYoungLeaderRemovesWhoHasEnded(t *testing.T) {
+func TestNewLeaderRemovesNodeThatHasEnded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		p, rest := w.awaited()
@@ -152,7 +152,7 @@ func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
 }
 
 // Beside two voters a node that has no vote can be removed.
-func TestSpareBesideTwoVotersIsRemoved(t *testing.T) {
+func TestNonvoterNextToTwoVotersIsRemoved(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		w.start("a")
@@ -199,7 +199,7 @@ func TestServerGoesByItsOwnWord(t *testing.T) {
 
 // Of a removal those are told that are there: it waits for nobody who is gone, and nobody
 // writes that he could not tell who is no node, or himself.
-func TestThoseAreToldOfARemovalWhoAreThere(t *testing.T) {
+func TestRemovalIsSentToPresentNodes(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	bubble(t, func(w *world) {
@@ -246,7 +246,7 @@ func TestLeaderWithoutOthersStays(t *testing.T) {
 
 // Who asked for a removal that did not happen is told so, in the time that an answer may
 // take.
-func TestRemovalThatFailsIsToldOf(t *testing.T) {
+func TestRemovalThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		cluster(w, 0, 4)

@@ -9,7 +9,7 @@ import (
 // what of it counts. It learns that at its first heartbeat, which it has as soon as the leader
 // knows it to be back: not with Raft's next one, nor after a pause between two tries to reach
 // it, nor with what the leader says of the log now and then.
-func TestWhoComesBackLearnsTheMapAtOnce(t *testing.T) {
+func TestReturningNodeReceivesTheMapAtOnce(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c"} {

@@ -163,7 +163,7 @@ func TestDrainedShardsDoNotReturnToAnAppThatClosedItsPort(t *testing.T) {
 
 // A node that was stopped, or killed, comes back to the app that ran on. The data directory
 // tells whether it is the same one.
-func TestShardsDoNotReturnToAnAppThatOutlivedItsNode(t *testing.T) {
+func TestShardsDoNotReturnToAnAppThatRanOnAfterItsNode(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"stopped", "killed"} {
 		for _, restarted := range []bool{false, true} {

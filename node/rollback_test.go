@@ -109,7 +109,7 @@ func TestNodeWithAnOlderImageStops(t *testing.T) {
 // the newest maps, b had them and was put back to an image from before. It would
 // elect c, and ownership epochs would fall. c knows what b said when they greeted
 // each other, and has written it down.
-func TestVoterWithAnOlderImageElectsNobodyWithoutTheNewestMaps(t *testing.T) {
+func TestVoterWithAnOlderImageElectsNoLeaderWithoutTheNewestMaps(t *testing.T) {
 	t.Parallel()
 	for _, forgets := range []string{"c goes on", "c is started again"} {
 		t.Run(forgets, func(t *testing.T) {

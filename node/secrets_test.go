@@ -188,7 +188,7 @@ func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
 	})
 }
 
-func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
+func TestRotationStopsAndNamesMissingNodes(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
 		v.three()

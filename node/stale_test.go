@@ -26,7 +26,7 @@ func (w *world) findsNone(d time.Duration, codes ...diagnosis.Code) {
 // Who is not heard for less than a second is no finding. A node that asked the leader
 // meanwhile went by that answer until it asked again, and warned that the loss of one more
 // stops the cluster.
-func TestWhoIsGoneForAMomentIsNotMissed(t *testing.T) {
+func TestBrieflyAbsentNodeIsNotReported(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{true, false} {
 		three(t, func(w *world) {
@@ -46,7 +46,7 @@ func TestWhoIsGoneForAMomentIsNotMissed(t *testing.T) {
 // A node that goes by the map of a moment before is not behind. Who asked the leader just
 // before a map was committed went by that answer until it asked again, and warned that all
 // others do not follow.
-func TestNobodyLagsBehindAMapThatIsNew(t *testing.T) {
+func TestNoNodeLagsBehindAMapThatIsNew(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -33,7 +33,7 @@ func (w *world) recovered(h *simnet.Host, first func(cluster string)) {
 // Gossip of a cluster that was recovered from this one, which anybody may have recorded and
 // sends again, stopped every node that it came to, for good: also where that cluster was a
 // mistake that has been undone, or a drill. A node that serves asks there.
-func TestRecordedGossipOfARecoveryStopsNobody(t *testing.T) {
+func TestRecordedGossipOfARecoveryStopsNoNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)

@@ -81,7 +81,7 @@ func (w *witness) runsOf(node string) (n int) {
 // one node with a dead-after of 5s among others with 2.5s, cut off from them, ran a
 // request until 4.25s after its last heartbeat, a second and a half beside the next
 // owner, with takeover timeout.
-func TestNodeWithALongerDeadAfterRunsNothingBesideTheNextOwner(t *testing.T) {
+func TestNodeWithALongerDeadAfterStopsBeforeTheNextOwner(t *testing.T) {
 	rolling(t, "c", 5*time.Second, func(s *storm) { s.cutOff(s.all["c"]) })
 }
 

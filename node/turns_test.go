@@ -45,7 +45,7 @@ func (w *written) lines(t *testing.T) (all []string) {
 
 // Who read a log saw maps come, and not which node had come, left or begun to vote, nor
 // which one a map was for.
-func TestLogTellsWhatBecameOfANode(t *testing.T) {
+func TestLogReportsChangesOfANode(t *testing.T) {
 	bubble(t, func(w *world) {
 		logs := map[string]*written{}
 		w.tune = func(o *node.Options) {

@@ -44,7 +44,7 @@ func (w *world) does(p *process, a api.Action) {
 }
 
 // A node is known as long as Raft has its server, be it dead and forgotten by gossip.
-func TestServerIsKnownThoughNobodySeesIt(t *testing.T) {
+func TestServerIsKnownThoughNoNodeSeesIt(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
 		cluster(w, 0, 4)

@@ -122,7 +122,7 @@ func given(from *process, p string) (owned, others, ownedGone, othersGone int) {
 // commit frees it, before the ingress finds out by itself. Until then the node may yet
 // answer for what is its own, and a node that no map drops answers for all it was sent:
 // also for what has moved away from it, which it finishes or refuses.
-func TestCommitFreesWhatWasForwardedToWhomItDrops(t *testing.T) {
+func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		hangingApps(w)

@@ -11,7 +11,7 @@ import (
 // nothing meanwhile: a barrier, or the birth of the cluster, that is tried then is
 // refused after a second. It used to be tried once a term, and the term of a lone
 // voter never changes: half an hour later it led and granted nothing.
-func TestLoneVoterWithASlowDiskServes(t *testing.T) {
+func TestOnlyVoterWithASlowDiskServes(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []time.Duration{time.Second, 1500 * time.Millisecond, 4 * time.Second} {
 		bubble(t, func(w *world) {

@@ -137,7 +137,7 @@ func TestMembersAreSentWhole(t *testing.T) {
 }
 
 // A leader that says nothing is not one that knows of no node.
-func TestMembersThatAreNotSaidStayUnsaid(t *testing.T) {
+func TestMembersMissingInResponseStayUnknown(t *testing.T) {
 	m, err := leaderloop.WireMembers(nil)
 	if b, jerr := json.Marshal(m); err != nil || jerr != nil || string(b) != "null" {
 		t.Errorf("%s, %v, %v, want null", b, err, jerr)

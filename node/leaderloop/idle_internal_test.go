@@ -44,7 +44,7 @@ func TestIdleIsWaitedForSoLong(t *testing.T) {
 }
 
 // What is told to a leader that is busy waits no longer than the leadership, or the asking.
-func TestIdleIsToldWhileItLeads(t *testing.T) {
+func TestIdleShardsReachOnlyTheLeader(t *testing.T) {
 	for _, over := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := collector(ack.NewState(), "a", nil)

@@ -11,7 +11,7 @@ import (
 // Whoever lacks a map is told of it as it is heard, and some more times, seldomer and seldomer, for
 // as long as it does: what was sent may have been lost. Another map, or another process, is told of
 // at once; the latter even if it lacks no map.
-func TestWhoLagsIsToldAgain(t *testing.T) {
+func TestLaggingNodeIsNotifiedAgain(t *testing.T) {
 	n, began := nudges{}, time.Now()
 	var told []time.Duration
 	first := lag{nonce: 1, epoch: 5}

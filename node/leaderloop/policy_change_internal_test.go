@@ -106,7 +106,7 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 
 // Whoever asks goes away with its own time, and with the leadership, wherever the question
 // is stuck.
-func TestAskingEndsWithWhoAsks(t *testing.T) {
+func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ask  func(ctx context.Context, l *Leadership) error
 		fits int  // how many questions are taken, and not answered
@@ -146,7 +146,7 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 }
 
 // A leader that was just elected is asked again until it is ready, or who asks goes away.
-func TestYoungLeaderIsAskedAgain(t *testing.T) {
+func TestNewLeaderIsAskedAgain(t *testing.T) {
 	for _, ready := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Leadership{policyRequests: make(chan policyRequest), done: make(chan struct{})}
@@ -178,7 +178,7 @@ func TestYoungLeaderIsAskedAgain(t *testing.T) {
 }
 
 // What is asked of Raft may take until Raft stops.
-func TestNobodyWaitsForRaftForEver(t *testing.T) {
+func TestNoRequestWaitsForRaftForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAbsenceCountsFromTheEndOfALease(t *testing.T) {
+func TestLeaseGapCountsFromTheEndOfALease(t *testing.T) {
 	const ms = time.Millisecond
 	type set struct{ now, until time.Duration }
 	for _, c := range []struct {

@@ -154,12 +154,12 @@ func (w *world) serving(d time.Duration, names ...string) {
 	}
 }
 
-// TestThiefIsShutOutByHand has somebody with the old secret, in the cluster as a
+// TestManualRotationExcludesAttacker has somebody with the old secret, in the cluster as a
 // node of its own, try everything at every moment of a rotation by hand: asking
 // for the new secret, installing his own, using, retiring, having the leader
 // rotate. Before, "give" told him the new secret, and a rotation that he asked
 // for put it onto his node.
-func TestThiefIsShutOutByHand(t *testing.T) {
+func TestManualRotationExcludesAttacker(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	own := secret.Generate(time.Unix(9.3e8, 0)).Rotated()
 	sealed(t, func(w *world, v *vault) {
@@ -222,10 +222,10 @@ func TestThiefIsShutOutByHand(t *testing.T) {
 	})
 }
 
-// TestThiefGetsNoSecretOnceItIsUsed has him come in while the command runs: what
+// TestAttackerGetsNoSecretOnceItIsUsed has him come in while the command runs: what
 // a rotation made is sent to who has the newest secret in use, and once the new
 // one is used that is not the old one.
-func TestThiefGetsNoSecretOnceItIsUsed(t *testing.T) {
+func TestAttackerGetsNoSecretOnceItIsUsed(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0)).Rotated()
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
@@ -249,7 +249,7 @@ func TestThiefGetsNoSecretOnceItIsUsed(t *testing.T) {
 
 // A rotation by hand goes on when the person says so, not when a thief asks the
 // leader for it.
-func TestThiefBeginsNoRotation(t *testing.T) {
+func TestAttackerBeginsNoRotation(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
@@ -280,7 +280,7 @@ func TestThiefBeginsNoRotation(t *testing.T) {
 
 // A thief who leads says that the rotation is done, when the person asks a node
 // that is one of us.
-func TestWordOfAThiefWhoLeadsIsNotTaken(t *testing.T) {
+func TestRotationReportOfAttackingLeaderIsNotTrusted(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	sealed(t, func(w *world, v *vault) {
 		t := w.t
@@ -307,7 +307,7 @@ func TestWordOfAThiefWhoLeadsIsNotTaken(t *testing.T) {
 }
 
 // A leader that lacks the newest secret asks nobody for it, and says who has it.
-func TestLeaderWithoutTheNewSecretNamesWhoHasIt(t *testing.T) {
+func TestLeaderWithoutTheNewSecretNamesNodesThatHaveIt(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0)).Rotated()
 	sealed(t, func(w *world, v *vault) {
 		t := w.t

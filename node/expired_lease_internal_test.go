@@ -21,7 +21,7 @@ import (
 // A process that goes on after a long stop has its handlers go on at once, and the agent
 // when it has a processor. Who asks the clock knows as soon as the agent would: from
 // when it cuts, by the lease it has published, and never while that lasts.
-func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
+func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	timing := ack.DefaultTiming()
 	clock := new(clock.Manual)
 	clock.Advance(time.Hour)

@@ -131,7 +131,7 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 
 // A leader that was just elected says that, and not that somebody changed something;
 // and the log tells of what was done, not of what was asked for and refused.
-func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
+func TestRefusalOfANewLeaderNamesItsCause(t *testing.T) {
 	bubble(t, func(w *world) {
 		log := &lines{}
 		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
@@ -182,7 +182,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 }
 
 // A node whose flags say otherwise says so once, with both values and what to do.
-func TestFlagsThatDifferAreToldOnce(t *testing.T) {
+func TestFlagsThatDifferAreReportedOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		log := &lines{}
 		w.tune = func(o *node.Options) {

@@ -15,7 +15,7 @@ import (
 // A leader that was just elected has heard of nobody, and would take all for gone. It waits
 // until it has heard of every voter, knows it to be gone, or could have heard of it; no
 // longer than it leads, or somebody waits.
-func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
+func TestNewLeaderWaitsForHeartbeatsOfVoters(t *testing.T) {
 	const dead = 2 * time.Second
 	unheard := leader.MemberView{Node: "b", SinceHeartbeat: -1}
 	crashed := unheard

@@ -74,7 +74,7 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 
 // What was under way at a process that broke comes to whoever leads, also if nobody does
 // for a while; but not for ever.
-func TestWreckIsToldToWhoeverLeads(t *testing.T) {
+func TestCrashIsReportedToTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		leaderless time.Duration
@@ -115,7 +115,7 @@ func TestWreckIsToldToWhoeverLeads(t *testing.T) {
 
 // An end counts from when it was, whoever tells of it and however late. Who cannot tell
 // says so, in time to try again.
-func TestEndsAreToldWithTheirAge(t *testing.T) {
+func TestCrashReportsIncludeTheirAge(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
@@ -214,7 +214,7 @@ func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
 // who was dropped, be it late and with what came after that: what it kept to one of those may
 // lead to what has ended out of sight. A GET that went by it, and then to the next process, which
 // was killed, was taken for what had ended both.
-func TestConnectionsToWhoWasDroppedCarryNothing(t *testing.T) {
+func TestConnectionsToExcludedProcessesCarryNoRequests(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"heard at once": false, "heard late": true} {
 		t.Run(name, func(t *testing.T) {

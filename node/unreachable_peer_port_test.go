@@ -8,9 +8,9 @@ import (
 	"shardway/node"
 )
 
-// TestNewcomerWithoutAReachablePeerPortSaysSo starts a node that announces a port at which nothing
+// TestNewNodeReportsItsUnreachablePeerPort starts a node that announces a port at which nothing
 // listens. The node, the leader and the other nodes say why it is not added.
-func TestNewcomerWithoutAReachablePeerPortSaysSo(t *testing.T) {
+func TestNewNodeReportsItsUnreachablePeerPort(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Endpoints["peer"] = hostOf(o.Endpoints["peer"]) + ":9" }
