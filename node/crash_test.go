@@ -14,12 +14,12 @@ import (
 
 // wreck is what an ingress sees of a request for a key that was under way at a process
 // whose connections broke.
-func wreck(p *process, boot uint64) proxy.Wreck {
-	return proxy.Wreck{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
+func wreck(p *process, boot uint64) proxy.Crash {
+	return proxy.Crash{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
 }
 
 // breaks reports what a node finds out of a wreck within so long, and how long that took.
-func breaks(at *process, w proxy.Wreck, most time.Duration) (broke bool, took time.Duration) {
+func breaks(at *process, w proxy.Crash, most time.Duration) (broke bool, took time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	began := time.Now()
@@ -40,7 +40,7 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 		rest := w.others(at)
 		p, q, r := w.all[rest[0]], w.all[rest[1]], w.all[rest[2]]
 		boot := p.node.Boot()
-		expect := func(what string, wr proxy.Wreck, want bool) {
+		expect := func(what string, wr proxy.Crash, want bool) {
 			w.t.Helper()
 			if got, took := breaks(at, wr, 5*time.Second); got != want || took > time.Second {
 				w.t.Errorf("%s: broken: %v after %v, want %v", what, got, took, want)

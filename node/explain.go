@@ -9,7 +9,7 @@ import (
 // explain returns the explanation for clients whose requests are not served for the reason why.
 func (n *Node) explain(why route.Reason) proxy.Explanation {
 	f := n.watch.result.Load()
-	e := proxy.Explanation{Led: f.inputs.Leader != "", Vain: f.noOwners}
+	e := proxy.Explanation{HasLeader: f.inputs.Leader != "", Hopeless: f.noOwners}
 	if i := f.first(explaining(why)); i >= 0 {
 		e.Finding = f.public[i]
 	}

@@ -193,10 +193,10 @@ func (n *Node) TellImplicated(ctx context.Context, all ...Told) bool {
 
 // Wrecked is what the proxy tells of connections that broke, and ProcessBroke what the
 // node makes of it.
-func (n *Node) Wrecked(w proxy.Wreck) { n.poison.ConnsBroken(w) }
+func (n *Node) Wrecked(w proxy.Crash) { n.poison.ConnsBroken(w) }
 
-// ProcessBroke reports whether the process of a wreck is gone, and not by plan.
-func (n *Node) ProcessBroke(ctx context.Context, w proxy.Wreck) bool {
+// ProcessBroke reports whether the crashed process is gone, and not by plan.
+func (n *Node) ProcessBroke(ctx context.Context, w proxy.Crash) bool {
 	return n.poison.HasCrashed(ctx, w)
 }
 

@@ -65,7 +65,7 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 		if err := a.node.API().Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(api.Brief(err), "b and c") {
 			w.t.Errorf("ready: %v, in brief %q", err, api.Brief(err))
 		}
-		if e := a.node.Explain(route.ReasonNoLease); e.Finding != sentence || e.Led {
+		if e := a.node.Explain(route.ReasonNoLease); e.Finding != sentence || e.HasLeader {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.all["b"].restart()
@@ -178,7 +178,7 @@ func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 		sick["c"].Store(true)
 		for _, p := range w.running() {
 			w.untilSays(p, "no-healthy-app: no node has an app that responds: ")
-			if e := p.node.Explain(route.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.Led || e.Vain {
+			if e := p.node.Explain(route.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.HasLeader || e.Hopeless {
 				w.t.Errorf("clients of %s are told %+v", p.name, e)
 			}
 		}
@@ -200,7 +200,7 @@ func TestGatewaysAloneReportThatNoNodeHasAnApp(t *testing.T) {
 		<-a.node.Started()
 		w.untilSays(a, "no-healthy-app: no node has an app (a)", "--upstream")
 		w.untilSays(a, "no-app: node a is a gateway, because --upstream is missing")
-		if e := a.node.Explain(route.ReasonNoMap); !e.Vain || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
+		if e := a.node.Explain(route.ReasonNoMap); !e.Hopeless || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
 			w.t.Errorf("clients are told %+v", e)
 		}
 	})
@@ -230,7 +230,7 @@ func TestNewGatewayLeaderWaitsForHeartbeats(t *testing.T) {
 			w.all["c"].restart()
 			leads := false
 			w.until("they serve again", func() bool {
-				if a.node.Explain(route.ReasonNoMap).Vain {
+				if a.node.Explain(route.ReasonNoMap).Hopeless {
 					w.t.Error("clients are let go, though who has an app is back")
 				}
 				leads = leads || w.leader() == a

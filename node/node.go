@@ -204,7 +204,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		return true, ""
 	}
 	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, n.explain
+	p.HashKey, p.PeerCrashed, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, n.explain
 	return p
 }
 

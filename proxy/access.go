@@ -143,12 +143,12 @@ func (l accessLine) send(in int64, event, reason string) {
 	case a.status == 0:
 		e.Str("error", string(accessGone))
 	}
-	l.who(e)
+	l.addClient(e)
 	e.Send()
 }
 
-// who adds the client's address and the ids by which other systems identify the request.
-func (l accessLine) who(e *zerolog.Event) {
+// addClient adds the client's address and the ids by which other systems identify the request.
+func (l accessLine) addClient(e *zerolog.Event) {
 	e.Str("client", l.from.Text)
 	if ip := l.keys.ClientIP(); string(ip) != l.from.Text {
 		e.Bytes("client_for", ip)

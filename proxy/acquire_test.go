@@ -39,8 +39,8 @@ func (f *forgetful) epochs() []uint64 {
 	return f.asked
 }
 
-// told is Options.NotAcquired.
-func (f *forgetful) told(_ shardmap.Shard, epoch uint64) {
+// notAcquired is Options.NotAcquired.
+func (f *forgetful) notAcquired(_ shardmap.Shard, epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, epoch)
@@ -52,7 +52,7 @@ func TestRequestIsRetriedAfterAppReportsNotAcquired(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			app := &forgetful{}
-			front, owner := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.told })
+			front, owner := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.notAcquired })
 			c := front.dial()
 			c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 5\r\n\r\nhello")
 			until(t, "the node is told", func() bool { return len(app.epochs()) == 1 })
@@ -94,7 +94,7 @@ func TestLateNotAcquiredResponseTriggersNoSecondAcquire(t *testing.T) {
 				}
 				app.ServeHTTP(w, r)
 			}
-			front, owner := start(t, webApp(t, slow), func(o *proxy.Options) { o.NotAcquired = app.told })
+			front, owner := start(t, webApp(t, slow), func(o *proxy.Options) { o.NotAcquired = app.notAcquired })
 			var cs []*client
 			for i := range late + 1 {
 				c := front.dial()
@@ -148,7 +148,7 @@ func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 			}), func(o *proxy.Options) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
 					there.Load().swap(1, 1, local(1)) // another shard's matter
-					app.told(s, epoch)
+					app.notAcquired(s, epoch)
 				}
 			})
 			there.Store(owner)
@@ -172,7 +172,7 @@ func TestNotAcquiredRequestWaitsForAcquire(t *testing.T) {
 // client is.
 func TestNotAcquiredRequestIsNotKeptWithoutLease(t *testing.T) {
 	app := &forgetful{}
-	ingress, owner := pair(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.told })
+	ingress, owner := pair(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) { o.NotAcquired = app.notAcquired })
 	c := ingress.dial()
 	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 	until(t, "it waits at the owner", func() bool { return owner.room.Stats().Waiting == 1 })
@@ -195,7 +195,7 @@ func TestRepeatedNotAcquiredGetsErrorResponse(t *testing.T) {
 			var owner atomic.Pointer[node]
 			front, o := start(t, webApp(t, app.ServeHTTP), func(o *proxy.Options) {
 				o.NotAcquired = func(s shardmap.Shard, epoch uint64) {
-					app.told(s, epoch)
+					app.notAcquired(s, epoch)
 					owner.Load().swap(1, 1, held(route.ReasonAcquiring))
 					owner.Load().swap(1, 1, local(1)) // it has acquired it in no time
 				}

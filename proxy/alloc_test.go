@@ -60,7 +60,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		}
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)
-		shared, _ := byLanes(pair)(t, app, by)
+		shared, _ := overStreams(pair)(t, app, by)
 		inside := newNode(t, "inside", "", by, func(o *proxy.Options) {
 			o.Handler = func(ctx *fasthttp.RequestCtx) { ctx.SetBody(body) }
 		})

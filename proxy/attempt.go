@@ -111,7 +111,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	case why != causeNone || p.conn.reused || p.conn.mux != nil:
 		return decision{action: actionRetry}
 	}
-	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
+	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.s.unreachableReason(err)}
 	if v.code = problem.PeerUnreachable; p.route.Kind == route.Local {
 		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
@@ -280,10 +280,10 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 // retryDenied returns the reason why a request that may have run is not sent again, or "" if it is
 // sent again. again means that the method of the request permits a retry.
 func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
-	switch wrecked := c.wrecked(p, why); {
+	switch poisonous := c.recordCrash(p, why); {
 	case !again || !c.body.replayable():
 		return detailMayHaveRun
-	case wrecked:
+	case poisonous:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
 	case c.x.tries >= maxTries:
 		return detailMayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
@@ -325,8 +325,8 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 // shard and has not run the request.
 const headerAcquire = "Shardway-Acquire"
 
-// saysNotAcquired reports whether the response means that the app has not acquired the shard.
-func (c *client) saysNotAcquired(res *h1.Response) bool {
+// reportsNotAcquired reports whether the response means that the app has not acquired the shard.
+func (c *client) reportsNotAcquired(res *h1.Response) bool {
 	return c.s.o.NotAcquired != nil && !c.x.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
@@ -411,7 +411,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	}
 	pool := p.conn.pool
 	if refusal == route.RefusedNoApp {
-		pool.breaker.Trip(backoff.ErrNoApp)
+		pool.breaker.Open(backoff.ErrNoApp)
 		v.condition = &pool.breaker
 		return v
 	}

@@ -64,14 +64,14 @@ func dialedPair(t *testing.T, change ...func(*proxy.Options)) (ingress, owner *n
 	return ingress, owner, peers, app
 }
 
-// crowd is many clients that ask for one thing each.
-func (n *node) crowd(size int) []*client {
+// sendMany connects many clients and sends one request from each.
+func (n *node) sendMany(size int) []*client {
 	n.t.Helper()
-	return n.crowdOf(size, "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+	return n.sendManyRequests(size, "GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 }
 
-// crowdOf is a crowd that asks for something else.
-func (n *node) crowdOf(size int, request string) []*client {
+// sendManyRequests is like sendMany, and sends the given request.
+func (n *node) sendManyRequests(size int, request string) []*client {
 	n.t.Helper()
 	var all []*client
 	for range size {
@@ -82,7 +82,7 @@ func (n *node) crowdOf(size int, request string) []*client {
 	return all
 }
 
-// served reads the answers of a crowd and ends it.
+// served reads the responses of the clients and closes their connections.
 func served(t *testing.T, crowd []*client) {
 	t.Helper()
 	for i, c := range crowd {
@@ -99,7 +99,7 @@ func served(t *testing.T, crowd []*client) {
 func TestBurstDialsFewConnsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, _, peers, app := dialedPair(t)
-		served(t, ingress.crowd(500))
+		served(t, ingress.sendMany(500))
 		for name, d := range map[string]*dialed{"the owner": peers, "the app": app} {
 			if most := d.most.Load(); most > 16 {
 				t.Errorf("%d connections to %s were made at once, want 16 at most", most, name)
@@ -124,7 +124,7 @@ func TestBreakerSendsOneProbeForAllWaiters(t *testing.T) {
 				ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = 2 * waits })
 				n := front(ingress, owner)
 				app.down.Store(true)
-				crowd := n.crowd(waiters)
+				crowd := n.sendMany(waiters)
 				time.Sleep(time.Second) // until each has been told
 				if w := n.room.Stats().Waiting; w != waiters {
 					t.Fatalf("%d wait, want %d", w, waiters)
@@ -159,11 +159,11 @@ func TestNewRequestsDoNotProbeDeadApp(t *testing.T) {
 		ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
 		for _, n := range []*node{owner, ingress} {
 			app.down.Store(true)
-			crowd := n.crowd(10)
+			crowd := n.sendMany(10)
 			time.Sleep(time.Second)
 			dials := app.all.Load()
 			for range 100 {
-				crowd = append(crowd, n.crowd(1)...)
+				crowd = append(crowd, n.sendMany(1)...)
 				time.Sleep(10 * time.Millisecond)
 			}
 			if got := app.all.Load() - dials; got > 10 {
@@ -180,7 +180,7 @@ func TestWaitersSurviveCancelOfProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, _, _, app := dialedPair(t)
 		app.down.Store(true)
-		crowd := ingress.crowd(10)
+		crowd := ingress.sendMany(10)
 		synctest.Wait()
 		for _, c := range crowd[:9] {
 			time.Sleep(150 * time.Millisecond)
@@ -218,7 +218,7 @@ func TestRefusedRequestsAreReleasedGradually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t)
 		owner.swap(3, 4, remote("third", 3))
-		crowd := ingress.crowd(200)
+		crowd := ingress.sendMany(200)
 		synctest.Wait()
 		time.Sleep(time.Second)
 		if w := ingress.room.Stats().Waiting; w != len(crowd) {

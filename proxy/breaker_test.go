@@ -26,9 +26,9 @@ func TestLongPollDoesNotKeepBreakerOpen(t *testing.T) {
 					ingress, owner, _, app := dialedPair(t, func(o *proxy.Options) { o.QueueWait = time.Minute })
 					n := front(ingress, owner)
 					app.down.Store(true)
-					first := n.crowdOf(polls, poll)
+					first := n.sendManyRequests(polls, poll)
 					time.Sleep(time.Second) // until each has been told
-					crowd := n.crowd(100)
+					crowd := n.sendMany(100)
 					time.Sleep(time.Second)
 					app.down.Store(false)
 					back := time.Now()
@@ -63,17 +63,17 @@ func TestBreakerClosesAlthoughConnsAreReturned(t *testing.T) {
 				if way == "remote" {
 					refuser = peers
 				}
-				busy := n.crowdOf(most, slow)
+				busy := n.sendManyRequests(most, slow)
 				time.Sleep(300 * time.Millisecond) // until all are connected
 				refuser.down.Store(true)
-				late := n.crowd(1)
+				late := n.sendMany(1)
 				served(t, busy)
 				served(t, late)
 				for _, down := range []bool{true, false} {
 					refuser.down.Store(down)
 					began := time.Now()
 					for range 5 {
-						served(t, n.crowdOf(most, slow))
+						served(t, n.sendManyRequests(most, slow))
 					}
 					if took := time.Since(began); took > 5*time.Second {
 						t.Errorf("%d requests took %v; are new connections refused: %v", 5*most, took, down)

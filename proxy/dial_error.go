@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// unreached returns the reason why a connection could not be established or used, without
+// unreachableReason returns the reason why a connection could not be established or used, without
 // addresses, because a client may see it. The complete error is logged.
-func (s *Server) unreached(err error) string {
+func (s *Server) unreachableReason(err error) string {
 	s.o.Log.Debug().Err(err).Msg("not reached")
 	var errno syscall.Errno
 	var network net.Error

@@ -53,7 +53,7 @@ func TestProblemReportsConnectTimeout(t *testing.T) {
 
 // Where the app and the other nodes are is nothing for whoever asks.
 func TestProblemsContainNoAddresses(t *testing.T) {
-	app := nobody(t)
+	app := refusingAddr(t)
 	short := func(o *proxy.Options) { o.QueueWait = 20 * time.Millisecond }
 	alone := newNode(t, "a", app, short)
 	ingress, owner := pair(t, app, short)

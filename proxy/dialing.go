@@ -135,7 +135,7 @@ func (p *pool) endDial(forWebSocket bool, over func()) {
 func (p *pool) dialFailed(err error, others bool) {
 	switch {
 	case !others && !p.mu.closed:
-		p.breaker.Trip(err)
+		p.breaker.Open(err)
 		p.failWaiters(err)
 	case !isTimeout(err):
 		if w := p.mu.queue.head; w != nil {

@@ -29,7 +29,7 @@ func TestDisabledOptimizationIsNotUsed(t *testing.T) {
 		}},
 		"multiplexing": {proxy.Optimizations{Multiplexing: true}, func(t *testing.T, change func(*proxy.Options)) bool {
 			t.Helper()
-			front, _ := byLanes(pair)(t, webApp(t, longApp), change)
+			front, _ := overStreams(pair)(t, webApp(t, longApp), change)
 			front.dial().expectCounted(t, 10)
 			return metric(t, front, "shardway_mux_streams_total") > 0
 		}},

@@ -71,7 +71,7 @@ func TestEventLoopRejectsUnsolicitedData(t *testing.T) {
 	var asked int
 	told := make(chan *net.TCPConn, 1)
 	n := newNode(t, "a", answering(t, &asked, 0, func(conn *net.TCPConn) { told <- conn }))
-	c := n.looped()
+	c := n.dialToLoop()
 	<-told
 	for range 3 {
 		c.right("GET")
@@ -86,7 +86,7 @@ func TestEventLoopRejectsUnsolicitedData(t *testing.T) {
 func TestEventLoopReusesNoConnThatEndsWithResponse(t *testing.T) {
 	var asked int
 	n := newNode(t, "a", answering(t, &asked, 3, func(*net.TCPConn) {}))
-	c := n.looped()
+	c := n.dialToLoop()
 	for range 20 {
 		c.right("GET")
 	}
@@ -102,7 +102,7 @@ func TestEventLoopChecksConnBeforeUnsafeRequest(t *testing.T) {
 			var asked int
 			told := make(chan *net.TCPConn, 1)
 			n := newNode(t, "a", answering(t, &asked, 0, func(conn *net.TCPConn) { told <- conn }), func(o *proxy.Options) { o.MaxUpstreamConns = 1 })
-			c := n.looped()
+			c := n.dialToLoop()
 			<-told
 			c.right("GET")
 			conn := <-told

@@ -19,9 +19,9 @@ import (
 	"shardway/shardmap"
 )
 
-// looped makes a connection, has a request answered on it, and waits until a loop has it.
+// dialToLoop makes a connection, has a request answered on it, and waits until a loop has it.
 // Nothing is parked.
-func (n *node) looped() *client {
+func (n *node) dialToLoop() *client {
 	n.t.Helper()
 	n.ParkAfter(time.Hour, time.Hour)
 	c := n.dial()
@@ -35,7 +35,7 @@ func (n *node) looped() *client {
 	return c
 }
 
-func (n *node) isLooped() bool { return metric(n.t, n, "shardway_eventloop_connections") > 0 }
+func (n *node) hasLoopConn() bool { return metric(n.t, n, "shardway_eventloop_connections") > 0 }
 
 func (n *node) carried() int { return int(metric(n.t, n, "shardway_eventloop_requests_total")) }
 
@@ -46,7 +46,7 @@ func TestEventLoopServesSmallRequests(t *testing.T) {
 	})
 	n := newNode(t, "a", app)
 	n.WithoutSweeps()
-	c := n.looped()
+	c := n.dialToLoop()
 	for i, ask := range []struct{ request, answer string }{
 		{"GET /one HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", "GET /one k "},
 		{"POST /two HTTP/1.1\r\nHost: h\r\nX-Shard-Key: l\r\nContent-Length: 5\r\n\r\nhello", "POST /two l hello"},
@@ -61,7 +61,7 @@ func TestEventLoopServesSmallRequests(t *testing.T) {
 		}
 		until(t, "it is counted", func() bool { return n.carried() == i+1 })
 	}
-	if !n.isLooped() {
+	if !n.hasLoopConn() {
 		t.Error("the loop has let go of the connection")
 	}
 }
@@ -163,9 +163,9 @@ func TestIneligibleRequestsLeaveEventLoop(t *testing.T) {
 		"more than a buffer":         {strings.Repeat(get("/"), 300)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := converse(t, n.dial(), pieces)
+			want := exchangePieces(t, n.dial(), pieces)
 			for range 3 {
-				if got := converse(t, n.looped(), pieces); want != got {
+				if got := exchangePieces(t, n.dialToLoop(), pieces); want != got {
 					t.Fatalf("answers =\n%.600q, on a connection that no loop has seen\n%.600q", got, want)
 				}
 			}
@@ -174,8 +174,8 @@ func TestIneligibleRequestsLeaveEventLoop(t *testing.T) {
 	}
 }
 
-// converse says the pieces, which come apart or together as it happens, then asks for one thing more, and returns all that came.
-func converse(t *testing.T, c *client, pieces []string) string {
+// exchangePieces sends the pieces, which come apart or together as it happens, then asks for one thing more, and returns all that came.
+func exchangePieces(t *testing.T, c *client, pieces []string) string {
 	t.Helper()
 	var got bytes.Buffer
 	ended := make(chan struct{})
@@ -243,7 +243,7 @@ func TestEventLoopReadsDataThatArrivedMeanwhile(t *testing.T) {
 		"two buffers, and an end": {first: wait, then: strings.Repeat(next, 256), ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := n.looped()
+			c := n.dialToLoop()
 			half, ok := c.Conn.(*net.TCPConn)
 			if !ok {
 				t.Fatalf("%T has no half", c.Conn)
@@ -293,7 +293,7 @@ func TestEventLoopRequestIsCancelled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "a", app)
-			c := n.looped()
+			c := n.dialToLoop()
 			c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
 			<-asked // and the loop has it, unless the sweep came first
 			cut(n)
@@ -315,7 +315,7 @@ func TestShutdownClosesEventLoopConns(t *testing.T) {
 		}
 	})
 	n := newNode(t, "a", app)
-	idle, runs := n.looped(), n.looped()
+	idle, runs := n.dialToLoop(), n.dialToLoop()
 	runs.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 1\r\n\r\nx")
 	<-asked
 	ctx, cancel := context.WithCancel(t.Context())
@@ -343,10 +343,10 @@ func TestEventLoopDetectsClientDisconnect(t *testing.T) {
 		}
 	})
 	n := newNode(t, "a", app)
-	c := n.looped()
+	c := n.dialToLoop()
 	_ = c.Close()
 	until(t, "it is let go", func() bool { return n.Connections() == 0 })
-	c = n.looped()
+	c = n.dialToLoop()
 	c.send("GET /wait HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	<-asked
 	_ = c.Close()
@@ -362,7 +362,7 @@ func TestEventLoopDetectsClientDisconnect(t *testing.T) {
 func TestEventLoopConnsTimeOut(t *testing.T) {
 	app := webApp(t, func(http.ResponseWriter, *http.Request) {})
 	n := newNode(t, "a", app, func(o *proxy.Options) { o.IdleTimeout = 300 * time.Millisecond })
-	n.looped().closed()
+	n.dialToLoop().closed()
 }
 
 // A client that does not read holds up nobody but itself, and misses nothing.
@@ -378,7 +378,7 @@ func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 	})
 	n := newNode(t, "a", app)
 	n.WithoutSweeps()
-	slow, other := n.looped(), n.looped()
+	slow, other := n.dialToLoop(), n.dialToLoop()
 	const many = 400 // 12 MB, of which the sockets keep a part; the last answers are the test
 	slow.send("%s", strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", many))
 	until(t, "the slow one has left the loop", func() bool { return metric(t, n, "shardway_eventloop_connections") == 1 })
@@ -398,12 +398,12 @@ func TestEventLoopHandsOffUnsentResponse(t *testing.T) {
 // A connection whose requests are none for a loop is not handed to and fro.
 func TestEventLoopIsNotTriedForEachRequest(t *testing.T) {
 	n := newNode(t, "a", rawApp(t, odd))
-	c := n.looped()
+	c := n.dialToLoop()
 	for range 16 {
 		if _, body := c.get("/chunked"); body != "hello" {
 			t.Fatalf("answer = %q", body)
 		}
-		if n.isLooped() {
+		if n.hasLoopConn() {
 			t.Fatal("a loop waits for the next request")
 		}
 	}
@@ -417,7 +417,7 @@ func TestEventLoopUsesPresentTable(t *testing.T) {
 	n, other := newNode(t, "a", name("a")), newNode(t, "b", name("b"))
 	n.knows("b", other)
 	other.swap(9, 9, local(9))
-	c := n.looped()
+	c := n.dialToLoop()
 	for _, turn := range []struct {
 		route func(shardmap.Shard) route.Route
 		want  string
@@ -443,7 +443,7 @@ func TestConnsAreBalancedAmongEventLoops(t *testing.T) {
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	all := make([]*client, 12)
 	for i := range all {
-		all[i] = n.looped()
+		all[i] = n.dialToLoop()
 	}
 	for _, c := range []struct {
 		what string

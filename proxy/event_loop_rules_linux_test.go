@@ -67,7 +67,7 @@ func TestConnMovesBetweenLoopsWithBufferedRequest(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	all := make([]*client, 12)
 	for i := range all {
-		all[i] = n.looped()
+		all[i] = n.dialToLoop()
 	}
 	pipeline(t, all, 150, func() {
 		n.BalanceLoops(time.Hour)
@@ -83,7 +83,7 @@ func TestRequestDuringParkRequestIsServed(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	all := make([]*client, 32)
 	for i := range all {
-		all[i] = n.looped()
+		all[i] = n.dialToLoop()
 	}
 	n.ParkAfter(0, 0)
 	pipeline(t, all, 100, runtime.Gosched)
@@ -95,7 +95,7 @@ func TestEventLoopSendsNoLongBody(t *testing.T) {
 	n := newNode(t, "a", okApp(t))
 	for _, c := range []struct{ length, carried int }{{4 << 10, 1}, {4<<10 + 1, 0}, {6000, 0}} {
 		before := n.carried()
-		client := n.looped()
+		client := n.dialToLoop()
 		client.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n%s", c.length, strings.Repeat("x", c.length))
 		if _, body := client.answer("POST"); body != "ok" {
 			t.Fatalf("answer = %q", body)
@@ -114,9 +114,9 @@ func TestEventLoopIsRetriedAfterDescriptorsRanOut(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	n.ParkAfter(time.Hour, time.Hour)
 	const few = 2
-	n.WantsDescriptors(few, 0)
+	n.FailDescriptors(few, 0)
 	c := n.dial()
-	for i := 0; !n.isLooped(); i++ {
+	for i := 0; !n.hasLoopConn(); i++ {
 		if res, body := c.get("/"); res.StatusCode != 200 {
 			t.Fatalf("answer = %d %q", res.StatusCode, body)
 		}

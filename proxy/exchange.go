@@ -32,7 +32,7 @@ type exchange struct {
 	reusedTries    int          // attempts of tries on a connection that had carried other requests
 	noStreams      bool         // a multiplexed stream has failed, so only connections may be used
 	responsesBegun int          // attempts of tries that received a response header
-	wreck          *wreck       // the last process that crashed while it had this request; nil means none
+	lastCrash      *crashRecord // the last process that crashed while it had this request; nil means none
 	runAborted     bool         // the app may have run the request without a response; see client.reportStopped
 	notAcquired    int          // number of responses with which the app reported that it has not acquired the shard
 

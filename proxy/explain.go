@@ -11,10 +11,10 @@ import (
 type Explanation struct {
 	// Finding is a sentence for the client. Empty means that no cause is known.
 	Finding string
-	// Led means that the cluster has a leader.
-	Led bool
-	// Vain means that waiting is useless, because no node has an app.
-	Vain bool
+	// HasLeader means that the cluster has a leader.
+	HasLeader bool
+	// Hopeless means that waiting is useless, because no node has an app.
+	Hopeless bool
 }
 
 // explain returns the node's explanation for a request that waits for the reason why.
@@ -25,10 +25,10 @@ func (s *Server) explain(why route.Reason) Explanation {
 	return s.o.Explain(why)
 }
 
-// inVain reports whether it is useless for the request to wait, because its shard has no owner and
+// isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
 // will get none.
-func (s *Server) inVain(v decision) bool {
-	return (v.reason == route.ReasonNoMap || v.reason == route.ReasonOrphaned) && s.explain(v.reason).Vain
+func (s *Server) isHopeless(v decision) bool {
+	return (v.reason == route.ReasonNoMap || v.reason == route.ReasonOrphaned) && s.explain(v.reason).Hopeless
 }
 
 // explained adds the finding to an error response that the state of the cluster has caused. If
@@ -40,7 +40,7 @@ func (s *Server) explained(p *problem.Problem, why route.Reason) {
 	}
 	e := s.explain(why)
 	p.Finding = e.Finding
-	if p.Code == problem.NoLeader && why == route.ReasonNoMap && e.Led {
+	if p.Code == problem.NoLeader && why == route.ReasonNoMap && e.HasLeader {
 		p.Code = problem.QueueTimeout
 	}
 }

@@ -21,10 +21,10 @@ func TestErrorResponseContainsDiagnosis(t *testing.T) {
 		waits bool
 	}{
 		"nobody leads":       {route.ReasonNoMap, proxy.Explanation{Finding: sentence}, "no-leader", true},
-		"somebody leads":     {route.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true}, "queue-timeout", true},
-		"waiting is in vain": {route.ReasonNoMap, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
-		"orphaned in vain":   {route.ReasonOrphaned, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", false},
-		"what moves arrives": {route.ReasonMoving, proxy.Explanation{Finding: sentence, Led: true, Vain: true}, "queue-timeout", true},
+		"somebody leads":     {route.ReasonNoMap, proxy.Explanation{Finding: sentence, HasLeader: true}, "queue-timeout", true},
+		"waiting is in vain": {route.ReasonNoMap, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
+		"orphaned in vain":   {route.ReasonOrphaned, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", false},
+		"what moves arrives": {route.ReasonMoving, proxy.Explanation{Finding: sentence, HasLeader: true, Hopeless: true}, "queue-timeout", true},
 		"nothing is known":   {route.ReasonMoving, proxy.Explanation{}, "queue-timeout", true},
 	} {
 		t.Run(name, func(t *testing.T) {

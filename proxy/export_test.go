@@ -8,23 +8,24 @@ import (
 	"shardway/internal/rawio"
 )
 
-// CountBuffers counts in n the bytes of the buffers that connections have. Before the first one.
+// CountBuffers counts in n the bytes of the buffers that connections use. It must be called before
+// the first connection.
 func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
 
-// CountSpliced counts in n the bytes that the kernel moves from connection to connection.
-// Before the first one.
+// CountSpliced counts in n the bytes that the kernel moves from connection to connection. It must
+// be called before the first connection.
 func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
 
-// ParkAfter has idle connections parked after d, and after soon where the client came back
-// soon. Before the first one.
+// ParkAfter sets after which idle time connections are parked: soon if the client returned soon
+// after the connection was parked, otherwise d. It must be called before the first connection.
 func (s *Server) ParkAfter(d, soon time.Duration) {
 	s.parkAfter.Store(int64(d))
 	s.parkSoon.Store(int64(soon))
 }
 
-// WantsDescriptors has the next loops, and the next watches of legs, not come about for want of
-// descriptors, so many of either. Before the first one.
-func (s *Server) WantsDescriptors(loops, roosts int) {
+// FailDescriptors makes the creation of the next event loops and pollers of parked WebSockets fail
+// for lack of file descriptors. It must be called before the first connection.
+func (s *Server) FailDescriptors(loops, pollers int) {
 	s.loops.newLoop = func() (*eventLoop, error) {
 		if loops--; loops >= 0 {
 			return nil, syscall.EMFILE
@@ -32,7 +33,7 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 		return newEventLoop()
 	}
 	s.idleSockets.NewPoller = func() (*rawio.Poller, error) {
-		if roosts--; roosts >= 0 {
+		if pollers--; pollers >= 0 {
 			return nil, syscall.EMFILE
 		}
 		return rawio.NewPoller()
@@ -48,16 +49,16 @@ func (s *Server) WithoutSweeps() {
 	s.conns.sweep = func([]*client, bool) {}
 }
 
-// SpendRetries leaves nothing of what was saved for requests that go again.
+// SpendRetries uses up the retry budget.
 func (s *Server) SpendRetries() {
 	for s.budget.Spend() {
 	}
 }
 
-// Parked counts the connections that are parked.
+// Parked returns the number of parked connections.
 func (s *Server) Parked() int { return s.conns.countParked() }
 
-// EndParked takes the parked connections, calls f, and then has them end.
+// EndParked removes the parked connections from the registry, calls f, and then ends them.
 func (s *Server) EndParked(f func()) {
 	s.conns.mu.Lock()
 	var all []*parkedConn
@@ -72,8 +73,8 @@ func (s *Server) EndParked(f func()) {
 	}
 }
 
-// BalanceLoops balances the loops as if the first had been busy for so long of a second, and
-// returns how many connections each carries, or is about to.
+// BalanceLoops balances the event loops as if the first one had been busy for this part of a second.
+// It returns the number of connections of each loop, including those that are about to join.
 func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
 	g := &s.loops
 	g.mu.Lock()
@@ -88,14 +89,14 @@ func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
 	return many
 }
 
-// Connections counts the open connections, with those that are parked.
+// Connections returns the number of open connections, including parked ones.
 func (s *Server) Connections() int { return s.conns.count() }
 
-// BeforeAnswers has f called before the first byte of an answer leaves while its run
-// goes on, on the connections that are open and idle now.
-func (s *Server) BeforeAnswers(f func()) {
+// BeforeResponses makes the present idle connections call f before the first byte of a response is
+// sent while its run continues.
+func (s *Server) BeforeResponses(f func()) {
 	s.conns.each(func(c *client) {
-		c.escaped = true // the next one has another
+		c.escaped = true // so that no other connection inherits the changed function
 		leaves := c.relay.leaves
 		c.relay.leaves = func() (time.Duration, error) {
 			f()
@@ -104,46 +105,49 @@ func (s *Server) BeforeAnswers(f func()) {
 	})
 }
 
-// Shared returns what tells, once there is no connection any more, whether the memory of the
-// one that is open now is kept from the next, as others may know of it.
+// Shared returns a function about the connection that is open now. After the connection has ended,
+// the function reports whether its memory must not be reused because other goroutines may refer to it.
 func (s *Server) Shared() func() (shared, over bool) {
-	var one *client
-	s.conns.each(func(c *client) { one = c })
+	var open *client
+	s.conns.each(func(c *client) { open = c })
 	return func() (shared, over bool) {
 		if s.conns.count() > 0 {
 			return false, false
 		}
-		return one.escaped, true
+		return open.escaped, true
 	}
 }
 
-// SocketsAwakened counts how often one of those went on.
-func (s *Server) SocketsAwakened() int { return int(s.webSockets.queue.Stats().Released) }
+// WebSocketsReleased returns how often the queue has released a WebSocket.
+func (s *Server) WebSocketsReleased() int { return int(s.webSockets.queue.Stats().Released) }
 
-// LanesFrom is how many small requests are under way when the next goes by a lane.
-const LanesFrom = streamThreshold
+// StreamThreshold is the number of small requests in progress from which on the next one uses a
+// multiplexed stream.
+const StreamThreshold = streamThreshold
 
-// ByLanes has all that is small go by lanes from now on, however little is under way.
-func (s *Server) ByLanes() { s.streamThreshold = 0 }
+// UseStreamsForAll makes the node send all small requests on multiplexed streams, even if few
+// requests are in progress.
+func (s *Server) UseStreamsForAll() { s.streamThreshold = 0 }
 
 // HoldLong has the node hold the beginning of a response for a minute, until its end has arrived. On a
 // slow machine the end arrives late. It must be called before the first connection.
 func (s *Server) HoldLong() { s.maxHoldTime = time.Minute }
 
-// ErrDeaf is what the sweep breaks a trunk with whose path is dead.
-var ErrDeaf = errPathDead //nolint:gochecknoglobals // for tests
+// ErrPathDead is the error with which the sweep ends a mux session whose path is dead.
+var ErrPathDead = errPathDead //nolint:gochecknoglobals // for tests
 
-// SocketsWaiting counts the kept sockets that have to wait for another leg.
-func (s *Server) SocketsWaiting() int { return s.webSockets.queue.Stats().Waiting }
+// WebSocketsQueued returns the number of resumable WebSockets that wait for an upstream connection.
+func (s *Server) WebSocketsQueued() int { return s.webSockets.queue.Stats().Waiting }
 
-// BeLate has the node as late as f says, where sockets move. Before the first one.
-func (s *Server) BeLate(f func() time.Duration) {
+// SetSchedulingDelay replaces the measured scheduling delay that limits the resumption of
+// WebSockets. It must be called before the first connection.
+func (s *Server) SetSchedulingDelay(f func() time.Duration) {
 	s.webSockets.pacer.MeasureDelay = func(time.Time) time.Duration { return f() }
 	s.webSockets.handovers.MeasureDelay = s.webSockets.pacer.MeasureDelay
 }
 
-// CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
-// it has none.
-func (s *Server) CutLoneLeg(id string) func() {
+// CutOnlyUpstreamConn returns a function that cancels the only upstream connection of the WebSocket
+// id. It returns nil if the WebSocket has none.
+func (s *Server) CutOnlyUpstreamConn(id string) func() {
 	return s.webSockets.exclusive.CancelFunc([32]byte([]byte(id)))
 }

@@ -60,11 +60,11 @@ func TestWaitingWebSocketsAreReleasedInBatches(t *testing.T) {
 		lateFor(0, t.front)
 		t.sim.SetLink(t.front.id, t.b.id, simnet.Link{Latency: 20 * time.Millisecond})
 		t.propose()
-		t.until("all wait", func() bool { return t.front.SocketsWaiting() == many })
+		t.until("all wait", func() bool { return t.front.WebSocketsQueued() == many })
 		t.own(t.b)
 		began, most, last := time.Now(), 0, 0
 		t.until("all have gone on", func() bool {
-			n := t.front.SocketsAwakened()
+			n := t.front.WebSocketsReleased()
 			most, last = max(most, n-last), n
 			return n >= many
 		})

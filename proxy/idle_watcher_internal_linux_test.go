@@ -64,8 +64,8 @@ func comes(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// lone returns the one connection that is parked; nil: there is none.
-func (r *registry) lone() *parkedConn {
+// onlyParked returns the only parked connection; nil means that there is none.
+func (r *registry) onlyParked() *parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for p := range r.parked.all {
@@ -218,13 +218,13 @@ func TestLateEventIsIgnored(t *testing.T) {
 	var earlier []*parkedConn
 	for range 4 {
 		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
 		for _, old := range earlier {
 			if s.conns.unparkOnce(old) { // as resumeReady does first
 				t.Error("a late event has resumed a connection")
 			}
 		}
-		if s.conns.lone() != p {
+		if s.conns.onlyParked() != p {
 			t.Error("a late event of another has resumed it")
 		}
 		earlier = append(earlier, p)
@@ -238,7 +238,7 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 	for range 20 {
 		far := caller(t, addr)
 		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
 		begin := make(chan struct{})
 		var all sync.WaitGroup
 		for _, fetch := range []func(){
@@ -269,7 +269,7 @@ func TestQuicklyReturningConnIsParkedLater(t *testing.T) {
 		away, lag time.Duration
 	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
 		var p *parkedConn
-		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
+		comes(t, "it is parked", func() bool { p = s.conns.onlyParked(); return p != nil })
 		s.conns.resumeReady(p, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again

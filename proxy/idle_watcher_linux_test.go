@@ -18,8 +18,8 @@ import (
 	"shardway/proxy"
 )
 
-// lotNode is a node whose idle connections are parked with the next sweep.
-func lotNode(t *testing.T, change ...func(*proxy.Options)) *node {
+// parkingNode returns a node whose idle connections are parked with the next sweep.
+func parkingNode(t *testing.T, change ...func(*proxy.Options)) *node {
 	t.Helper()
 	n := newNode(t, "a", webApp(t, echo), change...)
 	n.ParkAfter(0, 0)
@@ -35,7 +35,7 @@ func parked(n *node, many int) {
 // A client does not see that its connection was parked: before its first request, between
 // two, and before what comes in pieces or together.
 func TestParkedConnServesNextRequest(t *testing.T) {
-	n := lotNode(t)
+	n := parkingNode(t)
 	c := n.dial()
 	const get = "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n"
 	for i := range 5 {
@@ -67,7 +67,7 @@ func TestParkedConnEndsWithItsClient(t *testing.T) {
 		"a reset":         func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			n := lotNode(t)
+			n := parkingNode(t)
 			c := n.dial()
 			c.get("/")
 			parked(n, 1)
@@ -92,7 +92,7 @@ func TestParkedConnEndsWithItsClient(t *testing.T) {
 // does when a head is begun and not ended.
 func TestParkedConnHasUsualTimeouts(t *testing.T) {
 	const idle, head = time.Second, 200 * time.Millisecond
-	n := lotNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeaderTimeout = idle, head })
+	n := parkingNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeaderTimeout = idle, head })
 	began := time.Now()
 	c := n.dial()
 	parked(n, 1)
@@ -112,7 +112,7 @@ func TestParkedConnHasUsualTimeouts(t *testing.T) {
 
 // A node that leaves ends the parked connections. What a client had said by then is answered.
 func TestDrainClosesParkedConns(t *testing.T) {
-	n := lotNode(t)
+	n := parkingNode(t)
 	all := make([]*client, 50)
 	for i := range all {
 		all[i] = n.dial()
@@ -138,7 +138,7 @@ func TestDrainClosesParkedConns(t *testing.T) {
 
 // A client that spoke as its connection was told to end, be it parked, is answered.
 func TestRequestToParkedConnDuringDrainIsServed(t *testing.T) {
-	n := lotNode(t)
+	n := parkingNode(t)
 	for range 20 {
 		c := n.dial()
 		c.get("/")
@@ -155,7 +155,7 @@ func TestRequestToParkedConnDuringDrainIsServed(t *testing.T) {
 
 // A parked connection has a place of those that there are: the next one waits for it.
 func TestParkedConnCountsTowardsMaxConns(t *testing.T) {
-	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 1 })
+	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 1 })
 	first, second := n.dial(), n.dial() // a place for the newest, besides
 	parked(n, 1)
 	if _, err := first.r.ReadByte(); !errors.Is(err, io.EOF) {
@@ -168,7 +168,7 @@ func TestParkedConnCountsTowardsMaxConns(t *testing.T) {
 
 // A node that stops at once cuts them.
 func TestImmediateStopAbortsParkedConns(t *testing.T) {
-	n := lotNode(t)
+	n := parkingNode(t)
 	c := n.dial()
 	parked(n, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -183,7 +183,7 @@ func TestImmediateStopAbortsParkedConns(t *testing.T) {
 
 // Parked connections make room for others, the longest idle first.
 func TestParkedConnsAreEvictedAtMaxConns(t *testing.T) {
-	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 3 })
+	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 3 })
 	first := n.dial()
 	first.get("/")
 	parked(n, 1)
@@ -209,7 +209,7 @@ func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := lotNode(t)
+	n := parkingNode(t)
 	all := make([]*client, many)
 	for i := range all {
 		all[i] = n.dial()
@@ -230,7 +230,7 @@ func TestManyParkedConnsWakeAtOnce(t *testing.T) {
 // storm has clients come, ask, wait for about as long as it takes to be parked, and go, while
 // connections end and begin under them: each answer is its own client's.
 func TestReusedDescriptorsWakeRightConn(t *testing.T) {
-	n := lotNode(t, func(o *proxy.Options) { o.MaxConns = 16 })
+	n := parkingNode(t, func(o *proxy.Options) { o.MaxConns = 16 })
 	var wg sync.WaitGroup
 	var answered, shed atomic.Int32
 	for i := range 24 {

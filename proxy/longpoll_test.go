@@ -187,8 +187,8 @@ func TestLongPollReachesNextOwnerOnEveryRoute(t *testing.T) {
 			addr, seen := hanging(t)
 			front, owner := start(t, addr)
 			next := newNode(t, "next", webApp(t, echo))
-			if front.trunks.Load() != nil {
-				next.takeTrunks() // otherwise the front waits ten seconds for a session to it
+			if front.muxSessions.Load() != nil {
+				next.acceptMuxSessions() // otherwise the front waits ten seconds for a session to it
 			}
 			for _, n := range []*node{front, owner} {
 				n.knows("next", next)

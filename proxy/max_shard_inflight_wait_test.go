@@ -44,7 +44,7 @@ func TestQueuedRequestKeepsWaitingForShardLimit(t *testing.T) {
 			})
 			front, owner := start(t, app, fastRamp, func(o *proxy.Options) { o.MaxShardInflight, o.MaxShardConns, o.MaxUpstreamConns = most, 16, 64 })
 			begins := slices.Repeat([]string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 0\r\n"}, all/2)
-			clients := front.heldThese(owner, begins...)
+			clients := front.queueTheseRequests(owner, begins...)
 			for went := range all {
 				until(t, "as many as may be are at the app", func() bool { return len(arrived) == min(went+most, all) })
 				if went == 5 { // it has not waited, and others do

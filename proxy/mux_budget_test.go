@@ -16,12 +16,12 @@ func TestRetryAfterSessionLossNeedsNoBudget(t *testing.T) {
 		status int
 	}{
 		"broken": {func(l *mux.Stream) { l.FailSession(errors.New("cut")) }, 200},
-		"deaf":   {func(l *mux.Stream) { l.FailSession(proxy.ErrDeaf) }, 200},
+		"deaf":   {func(l *mux.Stream) { l.FailSession(proxy.ErrPathDead) }, 200},
 		"alone":  {func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, 502},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app, asked, answer := heldApp(t)
-			ingress, owner := byLanes(pair)(t, app)
+			ingress, owner := overStreams(pair)(t, app)
 			ingress.SpendRetries()
 			c := ingress.dial()
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -42,7 +42,7 @@ func TestRetryAfterSessionLossNeedsNoBudget(t *testing.T) {
 // What a stream loses then counts as ever: only the first time is for nothing.
 func TestRetryAfterStreamLossNeedsBudget(t *testing.T) {
 	app, asked, _ := heldApp(t)
-	ingress, owner := byLanes(pair)(t, app)
+	ingress, owner := overStreams(pair)(t, app)
 	breaks := owner.breakable()
 	ingress.SpendRetries()
 	c := ingress.dial()

@@ -35,7 +35,7 @@ func deafen(t *testing.T, c *net.TCPConn) {
 // come, and those that nobody looks at. What may goes again elsewhere.
 func TestDeadPathFailsAllStreams(t *testing.T) {
 	app, asked, answer := heldApp(t)
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	var path atomic.Pointer[net.TCPConn]
 	ingress.tap = func(c net.Conn) net.Conn {
 		if tcp, ok := c.(*net.TCPConn); ok {
@@ -47,7 +47,7 @@ func TestDeadPathFailsAllStreams(t *testing.T) {
 	get.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	until(t, "both run", func() bool { return asked.Load() == 2 })
-	trunks := ingress.trunks.Load()
+	trunks := ingress.muxSessions.Load()
 	var idle *mux.Stream
 	until(t, "another lane is open", func() bool {
 		idle = trunks.OpenStream("owner")
@@ -57,8 +57,8 @@ func TestDeadPathFailsAllStreams(t *testing.T) {
 	_ = idle.SetReadDeadline(time.Now().Add(10 * time.Second))
 
 	deafen(t, path.Load())
-	if err := idle.Await(); !errors.Is(err, proxy.ErrDeaf) {
-		t.Fatalf("the lane that waits for nothing breaks with %v, want %v", err, proxy.ErrDeaf)
+	if err := idle.Await(); !errors.Is(err, proxy.ErrPathDead) {
+		t.Fatalf("the lane that waits for nothing breaks with %v, want %v", err, proxy.ErrPathDead)
 	}
 	if res, body := post.answer("POST"); res.StatusCode != 502 || !strings.Contains(body, "may have run") {
 		t.Errorf("the POST has %s %s", res.Status, body)

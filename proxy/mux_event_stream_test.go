@@ -24,7 +24,7 @@ func TestExpectContinueUsesOwnConn(t *testing.T) {
 		}
 		_, _ = w.Write(b)
 	})
-	ingress, owner := byLanes(pair)(t, app)
+	ingress, owner := overStreams(pair)(t, app)
 	breaks := owner.breakable()
 	c := ingress.dial()
 	const head = "GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
@@ -88,9 +88,9 @@ func (n *node) breakable() (breaks func()) {
 func TestResumedStreamUsesOwnConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStreams(t, false)
-		w.first.takeTrunks()
-		w.next.takeTrunks()
-		w.front.opensLanes()
+		w.first.acceptMuxSessions()
+		w.next.acceptMuxSessions()
+		w.front.enableStreams()
 		w.opens(getEvents).begins(resumable, "id: 1\n\n")
 		w.reads("id: 1\n\n")
 		if l := w.front.lanes.Load(); l != 1 {
@@ -139,8 +139,8 @@ func TestSlowResponseLeavesStreams(t *testing.T) {
 		owner, ingress := simNode(t, sim, "owner", app), simNode(t, sim, "ingress", app)
 		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
-		owner.takeTrunks()
-		ingress.opensLanes()
+		owner.acceptMuxSessions()
+		ingress.enableStreams()
 		asks := func(wanted float64) *client {
 			c := ingress.dial()
 			c.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -180,7 +180,7 @@ func TestEventStreamsLeaveStreams(t *testing.T) {
 			<-over
 		}
 	})
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	t.Cleanup(func() { close(over) })
 	for i := range int32(8) {
 		c := ingress.dial()

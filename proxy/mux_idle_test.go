@@ -16,7 +16,7 @@ import (
 // served by serve, a goroutine of its own, and counts in the budget.
 func (n *node) plays(b *mux.Budget, serve func(l *mux.Stream)) {
 	n.t.Helper()
-	ln := n.listenForTrunks()
+	ln := n.listenForMuxSessions()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var taken []*mux.Session
@@ -85,7 +85,7 @@ func TestStreamWithUnsolicitedDataIsNotReused(t *testing.T) {
 					}
 				}
 			})
-			ingress.opensLanes()
+			ingress.enableStreams()
 			c := ingress.dial()
 			post := func() {
 				t.Helper()
@@ -110,11 +110,11 @@ func TestStreamWithUnsolicitedDataIsNotReused(t *testing.T) {
 // by what was believed before. The trunk ends with it.
 func TestIdleStreamOfDrainingSessionIsNotReused(t *testing.T) {
 	app, asked := sized(t)
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	c := ingress.dial()
 	c.get("/small")
 	first := ingress.lane.Load()
-	ingress.trunks.Load().Renew()
+	ingress.muxSessions.Load().Renew()
 	if !first.Quiet() || !first.SessionDraining() {
 		t.Fatal("the idle lane broke with the renewal, or is not over")
 	}

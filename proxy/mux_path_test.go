@@ -34,7 +34,7 @@ func (c gated) Write(p []byte) (int, error) {
 // with it.
 func TestEarlyDisconnectEndsOwnStreamOnly(t *testing.T) {
 	app, asked, answer := heldApp(t)
-	ingress, owner := byLanes(pair)(t, app)
+	ingress, owner := overStreams(pair)(t, app)
 	var gate sync.RWMutex
 	ingress.tap = func(c net.Conn) net.Conn { return gated{c, &gate} }
 	stays := ingress.dial()
@@ -69,8 +69,8 @@ func TestVanishedOwnerGetsNoUnsafeRequest(t *testing.T) {
 				ingress.knows("owner", owner)
 				ingress.swap(1, 1, remote("owner", 1))
 				if lanes {
-					owner.takeTrunks()
-					ingress.opensLanes()
+					owner.acceptMuxSessions()
+					ingress.enableStreams()
 				}
 				c := ingress.dial()
 				c.get("/")
@@ -96,18 +96,18 @@ func TestVanishedOwnerGetsNoUnsafeRequest(t *testing.T) {
 func TestFewRequestsUseOwnConns(t *testing.T) {
 	app, asked, answer := heldApp(t)
 	ingress, owner := pair(t, app)
-	owner.takeTrunks()
-	ingress.sharesTrunks()
+	owner.acceptMuxSessions()
+	ingress.shareMuxSessions()
 	const more = 5
 	var clients []*client
-	for i := range proxy.LanesFrom + more {
+	for i := range proxy.StreamThreshold + more {
 		c := ingress.dial()
 		c.send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", i)
 		clients = append(clients, c)
 		until(t, "it runs", func() bool { return int(asked.Load()) == i+1 })
 	}
-	if d, l := ingress.dials.Load(), ingress.lanes.Load(); d != proxy.LanesFrom || l != more {
-		t.Errorf("%d connections and %d lanes, want %d and %d", d, l, proxy.LanesFrom, more)
+	if d, l := ingress.dials.Load(), ingress.lanes.Load(); d != proxy.StreamThreshold || l != more {
+		t.Errorf("%d connections and %d lanes, want %d and %d", d, l, proxy.StreamThreshold, more)
 	}
 	close(answer)
 	for _, c := range clients {
@@ -117,7 +117,7 @@ func TestFewRequestsUseOwnConns(t *testing.T) {
 	for range 3 {
 		clients[0].get("/")
 	}
-	if d, l := ingress.dials.Load(), ingress.wanted.Load(); d != proxy.LanesFrom || l != more {
+	if d, l := ingress.dials.Load(), ingress.wanted.Load(); d != proxy.StreamThreshold || l != more {
 		t.Errorf("%d connections, and %d that wanted a lane, after a lone request, want no more", d, l)
 	}
 }
@@ -147,10 +147,10 @@ func TestFailedSessionLeavesRequestsToConns(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			app, asked := sized(t)
 			ingress, _ := pair(t, app)
-			ingress.ByLanes()
+			ingress.UseStreamsForAll()
 			ingress.hurries = true
 			s := mux.NewSessionSet(mux.MaxStreams, dial)
-			ingress.trunks.Store(s)
+			ingress.muxSessions.Store(s)
 			t.Cleanup(s.Close)
 			c := ingress.dial()
 			for i := range int32(5) {
@@ -174,8 +174,8 @@ func TestNoRequestWaitsForSilentSession(t *testing.T) {
 		owner, ingress := simNode(t, sim, "owner", simple), simNode(t, sim, "ingress", simple)
 		ingress.knows("owner", owner)
 		ingress.swap(1, 1, remote("owner", 1))
-		owner.takeTrunks()
-		ingress.opensLanes()
+		owner.acceptMuxSessions()
+		ingress.enableStreams()
 		c := ingress.dial()
 		c.get("/")
 		ingress.hurries = true
@@ -205,7 +205,7 @@ func TestStalledClientOccupiesOneWindow(t *testing.T) {
 			_, _ = io.WriteString(w, long)
 		}
 	})
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	for i := range 20 {
 		ingress.dial().send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", i)
 	}

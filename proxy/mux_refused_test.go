@@ -18,7 +18,7 @@ func TestRefusedStreamFallsBackToConn(t *testing.T) {
 			t.Cleanup(cancel)
 			budget := mux.NewBudget(1, nil)
 			owner.plays(budget, func(l *mux.Stream) { owner.ServePeer(ctx, l, "other") })
-			ingress.opensLanes()
+			ingress.enableStreams()
 			taken, refused := ingress.dial(), ingress.dial()
 			for i, c := range []*client{taken, refused} {
 				c.send("%s /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody", method, i)

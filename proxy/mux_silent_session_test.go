@@ -12,8 +12,8 @@ import (
 func TestStreamsOfSilentSessionDoNotPileUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner := simPair(t, simple)
-		owner.takeTrunks()
-		ingress.opensLanes()
+		owner.acceptMuxSessions()
+		ingress.enableStreams()
 		c := ingress.dial()
 		for range 5 {
 			c.get("/")

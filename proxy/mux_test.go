@@ -21,7 +21,7 @@ import (
 // Lane opens a lane if the other node takes trunks. It waits for the first trunk, and for the
 // word of one that works, unless the test is about what a node does meanwhile.
 func (n *node) OpenStream(id string) net.Conn {
-	s := n.trunks.Load()
+	s := n.muxSessions.Load()
 	if s == nil {
 		return nil
 	}
@@ -44,9 +44,9 @@ func (n *node) OpenStream(id string) net.Conn {
 	return nil
 }
 
-// Leg opens a lane for a socket, if sockets go by lanes.
+// OpenWebSocketStream opens a stream for a WebSocket, if WebSockets use streams.
 func (n *node) OpenWebSocketStream(ctx context.Context, id string) net.Conn {
-	s := n.legs.Load()
+	s := n.webSocketSessions.Load()
 	if s == nil {
 		return nil
 	}
@@ -54,19 +54,20 @@ func (n *node) OpenWebSocketStream(ctx context.Context, id string) net.Conn {
 	if l == nil {
 		return nil
 	}
-	n.legLanes.Add(1)
-	n.leg.Store(l)
+	n.webSocketStreams.Add(1)
+	n.lastWebSocketStream.Store(l)
 	return l
 }
 
-// dialTrunk makes the connection of a trunk.
-func (n *node) dialTrunk(ctx context.Context, id string) (net.Conn, error) {
-	return n.lay(ctx, id, func(other *node) string { return other.trunk })
+// dialMuxSession makes the connection of a mux session.
+func (n *node) dialMuxSession(ctx context.Context, id string) (net.Conn, error) {
+	return n.lay(ctx, id, func(other *node) string { return other.muxAddr })
 }
 
-// dialLegs makes that of one for WebSockets, where they have one of their own.
-func (n *node) dialLegs(ctx context.Context, id string) (net.Conn, error) {
-	return n.lay(ctx, id, func(other *node) string { return cmpOr(other.legTrunk, other.trunk) })
+// dialWebSocketSession makes the connection of the mux session for WebSockets. Without a session of
+// their own, WebSockets use the common one.
+func (n *node) dialWebSocketSession(ctx context.Context, id string) (net.Conn, error) {
+	return n.lay(ctx, id, func(other *node) string { return cmpOr(other.webSocketMuxAddr, other.muxAddr) })
 }
 
 func (n *node) lay(ctx context.Context, id string, addr func(other *node) string) (net.Conn, error) {
@@ -81,48 +82,50 @@ func (n *node) lay(ctx context.Context, id string, addr func(other *node) string
 	return conn, err
 }
 
-// listenForTrunks listens at an address of its own for trunks.
-func (n *node) listenForTrunks() net.Listener {
+// listenForMuxSessions listens for mux sessions at a separate address.
+func (n *node) listenForMuxSessions() net.Listener {
 	n.t.Helper()
 	if n.host == nil {
 		ln := listen(n.t)
-		n.trunk = ln.Addr().String()
+		n.muxAddr = ln.Addr().String()
 		return ln
 	}
 	ln, err := n.host.Listen(":91")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.trunk = n.host.Addr(91)
+	n.muxAddr = n.host.Addr(91)
 	return ln
 }
 
-// takeTrunks has the node take trunks, and at an address of their own those of WebSockets.
-func (n *node) takeTrunks() {
+// acceptMuxSessions makes the node accept mux sessions, and those of WebSockets at a separate
+// address.
+func (n *node) acceptMuxSessions() {
 	n.t.Helper()
-	n.takeTrunksBy(n.listenForTrunks(), func() *mux.Budget { return mux.NewBudget(mux.MaxStreams, nil) })
+	n.acceptMuxSessionsOn(n.listenForMuxSessions(), func() *mux.Budget { return mux.NewBudget(mux.MaxStreams, nil) })
 	if n.host == nil {
 		ln := listen(n.t)
-		n.legTrunk = ln.Addr().String()
-		n.takeTrunksBy(ln, sharing)
+		n.webSocketMuxAddr = ln.Addr().String()
+		n.acceptMuxSessionsOn(ln, sharing)
 		return
 	}
 	ln, err := n.host.Listen(":92")
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.legTrunk = n.host.Addr(92)
-	n.takeTrunksBy(ln, sharing)
+	n.webSocketMuxAddr = n.host.Addr(92)
+	n.acceptMuxSessionsOn(ln, sharing)
 }
 
-// legBytes is what the lanes of WebSockets share: little, so that it is soon all lent.
-const legBytes = 64 << 10
+// webSocketWindowBytes is the memory that the streams of WebSockets share. It is small, so that the
+// tests exhaust it.
+const webSocketWindowBytes = 64 << 10
 
 func sharing() *mux.Budget {
-	return mux.NewBudget(mux.MaxWebSocketStreams, nil).WithWindowPool(mux.NewBudget(legBytes, nil))
+	return mux.NewBudget(mux.MaxWebSocketStreams, nil).WithWindowPool(mux.NewBudget(webSocketWindowBytes, nil))
 }
 
-func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
+func (n *node) acceptMuxSessionsOn(ln net.Listener, budget func() *mux.Budget) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -131,7 +134,7 @@ func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
 			if err != nil {
 				return
 			}
-			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.serveTrunk(ctx, conn, budget()) }) })
+			all.Go(func() { n.servePeer(ctx, conn, func(conn net.Conn) { n.serveMuxSession(ctx, conn, budget()) }) })
 		}
 	})
 	n.ends = append(n.ends, func() {
@@ -141,8 +144,8 @@ func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
 	})
 }
 
-// serveTrunk serves all lanes of a trunk.
-func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *mux.Budget) {
+// serveMuxSession serves all streams of a mux session.
+func (n *node) serveMuxSession(ctx context.Context, conn net.Conn, b *mux.Budget) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	t := mux.NewServer(conn, b, func(l *mux.Stream) bool {
@@ -154,33 +157,33 @@ func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *mux.Budget) {
 	_ = t.Run()
 }
 
-// opensLanes has the node open lanes from now on for all that is small.
-func (n *node) opensLanes() {
-	n.ByLanes()
-	n.sharesTrunks()
+// enableStreams makes the node open streams for all small requests.
+func (n *node) enableStreams() {
+	n.UseStreamsForAll()
+	n.shareMuxSessions()
 }
 
-// sharesTrunks has the node open lanes from now on where that pays.
-func (n *node) sharesTrunks() {
-	s := mux.NewSessionSet(mux.MaxStreams, n.dialTrunk)
-	n.trunks.Store(s)
+// shareMuxSessions makes the node open streams when enough requests are in progress.
+func (n *node) shareMuxSessions() {
+	s := mux.NewSessionSet(mux.MaxStreams, n.dialMuxSession)
+	n.muxSessions.Store(s)
 	n.t.Cleanup(s.Close)
-	n.socketsByLanes()
+	n.enableWebSocketStreams()
 }
 
-// socketsByLanes has WebSockets go by lanes from now on.
-func (n *node) socketsByLanes() {
-	s := mux.NewSessionSet(mux.MaxWebSocketStreams, n.dialLegs).WithWindowPool(legBytes, mux.NewBudget(legBytes, nil))
-	n.legs.Store(s)
+// enableWebSocketStreams makes WebSockets use streams.
+func (n *node) enableWebSocketStreams() {
+	s := mux.NewSessionSet(mux.MaxWebSocketStreams, n.dialWebSocketSession).WithWindowPool(webSocketWindowBytes, mux.NewBudget(webSocketWindowBytes, nil))
+	n.webSocketSessions.Store(s)
 }
 
-// byLanes is a starter of two nodes whose small requests go by lanes.
-func byLanes(two starter) starter {
+// overStreams returns a starter of two nodes whose small requests use streams.
+func overStreams(two starter) starter {
 	return func(t *testing.T, app string, change ...func(*proxy.Options)) (*node, *node) {
 		t.Helper()
 		ingress, owner := two(t, app, change...)
-		owner.takeTrunks()
-		ingress.opensLanes()
+		owner.acceptMuxSessions()
+		ingress.enableStreams()
 		return ingress, owner
 	}
 }
@@ -204,7 +207,7 @@ func TestSmallRequestsShareSession(t *testing.T) {
 		b, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, r.URL.Path+" "+string(b))
 	})
-	ingress, _ := byLanes(sealedPair)(t, app)
+	ingress, _ := overStreams(sealedPair)(t, app)
 	var all sync.WaitGroup
 	for i := range 40 {
 		c := ingress.dial()
@@ -258,7 +261,7 @@ func TestLargeRequestsUseOwnConn(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			app, _ := sized(t)
-			ingress, _ := byLanes(pair)(t, app)
+			ingress, _ := overStreams(pair)(t, app)
 			send(ingress.dial())
 			if d, l := ingress.dials.Load(), ingress.lanes.Load(); d != 1 || l != 0 {
 				t.Errorf("%d connections and %d lanes, want a connection", d, l)
@@ -269,7 +272,7 @@ func TestLargeRequestsUseOwnConn(t *testing.T) {
 
 func TestLargeResponsesAreRemembered(t *testing.T) {
 	app, _ := sized(t)
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	c := ingress.dial()
 	for _, step := range []struct {
 		path        string
@@ -326,12 +329,12 @@ func TestRetryAfterSessionLossFollowsMethod(t *testing.T) {
 	}{{"GET", 2, 200}, {"POST", 1, 502}} {
 		for name, cut := range map[string]func(l *mux.Stream){
 			"broken": func(l *mux.Stream) { l.FailSession(errors.New("cut")) },
-			"deaf":   func(l *mux.Stream) { l.FailSession(proxy.ErrDeaf) },
+			"deaf":   func(l *mux.Stream) { l.FailSession(proxy.ErrPathDead) },
 			"alone":  func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
 		} {
 			t.Run(tc.method+" "+name, func(t *testing.T) {
 				app, asked, answer := heldApp(t)
-				ingress, owner := byLanes(pair)(t, app)
+				ingress, owner := overStreams(pair)(t, app)
 				c := ingress.dial()
 				c.send("%s / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n", tc.method)
 				until(t, "it runs", func() bool { return asked.Load() == 1 })
@@ -358,7 +361,7 @@ func TestRetryAfterSessionLossFollowsMethod(t *testing.T) {
 // A client that leaves takes its lane with it and no other.
 func TestDisconnectEndsOwnStreamOnly(t *testing.T) {
 	app, asked, answer := heldApp(t)
-	ingress, owner := byLanes(pair)(t, app)
+	ingress, owner := overStreams(pair)(t, app)
 	stays, leaves := ingress.dial(), ingress.dial()
 	for _, c := range []*client{stays, leaves} {
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
@@ -382,7 +385,7 @@ func TestTruncatedStreamResponseStaysTruncated(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
 		}
 	})
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	c := ingress.dial()
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	_, r := c.head("GET")
@@ -395,7 +398,7 @@ func TestTruncatedStreamResponseStaysTruncated(t *testing.T) {
 // what must not run twice goes by another one.
 func TestEndedSessionGetsNoRequest(t *testing.T) {
 	app, asked := sized(t)
-	ingress, _ := byLanes(pair)(t, app)
+	ingress, _ := overStreams(pair)(t, app)
 	c := ingress.dial()
 	c.get("/small")
 	ingress.lane.Load().FailSession(errors.New("cut"))
@@ -415,8 +418,8 @@ func TestStreamPathIsPinged(t *testing.T) {
 		ingress.swap(1, 1, remote("owner", 1))
 		pings := make(chan struct{}, 1)
 		ingress.tap = func(c net.Conn) net.Conn { return tapped{c, pings} }
-		owner.takeTrunks()
-		ingress.opensLanes()
+		owner.acceptMuxSessions()
+		ingress.enableStreams()
 		c := ingress.dial()
 		c.get("/soon")
 		<-pings // before the first lane

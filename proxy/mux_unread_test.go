@@ -22,9 +22,9 @@ import (
 // sessions reach the node.
 func (n *node) stopping() (stopped *atomic.Int32) {
 	n.t.Helper()
-	ln, behind := listen(n.t), n.trunk
+	ln, behind := listen(n.t), n.muxAddr
 	stopped = new(atomic.Int32)
-	n.trunk = ln.Addr().String()
+	n.muxAddr = ln.Addr().String()
 	go func() {
 		for first := true; ; first = false {
 			conn, err := ln.Accept()
@@ -94,7 +94,7 @@ func TestUnreadRequestIsRetriedWhateverItsMethod(t *testing.T) {
 				asked.Add(1)
 				_, _ = w.Write(b)
 			})
-			ingress, owner := byLanes(pair)(t, app)
+			ingress, owner := overStreams(pair)(t, app)
 			stopped := owner.stopping()
 			c := ingress.dial()
 			c.send("%s / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody", method)
@@ -154,7 +154,7 @@ func TestUnreadPartlyWrittenRequestIsRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = ln.Close() })
-		owner.trunk = owner.host.Addr(91)
+		owner.muxAddr = owner.host.Addr(91)
 		stops := make(chan struct{})
 		go func() {
 			conn, err := ln.Accept()
@@ -171,7 +171,7 @@ func TestUnreadPartlyWrittenRequestIsRetried(t *testing.T) {
 		ingress.tap = func(c net.Conn) net.Conn {
 			return stuck{c, new(atomic.Int32), make(chan struct{}), new(sync.Once)}
 		}
-		ingress.opensLanes()
+		ingress.enableStreams()
 		var clients []*client
 		// The first is being written, and the others wait.
 		heads := []int{10, 11_000, 11_000, 11_000, 11_000, 11_000}
@@ -216,7 +216,7 @@ func (h halfway) Write(p []byte) (int, error) {
 // Nor what was said in part as the owner stopped.
 func TestUnreadPartlyReceivedRequestIsRetried(t *testing.T) {
 	app, asked := sized(t)
-	ingress, owner := byLanes(pair)(t, app)
+	ingress, owner := overStreams(pair)(t, app)
 	stopped := owner.stopping()
 	ingress.wraps = func(l *mux.Stream) net.Conn { return halfway{l, ingress} }
 	c := ingress.dial()

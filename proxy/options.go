@@ -108,10 +108,10 @@ type Options struct {
 	// HashKey returns the key of the HMAC that appears in the access log as key_hash. Any goroutine
 	// may call it. Nil means an empty key.
 	HashKey func() []byte
-	// Wrecked is called a moment after the connections to another node have broken, with the
+	// PeerCrashed is called a moment after the connections to another node have broken, with the
 	// requests that were in progress there. It must not block. Any goroutine may call it. Nil means
 	// no call.
-	Wrecked func(Wreck)
+	PeerCrashed func(Crash)
 	// OnHandover is called with the result for resumable WebSockets of clients here that lost their
 	// upstream connections together. It must not block. One goroutine calls it. Nil means no call.
 	OnHandover func(wsession.Handover)

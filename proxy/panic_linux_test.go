@@ -41,7 +41,7 @@ func TestPanicIsCountedInEveryGoroutine(t *testing.T) {
 			b.node, _ = o.Cluster.(*node)
 			o.Cluster, o.Log = b, zerolog.Nop()
 		})
-		c := n.looped()
+		c := n.dialToLoop()
 		b.armed.Store(true)
 		request := "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n"
 		if !looped {

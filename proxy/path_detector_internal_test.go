@@ -9,32 +9,32 @@ import (
 	"shardway/proxy/route"
 )
 
-// told is a connection of which the kernel would say this.
-type told struct {
+// observation is a path observer with fixed values of the kernel.
+type observation struct {
 	silent time.Duration
 	probes int
 	ok     bool
 }
 
-func (e told) Silent() (d time.Duration, probes int, ok bool) { return e.silent, e.probes, e.ok }
+func (e observation) Silent() (d time.Duration, probes int, ok bool) { return e.silent, e.probes, e.ok }
 
 // One lost probe, on one connection of several, cuts nobody: over the others
 // something has come within the second. A node is unheard when all are silent, and
 // two of them have asked.
 func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 	const s = time.Second
-	asked, closed := told{s + 80*time.Millisecond, 1, true}, told{}
+	asked, closed := observation{s + 80*time.Millisecond, 1, true}, observation{}
 	for name, tc := range map[string]struct {
 		ears []pathObserver
 		want bool
 	}{
 		"one connection":            {[]pathObserver{asked}, false},
 		"two that asked":            {[]pathObserver{asked, asked}, true},
-		"one hears":                 {[]pathObserver{asked, asked, told{s - 1, 0, true}}, false},
-		"one hears, first":          {[]pathObserver{told{0, 0, true}, asked, asked}, false},
+		"one hears":                 {[]pathObserver{asked, asked, observation{s - 1, 0, true}}, false},
+		"one hears, first":          {[]pathObserver{observation{0, 0, true}, asked, asked}, false},
 		"one is closed":             {[]pathObserver{asked, closed}, false},
-		"one has not asked":         {[]pathObserver{asked, told{s, 0, true}}, false},
-		"many, some closed":         {[]pathObserver{closed, asked, asked, closed, told{3 * s, 2, true}}, true},
+		"one has not asked":         {[]pathObserver{asked, observation{s, 0, true}}, false},
+		"many, some closed":         {[]pathObserver{closed, asked, asked, closed, observation{3 * s, 2, true}}, true},
 		"nothing is known of paths": {[]pathObserver{closed, closed}, false},
 	} {
 		if got := isSilent(slices.Values(tc.ears), 2); got != tc.want {

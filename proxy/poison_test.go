@@ -52,7 +52,7 @@ func TestPoisonRequestStopsAfterThreeProcesses(t *testing.T) {
 				const many = 12
 				addr, killed := workers(t, many)
 				front, _ := start(t, addr)
-				cs := front.crowd(many)
+				cs := front.sendMany(many)
 				for _, c := range cs {
 					c.answer("GET")
 				}
@@ -94,7 +94,7 @@ func TestLastRetryUsesNewConn(t *testing.T) {
 				}
 			})
 			front, _ := start(t, addr)
-			cs := front.crowd(many)
+			cs := front.sendMany(many)
 			for _, c := range cs {
 				c.answer("GET")
 			}

@@ -100,7 +100,7 @@ func TestClosedPoolOpensNoStreams(t *testing.T) {
 		c := closing{Conn: near, closed: func() { ended++ }}
 		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: carried{c: near}}
 	}
-	p.breaker.Trip(errBusy)
+	p.breaker.Open(errBusy)
 	if p.getStream() != nil || opened != 0 {
 		t.Error("a lane is opened while the gate is shut")
 	}
@@ -335,7 +335,7 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 		t.Fatal(l, err)
 	}
 	held := heldError{make(chan struct{})}
-	p.breaker.Trip(held) // the dial waits for it between its success and its offer
+	p.breaker.Open(held) // the dial waits for it between its success and its offer
 	close(connected)
 	for dialed := false; !dialed; time.Sleep(time.Millisecond) {
 		p.mu.Lock()

@@ -17,8 +17,8 @@ func quarantineOf(shards int, hashKey string, keys ...string) *shardkey.Quaranti
 	return q
 }
 
-// beside returns another key of the same shard.
-func beside(key string, shards int) string {
+// otherKeyOfShard returns another key of the same shard.
+func otherKeyOfShard(key string, shards int) string {
 	for other := key + "x"; ; other += "x" {
 		if shardmap.Of(other, shards) == shardmap.Of(key, shards) {
 			return other
@@ -47,7 +47,7 @@ func TestQuarantinedKeysAreRejected(t *testing.T) {
 			if n := owner.admitted.Load(); n != 0 {
 				t.Errorf("%d requests were admitted", n)
 			}
-			if res, body := ask(beside("k", shards)); res.StatusCode != 200 {
+			if res, body := ask(otherKeyOfShard("k", shards)); res.StatusCode != 200 {
 				t.Errorf("another key of the shard: %s %s", res.Status, body)
 			}
 			other := &shardkey.Quarantine{}

@@ -13,7 +13,7 @@ import (
 func TestQuarantineClosesDetachedWebSockets(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.propose()
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
@@ -24,7 +24,7 @@ func TestQuarantineClosesDetachedWebSockets(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("closed after %v", took)
 		}
-		if n := len(t.app.legs()); n != 1 {
+		if n := len(t.app.upgradeRequests()); n != 1 {
 			t.Errorf("%d legs", n)
 		}
 		_ = c.Close()
@@ -37,14 +37,14 @@ func TestQuarantineClosesMovingWebSocket(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		t.front.Quarantine(quarantineOf(shards, "", "k"))
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.move(t.a, t.b)
 		c.wantClosedFor(1013, "the key is in quarantine")
 		_ = c.Close()
 		t.front.Quarantine(nil)
 		again := t.front.socket()
-		again.say("two")
+		again.sendText("two")
 		t.until("got", t.app.has(2))
 		_ = again.Close()
 	})
@@ -66,11 +66,11 @@ func TestWebSocketsBackOffFromFullOwner(t *testing.T) {
 		full := t.b.socket() // takes the only place of b
 		t.own(t.a)
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.move(t.a, t.b)
 		time.Sleep(10 * time.Second)
-		if n := len(t.app.legs()); n != 2 {
+		if n := len(t.app.upgradeRequests()); n != 2 {
 			t.Fatalf("%d legs", n)
 		}
 		asked := metric(t.T, t.b, "shardway_errors_total", "upstream-busy")
@@ -78,7 +78,7 @@ func TestWebSocketsBackOffFromFullOwner(t *testing.T) {
 			t.Errorf("b was asked %v times in 10 s", asked)
 		}
 		_ = full.Close()
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		_ = c.Close()
 	}, func(o *proxy.Options) {

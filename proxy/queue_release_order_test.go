@@ -29,7 +29,7 @@ func TestQueuedRequestsContinueAtHandlerResponse(t *testing.T) {
 					<-end
 				})
 			}, slowRamp)
-			clients := front.heldCrowd(owner, all)
+			clients := front.queueRequests(owner, all)
 			until(t, "at the app", func() bool { return len(arrived) == all })
 			close(end)
 			for _, c := range clients {
@@ -50,11 +50,11 @@ func TestRepeatedWaitCountsTowardsQueueWait(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
 			o.MaxUpstreamConns, o.QueueWait, o.FirstByteTimeout = 1, wait, time.Minute
 		})
-		stuck := ingress.crowdOf(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
-		time.Sleep(time.Second)                                                                // until it is at the app
+		stuck := ingress.sendManyRequests(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
+		time.Sleep(time.Second)                                                                         // until it is at the app
 		ingress.swap(1, 2, held(route.ReasonMoving))
 		began := time.Now()
-		crowd := ingress.crowd(waiters)
+		crowd := ingress.sendMany(waiters)
 		time.Sleep(wait - time.Second)
 		owner.swap(2, 2, local(1))
 		ingress.swap(2, 2, remote("owner", 1))
@@ -99,7 +99,7 @@ func TestEveryExitReleasesQueuePlace(t *testing.T) {
 		for way, start := range ways() {
 			t.Run(name+", "+way, func(t *testing.T) {
 				front, owner := start(t, breakingAt(t), slowRamp)
-				clients := front.heldThese(owner, p.begins, p.begins, "GET / HTTP/1.1\r\n")
+				clients := front.queueTheseRequests(owner, p.begins, p.begins, "GET / HTTP/1.1\r\n")
 				if p.ends != nil {
 					until(t, "they run", func() bool { return owner.running.Load() == 2 })
 					if st := front.room.Stats(); st.Due != 1 {

@@ -22,22 +22,23 @@ func slowRamp(o *proxy.Options) {
 	}})
 }
 
-// crowd has a number of requests wait, with more fields, then lets them go by a slow ramp, and
+// queuedClients queues a number of requests with more header fields, releases them slowly, and
 // returns their clients.
-func crowd(t *testing.T, start starter, app string, all int, more string) (front *node, clients []*client) {
+func queuedClients(t *testing.T, start starter, app string, all int, more string) (front *node, clients []*client) {
 	t.Helper()
 	front, owner := start(t, app, slowRamp)
-	return front, front.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n" + more}, all)...)
+	return front, front.queueTheseRequests(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n" + more}, all)...)
 }
 
-// heldCrowd has a number of requests wait for owner to get their shard, and gives it to it.
-func (n *node) heldCrowd(owner *node, all int) (clients []*client) {
+// queueRequests queues a number of requests for a shard without an owner, and then gives the shard
+// to owner.
+func (n *node) queueRequests(owner *node, all int) (clients []*client) {
 	n.t.Helper()
-	return n.heldThese(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n"}, all)...)
+	return n.queueTheseRequests(owner, slices.Repeat([]string{"GET / HTTP/1.1\r\n"}, all)...)
 }
 
-// heldThese is heldCrowd of requests that begin so, in this order.
-func (n *node) heldThese(owner *node, requests ...string) (clients []*client) {
+// queueTheseRequests is like queueRequests, for requests that begin with these texts, in this order.
+func (n *node) queueTheseRequests(owner *node, requests ...string) (clients []*client) {
 	n.t.Helper()
 	n.swap(1, 2, held(route.ReasonMoving))
 	for i, begins := range requests {
@@ -60,7 +61,7 @@ func TestQueuedRequestsContinueAfterResponses(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			arrived, answer := make(chan struct{}, all), make(chan struct{})
-			front, clients := crowd(t, start, webApp(t, func(http.ResponseWriter, *http.Request) {
+			front, clients := queuedClients(t, start, webApp(t, func(http.ResponseWriter, *http.Request) {
 				arrived <- struct{}{}
 				<-answer
 			}), all, "")
@@ -87,7 +88,7 @@ func TestQueuedRequestsContinueAtResponseHeader(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			arrived, end := make(chan struct{}, all), make(chan struct{})
-			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, clients := queuedClients(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
 				arrived <- struct{}{}
 				_ = http.NewResponseController(w).Flush()
 				<-end
@@ -109,7 +110,7 @@ func TestQueuedRequestsContinueAfterUpgrade(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			arrived, end := make(chan struct{}, all), make(chan struct{})
-			_, clients := crowd(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, clients := queuedClients(t, start, webApp(t, func(w http.ResponseWriter, _ *http.Request) {
 				conn, _, err := http.NewResponseController(w).Hijack()
 				if err != nil {
 					t.Error(err)

@@ -62,7 +62,7 @@ func (a *tally) returns() *chat {
 func lateFor(d time.Duration, nodes ...*node) {
 	end := time.Now().Add(d)
 	for _, n := range nodes {
-		n.BeLate(func() time.Duration {
+		n.SetSchedulingDelay(func() time.Duration {
 			if time.Now().Before(end) {
 				return 6 * time.Millisecond
 			}
@@ -84,7 +84,7 @@ func (w *socketTest) wantOn(all []*client) time.Duration {
 	w.Helper()
 	began := time.Now()
 	for _, c := range all {
-		c.say("on")
+		c.sendText("on")
 	}
 	w.until("all go on", w.app.has(len(all)))
 	took := time.Since(began)

@@ -21,12 +21,12 @@ func (w *socketTest) rekey(text string, n *node) {
 func TestResumableWebSocketResumesWithSameKey(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.rekey(`{"key":["query:absent","header:x-shard-key"],"on_missing_key":"reject"}`, t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
-		if n := len(t.app.legs()); n != 2 {
+		if n := len(t.app.upgradeRequests()); n != 2 {
 			t.Errorf("%d legs", n)
 		}
 		_ = c.Close()
@@ -44,11 +44,11 @@ func TestWebSocketWithChangedKeyIsClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {
 				c := t.front.socket()
-				c.say("one")
+				c.sendText("one")
 				t.until("got", t.app.has(1))
 				t.rekey(text, t.b)
 				c.wantClosedFor(1012, "")
-				if n := len(t.app.legs()); n != 1 {
+				if n := len(t.app.upgradeRequests()); n != 1 {
 					t.Errorf("%d legs", n)
 				}
 				_ = c.Close()

@@ -42,7 +42,7 @@ func (w *requestWait) context() context.Context {
 func (w *requestWait) waitFor(v decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
-	if left <= 0 || w.s.inVain(v) {
+	if left <= 0 || w.s.isHopeless(v) {
 		return w.expired(v)
 	}
 	if failed := w.enterQueue(); failed.action != 0 {

@@ -123,7 +123,7 @@ func TestCancelBeforeResponseKeepsClient(t *testing.T) {
 				c := front.dial()
 				c.get("/")
 				asked := 0
-				front.BeforeAnswers(func() {
+				front.BeforeResponses(func() {
 					asked++
 					front.CancelShards(allShards, "draining")
 					owner.CancelShards(allShards, "draining")

@@ -231,7 +231,7 @@ func (c *client) nextStream() {
 func (c *client) resetRetries() {
 	c.resetWait()
 	x := &c.x
-	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.wreck = 0, 0, 0, 0, false, nil
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.lastCrash = 0, 0, 0, 0, false, nil
 }
 
 // resetWait gives the next request the full QueueWait.

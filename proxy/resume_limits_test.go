@@ -231,7 +231,7 @@ func TestStreamsHaveOwnQueue(t *testing.T) {
 
 // A client that leaves while its stream waits is let go.
 func TestDisconnectBetweenResponsesEndsStream(t *testing.T) {
-	legs := make(chan *leg)
+	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, asker(legs)), func(o *proxy.Options) { o.QueueWait = time.Hour })
 	c := n.dial()
 	c.send("%s", getEvents)
@@ -299,7 +299,7 @@ func TestHTTP10StreamIsResumed(t *testing.T) {
 // A client that does not read keeps no shard from moving. Here, where its events come from
 // the app at once, it is cut; that of another node is only late.
 func TestStalledClientDoesNotDelayMove(t *testing.T) {
-	legs := make(chan *leg)
+	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, asker(legs)), func(o *proxy.Options) { o.StreamGrace = time.Hour })
 	c := n.dial()
 	c.send("%s", getEvents)
@@ -332,7 +332,7 @@ func TestInProcessAppResumesNoStream(t *testing.T) {
 				ctx.SetBodyString("id: 2\n\n")
 			}
 		}
-		w := &streamWorld{t: t, legs: make(chan *leg)}
+		w := &streamWorld{t: t, legs: make(chan *eventStreamConn)}
 		sim := newSim(t)
 		w.first = simNode(t, sim, "first", asker(w.legs))
 		w.front = simNode(t, sim, "front", nil, inside)
@@ -447,7 +447,7 @@ func TestMovedStreamsDoNotExceedLimit(t *testing.T) {
 			}
 			w.move(w.first, next)
 			synctest.Wait()
-			var legs []*leg
+			var legs []*eventStreamConn
 			for range 2 {
 				select {
 				case l := <-w.legs:

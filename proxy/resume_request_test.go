@@ -10,14 +10,14 @@ import (
 // A request for a further leg that goes by a connection that has carried others, and is asked
 // on it at once, was sent again with the same number when that broke: the app had read it.
 func TestResumeRequestHasNumber(t *testing.T) {
-	legs := make(chan *leg)
+	legs := make(chan *eventStreamConn)
 	n := newNode(t, "a", rawApp(t, func(conn net.Conn, r *bufio.Reader) {
 		for {
 			head, err := readHead(r)
 			if err != nil {
 				return
 			}
-			l := &leg{Conn: conn, head: head, over: make(chan struct{})}
+			l := &eventStreamConn{Conn: conn, head: head, over: make(chan struct{})}
 			legs <- l
 			<-l.over
 		}

@@ -14,21 +14,21 @@ import (
 	"shardway/proxy/route"
 )
 
-// leg is a connection by which an app was asked for an event stream.
-type leg struct {
+// eventStreamConn is a connection on which an app has received a request for an event stream.
+type eventStreamConn struct {
 	net.Conn
 	head string        // of the request
 	over chan struct{} // closed once the other end is gone
 }
 
 // asker is an app that has the test answer.
-func asker(legs chan<- *leg) func(net.Conn, *bufio.Reader) {
+func asker(legs chan<- *eventStreamConn) func(net.Conn, *bufio.Reader) {
 	return func(conn net.Conn, r *bufio.Reader) {
 		head, err := readHead(r)
 		if err != nil {
 			return
 		}
-		l := &leg{Conn: conn, head: head, over: make(chan struct{})}
+		l := &eventStreamConn{Conn: conn, head: head, over: make(chan struct{})}
 		legs <- l
 		_, _ = io.Copy(io.Discard, r)
 		close(l.over)
@@ -42,21 +42,21 @@ const resumable = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nShardwa
 func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 
 // begins answers with a stream, in chunks, that begins like this.
-func (l *leg) begins(head, events string) *leg {
+func (l *eventStreamConn) begins(head, events string) *eventStreamConn {
 	_, _ = io.WriteString(l.Conn, head+"Transfer-Encoding: chunked\r\n\r\n")
 	l.sends(events)
 	return l
 }
 
 // sends sends more of it.
-func (l *leg) sends(events string) {
+func (l *eventStreamConn) sends(events string) {
 	if events != "" {
 		_, _ = io.WriteString(l.Conn, chunk(events))
 	}
 }
 
 // wants holds the request against what the app is to be told: nothing for "".
-func (l *leg) wants(t *testing.T, lastID, resumed string) *leg {
+func (l *eventStreamConn) wants(t *testing.T, lastID, resumed string) *eventStreamConn {
 	t.Helper()
 	for name, want := range map[string]string{"Last-Event-Id": lastID, "Shardway-Stream-Resumed": resumed} {
 		got, found := "", 0
@@ -77,7 +77,7 @@ func (l *leg) wants(t *testing.T, lastID, resumed string) *leg {
 type streamWorld struct {
 	t                  *testing.T
 	front, first, next *node
-	legs               chan *leg
+	legs               chan *eventStreamConn
 	c                  *client
 	body               io.Reader
 	res                *reply
@@ -88,7 +88,7 @@ type streamWorld struct {
 // newStreams makes the three; with local, the first owner is where the client is.
 func newStreams(t *testing.T, local bool, tune ...func(*proxy.Options)) *streamWorld {
 	t.Helper()
-	w := &streamWorld{t: t, legs: make(chan *leg)}
+	w := &streamWorld{t: t, legs: make(chan *eventStreamConn)}
 	sim := newSim(t)
 	w.first, w.next = simNode(t, sim, "first", asker(w.legs), tune...), simNode(t, sim, "next", asker(w.legs), tune...)
 	if w.front = w.first; !local {
@@ -106,7 +106,7 @@ func newStreams(t *testing.T, local bool, tune ...func(*proxy.Options)) *streamW
 const getEvents = "GET /events HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nLast-Event-ID: the client's\r\n\r\n"
 
 // opens has a client ask for a stream, and returns its first leg.
-func (w *streamWorld) opens(request string) *leg {
+func (w *streamWorld) opens(request string) *eventStreamConn {
 	w.t.Helper()
 	w.c = w.front.dial()
 	w.c.send("%s", request)
@@ -114,7 +114,7 @@ func (w *streamWorld) opens(request string) *leg {
 }
 
 // another returns a further leg.
-func (w *streamWorld) another() *leg {
+func (w *streamWorld) another() *eventStreamConn {
 	w.t.Helper()
 	select {
 	case l := <-w.legs:

@@ -149,7 +149,7 @@ func TestPostUsesNoBrokenConn(t *testing.T) {
 					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 					if first {
 						<-closeNow
-						closed <- closeHeard(conn) // without a word, as apps do with idle connections
+						closed <- closeAcknowledged(conn) // without a word, as apps do with idle connections
 						return
 					}
 				}
@@ -171,10 +171,10 @@ func TestPostUsesNoBrokenConn(t *testing.T) {
 	}
 }
 
-// closeHeard closes a connection and returns once the other side's kernel has acknowledged
+// closeAcknowledged closes a connection and returns once the other side's kernel has acknowledged
 // that: so long close waits for one that lingers (socket(7), SO_LINGER). On a busy machine that
 // is not at once.
-func closeHeard(conn net.Conn) error {
+func closeAcknowledged(conn net.Conn) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return fmt.Errorf("%T does not linger", conn)

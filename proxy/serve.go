@@ -483,7 +483,7 @@ func (c *client) awaitResponse(p *attempt) decision {
 // or returns the decision after a refusal or before a retry.
 func (c *client) relayResponse(p *attempt) decision {
 	res := &p.conn.res
-	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
+	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
 		c.noteHold(res, p.epoch)
 	}
 	switch {
@@ -492,7 +492,7 @@ func (c *client) relayResponse(p *attempt) decision {
 	case p.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
 		c.x.resumed.countRequest()
 		return c.handlePeerStopped(p)
-	case p.route.Kind == route.Local && res.Status() == 421 && c.saysNotAcquired(res):
+	case p.route.Kind == route.Local && res.Status() == 421 && c.reportsNotAcquired(res):
 		return c.handleNotAcquired(p)
 	case c.x.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
 		return c.handleUnansweredResume(p)

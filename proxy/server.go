@@ -53,7 +53,7 @@ type Server struct {
 	awaited      buffer.Limit // memory of bodies that are read before their requests continue
 	budget       retry.Budget
 	load         loadstats.Collector
-	wrecks       wrecks
+	crashes      crashRecords
 	// quarantine is nil while no key is in quarantine.
 	quarantine     atomic.Pointer[shardkey.Quarantine]
 	streams        streams
@@ -138,7 +138,7 @@ func New(o Options) *Server {
 	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
 	s.budget.Fill()
 	s.load.Start(s.o.Shards)
-	s.wrecks.tell = s.o.Wrecked
+	s.crashes.report = s.o.PeerCrashed
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	return s

@@ -20,7 +20,7 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 			o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait, o.FirstByteTimeout = 4, 2, time.Minute, time.Minute
 		})
 		refused := func() int { return int(metric(t, owner, "shardway_refused_total", "busy")) }
-		stuck := ingress.crowdOf(2, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
+		stuck := ingress.sendManyRequests(2, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
 		synctest.Wait()
 		crowd := ingress.atOnce(waiters, "/x")
 		time.Sleep(time.Second) // until each has been told
@@ -54,7 +54,7 @@ func TestOneWaiterProbesBusyOwner(t *testing.T) {
 		}
 		time.Sleep(time.Second) // nobody waits: it is as if nothing had been
 		began = time.Now()
-		served(t, ingress.crowd(1))
+		served(t, ingress.sendMany(1))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("a request after that took %v", took)
 		}

@@ -32,7 +32,7 @@ func connecting(t *testing.T, connect func(ctx context.Context, dial func(contex
 func (n *node) atOnce(size int, path string) (all []*client) {
 	n.t.Helper()
 	for range size {
-		all = append(all, n.crowdOf(1, "GET "+path+" HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")...)
+		all = append(all, n.sendManyRequests(1, "GET "+path+" HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")...)
 		synctest.Wait()
 	}
 	return all

@@ -22,9 +22,9 @@ import (
 // hangs is an app that never answers.
 func hangs(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }
 
-// parting plays an ingress in front of a, which stops by plan with what it still runs, of
+// withStoppingNode plays an ingress in front of a, which stops by plan with what it still runs, of
 // b, which takes its shards, and of c.
-func parting(t *testing.T, b func(net.Conn, *bufio.Reader), f func(nodes map[string]*node, c *client), change ...func(id string, o *proxy.Options)) {
+func withStoppingNode(t *testing.T, b func(net.Conn, *bufio.Reader), f func(nodes map[string]*node, c *client), change ...func(id string, o *proxy.Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(t)
@@ -32,7 +32,7 @@ func parting(t *testing.T, b func(net.Conn, *bufio.Reader), f func(nodes map[str
 		for name, app := range map[string]func(net.Conn, *bufio.Reader){"ingress": simple, "a": hangs, "b": b, "c": simple} {
 			nodes[name] = simNode(t, sim, name, app, func(o *proxy.Options) {
 				o.QueueWait = time.Minute
-				o.Wrecked = func(proxy.Wreck) {}
+				o.PeerCrashed = func(proxy.Crash) {}
 				o.HashKey = func() []byte { return []byte("s") }
 				for _, more := range change {
 					more(name, o)
@@ -100,7 +100,7 @@ func (n *node) stops() {
 // A GET met a node that stopped by plan and cut it, and then one that was killed: it was
 // taken for what had ended both, and failed.
 func TestCancelledRequestDoesNotCountAsCrash(t *testing.T) {
-	parting(t, hangs, func(nodes map[string]*node, c *client) {
+	withStoppingNode(t, hangs, func(nodes map[string]*node, c *client) {
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		synctest.Wait()
 		nodes["a"].stops()
@@ -121,7 +121,7 @@ func TestCancelledRequestDoesNotCountAsCrash(t *testing.T) {
 
 // What may have run is not sent again unless it is safe.
 func TestPostCancelledByStoppingNodeMayHaveRun(t *testing.T) {
-	parting(t, simple, func(nodes map[string]*node, c *client) {
+	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
 		nodes["a"].stops()
@@ -135,7 +135,7 @@ func TestPostCancelledByStoppingNodeMayHaveRun(t *testing.T) {
 
 // A POST that waited at a node which stopped had not run, and was answered that it may have.
 func TestPostWaitingAtStoppingNodeIsRetried(t *testing.T) {
-	parting(t, simple, func(nodes map[string]*node, c *client) {
+	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		nodes["a"].swap(5, 5, held(route.ReasonAcquiring)) // nobody waits for the map of a node that has ended
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
@@ -154,7 +154,7 @@ func TestPostWaitingAtStoppingNodeIsRetried(t *testing.T) {
 // A PUT had broken off at an app, and waited for that one when its node stopped: the last
 // word was that it had not run, and it ran again under another owner.
 func TestPutBrokenAtStoppingNodeMayHaveRun(t *testing.T) {
-	parting(t, simple, func(nodes map[string]*node, c *client) {
+	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		a := nodes["a"]
 		c.send("PUT / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestPutBrokenAtStoppingNodeMayHaveRun(t *testing.T) {
 // The app's own failure was to be told, and the node stopped before it was: what had run
 // was told not to have.
 func TestPostFailedAtStoppingNodeMayHaveRun(t *testing.T) {
-	parting(t, simple, func(nodes map[string]*node, c *client) {
+	withStoppingNode(t, simple, func(nodes map[string]*node, c *client) {
 		a, over := nodes["a"], make(chan struct{})
 		released := a.release
 		a.release = func() { // the handler has ended, and its answer is to come

@@ -202,7 +202,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
-	v.detail = w.s.unreached(err)
+	v.detail = w.s.unreachableReason(err)
 	return v
 }
 

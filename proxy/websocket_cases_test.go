@@ -57,8 +57,8 @@ func TestWebSocketMovesAtEachByte(t *testing.T) {
 			t.own(t.b)
 			t.until("got", t.app.has(len(want)))
 			t.app.wantGot(want...)
-			t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" || t.app.most != 1 {
+			t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+			if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "" || t.app.most != 1 {
 				t.Errorf("at %d: %v, %d legs at once", at, h, t.app.most)
 			}
 			_ = c.Close()
@@ -135,7 +135,7 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 				n.swap(1, 2, held(route.ReasonMoving))
 			}
 			if !up {
-				if got := c.hears(); got != long {
+				if got := c.receiveText(); got != long {
 					t.Errorf("%d bytes came, not as they were sent", len(got))
 				}
 			}
@@ -146,11 +146,11 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 			a.swap(2, 2, remote("b", 2))
 			b.swap(2, 2, local(2))
 			front.swap(2, 2, remote("b", 2))
-			until(t, "a second leg", func() bool { return len(app.legs()) == 2 })
+			until(t, "a second leg", func() bool { return len(app.upgradeRequests()) == 2 })
 			if up {
 				app.wantGot(long)
 			}
-			if h := app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
+			if h := app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
 				t.Errorf("a completed hand-over has a gap: %v", h)
 			}
 			_ = c.Close()
@@ -176,20 +176,20 @@ func TestWebSocketMovesDuringResumption(t *testing.T) {
 		}}
 	}, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.move(t.a, t.b)
-		t.until("the next app is asked", func() bool { return len(t.app.legs()) == 2 })
+		t.until("the next app is asked", func() bool { return len(t.app.upgradeRequests()) == 2 })
 		t.propose()
 		time.Sleep(time.Second)
 		t.b.CancelShards(allShards, "draining")
 		t.until("the second owner is done", func() bool { return t.b.running.Load() == 0 })
 		t.own(t.a)
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[2]; h.Get("Shardway-WebSocket-Resumed") != "2" || h.Get("Shardway-WebSocket-Gap") != "1" || len(t.app.legs()) != 3 {
-			t.Errorf("%v, %d legs", h, len(t.app.legs()))
+		if h := t.app.upgradeRequests()[2]; h.Get("Shardway-WebSocket-Resumed") != "2" || h.Get("Shardway-WebSocket-Gap") != "1" || len(t.app.upgradeRequests()) != 3 {
+			t.Errorf("%v, %d legs", h, len(t.app.upgradeRequests()))
 		}
 		_ = c.Close()
 	})
@@ -203,7 +203,7 @@ func TestWebSocketSurvivesPausedOwner(t *testing.T) {
 			return // then the client's node stands still
 		}
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.a.host.Freeze()
 		time.Sleep(time.Second)
@@ -211,17 +211,17 @@ func TestWebSocketSurvivesPausedOwner(t *testing.T) {
 		t.front.CancelForwarded(func(_ shardOf, node string) bool { return node == "a" })
 		t.own(t.b)
 		time.Sleep(10 * time.Millisecond) // what is sent before that may be missing
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.a.host.Thaw()
 		t.a.CancelUpstream("lapsed")
 		t.until("released", func() bool { return t.a.running.Load() == 0 })
 		_, _ = t.app.conn(1).Write(message(0x81, false, "last"))
-		if got := c.hears(); got != "last" {
+		if got := c.receiveText(); got != "last" {
 			t.Errorf("the client got %q", got)
 		}
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -241,9 +241,9 @@ func TestEachAttemptHasItsNumber(t *testing.T) {
 	}, func(t *socketTest) {
 		c := t.front.socket()
 		t.move(t.a, t.b)
-		c.say("x")
+		c.sendText("x")
 		t.until("got", t.app.has(1))
-		for i, h := range t.app.legs() {
+		for i, h := range t.app.upgradeRequests() {
 			number, gap := strconv.Itoa(i), "1"
 			if i == 0 {
 				number = ""
@@ -274,12 +274,12 @@ func TestLastMessagesOfAppReachClient(t *testing.T) {
 		if took := time.Since(began); took > 200*time.Millisecond {
 			t.Errorf("the move took %v", took)
 		}
-		if got := c.hears(); got != "farewell 1012" {
+		if got := c.receiveText(); got != "farewell 1012" {
 			t.Errorf("the client got %q", got)
 		}
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
 		_, _ = t.app.conn(1).Write(message(0x81, false, "next"))
-		if got := c.hears(); got != "next" {
+		if got := c.receiveText(); got != "next" {
 			t.Errorf("the client got %q", got)
 		}
 		_ = c.Close()
@@ -317,7 +317,7 @@ func TestWebSocketsTakeNoQueuePlacesFromRequests(t *testing.T) {
 		for range 3 {
 			all = append(all, t.front.socket())
 		}
-		if n := len(t.app.legs()); n != 3 {
+		if n := len(t.app.upgradeRequests()); n != 3 {
 			t.Errorf("%d legs", n)
 		}
 		for _, c := range all {
@@ -352,7 +352,7 @@ func TestProtocolViolationClosesBothEnds(t *testing.T) {
 				return &chat{goodbye: func(_ net.Conn, c int) bool { code = c; return false }}
 			}, func(t *socketTest) {
 				c := t.front.socket()
-				c.say("one")
+				c.sendText("one")
 				t.until("got", t.app.has(1))
 				say(t, c)
 				c.wantClosed(1002)
@@ -372,20 +372,20 @@ func TestProtocolViolationClosesBothEnds(t *testing.T) {
 func TestWebSocketMovesAfterBreak(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.orphan()
 		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.move(t.b, t.a)
-		c.say("three")
+		c.sendText("three")
 		t.until("got", t.app.has(3))
 		t.app.wantGot("one", "two", "three")
 		for i, gap := range []string{"", "1", ""} {
-			if got := t.app.legs()[i].Get("Shardway-WebSocket-Gap"); got != gap {
+			if got := t.app.upgradeRequests()[i].Get("Shardway-WebSocket-Gap"); got != gap {
 				t.Errorf("leg %d: gap %q, want %q", i, got, gap)
 			}
 		}

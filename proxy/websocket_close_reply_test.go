@@ -49,7 +49,7 @@ func TestAppHasTenSecondsForCloseReply(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		inSockets(t, muteChat, func(t *socketTest) {
 			c := t.front.socket()
-			c.say("one")
+			c.sendText("one")
 			t.until("got", t.app.has(1))
 			c.send("%s", message(0x88, true, "\x0f\xa0"))
 			if !stays {
@@ -80,7 +80,7 @@ func TestAppMaySendBeforeCloseReply(t *testing.T) {
 			}}
 		}, func(t *socketTest) {
 			c := t.front.socket()
-			c.say("one")
+			c.sendText("one")
 			t.until("got", t.app.has(1))
 			c.send("%s", message(0x88, true, "\x0f\xa0"))
 			if half, ok := c.Conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
@@ -88,7 +88,7 @@ func TestAppMaySendBeforeCloseReply(t *testing.T) {
 			}
 			began := time.Now()
 			for range min(words, 10) {
-				if got := c.hears(); got != "more" {
+				if got := c.receiveText(); got != "more" {
 					t.Errorf("got %q", got)
 				}
 			}
@@ -117,7 +117,7 @@ func TestAppIsNotSilentWhileItsClientReadsSlowly(t *testing.T) {
 		}}
 	}, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		c.send("%s", message(0x88, true, "\x0f\xa0"))
 		time.Sleep(30 * time.Second)
@@ -137,7 +137,7 @@ func TestAppIsNotSilentWhileItsClientReadsSlowly(t *testing.T) {
 func TestClientHasTenSecondsForCloseReply(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		_, _ = t.app.conn(0).Write(message(0x88, false, "\x0f\xa0"))
 		t.overAt(9 * time.Second)
@@ -149,7 +149,7 @@ func TestClientHasTenSecondsForCloseReply(t *testing.T) {
 		_, _ = t.app.conn(0).Write(message(0x88, false, "\x0f\xa0"))
 		for n := range 9 {
 			time.Sleep(7 * time.Second)
-			c.say("more")
+			c.sendText("more")
 			t.until("got", t.app.has(n+1))
 		}
 		time.Sleep(7 * time.Second)

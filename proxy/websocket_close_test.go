@@ -46,23 +46,23 @@ func TestAppCloseCrossesMove(t *testing.T) {
 // closesInAMove moves the shard of an app that ends the old leg in its own way.
 func (w *socketTest) closesInAMove(final int, gap string) {
 	c := w.front.socket()
-	c.say("one")
+	c.sendText("one")
 	w.until("got", w.app.has(1))
 	w.move(w.a, w.b)
 	if final != 0 {
 		c.wantClosed(final)
-		if n := len(w.app.legs()); n != 1 {
+		if n := len(w.app.upgradeRequests()); n != 1 {
 			w.Errorf("%d legs", n)
 		}
 		return
 	}
-	c.say("two")
+	c.sendText("two")
 	w.until("got", w.app.has(2))
-	if h := w.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != gap {
+	if h := w.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != gap {
 		w.Errorf("gap %q, want %q: %v", h.Get("Shardway-WebSocket-Gap"), gap, h)
 	}
 	_, _ = w.app.conn(1).Write(message(0x81, false, "next"))
-	if got := c.hears(); got != "next" { // and no Pong
+	if got := c.receiveText(); got != "next" { // and no Pong
 		w.Errorf("got %q", got)
 	}
 	_ = c.Close()

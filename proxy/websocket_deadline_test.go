@@ -43,7 +43,7 @@ func TestWebSocketsWaitWhileQueueProgresses(t *testing.T) {
 		t.move(t.a, t.b)
 		time.Sleep(time.Duration(many) * time.Second / 2) // three times ResumeTimeout
 		for _, c := range all {
-			c.say("on")
+			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
 		for _, c := range all {
@@ -132,7 +132,7 @@ func TestWebSocketWaitDependsOnItsOwnQueue(t *testing.T) {
 		_ = lone.Close()
 		time.Sleep(many * time.Second)
 		for _, c := range all {
-			c.say("on")
+			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
 		for _, c := range all {

@@ -74,8 +74,8 @@ func TestFullAppIsHandedOver(t *testing.T) {
 		close(open)
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		t.own(t.b)
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
 			t.Errorf("a completed hand-over has a gap: %v", h)
 		}
 		_ = c.Close()
@@ -106,7 +106,7 @@ func TestOwnerDetectsLostIngress(t *testing.T) {
 			return
 		}
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.a.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
 		time.Sleep(1500 * time.Millisecond) // by then the app has been told
@@ -132,7 +132,7 @@ func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		whole := append(message(0x01, true, "bro"), message(0x80, true, "ken")...)
-		c.say("one")
+		c.sendText("one")
 		c.send("%s", whole[:3])
 		t.until("got", t.app.has(1))
 		t.orphan()
@@ -141,7 +141,7 @@ func TestRestOfMessageIsDiscardedAfterOrphanedShard(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)
 		c.send("%s", whole[3:])
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.app.wantGot("one", "two")
 		_ = c.Close()
@@ -153,7 +153,7 @@ func TestRestOfMessageIsDiscardedAfterBrokenMove(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		whole := append(message(0x01, true, "bro"), message(0x80, true, "ken")...)
-		c.say("one")
+		c.sendText("one")
 		c.send("%s", whole[:10])
 		t.until("got", t.app.has(1))
 		t.propose()
@@ -166,10 +166,10 @@ func TestRestOfMessageIsDiscardedAfterBrokenMove(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)
 		c.send("%s", whole[10:])
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -190,7 +190,7 @@ func TestLateAppMessageClosesBothEnds(t *testing.T) {
 				}}
 			}, func(t *socketTest) {
 				c := t.front.socket()
-				c.say("one")
+				c.sendText("one")
 				t.until("got", t.app.has(1))
 				_, _ = t.app.conn(0).Write(message(0x01, false, "half"))
 				time.Sleep(10 * time.Millisecond)
@@ -202,7 +202,7 @@ func TestLateAppMessageClosesBothEnds(t *testing.T) {
 				t.until("released", func() bool { return t.a.running.Load() == 0 })
 				t.own(t.b)
 				c.wantClosedFor(1012, "a message was not whole when the shard had moved")
-				if n := len(t.app.legs()); n != 1 || code != 1012 {
+				if n := len(t.app.upgradeRequests()); n != 1 || code != 1012 {
 					t.Errorf("%d legs, the app was told %d", n, code)
 				}
 				_ = c.Close()
@@ -303,7 +303,7 @@ func TestOwnerRefusalIsNotCountedAsAttempt(t *testing.T) {
 				t.propose()
 				t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 				t.front.swap(t.epoch, t.epoch, remote("c", t.epoch))
-				c.say("x")
+				c.sendText("x")
 				c.wantClosed(4000)
 				number, gap := "1", ""
 				if ran {
@@ -341,7 +341,7 @@ func TestRelayIsNotReplacedTwice(t *testing.T) {
 		c := t.a.stream()
 		c.send("%s", strings.Replace(socketRequest, "Shardway-WebSocket: mine\r\nShardway-WebSocket-Gap: 1\r\n", forwarded+"Shardway-WebSocket: "+id+"\r\nShardway-WebSocket-Resumed: 1\r\n", 1))
 		<-asked
-		late := t.a.CutLoneLeg(id)
+		late := t.a.CutOnlyUpstreamConn(id)
 		goOn <- struct{}{}
 		if res, _ := c.answer("GET"); res.StatusCode != 401 {
 			t.Fatalf("%v", res)

@@ -35,8 +35,8 @@ func TestClientsCannotSendSessionHeaders(t *testing.T) {
 			t.Fatalf("%q, %v", head, err)
 		}
 		t.move(t.a, t.b)
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-		first, second := t.app.legs()[0], t.app.legs()[1]
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+		first, second := t.app.upgradeRequests()[0], t.app.upgradeRequests()[1]
 		if got := told(t, first); !slices.Equal(got, []string{"Shardway-Websocket"}) {
 			t.Errorf("the first leg is told %q: %v", got, first)
 		}
@@ -57,7 +57,7 @@ func TestClientsCannotSendSessionHeaders(t *testing.T) {
 		if head, err := readHead(c.r); err != nil || !strings.HasPrefix(head, "HTTP/1.1 204") {
 			t.Fatalf("%q, %v", head, err)
 		}
-		if got := told(t, t.app.legs()[0]); len(got) != 0 {
+		if got := told(t, t.app.upgradeRequests()[0]); len(got) != 0 {
 			t.Errorf("a request that is for no socket is told %q", got)
 		}
 		_ = c.Close()

@@ -35,7 +35,7 @@ func TestAppDiesWithinMessage(t *testing.T) {
 	for at := 0; at <= len(frame); at++ {
 		inSockets(t, plainChat, func(t *socketTest) {
 			c := t.front.socket()
-			c.say("hello")
+			c.sendText("hello")
 			t.until("got", t.app.has(1))
 			_, _ = t.app.conn(0).Write(frame[:at])
 			time.Sleep(10 * time.Millisecond)
@@ -43,8 +43,8 @@ func TestAppDiesWithinMessage(t *testing.T) {
 			_ = t.app.conn(0).Close()
 			time.Sleep(10 * time.Millisecond)
 			t.own(t.b)
-			t.until("the next leg", func() bool { return len(t.app.legs()) == 2 })
-			c.say("again")
+			t.until("the next leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+			c.sendText("again")
 			t.until("got", t.app.has(2))
 			_, _ = t.app.conn(1).Write(message(0x81, false, "last"))
 			want := ""
@@ -68,7 +68,7 @@ func TestAppDiesWithinMessage(t *testing.T) {
 			if got != want+"last" {
 				t.Errorf("at %d: got %q, want %q", at, got, want+"last")
 			}
-			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+			if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 				t.Errorf("at %d: %v", at, h)
 			}
 			_ = c.Close()
@@ -84,7 +84,7 @@ func TestAppDiesWithinMessage(t *testing.T) {
 			_ = t.app.conn(0).Close()
 			t.own(t.b)
 			c.wantClosed(0)
-			if n := len(t.app.legs()); n != 1 {
+			if n := len(t.app.upgradeRequests()); n != 1 {
 				t.Errorf("%d legs", n)
 			}
 			_ = c.Close()
@@ -99,7 +99,7 @@ func TestRestOfBrokenMessageIsDiscarded(t *testing.T) {
 	for at := 1; at < len(whole); at++ {
 		inSockets(t, plainChat, func(t *socketTest) {
 			c := t.front.socket()
-			c.say("one")
+			c.sendText("one")
 			c.send("%s", whole[:at])
 			t.until("got", t.app.has(1))
 			time.Sleep(10 * time.Millisecond)
@@ -108,7 +108,7 @@ func TestRestOfBrokenMessageIsDiscarded(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			t.own(t.b)
 			c.send("%s", whole[at:])
-			c.say("two")
+			c.sendText("two")
 			t.until("got", t.app.has(2))
 			t.app.wantGot("one", "two")
 			_ = c.Close()
@@ -145,7 +145,7 @@ func TestIncompleteMessageDuringMove(t *testing.T) {
 				t.own(t.b)
 				t.until("got", t.app.has(2))
 				t.app.wantGot("whole", "next")
-				if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" && t.local {
+				if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "" && t.local {
 					t.Errorf("a completed hand-over has a gap: %v", h)
 				}
 				_ = c.Close()
@@ -164,7 +164,7 @@ func TestCloseRacesTheMove(t *testing.T) {
 			t.Run(fmt.Sprint(name, before), func(t *testing.T) {
 				inSockets(t, plainChat, func(t *socketTest) {
 					c := t.front.socket()
-					c.say("x")
+					c.sendText("x")
 					t.until("got", t.app.has(1))
 					if before {
 						say(t, c)
@@ -191,12 +191,12 @@ func TestCloseRacesTheMove(t *testing.T) {
 func TestAppRequestsHandover(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		_, _ = t.app.conn(0).Write(message(0x88, false, "\x03\xf4"))
-		c.say("two")
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" || t.app.most > 2 {
+		c.sendText("two")
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" || t.app.most > 2 {
 			t.Errorf("%v", h)
 		}
 		_, _ = t.app.conn(1).Write(message(0x88, false, "\x0f\xa1"))
@@ -209,11 +209,11 @@ func TestAppRequestsHandover(t *testing.T) {
 func TestAppEndsWithoutCloseFrame(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		_ = t.app.conn(0).Close()
 		c.wantClosed(0)
-		if n := len(t.app.legs()); n != 1 {
+		if n := len(t.app.upgradeRequests()); n != 1 {
 			t.Errorf("%d legs", n)
 		}
 		_ = c.Close()
@@ -227,8 +227,8 @@ func TestAppDiesRightAfterWebSocketEnded(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		gone.Store(false)
 		one, other := t.front.socket(), t.front.socket()
-		one.say("one")
-		other.say("other")
+		one.sendText("one")
+		other.sendText("other")
 		t.until("got", t.app.has(2))
 		_ = t.app.conn(0).Close()
 		one.wantClosed(0)
@@ -236,8 +236,8 @@ func TestAppDiesRightAfterWebSocketEnded(t *testing.T) {
 		_ = t.app.conn(1).Close()
 		time.Sleep(time.Second)
 		gone.Store(false)
-		t.until("the other one is back", func() bool { return len(t.app.legs()) == 3 })
-		if h := t.app.legs()[2]; h.Get("Shardway-WebSocket-Gap") != "1" {
+		t.until("the other one is back", func() bool { return len(t.app.upgradeRequests()) == 3 })
+		if h := t.app.upgradeRequests()[2]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("leg: %v", h)
 		}
 		_ = one.Close()
@@ -283,16 +283,16 @@ func TestAppRestartsDuringWebSocket(t *testing.T) {
 			app.t, app.heads, app.got, app.conns = t, nil, nil, nil
 			front, _ := begin(t, addr)
 			c := front.socket()
-			c.say("one")
+			c.sendText("one")
 			until(t, "got", app.has(1))
 			_ = ln.Close()
 			_ = app.conn(0).Close()
-			until(t, "without a leg", func() bool { return front.SocketsWaiting() == 1 })
-			c.say("two")
+			until(t, "without a leg", func() bool { return front.WebSocketsQueued() == 1 })
+			c.sendText("two")
 			start()
 			until(t, "got", app.has(2))
 			app.wantGot("one", "two")
-			if h := app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+			if h := app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 				t.Errorf("%v", h)
 			}
 			_ = c.Close()
@@ -305,12 +305,12 @@ func TestRelaysThatBreakTooOften(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		for i := range 4 {
-			t.until("a leg", func() bool { return len(t.app.legs()) == i+1 && t.a.running.Load() == 1 })
+			t.until("a leg", func() bool { return len(t.app.upgradeRequests()) == i+1 && t.a.running.Load() == 1 })
 			time.Sleep(5 * time.Second)
 			t.a.CancelUpstream("lapsed")
 		}
 		c.wantClosedFor(1012, "the connection to the app broke too often")
-		if n := len(t.app.legs()); n != 4 {
+		if n := len(t.app.upgradeRequests()); n != 4 {
 			t.Errorf("%d legs", n)
 		}
 		_ = c.Close()
@@ -351,7 +351,7 @@ func TestOwnerHandsOverWithoutIngress(t *testing.T) {
 			return
 		}
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.a.swap(t.epoch-1, t.epoch, held(route.ReasonMoving))
 		began := time.Now()
@@ -359,11 +359,11 @@ func TestOwnerHandsOverWithoutIngress(t *testing.T) {
 		if took := time.Since(began); took < time.Second || took > 1200*time.Millisecond {
 			t.Errorf("took %v", took)
 		}
-		t.until("without a leg", func() bool { return t.front.SocketsWaiting() == 1 })
+		t.until("without a leg", func() bool { return t.front.WebSocketsQueued() == 1 })
 		t.own(t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -380,7 +380,7 @@ func TestPingPassesIncompleteMessage(t *testing.T) {
 			t.Fatalf("%x %q %v", op, p, err)
 		}
 		_, _ = t.app.conn(0).Write(message(0x80, false, "gun"))
-		if got := c.hears(); got != "begun" {
+		if got := c.receiveText(); got != "begun" {
 			t.Errorf("got %q", got)
 		}
 		_ = c.Close()
@@ -406,8 +406,8 @@ func TestAppHasOneRelayPerSession(t *testing.T) {
 			}
 			all = append(all, c)
 		}
-		if t.app.most != 1 || len(t.app.legs()) != 3 {
-			t.Errorf("%d legs at once of %d", t.app.most, len(t.app.legs()))
+		if t.app.most != 1 || len(t.app.upgradeRequests()) != 3 {
+			t.Errorf("%d legs at once of %d", t.app.most, len(t.app.upgradeRequests()))
 		}
 		for _, c := range all {
 			_ = c.Close()
@@ -425,7 +425,7 @@ func TestAppIgnoresCloseAfterBrokenMessage(t *testing.T) {
 		}}
 	}, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		c.send("%s", message(0x01, true, "bro"))
 		t.until("got", t.app.has(1))
 		time.Sleep(10 * time.Millisecond)
@@ -433,7 +433,7 @@ func TestAppIgnoresCloseAfterBrokenMessage(t *testing.T) {
 		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.front)
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 && t.front.running.Load() == 1 })
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 && t.front.running.Load() == 1 })
 		c.send("%s", message(0x88, true, "\x0f\xa0"))
 		time.Sleep(61 * time.Second)
 		t.until("the leg is over", func() bool { return t.front.running.Load() == 0 })
@@ -456,8 +456,8 @@ func TestSlowClientSurvivesOwner(t *testing.T) {
 		t.front.CancelForwarded(func(_ shardOf, node string) bool { return node == "a" })
 		time.Sleep(time.Second)
 		t.own(t.b)
-		for len(t.app.legs()) < 2 {
-			c.hears()
+		for len(t.app.upgradeRequests()) < 2 {
+			c.receiveText()
 		}
 		_ = c.Close()
 	})

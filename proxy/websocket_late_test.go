@@ -30,15 +30,15 @@ func (b *belated) Read(p []byte) (int, error) {
 func TestLateNodeAbortsNoClient(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.orphan()
 		t.a.CancelUpstream("lapsed")
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		t.own(t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("got", t.app.has(2))
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()

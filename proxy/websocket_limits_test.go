@@ -12,15 +12,15 @@ func TestOldBreaksDoNotCount(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		for i := range 9 {
-			t.until("a leg", func() bool { return len(t.app.legs()) == i+1 && t.a.running.Load() == 1 })
+			t.until("a leg", func() bool { return len(t.app.upgradeRequests()) == i+1 && t.a.running.Load() == 1 })
 			time.Sleep(time.Second)
 			if i%3 == 0 {
 				time.Sleep(time.Minute)
 			}
 			t.a.CancelUpstream("lapsed")
 		}
-		t.until("a leg", func() bool { return len(t.app.legs()) == 10 })
-		c.say("on")
+		t.until("a leg", func() bool { return len(t.app.upgradeRequests()) == 10 })
+		c.sendText("on")
 		t.until("it goes on", t.app.has(1))
 		_ = c.Close()
 	})
@@ -41,7 +41,7 @@ func TestWebSocketsOfOneShardFillTheirQueue(t *testing.T) {
 		}
 		t.own(t.b)
 		for _, c := range all {
-			c.say("on")
+			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
 		for _, c := range all {
@@ -54,10 +54,10 @@ func TestWebSocketsOfOneShardFillTheirQueue(t *testing.T) {
 func TestWebSocketsHaveUniqueIDs(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		first, second := t.front.socket(), t.front.socket()
-		first.say("one")
-		second.say("two")
+		first.sendText("one")
+		second.sendText("two")
 		t.until("got", t.app.has(2))
-		if legs := t.app.legs(); len(legs) != 2 || legs[0].Get("Shardway-WebSocket") == legs[1].Get("Shardway-WebSocket") {
+		if legs := t.app.upgradeRequests(); len(legs) != 2 || legs[0].Get("Shardway-WebSocket") == legs[1].Get("Shardway-WebSocket") {
 			t.Errorf("legs %v", legs)
 		}
 		_, _ = first.Close(), second.Close()

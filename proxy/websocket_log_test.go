@@ -58,15 +58,15 @@ func TestAccessLogContainsRelays(t *testing.T) {
 		log.text(true)
 		c := t.front.socket()
 		time.Sleep(2 * time.Second)
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.propose()
 		t.until("it is without a leg", func() bool { return metric(t.T, t.front, "shardway_resumable_websockets", "detached") == 1 })
 		time.Sleep(3 * time.Second)
 		t.own(t.b)
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
 		_, _ = t.app.conn(1).Write(message(0x81, false, "hello"))
-		if got := c.hears(); got != "hello" {
+		if got := c.receiveText(); got != "hello" {
 			t.Errorf("heard %q", got)
 		}
 		t.orphan()

@@ -13,8 +13,8 @@ import (
 	"shardway/proxy"
 )
 
-// inLanes runs f with sockets that go to their owner by lanes.
-func inLanes(t *testing.T, app func() *chat, f func(t *socketTest)) {
+// overWebSocketStreams runs f with WebSockets that use multiplexed streams to their owner.
+func overWebSocketStreams(t *testing.T, app func() *chat, f func(t *socketTest)) {
 	t.Helper()
 	inSockets(t, app, func(t *socketTest) {
 		if t.lanes {
@@ -26,7 +26,7 @@ func inLanes(t *testing.T, app func() *chat, f func(t *socketTest)) {
 // Sockets of a node's clients share one connection to their owner, and so do their next legs,
 // of which none needs a handshake.
 func TestResumableWebSocketsShareSession(t *testing.T) {
-	inLanes(t, plainChat, func(t *socketTest) {
+	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		const many = 40
 		var all []*client
 		for range many {
@@ -34,10 +34,10 @@ func TestResumableWebSocketsShareSession(t *testing.T) {
 		}
 		t.move(t.a, t.b)
 		for _, c := range all {
-			c.say("on")
+			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
-		if d, l, laid := t.front.dials.Load(), t.front.legLanes.Load(), t.front.laid.Load(); d != 0 || l != 2*many || laid != 2 {
+		if d, l, laid := t.front.dials.Load(), t.front.webSocketStreams.Load(), t.front.laid.Load(); d != 0 || l != 2*many || laid != 2 {
 			t.Errorf("%d connections, %d lanes by %d trunks, want %d lanes by a trunk to each owner", d, l, laid, 2*many)
 		}
 		if n := metric(t.T, t.front, "shardway_mux_streams_total"); n != 2*many {
@@ -53,7 +53,7 @@ func TestResumableWebSocketsShareSession(t *testing.T) {
 // What transfers much has a connection of its own for its next leg, and one that is quiet there
 // a lane again.
 func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
-	inLanes(t, plainChat, func(t *socketTest) {
+	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
 		text := strings.Repeat("x", 60_000)
 		go func() {
@@ -62,19 +62,19 @@ func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
 			}
 		}()
 		for range 20 {
-			c.hears()
+			c.receiveText()
 		}
 		t.move(t.a, t.b)
-		t.until("it goes on", func() bool { return len(t.app.legs()) == 2 })
+		t.until("it goes on", func() bool { return len(t.app.upgradeRequests()) == 2 })
 		if n := t.front.dials.Load(); n != 1 {
 			t.Errorf("%d connections, want one for a socket that transferred much", n)
 		}
 		time.Sleep(time.Minute)
-		lanes := t.front.legLanes.Load()
+		lanes := t.front.webSocketStreams.Load()
 		t.move(t.b, t.a)
-		c.say("on")
+		c.sendText("on")
 		t.until("it goes on", t.app.has(1))
-		if d, l := t.front.dials.Load(), t.front.legLanes.Load(); d != 1 || l != lanes+1 {
+		if d, l := t.front.dials.Load(), t.front.webSocketStreams.Load(); d != 1 || l != lanes+1 {
 			t.Errorf("%d connections and %d lanes more, want a lane for a socket that was quiet", d-1, l-lanes)
 		}
 		_ = c.Close()
@@ -85,7 +85,7 @@ func TestBulkWebSocketGetsOwnConnNext(t *testing.T) {
 // connections of their own, until the app keeps one.
 func TestOtherWebSocketsUseOwnConns(t *testing.T) {
 	keeps := false
-	inLanes(t, func() *chat {
+	overWebSocketStreams(t, func() *chat {
 		keeps = false
 		return &chat{answer: func(int, http.Header) string {
 			if keeps {
@@ -97,9 +97,9 @@ func TestOtherWebSocketsUseOwnConns(t *testing.T) {
 		for i, want := range []struct{ dials, lanes int32 }{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {3, 2}} {
 			keeps = i >= 3
 			c := t.front.socket()
-			c.say("hello")
+			c.sendText("hello")
 			t.until("it is carried", t.app.has(i+1))
-			if d, l := t.front.dials.Load(), t.front.legLanes.Load(); d != want.dials || l != want.lanes {
+			if d, l := t.front.dials.Load(), t.front.webSocketStreams.Load(); d != want.dials || l != want.lanes {
 				t.Errorf("socket %d: %d connections and %d lanes, want %d and %d", i, d, l, want.dials, want.lanes)
 			}
 			_ = c.Close()
@@ -118,15 +118,15 @@ func TestWebSocketWithRefusedStreamUsesConn(t *testing.T) {
 		for _, n := range []*node{t.a, t.b} {
 			n.plays(mux.NewBudget(0, nil), func(*mux.Stream) {})
 		}
-		t.front.socketsByLanes()
+		t.front.enableWebSocketStreams()
 		c := t.front.socket()
 		t.move(t.a, t.b)
-		c.say("on")
+		c.sendText("on")
 		t.until("it goes on", t.app.has(1))
-		if d, l, n := t.front.dials.Load(), t.front.legLanes.Load(), len(t.app.legs()); d != 2 || l != 2 || n != 2 {
+		if d, l, n := t.front.dials.Load(), t.front.webSocketStreams.Load(), len(t.app.upgradeRequests()); d != 2 || l != 2 || n != 2 {
 			t.Errorf("%d connections and %d lanes for %d legs, want one of each", d, l, n)
 		}
-		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Resumed") != "1" || h.Get("Shardway-WebSocket-Gap") != "" {
+		if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Resumed") != "1" || h.Get("Shardway-WebSocket-Gap") != "" {
 			t.Errorf("the next leg says %v", h)
 		}
 		_ = c.Close()
@@ -136,21 +136,21 @@ func TestWebSocketWithRefusedStreamUsesConn(t *testing.T) {
 // A trunk that takes no more lanes, as one of an old secret, carries the legs that there are to
 // their ends; the next go by another one.
 func TestRelaysSurviveDrainingSession(t *testing.T) {
-	inLanes(t, plainChat, func(t *socketTest) {
+	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		before := t.front.leg.Load()
-		t.front.legs.Load().Renew()
+		before := t.front.lastWebSocketStream.Load()
+		t.front.webSocketSessions.Load().Renew()
 		time.Sleep(time.Second) // a place is not dialed more often
-		c.say("one")
+		c.sendText("one")
 		t.until("it is carried", t.app.has(1))
 		other := t.front.socket()
-		if !before.SessionDraining() || before.SessionConn() == t.front.leg.Load().SessionConn() {
+		if !before.SessionDraining() || before.SessionConn() == t.front.lastWebSocketStream.Load().SessionConn() {
 			t.Error("the next socket goes by the retired trunk")
 		}
 		t.move(t.a, t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("it goes on", t.app.has(2))
-		for _, h := range t.app.legs() {
+		for _, h := range t.app.upgradeRequests() {
 			if h.Get("Shardway-WebSocket-Gap") != "" {
 				t.Errorf("a leg begins with a gap: %v", h)
 			}
@@ -164,21 +164,21 @@ func TestRelaysSurviveDrainingSession(t *testing.T) {
 // A trunk that breaks takes its legs along, as a path that breaks does; each goes on with a gap,
 // by another one.
 func TestRelaysOfBrokenSessionResumeWithGap(t *testing.T) {
-	for name, err := range map[string]error{"broken": errors.New("cut"), "deaf": proxy.ErrDeaf} {
+	for name, err := range map[string]error{"broken": errors.New("cut"), "deaf": proxy.ErrPathDead} {
 		t.Run(name, func(t *testing.T) {
-			inLanes(t, plainChat, func(t *socketTest) {
+			overWebSocketStreams(t, plainChat, func(t *socketTest) {
 				const many = 8
 				var all []*client
 				for range many {
 					all = append(all, t.front.socket())
 				}
-				t.front.leg.Load().FailSession(err)
-				t.until("all have another leg", func() bool { return len(t.app.legs()) == 2*many })
+				t.front.lastWebSocketStream.Load().FailSession(err)
+				t.until("all have another leg", func() bool { return len(t.app.upgradeRequests()) == 2*many })
 				for _, c := range all {
-					c.say("on")
+					c.sendText("on")
 				}
 				t.until("all go on", t.app.has(many))
-				for i, h := range t.app.legs()[many:] {
+				for i, h := range t.app.upgradeRequests()[many:] {
 					if h.Get("Shardway-WebSocket-Gap") != "1" || h.Get("Shardway-WebSocket-Resumed") != "1" {
 						t.Errorf("leg %d: %v", many+i, h)
 					}
@@ -194,12 +194,12 @@ func TestRelaysOfBrokenSessionResumeWithGap(t *testing.T) {
 // The lane of a socket that the app did not take is nobody's after that, and not kept for
 // requests.
 func TestWebSocketStreamIsUsedOnce(t *testing.T) {
-	inLanes(t, func() *chat {
+	overWebSocketStreams(t, func() *chat {
 		return &chat{answer: func(int, http.Header) string {
 			return "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
 		}}
 	}, func(t *socketTest) {
-		t.front.ByLanes()
+		t.front.UseStreamsForAll()
 		c := t.front.dial()
 		for i := range int32(3) {
 			c.send("%s", socketRequest)
@@ -207,7 +207,7 @@ func TestWebSocketStreamIsUsedOnce(t *testing.T) {
 				t.Fatal(res.Status)
 			}
 			synctest.Wait()
-			if n, l := t.a.Connections(), t.front.legLanes.Load(); n != 0 || l != i+1 {
+			if n, l := t.a.Connections(), t.front.webSocketStreams.Load(); n != 0 || l != i+1 {
 				t.Errorf("%d lanes are open after %d sockets that were turned away, %d were opened", n, i+1, l)
 			}
 		}
@@ -224,8 +224,8 @@ func TestWebSocketPathIsPinged(t *testing.T) {
 		}
 		pings := make(chan struct{}, 1000)
 		t.front.tap = func(c net.Conn) net.Conn { return tapped{c, pings} }
-		t.a.takeTrunks()
-		t.front.socketsByLanes()
+		t.a.acceptMuxSessions()
+		t.front.enableWebSocketStreams()
 		var all []*client
 		for range 20 {
 			all = append(all, t.front.socket())
@@ -247,12 +247,12 @@ func TestWebSocketPathIsPinged(t *testing.T) {
 // By real sockets, and with the TLS of a secret, a socket by a lane carries what it does by a
 // connection, both ways.
 func TestEncryptedStreamsServeWebSockets(t *testing.T) {
-	ingress, _ := byLanes(sealedPair)(t, leanApp(t))
+	ingress, _ := overStreams(sealedPair)(t, leanApp(t))
 	c := ingress.socket()
-	if text := c.hears(); text != "hi" {
+	if text := c.receiveText(); text != "hi" {
 		t.Errorf("message = %q", text)
 	}
-	if d, l := ingress.dials.Load(), ingress.legLanes.Load(); d != 0 || l != 1 {
+	if d, l := ingress.dials.Load(), ingress.webSocketStreams.Load(); d != 0 || l != 1 {
 		t.Errorf("%d connections and %d lanes, want one lane", d, l)
 	}
 	// Without a Close: this app answers none, and would have its time to.
@@ -263,13 +263,13 @@ func TestEncryptedStreamsServeWebSockets(t *testing.T) {
 func TestIdleWebSocketIsHandedOverWithoutGap(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("the app has it", t.app.has(1))
 		time.Sleep(70 * time.Second)
 		t.move(t.a, t.b)
-		c.say("two")
+		c.sendText("two")
 		t.until("it goes on", t.app.has(2))
-		for i, h := range t.app.legs() {
+		for i, h := range t.app.upgradeRequests() {
 			if g := h.Get("Shardway-WebSocket-Gap"); g != "" {
 				t.Errorf("leg %d has gap %q", i, g)
 			}

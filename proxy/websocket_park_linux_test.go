@@ -48,9 +48,9 @@ func inParked(t *testing.T, f func(t *parkedTest)) {
 				}
 			}
 			if strings.HasSuffix(way, "lanes") {
-				w.a.takeTrunks()
-				w.b.takeTrunks()
-				w.front.socketsByLanes()
+				w.a.acceptMuxSessions()
+				w.b.acceptMuxSessions()
+				w.front.enableWebSocketStreams()
 			}
 			w.own(w.a)
 			f(w)
@@ -97,13 +97,13 @@ func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 		})
 		for i := range 3 {
 			for j, c := range all {
-				c.say(strconv.Itoa(i))
+				c.sendText(strconv.Itoa(i))
 				until(t.T, "the app has it", t.app.has(i*many+j+1))
 				text := fmt.Sprint("to ", j, " ", i)
 				if _, err := t.app.conn(j).Write(message(0x81, false, text)); err != nil {
 					t.Fatal(err)
 				}
-				if got := c.hears(); got != text {
+				if got := c.receiveText(); got != text {
 					t.Errorf("heard %q, want %q", got, text)
 				}
 			}
@@ -121,10 +121,10 @@ func TestIdleWebSocketsHaveNoGoroutine(t *testing.T) {
 func TestParkedWebSocketsAreVisited(t *testing.T) {
 	goesOn := func(gap string) func(t *parkedTest, c *client) {
 		return func(t *parkedTest, c *client) {
-			until(t.T, "the next leg", func() bool { return len(t.app.legs()) == 2 })
-			c.say("on")
+			until(t.T, "the next leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+			c.sendText("on")
 			until(t.T, "it goes on", t.app.has(1))
-			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" {
+			if h := t.app.upgradeRequests()[1]; h.Get("Shardway-WebSocket-Gap") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" {
 				t.Errorf("the next leg says %v, want gap %q", h, gap)
 			}
 		}
@@ -193,7 +193,7 @@ func TestParkedWebSocketsAreVisited(t *testing.T) {
 func TestRelaysParkAfterDescriptorsRanOut(t *testing.T) {
 	inParked(t, func(t *parkedTest) {
 		for _, n := range t.nodes {
-			n.WantsDescriptors(0, 3)
+			n.FailDescriptors(0, 3)
 		}
 		c := t.front.socket()
 		t.parks(1)

@@ -8,7 +8,7 @@ import (
 // A direction that is woken soon after it has parked waits longer before it does so again: for
 // a socket that says something every few seconds it is not worth its while.
 func TestQuicklyWokenDirectionParksLater(t *testing.T) {
-	inLanes(t, plainChat, func(t *socketTest) {
+	overWebSocketStreams(t, plainChat, func(t *socketTest) {
 		parked := func(after time.Duration, front, owner float64) {
 			t.Helper()
 			time.Sleep(after)
@@ -21,13 +21,13 @@ func TestQuicklyWokenDirectionParksLater(t *testing.T) {
 		parked(500*time.Millisecond, 0, 0)
 		parked(time.Second, 1, 1)
 		for i := range 3 {
-			c.say("on")
+			c.sendText("on")
 			t.until("it is carried", t.app.has(i+1))
 			parked(5*time.Second, 1, 0)
 		}
 		parked(6*time.Second, 1, 1)
 		time.Sleep(time.Minute)
-		c.say("on")
+		c.sendText("on")
 		t.until("it is carried", t.app.has(4))
 		parked(1500*time.Millisecond, 1, 1)
 		_ = c.Close()

@@ -70,7 +70,7 @@ func TestManyWebSocketsMoveOverSlowPath(t *testing.T) {
 		t.move(t.a, t.b)
 		began := time.Now()
 		for _, c := range all {
-			c.say("on")
+			c.sendText("on")
 		}
 		t.until("all go on", t.app.has(many))
 		const few = 150 * time.Millisecond // until there is a trunk, and it is known that more make nobody late

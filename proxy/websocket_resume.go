@@ -162,7 +162,7 @@ func (c *client) cancelUnanswered() {
 func (x *exchange) prepareRetry(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
-	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.runAborted = 0, 0, 0, 0, nil, false
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.lastCrash, x.runAborted = 0, 0, 0, 0, nil, false
 	x.noStreams = false // the next attempt uses another multiplexed session
 }
 

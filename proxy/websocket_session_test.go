@@ -52,9 +52,9 @@ func inSockets(t *testing.T, app func() *chat, f func(t *socketTest), change ...
 					}
 				}
 				if lanes {
-					w.b.takeTrunks()
-					w.a.takeTrunks()
-					w.front.socketsByLanes()
+					w.b.acceptMuxSessions()
+					w.a.acceptMuxSessions()
+					w.front.enableWebSocketStreams()
 				}
 				w.own(w.a)
 				f(w)
@@ -119,7 +119,7 @@ func TestResumableWebSocketIsHandedOver(t *testing.T) {
 					return
 				case <-time.After(2 * time.Millisecond):
 				}
-				c.say(strconv.Itoa(said))
+				c.sendText(strconv.Itoa(said))
 			}
 		}()
 		moves := make(chan struct{})
@@ -158,7 +158,7 @@ func TestResumableWebSocketIsHandedOver(t *testing.T) {
 		}
 		t.app.wantGot(want...)
 		id := ""
-		for i, h := range t.app.legs() {
+		for i, h := range t.app.upgradeRequests() {
 			if got := h.Get("Shardway-WebSocket"); len(got) != 32 || id != "" && got != id {
 				t.Errorf("leg %d: id %q after %q", i, got, id)
 			}
@@ -167,7 +167,7 @@ func TestResumableWebSocketIsHandedOver(t *testing.T) {
 				t.Errorf("leg %d: resumed %q, gap %q", i, n, h.Get("Shardway-WebSocket-Gap"))
 			}
 		}
-		if n := len(t.app.legs()); n != 11 || t.app.most != 1 {
+		if n := len(t.app.upgradeRequests()); n != 11 || t.app.most != 1 {
 			t.Errorf("%d legs, %d at once", n, t.app.most)
 		}
 		_ = c.Close()
@@ -195,18 +195,18 @@ func TestResumableWebSocketSurvivesOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {
 				c := t.front.socket()
-				c.say("one")
+				c.sendText("one")
 				t.until("got", t.app.has(1))
 				for _, m := range t.nodes {
 					m.swap(t.epoch-1, t.epoch, held(route.ReasonOrphaned))
 				}
 				end(t)
 				time.Sleep(time.Second)
-				c.say("two")
+				c.sendText("two")
 				t.own(t.b)
 				t.until("got", t.app.has(2))
 				t.app.wantGot("one", "two")
-				legs := t.app.legs()
+				legs := t.app.upgradeRequests()
 				if len(legs) != 2 || legs[1].Get("Shardway-WebSocket-Gap") != "1" || legs[1].Get("Shardway-WebSocket-Resumed") != "1" {
 					t.Errorf("legs: %v", legs)
 				}
@@ -234,7 +234,7 @@ func TestWebSocketIsResumableOnlyIfAppPermits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, func() *chat { return &chat{answer: func(int, http.Header) string { return tc.lines }} }, func(t *socketTest) {
 				c := t.front.socket()
-				if got := t.app.legs()[0].Get("Shardway-WebSocket"); (got == "") != tc.close || strings.HasPrefix(got, "mine") {
+				if got := t.app.upgradeRequests()[0].Get("Shardway-WebSocket"); (got == "") != tc.close || strings.HasPrefix(got, "mine") {
 					t.Errorf("the app was told %q", got)
 				}
 				t.move(t.a, t.b)
@@ -275,7 +275,7 @@ func TestUnsuitableResponseClosesClient(t *testing.T) {
 				c := t.front.socket()
 				t.move(t.a, t.b)
 				c.wantClosed(tc.code)
-				if n := len(t.app.legs()); n != 2 {
+				if n := len(t.app.upgradeRequests()); n != 2 {
 					t.Errorf("%d legs", n)
 				}
 				_ = c.Close()

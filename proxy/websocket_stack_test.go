@@ -61,11 +61,11 @@ func TestIdleWebSocketsKeepNoDeepStack(t *testing.T) {
 			front, owner := start(t, leanApp(t))
 			open := func() {
 				c := front.socket()
-				if text := c.hears(); text != "hi" {
+				if text := c.receiveText(); text != "hi" {
 					t.Fatalf("message = %q", text)
 				}
 				c.r = nil
-				c.say("hi")
+				c.sendText("hi")
 			}
 			open() // what does not grow with the sockets is there
 			before := settled()

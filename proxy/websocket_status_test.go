@@ -24,7 +24,7 @@ func (w *socketTest) wantMetric(want float64, name string, labels ...string) {
 func TestRelaysAreCounted(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		c.say("one")
+		c.sendText("one")
 		t.until("got", t.app.has(1))
 		t.wantMetric(1, "shardway_resumable_websockets", "attached")
 		t.propose()
@@ -32,7 +32,7 @@ func TestRelaysAreCounted(t *testing.T) {
 		t.wantMetric(0, "shardway_resumable_websockets", "attached")
 		time.Sleep(time.Second)
 		t.own(t.b)
-		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
+		t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
 		t.until("attached", func() bool { return metric(t.T, t.front, "shardway_resumable_websockets", "attached") == 1 })
 		t.wantMetric(1, "shardway_websocket_upstream_connections_total", "first")
 		t.wantMetric(1, "shardway_websocket_upstream_connections_total", "planned")
@@ -41,7 +41,7 @@ func TestRelaysAreCounted(t *testing.T) {
 		t.orphan()
 		t.b.CancelUpstream("lapsed")
 		t.own(t.b)
-		t.until("a third leg", func() bool { return len(t.app.legs()) == 3 })
+		t.until("a third leg", func() bool { return len(t.app.upgradeRequests()) == 3 })
 		t.until("attached", func() bool { return metric(t.T, t.front, "shardway_resumable_websockets", "attached") == 1 })
 		t.wantMetric(1, "shardway_websocket_upstream_connections_total", "gap")
 		t.wantMetric(1, "shardway_websocket_upstream_closes_total", "gap")
@@ -127,7 +127,7 @@ func TestMoveTestHandsOver(t *testing.T) {
 		t.Run(fmt.Sprint("gap=", gap), func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {
 				c := t.front.socket()
-				c.say("one")
+				c.sendText("one")
 				t.until("got", t.app.has(1))
 				shard, mark := shardmap.Of("k", shards), proxy.WebSocketKeyHash("k")
 				if n := t.front.MoveWebSockets(func(s shardmap.Shard, m uint64) bool { return s != shard || m != mark }, gap); n != 0 {
@@ -136,11 +136,11 @@ func TestMoveTestHandsOver(t *testing.T) {
 				if n := t.front.MoveWebSockets(func(s shardmap.Shard, m uint64) bool { return s == shard && m == mark }, gap); n != 1 {
 					t.Errorf("%d sockets are broken, want 1", n)
 				}
-				t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-				c.say("two")
+				t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+				c.sendText("two")
 				t.until("got", t.app.has(2))
 				t.app.wantGot("one", "two")
-				if h := t.app.legs()[1]; (h.Get("Shardway-WebSocket-Gap") == "1") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" || t.app.most != 1 {
+				if h := t.app.upgradeRequests()[1]; (h.Get("Shardway-WebSocket-Gap") == "1") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" || t.app.most != 1 {
 					t.Errorf("%v, %d legs at once", h, t.app.most)
 				}
 				if !t.local && t.a.MoveWebSockets(func(shardmap.Shard, uint64) bool { return true }, gap) != 0 {
@@ -166,7 +166,7 @@ func TestMoveTestWaitsForMessageUntilDrainTimeout(t *testing.T) {
 					t.Fatalf("%d sockets are broken, want 1", n)
 				}
 				time.Sleep(4900 * time.Millisecond)
-				if len(t.app.legs()) != 1 {
+				if len(t.app.upgradeRequests()) != 1 {
 					t.Fatal("the leg is over")
 				}
 				if !finished {
@@ -177,8 +177,8 @@ func TestMoveTestWaitsForMessageUntilDrainTimeout(t *testing.T) {
 					return
 				}
 				c.send("%s", whole[10:])
-				t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-				c.say("next")
+				t.until("a second leg", func() bool { return len(t.app.upgradeRequests()) == 2 })
+				c.sendText("next")
 				t.until("got", t.app.has(2))
 				t.app.wantGot("whole", "next")
 				_ = c.Close()

@@ -140,8 +140,8 @@ func (a *chat) listen(conn net.Conn, r *bufio.Reader) (code int, err error) {
 	}
 }
 
-// legs returns the requests that the app has had.
-func (a *chat) legs() []http.Header {
+// upgradeRequests returns the headers of the requests that the app has received.
+func (a *chat) upgradeRequests() []http.Header {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]http.Header(nil), a.heads...)
@@ -267,16 +267,16 @@ func (n *node) socket() *client {
 	return c
 }
 
-// say sends a text message.
-func (c *client) say(text string) {
+// sendText sends a text message.
+func (c *client) sendText(text string) {
 	c.t.Helper()
 	if _, err := c.Write(message(0x81, true, text)); err != nil {
-		c.t.Fatalf("say %q: %v", text, err)
+		c.t.Fatalf("send %q: %v", text, err)
 	}
 }
 
-// hears reads one message, or fails the test.
-func (c *client) hears() string {
+// receiveText reads one text message, or fails the test.
+func (c *client) receiveText() string {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Minute))
 	op, p, err := readMessage(c.r)

@@ -34,38 +34,38 @@ const shards = 16
 // it, and listeners on loopback.
 type node struct {
 	*proxy.Server
-	t        *testing.T
-	id       string
-	addr     string                         // for clients
-	peer     string                         // for other nodes
-	trunk    string                         // for trunks of theirs
-	legTrunk string                         // for those of sockets; empty: the same
-	trunks   atomic.Pointer[mux.SessionSet] // to others; nil: it opens no lanes
-	legs     atomic.Pointer[mux.SessionSet] // the same for sockets
-	tap      func(net.Conn) net.Conn        // wraps the connections of trunks to others; nil: nothing does
-	wraps    func(*mux.Stream) net.Conn     // what a lane is given out as; nil: itself
-	others   sync.Map                       // id → *node
+	t                 *testing.T
+	id                string
+	addr              string                         // for clients
+	peer              string                         // for other nodes
+	muxAddr           string                         // for trunks of theirs
+	webSocketMuxAddr  string                         // for those of sockets; empty: the same
+	muxSessions       atomic.Pointer[mux.SessionSet] // to others; nil: it opens no lanes
+	webSocketSessions atomic.Pointer[mux.SessionSet] // the same for sockets
+	tap               func(net.Conn) net.Conn        // wraps the connections of trunks to others; nil: nothing does
+	wraps             func(*mux.Stream) net.Conn     // what a lane is given out as; nil: itself
+	others            sync.Map                       // id → *node
 
-	table     atomic.Pointer[route.Table]
-	lease     atomic.Int64 // nanoseconds left
-	refuse    atomic.Int32 // route.Refusal of Admit; zero: admit what the table says
-	running   atomic.Int32
-	asked     atomic.Int32 // calls of Admit
-	admitted  atomic.Int32
-	dials     atomic.Int32
-	wanted    atomic.Int32               // lanes, in vain or not
-	lanes     atomic.Int32               // opened
-	lane      atomic.Pointer[mux.Stream] // the last of them
-	legLanes  atomic.Int32               // opened for sockets
-	leg       atomic.Pointer[mux.Stream] // the last of them
-	laid      atomic.Int32               // trunks dialed
-	unlaid    atomic.Int32               // of them, in vain
-	hurries   bool                       // it waits for no lane
-	keys      *shardkey.Keys             // of the next table; nil: the settings have them
-	keysSince uint64                     // the epoch with which they became active
-	awaiting  atomic.Int32               // calls of Await that had to wait
-	dialError atomic.Bool
-	swapped   struct {
+	table               atomic.Pointer[route.Table]
+	lease               atomic.Int64 // nanoseconds left
+	refuse              atomic.Int32 // route.Refusal of Admit; zero: admit what the table says
+	running             atomic.Int32
+	asked               atomic.Int32 // calls of Admit
+	admitted            atomic.Int32
+	dials               atomic.Int32
+	wanted              atomic.Int32               // lanes, in vain or not
+	lanes               atomic.Int32               // opened
+	lane                atomic.Pointer[mux.Stream] // the last of them
+	webSocketStreams    atomic.Int32               // opened for sockets
+	lastWebSocketStream atomic.Pointer[mux.Stream] // the last of them
+	laid                atomic.Int32               // trunks dialed
+	unlaid              atomic.Int32               // of them, in vain
+	hurries             bool                       // it waits for no lane
+	keys                *shardkey.Keys             // of the next table; nil: the settings have them
+	keysSince           uint64                     // the epoch with which they became active
+	awaiting            atomic.Int32               // calls of Await that had to wait
+	dialError           atomic.Bool
+	swapped             struct {
 		sync.Mutex
 		ch chan struct{}
 	}
@@ -239,7 +239,7 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 		if err := n.Shutdown(ended); err != nil {
 			t.Errorf("Shutdown of %s: %v", id, err)
 		}
-		if s := n.legs.Load(); s != nil {
+		if s := n.webSocketSessions.Load(); s != nil {
 			s.Close() // whose clients' sockets would go on by others
 		}
 		if r := n.running.Load(); r != 0 {
@@ -306,7 +306,7 @@ func ways() iter.Seq2[string, starter] {
 			return n, n
 		}
 		_ = yield("local", single) && yield("remote", pair) && yield("sealed", sealedPair) &&
-			yield("lanes", byLanes(pair)) && yield("sealed lanes", byLanes(sealedPair))
+			yield("lanes", overStreams(pair)) && yield("sealed lanes", overStreams(sealedPair))
 	}
 }
 

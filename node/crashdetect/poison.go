@@ -208,7 +208,7 @@ func (p *PoisonDetector) Len() int {
 
 // ConnsBroken handles connections to another node that broke while requests ran on them. It checks in the
 // background whether the process of that node has ended. If so, it reports the keys to the leader.
-func (p *PoisonDetector) ConnsBroken(w proxy.Wreck) {
+func (p *PoisonDetector) ConnsBroken(w proxy.Crash) {
 	at := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,10 +232,10 @@ func (p *PoisonDetector) ConnsBroken(w proxy.Wreck) {
 	})
 }
 
-// HasCrashed reports whether the process of a wreck has ended without being stopped on purpose: its
+// HasCrashed reports whether the process of a suspected crash has ended without being stopped on purpose: its
 // address refuses connections, or another process responds there. It blocks until that is known or ctx
 // ends.
-func (p *PoisonDetector) HasCrashed(ctx context.Context, w proxy.Wreck) bool {
+func (p *PoisonDetector) HasCrashed(ctx context.Context, w proxy.Crash) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
 		dialing, cancel := context.WithTimeout(ctx, time.Second)
 		c, err := p.o.Port.Dial(dialing, w.Node, peer.Control)

@@ -27,9 +27,9 @@ var ErrNoApp = errors.New("proxy: the app behind the owner accepts no connection
 // succeeded or a new routing table routes them elsewhere. Without the breaker, thousands of
 // requests would keep the machine busy with failing dials.
 //
-//	closed ──Trip──► tripped ──timer──► probeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
+//	closed ──Open──► tripped ──timer──► probeReady ──Allow──► probing ──OnConnected, OnAccepted──► closed
 //	                    ▲                                        │
-//	                    └──────────────────Trip──────────────────┘
+//	                    └──────────────────Open──────────────────┘
 type Breaker struct {
 	queues  Queues
 	tripped atomic.Bool // written with mu held
@@ -81,8 +81,9 @@ func (b *Breaker) Allow() (ok, dials bool) {
 	return true, dials
 }
 
-// Trip trips the breaker, or lengthens the pause if it is tripped, and records the cause.
-func (b *Breaker) Trip(why error) {
+// Open trips the breaker, so that it permits no dial during a pause. If the breaker is tripped
+// already, Open lengthens the pause. It records the cause.
+func (b *Breaker) Open(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = why

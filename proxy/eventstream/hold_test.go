@@ -9,8 +9,8 @@ import (
 	"shardway/proxy/eventstream"
 )
 
-// leg passes one connection's bytes in parts of step.
-func leg(t *testing.T, s *eventstream.Scanner, h *eventstream.Buffer, out *bytes.Buffer, p []byte, step int) {
+// scanInSteps passes one connection's bytes in parts of step.
+func scanInSteps(t *testing.T, s *eventstream.Scanner, h *eventstream.Buffer, out *bytes.Buffer, p []byte, step int) {
 	t.Helper()
 	for len(p) > 0 {
 		part := p[:min(step, len(p))]
@@ -44,7 +44,7 @@ func FuzzHoldPassesWholeEvents(f *testing.F) {
 		var s eventstream.Scanner
 		var h eventstream.Buffer
 		var out bytes.Buffer
-		leg(t, &s, &h, &out, first, size)
+		scanInSteps(t, &s, &h, &out, first, size)
 		want := first[:wholeOf(first)]
 		if !bytes.Equal(out.Bytes(), want) || h.Buffered() != len(first)-len(want) || h.InEvent() {
 			t.Fatalf("of %q %q has passed, %d bytes are held; want %q", first, out.Bytes(), h.Buffered(), want)
@@ -56,7 +56,7 @@ func FuzzHoldPassesWholeEvents(f *testing.F) {
 			t.Fatalf("behind %q: goes on from %q, %v; want %q, %v", first, id, ok, known.id, known.goesOn)
 		}
 		out.Reset()
-		leg(t, &s, &h, &out, second, size)
+		scanInSteps(t, &s, &h, &out, second, size)
 		want = bytes.TrimPrefix(second[:wholeOf(second)], []byte("\ufeff"))
 		if !bytes.Equal(out.Bytes(), want) {
 			t.Fatalf("of %q %q has passed behind %q; want %q", second, out.Bytes(), first, want)
@@ -79,18 +79,18 @@ func TestLongEventPassesAsItComes(t *testing.T) {
 	var h eventstream.Buffer
 	var out bytes.Buffer
 	long := "id: 2\ndata: " + strings.Repeat("x", eventstream.MaxBuffered-len("id: 2\ndata: "))
-	leg(t, &s, &h, &out, []byte("id: 1\n\n"+long), 1000)
+	scanInSteps(t, &s, &h, &out, []byte("id: 1\n\n"+long), 1000)
 	if out.String() != "id: 1\n\n" || h.InEvent() || h.Buffered() != eventstream.MaxBuffered {
 		t.Fatalf("%d bytes have passed, %d are held; want those of the first event alone", out.Len(), h.Buffered())
 	}
-	leg(t, &s, &h, &out, []byte("x"), 1)
+	scanInSteps(t, &s, &h, &out, []byte("x"), 1)
 	if out.String() != "id: 1\n\n"+long+"x" || !h.InEvent() || h.Buffered() != 0 {
 		t.Fatalf("%d bytes have passed, amid %v, %d held; want all", out.Len(), h.InEvent(), h.Buffered())
 	}
 	if id, _ := s.ID(); string(id) != "1" {
 		t.Errorf("id %q before the end of the event, want 1", id)
 	}
-	leg(t, &s, &h, &out, []byte("\n\ndata: half"), 5)
+	scanInSteps(t, &s, &h, &out, []byte("\n\ndata: half"), 5)
 	if id, _ := s.ID(); string(id) != "2" || h.InEvent() || h.Buffered() != len("data: half") {
 		t.Errorf("behind it: id %q, amid %v, %d held", id, h.InEvent(), h.Buffered())
 	}
@@ -103,7 +103,7 @@ var errRefused = errors.New("refused")
 func (refusing) Write([]byte) (int, error) { return 0, errRefused }
 
 // Who takes no more is not written to again.
-func TestHoldTellsWhatTheReceiverSays(t *testing.T) {
+func TestBufferReturnsWriteError(t *testing.T) {
 	var h eventstream.Buffer
 	if err := h.Write(refusing{}, []byte("data: 1\n\n"), 9); !errors.Is(err, errRefused) {
 		t.Errorf("Pass: %v", err)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// nobody returns an address at which connections are refused. The port is kept: one that was
+// refusingAddr returns an address at which connections are refused. The port is kept: one that was
 // only closed may be another test's a moment later.
-func nobody(t *testing.T) string {
+func refusingAddr(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

@@ -45,9 +45,9 @@ func dying(t *testing.T, ingress *node, names []string, together int) (killed []
 // A GET went from one dead owner to the next, three in all. What may have ended two of
 // them is not given to a third.
 func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
-	told := make(chan proxy.Wreck, 4)
+	told := make(chan proxy.Crash, 4)
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
-		o.Wrecked = func(w proxy.Wreck) { told <- w }
+		o.PeerCrashed = func(w proxy.Crash) { told <- w }
 		o.HashKey = func() []byte { return []byte("s") }
 	})
 	killed := dying(t, n, []string{"a", "b", "c", "d"}, 1)
@@ -78,7 +78,7 @@ func TestPoisonIsFoundAcrossTwoNodes(t *testing.T) {
 func TestManyKeysAreNotImplicated(t *testing.T) {
 	const many = proxy.MaxImplicated + 1
 	n := newNode(t, "ingress", "", func(o *proxy.Options) {
-		o.Wrecked = func(w proxy.Wreck) { t.Errorf("told %+v", w) }
+		o.PeerCrashed = func(w proxy.Crash) { t.Errorf("told %+v", w) }
 	})
 	killed := dying(t, n, []string{"a", "b", "c"}, many)
 	owner := newNode(t, "c", webApp(t, echo))
@@ -105,7 +105,7 @@ func TestManyKeysAreNotImplicated(t *testing.T) {
 // not break with a process: it counted as one that the request may have ended, so that the
 // next one that died failed it.
 func TestCancelledRequestsAreNotImplicated(t *testing.T) {
-	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) {} })
+	n := newNode(t, "ingress", "", func(o *proxy.Options) { o.PeerCrashed = func(proxy.Crash) {} })
 	reached, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
 	n.knows("a", &node{peer: rawApp(t, func(_ net.Conn, r *bufio.Reader) {
@@ -135,13 +135,13 @@ func TestCancelledRequestsAreNotImplicated(t *testing.T) {
 // An app that ends under a request has not ended a node: it is asked again as ever, and
 // nobody is told that the key may be poison.
 func TestLocalAppIsNotReportedAsCrash(t *testing.T) {
-	told := make(chan proxy.Wreck, 4)
+	told := make(chan proxy.Crash, 4)
 	asked := new(atomic.Int32)
 	n := newNode(t, "ingress", rawApp(t, func(_ net.Conn, r *bufio.Reader) {
 		if _, err := http.ReadRequest(r); err == nil {
 			asked.Add(1)
 		}
-	}), func(o *proxy.Options) { o.Wrecked = func(w proxy.Wreck) { told <- w } })
+	}), func(o *proxy.Options) { o.PeerCrashed = func(w proxy.Crash) { told <- w } })
 	n.swap(1, 1, local(1))
 	res, body := n.dial().get("/")
 	wantStatus(t, res, body, 502, "upstream-broken")
@@ -204,7 +204,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sim, told := newSim(t), 0
 				n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) {
-					o.Wrecked, o.DialUpstream = func(proxy.Wreck) { told++ }, nil
+					o.PeerCrashed, o.DialUpstream = func(proxy.Crash) { told++ }, nil
 				})
 				n.knows("a", breaking(t, sim, "a", func(conn net.Conn) { _, _ = io.WriteString(conn, c.said) }))
 				n.swap(1, 1, remote("a", 1))
@@ -233,7 +233,7 @@ func TestOnlyUnansweredRequestsOfKeysAreImplicated(t *testing.T) {
 func TestProcessCrashIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, asked, told := newSim(t), 0, 0
-		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.Wrecked = func(proxy.Wreck) { told++ } })
+		n := simNode(t, sim, "ingress", simple, func(o *proxy.Options) { o.PeerCrashed = func(proxy.Crash) { told++ } })
 		n.knows("a", breaking(t, sim, "a", func(conn net.Conn) {
 			if asked++; asked == 3 {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -13,28 +13,28 @@ import (
 // requests: neither is remembered for longer, nor more of it, than it says anything.
 func TestCrashRecordsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var x wrecks
-		const more = maxWrecks + 50
+		var x crashRecords
+		const more = maxCrashes + 50
 		for i := range more {
-			x.note(process{node: "n", boot: uint64(i)}, Implicated{})
+			x.record(process{node: "n", boot: uint64(i)}, Implicated{})
 		}
-		if len(x.mu.by) != maxWrecks || len(x.mu.order) != maxWrecks {
-			t.Errorf("%d are remembered, and %d in order, want %d", len(x.mu.by), len(x.mu.order), maxWrecks)
+		if len(x.mu.byProcess) != maxCrashes || len(x.mu.order) != maxCrashes {
+			t.Errorf("%d are remembered, and %d in order, want %d", len(x.mu.byProcess), len(x.mu.order), maxCrashes)
 		}
-		if x.mu.by[process{"n", 0}] != nil || x.mu.by[process{"n", more - 1}] == nil {
+		if x.mu.byProcess[process{"n", 0}] != nil || x.mu.byProcess[process{"n", more - 1}] == nil {
 			t.Error("the last one made way for the first one")
 		}
-		time.Sleep(wreckFor)
-		w := x.note(process{node: "n", boot: more - 1}, Implicated{})
-		if !w.at.Before(time.Now()) {
+		time.Sleep(crashRetention)
+		w := x.record(process{node: "n", boot: more - 1}, Implicated{})
+		if !w.firstBreak.Before(time.Now()) {
 			t.Error("one that is as old as it may be was forgotten")
 		}
 		time.Sleep(time.Nanosecond)
-		if x.note(process{node: "last"}, Implicated{}); len(x.mu.by) != 1 || len(x.mu.order) != 1 {
-			t.Errorf("%d are remembered after their time, and %d in order, want the last one alone", len(x.mu.by), len(x.mu.order))
+		if x.record(process{node: "last"}, Implicated{}); len(x.mu.byProcess) != 1 || len(x.mu.order) != 1 {
+			t.Errorf("%d are remembered after their time, and %d in order, want the last one alone", len(x.mu.byProcess), len(x.mu.order))
 		}
 		for i := range 1000 {
-			w = x.note(process{node: "last"}, Implicated{Hash: uint64(i)})
+			w = x.record(process{node: "last"}, Implicated{Hash: uint64(i)})
 		}
 		if len(w.keys) > MaxImplicated+1 {
 			t.Errorf("%d keys of one process are remembered", len(w.keys))
@@ -45,21 +45,21 @@ func TestCrashRecordsAreLimited(t *testing.T) {
 // Up to eight keys are implicated, and told of with the process that took them, once.
 func TestImplicatedKeysAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Wreck
-		x := wrecks{tell: func(w Wreck) { told = append(told, w) }}
+		var told []Crash
+		x := crashRecords{report: func(w Crash) { told = append(told, w) }}
 		few, many := process{"few", 3}, process{"many", 4}
-		first := x.note(few, Implicated{})
-		var last *wreck
+		first := x.record(few, Implicated{})
+		var last *crashRecord
 		for i := range MaxImplicated + 1 {
-			last = x.note(many, Implicated{Shard: shardmap.Shard(i)})
-			if i < MaxImplicated && x.note(few, Implicated{Shard: shardmap.Shard(i)}) != first {
+			last = x.record(many, Implicated{Shard: shardmap.Shard(i)})
+			if i < MaxImplicated && x.record(few, Implicated{Shard: shardmap.Shard(i)}) != first {
 				t.Fatal("the end of one process is taken for two")
 			}
 		}
 		if !x.implicates(first) || x.implicates(last) {
 			t.Errorf("%d keys are implicated: %t, and %d: %t", len(first.keys), x.implicates(first), len(last.keys), x.implicates(last))
 		}
-		time.Sleep(gatherWreck)
+		time.Sleep(crashReportDelay)
 		synctest.Wait()
 		if len(told) != 1 || told[0].Node != "few" || told[0].Boot != 3 || len(told[0].Keys) != MaxImplicated {
 			t.Errorf("told %s, want the %d of the third process of few", fmt.Sprint(told), MaxImplicated)
