@@ -58,7 +58,7 @@ func (sc *scenario) checkAll() *Round {
 	sc.followers.close()
 	sc.followers.take() // Events after the last round only become known requests.
 	rules := sc.c.Rules()
-	rules.Known = sc.known
+	rules.OtherRequests = sc.known
 	report := history.Check(history.History{Runs: sc.c.Recorded(sc), Faults: sc.c.Faults(), Waits: sc.c.Waits()}, rules)
 	r := &Round{Faults: "all rounds", History: report}
 	for _, v := range report.Violations {
@@ -106,7 +106,7 @@ func (sc *scenario) runsOf(responses []history.Response) []history.Run {
 func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []history.Run) {
 	ids := make(map[string]bool)
 	for _, f := range followers {
-		for _, c := range f.Follows {
+		for _, c := range f.Conns {
 			ids[c.ID] = true
 		}
 	}

@@ -74,8 +74,8 @@ func (s *followers) awaitProgress() {
 func (s *followers) take() (all []history.Follower) {
 	for _, f := range s.list {
 		came := f.Take()
-		came.Bound = s.sc.o.Embedded
-		for _, c := range came.Follows {
+		came.BoundToNode = s.sc.o.Embedded
+		for _, c := range came.Conns {
 			s.sc.known[c.ID] = false
 		}
 		all = append(all, came)

@@ -78,7 +78,7 @@ func (f *cordon) begin(sc *scenario) {
 	f.victim, f.other = sc.pick(anyNode), sc.pick(anyNode)
 	sc.tracef("%s is cordoned", f.victim.ID)
 	since := sc.request("cordon", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Cordoned, f.victim.ID) })
-	sc.cordons = append(sc.cordons, history.Cordon{Node: f.victim.ID, Entries: history.Entries{Since: since}})
+	sc.cordons = append(sc.cordons, history.Cordon{Node: f.victim.ID, Entries: history.Entries{After: since}})
 }
 
 func (f *cordon) during(sc *scenario) {
@@ -107,7 +107,7 @@ func (sc *scenario) drain(n *cluster.Node) {
 	}
 	sc.tracef("%s is drained %v", n.ID, options)
 	sc.drains = append(sc.drains, history.Drain{Node: n.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].Entries.Since = sc.request("drain", n, func(p cluster.Policy) bool { return slices.Contains(p.Drained, n.ID) }, options...)
+	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", n, func(p cluster.Policy) bool { return slices.Contains(p.Drained, n.ID) }, options...)
 }
 
 // uncordon withdraws all requests for a node. Maps that are proposed from now on may
@@ -123,12 +123,12 @@ func (sc *scenario) uncordon(n *cluster.Node) {
 	sc.request("uncordon", n, func(p cluster.Policy) bool { return !slices.Contains(append(p.Drained, p.Cordoned...), n.ID) })
 	for i := range sc.drains {
 		if d := &sc.drains[i]; d.Node == n.ID && d.Until == 0 {
-			d.Until, d.Entries.Till = history.Now(), till
+			d.Until, d.Entries.Before = history.Now(), till
 		}
 	}
 	for i := range sc.cordons {
-		if e := &sc.cordons[i].Entries; sc.cordons[i].Node == n.ID && e.Till == 0 {
-			e.Till = till
+		if e := &sc.cordons[i].Entries; sc.cordons[i].Node == n.ID && e.Before == 0 {
+			e.Before = till
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (f *slowMove) during(sc *scenario) {
 		return load.ShardOf(key, sc.o.Shards) == load.ShardOf(f.key, sc.o.Shards)
 	})
 	sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].Entries.Since = sc.request("drain", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Drained, f.victim.ID) })
+	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Drained, f.victim.ID) })
 	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {
 		m, err := sc.others(f.victim)[0].Map(sc.Context())
 		if err != nil {

@@ -83,7 +83,7 @@ func (a *App) Kill(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	l.died = history.Now()
-	a.c.faults[fault].By = l.died
+	a.c.faults[fault].ExitedBy = l.died
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped:

@@ -79,7 +79,7 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	}
 	h := history.History{Runs: c.Runs(t), Faults: c.Faults()}
 	rules := c.Rules()
-	rules.Known = map[string]bool{"ask1": false, "ask2": false}
+	rules.OtherRequests = map[string]bool{"ask1": false, "ask2": false}
 	if r := history.Check(h, rules); r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("nobody waited for dead-after: %v", r.Violations)
 	}
@@ -88,7 +88,7 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 		t.Errorf("report = %v", r)
 	}
 	c.faults = nil
-	r := history.Check(history.History{Runs: c.Runs(t)}, history.Rules{Known: map[string]bool{"ask1": false, "ask2": false}})
+	r := history.Check(history.History{Runs: c.Runs(t)}, history.Rules{OtherRequests: map[string]bool{"ask1": false, "ask2": false}})
 	if r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without the stop: %v", r.Violations)
 	}

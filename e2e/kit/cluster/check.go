@@ -17,10 +17,10 @@ import (
 func (c *Cluster) Check(tb testing.TB) *history.Report {
 	tb.Helper()
 	rules := c.Rules()
-	rules.Known = make(map[string]bool, len(c.known)+c.checked)
-	maps.Copy(rules.Known, c.known)
+	rules.OtherRequests = make(map[string]bool, len(c.known)+c.checked)
+	maps.Copy(rules.OtherRequests, c.known)
 	for i := range c.responses[:c.checked] {
-		rules.Known[c.responses[i].ID] = c.responses[i].Denied()
+		rules.OtherRequests[c.responses[i].ID] = c.responses[i].Denied()
 	}
 	h := history.History{Responses: c.responses[c.checked:], Runs: c.Runs(tb), Maps: c.MapsSince(c.checkedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
 	r := history.Check(h, rules)
@@ -43,7 +43,7 @@ const wake = 100 * time.Millisecond
 // Rules returns the rules for this cluster.
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
-		Wake: wake, Voters: maxVoters,
+		WakeTime: wake, Voters: maxVoters,
 		Shards: c.o.Shards, Takeover: c.flag("--takeover", "lease"), Targets: make(map[string]string),
 		Lease: c.duration("--lease"), DeadAfter: c.duration("--dead-after"), DrainTimeout: c.duration("--drain-timeout"), StreamGrace: c.duration("--stream-grace"), QueueWait: c.duration("--queue-wait"),
 	}

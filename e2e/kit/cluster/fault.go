@@ -76,13 +76,13 @@ func (c *Cluster) recordExit(n *Node) {
 		c.beginFault(n, history.Killed)
 		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
 	}
-	if f := &c.faults[n.fault]; failed && f.By == 0 {
-		f.From, f.Holds = min(f.From, closed), holds
+	if f := &c.faults[n.fault]; failed && f.ExitedBy == 0 {
+		f.From, f.HoldsShards = min(f.From, closed), holds
 	}
 	for i := range c.faults {
 		f := &c.faults[i]
-		if (i == n.fault || f.Kind == history.DiskFault && f.Node == n.ID && f.Until == 0) && f.By == 0 {
-			f.By = max(at, f.From)
+		if (i == n.fault || f.Kind == history.DiskFault && f.Node == n.ID && f.Until == 0) && f.ExitedBy == 0 {
+			f.ExitedBy = max(at, f.From)
 		}
 	}
 }

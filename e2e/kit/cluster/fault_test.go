@@ -59,11 +59,11 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 				t.Fatal("it runs")
 			}
 			f := n.c.faults[n.fault]
-			if f.Kind != c.want || f.By != n.proc.ended && f.By < f.From || f.From < began-int64(time.Millisecond) {
-				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.By, c.want, began, n.proc.ended)
+			if f.Kind != c.want || f.ExitedBy != n.proc.ended && f.ExitedBy < f.From || f.From < began-int64(time.Millisecond) {
+				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.ExitedBy, c.want, began, n.proc.ended)
 			}
-			if f.Holds != c.holds {
-				t.Errorf("its app holds its shards until its end: %v, want %v", f.Holds, c.holds)
+			if f.HoldsShards != c.holds {
+				t.Errorf("its app holds its shards until its end: %v, want %v", f.HoldsShards, c.holds)
 			}
 			if cut := n.proc.ended-f.From >= int64(takes/2); c.want == history.Killed && cut != c.cut {
 				t.Errorf("dated %v before its end, want from the cut: %v", time.Duration(n.proc.ended-f.From), c.cut)

@@ -194,7 +194,7 @@ func (n *Node) Ended() (at int64, ended bool) {
 		return 0, false
 	}
 	n.c.recordExit(n)
-	return n.c.faults[n.fault].By, true
+	return n.c.faults[n.fault].ExitedBy, true
 }
 
 // Pause sends SIGSTOP, and returns when the process has stopped.

@@ -5,7 +5,7 @@ package history
 // byte of the response. Clients do not notice that, so it must be rare, and each case
 // needs a reason:
 //   - No process listens from the time of the SIGTERM or the death of the process until
-//     Rules.Boot after its next start.
+//     Rules.MaxStartTime after its next start.
 //   - An idle connection is closed under a request only if the process dies meanwhile.
 //
 // A process that was asked to terminate responds first, except to long polls.
@@ -38,15 +38,15 @@ func (c *checker) checkAttempts(resp *Response) {
 // isLongPoll reports whether a safe request had waited for DrainTimeout for its response.
 // A terminating node then closes the connection, and the client asks another node.
 func (c *checker) isLongPoll(resp *Response, t *Attempt) bool {
-	return resp.Safe() && t.Done-t.Sent >= c.rules.shortest(c.rules.DrainTimeout)
+	return resp.Safe() && t.Done-t.Sent >= c.rules.shortestByAnyClock(c.rules.DrainTimeout)
 }
 
 // mayBeDown reports whether the node may have had no listening process at some time of an
 // attempt.
 func (c *checker) mayBeDown(node string, t *Attempt) bool {
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
-		if f.Node == node && (f.By != 0 && f.Kind != AppDown || f.Kind == Terminated) && f.From <= t.Done && t.Sent <= addTime(f.end(), int64(c.rules.Boot)) {
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
+		if f.Node == node && (f.ExitedBy != 0 && f.Kind != AppDown || f.Kind == Terminated) && f.From <= t.Done && t.Sent <= addDuration(f.end(), int64(c.rules.MaxStartTime)) {
 			return true
 		}
 	}
@@ -56,9 +56,9 @@ func (c *checker) mayBeDown(node string, t *Attempt) bool {
 // diedDuring reports whether the process of the node may have died, and so lost its
 // connections, during an attempt.
 func (c *checker) diedDuring(node string, t *Attempt) bool {
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
-		if f.isCrash() && f.Node == node && f.From <= t.Done && t.Sent <= f.By {
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
+		if f.isCrash() && f.Node == node && f.From <= t.Done && t.Sent <= f.ExitedBy {
 			return true
 		}
 	}

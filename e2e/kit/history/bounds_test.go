@@ -40,7 +40,7 @@ func (s *story) fault(kind history.FaultKind, node string, from, by, until int64
 		}
 		return (s.now + t) * ms
 	}
-	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: at(from), By: at(by), Until: at(until)})
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: at(from), ExitedBy: at(by), Until: at(until)})
 }
 
 const mayHaveRun = "the connection broke after the request was sent: it may have run"
@@ -262,11 +262,11 @@ func (s *story) map3(epoch uint64, owners ...string) {
 	s.Maps = append(s.Maps, history.Map{Epoch: epoch, At: s.now * ms, Owners: owners})
 }
 
-// A request ran that got a 503 long before, according to Rules.Known.
+// A request ran that got a 503 long before, according to Rules.OtherRequests.
 func TestDeniedRequestMustNotRun(t *testing.T) {
 	s := good()
 	s.ran("before", "POST", key(1), "b", 9, 5)
-	r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": true}})
+	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": true}})
 	if r.Count(history.DeniedRun) != 1 || len(r.Violations) != 1 {
 		t.Errorf("violations = %v", r.Violations)
 	}
@@ -327,7 +327,7 @@ func TestRunMayBeginRightAfterPause(t *testing.T) {
 		s.asked("next", "POST", key(1), "b", 11, 5)
 		s.now += 1000 + after
 		s.asked("old", "POST", key(1), "a", 10, 20)
-		r := history.Check(s.History, history.Rules{Shards: shards, Wake: 100 * time.Millisecond})
+		r := history.Check(s.History, history.Rules{Shards: shards, WakeTime: 100 * time.Millisecond})
 		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.Paused != 1-want {
 			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
 		}
@@ -345,7 +345,7 @@ func TestClockSkewPermitsEarlierTakeover(t *testing.T) {
 	s := good()
 	stopAndTake(history.Paused)(s, 1900)
 	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
-		if r := history.Check(s.History, history.Rules{Shards: shards, Skew: skew}); len(r.Violations) != want {
+		if r := history.Check(s.History, history.Rules{Shards: shards, MaxClockSkew: skew}); len(r.Violations) != want {
 			t.Errorf("skew %v: %v", skew, r.Violations)
 		}
 	}

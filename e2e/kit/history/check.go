@@ -27,17 +27,17 @@ type History struct {
 	// without that node. Neither of them excuses anything else.
 	Drains  []Drain
 	Cordons []Cordon
-	// VotesFrom is the time at which a node that joined a running cluster got its vote.
+	// VoterSince is the time at which a node that joined a running cluster got its vote.
 	// Before that, the node does not count for a majority. A node without an entry always
 	// counts.
-	VotesFrom map[string]int64
+	VoterSince map[string]int64
 }
 
 // checker is the state of Check for one history.
 type checker struct {
-	h      History
-	rules  Rules
-	report *Report
+	history History
+	rules   Rules
+	report  *Report
 
 	maps   []Map            // in ascending order of epoch
 	runs   map[string][]Run // by request ID
@@ -47,9 +47,9 @@ type checker struct {
 	leases map[string][]int64
 	// ingress is the node that received the last attempt of each request, by request ID.
 	ingress map[string]string
-	// lasting reports for each fault whether it was longer than brief: see
-	// checker.isBrief.
-	lasting []bool
+	// matters reports for each fault whether it may make a request fail: see
+	// checker.isTooBriefToMatter.
+	matters []bool
 	// excused holds the IDs of requests whose overlap with a run of another owner is
 	// excused.
 	excused map[string]bool
@@ -58,7 +58,7 @@ type checker struct {
 // Check checks h against the rules.
 func Check(h History, rules Rules) *Report {
 	c := &checker{
-		h: h, rules: rules.withDefaults(), maps: ordered(h.Maps),
+		history: h, rules: rules.withDefaults(), maps: sortedByEpoch(h.Maps),
 		report: &Report{Requests: len(h.Responses), Runs: len(h.Runs), Excused: make(map[string]int), Overlapped: make(map[uint32]int)},
 		runs:   make(map[string][]Run, len(h.Responses)), shards: make(map[uint32][]Run), leases: make(map[string][]int64),
 		ingress: make(map[string]string, len(h.Responses)), excused: make(map[string]bool),
@@ -74,39 +74,39 @@ func Check(h History, rules Rules) *Report {
 	return c.report
 }
 
-func byStart(a, b Run) int {
+func compareStart(a, b Run) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
 }
 
 // buildIndex fills the lookup tables of the checker.
 func (c *checker) buildIndex() {
-	for _, run := range c.h.Runs {
+	for _, run := range c.history.Runs {
 		c.runs[run.ID] = append(c.runs[run.ID], run)
 		c.shards[run.Shard] = append(c.shards[run.Shard], run)
 		c.leases[run.App] = append(c.leases[run.App], run.Start)
 	}
-	for _, a := range c.h.Admissions {
+	for _, a := range c.history.Admissions {
 		c.leases[a.Node] = append(c.leases[a.Node], a.From, a.Until)
 	}
 	for _, runs := range c.shards {
-		slices.SortFunc(runs, byStart)
+		slices.SortFunc(runs, compareStart)
 	}
 	for _, at := range c.leases {
 		slices.Sort(at)
 	}
-	for i := range c.h.Responses {
-		c.ingress[c.h.Responses[i].ID] = c.rules.node(c.h.Responses[i].final().Target)
+	for i := range c.history.Responses {
+		c.ingress[c.history.Responses[i].ID] = c.rules.node(c.history.Responses[i].final().Target)
 	}
-	for _, f := range c.h.Followers {
-		for _, conn := range f.Follows {
+	for _, f := range c.history.Followers {
+		for _, conn := range f.Conns {
 			c.ingress[conn.ID] = c.rules.node(conn.Target)
 		}
 	}
 	c.report.Shards = len(c.shards)
 	c.findBriefFaults()
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
-		if f.Kind == Stalled && !c.isBrief(i) && slices.ContainsFunc(c.h.Responses, func(a Response) bool { return f.overlaps(a.Sent(), a.Done()) }) {
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
+		if f.Kind == Stalled && !c.isTooBriefToMatter(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return f.overlaps(a.Sent(), a.Done()) }) {
 			c.report.Stalled += time.Duration(f.end() - f.From)
 		}
 	}
@@ -118,8 +118,8 @@ func (c *checker) checkOwnership() {
 	for s, runs := range c.shards {
 		all[s] = slices.Clone(runs)
 	}
-	for i := range c.h.Admissions {
-		run := c.h.Admissions[i].asRun()
+	for i := range c.history.Admissions {
+		run := c.history.Admissions[i].asRun()
 		all[run.Shard] = append(all[run.Shard], run)
 	}
 	for _, runs := range all {
@@ -129,9 +129,9 @@ func (c *checker) checkOwnership() {
 }
 
 func (c *checker) checkResponses() {
-	seen := make(map[string]bool, len(c.h.Responses))
-	for i := range c.h.Responses {
-		resp := &c.h.Responses[i]
+	seen := make(map[string]bool, len(c.history.Responses))
+	for i := range c.history.Responses {
+		resp := &c.history.Responses[i]
 		if seen[resp.ID] {
 			c.report.add(SecondResponse, "%s %s has two responses", resp.Method, resp.ID)
 		}
@@ -141,13 +141,13 @@ func (c *checker) checkResponses() {
 }
 
 // checkRuns checks the headers of each run. It also checks the runs of requests whose
-// responses are not part of this history. Such a request must be in Rules.Known.
+// responses are not part of this history. Such a request must be in Rules.OtherRequests.
 func (c *checker) checkRuns() {
 	for id, runs := range c.runs {
 		if _, ok := c.ingress[id]; ok {
 			continue
 		}
-		denied, known := c.rules.Known[id]
+		denied, known := c.rules.OtherRequests[id]
 		switch {
 		case !known:
 			c.report.add(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
@@ -156,8 +156,8 @@ func (c *checker) checkRuns() {
 		}
 		c.checkSingleRun(runs) // A request may have run again since its response was checked.
 	}
-	for i := range c.h.Runs {
-		c.checkHeaders(&c.h.Runs[i])
+	for i := range c.history.Runs {
+		c.checkHeaders(&c.history.Runs[i])
 	}
 }
 
@@ -200,19 +200,19 @@ func (c *checker) checkResponse(resp *Response) {
 		kind = TruncatedResponse
 	}
 	r.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.final().Target,
-		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describe(resp, runs))
+		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describeContext(resp, runs))
 }
 
-// describe returns where a request ran and which faults were active meanwhile. A reader
+// describeContext returns where a request ran and which faults were active meanwhile. A reader
 // of the report needs it to find the cause of a failure.
-func (c *checker) describe(resp *Response, runs []Run) string {
+func (c *checker) describeContext(resp *Response, runs []Run) string {
 	var b strings.Builder
 	since := func(t int64) time.Duration { return time.Duration(t - resp.Sent()).Round(time.Millisecond) }
 	for _, run := range runs {
 		fmt.Fprintf(&b, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
 	}
-	for i := range c.h.Faults {
-		if f := &c.h.Faults[i]; f.From <= resp.Done() && resp.Sent() <= c.rules.effectsEnd(f) {
+	for i := range c.history.Faults {
+		if f := &c.history.Faults[i]; f.From <= resp.Done() && resp.Sent() <= c.rules.effectsEnd(f) {
 			fmt.Fprintf(&b, "; %s %s%s from %v to %v", f.Node, f.Kind, f.Peer, since(f.From), since(f.end()))
 		}
 	}

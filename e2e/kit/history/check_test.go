@@ -240,11 +240,11 @@ func TestSafeRequestsMayRunTwice(t *testing.T) {
 	}
 }
 
-// A run needs no response in the history if Rules.Known contains its request.
+// A run needs no response in the history if Rules.OtherRequests contains its request.
 func TestKnownRequestsMayRun(t *testing.T) {
 	s := good()
 	s.ran("before", "GET", key(1), "b", 9, 5)
-	r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": false}})
+	r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}})
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestKnownUnsafeRequestRunsOnce(t *testing.T) {
 		s.now += 10
 		s.ran("before", "POST", key(1), "b", 9, 5)
 	}
-	if r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": false}}); r.Count(history.DoubleRun) != 1 {
+	if r := history.Check(s.History, history.Rules{OtherRequests: map[string]bool{"before": false}}); r.Count(history.DoubleRun) != 1 {
 		t.Errorf("%v", r)
 	}
 }

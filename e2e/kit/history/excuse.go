@@ -1,20 +1,20 @@
 package history
 
-// excuse is the reason why a run that overlaps the runs of a later owner breaks no
+// overlapExcuse is the reason why a run that overlaps the runs of a later owner breaks no
 // guarantee.
-type excuse int
+type overlapExcuse int
 
 const (
 	// pausedOrDead means that the run overlaps a pause of its node, or the death of its node.
-	pausedOrDead excuse = iota + 1
+	pausedOrDead overlapExcuse = iota + 1
 	// forgedReset means that the run overlaps a Reset.
 	forgedReset
 	// noticedLate means that the node had aborted the run, and the app had not noticed yet.
 	noticedLate
 )
 
-// excuseFor returns the excuse for a run of an owner that another node replaced and that
-// ran during, or after, the first run of the next owner. Zero means that there is none.
+// excuseFor returns the excuse for staleRun: a run of an owner that another node replaced,
+// during or after the first run of the next owner. Zero means that there is none.
 //
 // A run that began before the first run of the next owner has an excuse in these cases:
 //   - Its node is paused, and the takeover happened meanwhile. After the pause the node
@@ -34,49 +34,49 @@ const (
 //   - --takeover immediate accepts a refusal as proof while leases last. A forged refusal
 //     excuses runs until the lease of the node ends. A kill excuses requests that were
 //     already on the way to the app.
-//   - The node was paused while it sent the request. This excuses runs for Rules.Wake.
-func (s *shardChecker) excuseFor(old Run) excuse {
-	taken := s.takenOverAt(old)
-	for i := range s.h.Faults {
-		f := &s.h.Faults[i]
-		if !f.affects(old.App) || taken < f.yieldsFrom() {
+//   - The node was paused while it sent the request. This excuses runs for Rules.WakeTime.
+func (s *shardChecker) excuseFor(staleRun Run) overlapExcuse {
+	takenOver := s.takenOverAt(staleRun)
+	for i := range s.history.Faults {
+		f := &s.history.Faults[i]
+		if !f.affects(staleRun.App) || takenOver < f.takeoverAllowedFrom() {
 			continue
 		}
-		var e excuse
+		var e overlapExcuse
 		switch {
 		case f.Kind == Reset:
-			e = s.excuseAtReset(f, old, taken)
+			e = s.resetExcuse(f, staleRun, takenOver)
 		case f.Kind == Paused || f.isCrash():
-			e = s.excuseAtPause(f, old, taken)
+			e = s.pauseExcuse(f, staleRun, takenOver)
 		}
 		if e != 0 {
 			return e
 		}
 	}
-	if !old.fromAdmission && old.Start <= taken && old.Aborted && old.endsBefore(taken+int64(s.rules.CutNotice)) && s.mayHaveAborted(old, taken) {
+	if !staleRun.fromAdmission && staleRun.Start <= takenOver && staleRun.Aborted && staleRun.endsBefore(takenOver+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takenOver) {
 		return noticedLate
 	}
 	return 0
 }
 
-// excuseAtPause returns the excuse of a run by a pause of its node, or by its death.
-func (s *shardChecker) excuseAtPause(f *Fault, old Run, taken int64) excuse {
-	notice, wake := int64(s.rules.CutNotice), int64(s.rules.Wake)
+// pauseExcuse returns the excuse of a run by a pause of its node, or by its death.
+func (s *shardChecker) pauseExcuse(f *Fault, staleRun Run, takenOver int64) overlapExcuse {
+	noticeTime, wakeTime := int64(s.rules.MaxAbortNotice), int64(s.rules.WakeTime)
 	// A pause ends when the process continues, or when it is certainly dead.
-	over := f.end()
+	end := f.end()
 	if f.isCrash() {
-		over = s.runsUntil(f)
+		end = s.runsUntil(f)
 	} else {
-		notice = s.noticeTime(old.App, over, old.end())
+		noticeTime = s.maxNoticeTime(staleRun.App, end, staleRun.end())
 	}
 	switch {
-	case old.fromAdmission || !s.takeoverDue(f, old, taken):
+	case staleRun.fromAdmission || !s.isTakeoverDue(f, staleRun, takenOver):
 		return 0
-	case old.Start <= taken && old.Start < over && old.endsBefore(addTime(over, notice)):
+	case staleRun.Start <= takenOver && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
 		return pausedOrDead
-	case f.Kind == Paused && old.Start < addTime(over, wake) && old.Start >= over && old.endsBefore(addTime(over, wake+notice)):
+	case f.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
 		return pausedOrDead
-	case s.rules.Takeover == "immediate" && f.isCrash() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
+	case s.rules.Takeover == "immediate" && f.isCrash() && staleRun.Start >= f.From && staleRun.Start < end+noticeTime && staleRun.endsBefore(end+2*noticeTime):
 		return noticedLate
 	}
 	return 0
@@ -84,74 +84,74 @@ func (s *shardChecker) excuseAtPause(f *Fault, old Run, taken int64) excuse {
 
 // runsUntil returns the time until which a process may have run requests, since its time
 // of death is not known exactly. A process that was killed, or closed its connections,
-// has CutNotice for that, plus the time that its threads waited for processors. A disk
+// has MaxAbortNotice for that, plus the time that its threads waited for processors. A disk
 // fault has no such limit.
 func (s *shardChecker) runsUntil(f *Fault) int64 {
-	gone := f.yieldsFrom()
-	limit := gone + int64(s.rules.CutNotice)
-	if f.Kind != Killed || f.By <= limit {
-		return f.By
+	exitStart := f.takeoverAllowedFrom()
+	limit := exitStart + int64(s.rules.MaxAbortNotice)
+	if f.Kind != Killed || f.ExitedBy <= limit {
+		return f.ExitedBy
 	}
-	return min(f.By, limit+s.starvedTime(f.Node, gone, min(f.By, limit+int64(s.rules.Starved))))
+	return min(f.ExitedBy, limit+s.starvedTime(f.Node, exitStart, min(f.ExitedBy, limit+int64(s.rules.MaxStarvedTime))))
 }
 
-// takeoverDue reports whether the takeover from a paused or dead node was late enough. A
+// isTakeoverDue reports whether the takeover from a paused or dead node was late enough. A
 // takeover may happen immediately after a new process of the node has started, because the
 // leader then knows that the old one has exited. Otherwise the leader must wait. The wait
 // is longer for a paused node, without crash evidence, than for a dead node or after a
 // forged refusal.
-func (s *shardChecker) takeoverDue(f *Fault, old Run, taken int64) bool {
-	if f.isCrash() && f.Until != 0 && f.Until <= taken {
+func (s *shardChecker) isTakeoverDue(f *Fault, staleRun Run, takenOver int64) bool {
+	if f.isCrash() && f.Until != 0 && f.Until <= takenOver {
 		return true
 	}
-	gone, evidence := f.From, f.isCrash()
-	if evidence {
-		gone = f.By
+	exited, hasEvidence := f.From, f.isCrash()
+	if hasEvidence {
+		exited = f.ExitedBy
 	}
-	for i := range s.h.Faults {
-		other := &s.h.Faults[i]
-		evidence = evidence || other.Kind == Reset && other.affects(old.App) && other.From <= taken
+	for i := range s.history.Faults {
+		other := &s.history.Faults[i]
+		hasEvidence = hasEvidence || other.Kind == Reset && other.affects(staleRun.App) && other.From <= takenOver
 	}
 	// A run that the app begins after the death of the node was sent before the death.
-	leased, ok := s.lastLease(old.App, min(taken, gone))
-	return !ok || taken >= s.rules.earliestTakeover(leased, evidence)
+	leased, ok := s.lastLease(staleRun.App, min(takenOver, exited))
+	return !ok || takenOver >= s.rules.earliestTakeover(leased, hasEvidence)
 }
 
-// excuseAtReset returns the excuse of a run by a forged refusal.
-func (s *shardChecker) excuseAtReset(f *Fault, old Run, taken int64) excuse {
+// resetExcuse returns the excuse of a run by a forged refusal.
+func (s *shardChecker) resetExcuse(f *Fault, staleRun Run, takenOver int64) overlapExcuse {
 	immediate := s.rules.Takeover == "immediate"
 	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
-	notice := int64(s.rules.CutNotice)
-	change := min(taken, addTime(f.end(), notice)) // the latest change of owners
-	if old.fromAdmission {
-		if immediate && old.endsBefore(change+s.rules.longest(s.rules.Lease)+notice) {
+	noticeTime := int64(s.rules.MaxAbortNotice)
+	latestTakeover := min(takenOver, addDuration(f.end(), noticeTime)) // the latest change of owners
+	if staleRun.fromAdmission {
+		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
 			return forgedReset
 		}
 		return 0
 	}
-	if leased, ok := s.lastLease(old.App, taken); !immediate && ok && taken < s.rules.earliestTakeover(leased, true) {
+	if leased, ok := s.lastLease(staleRun.App, takenOver); !immediate && ok && takenOver < s.rules.earliestTakeover(leased, true) {
 		return 0
 	}
-	began := old.Start <= taken && old.Start < f.end() || immediate && old.Start < change+s.rules.longest(s.rules.Lease)+notice
-	if began && old.endsBefore(s.abortedBy(old, change+int64(s.rules.DeadAfter))) {
+	mayHaveBegun := staleRun.Start <= takenOver && staleRun.Start < f.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
+	if mayHaveBegun && staleRun.endsBefore(s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))) {
 		return forgedReset
 	}
 	return 0
 }
 
-// abortedBy returns the latest time at which a node aborts a run without a lease, if it
+// latestAbort returns the latest time at which a node aborts a run without a lease, if it
 // would do so by limit. A node that is paused before limit aborts the run when it
 // continues.
-func (s *shardChecker) abortedBy(old Run, limit int64) int64 {
-	late := limit
-	for i := range s.h.Faults {
-		if f := &s.h.Faults[i]; f.Kind == Paused && f.Node == old.App && f.From < limit {
-			late = max(late, addTime(f.end(), s.noticeTime(old.App, f.end(), old.end())))
+func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
+	latest := limit
+	for i := range s.history.Faults {
+		if f := &s.history.Faults[i]; f.Kind == Paused && f.Node == staleRun.App && f.From < limit {
+			latest = max(latest, addDuration(f.end(), s.maxNoticeTime(staleRun.App, f.end(), staleRun.end())))
 		}
 	}
-	return late
+	return latest
 }
 
 // mayHaveAborted reports whether the node may have aborted a run just before another node
@@ -162,24 +162,24 @@ func (s *shardChecker) abortedBy(old Run, limit int64) int64 {
 //
 // If there is no such cause and the app lost its request only when the next owner began,
 // its node acknowledged the map too early: before the app had stopped.
-func (s *shardChecker) mayHaveAborted(old Run, taken int64) bool {
+func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
 	drain := s.rules.DrainTimeout
 	switch {
-	case old.Resumes:
+	case staleRun.Resumes:
 		drain = 0
-	case old.Stream:
+	case staleRun.Stream:
 		drain = min(drain, s.rules.StreamGrace)
 	}
-	if taken-old.Start >= s.rules.shortest(drain) {
+	if takenOver-staleRun.Start >= s.rules.shortestByAnyClock(drain) {
 		return true
 	}
-	ingress, notice := s.ingress[old.ID], int64(s.rules.CutNotice)
-	for i := range s.h.Faults {
-		f := &s.h.Faults[i]
+	ingress, notice := s.ingress[staleRun.ID], int64(s.rules.MaxAbortNotice)
+	for i := range s.history.Faults {
+		f := &s.history.Faults[i]
 		if f.Kind == Terminated || f.Kind == AppDown {
 			continue
 		}
-		if (f.affects(old.App) || ingress != "" && f.affects(ingress)) && f.yieldsFrom() <= taken+notice && old.Start <= f.end() && taken <= addTime(f.end(), int64(s.rules.DeadAfter)) {
+		if (f.affects(staleRun.App) || ingress != "" && f.affects(ingress)) && f.takeoverAllowedFrom() <= takenOver+notice && staleRun.Start <= f.end() && takenOver <= addDuration(f.end(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

@@ -70,11 +70,11 @@ func (o overlap) history() (history.History, history.Rules) {
 			f.Peer = string(f.Node[0] + 1)
 		}
 		if kind == history.Killed {
-			f.By, f.Holds = max(f.From, at(o.gone)), o.holds
+			f.ExitedBy, f.HoldsShards = max(f.From, at(o.gone)), o.holds
 		}
 		s.Faults = append(s.Faults, f)
 	}
-	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, Wake: time.Duration(o.wake * ms)}
+	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, WakeTime: time.Duration(o.wake * ms)}
 }
 
 // Each excuse is tested just inside and just outside of its bounds.

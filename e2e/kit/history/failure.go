@@ -18,7 +18,7 @@ const maxTries = 3
 //
 // A failed request has an excuse only after a fault of its ingress node or of an owner of
 // its shard while the request was in flight, or while so many nodes had faults that no
-// majority was left. Each excuse ends Rules.Settle after the request should work again:
+// majority was left. Each excuse ends Rules.SettleTime after the request should work again:
 //   - when another owner serves the shard, if the owner had the fault
 //   - when the fault of the ingress node ends
 //
@@ -31,15 +31,15 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	if resp.Status == 0 {
 		return c.lossReason(resp), 0
 	}
-	if reason := cmp.Or(c.drainReason(resp), c.lapsedLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
+	if reason := cmp.Or(c.drainReason(resp), c.expiredLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
 		return reason, 0
 	}
 	shard, ok := c.shardOf(resp)
 	if !ok {
 		return "", 0
 	}
-	waited := c.timedOutWaiting(resp)
-	if resp.Status == http.StatusServiceUnavailable && !waited {
+	timedOut := c.timedOutWaiting(resp)
+	if resp.Status == http.StatusServiceUnavailable && !timedOut {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
 	ingress := c.ingress[resp.ID]
@@ -48,31 +48,31 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	// running requests are aborted after a while. A majority that exists for half of that
 	// time suffices.
 	withoutMajority := c.longestWithoutMajority(resp)
-	noMajority := waited && withoutMajority > c.rules.shortest(c.rules.QueueWait/2) || !waited && withoutMajority > c.rules.shortest(c.rules.DeadAfter/2)
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
+	noMajority := timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.QueueWait/2) || !timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
 		atIngress, atOwner := f.affects(ingress), false
 		for node := range owners {
 			atOwner = atOwner || f.affects(node)
 		}
-		if !atIngress && !atOwner && !noMajority || resp.Done() < f.From || c.isBrief(i) {
+		if !atIngress && !atOwner && !noMajority || resp.Done() < f.From || c.isTooBriefToMatter(i) {
 			continue
 		}
-		if f.Kind == Terminated && !noMajority && (!atOwner || !waited || !c.graceRestarted(resp, f)) {
+		if f.Kind == Terminated && !noMajority && (!atOwner || !timedOut || !c.graceRestarted(resp, f)) {
 			continue
 		}
 		reason := c.failureMode(resp, f, atIngress || noMajority, atOwner, noMajority)
 		if reason == "" {
 			continue
 		}
-		until := c.excuseEnd(resp, f, shard, atIngress || noMajority)
+		until := c.excuseValidUntil(resp, f, shard, atIngress || noMajority)
 		if noMajority && f.Kind == Killed { // The lease that ended with the process aborts nothing earlier.
-			until = max(until, addTime(f.From, int64(c.rules.DeadAfter+c.rules.Settle)))
+			until = max(until, addDuration(f.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
 		}
 		if c.abortedByFaulty(resp, f) { // The node has no lease since then, and aborts its requests DeadAfter later.
-			until = max(until, addTime(f.end(), int64(c.rules.DeadAfter)))
+			until = max(until, addDuration(f.end(), int64(c.rules.DeadAfter)))
 		}
-		if resp.Done() <= until && (!waited || resp.final().Sent <= f.end()) {
+		if resp.Done() <= until && (!timedOut || resp.final().Sent <= f.end()) {
 			return reason, 0
 		}
 		if resp.Done() <= until {
@@ -88,9 +88,9 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 // the beginning. A fault of another node during the restart may cause an election, so the
 // grace period may end that much later.
 func (c *checker) graceRestarted(resp *Response, f *Fault) bool {
-	extra := int64(f.Grace + c.rules.DeadAfter + c.rules.Settle)
-	return f.Grace > 0 && slices.ContainsFunc(c.h.Faults, func(g Fault) bool {
-		return g.Node != f.Node && f.From <= g.end() && g.From <= resp.Done() && resp.Done() <= addTime(c.rules.effectsEnd(&g), extra)
+	extra := int64(f.Grace + c.rules.DeadAfter + c.rules.SettleTime)
+	return f.Grace > 0 && slices.ContainsFunc(c.history.Faults, func(g Fault) bool {
+		return g.Node != f.Node && f.From <= g.end() && g.From <= resp.Done() && resp.Done() <= addDuration(c.rules.effectsEnd(&g), extra)
 	})
 }
 
@@ -123,25 +123,25 @@ func (c *checker) drainReason(resp *Response) string {
 		return ""
 	}
 	for _, run := range c.runs[resp.ID] {
-		over, cut := run.end(), run.Aborted
-		if !cut && c.leftUnread(resp, run) {
-			over, cut = resp.Done(), true
+		end, aborted := run.end(), run.Aborted
+		if !aborted && c.responseUnread(resp, run) {
+			end, aborted = resp.Done(), true
 		}
-		if cut && over-run.Start >= c.rules.shortest(c.rules.DrainTimeout) {
+		if aborted && end-run.Start >= c.rules.shortestByAnyClock(c.rules.DrainTimeout) {
 			return "aborted after the drain timeout"
 		}
 	}
 	return ""
 }
 
-// leftUnread reports whether the node of a run was paused when its app responded, and
+// responseUnread reports whether the node of a run was paused when its app responded, and
 // continued just before the request failed. After a pause, a node first aborts requests that
 // have exceeded their drain timeout, and reads responses afterwards. Adjacent pauses
 // count as one.
-func (c *checker) leftUnread(resp *Response, run Run) bool {
+func (c *checker) responseUnread(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
-		for i := range c.h.Faults {
-			if f := &c.h.Faults[i]; f.Kind == Paused && f.Node == run.App && f.overlaps(at, at) {
+		for i := range c.history.Faults {
+			if f := &c.history.Faults[i]; f.Kind == Paused && f.Node == run.App && f.overlaps(at, at) {
 				until = max(until, f.end())
 			}
 		}
@@ -151,20 +151,20 @@ func (c *checker) leftUnread(resp *Response, run Run) bool {
 	for next := pausedUntil(until); until > 0 && next > until; next = pausedUntil(until) {
 		until = next
 	}
-	return until > 0 && until <= resp.Done() && resp.Done() <= addTime(until, int64(c.rules.CutNotice))
+	return until > 0 && until <= resp.Done() && resp.Done() <= addDuration(until, int64(c.rules.MaxAbortNotice))
 }
 
-// lapsedLeaseReason returns the excuse of a request that was aborted because its node had
+// expiredLeaseReason returns the excuse of a request that was aborted because its node had
 // no lease for too long: 0.85 * DeadAfter after the node last held a lease, less the
 // lease. A fault of a single node cannot end the lease of another node for that long.
-func (c *checker) lapsedLeaseReason(resp *Response) string {
+func (c *checker) expiredLeaseReason(resp *Response) string {
 	if resp.Status != http.StatusBadGateway || !resp.mayHaveRun() || resp.Safe() {
 		return ""
 	}
-	long := c.rules.shortest(c.rules.DeadAfter*17/20 - c.rules.Lease)
+	minDuration := c.rules.shortestByAnyClock(c.rules.DeadAfter*17/20 - c.rules.Lease)
 	for _, run := range c.runs[resp.ID] {
-		leased, ok := c.lastLease(run.App, run.end())
-		if run.Aborted && ok && run.end()-leased >= long && resp.Done() <= addTime(run.end(), int64(c.rules.Settle)) && c.severalFaulty(leased, run.end()) {
+		lastLeased, ok := c.lastLease(run.App, run.end())
+		if run.Aborted && ok && run.end()-lastLeased >= minDuration && resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime)) && c.severalFaulty(lastLeased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
 	}
@@ -182,15 +182,15 @@ func (c *checker) notHeldReason(resp *Response) string {
 	}
 	owners := c.owners(shard, resp.final().Sent, resp.Done())
 	restarted := make(map[string]int64) // last restart of the app, by node
-	for i := range c.h.Faults {
+	for i := range c.history.Faults {
 		// f.Until may be later than the response: the process that started the app may notice
 		// late that the app responds.
-		if f := &c.h.Faults[i]; f.Kind == AppDown && owners[f.Node] && f.By != 0 && f.By <= resp.Done() {
+		if f := &c.history.Faults[i]; f.Kind == AppDown && owners[f.Node] && f.ExitedBy != 0 && f.ExitedBy <= resp.Done() {
 			restarted[f.Node] = max(restarted[f.Node], f.end())
 		}
 	}
 	for _, r := range c.shards[shard] {
-		if at, ok := restarted[r.App]; ok && r.Start >= at && addTime(r.end(), int64(c.rules.Settle)) < resp.Done() {
+		if at, ok := restarted[r.App]; ok && r.Start >= at && addDuration(r.end(), int64(c.rules.SettleTime)) < resp.Done() {
 			delete(restarted, r.App)
 		}
 	}
@@ -201,14 +201,14 @@ func (c *checker) notHeldReason(resp *Response) string {
 }
 
 // severalFaulty reports whether more than one node had a fault, or left, in an interval.
-// Each fault counts for Rules.Settle longer than it lasted. After a fault of a single node,
+// Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single node,
 // the other nodes soon elect a leader, which takes over the shards of the faulty node. A
 // second faulty node can delay that, because the election may need its vote.
 func (c *checker) severalFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
-		if f.From <= until && from <= addTime(f.end(), int64(c.rules.Settle)) && !c.isBrief(i) {
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
+		if f.From <= until && from <= addDuration(f.end(), int64(c.rules.SettleTime)) && !c.isTooBriefToMatter(i) {
 			nodes[f.Node], nodes[cmp.Or(f.Peer, f.Node)] = true, true
 		}
 	}
@@ -248,7 +248,7 @@ func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMa
 // pausedAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
 func (c *checker) pausedAtDeadline(resp *Response, f *Fault) bool {
-	deadline := addTime(resp.final().Sent, c.rules.shortest(c.rules.QueueWait))
+	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
 	return f.overlaps(deadline, deadline)
 }
 
@@ -256,7 +256,7 @@ func (c *checker) pausedAtDeadline(resp *Response, f *Fault) bool {
 // copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
 // a shard only from its own copy of the log.
 func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
-	deadline := addTime(resp.final().Sent, c.rules.shortest(c.rules.QueueWait))
+	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
 	shard, _ := c.shardOf(resp)
 	if f.Kind != DiskFault && f.Kind != LogDelayed || f.Node != c.ingress[resp.ID] || !f.overlaps(deadline, deadline) {
 		return false
@@ -266,7 +266,7 @@ func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
 		if int(shard) >= min(len(old.Owners), len(m.Owners)) || m.At < f.From || m.At > resp.Done() || m.Owners[shard] == old.Owners[shard] {
 			continue
 		}
-		if slices.ContainsFunc(c.h.Faults, func(g Fault) bool {
+		if slices.ContainsFunc(c.history.Faults, func(g Fault) bool {
 			return g.Node == old.Owners[shard] && g.Node != f.Node && (g.isCrash() || g.Kind == Paused || g.Kind == Terminated) && g.overlaps(deadline, deadline)
 		}) {
 			return true
@@ -282,20 +282,20 @@ func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
 //   - If a node dies under the request, one more idle connection may be tried before the
 //     death is detected.
 func (c *checker) lostSends(resp *Response) int {
-	began, died := make(map[int64]bool), 0
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
+	lossStarts, extraSends := make(map[int64]bool), 0
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
 		involved := f.affects(c.ingress[resp.ID]) || slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool { return f.affects(r.App) })
 		if involved && f.isNetwork() && f.overlaps(resp.Sent(), resp.Done()) {
-			began[f.From] = true
+			lossStarts[f.From] = true
 		}
 		if f.isCrash() && slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool {
-			return r.Aborted && r.App == f.Node && f.From <= r.end() && r.end() <= addTime(f.By, int64(c.rules.CutNotice))
+			return r.Aborted && r.App == f.Node && f.From <= r.end() && r.end() <= addDuration(f.ExitedBy, int64(c.rules.MaxAbortNotice))
 		}) {
-			died = 1 // The proxy sends over at most two idle connections, and the run was the first.
+			extraSends = 1 // The proxy sends over at most two idle connections, and the run was the first.
 		}
 	}
-	return max(len(began)-1, 0) + died
+	return max(len(lossStarts)-1, 0) + extraSends
 }
 
 // ownerFailures returns at how many processes a request may have been broken off. A
@@ -309,16 +309,16 @@ func (c *checker) ownerFailures(resp *Response) int {
 		from int64
 	}
 	ends := make(map[end]bool)
-	since := resp.Sent() - int64(c.rules.Settle)
+	since := resp.Sent() - int64(c.rules.SettleTime)
 	shard, _ := c.shardOf(resp)
 	nodes := c.owners(shard, resp.Sent(), resp.Done())
 	for _, r := range c.runs[resp.ID] {
 		nodes[r.App] = true
 	}
 	for node := range nodes {
-		for i := range c.h.Faults {
-			f := &c.h.Faults[i]
-			if f.affects(node) && (f.isCrash() || f.Kind == Paused && !c.isBrief(i) || f.isNetwork()) && f.overlaps(since, resp.Done()) {
+		for i := range c.history.Faults {
+			f := &c.history.Faults[i]
+			if f.affects(node) && (f.isCrash() || f.Kind == Paused && !c.isTooBriefToMatter(i) || f.isNetwork()) && f.overlaps(since, resp.Done()) {
 				ends[end{node, f.From}] = true
 			}
 		}
@@ -335,7 +335,7 @@ func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may ha
 // and waited for the next try.
 func (c *checker) timedOutWaiting(resp *Response) bool {
 	switch {
-	case resp.Done()-resp.final().Sent < c.rules.shortest(c.rules.QueueWait):
+	case resp.Done()-resp.final().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):
 		return false
 	case resp.Status == http.StatusServiceUnavailable:
 		return resp.Error == "no-leader" || resp.Error == "queue-timeout" || resp.Error == "peer-unreachable" || resp.Error == "upstream-busy"
@@ -343,59 +343,59 @@ func (c *checker) timedOutWaiting(resp *Response) bool {
 	return resp.Status == http.StatusBadGateway && resp.Safe() && resp.mayHaveRun()
 }
 
-// excuseEnd returns the time until which a fault is an excuse for a failed request for a
+// excuseValidUntil returns the time until which a fault is an excuse for a failed request for a
 // shard.
-func (c *checker) excuseEnd(resp *Response, f *Fault, shard uint32, atIngress bool) int64 {
+func (c *checker) excuseValidUntil(resp *Response, f *Fault, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(f)
 	if f.Kind == Killed {
-		until = min(until, orNever(f.By)) // Its connections broke when it died.
+		until = min(until, orNever(f.ExitedBy)) // Its connections broke when it died.
 		if c.timedOutWaiting(resp) {
 			until = f.end()
 		}
 	}
 	if c.timedOutWaiting(resp) {
-		until = addTime(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
+		until = addDuration(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
 		until = min(until, c.nextOwnerServes(f, shard, resp.Done()))
 	}
-	return addTime(until, int64(c.rules.Settle))
+	return addDuration(until, int64(c.rules.SettleTime))
 }
 
-// isBrief reports whether a fault is a pause of a node, or a stall of the machine, that was
+// isTooBriefToMatter reports whether a fault is a pause of a node, or a stall of the machine, that was
 // shorter than a lease. Such a fault may delay requests, but must not make one fail. Several
 // pauses count as one if less than a lease lies between them.
-func (c *checker) isBrief(fault int) bool { return !c.lasting[fault] }
+func (c *checker) isTooBriefToMatter(fault int) bool { return !c.matters[fault] }
 
 // findBriefFaults classifies all faults at once, since a starved machine has thousands of
 // them.
 func (c *checker) findBriefFaults() {
-	c.lasting = make([]bool, len(c.h.Faults))
+	c.matters = make([]bool, len(c.history.Faults))
 	lease := int64(c.rules.Lease)
 	var pauses []int
-	for i := range c.h.Faults {
-		if f := &c.h.Faults[i]; f.Kind == Paused || f.Kind == Stalled {
+	for i := range c.history.Faults {
+		if f := &c.history.Faults[i]; f.Kind == Paused || f.Kind == Stalled {
 			pauses = append(pauses, i)
 		} else {
-			c.lasting[i] = true
+			c.matters[i] = true
 		}
 	}
 	slices.SortFunc(pauses, func(x, y int) int {
-		f, g := &c.h.Faults[x], &c.h.Faults[y]
+		f, g := &c.history.Faults[x], &c.history.Faults[y]
 		return cmp.Or(cmp.Compare(f.Kind, g.Kind), cmp.Compare(f.Node, g.Node), cmp.Compare(f.From, g.From))
 	})
 	for n := 0; n < len(pauses); {
-		first, end := &c.h.Faults[pauses[n]], n+1
+		first, end := &c.history.Faults[pauses[n]], n+1
 		until := first.end()
 		for ; end < len(pauses); end++ {
-			f := &c.h.Faults[pauses[end]]
-			if f.Kind != first.Kind || f.Node != first.Node || f.From >= addTime(until, lease) {
+			f := &c.history.Faults[pauses[end]]
+			if f.Kind != first.Kind || f.Node != first.Node || f.From >= addDuration(until, lease) {
 				break
 			}
 			until = max(until, f.end())
 		}
 		for _, i := range pauses[n:end] {
-			c.lasting[i] = until == never || until-first.From >= lease
+			c.matters[i] = until == never || until-first.From >= lease
 		}
 		n = end
 	}

@@ -74,14 +74,14 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	} {
 		f := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
 		if c.kind == history.Killed || c.kind == history.AppDown {
-			f.By = 120
+			f.ExitedBy = 120
 		}
 		h := history.History{
 			Responses: []history.Response{c.a}, Faults: []history.Fault{f},
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
 		}
 		r := history.Check(h, history.Rules{
-			Shards: shards, QueueWait: 50, Settle: 10, Lease: 20,
+			Shards: shards, QueueWait: 50, SettleTime: 10, Lease: 20,
 			Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
 		excused := 0
@@ -149,7 +149,7 @@ func TestShardNotHeldExcusesOneRequest(t *testing.T) {
 	} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, By: 110 * ms, Until: 150 * ms})
+			h.Faults = append(h.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, ExitedBy: 110 * ms, Until: 150 * ms})
 		}
 		attempt := func(sent, done int64) []history.Attempt {
 			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
@@ -177,7 +177,7 @@ func TestLostMajorityAbortsWhenLeaseEnds(t *testing.T) {
 	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		for _, node := range []string{"a", "b"} {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, By: 110 * ms, Until: 1600 * ms})
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, ExitedBy: 110 * ms, Until: 1600 * ms})
 		}
 		h.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
@@ -276,7 +276,7 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 			h.Runs[1].Seq, h.Runs[1].ID = 1, "of b too"
 		}
 		r := history.Check(h, history.Rules{
-			Shards: shards, QueueWait: 500, Settle: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
+			Shards: shards, QueueWait: 500, SettleTime: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
 		if got := len(r.Excused) > 0; got != c.want {
 			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
@@ -380,7 +380,7 @@ func TestTryOverConnectionOfDeadNodeCounts(t *testing.T) {
 		h := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
-				{Kind: history.Killed, Node: "c", From: 500 * ms, By: 510 * ms},
+				{Kind: history.Killed, Node: "c", From: 500 * ms, ExitedBy: 510 * ms},
 				{Kind: history.LogDelayed, Node: "b", From: 1500 * ms},
 			},
 			Runs: []history.Run{

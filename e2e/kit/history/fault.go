@@ -59,14 +59,14 @@ type Fault struct {
 	Peer string
 	// From is the start of the fault.
 	From int64
-	// By is a time at which the process had certainly exited, or the app for AppDown. 0
+	// ExitedBy is a time at which the process had certainly exited, or the app for AppDown. 0
 	// means that the process has not exited. The process lost its connections at some time
-	// between From and By.
-	By int64
-	// Holds reports that the process announced its exit at From, because its in-process app
-	// continued after its requests were aborted. From then on requests fail. Until By no
+	// between From and ExitedBy.
+	ExitedBy int64
+	// HoldsShards reports that the process announced its exit at From, because its in-process app
+	// continued after its requests were aborted. From then on requests fail. Until ExitedBy no
 	// other node may run the shards of the node, because the app may still use them.
-	Holds bool
+	HoldsShards bool
 	// Grace is how long other nodes must wait for a terminated process to restart in
 	// place. No shard of its node may move before that. 0 means that the node hands over
 	// its shards.
@@ -82,10 +82,10 @@ const never = math.MaxInt64
 // end returns when the fault ended, or never.
 func (f *Fault) end() int64 { return orNever(f.Until) }
 
-// yieldsFrom returns the time from which other nodes may run the shards of the process.
-func (f *Fault) yieldsFrom() int64 {
-	if f.Holds {
-		return orNever(f.By)
+// takeoverAllowedFrom returns the time from which other nodes may run the shards of the process.
+func (f *Fault) takeoverAllowedFrom() int64 {
+	if f.HoldsShards {
+		return orNever(f.ExitedBy)
 	}
 	return f.From
 }
@@ -102,7 +102,7 @@ func (f *Fault) affects(node string) bool {
 func (f *Fault) overlaps(from, until int64) bool { return f.From <= until && from <= f.end() }
 
 // isCrash reports whether the process exited without notice.
-func (f *Fault) isCrash() bool { return f.By != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
+func (f *Fault) isCrash() bool { return f.ExitedBy != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
 
 // isNetwork reports whether the fault affects the network between nodes.
 func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Reset }
@@ -134,8 +134,8 @@ func orNever(t int64) int64 {
 	return t
 }
 
-// addTime returns t + while. It returns never if t is never, or if the sum would overflow.
-func addTime(t, while int64) int64 {
+// addDuration returns t + while. It returns never if t is never, or if the sum would overflow.
+func addDuration(t, while int64) int64 {
 	if t > never-while {
 		return never
 	}

@@ -14,16 +14,16 @@ type Follower struct {
 	Name, Key string
 	// After is the ID of the last event before the recorded connections; 0 means none.
 	After uint64
-	// Bound reports that its streams cannot continue on another node, because the app
+	// BoundToNode reports that its streams cannot continue on another node, because the app
 	// runs in the process of its node. Each shard move may end them.
-	Bound bool
-	// Follows are its connections in order, or the parts of them that were not checked
+	BoundToNode bool
+	// Conns are its connections in order, or the parts of them that were not checked
 	// before.
-	Follows []Follow
+	Conns []FollowConn
 }
 
-// Follow is one connection of a Follower.
-type Follow struct {
+// FollowConn is one connection of a Follower.
+type FollowConn struct {
 	// ID is the ID of the request. All upstream connections of the stream carry it.
 	ID, Target string
 	// Sent is the start of the connection. Last is when the last event arrived; 0 means
@@ -59,11 +59,11 @@ func EventText(key string, n uint64) string {
 // requests it from the next upstream connection, and a client requests it from the next
 // node.
 func (c *checker) checkFollowers() {
-	for i := range c.h.Followers {
-		f := &c.h.Followers[i]
+	for i := range c.history.Followers {
+		f := &c.history.Followers[i]
 		last := f.After
-		for k := range f.Follows {
-			conn := &f.Follows[k]
+		for k := range f.Conns {
+			conn := &f.Conns[k]
 			for _, e := range conn.Events {
 				switch {
 				case e.ID <= last:
@@ -85,7 +85,7 @@ func (c *checker) checkFollowers() {
 
 // checkFollow checks the end of a connection. The apps never end a stream. A response that
 // ends properly was therefore ended by a node, which hides a loss from the client.
-func (c *checker) checkFollow(f *Follower, conn *Follow) {
+func (c *checker) checkFollow(f *Follower, conn *FollowConn) {
 	resp := conn.response(f)
 	switch {
 	case conn.Refused:
@@ -109,18 +109,18 @@ func (c *checker) checkFollow(f *Follower, conn *Follow) {
 	if late != 0 {
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
 	}
-	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.seen()), time.Duration(conn.Done-conn.Sent), c.describe(&resp, c.runs[conn.ID]))
+	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.lastSeen()), time.Duration(conn.Done-conn.Sent), c.describeContext(&resp, c.runs[conn.ID]))
 }
 
-// seen returns the last time at which the stream certainly worked.
-func (w *Follow) seen() int64 { return cmp.Or(w.Last, w.Sent) }
+// lastSeen returns the last time at which the stream certainly worked.
+func (w *FollowConn) lastSeen() int64 { return cmp.Or(w.Last, w.Sent) }
 
 // response returns the connection as a Response that covers only the time since the last
 // event.
-func (w *Follow) response(f *Follower) Response {
+func (w *FollowConn) response(f *Follower) Response {
 	return Response{
 		ID: w.ID, Key: f.Key, Method: "GET", Status: w.Status, Error: w.Error, Detail: w.Detail, Truncated: w.Status == 200,
-		Attempts: []Attempt{{Target: w.Target, Refused: w.Refused, Sent: w.seen(), Done: w.Done, Err: w.Err}},
+		Attempts: []Attempt{{Target: w.Target, Refused: w.Refused, Sent: w.lastSeen(), Done: w.Done, Err: w.Err}},
 	}
 }
 
@@ -133,19 +133,19 @@ func (w *Follow) response(f *Follower) Response {
 //
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
-func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int64) {
+func (c *checker) brokenReason(f *Follower, conn *FollowConn) (why string, late int64) {
 	resp, ingress := conn.response(f), c.rules.node(conn.Target)
 	shard, _ := c.shardOf(&resp)
-	owners := c.owners(shard, conn.seen(), conn.Done)
+	owners := c.owners(shard, conn.lastSeen(), conn.Done)
 	switch {
-	case f.Bound:
+	case f.BoundToNode:
 		return "its app is part of its node", 0
 	case conn.Last == 0 && len(owners) > 1:
 		return "it had no event ID yet", 0
 	}
-	noMajority := c.longestWithoutMajority(&resp) > c.rules.shortest(c.rules.DeadAfter/2)
-	for i := range c.h.Faults {
-		fault := &c.h.Faults[i]
+	noMajority := c.longestWithoutMajority(&resp) > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
+	for i := range c.history.Faults {
+		fault := &c.history.Faults[i]
 		atIngress, atOwner := fault.affects(ingress), false
 		for node := range owners {
 			atOwner = atOwner || fault.affects(node)
@@ -160,14 +160,14 @@ func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int6
 				continue
 			}
 			until = fault.end()
-		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.seen(), conn.Done):
+		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.lastSeen(), conn.Done):
 			until = never // The client may not have read meanwhile.
-		case c.isBrief(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
+		case c.isTooBriefToMatter(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
 			continue
 		default:
-			until = c.brokenUntil(fault, conn, shard, atIngress || noMajority)
+			until = c.streamExcuseValidUntil(fault, conn, shard, atIngress || noMajority)
 		}
-		if until = addTime(until, int64(c.rules.Settle)); conn.Done <= until {
+		if until = addDuration(until, int64(c.rules.SettleTime)); conn.Done <= until {
 			return fault.Kind.String(), 0
 		}
 		late = max(late, until)
@@ -175,16 +175,16 @@ func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int6
 	return "", late
 }
 
-// brokenUntil returns the time until which a fault is an excuse for a broken stream. A
+// streamExcuseValidUntil returns the time until which a fault is an excuse for a broken stream. A
 // stream without an upstream connection waits for the next connection for up to the queue
 // timeout, like a request.
-func (c *checker) brokenUntil(fault *Fault, conn *Follow, shard uint32, atIngress bool) int64 {
+func (c *checker) streamExcuseValidUntil(fault *Fault, conn *FollowConn, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if !atIngress {
 		until = min(until, c.nextOwnerServes(fault, shard, conn.Done))
 	}
-	if conn.Done-conn.seen() >= c.rules.shortest(c.rules.QueueWait) {
-		until = addTime(until, int64(c.rules.QueueWait))
+	if conn.Done-conn.lastSeen() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
+		until = addDuration(until, int64(c.rules.QueueWait))
 	}
 	return until
 }

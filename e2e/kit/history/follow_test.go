@@ -16,7 +16,7 @@ type followed struct {
 
 func newFollowed() *followed {
 	s := good()
-	f := history.Follower{Name: "f", Key: key(1), Follows: []history.Follow{{ID: "f.1", Target: "i", Sent: 100 * ms, Last: 1050 * ms, Status: 200}}}
+	f := history.Follower{Name: "f", Key: key(1), Conns: []history.FollowConn{{ID: "f.1", Target: "i", Sent: 100 * ms, Last: 1050 * ms, Status: 200}}}
 	all := func(node string) (owners []string) {
 		for range shards {
 			owners = append(owners, node)
@@ -34,10 +34,10 @@ func newFollowed() *followed {
 
 // did records a fault of a node, in milliseconds. If by is 0, its process continued.
 func (s *story) did(k history.FaultKind, node string, from, by, until int64) {
-	s.Faults = append(s.Faults, history.Fault{Kind: k, Node: node, From: from * ms, By: by * ms, Until: until * ms})
+	s.Faults = append(s.Faults, history.Fault{Kind: k, Node: node, From: from * ms, ExitedBy: by * ms, Until: until * ms})
 }
 
-func (x *followed) last() *history.Follow { return &x.Follows[len(x.Follows)-1] }
+func (x *followed) last() *history.FollowConn { return &x.Conns[len(x.Conns)-1] }
 
 // event adds the next event with the expected text.
 func (x *followed) event(n uint64) {
@@ -52,7 +52,7 @@ func (x *followed) cut(seen, done int64) {
 
 // back reconnects the client to a node.
 func (x *followed) back(target string, at int64) {
-	x.Follows = append(x.Follows, history.Follow{ID: "f.2", Target: target, Sent: at * ms, Status: 200})
+	x.Conns = append(x.Conns, history.FollowConn{ID: "f.2", Target: target, Sent: at * ms, Status: 200})
 }
 
 // The test plants one error at a time, or none. Check must find it, and nothing else.
@@ -121,28 +121,28 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 		{"does not wait for its owner", history.BrokenStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
 		{"had no event ID when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
 		{"had no event ID", history.BrokenStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
-		{"is bound to its node", 0, func(x *followed) { x.Bound = true; x.cut(1050, 1100) }},
-		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *followed) { x.Bound = true; x.event(10) }},
+		{"is bound to its node", 0, func(x *followed) { x.BoundToNode = true; x.cut(1050, 1100) }},
+		{"is bound to its node, and receives events", history.RepeatedEvent, func(x *followed) { x.BoundToNode = true; x.event(10) }},
 
 		{"no listener at a node that has ended", 0, func(x *followed) {
 			x.back("a", 1450)
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
-			x.Follows = x.Follows[1:]
+			x.Conns = x.Conns[1:]
 		}},
 		{"no listener at a node that runs", history.NotListening, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
-			x.Follows = x.Follows[1:]
+			x.Conns = x.Conns[1:]
 		}},
 		{"no response", history.Lost, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Status, x.last().Done = 0, 1451*ms
-			x.Follows = x.Follows[1:]
+			x.Conns = x.Conns[1:]
 		}},
 		{"an error", history.Failed, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Status, x.last().Error, x.last().Done = 503, "queue-full", 1451*ms
-			x.Follows = x.Follows[1:]
+			x.Conns = x.Conns[1:]
 		}},
 	} {
 		x := newFollowed()
@@ -156,7 +156,7 @@ func TestCheckDetectsEachInsertedStreamError(t *testing.T) {
 }
 
 // An upstream connection of a resumable stream has no grace period. Its app may notice
-// late that it was aborted, at any age, within CutNotice.
+// late that it was aborted, at any age, within MaxAbortNotice.
 func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 	for _, c := range []struct {
 		resumes bool
@@ -169,7 +169,7 @@ func TestResumableStreamHasNoGracePeriod(t *testing.T) {
 		leg.Aborted, leg.Stream, leg.Resumes = true, true, c.resumes
 		s.now += 100
 		s.asked("y", "GET", key(1), "c", 11, 5)
-		r := history.Check(s.History, history.Rules{Shards: shards, Known: map[string]bool{"x": false}, CutNotice: 250 * time.Millisecond})
+		r := history.Check(s.History, history.Rules{Shards: shards, OtherRequests: map[string]bool{"x": false}, MaxAbortNotice: 250 * time.Millisecond})
 		if r.Count(history.TwoOwners) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
 		}

@@ -7,16 +7,16 @@ import (
 
 // longestWithoutMajority returns for how long, while a request was in flight, so many
 // nodes had faults that the others were no majority. A majority that exists for less than
-// Rules.Settle has no leader yet that grants leases. It does not end the interval, but
+// Rules.SettleTime has no leader yet that grants leases. It does not end the interval, but
 // its own time does not count.
 func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 	sum, restored := int64(0), int64(0)
-	c.eachSpan(resp.final().Sent, resp.Done(), func(from, until int64, noMajority bool) {
+	c.eachInterval(resp.final().Sent, resp.Done(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
 			return
 		}
-		if restored >= int64(c.rules.Settle) {
+		if restored >= int64(c.rules.SettleTime) {
 			sum = 0
 		}
 		sum, restored = sum+until-from, 0
@@ -28,7 +28,7 @@ func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 // totalWithoutMajority returns the total time without a majority within an interval. During
 // that time, no round could be committed.
 func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
-	c.eachSpan(from, until, func(from, until int64, noMajority bool) {
+	c.eachInterval(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
 			sum += until - from
 		}
@@ -36,45 +36,45 @@ func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 	return sum
 }
 
-// eachSpan splits an interval at the starts and ends of faults, and calls visit for each
-// part. headless is true if so many nodes had faults that the other voters were no
+// eachInterval splits an interval at the starts and ends of faults, and calls visit for each
+// part. noMajority is true if so many nodes had faults that the other voters were no
 // majority.
-func (c *checker) eachSpan(from, until int64, visit func(from, until int64, headless bool)) {
-	nodes := c.voters()
+func (c *checker) eachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
+	allVoters := c.voters()
 	if from >= until {
 		return
 	}
-	moments := []int64{from, until}
-	addMoment := func(t int64) {
+	boundaries := []int64{from, until}
+	addBoundary := func(t int64) {
 		if from < t && t < until {
-			moments = append(moments, t)
+			boundaries = append(boundaries, t)
 		}
 	}
-	for _, t := range c.h.VotesFrom {
-		addMoment(t)
+	for _, t := range c.history.VoterSince {
+		addBoundary(t)
 	}
 	var active []*Fault
-	for i := range c.h.Faults {
-		f := &c.h.Faults[i]
-		if !f.overlaps(from, until) || c.isBrief(i) {
+	for i := range c.history.Faults {
+		f := &c.history.Faults[i]
+		if !f.overlaps(from, until) || c.isTooBriefToMatter(i) {
 			continue
 		}
 		active = append(active, f)
-		addMoment(f.From)
-		addMoment(f.end())
+		addBoundary(f.From)
+		addBoundary(f.end())
 	}
-	slices.Sort(moments)
-	for i := range moments[1:] {
-		at, next := moments[i], moments[i+1]
-		if next == at {
+	slices.Sort(boundaries)
+	for i := range boundaries[1:] {
+		start, end := boundaries[i], boundaries[i+1]
+		if end == start {
 			continue
 		}
-		present := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return c.h.VotesFrom[n] > at })
-		votes := len(present)
+		voters := slices.DeleteFunc(slices.Clone(allVoters), func(n string) bool { return c.history.VoterSince[n] > start })
+		votes := len(voters)
 		if c.rules.Voters > 0 {
 			votes = min(votes, c.rules.Voters)
 		}
-		visit(at, next, votes > 0 && 2*countAffected(present, active, at, next) >= votes)
+		visit(start, end, votes > 0 && 2*countAffected(voters, active, start, end) >= votes)
 	}
 }
 

@@ -20,9 +20,9 @@ const observationLag = int64(time.Second)
 
 func (m *Map) hasOwner(node string) bool { return slices.Contains(m.Owners, node) }
 
-// ordered returns the maps in ascending order of epoch. A map is committed before the
+// sortedByEpoch returns the maps in ascending order of epoch. A map is committed before the
 // next one, so it existed at the latest when the next one was observed.
-func ordered(maps []Map) []Map {
+func sortedByEpoch(maps []Map) []Map {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b Map) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	for i := len(maps) - 2; i >= 0; i-- {
@@ -38,7 +38,7 @@ func ordered(maps []Map) []Map {
 // can be committed. A node that got no CPU time sends no heartbeats, so its exclusion
 // follows within DeadAfter.
 func (c *checker) checkExclusions() {
-	late := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
+	roundTime := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
 	for i := 1; i < len(c.maps); i++ {
 		old, next := &c.maps[i-1], &c.maps[i]
 		seen := make(map[string]bool)
@@ -47,16 +47,16 @@ func (c *checker) checkExclusions() {
 				continue
 			}
 			seen[node] = true
-			if slices.ContainsFunc(c.h.Drains, func(d Drain) bool {
-				return d.Node == node && d.From <= next.At && next.At <= addTime(orNever(d.Until), late)
+			if slices.ContainsFunc(c.history.Drains, func(d Drain) bool {
+				return d.Node == node && d.From <= next.At && next.At <= addDuration(orNever(d.Until), roundTime)
 			}) {
 				continue
 			}
-			if !slices.ContainsFunc(c.h.Faults, func(f Fault) bool {
+			if !slices.ContainsFunc(c.history.Faults, func(f Fault) bool {
 				if f.Kind == Stalled {
-					return f.affects(node) && f.From <= next.At && next.At <= addTime(f.end(), int64(c.rules.DeadAfter))
+					return f.affects(node) && f.From <= next.At && next.At <= addDuration(f.end(), int64(c.rules.DeadAfter))
 				}
-				return f.affects(node) && f.From <= next.At && next.At <= addTime(f.end(), late+c.totalWithoutMajority(f.end(), next.At))
+				return f.affects(node) && f.From <= next.At && next.At <= addDuration(f.end(), roundTime+c.totalWithoutMajority(f.end(), next.At))
 			}) {
 				c.report.add(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}
@@ -74,16 +74,16 @@ func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 		if i+1 < len(c.maps) {
 			next = c.maps[i+1].At
 		}
-		if m.At <= addTime(until, observationLag) && next >= from-observationLag && int(shard) < len(m.Owners) {
+		if m.At <= addDuration(until, observationLag) && next >= from-observationLag && int(shard) < len(m.Owners) {
 			owners[m.Owners[shard]] = true
 		}
 	}
-	before := ""
+	previousOwner := ""
 	for _, run := range c.shards[shard] {
 		switch {
 		case run.Start > until:
 		case run.Start < from:
-			before = run.App
+			previousOwner = run.App
 			if run.end() >= from {
 				owners[run.App] = true
 			}
@@ -91,7 +91,7 @@ func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 			owners[run.App] = true
 		}
 	}
-	owners[before] = true
+	owners[previousOwner] = true
 	delete(owners, "")
 	return owners
 }

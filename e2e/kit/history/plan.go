@@ -20,10 +20,10 @@ type Cordon struct {
 // Entries is the part of the log in which a request is in force: after Since and before
 // Till. Till 0 means that it is still in force. Maps that are proposed in it have epochs
 // within this range, and must obey the request.
-type Entries struct{ Since, Till uint64 }
+type Entries struct{ After, Before uint64 }
 
 func (e Entries) covers(m *Map) bool {
-	return e.Since > 0 && e.Since < m.Epoch && (e.Till == 0 || m.Epoch < e.Till)
+	return e.After > 0 && e.After < m.Epoch && (e.Before == 0 || m.Epoch < e.Before)
 }
 
 // checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a
@@ -31,16 +31,16 @@ func (e Entries) covers(m *Map) bool {
 func (c *checker) checkPlacement() {
 	for i := range c.maps {
 		m := &c.maps[i]
-		for _, drain := range c.h.Drains {
+		for _, drain := range c.history.Drains {
 			if drain.Entries.covers(m) && m.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
-				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, m.Epoch, drain.Entries.Since)
+				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, m.Epoch, drain.Entries.After)
 			}
 		}
 		if i == 0 {
 			continue
 		}
 		cordoned := make(map[string]bool)
-		for _, cordon := range c.h.Cordons {
+		for _, cordon := range c.history.Cordons {
 			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.Entries.covers(m)
 		}
 		if !slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
@@ -57,7 +57,7 @@ func (c *checker) checkPlacement() {
 // isDrainStage reports whether a map may be a stage of a drain. The node keeps busy
 // shards for up to DrainTimeout, and the round takes at most as long.
 func (c *checker) isDrainStage(i int, d *Drain) bool {
-	if i == 0 || c.maps[i].At > addTime(d.From, c.rules.longest(2*c.rules.DrainTimeout)) {
+	if i == 0 || c.maps[i].At > addDuration(d.From, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)) {
 		return false
 	}
 	for shard, node := range c.maps[i].Owners {
@@ -73,12 +73,12 @@ func (c *checker) isDrainStage(i int, d *Drain) bool {
 // fault may have delayed the log, so such restarts are not checked. A node that is back
 // gives shards to nodes that join meanwhile, and gains shards of nodes that leave.
 func (c *checker) checkRestartGrace() {
-	for k := range c.h.Faults {
-		f := &c.h.Faults[k]
+	for k := range c.history.Faults {
+		f := &c.history.Faults[k]
 		if f.Kind != Terminated || f.Grace == 0 || c.rules.SlowLog {
 			continue
 		}
-		until := addTime(f.From, c.rules.shortest(f.Grace))
+		until := addDuration(f.From, c.rules.shortestByAnyClock(f.Grace))
 		if c.faultyDuring(f.From, until) || c.drainedDuring(f.Node, f.From, until) {
 			continue
 		}
@@ -106,7 +106,7 @@ func (c *checker) checkRestartGrace() {
 // joined. Busy shards move up to DrainTimeout after the idle ones, and the round takes at
 // most as long.
 func (c *checker) isJoinStage(i int) bool {
-	for k := i; k > 0 && c.maps[i].At <= addTime(c.maps[k].At, c.rules.longest(2*c.rules.DrainTimeout)); k-- {
+	for k := i; k > 0 && c.maps[i].At <= addDuration(c.maps[k].At, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)); k-- {
 		if c.maps[k].addsNode(&c.maps[k-1]) {
 			return true
 		}
@@ -117,7 +117,7 @@ func (c *checker) isJoinStage(i int) bool {
 // isLeaving reports whether a node was drained or terminated in an interval. It hands
 // over its shards in stages, so it may own some of them until the end.
 func (c *checker) isLeaving(node string, from, until int64) bool {
-	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.h.Faults, func(f Fault) bool {
+	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.history.Faults, func(f Fault) bool {
 		return f.Kind == Terminated && f.Node == node && f.overlaps(from, until)
 	})
 }
@@ -125,8 +125,8 @@ func (c *checker) isLeaving(node string, from, until int64) bool {
 // faultyDuring reports whether any fault was active in an interval. Terminated nodes do
 // not count.
 func (c *checker) faultyDuring(from, until int64) bool {
-	for i := range c.h.Faults {
-		if f := &c.h.Faults[i]; f.Kind != Terminated && f.overlaps(from, until) && !c.isBrief(i) {
+	for i := range c.history.Faults {
+		if f := &c.history.Faults[i]; f.Kind != Terminated && f.overlaps(from, until) && !c.isTooBriefToMatter(i) {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (c *checker) faultyDuring(from, until int64) bool {
 // drainedDuring reports whether a drain of the node was in force in an interval. That is
 // no longer a restart in place.
 func (c *checker) drainedDuring(node string, from, until int64) bool {
-	return slices.ContainsFunc(c.h.Drains, func(d Drain) bool {
+	return slices.ContainsFunc(c.history.Drains, func(d Drain) bool {
 		return d.Node == node && d.From <= until && from <= orNever(d.Until)
 	})
 }

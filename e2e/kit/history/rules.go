@@ -18,10 +18,10 @@ type Rules struct {
 	// Voters is the maximum number of voters; 0 means that all nodes vote. All nodes with
 	// faults may be voters.
 	Voters int
-	// Known contains the IDs of requests that were sent but are not part of the history.
+	// OtherRequests contains the IDs of requests that were sent but are not part of the history.
 	// Their responses are checked elsewhere, so their runs are not unknown. The value
 	// true means that the request was Denied, so it must not run.
-	Known map[string]bool
+	OtherRequests map[string]bool
 	// Takeover is the --takeover of the nodes: "lease", "immediate" or "timeout". Empty
 	// means "timeout".
 	Takeover string
@@ -30,28 +30,28 @@ type Rules struct {
 	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
 	// ReleaseTimeout is the setting of the nodes. 0 means that their apps have no hooks.
 	ReleaseTimeout time.Duration
-	// Skew is the maximum difference between the rates of any two clocks; 0.1 is 10 %.
-	Skew float64
-	// CutNotice is how late an app may notice that its node aborted a request. It is the
+	// MaxClockSkew is the maximum difference between the rates of any two clocks; 0.1 is 10 %.
+	MaxClockSkew float64
+	// MaxAbortNotice is how late an app may notice that its node aborted a request. It is the
 	// maximum overlap of such a run with the runs of the next owner. 0 means 250 ms.
-	CutNotice time.Duration
-	// Starved limits how much later than CutNotice an app may notice an abort, or its
+	MaxAbortNotice time.Duration
+	// MaxStarvedTime limits how much later than MaxAbortNotice an app may notice an abort, or its
 	// process may end, because threads waited for processors after a pause. 0 means twice
-	// CutNotice.
-	Starved time.Duration
-	// Wake is how long after a pause a run may begin that its node had admitted before:
+	// MaxAbortNotice.
+	MaxStarvedTime time.Duration
+	// WakeTime is how long after a pause a run may begin that its node had admitted before:
 	// the pause came between the last check of the lease and the write. 0 means that this
 	// is not permitted.
-	Wake time.Duration
+	WakeTime time.Duration
 	// SlowLog reports that a round may have begun long before its map is committed. So a
 	// move within a grace period may have been decided before.
 	SlowLog bool
-	// Settle is how long a request may still fail after another owner serves the shard,
+	// SettleTime is how long a request may still fail after another owner serves the shard,
 	// or after the fault of its ingress node ended. 0 means 1 s.
-	Settle time.Duration
-	// Boot is the maximum time between the start of a process and its first listening
+	SettleTime time.Duration
+	// MaxStartTime is the maximum time between the start of a process and its first listening
 	// socket. 0 means 10 s.
-	Boot time.Duration
+	MaxStartTime time.Duration
 }
 
 func (r Rules) withDefaults() Rules {
@@ -60,10 +60,10 @@ func (r Rules) withDefaults() Rules {
 	r.DrainTimeout = cmp.Or(r.DrainTimeout, 5*time.Second)
 	r.StreamGrace = cmp.Or(r.StreamGrace, 250*time.Millisecond)
 	r.QueueWait = cmp.Or(r.QueueWait, 10*time.Second)
-	r.CutNotice = cmp.Or(r.CutNotice, 250*time.Millisecond)
-	r.Starved = cmp.Or(r.Starved, 2*r.CutNotice)
-	r.Settle = cmp.Or(r.Settle, time.Second)
-	r.Boot = cmp.Or(r.Boot, 10*time.Second)
+	r.MaxAbortNotice = cmp.Or(r.MaxAbortNotice, 250*time.Millisecond)
+	r.MaxStarvedTime = cmp.Or(r.MaxStarvedTime, 2*r.MaxAbortNotice)
+	r.SettleTime = cmp.Or(r.SettleTime, time.Second)
+	r.MaxStartTime = cmp.Or(r.MaxStartTime, 10*time.Second)
 	return r
 }
 
@@ -75,10 +75,14 @@ func (r *Rules) node(target string) string {
 	return target
 }
 
-// longest returns the longest duration of a timeout d by any clock, shortest the
+// longestByAnyClock returns the longest duration of a timeout d by any clock, shortest the
 // shortest.
-func (r *Rules) longest(d time.Duration) int64  { return int64(float64(d) / (1 - r.Skew/2)) }
-func (r *Rules) shortest(d time.Duration) int64 { return int64(float64(d) / (1 + r.Skew/2)) }
+func (r *Rules) longestByAnyClock(d time.Duration) int64 {
+	return int64(float64(d) / (1 - r.MaxClockSkew/2))
+}
+func (r *Rules) shortestByAnyClock(d time.Duration) int64 {
+	return int64(float64(d) / (1 + r.MaxClockSkew/2))
+}
 
 // earliestTakeover returns the earliest time at which other nodes may run the unreleased
 // shards of a node that held a lease at leased. A lease that is valid at leased was
@@ -86,14 +90,14 @@ func (r *Rules) shortest(d time.Duration) int64 { return int64(float64(d) / (1 +
 // crash evidence, which may be real or forged, it waits for Lease + 10 % with --takeover
 // lease, and not at all with immediate.
 func (r *Rules) earliestTakeover(leased int64, evidence bool) int64 {
-	wait := r.shortest(r.DeadAfter)
+	wait := r.shortestByAnyClock(r.DeadAfter)
 	if evidence {
 		switch r.Takeover {
 		case "immediate":
-			return leased - r.longest(r.Lease)
+			return leased - r.longestByAnyClock(r.Lease)
 		case "lease":
-			wait = r.shortest(r.Lease + r.Lease/10)
+			wait = r.shortestByAnyClock(r.Lease + r.Lease/10)
 		}
 	}
-	return leased - r.longest(r.Lease) + wait
+	return leased - r.longestByAnyClock(r.Lease) + wait
 }

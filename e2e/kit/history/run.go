@@ -61,12 +61,12 @@ func ReadRuns(path string) ([]Run, error) {
 	if i := bytes.LastIndexByte(b, '\n'); i < len(b)-1 {
 		b = b[:i+1]
 	}
-	type place struct {
+	type runID struct {
 		app string
 		seq uint64
 	}
 	var runs []Run
-	at := make(map[place]int)
+	index := make(map[runID]int)
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -74,12 +74,12 @@ func ReadRuns(path string) ([]Run, error) {
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return nil, fmt.Errorf("history: records in %s: %w", path, err)
 		}
-		p := place{r.App, r.Seq}
-		if i, ok := at[p]; ok {
+		p := runID{r.App, r.Seq}
+		if i, ok := index[p]; ok {
 			runs[i] = r
 			continue
 		}
-		at[p] = len(runs)
+		index[p] = len(runs)
 		runs = append(runs, r)
 	}
 	return runs, lines.Err()

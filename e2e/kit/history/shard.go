@@ -13,15 +13,15 @@ type shardChecker struct {
 }
 
 func (s *shardChecker) check() {
-	slices.SortFunc(s.runs, byStart)
+	slices.SortFunc(s.runs, compareStart)
 	owners := make(map[uint64]string)
 	var open []Run // runs that had not ended yet
 	var newest, last Run
 	for _, run := range s.runs {
-		if at, ok := owners[run.Epoch]; !ok {
+		if owner, ok := owners[run.Epoch]; !ok {
 			owners[run.Epoch] = run.App
-		} else if at != run.App {
-			s.report.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, at, run.ID, run.App)
+		} else if owner != run.App {
+			s.report.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
 		}
 		if run.Epoch < newest.Epoch {
 			s.checkStale(run, newest)
@@ -49,6 +49,7 @@ func (s *shardChecker) checkStale(run, newest Run) {
 	if s.takenOverAt(run) < run.Start && s.countExcuse(s.excuseFor(run), run) {
 		return
 	}
+	// A later owner had begun already, and no fault explains why the previous owner continued.
 	s.report.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
 		run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
 }
@@ -56,20 +57,22 @@ func (s *shardChecker) checkStale(run, newest Run) {
 // checkOverlap checks two runs on different nodes. The later one began before the earlier
 // one ended.
 func (s *shardChecker) checkOverlap(earlier, later Run) {
-	old := earlier
+	staleRun := earlier
 	if later.Epoch < earlier.Epoch {
-		old = later
+		staleRun = later
 	}
-	if earlier.Epoch != later.Epoch && s.countExcuse(s.excuseFor(old), old) {
+	if earlier.Epoch != later.Epoch && s.countExcuse(s.excuseFor(staleRun), staleRun) {
 		return
 	}
+	// Two nodes ran the shard at the same time. Without a fault that excuses the older owner, its
+	// node has run a request after its lease ended, or the next owner has begun too early.
 	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
 		earlier.Epoch, time.Duration(earlier.Start-later.Start), later.App, later.ID, later.Epoch,
 		time.Duration(min(earlier.end(), later.end())-later.Start))
 }
 
 // countExcuse counts an excuse and returns false if e is zero.
-func (s *shardChecker) countExcuse(e excuse, old Run) bool {
+func (s *shardChecker) countExcuse(e overlapExcuse, staleRun Run) bool {
 	switch e {
 	case pausedOrDead:
 		s.report.Paused++
@@ -80,16 +83,16 @@ func (s *shardChecker) countExcuse(e excuse, old Run) bool {
 	default:
 		return false
 	}
-	s.excused[old.ID] = true
-	s.report.Overlapped[old.Shard]++
+	s.excused[staleRun.ID] = true
+	s.report.Overlapped[staleRun.Shard]++
 	return true
 }
 
 // takenOverAt returns when another node began to run requests under a later epoch than
 // that of old.
-func (s *shardChecker) takenOverAt(old Run) int64 {
+func (s *shardChecker) takenOverAt(staleRun Run) int64 {
 	for _, run := range s.runs {
-		if run.App != old.App && run.Epoch > old.Epoch {
+		if run.App != staleRun.App && run.Epoch > staleRun.Epoch {
 			return run.Start
 		}
 	}

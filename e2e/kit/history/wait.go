@@ -12,20 +12,20 @@ type Wait struct {
 	From, Until int64
 }
 
-// noticeTime returns within what time after a pause a run at a node must end: CutNotice,
+// maxNoticeTime returns within what time after a pause a run at a node must end: MaxAbortNotice,
 // plus the time that its threads waited for processors since the pause.
-func (c *checker) noticeTime(node string, over, end int64) int64 {
-	limit := int64(c.rules.CutNotice)
-	if late := end - over; late < limit || late >= limit+int64(c.rules.Wake+c.rules.Starved) {
+func (c *checker) maxNoticeTime(node string, end, runEnd int64) int64 {
+	limit := int64(c.rules.MaxAbortNotice)
+	if late := runEnd - end; late < limit || late >= limit+int64(c.rules.WakeTime+c.rules.MaxStarvedTime) {
 		return limit // Waits would make no difference.
 	}
-	return limit + c.starvedTime(node, over, end)
+	return limit + c.starvedTime(node, end, runEnd)
 }
 
 // starvedTime returns how long threads of a node waited within an interval, limited to
-// Rules.Starved. Lateness beyond that limit has another cause.
+// Rules.MaxStarvedTime. Lateness beyond that limit has another cause.
 func (c *checker) starvedTime(node string, from, until int64) int64 {
-	waits := slices.DeleteFunc(slices.Clone(c.h.Waits), func(w Wait) bool { return w.Node != node })
+	waits := slices.DeleteFunc(slices.Clone(c.history.Waits), func(w Wait) bool { return w.Node != node })
 	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
 	sum := int64(0)
 	for _, w := range waits {
@@ -34,5 +34,5 @@ func (c *checker) starvedTime(node string, from, until int64) int64 {
 			from = w.Until // Each moment counts once.
 		}
 	}
-	return min(sum, int64(c.rules.Starved))
+	return min(sum, int64(c.rules.MaxStarvedTime))
 }

@@ -30,7 +30,7 @@ type Follower struct {
 	conns   int
 	taken   uint64 // the last event that Take has returned
 	last    uint64
-	follows []history.Follow // not returned by Take yet; only the last connection may be open
+	follows []history.FollowConn // not returned by Take yet; only the last connection may be open
 }
 
 // NewFollower returns a follower with a unique name, for events with this interval.
@@ -57,12 +57,12 @@ func (f *Follower) Last() uint64 {
 func (f *Follower) Take() history.Follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := history.Follower{Name: f.name, Key: f.key, After: f.taken, Follows: f.follows}
+	all := history.Follower{Name: f.name, Key: f.key, After: f.taken, Conns: f.follows}
 	f.taken, f.follows = f.last, nil
-	if n := len(all.Follows); n > 0 && all.Follows[n-1].Done == 0 {
-		open := all.Follows[n-1]
+	if n := len(all.Conns); n > 0 && all.Conns[n-1].Done == 0 {
+		open := all.Conns[n-1]
 		open.Events = nil
-		f.follows = []history.Follow{open}
+		f.follows = []history.FollowConn{open}
 	}
 	return all
 }
@@ -86,7 +86,7 @@ func (f *Follower) beginConn() (target string, r Request) {
 	defer f.mu.Unlock()
 	f.next++
 	f.conns++
-	c := history.Follow{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
+	c := history.FollowConn{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
 	f.follows = append(f.follows, c)
 	r = Request{ID: c.ID, Key: f.key, Header: map[string]string{"App-Feed": f.interval.String(), "Accept": "text/event-stream"}}
 	if f.last > 0 {

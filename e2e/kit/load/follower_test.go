@@ -63,7 +63,7 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	cancel()
 	running.Wait()
 	var got []string
-	for _, c := range first.Follows {
+	for _, c := range first.Conns {
 		got = append(got, fmt.Sprintf("%s: %d, %d events, ended %v, open %v, %s", c.ID, c.Status, len(c.Events), c.Ended, c.Done == 0, c.Error))
 	}
 	want := []string{
@@ -74,7 +74,7 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 		t.Errorf("it says\n%q, want\n%q", got, want)
 	}
 	second := f.Take()
-	if first.After != 0 || second.After != 4 || len(second.Follows) != 1 || second.Follows[0].Done != 0 || len(second.Follows[0].Events) != 0 {
+	if first.After != 0 || second.After != 4 || len(second.Conns) != 1 || second.Conns[0].Done != 0 || len(second.Conns[0].Events) != 0 {
 		t.Errorf("then it says %+v", second)
 	}
 }
