@@ -197,7 +197,7 @@ func TestWitnessKnowsWhenANodeVotes(t *testing.T) {
 		s.load = 0
 		s.raise(3)
 		s.witness.mu.Lock()
-		if n := len(s.witness.h.VotesFrom); n != 0 {
+		if n := len(s.witness.h.VoterSince); n != 0 {
 			w.t.Errorf("%d nodes have joined, want none: they founded the cluster", n)
 		}
 		s.witness.mu.Unlock()
@@ -206,12 +206,12 @@ func TestWitnessKnowsWhenANodeVotes(t *testing.T) {
 		s.add("d", newcomer)
 		s.live(5 * time.Second)
 		back := now()
-		if at := s.witness.h.VotesFrom["d"]; at <= back {
+		if at := s.witness.h.VoterSince["d"]; at <= back {
 			w.t.Errorf("it votes since %v, and nobody could give it a vote", time.Duration(at))
 		}
 		s.restartAll()
 		s.until("all are there", s.whole)
-		if at := s.witness.h.VotesFrom["d"]; at <= back || at > now() {
+		if at := s.witness.h.VoterSince["d"]; at <= back || at > now() {
 			w.t.Errorf("it votes since %v, want a time from %v to %v", time.Duration(at), time.Duration(back), time.Duration(now()))
 		}
 	})

@@ -162,7 +162,7 @@ func (s *storm) sicken(p *process, ill string) {
 
 // restarts notes that an app dies, until it is there again.
 func (w *witness) restarts(node string) (again func()) {
-	return w.done(history.Fault{Kind: history.AppDown, Node: node, By: now()})
+	return w.done(history.Fault{Kind: history.AppDown, Node: node, ExitedBy: now()})
 }
 
 // restart ends the app's process, and begins another one.

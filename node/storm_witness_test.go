@@ -52,16 +52,16 @@ var takeoverNames = map[ack.Takeover]string{ack.TakeoverLease: "lease", ack.Take
 
 func newWitness(takeover ack.Takeover) *witness {
 	return &witness{
-		h: history.History{VotesFrom: map[string]int64{}}, voteless: map[string]bool{},
+		h: history.History{VoterSince: map[string]int64{}}, voteless: map[string]bool{},
 		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
 			Shards: shards, Voters: maxVoters, Takeover: takeoverNames[takeover], DrainTimeout: drainTimeout, QueueWait: queueWait,
 			// Clocks run at rates of their own. Half of what asks the clock of a process that
 			// stands still is told the time from before, and acts on it at once.
-			Skew: 0.1, Wake: 100 * time.Millisecond, CutNotice: 100 * time.Millisecond,
+			MaxClockSkew: 0.1, WakeTime: 100 * time.Millisecond, MaxAbortNotice: 100 * time.Millisecond,
 			SlowLog: true, // in a storm each write may take a second
 			// A start writes some times, to a disk that may be slow.
-			Boot: time.Minute,
+			MaxStartTime: time.Minute,
 		},
 	}
 }
@@ -213,7 +213,7 @@ func (w *witness) joins(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.h.Maps) > 0 {
-		w.h.VotesFrom[node], w.voteless[node] = math.MaxInt64, true
+		w.h.VoterSince[node], w.voteless[node] = math.MaxInt64, true
 	}
 }
 
@@ -226,7 +226,7 @@ func (w *witness) votes(voters func() []string) {
 	}
 	for _, node := range voters() {
 		if w.voteless[node] {
-			w.h.VotesFrom[node] = now()
+			w.h.VoterSince[node] = now()
 			delete(w.voteless, node)
 		}
 	}
@@ -282,8 +282,8 @@ func (w *witness) ended(node string, failed bool) {
 	delete(w.closed, node)
 	for k := range w.h.Faults {
 		f := &w.h.Faults[k]
-		if (k == i || f.Kind == history.DiskFault && f.Node == node && f.Until == 0) && f.By == 0 {
-			f.By = now()
+		if (k == i || f.Kind == history.DiskFault && f.Node == node && f.Until == 0) && f.ExitedBy == 0 {
+			f.ExitedBy = now()
 		}
 	}
 }

@@ -75,11 +75,12 @@ func (r *Rules) node(target string) string {
 	return target
 }
 
-// longestByAnyClock returns the longest duration of a timeout d by any clock, shortest the
-// shortest.
+// longestByAnyClock returns the longest real time that a timeout d can take, by the slowest clock.
 func (r *Rules) longestByAnyClock(d time.Duration) int64 {
 	return int64(float64(d) / (1 - r.MaxClockSkew/2))
 }
+
+// shortestByAnyClock returns the shortest real time that a timeout d can take, by the fastest clock.
 func (r *Rules) shortestByAnyClock(d time.Duration) int64 {
 	return int64(float64(d) / (1 + r.MaxClockSkew/2))
 }
