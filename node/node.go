@@ -283,10 +283,10 @@ func (n *Node) newAgent() {
 		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.scheduler.NewOnDemandTicker(), busyTimer: n.scheduler.NewBusyTicker(clock.MinInterval), // created before all other timers, because the lease depends on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
-	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
-		a.turns.used, n.scheduler.CPUTime = c.Used, c.Used
+	if c, ok := n.o.Clock.(clock.CPUTimer); ok {
+		a.turns.used, n.scheduler.CPUTime = c.CPUTime, c.CPUTime
 	}
-	_, n.scheduler.UseKernelTimer = n.o.Clock.(interface{ Kernel() })
+	_, n.scheduler.UseKernelTimer = n.o.Clock.(clock.KernelClock)
 	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
 	n.link = heartbeat.NewClient(heartbeat.ClientOptions{

@@ -60,10 +60,10 @@ type counting struct {
 	m *moments
 }
 
-// Used notes that somebody looks.
-func (c counting) Used() (time.Duration, bool) {
+// CPUTime notes that somebody looks.
+func (c counting) CPUTime() (time.Duration, bool) {
 	c.m.note()
-	return c.resting.Used()
+	return c.resting.CPUTime()
 }
 
 type noting struct {

@@ -213,7 +213,9 @@ func (p *process) leaves() history.FaultKind {
 // resting is the clock of a process that uses next to nothing of a processor.
 type resting struct{ clock.Clock }
 
-func (resting) Used() (time.Duration, bool) { return 0, true }
+var _ clock.CPUTimer = resting{}
+
+func (resting) CPUTime() (time.Duration, bool) { return 0, true }
 
 // closing is a listener that tells that it is closed.
 type closing struct {

@@ -64,7 +64,7 @@ type Options struct {
 	// must complete their own handshake or return an error; the caller then closes conn. ctx ends
 	// after HandshakeTimeout, and so do reads and writes of conn; its deadlines belong to the
 	// caller. The result of WrapClient must be authenticated as node. The result of WrapServer
-	// should be a Voucher if it authenticates the dialer. An error of WrapClient with a method
+	// should be a NodeVerifier if it authenticates the dialer. An error of WrapClient with a method
 	// DialAgain that returns true requests another dial. nil means no layer.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)

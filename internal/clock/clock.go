@@ -14,6 +14,18 @@ type Clock interface {
 	Precise() time.Duration
 }
 
+// A CPUTimer is a Clock of a process whose CPU time is known.
+type CPUTimer interface {
+	// CPUTime returns the CPU time that the process has used; see the function CPUTime.
+	CPUTime() (time.Duration, bool)
+}
+
+// A KernelClock is a Clock that agrees with the timers of the kernel.
+type KernelClock interface {
+	// Kernel has no effect.
+	Kernel()
+}
+
 // New returns the clock of a running process. Its origin is the time of the call. On
 // platforms without CLOCK_BOOTTIME, Precise equals Now.
 func New() Clock {

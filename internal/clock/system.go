@@ -8,12 +8,16 @@ type system struct {
 	boot   time.Duration
 }
 
-var _ Clock = (*system)(nil)
+var (
+	_ Clock       = (*system)(nil)
+	_ CPUTimer    = (*system)(nil)
+	_ KernelClock = (*system)(nil)
+)
 
-// CPUTime returns the CPU time of the process, see the function Used.
+// CPUTime implements CPUTimer.
 func (s *system) CPUTime() (time.Duration, bool) { return CPUTime() }
 
-// Kernel marks a clock that agrees with the timers of the kernel.
+// Kernel implements KernelClock.
 func (s *system) Kernel() {}
 
 func (s *system) Now() time.Duration { return time.Since(s.origin) }

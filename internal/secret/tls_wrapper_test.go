@@ -143,12 +143,12 @@ func TestNodesWithSameSecretConnect(t *testing.T) {
 		if clientErr != nil || serverErr != nil {
 			t.Fatalf("%s: client %v, server %v", id, clientErr, serverErr)
 		}
-		v, ok := s.(interface{ Vouch(string) error })
-		if !ok || v.Vouch("a") != nil {
+		v, ok := s.(interface{ VerifyNode(string) error })
+		if !ok || v.VerifyNode("a") != nil {
 			t.Errorf("%s: the server does not identify the dialer as node a", id)
 		}
-		if err := v.Vouch(id); err == nil || !strings.Contains(err.Error(), `good for node "a" and not for node`) {
-			t.Errorf("%s: Vouch of another node = %v", id, err)
+		if err := v.VerifyNode(id); err == nil || !strings.Contains(err.Error(), `good for node "a" and not for node`) {
+			t.Errorf("%s: VerifyNode for another node = %v", id, err)
 		}
 		if got := secretConn(t, s).ConnectionState(); got.Version != tls.VersionTLS13 || got.DidResume {
 			t.Errorf("version %x, resumed %v", got.Version, got.DidResume)

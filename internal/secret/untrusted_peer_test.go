@@ -44,7 +44,7 @@ func TestRefusalLimitsQuotedCertificateText(t *testing.T) {
 		t.Fatal(clientErr, serverErr)
 	}
 	if err := secretConn(t, s).VerifyNode("c"); err == nil || len(err.Error()) > 1000 {
-		t.Errorf("Vouch = %.2000v", err)
+		t.Errorf("VerifyNode = %.2000v", err)
 	}
 }
 

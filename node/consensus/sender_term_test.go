@@ -56,7 +56,8 @@ func TestTermsInVotesAreStated(t *testing.T) {
 // identityPast is a Past that says which process it is.
 type identityPast struct{ nonce uint64 }
 
-func (s identityPast) Own() peer.Record                                        { return peer.Record{Nonce: s.nonce} }
+func (s identityPast) Own() peer.Record { return peer.Record{Nonce: s.nonce} }
+
 func (identityPast) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
 func (identityPast) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
 
