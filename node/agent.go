@@ -60,7 +60,7 @@ type agent struct {
 	ended           chan struct{}                    // closed when run returns
 	receivedAt      map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
 
-	givenUp     givenUp
+	moveStages  moveStages
 	leaving     atomic.Bool // this node must lose all shards
 	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye, the last heartbeat before a planned stop
 	stopped     atomic.Bool // this node admits and runs no more requests
@@ -259,7 +259,7 @@ func (a *agent) Route(r ack.Routing) {
 	}
 	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
-		a.givenUp.holds(s, a.self, a.router.InFlight.Of)
+		a.moveStages.holds(s, a.self, a.router.InFlight.Of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
 }
@@ -275,7 +275,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 			a.receivedAt[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
-			if stage := a.givenUp.moved(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
+			if stage := a.moveStages.moved(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
 				a.metrics.moved.WithLabelValues(stage).Inc()
 			}
 		}
@@ -299,7 +299,7 @@ func (a *agent) Running(may func(shardmap.Shard) bool) int {
 func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.CutDraining:
-		a.givenUp.cuts(may, a.router.InFlight.Of)
+		a.moveStages.cuts(may, a.router.InFlight.Of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.CutLeaseLost:
@@ -322,7 +322,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		a.refusalLogged = false
 		a.duplicateAddr.Store(nil)
 		a.lastAnswer.Store(int64(now))
-		a.heardOf(ans.Epoch, now)
+		a.noteLeaderEpoch(ans.Epoch, now)
 		if d, ok := a.roundTrips.Answered(ans.Beat, now); ok {
 			a.metrics.beats.Observe(d.Seconds())
 		}

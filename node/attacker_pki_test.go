@@ -105,7 +105,7 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 		old := v.files["a"].List()[0]
 		own := secret.Generate(time.Unix(9.3e8, 0)).Rotated()
 		stolen := w.follower()
-		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{own}, seal: a.seal(stolen.name)}
+		th := &attacker{w: w, host: w.net.Host("thief"), has: secret.List{own}, seal: a.seal(stolen.name)}
 		for _, p := range w.running() {
 			if p == stolen {
 				continue

@@ -14,8 +14,8 @@ import (
 	"shardway/peer"
 )
 
-// thief has a secret of the cluster, or a node's key, and the program's source.
-type thief struct {
+// attacker has a secret of the cluster, or a node's key, and the program's source.
+type attacker struct {
 	w     *world
 	host  *simnet.Host
 	has   secret.List        // what he shows
@@ -24,7 +24,7 @@ type thief struct {
 }
 
 // as dials a node under another one's id and asks what he likes.
-func (th *thief) as(id string, to *process, what string, words any) error {
+func (th *attacker) as(id string, to *process, what string, words any) error {
 	c, err := th.dial(id, to)
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (th *thief) as(id string, to *process, what string, words any) error {
 	return th.ask(c, what, words)
 }
 
-func (th *thief) dial(id string, to *process) (*peer.Conn, error) {
+func (th *attacker) dial(id string, to *process) (*peer.Conn, error) {
 	cluster := th.w.leader().node.State().Cluster()
 	port := peer.New(peer.Options{
 		Node: id, Cluster: func() string { return cluster }, Dial: th.host.Dial, WrapClient: th.seal.Client,
@@ -43,7 +43,7 @@ func (th *thief) dial(id string, to *process) (*peer.Conn, error) {
 }
 
 // ask asks on a stream, with the evidence for what he has, and without.
-func (th *thief) ask(c *peer.Conn, what string, words any) error {
+func (th *attacker) ask(c *peer.Conn, what string, words any) error {
 	sealed, ok := c.NetConn().(*secret.Conn)
 	if !ok {
 		return errors.New("no TLS")
@@ -86,7 +86,7 @@ func (th *thief) ask(c *peer.Conn, what string, words any) error {
 
 // everything asks a node for each step, under another node's id, and returns
 // what was done that changes secrets.
-func (th *thief) everything(id string, to *process, old, next, own secret.Secret) (done []string) {
+func (th *attacker) everything(id string, to *process, old, next, own secret.Secret) (done []string) {
 	step := func(do string, s secret.Secret) map[string]any {
 		return map[string]any{"do": do, "fingerprint": s.Fingerprint()}
 	}
@@ -109,7 +109,7 @@ func (th *thief) everything(id string, to *process, old, next, own secret.Secret
 }
 
 // install forges the step that brings a secret of his own, wrapped by the old.
-func (th *thief) install(id string, to *process, old, own secret.Secret) error {
+func (th *attacker) install(id string, to *process, old, own secret.Secret) error {
 	c, err := th.dial(id, to)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old, own}, seal: secret.NewTLSWrapper(trust)}
+		th := &attacker{w: w, host: w.net.Host("thief"), has: secret.List{old, own}, seal: secret.NewTLSWrapper(trust)}
 		real := []string{"a", "b", "c"}
 		o, on, no, n := secret.List{old}, secret.List{old, next}, secret.List{next, old}, secret.List{next}
 		for _, moment := range [][]secret.List{{on, o, o}, {on, on, o}, {on, on, on}, {no, on, on}, {no, no, on}, {no, no, no}, {n, no, no}, {n, n, no}, {n, n, n}} {
@@ -263,7 +263,7 @@ func TestAttackerBeginsNoRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		th := &thief{w: w, host: w.net.Host("thief"), has: secret.List{old}, seal: secret.NewTLSWrapper(trust)}
+		th := &attacker{w: w, host: w.net.Host("thief"), has: secret.List{old}, seal: secret.NewTLSWrapper(trust)}
 		if err = th.as("b", w.leader(), "rotate", "a thief"); err == nil || !strings.Contains(err.Error(), "newest secret") {
 			t.Errorf("a thief asks for a rotation: %v, want it refused", err)
 		}

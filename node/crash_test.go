@@ -12,9 +12,9 @@ import (
 	"shardway/proxy"
 )
 
-// wreck is what an ingress sees of a request for a key that was under way at a process
+// crashOf is what an ingress sees of a request for a key that was under way at a process
 // whose connections broke.
-func wreck(p *process, boot uint64) proxy.Crash {
+func crashOf(p *process, boot uint64) proxy.Crash {
 	return proxy.Crash{Node: p.name, Boot: boot, Keys: []proxy.Implicated{{Shard: 7, Hash: 1}}}
 }
 
@@ -46,16 +46,16 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 				w.t.Errorf("%s: broken: %v after %v, want %v", what, got, took, want)
 			}
 		}
-		expect("it is there", wreck(p, boot), false)
-		expect("another one is there", wreck(p, boot-1), true)
+		expect("it is there", crashOf(p, boot), false)
+		expect("another one is there", crashOf(p, boot-1), true)
 		w.net.Isolate(p.name)
-		if got, took := breaks(at, wreck(p, boot), 5*time.Second); got || took != 5*time.Second {
+		if got, took := breaks(at, crashOf(p, boot), 5*time.Second); got || took != 5*time.Second {
 			w.t.Errorf("out of reach: broken: %v after %v, want no answer in 5s", got, took)
 		}
 		w.net.Heal()
 		w.untilSettled("a", "b", "c", "d")
 		p.kill()
-		expect("it was killed", wreck(p, boot), true)
+		expect("it was killed", crashOf(p, boot), true)
 
 		// Another one was killed once; now it goes, as it was told to.
 		q.stop()
@@ -63,12 +63,12 @@ func TestProcessHasBrokenIfItIsGone(t *testing.T) {
 			m := at.node.Member(q.name)
 			return m == "leaving" || m == "left"
 		})
-		expect("it leaves", wreck(q, q.node.Boot()-1), false)
+		expect("it leaves", crashOf(q, q.node.Boot()-1), false)
 		w.until("it has left gossip", func() bool { return at.node.Member(q.name) == "left" })
 		<-q.done
 		q.host.Crash()
-		expect("it has left", wreck(q, q.node.Boot()), false)
-		expect("another one has left", wreck(r, r.node.Boot()-1), true)
+		expect("it has left", crashOf(q, q.node.Boot()), false)
+		expect("another one has left", crashOf(r, r.node.Boot()-1), true)
 	})
 }
 
@@ -90,7 +90,7 @@ func TestCrashIsReportedToTheLeader(t *testing.T) {
 					gone = w.all[w.others(l)[1]]
 				}
 				boot := gone.node.Boot()
-				p.node.Wrecked(wreck(gone, boot)) // which is well
+				p.node.ReportBrokenConns(crashOf(gone, boot)) // which is well
 				time.Sleep(time.Second)
 				if n := l.node.Ends(); n != 0 {
 					w.t.Errorf("%d ends are known of before there was one", n)
@@ -100,7 +100,7 @@ func TestCrashIsReportedToTheLeader(t *testing.T) {
 					w.net.Partition([]string{p.name}, []string{l.name})
 					w.until("nobody leads", func() bool { return w.leader() == nil })
 				}
-				p.node.Wrecked(wreck(gone, boot))
+				p.node.ReportBrokenConns(crashOf(gone, boot))
 				time.Sleep(tc.leaderless)
 				w.net.Heal()
 				w.until("somebody leads", func() bool { return w.leader() != nil && w.leader().node.Leased() })
@@ -122,7 +122,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 		l, p := w.leader(), w.follower()
 		tell := func(at *process, hash uint64, end string, ago time.Duration) {
 			w.t.Helper()
-			if !at.node.TellImplicated(w.t.Context(), node.Told{Node: end, Boot: 1, Ago: ago, Keys: []proxy.Implicated{{Shard: 7, Hash: hash}}}) {
+			if !at.node.ReportImplicated(w.t.Context(), node.ImplicatedReport{Node: end, Boot: 1, Ago: ago, Keys: []proxy.Implicated{{Shard: 7, Hash: hash}}}) {
 				w.t.Errorf("%s could not tell", at.name)
 			}
 		}
@@ -145,7 +145,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 		}
 		w.net.Isolate(l.name)
 		began := time.Now()
-		if p.node.TellImplicated(w.t.Context(), node.Told{Node: "x"}) {
+		if p.node.ReportImplicated(w.t.Context(), node.ImplicatedReport{Node: "x"}) {
 			w.t.Error("a leader out of reach was told")
 		}
 		if took := time.Since(began); took > time.Second {
@@ -163,7 +163,7 @@ func TestCrashReportsIncludeTheirAge(t *testing.T) {
 			return p.node.API().Do(w.t.Context(), api.Action{Verb: api.StepDown}) != nil && !p.node.Leased()
 		})
 		time.Sleep(10 * time.Second)
-		if p.node.TellImplicated(w.t.Context(), node.Told{Node: "x"}) {
+		if p.node.ReportImplicated(w.t.Context(), node.ImplicatedReport{Node: "x"}) {
 			w.t.Error("nobody was told")
 		}
 		if _, says := p.node.Suspects(w.t.Context()); says {
@@ -182,7 +182,7 @@ func TestConnectionsToAnEarlierProcessCarryNothing(t *testing.T) {
 		w.untilVoters(3)
 		l, p := w.leader(), w.follower()
 		owner := w.all[slices.DeleteFunc(w.others(l), func(n string) bool { return n == p.name })[0]]
-		gets := func() <-chan said { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
+		gets := func() <-chan clientResponse { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
 		_, answer := gatedApp(w, owner)
 		close(answer)
 		if got := <-gets(); got.status != http.StatusOK {
@@ -239,7 +239,7 @@ func droppedAndBack(w *world, late bool) {
 	p := w.all[slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(voters, n) })[0]]
 	rest := slices.DeleteFunc(w.others(l), func(n string) bool { return n == p.name })
 	owner := w.all[rest[0]]
-	gets := func() <-chan said { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
+	gets := func() <-chan clientResponse { w.t.Helper(); return asking(w, p, http.MethodGet, owner.name, "/") }
 	_, answer := gatedApp(w, owner)
 	close(answer)
 	if got := <-gets(); got.status != http.StatusOK {

@@ -31,8 +31,8 @@ func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		said := `config-differs: setting key differs: a, b and g have "header:x-tenant", c has "query:t"`
 		for _, id := range []string{"a", "b", "c", "g"} {
-			w.untilSays(w.all[id], said, "check --against")
-			w.untilSays(w.all[id], `config-differs: setting drain-timeout differs: a, b and c have "5s", g has "6s"`)
+			w.untilFindingsAre(w.all[id], said, "check --against")
+			w.untilFindingsAre(w.all[id], `config-differs: setting drain-timeout differs: a, b and c have "5s", g has "6s"`)
 		}
 		var first, second diagnosis.Checkup
 		w.during(func() {
@@ -64,7 +64,7 @@ func TestSettingsOfANodeThatIsGoneDoNotDiffer(t *testing.T) {
 			w.start(id)
 		}
 		w.untilSettled("a", "b", "c", "d")
-		w.untilSays(w.all["a"], "config-differs: setting key differs: ")
+		w.untilFindingsAre(w.all["a"], "config-differs: setting key differs: ")
 		w.all["d"].stop()
 		w.untilSettingsAreTheSame(w.all["a"])
 	})

@@ -205,7 +205,7 @@ func (a *diskRecords) otherProcess(ctx context.Context, far peer.Identity) strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, twinProbeTimeout)
 	defer cancel()
-	return a.n.twin.Probe(ctx, far.Node, far.Nonce)
+	return a.n.duplicates.Probe(ctx, far.Node, far.Nonce)
 }
 
 // check returns an error if a heartbeat comes from a disk that was rolled back to an older image. A

@@ -16,19 +16,19 @@ import (
 	"shardway/shardmap"
 )
 
-// says is what a process that a test plays says of its disk, and knows of others.
-type says struct {
+// fixedHistory is what a process that a test plays says of its disk, and knows of others.
+type fixedHistory struct {
 	own   peer.Record
 	boot  uint64
 	known peer.Record
 }
 
-func (s says) Own() peer.Record                                        { return s.own }
-func (s says) Known(string, string) (uint64, peer.Record)              { return s.boot, s.known }
-func (says) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+func (s fixedHistory) Own() peer.Record                                        { return s.own }
+func (s fixedHistory) Known(string, string) (uint64, peer.Record)              { return s.boot, s.known }
+func (fixedHistory) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
 
 // plays returns a port that passes for p, which has been killed.
-func (w *world) plays(p *process, boot uint64, s says) *peer.Port {
+func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
 	w.t.Helper()
 	cluster := w.leader().node.State().Cluster()
 	_, id, _ := strings.Cut(p.node.Server(), "/")
@@ -49,7 +49,7 @@ func TestNodeBelievesWhatADiallerKnowsOfIt(t *testing.T) {
 		c.kill()
 		_, id, _ := strings.Cut(b.node.Server(), "/")
 		tell := func(known peer.Record) error {
-			conn, err := w.plays(c, 9, says{known: known}).DialServer(w.t.Context(), b.name, id, peer.Raft)
+			conn, err := w.plays(c, 9, fixedHistory{known: known}).DialServer(w.t.Context(), b.name, id, peer.Raft)
 			if err == nil {
 				_ = conn.Close()
 			}
@@ -109,7 +109,7 @@ func (w *world) beat(l *process, boot, term uint64) (a ack.Answer, answered bool
 			dead = w.all[n]
 		}
 	}
-	conn, err := w.plays(dead, boot, says{}).Dial(w.t.Context(), l.name, peer.Heartbeat)
+	conn, err := w.plays(dead, boot, fixedHistory{}).Dial(w.t.Context(), l.name, peer.Heartbeat)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestTermOfACandidateIsKnownAtOnce(t *testing.T) {
 		c.kill()
 		server, term := c.node.Server(), b.node.Term()+5
 		_, id, _ := strings.Cut(b.node.Server(), "/")
-		conn, err := w.plays(c, 9, says{own: peer.Record{Nonce: 7, Term: term - 5, Last: 1 << 40}}).DialServer(w.t.Context(), b.name, id, peer.Raft)
+		conn, err := w.plays(c, 9, fixedHistory{own: peer.Record{Nonce: 7, Term: term - 5, Last: 1 << 40}}).DialServer(w.t.Context(), b.name, id, peer.Raft)
 		if err != nil {
 			w.t.Fatal(err)
 		}

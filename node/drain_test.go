@@ -70,7 +70,7 @@ func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 		p := w.follower()
 		p.node.API().DrainSelf()
 		w.untilSettled(w.others(p)...)
-		w.untilSays(p, string(diagnosis.Draining))
+		w.untilFindingsAre(p, string(diagnosis.Draining))
 		silent := func(what string) {
 			for range 40 {
 				time.Sleep(250 * time.Millisecond) // virtual, as all of it
@@ -82,7 +82,7 @@ func TestLeavingNodeReportsNeitherMissingMapNorLease(t *testing.T) {
 			}
 		}
 		silent("out of the map")
-		p.node.SayGoodbye()
+		p.node.SendLeaveNotice()
 		w.until("it has no lease", func() bool { return !p.node.Leased() })
 		silent("without a lease")
 	})

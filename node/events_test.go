@@ -27,7 +27,7 @@ func (p *process) events(n int) (lines []string, all []event.Event) {
 
 // tells waits until the node has told all of want, in that order, after its first n
 // events.
-func (p *process) tells(n int, want ...string) {
+func (p *process) expectEvents(n int, want ...string) {
 	p.w.t.Helper()
 	left := want
 	p.w.until(p.name+" tells "+strings.Join(want, ", "), func() bool {
@@ -54,10 +54,10 @@ func TestEventsReportWhatHappened(t *testing.T) {
 		l := w.leader()
 		for _, p := range w.running() {
 			for _, n := range w.names {
-				p.tells(0, "node-joined "+n)
-				p.tells(0, "node-voter "+n)
+				p.expectEvents(0, "node-joined "+n)
+				p.expectEvents(0, "node-voter "+n)
 			}
-			p.tells(0, "leader-elected "+l.name, "map-committed join")
+			p.expectEvents(0, "leader-elected "+l.name, "map-committed join")
 			p.inOrder()
 		}
 		w.eventsOfADrain(l)
@@ -91,13 +91,13 @@ func (w *world) eventsOfADrain(l *process) {
 	_, led := l.events(0)
 	w.asks(l, api.Action{Verb: api.Drain, Node: p.name})
 	w.untilSettled(w.others(p)...)
-	p.tells(len(before), "map-proposed drain", "map-acknowledged drain", "map-committed drain", "node-drained "+p.name)
+	p.expectEvents(len(before), "map-proposed drain", "map-acknowledged drain", "map-committed drain", "node-drained "+p.name)
 	_, all := p.events(0)
 	e := all[slices.IndexFunc(all, func(e event.Event) bool { return e.Kind == event.MapCommitted && e.Reason == "drain" })]
 	if x := e.Change; x.Moved != shards/3 || x.Released != shards/3 || x.Gained != 0 || len(x.Moves) != 2 || phases(x) != "drain wait" {
 		w.t.Errorf("the one that is drained tells %+v", *x)
 	}
-	l.tells(len(led), "map-proposed drain", "map-committed drain")
+	l.expectEvents(len(led), "map-proposed drain", "map-committed drain")
 	_, all = l.events(0)
 	e = all[slices.IndexFunc(all, func(e event.Event) bool { return e.Kind == event.MapCommitted && e.Reason == "drain" })]
 	if got := phases(e.Change); got != "log drain wait acknowledge commit" {
@@ -121,12 +121,12 @@ func (w *world) eventsOfACrash(l *process) {
 	_, led := l.events(0)
 	p.kill()
 	w.untilSettled(rest...)
-	l.tells(len(led), "node-dropped "+p.name+" crashed", "map-committed crashed")
-	l.tells(len(led), "node-failed "+p.name)
+	l.expectEvents(len(led), "node-dropped "+p.name+" crashed", "map-committed crashed")
+	l.expectEvents(len(led), "node-failed "+p.name)
 	p.restart()
 	w.untilSettled(w.names...)
-	l.tells(len(led), "node-failed "+p.name, "node-joined "+p.name)
-	p.tells(0, "map-committed crashed")
+	l.expectEvents(len(led), "node-failed "+p.name, "node-joined "+p.name)
+	p.expectEvents(0, "map-committed crashed")
 	lines, all := p.events(0)
 	found := slices.IndexFunc(all, func(e event.Event) bool { return e.Change != nil })
 	if x := all[found].Change; !x.FromLog || x.Moved != 0 || slices.Contains(lines, "map-committed drain") {
@@ -146,11 +146,11 @@ func (w *world) eventsOfAnElection(l *process) {
 	w.untilSettled(rest...)
 	next := w.leader()
 	for i, n := range rest {
-		w.all[n].tells(before[i], "leader-elected "+next.name)
+		w.all[n].expectEvents(before[i], "leader-elected "+next.name)
 		if _, all := w.all[n].events(before[i]); all[len(all)-1].Term <= all[before[i]-1].Term {
 			w.t.Errorf("%s: term %d after %d", n, all[len(all)-1].Term, all[before[i]-1].Term)
 		}
 		w.all[n].inOrder()
 	}
-	next.tells(0, fmt.Sprintf("node-dropped %s crashed", l.name))
+	next.expectEvents(0, fmt.Sprintf("node-dropped %s crashed", l.name))
 }

@@ -2,20 +2,20 @@ package node
 
 import "shardway/peer/mux"
 
-// Lane opens a lane to another node as the proxy does; nil: there is none now.
-func (n *Node) Lane(node string) *mux.Stream {
+// OpenMuxStream opens a mux stream to another node, as the proxy does. nil means that there is none now.
+func (n *Node) OpenMuxStream(node string) *mux.Stream {
 	return n.router.RequestStreams.Outgoing.OpenStream(node)
 }
 
-// LanesOf counts the lanes of another node that this one serves.
-func (n *Node) LanesOf(node string) int {
+// MuxStreamsOf returns the number of mux streams of another node that this node serves.
+func (n *Node) MuxStreamsOf(node string) int {
 	return n.router.RequestStreams.StreamsFrom(node)
 }
 
 // Accepted counts the streams of others that the node has taken.
 func (n *Node) Accepted() uint64 { return n.port.Stats().Accepted }
 
-// Attached counts the kept sockets of the node's clients that have a leg.
+// Attached returns the number of resumable WebSockets of clients of this node that have an upstream connection.
 func (n *Node) Attached() (count int) {
 	for _, x := range n.proxy.WebSocketCounts() {
 		count += x.Attached
@@ -23,5 +23,5 @@ func (n *Node) Attached() (count int) {
 	return count
 }
 
-// LegsTo counts the trunks for WebSockets that this node has dialed.
-func (n *Node) LegsTo() int { return n.router.WebSocketStreams.Outgoing.Len() }
+// OutgoingWebSocketSessions returns the number of mux sessions for WebSockets that this node has dialed.
+func (n *Node) OutgoingWebSocketSessions() int { return n.router.WebSocketStreams.Outgoing.Len() }

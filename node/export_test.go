@@ -80,8 +80,8 @@ func (n *Node) Voters() []string {
 	return voters
 }
 
-// SayGoodbye makes the node say that it serves nothing any more.
-func (n *Node) SayGoodbye() {
+// SendLeaveNotice makes the node report that it serves no requests any more.
+func (n *Node) SendLeaveNotice() {
 	n.agent.goodbye.Store(true)
 	notify(n.agent.wake)
 }
@@ -103,7 +103,7 @@ func (n *Node) Forwarded(node string) (count int) {
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {
-	to, _ := n.founder.PromisedTo()
+	to, _ := n.bootstrapper.PromisedTo()
 	return to
 }
 
@@ -174,16 +174,16 @@ func (n *Node) AskForget(ctx context.Context, node, removed string) error {
 	return n.client.Call(ctx, node, control.Request{Kind: control.Forget, Server: removed}, nil)
 }
 
-// Told is what a node tells the leader of one that broke.
-type Told struct {
+// ImplicatedReport is what a node reports to the leader about a node that has crashed.
+type ImplicatedReport struct {
 	Node string
 	Boot uint64
 	Ago  time.Duration
 	Keys []proxy.Implicated
 }
 
-// TellImplicated tells whoever leads.
-func (n *Node) TellImplicated(ctx context.Context, all ...Told) bool {
+// ReportImplicated sends crash reports to the leader, and reports whether the leader received them.
+func (n *Node) ReportImplicated(ctx context.Context, all ...ImplicatedReport) bool {
 	var told []crashdetect.CrashReport
 	for _, t := range all {
 		told = append(told, crashdetect.CrashReport{Node: t.Node, Boot: t.Boot, Keys: t.Keys, At: time.Now().Add(-t.Ago)})
@@ -191,9 +191,8 @@ func (n *Node) TellImplicated(ctx context.Context, all ...Told) bool {
 	return n.poison.Report(ctx, told)
 }
 
-// Wrecked is what the proxy tells of connections that broke, and ProcessBroke what the
-// node makes of it.
-func (n *Node) Wrecked(w proxy.Crash) { n.poison.ConnsBroken(w) }
+// ReportBrokenConns does what the proxy does when connections to a process have broken.
+func (n *Node) ReportBrokenConns(w proxy.Crash) { n.poison.ConnsBroken(w) }
 
 // ProcessBroke reports whether the crashed process is gone, and not by plan.
 func (n *Node) ProcessBroke(ctx context.Context, w proxy.Crash) bool {
@@ -223,8 +222,8 @@ func (n *Node) Member(id string) string {
 	return ""
 }
 
-// Heard returns what this node, if it leads, knows of another.
-func (n *Node) Heard(node string) (leader.MemberView, bool) {
+// LeaderViewOf returns the view that this node has of another node, if this node leads.
+func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
 	l := n.leading.Load()
 	if l == nil {
 		return leader.MemberView{}, false
@@ -291,12 +290,12 @@ func (n *Node) Found() any { return n.watch.result.Load() }
 // Answered returns how many heartbeats of the node a leader has answered.
 func (n *Node) Answered() int64 { return n.agent.lastAnswer.Load() }
 
-// Vain reports that the node lets nobody wait, as nobody may own shards.
-func (n *Node) Vain() bool { return n.watch.result.Load().noOwners }
+// HasNoOwners reports that no node may own shards. Requests do not wait then.
+func (n *Node) HasNoOwners() bool { return n.watch.result.Load().noOwners }
 
 // NotAcquired tells the node that its app does not hold a shard.
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {
-	n.agent.hooking.tell(s, shardmap.Epoch(epoch))
+	n.agent.hooking.noteNotAcquired(s, shardmap.Epoch(epoch))
 }
 
 // Lookup returns the peer address at which this node looks for another one.

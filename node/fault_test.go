@@ -276,7 +276,7 @@ func TestNodeThatSentLeaveNoticeAdmitsNothing(t *testing.T) {
 		}
 		p.log.close()
 		defer p.log.open()
-		p.node.SayGoodbye()
+		p.node.SendLeaveNotice()
 		w.until("it has no lease", func() bool { return !p.node.Leased() })
 		before := w.leader().node.State().Committed().Epoch()
 		time.Sleep(time.Second)

@@ -15,9 +15,9 @@ import (
 	"shardway/proxy/route"
 )
 
-// untilSays waits until one finding of a node has all the texts; without any, until
+// untilFindingsAre waits until one finding of a node has all the texts; without any, until
 // it finds nothing worse than an info.
-func (w *world) untilSays(p *process, texts ...string) {
+func (w *world) untilFindingsAre(p *process, texts ...string) {
 	w.t.Helper()
 	w.until(p.name+" says "+strings.Join(texts, " … "), func() bool {
 		if len(texts) == 0 {
@@ -50,9 +50,9 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 		w.all["c"].kill()
 		killed := time.Now()
 		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing"
-		w.untilSays(a, sentence, "start b and c", "shardway recover")
+		w.untilFindingsAre(a, sentence, "start b and c", "shardway recover")
 		w.t.Logf("told %v after the kill", time.Since(killed))
-		w.untilSays(a, "unavailable: no node serves any of the 96 shards")
+		w.untilFindingsAre(a, "unavailable: no node serves any of the 96 shards")
 		st := a.node.API().Status()
 		if st.State == "operational" || st.Shards.Unavailable != shards || diagnosis.Worst(st.Findings) != diagnosis.Outage {
 			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
@@ -69,10 +69,10 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.all["b"].restart()
-		w.untilSays(a, "no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2")
+		w.untilFindingsAre(a, "no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2")
 		w.until("what is left is served", func() bool { return a.node.API().Status().Shards.Unavailable == 0 && a.node.API().Idle("a") == "" })
 		w.all["c"].restart()
-		w.untilSays(a)
+		w.untilFindingsAre(a)
 	})
 }
 
@@ -112,7 +112,7 @@ func TestLossOfTheLeaderIsReportedSoon(t *testing.T) {
 			w.all[name].kill()
 		}
 		killed := time.Now()
-		w.untilSays(a, "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: "+strings.Join(rest, " and ")+" are missing")
+		w.untilFindingsAre(a, "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: "+strings.Join(rest, " and ")+" are missing")
 		if told := time.Since(killed); told > 4*time.Second {
 			w.t.Errorf("told %v after the kill", told)
 		}
@@ -127,7 +127,7 @@ func TestBootstrapReportsWhatItWaitsFor(t *testing.T) {
 		w.start("a")
 		a := w.all["a"]
 		<-a.node.Started()
-		w.untilSays(a, "bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)", "--bootstrap-expect 3")
+		w.untilFindingsAre(a, "bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)", "--bootstrap-expect 3")
 		if err := a.node.API().Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
 			w.t.Errorf("ready: %v", err)
 		}
@@ -135,16 +135,16 @@ func TestBootstrapReportsWhatItWaitsFor(t *testing.T) {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.start("b")
-		w.untilSays(a, "bootstrapping: 2 of the 3 nodes that must start the cluster are here (a and b)")
+		w.untilFindingsAre(a, "bootstrapping: 2 of the 3 nodes that must start the cluster are here (a and b)")
 		w.start("c")
 		w.untilSettled("a", "b", "c")
-		w.untilSays(a)
+		w.untilFindingsAre(a)
 		w.all["b"].kill()
 		w.all["c"].kill()
 		a.terminate()
 		a.restart()
 		<-a.node.Started()
-		w.untilSays(a, "no-peers: node a has reached no other node: ", w.all["b"].host.Addr(7946), "refused")
+		w.untilFindingsAre(a, "no-peers: node a has reached no other node: ", w.all["b"].host.Addr(7946), "refused")
 		if e := a.node.Explain(route.ReasonNoMap); strings.Contains(e.Finding, "7946") {
 			w.t.Errorf("clients are told addresses: %+v", e)
 		}
@@ -171,13 +171,13 @@ func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		sick["b"].Store(true)
 		for _, p := range w.running() {
-			w.untilSays(p, "app-unhealthy: the app", "b")
+			w.untilFindingsAre(p, "app-unhealthy: the app", "b")
 		}
-		w.untilSays(w.all["b"], "app-unhealthy: the app does not answer: b (the app is ill)")
+		w.untilFindingsAre(w.all["b"], "app-unhealthy: the app does not answer: b (the app is ill)")
 		sick["a"].Store(true)
 		sick["c"].Store(true)
 		for _, p := range w.running() {
-			w.untilSays(p, "no-healthy-app: no node has an app that responds: ")
+			w.untilFindingsAre(p, "no-healthy-app: no node has an app that responds: ")
 			if e := p.node.Explain(route.ReasonUnreachable); !strings.HasPrefix(e.Finding, "no-healthy-app: ") || strings.Contains(e.Finding, "ill") || !e.HasLeader || e.Hopeless {
 				w.t.Errorf("clients of %s are told %+v", p.name, e)
 			}
@@ -186,7 +186,7 @@ func TestEveryNodeReportsUnhealthyApps(t *testing.T) {
 			s.Store(false)
 		}
 		w.untilSettled("a", "b", "c")
-		w.untilSays(w.all["a"])
+		w.untilFindingsAre(w.all["a"])
 	})
 }
 
@@ -198,8 +198,8 @@ func TestGatewaysAloneReportThatNoNodeHasAnApp(t *testing.T) {
 		w.start("a")
 		a := w.all["a"]
 		<-a.node.Started()
-		w.untilSays(a, "no-healthy-app: no node has an app (a)", "--upstream")
-		w.untilSays(a, "no-app: node a is a gateway, because --upstream is missing")
+		w.untilFindingsAre(a, "no-healthy-app: no node has an app (a)", "--upstream")
+		w.untilFindingsAre(a, "no-app: node a is a gateway, because --upstream is missing")
 		if e := a.node.Explain(route.ReasonNoMap); !e.Hopeless || !strings.HasPrefix(e.Finding, "no-healthy-app: ") {
 			w.t.Errorf("clients are told %+v", e)
 		}
@@ -254,8 +254,8 @@ func TestOperatorRequestsAreReported(t *testing.T) {
 		a := w.all["a"]
 		w.asks(a, api.Action{Verb: api.Pause, For: "30m"})
 		w.asks(a, api.Action{Verb: api.Cordon, Node: "c"})
-		w.untilSays(a, "paused: planned moves of shards are paused for 30m", "shardway resume")
-		w.untilSays(a, "cordoned: c is cordoned")
+		w.untilFindingsAre(a, "paused: planned moves of shards are paused for 30m", "shardway resume")
+		w.untilFindingsAre(a, "cordoned: c is cordoned")
 		w.asks(a, api.Action{Verb: api.Resume})
 		w.asks(a, api.Action{Verb: api.Uncordon, Node: "c"})
 		w.until("all is well", func() bool { return len(a.node.Findings()) == 0 })
@@ -268,7 +268,7 @@ func TestTwoVotersAreReported(t *testing.T) {
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")
-		w.untilSays(w.all["b"], "even-voters: two voters (a and b): the loss of either stops the cluster", "witness")
+		w.untilFindingsAre(w.all["b"], "even-voters: two voters (a and b): the loss of either stops the cluster", "witness")
 	})
 }
 
@@ -280,10 +280,10 @@ func TestDisksAreReported(t *testing.T) {
 		p := w.follower()
 		p.disk.hang()
 		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a reason to write
-		w.untilSays(p, "disk-stalled: a write to the disk of node "+p.name+" is stalled")
+		w.untilFindingsAre(p, "disk-stalled: a write to the disk of node "+p.name+" is stalled")
 		p.disk.well()
-		w.untilSays(p, "disk-slow: a write to the disk of node "+p.name+" took ")
-		w.untilSays(p)
+		w.untilFindingsAre(p, "disk-slow: a write to the disk of node "+p.name+" took ")
+		w.untilFindingsAre(p)
 	})
 }
 
@@ -367,7 +367,7 @@ func TestStartingNodeReportsNoMissingNode(t *testing.T) {
 		for name, q := range w.all {
 			if q != p && q != w.leader() {
 				q.kill()
-				w.untilSays(p, "no-fault-tolerance: 2 of 3 voters are heard", name+" is missing")
+				w.untilFindingsAre(p, "no-fault-tolerance: 2 of 3 voters are heard", name+" is missing")
 			}
 		}
 	})

@@ -150,7 +150,7 @@ func (f *follower) rests() {
 }
 
 // hears has the node learn what a process says.
-func (f *follower) hears(boot, nonce uint64) {
+func (f *follower) receives(boot, nonce uint64) {
 	f.t.Helper()
 	if err := f.a.learn(diskhistory.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
 		f.t.Fatal(err)
@@ -164,7 +164,7 @@ func TestWhatIsOvertakenIsNotFollowed(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8})
 	f.dials(1) // there is a pool
 	for i, boot := range []uint64{8, 1, 8} {
-		f.hears(boot, 5)
+		f.receives(boot, 5)
 		if n := f.dials(10); n > 0 {
 			t.Errorf("%d new connections for ten requests after statement %d, of boot %d", n, i, boot)
 		}
@@ -177,8 +177,8 @@ func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 	f := newFollower(t, &owning{boot: 8, asked: make(chan struct{}), answer: make(chan struct{}, 11)})
 	f.asks()
 	<-f.c.asked
-	f.hears(1, 5)
-	f.hears(8, 5)
+	f.receives(1, 5)
+	f.receives(8, 5)
 	f.c.answer <- struct{}{}
 	f.answered()
 	f.c.asked = nil
@@ -191,11 +191,11 @@ func TestTheBootThatAProcessTakesIsFollowed(t *testing.T) {
 // has changed nothing is not followed anew.
 func TestRepeatedProcessReportIsNotFollowedAgain(t *testing.T) {
 	f := newFollower(t, &owning{boot: 9})
-	f.hears(8, 5)
+	f.receives(8, 5)
 	f.dials(1)
-	f.hears(8, 5) // there is a pool now, which was not told
+	f.receives(8, 5) // there is a pool now, which was not told
 	f.dials(1)
-	f.hears(8, 5)
+	f.receives(8, 5)
 	if n := f.dials(1); n > 0 {
 		t.Errorf("%d new connections to process 9 as process 8 says again what it said, want none", n)
 	}
@@ -205,7 +205,7 @@ func TestRepeatedProcessReportIsNotFollowedAgain(t *testing.T) {
 // second is heard: the older process would be followed last, and for good.
 func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 	f := newFollower(t, &owning{boot: 7})
-	f.hears(7, 4)
+	f.receives(7, 4)
 	f.dials(1)
 	f.rests()
 	closed := 0
@@ -216,7 +216,7 @@ func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 			t.Error("another statement would be heard before this one is followed")
 		}
 	}
-	f.hears(8, 5)
+	f.receives(8, 5)
 	f.c.closed = nil
 	if closed != 1 {
 		t.Errorf("%d connections to the process before were closed, want one", closed)

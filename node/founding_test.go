@@ -39,8 +39,8 @@ func (w *world) untilOne(names ...string) {
 	}
 }
 
-// nobodyLeads looks on for so long.
-func (w *world) nobodyLeads(d time.Duration) {
+// expectNoLeader looks on for so long.
+func (w *world) expectNoLeader(d time.Duration) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if l := w.leader(); l != nil {
@@ -57,13 +57,13 @@ func TestDeadFounderIsWaitedFor(t *testing.T) {
 		all := []string{"a", "b", "c", "d", "e"}
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
 		w.all["a"].kill()
-		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
+		w.expectNoLeader(time.Duration(share(60, 10)) * time.Second)
 		if err := w.all["b"].node.API().Ready(); err == nil || !strings.Contains(err.Error(), "node a was about to bootstrap the cluster and is gone; start it again") {
 			t.Errorf("Ready() = %v, want it to say who is missing", err)
 		}
 		w.all["c"].kill() // its promise is on its disk
 		w.all["c"].restart()
-		w.nobodyLeads(10 * time.Second)
+		w.expectNoLeader(10 * time.Second)
 		w.all["a"].restart()
 		w.untilOne(all...)
 	})
@@ -77,7 +77,7 @@ func TestFounderThatLostItsDiskFoundsAgain(t *testing.T) {
 		founding(w, all, func() bool { return len(w.all["a"].node.Servers()) > 0 })
 		w.all["a"].kill()
 		w.all["a"].wipe()
-		w.nobodyLeads(10 * time.Second)
+		w.expectNoLeader(10 * time.Second)
 		w.all["a"].restart()
 		w.untilOne(all...)
 	})
@@ -94,7 +94,7 @@ func TestFounderGivesWayToASmallerID(t *testing.T) {
 		}
 		w.all["c"].kill()
 		w.start("a")
-		w.nobodyLeads(time.Duration(share(60, 10)) * time.Second)
+		w.expectNoLeader(time.Duration(share(60, 10)) * time.Second)
 		w.all["c"].restart()
 		w.untilOne("a", "c", "d", "e")
 	})

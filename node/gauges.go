@@ -117,8 +117,8 @@ func (a *agent) lag(now time.Duration) time.Duration {
 	return max(now-since, 0)
 }
 
-// heardOf records whether this node lacks the map with the given epoch, which the leader has reported.
-func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
+// noteLeaderEpoch records whether this node lacks the map with the given epoch, which the leader has reported.
+func (a *agent) noteLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
 	switch lacks := epoch > a.newest().Last().Epoch(); {
 	case !lacks:
 		a.missingMapSince.Store(0)

@@ -47,11 +47,11 @@ func TestSharedDependencyMovesNoShards(t *testing.T) {
 			x.Store(true)
 		}
 		for _, p := range w.running() {
-			w.untilSays(p, "no-healthy-app: no node has an app that responds: ")
+			w.untilFindingsAre(p, "no-healthy-app: no node has an app that responds: ")
 		}
 		ill["a"].Store(false)
 		for _, p := range w.running() {
-			w.untilSays(p, "health-panic: 2 of 3 apps are unhealthy (b and c)")
+			w.untilFindingsAre(p, "health-panic: 2 of 3 apps are unhealthy (b and c)")
 			if err := p.node.API().Ready(); err != nil {
 				w.t.Errorf("%s serves its shards, and is not ready: %v", p.name, err)
 			}

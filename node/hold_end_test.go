@@ -80,7 +80,7 @@ func TestRestartInPlaceWithoutShardsWaitsForNothing(t *testing.T) {
 		if took := p.ends(); took > time.Second {
 			w.t.Errorf("it took %v to end", took)
 		}
-		if v, ok := w.leader().node.Heard(p.name); !ok || !v.Heartbeat.Goodbye {
+		if v, ok := w.leader().node.LeaderViewOf(p.name); !ok || !v.Heartbeat.Goodbye {
 			w.t.Error("it ended without a goodbye")
 		}
 	})

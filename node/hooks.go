@@ -46,7 +46,7 @@ type hooking struct {
 	results chan ackagent.HookResult
 	// given contains the newest release notes for the leader; cap 1.
 	given chan ack.Releases
-	over  overs         // the last logged number of notes that exceed the limit
+	over  exceededNotes // the last logged number of notes that exceed the limit
 	told  chan struct{} // notified when notAcquired has changed
 	mu    struct {
 		sync.Mutex
@@ -156,16 +156,16 @@ func (h *hooking) count() int {
 // ended records that a call has ended.
 func (h *hooking) ended(seq uint64) { delete(h.under, seq) }
 
-// tell records that the app does not hold a shard under the ownership epoch of a request. It may be
+// noteNotAcquired records that the app does not hold a shard under the ownership epoch of a request. It may be
 // called from any goroutine.
-func (h *hooking) tell(s shardmap.Shard, epoch shardmap.Epoch) {
+func (h *hooking) noteNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	h.mu.Lock()
 	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
 	h.mu.Unlock()
 	notify(h.told)
 }
 
-// each calls do for each shard that tell has recorded since the previous call of each.
+// each calls do for each shard that noteNotAcquired has recorded since the previous call of each.
 func (h *hooking) each(do func(shardmap.Shard, shardmap.Epoch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

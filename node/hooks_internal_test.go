@@ -143,9 +143,9 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 // request came with, whatever the order.
 func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 	h := newHooking(nil, nil, zerolog.Nop())
-	h.tell(1, 7)
-	h.tell(1, 5)
-	h.tell(2, 3)
+	h.noteNotAcquired(1, 7)
+	h.noteNotAcquired(1, 5)
+	h.noteNotAcquired(2, 3)
 	got := map[shardmap.Shard]shardmap.Epoch{}
 	h.each(func(s shardmap.Shard, epoch shardmap.Epoch) { got[s] = epoch })
 	if len(got) != 2 || got[1] != 7 || got[2] != 3 || len(h.told) != 1 {

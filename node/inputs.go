@@ -59,7 +59,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	in.OnlyGateways = w.ownerless.Update(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Update(now, voters > 0 && voters%2 == 0)
-	if u, born := n.birth(); w.unstarted.Update(now, !born) && !born {
+	if u, born := n.bootstrapStatus(); w.unstarted.Update(now, !born) && !born {
 		in.Bootstrap = &u
 	}
 	if err := n.gossip.Alone(); w.alone.Update(now, err != nil && len(n.o.Join) > 0) && err != nil {
@@ -174,15 +174,15 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 	w.probes.Unlock()
 	for _, v := range w.lastReport.views {
 		if x := all[string(v.Node)]; x != nil {
-			heardOf(x, v, w.lastReport.epoch)
+			addLeaderView(x, v, w.lastReport.epoch)
 		}
 	}
 	w.self(of(string(n.self)))
 	return all
 }
 
-// heardOf adds the leader's view of a node.
-func heardOf(x *diagnosis.Node, v leader.MemberView, committed shardmap.Epoch) {
+// addLeaderView adds the leader's view of a node.
+func addLeaderView(x *diagnosis.Node, v leader.MemberView, committed shardmap.Epoch) {
 	x.Alive = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)
@@ -260,7 +260,7 @@ func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 	if took := n.stores.Slowest(); took > in.Lease/2 {
 		in.SlowestWrite = took
 	}
-	room := n.room.Stats()
+	room := n.queue.Stats()
 	in.QueueRefused, in.QueueWaiting = int(w.refused.Update(now, room.RefusedFull+room.RefusedShardLimit)), room.Waiting
 	in.TagsUsed, in.MaxTags = n.gossip.TagsUsed()
 	if n.o.Exposed != nil {

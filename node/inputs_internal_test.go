@@ -57,7 +57,7 @@ func TestReceivedHeartbeatsDecideNodeState(t *testing.T) {
 		"leaving": {leader.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Alive: true, AppliedEpoch: 17, Stopping: true, App: diagnosis.AppHealthy}},
 	} {
 		got := diagnosis.Node{ID: "b", Alive: true} // as gossip has it
-		heardOf(&got, tt.view, 17)
+		addLeaderView(&got, tt.view, 17)
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}

@@ -15,7 +15,7 @@ func TestUnreadableKeysAreReported(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.tune = func(o *node.Options) { o.Keys = `{"key":["future:x"],"on_missing_key":"reject"}` }
 		w.start("a")
-		w.untilSays(w.all["a"], "keys-unreadable: node a cannot read the active key configuration, so its requests wait: ", "future:x")
+		w.untilFindingsAre(w.all["a"], "keys-unreadable: node a cannot read the active key configuration, so its requests wait: ", "future:x")
 	})
 }
 

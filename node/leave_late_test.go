@@ -84,7 +84,7 @@ func TestPostOnItsWayToANodeThatHasLeftGoesOn(t *testing.T) {
 		w.until("it owns nothing", func() bool {
 			return w.leader().node.State().Committed().Count(shardmap.NodeID(p.name)) == 0
 		})
-		var answers []<-chan said
+		var answers []<-chan clientResponse
 		for !p.ended() {
 			answers = append(answers, ask(w, g, p.name, fmt.Sprint("/", len(answers))))
 			time.Sleep(time.Millisecond)

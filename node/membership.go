@@ -11,33 +11,33 @@ import (
 )
 
 var (
-	_ membership.BootstrapPeers = others{}
-	_ membership.DuplicatePeers = others{}
+	_ membership.BootstrapPeers = peerClient{}
+	_ membership.DuplicatePeers = peerClient{}
 )
 
-// others sends requests of package membership to other nodes.
-type others struct{ n *Node }
+// peerClient sends requests of package membership to other nodes.
+type peerClient struct{ n *Node }
 
 // RequestPromise implements membership.BootstrapPeers.
-func (o others) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
+func (o peerClient) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
 	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Promise, Firm: firm}, &ok)
 	return ok, err
 }
 
 // NeedsPromise implements membership.BootstrapPeers.
-func (o others) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
+func (o peerClient) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
 	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Needs}, &needs)
 	return needs, err
 }
 
 // FindElsewhere implements membership.DuplicatePeers.
-func (o others) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
+func (o peerClient) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
 	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
 	return addr, err
 }
 
-// Who implements membership.DuplicatePeers.
-func (o others) Who(ctx context.Context, node string) (p membership.Process, err error) {
+// RequestIdentity implements membership.DuplicatePeers.
+func (o peerClient) RequestIdentity(ctx context.Context, node string) (p membership.Process, err error) {
 	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Identity}, &p)
 	return p, err
 }
@@ -49,13 +49,13 @@ func (n *Node) openMembership() {
 	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
 		alone = n.gossip.JoinsOnlyItself
 	}
-	n.founder = membership.NewBootstrapper(membership.BootstrapperOptions{
+	n.bootstrapper = membership.NewBootstrapper(membership.BootstrapperOptions{
 		JoinsOnlyItself: alone,
 		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0,
-		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
+		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: peerClient{n}, Fail: n.fail, Log: n.log,
 	})
-	n.twin = membership.NewDuplicateDetector(membership.DuplicateOptions{
-		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.view.Lookup, Log: n.log,
+	n.duplicates = membership.NewDuplicateDetector(membership.DuplicateOptions{
+		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: peerClient{n}, Lookup: n.view.Lookup, Log: n.log,
 		Answered: func() bool { return n.agent.lastAnswer.Load() != 0 },
 		OnSeen:   func(addr string) { n.agent.duplicateAddr.Store(&addr) },
 		OnFound: func(addr string) {
@@ -73,12 +73,12 @@ func (n *Node) process() membership.Process {
 	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
 }
 
-// birth reports whether this node belongs to a cluster (born). If it does not, u contains the reason.
-func (n *Node) birth() (u diagnosis.Bootstrap, born bool) {
-	if n.founder.BelongsToCluster() {
+// bootstrapStatus reports whether this node belongs to a cluster (born). If it does not, u contains the reason.
+func (n *Node) bootstrapStatus() (u diagnosis.Bootstrap, born bool) {
+	if n.bootstrapper.BelongsToCluster() {
 		return u, true
 	}
-	f := n.founder.Status()
+	f := n.bootstrapper.Status()
 	return diagnosis.Bootstrap{ClusterToJoin: f.ClusterToJoin, MissingBootstrapper: f.MissingBootstrapper, Peers: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 

@@ -70,7 +70,7 @@ func TestStartingNodeWithoutAppWaitsForOthers(t *testing.T) {
 					w.t.Errorf("%s says %s", g.name, f)
 				}
 			}
-			if g.node.Vain() {
+			if g.node.HasNoOwners() {
 				w.t.Error("requests are told that they wait in vain")
 			}
 			return w.settled("b") || w.t.Failed()

@@ -15,10 +15,10 @@ import (
 )
 
 // lane opens a lane from one node to another, once there is a trunk.
-func (w *world) lane(from *process, to string) (l *mux.Stream) {
+func (w *world) muxStream(from *process, to string) (l *mux.Stream) {
 	w.t.Helper()
 	w.until("there is a lane from "+from.name+" to "+to, func() bool {
-		l = from.node.Lane(to)
+		l = from.node.OpenMuxStream(to)
 		return l != nil
 	})
 	return l
@@ -30,7 +30,7 @@ func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		v.three()
 		from := w.all["a"]
-		before := w.lane(from, "b")
+		before := w.muxStream(from, "b")
 		w.during(func() {
 			if _, err := w.leader().node.Rotate(w.t.Context(), "the test"); err != nil {
 				w.t.Error(err)
@@ -39,14 +39,14 @@ func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 		if !before.SessionDraining() || !before.Quiet() {
 			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.SessionDraining(), before.Quiet())
 		}
-		after := w.lane(from, "b")
+		after := w.muxStream(from, "b")
 		if after.SessionConn() == before.SessionConn() || after.SessionDraining() {
 			w.t.Error("the next lane goes by the trunk of the old secret")
 		}
-		w.until("both are served", func() bool { return w.all["b"].node.LanesOf("a") == 2 })
+		w.until("both are served", func() bool { return w.all["b"].node.MuxStreamsOf("a") == 2 })
 		_ = before.Close()
 		_ = after.Close()
-		w.until("both have ended", func() bool { return w.all["b"].node.LanesOf("a") == 0 })
+		w.until("both have ended", func() bool { return w.all["b"].node.MuxStreamsOf("a") == 0 })
 	})
 }
 
@@ -88,25 +88,25 @@ func TestStoppingNodeFinishesRequestsOfMuxStreams(t *testing.T) {
 		owner := w.follower()
 		from := w.all[w.others(owner)[0]]
 		asked, answer := gatedApp(w, owner)
-		idle, own := w.lane(from, owner.name), w.lane(owner, from.name)
+		idle, own := w.muxStream(from, owner.name), w.muxStream(owner, from.name)
 		const clients = 20
-		var answers []<-chan said
+		var answers []<-chan clientResponse
 		for range clients {
 			answers = append(answers, ask(w, from, owner.name, "/"))
 		}
 		w.until("all run", func() bool { return asked.Load() == clients })
-		lanes := owner.node.LanesOf(from.name)
+		lanes := owner.node.MuxStreamsOf(from.name)
 		if lanes < clients/2 {
 			w.t.Errorf("%d of %d requests came by lanes", lanes-1, clients)
 		}
 		owner.stop()
 		time.Sleep(100 * time.Millisecond)
-		if n := owner.node.LanesOf(from.name); n != lanes || idle.SessionDraining() {
+		if n := owner.node.MuxStreamsOf(from.name); n != lanes || idle.SessionDraining() {
 			w.t.Errorf("%d of %d lanes are left while they run, and the trunk is over: %v", n, lanes, idle.SessionDraining())
 		}
 		close(answer)
 		for _, a := range answers {
-			if got := <-a; got != (said{status: http.StatusOK}) {
+			if got := <-a; got != (clientResponse{status: http.StatusOK}) {
 				w.t.Errorf("answered %v, want 200", got)
 			}
 		}

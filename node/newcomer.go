@@ -44,14 +44,14 @@ func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
 	ctx, cancel := context.WithTimeout(ctx, adminapi.ReachTimeout)
 	defer cancel()
 	r.Addr = addr
-	if _, err := (others{n}).Who(ctx, node); err != nil {
-		r.Why = unreachedReason(err)
+	if _, err := (peerClient{n}).RequestIdentity(ctx, node); err != nil {
+		r.Why = dialFailureReason(err)
 	}
 	return r
 }
 
-// unreachedReason returns the text of an error of a request to a node, without the address of the node.
-func unreachedReason(err error) string {
+// dialFailureReason returns the text of an error of a request to a node, without the address of the node.
+func dialFailureReason(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer within 1 s"
 	}
@@ -131,7 +131,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := n.view.Lookup(m.ID)
-			found = &diagnosis.UnreachablePeerPort{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
+			found = &diagnosis.UnreachablePeerPort{Node: m.ID, By: self, Addr: addr, Why: dialFailureReason(err)}
 		}
 		if err != nil {
 			continue
@@ -160,7 +160,7 @@ func (n *Node) unconfirmed() []diagnosis.UnreachablePeerPort {
 			continue
 		}
 		addr, _ := n.view.Lookup(u.Node)
-		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
+		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(n.self), Addr: addr, Why: dialFailureReason(u.Err)})
 	}
 	return all
 }

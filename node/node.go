@@ -53,31 +53,31 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port      *peer.Port         // connections between nodes
-	client    *control.Client    // requests to other nodes
-	gossip    *gossip.Gossip     // finds the other nodes
-	stores    *disk.Stores       // the stores of Raft
-	stream    *consensus.Stream  // the connections of Raft
-	raft      *consensus.Raft    // set by openRaft
-	raftOpen  chan struct{}      // closed after raft was set
-	fsm       *fsm               // the replicated state
-	api       *adminapi.API      // the services of the admin port
-	hasher    *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
-	leader    *leaderloop.Client // requests to the leader
-	view      *cluster.View      // what this node knows of the other nodes
-	router    *router.Router     // the routing table and the lease
-	room      *queue.Queue       // requests that wait, for example while their shard moves
-	proxy     *proxy.Server
-	scheduler clock.Scheduler             // shared source of periodic wake-ups
-	agent     *agent                      // this node's side of the lease protocol
-	link      *heartbeat.Client           // sends the heartbeats of the agent to the leader
-	crashes   *crashdetect.Detector       // detects that processes of other nodes have ended
-	poison    *crashdetect.PoisonDetector // detects keys whose requests may end processes
+	port       *peer.Port         // connections between nodes
+	client     *control.Client    // requests to other nodes
+	gossip     *gossip.Gossip     // finds the other nodes
+	stores     *disk.Stores       // the stores of Raft
+	stream     *consensus.Stream  // the connections of Raft
+	raft       *consensus.Raft    // set by openRaft
+	raftOpen   chan struct{}      // closed after raft was set
+	fsm        *fsm               // the replicated state
+	api        *adminapi.API      // the services of the admin port
+	hasher     *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
+	leader     *leaderloop.Client // requests to the leader
+	view       *cluster.View      // what this node knows of the other nodes
+	router     *router.Router     // the routing table and the lease
+	queue      *queue.Queue       // requests that wait, for example while their shard moves
+	proxy      *proxy.Server
+	scheduler  clock.Scheduler             // shared source of periodic wake-ups
+	agent      *agent                      // this node's side of the lease protocol
+	heartbeats *heartbeat.Client           // sends the heartbeats of the agent to the leader
+	crashes    *crashdetect.Detector       // detects that processes of other nodes have ended
+	poison     *crashdetect.PoisonDetector // detects keys whose requests may end processes
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
 	moved             readdressing                  // nodes that claim to have a new address
-	founder           *membership.Bootstrapper      // set by openRaft
-	twin              *membership.DuplicateDetector // set by openRaft
+	bootstrapper      *membership.Bootstrapper      // set by openRaft
+	duplicates        *membership.DuplicateDetector // set by openRaft
 	health            *apphealth.Checker            // nil for a gateway
 	appWatch          *appWatch
 	allowance         *allowance // how long the app may write without contact to this node; may be nil
@@ -150,7 +150,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
-	n.room = queue.New(o.Queue)
+	n.queue = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
@@ -164,7 +164,7 @@ func New(o Options) (*Node, error) {
 	}
 	n.events = n.newEvents()
 	n.leaderTracker = eventlog.NewLeaderTracker(n.events)
-	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.room.Stats, OnPhase: func(phase string, d time.Duration) {
+	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.queue.Stats, OnPhase: func(phase string, d time.Duration) {
 		n.metrics.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}})
 	n.proxy = proxy.New(n.proxyOptions())
@@ -188,9 +188,9 @@ func New(o Options) (*Node, error) {
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
 	if n.health != nil && p.DialUpstream != nil {
-		p.DialUpstream = n.health.WatchDial(n.appWatch.seen(p.DialUpstream))
+		p.DialUpstream = n.health.WatchDial(n.appWatch.wrapDial(p.DialUpstream))
 	}
-	p.Node, p.Cluster, p.Queue, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
+	p.Node, p.Cluster, p.Queue, p.QueueWait, p.Log = string(n.self), n.router, n.queue, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
 		p.AcquireError = func(s shardmap.Shard) string { return n.agent.acquireFailures.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.OnNotAcquired(s, shardmap.Epoch(epoch)) }
@@ -229,7 +229,7 @@ func (n *Node) open() error {
 func (n *Node) adminOptions() adminapi.Options {
 	return adminapi.Options{
 		Self: n.self, Dir: n.o.Dir, Version: n.o.Version, Shards: n.o.Shards, Gateway: n.o.Gateway, Timing: n.o.Timing, Settings: n.o.Settings, PeerDial: n.o.PeerDial,
-		Clock: n.o.Clock, Log: n.log, View: n.view, Leader: n.leader, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.room, Health: n.health, Agent: n.agent,
+		Clock: n.o.Clock, Log: n.log, View: n.view, Leader: n.leader, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.queue, Health: n.health, Agent: n.agent,
 		Findings: func() adminapi.Findings {
 			f := n.watch.result.Load()
 			return adminapi.Findings{Inputs: f.inputs, List: f.findings}
@@ -289,7 +289,7 @@ func (n *Node) newAgent() {
 	_, n.scheduler.UseKernelTimer = n.o.Clock.(clock.KernelClock)
 	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
-	n.link = heartbeat.NewClient(heartbeat.ClientOptions{
+	n.heartbeats = heartbeat.NewClient(heartbeat.ClientOptions{
 		Self: n.self, Port: n.port, Log: n.log, OldConnTimeout: func() time.Duration { return n.view.Timing().DeadAfter },
 		Leader: func() string { return n.raft.Leader() }, DeliverOwn: n.deliverOwnHeartbeat, Answers: a.answers,
 		OnConnClosed: func(node string, boot uint64) { n.crashes.ConnClosed(node, crashdetect.Process{Boot: boot}) },
@@ -299,10 +299,10 @@ func (n *Node) newAgent() {
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.InFlight, n.log)
 		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.AbortOverdue
-		n.router.OnNotAcquired = a.hooking.tell
+		n.router.OnNotAcquired = a.hooking.noteNotAcquired
 		hooks = &ackagent.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
-	a.transmit = n.link.Send
+	a.transmit = n.heartbeats.Send
 	a.machine = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
@@ -412,7 +412,7 @@ var errDuplicate = errors.New("duplicate-node")
 // wait returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
 // failure.
 func (n *Node) wait(ctx context.Context) error {
-	refused, asked := n.gossip.Refused(), make(chan superseding, 1)
+	refused, asked := n.gossip.Refused(), make(chan supersedeCheck, 1)
 	for {
 		select {
 		case <-ctx.Done():

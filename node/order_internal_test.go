@@ -119,11 +119,11 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 	})
 }
 
-// HearAs returns what has a leader's turn of this node's present term hear a node's next
+// ReceiveAsLeader returns what has a leader's turn of this node's present term hear a node's next
 // heartbeat, also once the term is over, and tells for how long it then lets that serve.
 // The turn is another one than leads, over the same Raft: it has heard so far what the
 // leading one has, and what it answers nobody gets.
-func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Duration {
+func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
 	views, _ := n.leading.Load().View(ctx)
 	turn := leader.NewDriver(leader.DriverOptions{

@@ -14,7 +14,7 @@ func TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		old, other := w.leader(), w.follower()
-		hears := old.node.HearAs(w.t.Context(), shardmap.NodeID(other.name))
+		hears := old.node.ReceiveAsLeader(w.t.Context(), shardmap.NodeID(other.name))
 		if serve := hears(); serve <= 0 {
 			w.t.Fatalf("the leader lets %s serve for %v", other.name, serve)
 		}

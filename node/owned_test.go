@@ -80,12 +80,12 @@ func TestHeldReportsWhyAShardIsNotServed(t *testing.T) {
 		if states, list := w.held("a"); states["acquiring"] != shards || list.Shards[0].Error != "disk full" {
 			w.t.Errorf("%v: %+v", states, list.Shards[0])
 		}
-		w.untilSays(w.all["a"], "acquiring: the app of node a does not acquire 96 shards: 0, 1, ", "disk full")
+		w.untilFindingsAre(w.all["a"], "acquiring: the app of node a does not acquire 96 shards: 0, 1, ", "disk full")
 		well.Store(true)
 		w.until("every shard is served", w.allServed)
 		if states, list := w.held("a"); states["serving"] != shards || list.Shards[0].Error != "" {
 			w.t.Errorf("%v: %+v", states, list.Shards[0])
 		}
-		w.untilSays(w.all["a"])
+		w.untilFindingsAre(w.all["a"])
 	})
 }

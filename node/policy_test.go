@@ -68,7 +68,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			if s := p.node.API().Status(); s.State != "drained" || s.Shards.Owned != 0 || w.stateOf(w.leader(), p.name) != "drained" {
 				w.t.Errorf("drained: state %q, owns %d, the leader says %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name))
 			}
-			w.untilSays(p, "draining: "+p.name+" is drained, and owns nothing")
+			w.untilFindingsAre(p, "draining: "+p.name+" is drained, and owns nothing")
 			if s := p.node.State(); s.Dropped(shardmap.NodeID(p.name)) {
 				w.t.Error("drained, and dropped")
 			}

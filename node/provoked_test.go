@@ -33,10 +33,10 @@ func TestFullQueueIsReported(t *testing.T) {
 		for range 6 {
 			ask(w, a, "a", "/")
 		}
-		w.untilSays(a, "queue-full: node a refused requests lately because too many wait: 5 refused, 1 waiting", "--queue-requests")
+		w.untilFindingsAre(a, "queue-full: node a refused requests lately because too many wait: 5 refused, 1 waiting", "--queue-requests")
 		w.all["b"].restart()
 		w.all["c"].restart()
-		w.untilSays(a)
+		w.untilFindingsAre(a)
 	})
 }
 
@@ -56,9 +56,9 @@ func TestPausedProcessIsReported(t *testing.T) {
 		p.freeze()
 		time.Sleep(3200 * time.Millisecond)
 		p.thaw()
-		w.untilSays(p, "clock-jump: node "+p.name+" did not run for 3.2s, or its clock jumped, and a lease is 500ms")
+		w.untilFindingsAre(p, "clock-jump: node "+p.name+" did not run for 3.2s, or its clock jumped, and a lease is 500ms")
 		w.untilSettled("a", "b", "c")
-		w.untilSays(p)
+		w.untilFindingsAre(p)
 	})
 }
 
@@ -76,7 +76,7 @@ func TestRestartInPlaceIsReported(t *testing.T) {
 		p := w.follower()
 		p.terminate()
 		for _, r := range w.running() {
-			w.untilSays(r, "restarting: node "+p.name+" restarts in place: its 32 shards wait for it, for up to 8s", "remove --force "+p.name)
+			w.untilFindingsAre(r, "restarting: node "+p.name+" restarts in place: its 32 shards wait for it, for up to 8s", "remove --force "+p.name)
 		}
 		p.restart()
 		w.untilSettled("a", "b", "c")
@@ -97,14 +97,14 @@ func TestLogThatIsBehindIsReported(t *testing.T) {
 		p.log.close()
 		w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
 		const says = " is behind: its map is that of epoch "
-		w.untilSays(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
+		w.untilFindingsAre(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
 		first = w.leader().node.API().Checkup(w.t.Context(), false)
 		time.Sleep(2 * time.Second)
 		second = w.leader().node.API().Checkup(w.t.Context(), false)
 		w.finds(first, second, "maps-differ: node "+p.name+" uses the map of epoch ", " was committed at least 2s ago")
 		p.log.open()
 		w.untilSettled("a", "b", "c")
-		w.untilSays(w.leader())
+		w.untilFindingsAre(w.leader())
 	})
 }
 
@@ -154,8 +154,8 @@ func TestNewNodeWithoutAnAppIsReported(t *testing.T) {
 		w.start("d")
 		d := w.all["d"]
 		<-d.node.Started()
-		w.untilSays(d, "joining: node d is not in the shard map yet", "until its app responds")
-		w.untilSays(d, "app-unhealthy: the app does not answer: d (connection refused)")
+		w.untilFindingsAre(d, "joining: node d is not in the shard map yet", "until its app responds")
+		w.untilFindingsAre(d, "app-unhealthy: the app does not answer: d (connection refused)")
 		well.Store(true)
 		w.untilSettled("a", "b", "c", "d")
 		w.until("it is in the map", func() bool { return !d.warns("joining") })
@@ -180,7 +180,7 @@ func TestProcessWithATakenIDIsReported(t *testing.T) {
 		c := &process{w: w, name: p.name, host: w.net.Host(p.name + "2"), mem: mem}
 		c.run()
 		defer c.kill()
-		w.untilSays(c, "duplicate-node: another process has the id of node "+p.name+", at "+p.host.Addr(7947))
+		w.untilFindingsAre(c, "duplicate-node: another process has the id of node "+p.name+", at "+p.host.Addr(7947))
 	})
 }
 
@@ -194,7 +194,7 @@ func TestLittleRoomForTagsIsReported(t *testing.T) {
 		}
 		w.start("d")
 		w.untilSettled("a", "b", "c", "d")
-		w.untilSays(w.all["d"], "tags-nearly-full: the gossip tags of node d use ", " of 512 bytes", "--endpoint")
+		w.untilFindingsAre(w.all["d"], "tags-nearly-full: the gossip tags of node d use ", " of 512 bytes", "--endpoint")
 	})
 }
 

@@ -29,7 +29,7 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 		shard, hash = p.node.Mark("bob")
 		w.asks(p, api.Action{Verb: api.Quarantine, Shard: shard, Hash: hash})
 		w.until("all refuse", func() bool { return w.refusing(2) })
-		w.untilSays(p, "quarantined: 2 keys are in quarantine")
+		w.untilFindingsAre(p, "quarantined: 2 keys are in quarantine")
 		q := w.follower()
 		q.kill()
 		w.untilSettled(w.others(q)...)
@@ -79,7 +79,7 @@ func TestQuarantineOfPreviousSecretIsReported(t *testing.T) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.untilSays(w.leader(), "quarantine-stale: 1 key in quarantine is not refused")
+		w.untilFindingsAre(w.leader(), "quarantine-stale: 1 key in quarantine is not refused")
 		_, again := w.leader().node.Mark("alice")
 		if again == hash {
 			w.t.Error("another secret gives the same hash")

@@ -137,7 +137,7 @@ func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 	ctx, cancel := context.WithTimeout(ctx, claimLimit)
 	defer cancel()
 	asking, stop := context.WithTimeout(ctx, twinProbeTimeout)
-	there, err := others{n}.Who(asking, id)
+	there, err := peerClient{n}.RequestIdentity(asking, id)
 	stop()
 	if err == nil && there.Disk == disk {
 		return fmt.Errorf("the node answers at its known address, in boot %d", there.Boot)

@@ -19,10 +19,10 @@ import (
 // next attempt.
 const releasesTimeout = time.Second
 
-// overs is the number of release notes of one proposal that exceed the limit of the total size of all notes.
+// exceededNotes is the number of release notes of one proposal that exceed the limit of the total size of all notes.
 // A release note is a short text that the app returns when it releases a shard, for the app of the next
 // owner.
-type overs struct {
+type exceededNotes struct {
 	proposal shardmap.Epoch
 	notes    int
 }
@@ -30,7 +30,7 @@ type overs struct {
 // deliver schedules r to be sent to the leader by bringReleases, and logs notes that exceed the limit.
 // The goroutine of agent.run calls it repeatedly until the leader has recorded r.
 func (h *hooking) deliver(r ack.Releases) {
-	if said := (overs{r.Proposal, len(r.Over)}); said != h.over {
+	if said := (exceededNotes{r.Proposal, len(r.Over)}); said != h.over {
 		h.over = said
 		for i, s := range r.Over {
 			if i == maxWarned {

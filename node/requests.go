@@ -59,11 +59,13 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.Suspects(), nil },
 
 		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-			return n.founder.HandlePromise(ctx, from.Node, q.Firm)
+			return n.bootstrapper.HandlePromise(ctx, from.Node, q.Firm)
 		},
-		control.Needs: func(context.Context, control.Caller, control.Request) (any, error) { return n.founder.HandleNeeds() },
+		control.Needs: func(context.Context, control.Caller, control.Request) (any, error) {
+			return n.bootstrapper.HandleNeeds()
+		},
 		control.Duplicate: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
-			return n.twin.Probe(ctx, from.Node, q.Nonce), nil
+			return n.duplicates.Probe(ctx, from.Node, q.Nonce), nil
 		},
 		control.Identity: func(context.Context, control.Caller, control.Request) (any, error) { return n.process(), nil },
 		control.Missing: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {

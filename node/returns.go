@@ -115,9 +115,9 @@ func (w *appWatch) applied(s *ack.State, leased bool) {
 	}
 }
 
-// seen wraps dial, which opens connections for requests: the appWatch records the result of each dial.
+// wrapDial wraps dial, which opens connections for requests: the appWatch records the result of each dial.
 // w may be nil.
-func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+func (w *appWatch) wrapDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	if w == nil {
 		return dial
 	}

@@ -250,7 +250,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 			if marked != stale {
 				t.Errorf("node %s marks %d shards, want %d", p.name, marked, stale)
 			}
-			w.untilSays(p, "stale-return: 48 shards returned to the app of node a, which had them before and has not restarted", "shardway app-restarted a")
+			w.untilFindingsAre(p, "stale-return: 48 shards returned to the app of node a, which had them before and has not restarted", "shardway app-restarted a")
 		}
 		force(api.Uncordon, "b")
 		time.Sleep(10 * time.Second)

@@ -59,7 +59,7 @@ func (n *Node) Run(ctx context.Context) error {
 	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
 	s.spawn(base, "app traffic", n.serveApp)
 	unreachable := &crashdetect.UnreachableOwners{
-		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.heardRecently, Log: n.log,
+		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.receivedRecently, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
 		Abort: func(node string) int {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
@@ -145,7 +145,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 
 // startProtocol starts the goroutines that need Raft. haltAgent stops the agent and waits for it.
 func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
-	s.spawn(ctx, "link", n.link.Run)
+	s.spawn(ctx, "link", n.heartbeats.Run)
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
 		s.spawn(ctx, "releases", n.bringReleases)
@@ -157,8 +157,8 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 		s.spawn(ctx, "app health", n.health.Run)
 	}
 	s.spawn(ctx, "leadership", n.lead)
-	s.spawn(ctx, "founding", n.founder.Run)
-	s.spawn(ctx, "twin", n.twin.Run)
+	s.spawn(ctx, "founding", n.bootstrapper.Run)
+	s.spawn(ctx, "twin", n.duplicates.Run)
 	s.spawn(ctx, "acquaintance", n.greetVoters)
 	s.spawn(ctx, "addresses", n.readdress)
 	s.spawn(ctx, "watch", n.watch.run)
@@ -189,9 +189,9 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	}
 }
 
-// heardRecently reports whether data has just arrived on a mux session with the current process of a
+// receivedRecently reports whether data has just arrived on a mux session with the current process of a
 // node. The mux layer sends pings on a session that is silent for longer and has streams.
-func (n *Node) heardRecently(node string) bool {
+func (n *Node) receivedRecently(node string) bool {
 	isCurrent := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.diskRecords.isCurrentProcess(c.Peer())
@@ -258,7 +258,7 @@ func (n *Node) leaderOptions() leaderloop.Options {
 				if node == string(n.self) {
 					return n.process(), nil
 				}
-				return others{n}.Who(ctx, node)
+				return peerClient{n}.RequestIdentity(ctx, node)
 			},
 			MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter,
 		},
@@ -366,12 +366,12 @@ func (n *Node) leave(live context.Context) {
 	n.agent.leaving.Store(true)
 	notify(n.agent.wake)
 	n.proxy.SetDraining(true)
-	n.runBeforeGoodbye(ctx, began, func(ctx context.Context) { n.waitUntil(ctx, n.handedOver) })
+	n.runBeforeLeaveNotice(ctx, began, func(ctx context.Context) { n.waitUntil(ctx, n.handedOver) })
 	n.lameDuck(ctx, began)
 	if live.Err() != nil {
 		return
 	}
-	n.runBeforeGoodbye(ctx, began, func(ctx context.Context) {
+	n.runBeforeLeaveNotice(ctx, began, func(ctx context.Context) {
 		if err := n.shutProxy(ctx); err != nil {
 			n.log.Warn().Err(err).Msg("in-flight requests aborted")
 		}
@@ -383,7 +383,7 @@ func (n *Node) leave(live context.Context) {
 	n.agent.goodbye.Store(true)
 	goodbyeAt := n.agent.lastAnswer.Load()
 	notify(n.agent.wake)
-	goodbyeCtx, stop := context.WithTimeout(ctx, n.goodbyeTime())
+	goodbyeCtx, stop := context.WithTimeout(ctx, n.leaveNoticeTime())
 	n.waitUntil(goodbyeCtx, func() bool { return n.agent.stopped.Load() && n.agent.lastAnswer.Load() > goodbyeAt })
 	stop()
 	gossipCtx, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
@@ -395,9 +395,9 @@ func (n *Node) leave(live context.Context) {
 	n.leaveRaft(ctx)
 }
 
-// goodbyeTime returns how long the goodbye may take. Before it, the app releases the shards that no
+// leaveNoticeTime returns how long the goodbye may take. Before it, the app releases the shards that no
 // other node has taken.
-func (n *Node) goodbyeTime() time.Duration {
+func (n *Node) leaveNoticeTime() time.Duration {
 	if !n.fsm.state.Load().Committed().Has(n.self) {
 		return goodbyeWait
 	}
@@ -412,10 +412,10 @@ func (n *Node) leaveTime() time.Duration {
 	return min(2*time.Second, max(spare, 0)/10)
 }
 
-// runBeforeGoodbye calls do with the part of ShutdownTimeout that is not reserved for the goodbye and
+// runBeforeLeaveNotice calls do with the part of ShutdownTimeout that is not reserved for the goodbye and
 // the steps after it.
-func (n *Node) runBeforeGoodbye(ctx context.Context, began time.Time, do func(context.Context)) {
-	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.goodbyeTime()-n.leaveTime(), 0)))
+func (n *Node) runBeforeLeaveNotice(ctx context.Context, began time.Time, do func(context.Context)) {
+	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.leaveNoticeTime()-n.leaveTime(), 0)))
 	defer stop()
 	do(ctx)
 }

@@ -75,9 +75,9 @@ type rotating struct{ n *Node }
 // Leads reports whether this node leads.
 func (r rotating) Leads() bool { return r.n.leader.Leadership() != nil }
 
-// Everybody returns the nodes of Raft's configuration, running or not, and the nodes that are present in
+// AllNodes returns the nodes of Raft's configuration, running or not, and the nodes that are present in
 // gossip. outside contains the present members of gossip that are not nodes.
-func (r rotating) Everybody() (nodes, outside []string) {
+func (r rotating) AllNodes() (nodes, outside []string) {
 	voters, others := r.n.view.Servers()
 	all := map[string]bool{}
 	for _, server := range slices.Concat(voters, others) {

@@ -13,7 +13,7 @@ import (
 // when the round began, and when requests were cut.
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
-	var g givenUp
+	var g moveStages
 	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
 	g.held, g.cut = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
 	g.cuts(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
@@ -30,7 +30,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 
 // What a proposal takes and runs is held; nothing of the round before is remembered.
 func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
-	g := givenUp{held: map[shardmap.Shard]bool{9: true}, cut: map[shardmap.Shard]bool{9: true}}
+	g := moveStages{held: map[shardmap.Shard]bool{9: true}, cut: map[shardmap.Shard]bool{9: true}}
 	g.holds(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
 	if len(g.held) != 0 || len(g.cut) != 0 {
 		t.Errorf("%v are held and %v cut, and no round is open", g.held, g.cut)
@@ -41,7 +41,7 @@ func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
 // ran at the question before does not.
 func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 	m := shardmap.New(1)
-	var g givenUp
+	var g moveStages
 	long, short := proxy.Run{Number: 1}, proxy.Run{Number: 2}
 	if g.lasts([]proxy.Run{long}) {
 		t.Error("a request is old, and nobody has asked")

@@ -19,8 +19,8 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		other := w.all[w.others(p)[0]]
 		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
 		w.asks(other, api.Action{Verb: api.Pause, For: "1h"})
-		w.untilSays(p, string(diagnosis.Paused))
-		w.untilSays(p, string(diagnosis.Cordoned))
+		w.untilFindingsAre(p, string(diagnosis.Paused))
+		w.untilFindingsAre(p, string(diagnosis.Cordoned))
 		if err := p.node.TakeSnapshot(); err != nil {
 			w.t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 			}
 		}
 		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
-		w.untilSays(p, string(diagnosis.Cordoned))
+		w.untilFindingsAre(p, string(diagnosis.Cordoned))
 	})
 }
 

@@ -152,7 +152,7 @@ var kept = []strike{
 func (s *storm) sicken(p *process, ill string) {
 	k := s.apps[p.name].keeps
 	if k == nil {
-		s.say("  it has none")
+		s.logf("  it has none")
 		return
 	}
 	k.sicken(ill)

@@ -41,11 +41,11 @@ func (s *storm) anyOf(names []string) string {
 // not nil. It may be refused, or nobody know.
 func (s *storm) ask(p *process, a api.Action, told func(error)) {
 	if !p.started() {
-		s.say("  not now: nobody answers there yet")
+		s.logf("  not now: nobody answers there yet")
 		return
 	}
 	if a.Node != "" {
-		s.say("  %s", a.Node)
+		s.logf("  %s", a.Node)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	s.asking.Add(1)
@@ -62,7 +62,7 @@ func (s *storm) ask(p *process, a api.Action, told func(error)) {
 // drain asks for a node to own nothing.
 func (s *storm) drain(p *process, force bool) {
 	if s.traits[p.name].gateway {
-		s.say("  not now: it owns nothing")
+		s.logf("  not now: it owns nothing")
 		return
 	}
 	over := s.witness.drains(p.name)
@@ -76,7 +76,7 @@ func (s *storm) drain(p *process, force bool) {
 // uncordon asks p to take back what a node was asked for.
 func (s *storm) uncordon(p *process, node string) {
 	if node == "" {
-		s.say("  not now: nobody is drained")
+		s.logf("  not now: nobody is drained")
 		return
 	}
 	before := now()

@@ -34,7 +34,7 @@ var strikes = []strike{
 	{"terminate several", 1, func(s *storm, _ *process) {
 		for _, p := range s.running() {
 			if s.r.IntN(2) == 0 {
-				s.say("  %s", p.name)
+				s.logf("  %s", p.name)
 				p.stop()
 			}
 		}
@@ -55,7 +55,7 @@ var strikes = []strike{
 	}},
 	{"cut one way", 3, func(s *storm, p *process) {
 		q := s.pick()
-		s.say("  towards %s", q.name)
+		s.logf("  towards %s", q.name)
 		s.witness.cut(p.name, q.name)
 		s.net.Cut(p.name, q.name)
 	}},
@@ -71,7 +71,7 @@ var strikes = []strike{
 	}},
 	{"loss", 2, func(s *storm, _ *process) {
 		l := simnet.Link{Latency: time.Millisecond, Jitter: 2 * time.Millisecond, Loss: 0.1 + 0.4*s.r.Float64()}
-		s.say("  of %.0f %%", 100*l.Loss)
+		s.logf("  of %.0f %%", 100*l.Loss)
 		s.links(l)
 		mended := s.witness.cut(s.names...)
 		s.later(s.upTo(8*time.Second), func() { s.links(usualLink); mended() })
@@ -81,7 +81,7 @@ var strikes = []strike{
 		if s.r.IntN(2) == 0 {
 			q = s.leaderOr(q) // whose word it is that shards are taken by
 		}
-		s.say("  and %s", q.name)
+		s.logf("  and %s", q.name)
 		s.net.Reset(p.name, q.name)
 		s.witness.reset(p.name, q.name)
 		s.later(s.upTo(3*time.Second), s.heal)
@@ -135,7 +135,7 @@ func (s *storm) strike() {
 	draw := s.r.IntN(total)
 	for _, k := range all {
 		if draw -= k.often; draw < 0 {
-			s.say("%s (%s)", k.name, p.name)
+			s.logf("%s (%s)", k.name, p.name)
 			s.struck[k.name]++
 			k.f(s, p)
 			return
@@ -197,7 +197,7 @@ func (s *storm) revive(p *process) {
 			s.old[p.name] = c
 		}
 	}
-	s.say("restart %s", p.name)
+	s.logf("restart %s", p.name)
 	p.restart()
 }
 
@@ -209,7 +209,7 @@ func (s *storm) restartAll() {
 
 func (s *storm) stepDown(p *process) {
 	if !p.started() {
-		s.say("  not now: nobody answers there yet")
+		s.logf("  not now: nobody answers there yet")
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -247,14 +247,14 @@ func (s *storm) freezeFor(p *process, d time.Duration) {
 }
 
 func (s *storm) hang(p *process) {
-	s.say("  for a while: %s", p.name)
+	s.logf("  for a while: %s", p.name)
 	p.disk.hang()
 	s.later(s.upTo(9*time.Second), p.disk.well)
 }
 
 func (s *storm) slow(all ...*process) {
 	d := []time.Duration{100 * time.Millisecond, 1200 * time.Millisecond}[s.r.IntN(2)]
-	s.say("  each write takes %v", d)
+	s.logf("  each write takes %v", d)
 	for _, p := range all {
 		p.disk.slow(d)
 		s.later(s.upTo(10*time.Second), func() { p.disk.slow(0) })
@@ -265,7 +265,7 @@ func (s *storm) slow(all ...*process) {
 // loss at a time is a lost quorum, which no cluster survives.
 func (s *storm) wipeDisk(p *process) {
 	if !s.free() || !s.whole() {
-		s.say("  not now")
+		s.logf("  not now")
 		return
 	}
 	p.kill()
@@ -281,7 +281,7 @@ func (s *storm) wipeDisk(p *process) {
 func (s *storm) oldDisk(p *process) {
 	old := s.old[p.name]
 	if old == nil || !s.free() || !s.whole() {
-		s.say("  not now")
+		s.logf("  not now")
 		return
 	}
 	s.end(true)
@@ -290,7 +290,7 @@ func (s *storm) oldDisk(p *process) {
 	rest := slices.DeleteFunc(s.owners(), func(n string) bool { return n == p.name })
 	s.within(time.Minute, "the others serve without it", func() bool { return s.settled(rest...) })
 	p.mem = old
-	s.say("  its disk is an old one")
+	s.logf("  its disk is an old one")
 	p.stale = true
 	s.revive(p)
 	s.within(time.Minute, "it ends", p.ended)

@@ -58,7 +58,7 @@ type undo struct {
 	f  func()
 }
 
-func (s *storm) say(format string, args ...any) {
+func (s *storm) logf(format string, args ...any) {
 	s.told = append(s.told, fmt.Sprintf("%8v ", time.Since(epochStart).Round(time.Millisecond))+fmt.Sprintf(format, args...))
 }
 
@@ -253,7 +253,7 @@ func (s *storm) up() bool {
 // calm ends all strikes and waits until everybody serves again.
 func (s *storm) calm() {
 	s.t.Helper()
-	s.say("all well again")
+	s.logf("all well again")
 	s.end(true)
 	s.heal()
 	for _, a := range s.apps {
@@ -305,7 +305,7 @@ func (s *storm) account() {
 func (s *storm) raise(nodes int) {
 	s.t.Helper()
 	s.writes = []time.Duration{0, 150 * time.Millisecond, 1200 * time.Millisecond}[s.r.IntN(3)]
-	s.say("writes take %v", s.writes)
+	s.logf("writes take %v", s.writes)
 	s.later(s.upTo(20*time.Second), func() {
 		s.writes = 0
 		for _, p := range s.running() {

@@ -140,16 +140,16 @@ func (w *witness) committed(m *shardmap.Map) {
 	w.h.Maps = append(w.h.Maps, seen)
 }
 
-// hurt notes that something is done to a node, until mended is called.
-func (w *witness) hurt(k history.FaultKind, node string) (mended func()) {
+// hurt notes that something is done to a node, until end is called.
+func (w *witness) hurt(k history.FaultKind, node string) (end func()) {
 	return w.done(history.Fault{Kind: k, Node: node})
 }
 
-func (w *witness) done(f history.Fault) (mended func()) {
+func (w *witness) done(f history.Fault) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := w.add(f)
-	return func() { w.mend([]int{i}) }
+	return func() { w.endFaults([]int{i}) }
 }
 
 func (w *witness) add(f history.Fault) (index int) {
@@ -159,8 +159,8 @@ func (w *witness) add(f history.Fault) (index int) {
 }
 
 // cut notes that something is done to the wires of nodes, until they are healed, or
-// mended is called.
-func (w *witness) cut(nodes ...string) (mended func()) {
+// end is called.
+func (w *witness) cut(nodes ...string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var these []int
@@ -168,7 +168,7 @@ func (w *witness) cut(nodes ...string) (mended func()) {
 		these = append(these, w.add(history.Fault{Kind: history.Unreachable, Node: n}))
 	}
 	w.wires = append(w.wires, these...)
-	return func() { w.mend(these) }
+	return func() { w.endFaults(these) }
 }
 
 // reset notes that resets are forged between two nodes, until the wires are healed.
@@ -179,11 +179,11 @@ func (w *witness) reset(a, b string) {
 }
 
 func (w *witness) healed() {
-	w.mend(w.wires)
+	w.endFaults(w.wires)
 	w.wires = nil
 }
 
-func (w *witness) mend(faults []int) {
+func (w *witness) endFaults(faults []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, i := range faults {
@@ -266,7 +266,7 @@ func (w *witness) closes(node string) {
 // ended notes that a process has ended. One that nobody had asked to was killed, and
 // so was one that failed, also while it left, or before somebody killed it: from when
 // it closed its peer port, and cut its clients then, although it had more to end, and
-// its disk may have been mended meanwhile.
+// its disk may have been end meanwhile.
 func (w *witness) ended(node string, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,9 +18,9 @@ const (
 	supersededPause = time.Second
 )
 
-// superseding is the result of the check of a claim that another cluster supersedes the cluster of this
+// supersedeCheck is the result of the check of a claim that another cluster supersedes the cluster of this
 // node. A cluster that was recovered from a backup or from one survivor supersedes the old cluster.
-type superseding struct {
+type supersedeCheck struct {
 	said   *gossip.RefusedError // the claim, which came from gossip
 	served bool                 // this node served requests when the claim arrived
 	by     string               // the superseding cluster, confirmed by one of its nodes; empty means not confirmed
@@ -31,8 +31,8 @@ type superseding struct {
 // gossip message can send it again much later, and a node that stops because of a confirmed claim never
 // serves again (see disk.Dir.Supersede). A node that does not serve yet stops after an unconfirmed claim,
 // too, but it may be started again: if the other cluster could not be asked, both clusters would serve.
-func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bool) superseding {
-	s, within := superseding{said: r, served: serves}, supersededSoon
+func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bool) supersedeCheck {
+	s, within := supersedeCheck{said: r, served: serves}, supersededSoon
 	if serves {
 		within = supersededWithin
 	}

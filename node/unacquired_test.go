@@ -63,7 +63,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			w.within(5*time.Minute, "c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			w.until("every shard is served", w.allServed)
 			for _, name := range []string{"a", "b", "c"} {
-				w.untilSays(w.all[name], "acquiring: the app of node c acquires no shards")
+				w.untilFindingsAre(w.all[name], "acquiring: the app of node c acquires no shards")
 			}
 			epoch, before := w.committed().Epoch(), asked.Load()
 			time.Sleep(time.Duration(share(30, 3)) * time.Minute)
@@ -74,7 +74,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			w.within(15*time.Minute, "c owns its share", func() bool { return w.committed().Count("c") == shards/3 })
 			w.until("every shard is served", w.allServed)
 			for _, name := range []string{"a", "b", "c"} {
-				w.untilSays(w.all[name])
+				w.untilFindingsAre(w.all[name])
 			}
 		})
 	}
@@ -111,13 +111,13 @@ func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 		if moved := len(shardmap.Diff(before, w.committed())); moved > 2 { // another one keeps the shares even
 			w.t.Errorf("%d shards moved, want shard %d and at most one for it", moved, s)
 		}
-		w.untilSays(w.all["a"], "acquiring: the app of node c did not acquire 1 shard, so other nodes own it")
+		w.untilFindingsAre(w.all["a"], "acquiring: the app of node c did not acquire 1 shard, so other nodes own it")
 		after := w.committed().Epoch()
 		time.Sleep(time.Duration(share(20, 3)) * time.Minute)
 		if w.committed().Epoch() != after {
 			w.t.Errorf("epoch %d became %d, though nothing has changed", after, w.committed().Epoch())
 		}
-		w.untilSays(w.all["a"])
+		w.untilFindingsAre(w.all["a"])
 	})
 }
 
@@ -143,7 +143,7 @@ func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
 		}
 		for _, p := range w.running() {
 			for _, name := range []string{"a", "b", "c"} {
-				w.untilSays(p, "acquiring: the app of node "+name)
+				w.untilFindingsAre(p, "acquiring: the app of node "+name)
 			}
 			if diagnosis.Worst(p.node.Findings()) != diagnosis.Outage {
 				w.t.Errorf("%s finds %v, want an outage", p.name, p.node.Findings())

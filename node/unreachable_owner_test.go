@@ -33,20 +33,20 @@ func hangingApps(w *world) {
 	}
 }
 
-// said is what a client was answered.
-type said struct {
+// clientResponse is the response that a client received.
+type clientResponse struct {
 	status int
 	code   string
 }
 
 // ask sends a POST for a shard of owner to p, and returns where its answer comes.
-func ask(w *world, p *process, owner, path string) <-chan said {
+func ask(w *world, p *process, owner, path string) <-chan clientResponse {
 	w.t.Helper()
 	return asking(w, p, http.MethodPost, owner, path)
 }
 
 // asking is ask by another method.
-func asking(w *world, p *process, method, owner, path string) <-chan said {
+func asking(w *world, p *process, method, owner, path string) <-chan clientResponse {
 	w.t.Helper()
 	key := ""
 	for i := 0; ; i++ {
@@ -59,12 +59,12 @@ func asking(w *world, p *process, method, owner, path string) <-chan said {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	answered := make(chan said, 1)
+	answered := make(chan clientResponse, 1)
 	go func(conn net.Conn) { // ends with the network
 		defer close(answered)
 		_, _ = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nContent-Length: 0\r\n\r\n", method, path, key)
 		if res, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
-			answered <- said{res.StatusCode, res.Header.Get("Shardway-Error")}
+			answered <- clientResponse{res.StatusCode, res.Header.Get("Shardway-Error")}
 			_ = res.Body.Close()
 		}
 	}(conn)
@@ -89,7 +89,7 @@ func TestRequestsToAnOwnerOutOfReachAreFreed(t *testing.T) {
 		}
 		w.net.Isolate(p.name)
 		began := time.Now()
-		if got := <-answered; got != (said{http.StatusBadGateway, "peer-unreachable"}) {
+		if got := <-answered; got != (clientResponse{http.StatusBadGateway, "peer-unreachable"}) {
 			w.t.Fatalf("answered %v, want 502 peer-unreachable", got)
 		}
 		if took := time.Since(began); took < 2500*time.Millisecond || took > 7*time.Second {
@@ -141,7 +141,7 @@ func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // virtual
 		select {
 		case got := <-answered:
-			if got != (said{http.StatusBadGateway, "peer-unreachable"}) {
+			if got != (clientResponse{http.StatusBadGateway, "peer-unreachable"}) {
 				w.t.Errorf("answered %v, want 502 peer-unreachable", got)
 			}
 		default:

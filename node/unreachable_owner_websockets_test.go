@@ -52,7 +52,7 @@ func TestOwnersOfKeptSocketsAreNotDialed(t *testing.T) {
 		if n := taken(); n > usual+few {
 			w.t.Errorf("the owner has taken %d streams of others in half a minute, %d without a socket", n, usual)
 		}
-		if kept, trunks := p.node.Attached(), p.node.LegsTo(); kept != 1 || trunks != 1 {
+		if kept, trunks := p.node.Attached(), p.node.OutgoingWebSocketSessions(); kept != 1 || trunks != 1 {
 			w.t.Fatalf("%d sockets by %d trunks, want one", kept, trunks)
 		}
 		p.node.RenewPeers() // the socket stays where it is, by a trunk that takes no more

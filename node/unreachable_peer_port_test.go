@@ -18,18 +18,18 @@ func TestNewNodeReportsItsUnreachablePeerPort(t *testing.T) {
 		d := w.all["d"]
 		at := d.host.Addr(9)
 		for _, name := range w.others(d) {
-			w.untilSays(w.all[name], "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+			w.untilFindingsAre(w.all[name], "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
 		}
-		w.untilSays(d, "peer-port-unreachable: node d is not added to the cluster: node ", " does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+		w.untilFindingsAre(d, "peer-port-unreachable: node d is not added to the cluster: node ", " does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
 		if e := d.node.Findings(); diagnosis.Worst(e) != diagnosis.Outage {
 			t.Errorf("%v, want an outage", e)
 		}
 		d.kill()
-		w.untilSays(w.leader())
+		w.untilFindingsAre(w.leader())
 		w.tune = nil
 		d.restart()
 		w.untilSettled("a", "b", "c", "d")
-		w.untilSays(d)
+		w.untilFindingsAre(d)
 	})
 }
 

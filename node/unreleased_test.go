@@ -51,7 +51,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			text := unreleasedText(owned)
 			for _, q := range w.running() {
-				w.untilSays(q, text, "check the app for lost writes")
+				w.untilFindingsAre(q, text, "check the app for lost writes")
 			}
 			for _, q := range w.running() {
 				d, err := q.node.API().DrainState(w.t.Context(), "c")
@@ -75,7 +75,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			bad = false
 			time.Sleep(agent.NotReleasedFor + time.Minute)
 			for _, q := range w.running() {
-				w.untilSays(q)
+				w.untilFindingsAre(q)
 			}
 			// Another drain counts only what it moved.
 			w.asks(p, api.Action{Verb: api.Uncordon, Node: "c"})
@@ -108,7 +108,7 @@ func TestFailedReleaseOfNodeThatStopsIsReportedByOthers(t *testing.T) {
 		w.all["c"].terminate()
 		w.untilSettled("a", "b")
 		for _, p := range w.running() {
-			w.untilSays(p, "not-released: ", unreleasedText(owned))
+			w.untilFindingsAre(p, "not-released: ", unreleasedText(owned))
 		}
 	})
 }
@@ -129,7 +129,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 				d, err := w.all["a"].node.API().DrainState(w.t.Context(), "c")
 				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.BlockedBy, "the app has not released them")
 			})
-			w.untilSays(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
+			w.untilFindingsAre(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
 			w.until("every shard is served", w.allServed)
 			time.Sleep(5 * time.Minute)
 			if n := w.committed().Count("c"); n != owned || !w.allServed() {

@@ -78,7 +78,7 @@ func TestVotersGreetSeldomAtRest(t *testing.T) {
 		if n := dials.Swap(0); n < 5 || n > 7 {
 			w.t.Errorf("%s has dialled %s %d times in a minute, want 6", other.name, one.name, n)
 		}
-		stranger := w.plays(one, one.node.Boot()+1, says{own: peer.Record{Nonce: 7, Term: one.node.Term(), Last: 1 << 40}})
+		stranger := w.plays(one, one.node.Boot()+1, fixedHistory{own: peer.Record{Nonce: 7, Term: one.node.Term(), Last: 1 << 40}})
 		for range 50 {
 			conn, err := stranger.Dial(w.t.Context(), other.name, peer.Control)
 			if err != nil {

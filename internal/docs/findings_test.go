@@ -31,7 +31,7 @@ func TestEveryFindingIsProvoked(t *testing.T) {
 	}
 	for _, c := range slices.Concat(diagnosis.Codes(), diagnosis.DoctorCodes()) {
 		name := regexp.MustCompile("(^|-)[a-z]").ReplaceAllStringFunc(string(c), func(s string) string { return strings.ToUpper(strings.TrimPrefix(s, "-")) })
-		read := regexp.MustCompile(`\b(untilSays|finds|Contains)\([^\n]*"` + string(c) + `: |\b(wantFinding|says|tells)\([^\n]*diagnosis\.` + name + `, `)
+		read := regexp.MustCompile(`\b(untilFindingsAre|finds|Contains)\([^\n]*"` + string(c) + `: |\b(wantFinding|says|tells)\([^\n]*diagnosis\.` + name + `, `)
 		if !read.MatchString(tests.String()) {
 			t.Errorf("no test of node or e2e brings a cluster to %s and reads what it says", c)
 		}

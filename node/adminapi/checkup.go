@@ -108,14 +108,14 @@ func (a *API) LocalReport(ctx context.Context, reach bool) diagnosis.Report {
 		r.Timing = leaderloop.DescribeTiming(known.Timing())
 	}
 	if reach {
-		r.Unreached = a.unreached(ctx)
+		r.Unreached = a.unreachablePorts(ctx)
 		r.ClockNS = int64(a.o.Clock.Precise())
 	}
 	return r
 }
 
-// unreached connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
-func (a *API) unreached(ctx context.Context) (out []diagnosis.Reach) {
+// unreachablePorts connects to the ports of all other alive nodes, and returns the ports that it cannot reach.
+func (a *API) unreachablePorts(ctx context.Context) (out []diagnosis.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, control.MaxParallel)

@@ -40,7 +40,7 @@ func (a *API) stateBy(s *ack.State) string {
 		return "stopping" // a restart in place: the node keeps its shards, see hold
 	case a.o.View.Leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
-	case s.Committed().Epoch() != 0 && !s.Last().Has(a.o.Self) && a.sick(): // excluded because of its app
+	case s.Committed().Epoch() != 0 && !s.Last().Has(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
 		return "unhealthy"
 	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Last().Has(a.o.Self): // not in the map yet
 		return "joining"
@@ -56,8 +56,8 @@ func (a *API) stateBy(s *ack.State) string {
 	return "operational"
 }
 
-// sick reports whether the app fails its health checks. Before the first check it returns false.
-func (a *API) sick() bool {
+// isAppUnhealthy reports whether the app fails its health checks. Before the first check it returns false.
+func (a *API) isAppUnhealthy() bool {
 	return a.o.Health != nil && a.o.Health.Checked() && !a.o.Health.Healthy()
 }
 

@@ -59,7 +59,7 @@ func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)
 	}
 	if a.Force { // after all checks: the operator's confirmation does not apply to a refused action
-		l.Tell(ctx, leader.NodeRemoved{Node: id})
+		l.SendContext(ctx, leader.NodeRemoved{Node: id})
 	}
 	if server == "" {
 		l.forget(ctx, id)
@@ -152,9 +152,9 @@ func await(ctx context.Context, f func() error) error {
 	}
 }
 
-// Tell passes a message to the leader loop, and waits until the loop has received it, the leadership has
+// SendContext passes a message to the leader loop. It waits until the loop has received it, the leadership has
 // ended or ctx has ended.
-func (l *Leadership) Tell(ctx context.Context, m leader.Message) {
+func (l *Leadership) SendContext(ctx context.Context, m leader.Message) {
 	select {
 	case l.messages <- m:
 	case <-l.done:

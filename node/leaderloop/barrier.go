@@ -15,7 +15,7 @@ func (l *Loop) issueBarrier(ctx context.Context, try int) {
 	l.o.Background.Go(func() {
 		result, what, err := leader.Message(leader.BarrierApplied{}), "barrier", l.raft.Barrier()
 		if err == nil {
-			what, err = "birth", l.birth()
+			what, err = "birth", l.bootstrapCluster()
 		}
 		switch {
 		case err != nil:
@@ -38,9 +38,9 @@ func (l *Loop) issueBarrier(ctx context.Context, try int) {
 	})
 }
 
-// birth creates the cluster, unless it exists: it appends the first entry with the cluster ID to the log.
+// bootstrapCluster creates the cluster, unless it exists: it appends the first entry with the cluster ID to the log.
 // A second entry has no effect, because the cluster keeps its first ID.
-func (l *Loop) birth() error {
+func (l *Loop) bootstrapCluster() error {
 	if l.o.View.State().Bootstrapped() {
 		return nil
 	}

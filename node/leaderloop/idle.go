@@ -58,7 +58,7 @@ func (l *Leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) 
 	wg.Wait()
 	for _, m := range reports {
 		if m != nil {
-			l.Tell(ctx, *m)
+			l.SendContext(ctx, *m)
 		}
 	}
 }
@@ -105,5 +105,5 @@ func (l *Leadership) askInStage(ctx context.Context, q leader.AskIdle) {
 			return
 		}
 	}
-	l.Tell(ctx, leader.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
+	l.SendContext(ctx, leader.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
 }

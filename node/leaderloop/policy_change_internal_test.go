@@ -118,8 +118,8 @@ func TestPolicyRequestEndsWithItsCaller(t *testing.T) {
 		"nobody answers":                  {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 1, false, context.Canceled},
 		"nobody takes it any more":        {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 0, true, api.ErrNoLeader},
 		"nobody answers any more":         {func(ctx context.Context, l *Leadership) error { return l.submitPolicyChange(ctx) }, 1, true, api.ErrUnknown},
-		"a word that nobody hears":        {func(ctx context.Context, l *Leadership) error { l.Tell(ctx, leader.NodeRemoved{}); return nil }, 0, false, nil},
-		"a word that nobody hears longer": {func(ctx context.Context, l *Leadership) error { l.Tell(ctx, leader.NodeRemoved{}); return nil }, 0, true, nil},
+		"a word that nobody hears":        {func(ctx context.Context, l *Leadership) error { l.SendContext(ctx, leader.NodeRemoved{}); return nil }, 0, false, nil},
+		"a word that nobody hears longer": {func(ctx context.Context, l *Leadership) error { l.SendContext(ctx, leader.NodeRemoved{}); return nil }, 0, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -46,8 +46,8 @@ type DuplicatePeers interface {
 	// FindElsewhere asks a node whether it can reach a process with the ID of this node and another
 	// nonce. It returns the address of this process, or "".
 	FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error)
-	// Who requests the identity of the process at the address of a node.
-	Who(ctx context.Context, node string) (Process, error)
+	// RequestIdentity requests the identity of the process at the address of a node.
+	RequestIdentity(ctx context.Context, node string) (Process, error)
 }
 
 // Process identifies a process among those with the same node ID.
@@ -113,7 +113,7 @@ func (d *DuplicateDetector) Probe(ctx context.Context, node string, nonce uint64
 	if !ok {
 		return ""
 	}
-	there, err := d.o.Nodes.Who(ctx, node)
+	there, err := d.o.Nodes.RequestIdentity(ctx, node)
 	if err != nil || there.Nonce == nonce {
 		return ""
 	}

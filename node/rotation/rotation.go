@@ -23,9 +23,9 @@ const (
 
 // Cluster is the interface of a Rotation to its node.
 type Cluster interface {
-	// Everybody returns the nodes that must take part in a rotation, running or not, and the members
+	// AllNodes returns the nodes that must take part in a rotation, running or not, and the members
 	// of gossip that are not nodes (outside).
-	Everybody() (nodes, outside []string)
+	AllNodes() (nodes, outside []string)
 	// Ask sends a request to a node and returns the value of the response. compose creates the content of the
 	// request; binding is the channel binding of the stream, which identifies it.
 	Ask(ctx context.Context, node, what string, compose func(binding []byte) (Proven, error)) (json.RawMessage, error)

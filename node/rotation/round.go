@@ -193,7 +193,7 @@ func (x *round) gatherReports(ctx context.Context) (map[string]nodeReport, error
 // nodes returns all nodes that must take part. It returns an error if other members would lose the
 // connection to the cluster, because they cannot take part.
 func (x *round) nodes() ([]string, error) {
-	nodes, outside := x.r.o.Cluster.Everybody()
+	nodes, outside := x.r.o.Cluster.AllNodes()
 	if len(outside) > 0 {
 		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate by hand, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
 	}
