@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"shardway/internal/rawio"
 )
 
 // parkingServer is a Server that parks what is idle with the next sweep, its address, and
@@ -291,4 +293,30 @@ func TestListenerEndAbortsParkedConns(t *testing.T) {
 	if _, err := far.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want the end", err)
 	}
+}
+
+// When the poller of a listener fails, its parked connections become clients again.
+func TestConnsLeaveFailedWatcher(t *testing.T) {
+	s, addr, _ := parkingServer(t)
+	s.parkAfter.Store(int64(time.Hour))
+	caller(t, addr)
+	pollers := make(chan *rawio.Poller, 1)
+	comes(t, "it is connected", func() (found bool) {
+		s.conns.each(func(c *client) {
+			found = true
+			c.watcher.sockets.NewPoller = func() (*rawio.Poller, error) {
+				p, err := rawio.NewPoller()
+				pollers <- p
+				return p, err
+			}
+			c.parkDelay.Store(0)
+		})
+		return found
+	})
+	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
+	_ = (<-pollers).Close()
+	comes(t, "it is a client again", func() (found bool) {
+		s.conns.each(func(c *client) { found = !c.canPark.Load() })
+		return found
+	})
 }
