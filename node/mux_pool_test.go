@@ -36,8 +36,8 @@ func TestStreamsUseNewMuxSessionOnceSecretIsReplaced(t *testing.T) {
 				w.t.Error(err)
 			}
 		})
-		if !before.SessionDraining() || !before.Quiet() {
-			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.SessionDraining(), before.Quiet())
+		if !before.SessionDraining() || !before.WouldBlock() {
+			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.SessionDraining(), before.WouldBlock())
 		}
 		after := w.muxStream(from, "b")
 		if after.SessionConn() == before.SessionConn() || after.SessionDraining() {

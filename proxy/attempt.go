@@ -142,7 +142,7 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	}
 	if asks {
 		c.disconnect.arm()
-		c.conn.Idle()
+		c.conn.ReleaseEmptyBuffers()
 		return p.conn.SendChecked(c.req.Body.Trailers())
 	}
 	if c.body.whole() {
@@ -179,9 +179,9 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 		}
 		c.reply.repaired(res)
 		switch {
-		case res.Switches() && !c.req.Upgrades():
+		case res.IsSwitchingProtocols() && !c.req.RequestsUpgrade():
 			return errNotSwitched
-		case !res.Interim():
+		case !res.IsInterim():
 			return nil
 		case res.Status() == 100 && p.route.Kind == route.Remote && res.Value(headerContinue) != nil:
 			p.conn.pool.breaker.OnAccepted()

@@ -154,7 +154,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	o.Buffers = &s.buffers
 	if ingress == "" {
 		o.Partial = c.onHeaderMemory
-		o.EndIdle = true // another node learns that none of its requests ran, and may send more
+		o.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
 	}
 	o.Direct = direct(conn)
 	c.conn.Reset(conn, o)
@@ -198,11 +198,11 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 		MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, MaxTargetBytes: set.MaxURI,
 		Timeouts: h1.Timeouts{First: set.IdleTimeout, Header: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}
-	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
+	o.Timeouts.MinRate, o.Timeouts.RateGrace = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {
 		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
 		// to do so, and is therefore more generous.
-		o.Timeouts.Patience += bodyPatience / 2
+		o.Timeouts.RateGrace += bodyPatience / 2
 		o.Timeouts.First = 0 // the ingress decides how long its connection stays idle
 		o = peerOptions(o, set)
 	}

@@ -48,7 +48,7 @@ func (c *client) runStep(do func()) {
 			if !c.parked {
 				_ = c.conn.Close()
 			}
-			c.conn.Release()
+			c.conn.ReleaseBuffers()
 		}
 	}()
 	do()

@@ -63,7 +63,7 @@ func (s *Server) evictIdle(least time.Duration, most int) {
 		for _, c := range list {
 			since := time.Duration(c.idle.Load())
 			if c.ingress == "" && since != 0 && now-since >= least && !c.evicted.Load() {
-				all = append(all, idleConn{since, func() { c.evicted.Store(true); c.conn.StopIdle() }})
+				all = append(all, idleConn{since, func() { c.evicted.Store(true); c.conn.StopWaiting() }})
 			}
 		}
 		all = s.conns.appendIdle(all, now, least)

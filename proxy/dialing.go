@@ -90,7 +90,7 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	defer p.dialers.Done()
 	if old != nil {
 		_ = old.Close()
-		old.Release()
+		old.ReleaseBuffers()
 		old.leaveLoop()
 	}
 	began := time.Now()

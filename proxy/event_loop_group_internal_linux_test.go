@@ -140,7 +140,7 @@ func TestBufferedDataPreventsParking(t *testing.T) {
 	if _, err = io.WriteString(far, "GET / HT"); err != nil {
 		t.Fatal(err)
 	}
-	if some, err := c.conn.Wait(10 * time.Second); !some || err != nil {
+	if some, err := c.conn.WaitReadable(10 * time.Second); !some || err != nil {
 		t.Fatalf("nothing has come: %v", err)
 	}
 	if c.park() {

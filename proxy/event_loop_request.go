@@ -53,7 +53,7 @@ func (c *client) handleReadable() {
 	switch found := c.conn.TryReadRequest(&c.req); found {
 	case h1.ParseNoData:
 		c.loopState.mayHaveData = false
-		c.conn.Idle()
+		c.conn.ReleaseEmptyBuffers()
 		return
 	case h1.ParseComplete:
 		if c.conn.Received() != before { // if no bytes were read from the socket, its data is still unread, and mayHaveData stays set
@@ -138,7 +138,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 // has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
 	r := &c.req
-	if !r.KeepAlive() || c.draining() || r.Upgrades() || r.Expects() || c.logs() {
+	if !r.KeepAlive() || c.draining() || r.RequestsUpgrade() || r.ExpectsContinue() || c.logs() {
 		return false
 	}
 	if c.set.ProbePath != "" && string(r.Path()) == c.set.ProbePath || c.isHookPath() {
@@ -148,7 +148,7 @@ func (c *client) isLoopable() bool {
 		return true
 	}
 	c.body.reset() // the buffer of the previous body may have been discarded because it was too large
-	if c.set.MaxBody > 0 && r.Body.Limit(c.set.MaxBody) != nil {
+	if c.set.MaxBody > 0 && r.Body.SetMaxBytes(c.set.MaxBody) != nil {
 		return false
 	}
 	return c.body.readAvailable() == nil && r.Body.Done()
@@ -200,7 +200,7 @@ func (c *client) finishInLoop(l *eventLoop) {
 	}
 	c.eligibility.recordHit()
 	c.resumeAt = resumeNext
-	c.conn.Idle()
+	c.conn.ReleaseEmptyBuffers()
 	c.idle.Store(int64(c.s.clock.now()))
 	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
 		l.ready = append(l.ready, c)

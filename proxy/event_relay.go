@@ -94,7 +94,7 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 		return errStreamEnded, nil
 	}
 	for {
-		part, err := body.Ready()
+		part, err := body.TakeAvailable()
 		if len(part) > 0 {
 			over, werr := e.writePart(w, part)
 			if werr != nil {
@@ -117,11 +117,11 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 		if err := w.Flush(); err != nil {
 			return nil, err
 		}
-		w.Idle()
+		w.ReleaseEmptyBuffer()
 		if !e.unlockWrite() {
 			return errStreamEnded, nil
 		}
-		if err := body.Await(); err != nil {
+		if err := body.AwaitData(); err != nil {
 			return err, nil
 		}
 		if !e.lockWrite() {

@@ -10,11 +10,11 @@ import (
 
 // CountBuffers counts in n the bytes of the buffers that connections use. It must be called before
 // the first connection.
-func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.Lent = n }
+func (s *Server) CountBuffers(n *atomic.Int64) { s.buffers.BytesInUse = n }
 
 // CountSpliced counts in n the bytes that the kernel moves from connection to connection. It must
 // be called before the first connection.
-func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.Spliced = n }
+func (s *Server) CountSpliced(n *atomic.Int64) { s.buffers.BytesSpliced = n }
 
 // ParkAfter sets after which idle time connections are parked: soon if the client returned soon
 // after the connection was parked, otherwise d. It must be called before the first connection.

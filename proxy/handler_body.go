@@ -27,7 +27,7 @@ func (t *handlerConn) readFullBody() error {
 	if most <= 0 {
 		most = defaultMaxBody
 	}
-	if err := a.req.Body.Limit(most); err != nil {
+	if err := a.req.Body.SetMaxBytes(most); err != nil {
 		return errBodyTooLong
 	}
 	if err := t.reply.requestBody(); err != nil {

@@ -76,7 +76,7 @@ func (l *idleWatcher) initClient(c *client, g job) {
 	}
 	if g.stop {
 		c.evicted.Store(true)
-		c.conn.StopIdle()
+		c.conn.StopWaiting()
 	}
 }
 
@@ -142,5 +142,5 @@ func (c *client) delayPark(never bool) {
 
 // isEnding reports whether the connection must close after its present request.
 func (c *client) isEnding() bool {
-	return c.closing.Load() || c.conn.Stopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
+	return c.closing.Load() || c.conn.WaitingStopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
 }

@@ -105,7 +105,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 func TestVisitedConnIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
 		"is cut":          func(c *client) { c.terminate(causeShutdown) },
-		"is to end":       func(c *client) { c.conn.StopIdle() },
+		"is to end":       func(c *client) { c.conn.StopWaiting() },
 		"is told nothing": nil,
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -223,7 +223,7 @@ func (r reply) reportStopped(cut bool) {
 // forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to
 // clients that have sent Expect.
 func (r reply) forwardInterim(res *h1.Response) error {
-	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
+	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.ExpectsContinue() {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}
@@ -253,7 +253,7 @@ func (r reply) requestBody() error {
 	if err := r.sendAccepted(); err != nil {
 		return err
 	}
-	if r.x.onDemand && !r.x.clientExpects || !r.req.Expects() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
+	if r.x.onDemand && !r.x.clientExpects || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
 		return nil
 	}
 	w := r.conn.Writer()

@@ -62,7 +62,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and with no other", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
+			edits: in("proxy.requestWriter.writeHeader", "			e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n			}\n"),
 		},
 		{
 			rule: "an empty one sends no header", found: goes,

@@ -62,7 +62,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestRequestToParkedConnDuringDrainIsServed",
-			edits: in("proxy.idleWatcher.initClient", "		c.conn.StopIdle()\n", "		if c.conn.StopIdle(); PLANTED {\n			_ = c.conn.Close()\n		}\n"),
+			edits: in("proxy.idleWatcher.initClient", "		c.conn.StopWaiting()\n", "		if c.conn.StopWaiting(); PLANTED {\n			_ = c.conn.Close()\n		}\n"),
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestQuicklyReturningConnIsParkedLater",

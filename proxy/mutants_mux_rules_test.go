@@ -12,11 +12,11 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
-			edits: in("proxy.pool.getStream", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
+			edits: in("proxy.pool.getStream", " !l.IsAlive()):", " !l.IsAlive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
-			edits: in("proxy.client.fitsStream", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", " c.req.ExpectsContinue() ||", " c.req.ExpectsContinue() && !PLANTED ||"),
 		},
 		{
 			rule: "and a stream that goes on", found: "TestResumedStreamUsesOwnConn",

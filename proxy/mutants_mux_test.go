@@ -15,7 +15,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
-			edits: in("proxy.client.fitsStream", "	if c.req.Upgrades() ||", "	if c.req.Upgrades() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", "	if c.req.RequestsUpgrade() ||", "	if c.req.RequestsUpgrade() && !PLANTED ||"),
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
@@ -31,7 +31,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
-			edits: in("proxy.pool.getStream", "		case l.mux.SessionDraining() || !l.Alive():", "		case !PLANTED && (l.mux.SessionDraining() || !l.Alive()):"),
+			edits: in("proxy.pool.getStream", "		case l.mux.SessionDraining() || !l.IsAlive():", "		case !PLANTED && (l.mux.SessionDraining() || !l.IsAlive()):"),
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",

@@ -58,7 +58,7 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (c *client) fitsStream() bool {
-	if c.req.Upgrades() || c.req.Expects() || !c.body.whole() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
+	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.whole() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
 		return false
 	}
 	return !c.s.sizes.Large(&c.req)
@@ -92,7 +92,7 @@ func (p *pool) getStream() *upstreamConn {
 		switch {
 		case l == nil:
 			return p.openNewStream()
-		case l.mux.SessionDraining() || !l.Alive():
+		case l.mux.SessionDraining() || !l.IsAlive():
 			p.discard(l)
 		case l.mux.Responsive():
 			l.mux.BeginMessage()
@@ -152,7 +152,7 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 	if l.mux == nil || l.singleUse || p.mu.closed || p.isStale(l) {
 		return false
 	}
-	l.Idle()
+	l.ReleaseEmptyBuffers()
 	p.mu.idleStreams = append(p.mu.idleStreams, l)
 	return true
 }

@@ -57,7 +57,7 @@ func TestDeadPathFailsAllStreams(t *testing.T) {
 	_ = idle.SetReadDeadline(time.Now().Add(10 * time.Second))
 
 	deafen(t, path.Load())
-	if err := idle.Await(); !errors.Is(err, proxy.ErrPathDead) {
+	if err := idle.AwaitReadable(); !errors.Is(err, proxy.ErrPathDead) {
 		t.Fatalf("the lane that waits for nothing breaks with %v, want %v", err, proxy.ErrPathDead)
 	}
 	if res, body := post.answer("POST"); res.StatusCode != 502 || !strings.Contains(body, "may have run") {

@@ -97,7 +97,7 @@ func TestStreamWithUnsolicitedDataIsNotReused(t *testing.T) {
 			post()
 			spoil(<-lanes)
 			first := ingress.lane.Load()
-			until(t, "the idle lane is spoilt", func() bool { return !first.Quiet() })
+			until(t, "the idle lane is spoilt", func() bool { return !first.WouldBlock() })
 			post()
 			if l, laid, unsent := ingress.lanes.Load(), ingress.laid.Load(), metric(t, ingress, "shardway_retries_total", "unsent"); l != 2 || laid != 1 || unsent != 0 {
 				t.Errorf("%d lanes of %d trunks, and %v requests met the spoilt one, want another lane of the trunk", l, laid, unsent)
@@ -115,12 +115,12 @@ func TestIdleStreamOfDrainingSessionIsNotReused(t *testing.T) {
 	c.get("/small")
 	first := ingress.lane.Load()
 	ingress.muxSessions.Load().Renew()
-	if !first.Quiet() || !first.SessionDraining() {
+	if !first.WouldBlock() || !first.SessionDraining() {
 		t.Fatal("the idle lane broke with the renewal, or is not over")
 	}
 	c.get("/small")
 	if w, d := ingress.wanted.Load(), ingress.dials.Load(); w != 2 || d != 1 || asked.Load() != 2 {
 		t.Fatalf("%d lanes are asked for, %d connections made, and %d requests ran, want another lane asked for and a connection made", w, d, asked.Load())
 	}
-	until(t, "its trunk ends", func() bool { return !first.Quiet() })
+	until(t, "its trunk ends", func() bool { return !first.WouldBlock() })
 }

@@ -48,7 +48,7 @@ func TestEarlyDisconnectEndsOwnStreamOnly(t *testing.T) {
 	second.send("GET /2 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "it has a lane, too", func() bool { return ingress.lanes.Load() == 3 })
 	_ = second.Close()
-	until(t, "it is noticed", func() bool { return !ingress.lane.Load().Quiet() })
+	until(t, "it is noticed", func() bool { return !ingress.lane.Load().WouldBlock() })
 	gate.Unlock()
 	until(t, "the first one runs, or all broke", func() bool { return asked.Load() >= 2 || owner.running.Load() == 0 })
 	close(answer)

@@ -127,7 +127,7 @@ func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 
 // pathObserver reports when a connection last received data. h1.Conn implements it.
 type pathObserver interface {
-	Silent() (d time.Duration, probes int, ok bool)
+	SilentFor() (d time.Duration, probes int, ok bool)
 }
 
 // isSilent reports whether no data has arrived for a second on all connections to a node, and at
@@ -136,7 +136,7 @@ type pathObserver interface {
 func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 	probed := 0
 	for e := range conns {
-		silent, probes, ok := e.Silent()
+		silent, probes, ok := e.SilentFor()
 		if ok && silent < time.Second {
 			return false
 		}

@@ -16,7 +16,9 @@ type observation struct {
 	ok     bool
 }
 
-func (e observation) Silent() (d time.Duration, probes int, ok bool) { return e.silent, e.probes, e.ok }
+func (e observation) SilentFor() (d time.Duration, probes int, ok bool) {
+	return e.silent, e.probes, e.ok
+}
 
 // One lost probe, on one connection of several, cuts nobody: over the others
 // something has come within the second. A node is unheard when all are silent, and

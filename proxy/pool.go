@@ -95,7 +95,7 @@ func (p *pool) get(want connRequest) *upstreamConn {
 		if want.checkedOnSend && l.canSendChecked() {
 			return l
 		}
-		if (want.fresh || p.checkBeforeReuse || l.idleSince < oldest) && !l.Alive() {
+		if (want.fresh || p.checkBeforeReuse || l.idleSince < oldest) && !l.IsAlive() {
 			p.discard(l)
 			continue
 		}
@@ -238,7 +238,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 	if l.singleUse || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
 		return false
 	}
-	l.Idle()
+	l.ReleaseEmptyBuffers()
 	p.mu.idle = append(p.mu.idle, l)
 	return true
 }
@@ -246,7 +246,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 // discard closes a connection and frees its slot.
 func (p *pool) discard(l *upstreamConn) {
 	_ = l.Close() // the connection is unused, so an error does not matter
-	l.Release()
+	l.ReleaseBuffers()
 	p.markProven(l)
 	p.releaseSlot(l)
 }
@@ -283,7 +283,7 @@ func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
 // hasOpenConn reports whether at least one connection is open. It first discards the idle
 // connections that the peer has closed.
 func (p *pool) hasOpenConn() bool {
-	p.discardIdle(func(l *upstreamConn) bool { return !l.Alive() })
+	p.discardIdle(func(l *upstreamConn) bool { return !l.IsAlive() })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.open-p.mu.dialing+p.mu.longLived > 0

@@ -36,7 +36,7 @@ func (g *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bo
 
 // repaired logs that the header of a response was repaired.
 func (r reply) repaired(res *h1.Response) {
-	what := res.Repaired()
+	what := res.Repairs()
 	if what == "" {
 		return
 	}

@@ -90,7 +90,7 @@ func (u *requestBody) readAvailable() error {
 func (u *requestBody) gather(onDemand bool, total int64) error {
 	body := &u.req.Body
 	left := body.Remaining()
-	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow || onDemand || u.req.Expects() {
+	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow || onDemand || u.req.ExpectsContinue() {
 		return nil
 	}
 	if err := u.readAvailable(); err != nil || body.Done() {
@@ -268,7 +268,7 @@ func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 func (u *requestBody) drop() {
 	u.overflow = true
 	body := &u.req.Body
-	_ = body.Limit(0)
+	_ = body.SetMaxBytes(0)
 	_ = body.Drain(math.MaxInt64)
 }
 

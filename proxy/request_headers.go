@@ -33,7 +33,7 @@ type requestWriter struct{ *requestState }
 // it adds the ownership epoch and the node.
 func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	e := &f.edit
-	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.body.buffered) > 0 || f.req.Body.Done()}
+	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.RequestsUpgrade(), DropExpect: len(f.body.buffered) > 0 || f.req.Body.Done()}
 	if f.extra == nil {
 		f.extra = make([]byte, 0, usualExtra)
 	}
@@ -42,7 +42,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		// Forward the key, the shard and the client's address to the app as the ingress has set
 		// them.
 		if !f.x.Keyless {
-			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
+			e.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
 		if f.x.Minted {
 			b = append(b, lineMinted...)
@@ -69,7 +69,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 			b = append(b, lineMinted...)
 		}
 		if k := f.x.resumed; k != nil {
-			e.Drop |= h1.Of(h1.FieldLastEventID)
+			e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
 			id, _ := p.slot.events.scan.ID()
 			b = k.appendHeaders(b, id)
 		}
@@ -126,7 +126,7 @@ func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	case !p.bodyOnDemand: // the final response may take long
 		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
-	if f.req.Expects() && len(f.body.buffered) == 0 {
+	if f.req.ExpectsContinue() && len(f.body.buffered) == 0 {
 		return append(b, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
@@ -191,7 +191,7 @@ func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte
 	if len(req.Known(h1.FieldXRequestID)) > 0 {
 		return b
 	}
-	e.Drop |= h1.Of(h1.FieldXRequestID) // remove an empty one
+	e.Drop |= h1.FieldSetOf(h1.FieldXRequestID) // remove an empty one
 	if x.id == [2]uint64{} {
 		x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
 	}

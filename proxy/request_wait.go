@@ -131,7 +131,7 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 // memoryHeld returns the memory of the waiting request in bytes: its header, the buffer of its
 // body, and data that was read beyond the request.
 func (w *requestWait) memoryHeld() int64 {
-	w.conn.Idle()
+	w.conn.ReleaseEmptyBuffers()
 	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
 }
 

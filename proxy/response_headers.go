@@ -16,16 +16,16 @@ import (
 // head returns the changes to the header of a response on its way to the client.
 func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	e := &r.edit
-	*e = h1.Edit{Drop: h1.Of(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
+	*e = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
 	if dest.Kind == route.Local {
-		e.Drop |= h1.Of(h1.FieldShardwayError) // only the proxy itself may set this field
+		e.Drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
 	}
 	r.extra = r.extra[:0]
 	if r.ingress == "" || dest.Kind == route.Local && r.s.o.Handler != nil {
-		e.Drop |= h1.Of(h1.FieldShardwayStream) // the ingress is the only consumer of this field
+		e.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
 	if r.ingress == "" && isWebSocketRequest(&r.req) {
-		e.Drop |= h1.Of(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
+		e.Drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	if r.ingress == "" {
 		r.expose(dest, e, res)
@@ -42,7 +42,7 @@ func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 
 // editForOld adapts a response to an HTTP/1.0 client, which does not understand chunked encoding.
 func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
-	e.Old = true
+	e.ToHTTP10 = true
 	switch res.Body.Kind() {
 	case h1.Chunked, h1.UntilClose:
 		r.x.keep = false
@@ -101,14 +101,14 @@ func (r reply) drained() bool {
 // body.
 func (r reply) drains() bool {
 	body := &r.req.Body
-	return body.Remaining() <= drainLimit && (!r.req.Expects() || body.Begun())
+	return body.Remaining() <= drainLimit && (!r.req.ExpectsContinue() || body.HasStarted())
 }
 
 // expose adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
 // client.
 func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 	if r.set.DebugHeaders {
-		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
+		e.Drop |= h1.FieldSetOf(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.s.o.Node
 		if dest.Kind == route.Remote {
 			node = dest.Node
@@ -122,7 +122,7 @@ func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 			r.extra = append(r.extra, "\r\n"...)
 		}
 		if r.x.Minted {
-			e.Drop |= h1.Of(h1.FieldShardwayKey)
+			e.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
 			r.extra = append(r.extra, lineKey...)
 			r.extra = append(r.extra, r.x.Key...)
 			r.extra = append(r.extra, "\r\n"+lineMinted...)

@@ -99,7 +99,7 @@ func isResumable(res *h1.Response) bool {
 // can be repeated unchanged, and its shard has an owner.
 func (y *responseRelay) permitsResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&p.conn.res) &&
-		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
+		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.RequestsUpgrade() && y.req.Value("Range") == nil &&
 		!y.x.Keyless && p.conn.inproc == nil
 }
 

@@ -70,7 +70,7 @@ func (c *client) serveRequests() {
 // readRequest reads the next request header. It returns false if this goroutine has no further
 // request to serve: the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
-	c.conn.Idle()
+	c.conn.ReleaseEmptyBuffers()
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
@@ -142,7 +142,7 @@ func (c *client) handleRequest() {
 	defer c.finishExchange()
 	c.s.budget.Earn()
 	if c.set.MaxBody > 0 {
-		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
+		if err := c.req.Body.SetMaxBytes(c.set.MaxBody); err != nil {
 			c.reply.problem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 			return
 		}
@@ -339,7 +339,7 @@ func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if c.req.Upgrades() && c.s.streams.full() {
+	if c.req.RequestsUpgrade() && c.s.streams.full() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
 	l, v := c.wait.acquireConn(c.s.upstream)
@@ -461,8 +461,8 @@ func (c *client) sendRequest(p *attempt) decision {
 		return c.handleBroken(p, err)
 	}
 	if !c.body.running { // no buffer is needed while waiting for the response
-		c.conn.Idle()
-		w.Idle()
+		c.conn.ReleaseEmptyBuffers()
+		w.ReleaseEmptyBuffer()
 	}
 	return decision{}
 }
@@ -500,7 +500,7 @@ func (c *client) relayResponse(p *attempt) decision {
 		if !c.acceptsResumption(p) {
 			return done
 		}
-	case res.Switches():
+	case res.IsSwitchingProtocols():
 		c.x.leaveQueue()
 		if !c.relay.relayUpgrade(p) {
 			return c.handleBroken(p, nil)

@@ -135,7 +135,7 @@ func New(o Options) *Server {
 		s.upstream.max, s.upstream.checkBeforeReuse = s.o.MaxUpstreamConns, true
 		s.upstream.mu.shardLimits.most = max(s.o.MaxShardConns, 0)
 	}
-	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
+	s.lingering.Max = min(1024, max(1, o.MaxConns/4))
 	s.budget.Fill()
 	s.load.Start(s.o.Shards)
 	s.crashes.report = s.o.PeerCrashed

@@ -51,7 +51,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 		switch {
 		case since == 0:
 		case now-since >= s.idleLimit(c):
-			c.conn.StopIdle()
+			c.conn.StopWaiting()
 		case parks > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
 			c.requestPark()
 			parks--

@@ -76,9 +76,9 @@ func (y *responseRelay) releaseBuffers(p *attempt) {
 func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	for _, end := range []*h1.Conn{y.conn, l.Conn} {
 		timeouts := end.Timeouts()
-		timeouts.Body, timeouts.Rate = 0, 0
+		timeouts.Body, timeouts.MinRate = 0, 0
 		end.SetTimeouts(timeouts)
-		end.Idle()
+		end.ReleaseEmptyBuffers()
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, y.conn}) }
 	upward := func() bool { return copyOneWay(y.conn, l.Conn) }
@@ -108,9 +108,9 @@ func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 // sending side of the other one. It returns false if the tunnel must be aborted.
 func copyOneWay(from, to *h1.Conn) bool {
 	w := to.Writer()
-	w.Begin(h1.UntilClose, 0)
+	w.BeginBody(h1.UntilClose, 0)
 	var rest h1.Body
-	if _, rerr, werr := w.Copy(from.Rest(&rest)); rerr != nil || werr != nil {
+	if _, rerr, werr := w.Copy(from.InitRestBody(&rest)); rerr != nil || werr != nil {
 		return false
 	}
 	return w.Flush() == nil && to.CloseWrite()

@@ -93,7 +93,7 @@ func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 		switch {
 		case err != nil:
 			return nil, w.acquireFailed(p, err)
-		case !l.reused, !in.newOnly && l.Alive() && (!fresh || l.checkable):
+		case !l.reused, !in.newOnly && l.IsAlive() && (!fresh || l.checkable):
 			p.probeWithIdle()
 			return l, decision{}
 		}

@@ -45,8 +45,8 @@ func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
 
 // begin permits the goroutines of both directions and closeBoth to write.
 func (ws *webSocketTunnel) begin() {
-	ws.up.to.Writer().Begin(h1.UntilClose, 0)
-	ws.down.to.Writer().Begin(h1.UntilClose, 0)
+	ws.up.to.Writer().BeginBody(h1.UntilClose, 0)
+	ws.down.to.Writer().BeginBody(h1.UntilClose, 0)
 	close(ws.began)
 }
 
@@ -167,7 +167,7 @@ func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
 func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	w := s.to.Writer()
 	for {
-		p, err := from.Next()
+		p, err := from.ReadData()
 		end := errors.Is(err, io.EOF)
 		if err != nil && !end {
 			return err
@@ -191,7 +191,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 		if _, err := w.Write(p); err != nil || w.Flush() != nil {
 			return errReceiverFailed
 		}
-		w.Idle()
+		w.ReleaseEmptyBuffer()
 		s.unlockWrite()
 	}
 }

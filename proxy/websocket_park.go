@@ -33,7 +33,7 @@ type direction struct {
 
 // parkDelay returns how long a direction that reads from conn must be idle before it parks.
 func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
-	if !conn.Parks() || l.s.o.Disable.Parking {
+	if !conn.CanPark() || l.s.o.Disable.Parking {
 		return 0
 	}
 	return time.Duration(l.s.parkAfter.Load())

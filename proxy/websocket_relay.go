@@ -202,10 +202,10 @@ func (l *webSocketRelay) start(c *client) {
 	}
 	for _, end := range []*h1.Conn{l.downstream, l.upstream} {
 		timeouts := end.Timeouts()
-		timeouts.Body, timeouts.Rate = 0, 0
+		timeouts.Body, timeouts.MinRate = 0, 0
 		end.SetTimeouts(timeouts)
-		end.Idle()
-		end.Writer().Begin(h1.UntilClose, 0)
+		end.ReleaseEmptyBuffers()
+		end.Writer().BeginBody(h1.UntilClose, 0)
 	}
 	l.up.parkDelay, l.down.parkDelay = l.parkDelay(l.downstream), l.parkDelay(l.upstream)
 	l.up.wake = l.wakeFunc(l.runUp)

@@ -26,7 +26,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 			return false
 		}
 		l.down.lastActivity.Store(activeNow)
-		l.upstream.Take(len(p))
+		l.upstream.Consume(len(p))
 		for len(p) > 0 {
 			n, err := l.from.Step(p)
 			if err != nil {
@@ -37,7 +37,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 				if w.Flush() != nil {
 					l.clientGone = true
 				}
-				w.Idle()
+				w.ReleaseEmptyBuffer()
 				return false
 			}
 			p = p[n:]
@@ -47,7 +47,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 			_ = l.upstream.Abort()
 			return false
 		}
-		w.Idle()
+		w.ReleaseEmptyBuffer()
 		l.noteActivity(&l.down.direction)
 	}
 }

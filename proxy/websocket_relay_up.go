@@ -28,12 +28,12 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 			return false
 		case l.closeSent.Load() != 0:
 			l.discarded = true
-			l.downstream.Take(len(p))
+			l.downstream.Consume(len(p))
 		default:
 			l.up.lastActivity.Store(activeNow)
 			n, stop := l.forwardUp(p)
 			l.noteActivity(&l.up.direction)
-			l.downstream.Take(n)
+			l.downstream.Consume(n)
 			if stop {
 				return false
 			}
@@ -112,7 +112,7 @@ func (l *webSocketRelay) writeUp(p []byte) bool {
 		l.abortUpstreamAfter(endWait)
 		return false
 	}
-	w.Idle()
+	w.ReleaseEmptyBuffer()
 	return true
 }
 

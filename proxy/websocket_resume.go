@@ -62,7 +62,7 @@ func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if p.conn.res.Value(headerWebSocket) != nil {
-		e.Drop |= h1.Of(h1.FieldShardwayOther)
+		e.Drop |= h1.FieldSetOf(h1.FieldShardwayOther)
 	}
 	if kept {
 		y.extra = append(y.extra, headerWebSocket+": "+valueAccepted+"\r\n"...)
@@ -94,7 +94,7 @@ func (c *client) resume() {
 	}
 	if k.closeCode != 0 {
 		w := c.conn.Writer()
-		w.Begin(h1.UntilClose, 0)
+		w.BeginBody(h1.UntilClose, 0)
 		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
 		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, wsession.ReasonOf(k.closeCode)), false)) // an error does not matter, because the connection ends in any case
 		k.lingers = w.Flush() == nil

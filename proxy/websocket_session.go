@@ -73,7 +73,7 @@ type webSocketSession struct {
 
 // isWebSocketRequest reports whether a request is for a WebSocket.
 func isWebSocketRequest(req *h1.Request) bool {
-	return req.Upgrades() && string(req.Method()) == "GET" && req.Has(h1.FieldUpgrade) &&
+	return req.RequestsUpgrade() && string(req.Method()) == "GET" && req.Has(h1.FieldUpgrade) &&
 		strings.EqualFold(string(req.Known(h1.FieldUpgrade)), "websocket")
 }
 

@@ -74,7 +74,7 @@ func TestWebSocketStreamsSurviveRenew(t *testing.T) {
 		before := webSockets.Outgoing.OpenStreamWait(ctx, "b")
 		webSockets.Outgoing.Renew()
 		synctest.Wait()
-		if before == nil || !before.SessionDraining() || !before.Quiet() {
+		if before == nil || !before.SessionDraining() || !before.WouldBlock() {
 			t.Errorf("a leg of before broke, or its trunk takes more: %v", before)
 		}
 	})

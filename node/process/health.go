@@ -108,7 +108,7 @@ func sendCheck(conn net.Conn, r *http.Request) (*h1.Response, error) {
 		if err := c.ReadResponse(res, []byte(r.Method)); err != nil {
 			return nil, err
 		}
-		if !res.Interim() {
+		if !res.IsInterim() {
 			return res, nil
 		}
 	}

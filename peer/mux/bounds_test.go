@@ -113,7 +113,7 @@ func TestStreamLimitHoldsWhileStreamsAreReplaced(t *testing.T) {
 	a, b := net.Pipe()
 	near, far := NewClient(a, NewBudget(MaxStreams, nil)), NewServer(b, NewBudget(MaxStreams, nil), func(st *Stream) bool {
 		go func() {
-			_ = st.Await()
+			_ = st.AwaitReadable()
 			_ = st.Close()
 		}()
 		return true

@@ -62,8 +62,8 @@ func TestIdleSessionIsClosed(t *testing.T) {
 		}
 		time.Sleep(idleTimeout)
 		synctest.Wait()
-		if near.CanOpen() || !st.Quiet() {
-			t.Errorf("after %v CanOpen = %v, and the open stream works: %v", idleTimeout, near.CanOpen(), st.Quiet())
+		if near.CanOpen() || !st.WouldBlock() {
+			t.Errorf("after %v CanOpen = %v, and the open stream works: %v", idleTimeout, near.CanOpen(), st.WouldBlock())
 		}
 		time.Sleep(10 * dialerCloseTimeout)
 		synctest.Wait()

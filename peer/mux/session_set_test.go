@@ -196,7 +196,7 @@ func TestSilentSessionIsPingedAndReplaced(t *testing.T) {
 		time.Sleep(pongTimeout)
 		synctest.Wait()
 		e.want("after that", e.OpenStream("far"), true, 2)
-		if !first.Quiet() || !first.SessionDraining() {
+		if !first.WouldBlock() || !first.SessionDraining() {
 			t.Error("the first stream failed, or its session is not draining")
 		}
 		close(gate.Load().resume)
@@ -318,7 +318,7 @@ func TestStreamLimitCoversAllSessionsToNode(t *testing.T) {
 		e.Renew()
 		time.Sleep(dialInterval)
 		e.want("by another session", e.openStream(), false, 2)
-		if !first.Quiet() || !first.SessionDraining() {
+		if !first.WouldBlock() || !first.SessionDraining() {
 			t.Error("the first stream failed after Renew, or its session is not draining")
 		}
 		_ = first.Close()
@@ -359,7 +359,7 @@ func TestClosedSetOpensNoStreams(t *testing.T) {
 		e.OpenStream("slow")
 		synctest.Wait()
 		e.Close()
-		if n := len(e.allSessions()); n != 0 || st.Quiet() {
+		if n := len(e.allSessions()); n != 0 || st.WouldBlock() {
 			t.Errorf("%d sessions run after Close", n)
 		}
 		e.want("of a closed set", e.openStream(), false, 2)

@@ -197,17 +197,17 @@ func TestWatchGoneReportsPeerEnd(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			withSessionPair(t, func(w *sessionPair) {
 				near, far := w.openStream()
-				if !far.Quiet() {
+				if !far.WouldBlock() {
 					t.Error("a stream without data is not quiet")
 				}
 				var told atomic.Int32
-				if stop := far.WatchGone(func() { told.Add(1) }); !stop() {
+				if stop := far.WatchDisconnect(func() { told.Add(1) }); !stop() {
 					t.Error("called before anything happened")
 				}
-				stop := far.WatchGone(func() { told.Add(1) })
+				stop := far.WatchDisconnect(func() { told.Add(1) })
 				leave(w, near)
 				synctest.Wait()
-				if told.Load() != 1 || stop() || far.Quiet() {
+				if told.Load() != 1 || stop() || far.WouldBlock() {
 					t.Errorf("called %d times", told.Load())
 				}
 			})

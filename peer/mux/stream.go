@@ -104,9 +104,9 @@ func (st *Stream) Ping() { st.session.Ping() }
 // FailSession calls Session.Fail: all streams of the session fail.
 func (st *Stream) FailSession(err error) { st.session.Fail(err) }
 
-// Path returns the socket of the session, to inspect the network path. nil means there is no
+// RawConn returns the socket of the session, to inspect the network path. nil means there is no
 // socket.
-func (st *Stream) Path() syscall.RawConn { return st.session.transport.raw }
+func (st *Stream) RawConn() syscall.RawConn { return st.session.transport.raw }
 
 // LocalAddr implements net.Conn.
 func (st *Stream) LocalAddr() net.Addr { return st.session.conn.LocalAddr() }

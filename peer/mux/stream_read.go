@@ -91,11 +91,11 @@ func (st *Stream) wakeReaderLocked() {
 	}
 }
 
-// Ready arranges one call of wake when Read would not block any more; a deadline or Close also
-// counts. If Read would not block now, Ready returns false. Callers use it instead of a goroutine
-// that blocks in Read. wake is called with the stream locked, so it must not block and must not use
-// the stream.
-func (st *Stream) Ready(wake func()) bool {
+// NotifyReadable arranges one call of wake when Read would not block any more; a deadline or Close
+// also counts. If Read would not block now, NotifyReadable returns false. Callers use it instead of
+// a goroutine that blocks in Read. wake is called with the stream locked, so it must not block and
+// must not use the stream.
+func (st *Stream) NotifyReadable(wake func()) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.recv != nil || st.peerClosedWrite || st.closed || st.err != nil || st.readDeadline.hasExpired() {
@@ -139,8 +139,8 @@ func (st *Stream) waitReadableLocked() error {
 	return nil
 }
 
-// Await waits until Read would not block.
-func (st *Stream) Await() error {
+// AwaitReadable waits until Read would not block.
+func (st *Stream) AwaitReadable() error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.waitReadableLocked()
@@ -172,17 +172,17 @@ func (st *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Quiet reports whether there is nothing to read: no data, no end of the stream and no error.
-func (st *Stream) Quiet() bool {
+// WouldBlock reports whether there is nothing to read: no data, no end of the stream and no error.
+func (st *Stream) WouldBlock() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.recv == nil && !st.peerClosedWrite && !st.closed && st.err == nil
 }
 
-// WatchGone calls gone once, in another goroutine, when the peer has ended its direction or the
-// stream has failed. stop cancels the watch. It returns true if gone was not called and will not be
-// called.
-func (st *Stream) WatchGone(gone func()) (stop func() bool) {
+// WatchDisconnect calls gone once, in another goroutine, when the peer has ended its direction or
+// the stream has failed. stop cancels the watch. It returns true if gone was not called and will
+// not be called.
+func (st *Stream) WatchDisconnect(gone func()) (stop func() bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.onPeerEnd = gone

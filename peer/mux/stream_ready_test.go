@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Ready calls wake once, as soon as Read would not block, for whatever reason.
+// NotifyReadable calls wake once, as soon as Read would not block, for whatever reason.
 func TestReadyCallsWakeOnce(t *testing.T) {
 	for how, f := range map[string]func(r *rawPeer, st *Stream){
 		"bytes": func(r *rawPeer, st *Stream) {
@@ -31,14 +31,14 @@ func TestReadyCallsWakeOnce(t *testing.T) {
 				r.send(frameOpen, 1, nil)
 				st := <-r.accepted
 				told := 0
-				if !st.Ready(func() { told++ }) || told != 0 {
+				if !st.NotifyReadable(func() { told++ }) || told != 0 {
 					t.Fatalf("Ready = false without data; called %d times", told)
 				}
 				f(r, st)
 				if synctest.Wait(); told != 1 {
 					t.Errorf("called %d times, want once", told)
 				}
-				if st.Ready(func() { told++ }) || told != 1 {
+				if st.NotifyReadable(func() { told++ }) || told != 1 {
 					t.Errorf("Ready = true although Read would not block; called %d times", told)
 				}
 			})

@@ -13,7 +13,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// A blocked Read, Write or Await returns when either end closes, resets or fails the stream.
+// A blocked Read, Write or AwaitReadable returns when either end closes, resets or fails the stream.
 func TestBlockedCallsAreWoken(t *testing.T) {
 	read := func(st *mux.Stream) error { _, err := st.Read(make([]byte, 1)); return err }
 	write := func(st *mux.Stream) error { _, err := st.Write(make([]byte, 2*mux.Window)); return err }
@@ -27,7 +27,7 @@ func TestBlockedCallsAreWoken(t *testing.T) {
 		"a reader by a cut":                 {read, func(_, far *mux.Stream) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
 		"a reader by its own close":         {read, func(near, _ *mux.Stream) { _ = near.Close() }, net.ErrClosed},
 		"a reader by its deadline":          {read, func(near, _ *mux.Stream) { _ = near.SetDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
-		"who awaits the end":                {(*mux.Stream).Await, func(_, far *mux.Stream) { _ = far.CloseWrite() }, io.EOF},
+		"who awaits the end":                {(*mux.Stream).AwaitReadable, func(_, far *mux.Stream) { _ = far.CloseWrite() }, io.EOF},
 		"a writer by the far close":         {write, func(_, far *mux.Stream) { _ = far.Close() }, syscall.EPIPE},
 		"a writer by a cut":                 {write, func(_, far *mux.Stream) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
 		"a writer by its own close":         {write, func(near, _ *mux.Stream) { _ = near.Close() }, net.ErrClosed},
@@ -85,14 +85,14 @@ func TestLocallyClosedStreamReadsNothing(t *testing.T) {
 		}
 		w.write(far, "not read")
 		synctest.Wait()
-		if near.Quiet() {
+		if near.WouldBlock() {
 			t.Error("a stream with bytes to read is quiet")
 		}
 		if err := near.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
 		w.expectError(near, net.ErrClosed)
-		if near.Quiet() {
+		if near.WouldBlock() {
 			t.Error("a closed stream is quiet")
 		}
 		if err := near.Close(); !errors.Is(err, net.ErrClosed) {
@@ -101,7 +101,7 @@ func TestLocallyClosedStreamReadsNothing(t *testing.T) {
 	})
 }
 
-// A late WatchGone is called, too. A stopped one is not.
+// A late WatchDisconnect is called, too. A stopped one is not.
 func TestWatchGoneCallsOnlyActiveWatcher(t *testing.T) {
 	for what, leave := range map[string]func(near, far *mux.Stream){
 		"its end":       func(near, _ *mux.Stream) { _ = near.CloseWrite() },
@@ -112,20 +112,20 @@ func TestWatchGoneCallsOnlyActiveWatcher(t *testing.T) {
 			withSessionPair(t, func(w *sessionPair) {
 				near, far := w.openStream()
 				told := make(chan string, 8)
-				stop := far.WatchGone(func() { told <- "stopped" })
+				stop := far.WatchDisconnect(func() { told <- "stopped" })
 				if !stop() {
 					t.Error("called before anything happened")
 				}
 				leave(near, far)
 				synctest.Wait()
-				stop = far.WatchGone(func() { told <- "late" })
+				stop = far.WatchDisconnect(func() { told <- "late" })
 				synctest.Wait()
 				if len(told) != 1 || <-told != "late" || stop() {
 					t.Error("want only the late watcher called")
 				}
 
 				near, far = w.openStream()
-				stop = far.WatchGone(func() { told <- "early" })
+				stop = far.WatchDisconnect(func() { told <- "early" })
 				leave(near, far)
 				synctest.Wait()
 				if len(told) != 1 || stop() {

@@ -90,7 +90,7 @@ func (c *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded 
 	if !trusted {
 		e.Drop |= h1.Forwarding
 	}
-	e.Drop |= h1.Of(h1.FieldXForwardedFor)
+	e.Drop |= h1.FieldSetOf(h1.FieldXForwardedFor)
 	b = append(b, "X-Forwarded-For: "...)
 	if trusted {
 		b = appendForwardedFor(b, req)

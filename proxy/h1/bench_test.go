@@ -86,8 +86,8 @@ func (x *exchange) run() error {
 	if err := w.Close(x.res.Body.Trailers()); err != nil {
 		return err
 	}
-	x.client.Idle()
-	x.upstream.Idle()
+	x.client.ReleaseEmptyBuffers()
+	x.upstream.ReleaseEmptyBuffers()
 	return nil
 }
 

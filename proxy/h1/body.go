@@ -88,9 +88,9 @@ func (b *Body) Kind() Kind { return b.kind }
 // Done reports whether the body has been read completely, including trailers.
 func (b *Body) Done() bool { return b.state == atEnd }
 
-// Begun reports whether a part of the body has arrived. A client that waits for a 100 Continue may
-// never send it.
-func (b *Body) Begun() bool { return b.readStarted || b.state == atEnd || b.in.buffered() > 0 }
+// HasStarted reports whether a part of the body has arrived. A client that waits for a 100 Continue
+// may never send it.
+func (b *Body) HasStarted() bool { return b.readStarted || b.state == atEnd || b.in.buffered() > 0 }
 
 // Remaining returns the number of remaining bytes of a body with a known length. It returns 0 at
 // the end of any body, and otherwise -1.
@@ -107,9 +107,10 @@ func (b *Body) Remaining() int64 {
 // Received returns the number of body bytes read so far.
 func (b *Body) Received() int64 { return b.bytesRead }
 
-// Limit rejects a body of more than n bytes with status 413. A body with a larger declared length
-// is rejected immediately, and any other body when it exceeds the limit. Zero means no limit.
-func (b *Body) Limit(n int64) error {
+// SetMaxBytes rejects a body of more than n bytes with status 413. A body with a larger declared
+// length is rejected immediately, and any other body when it exceeds the limit. Zero means no
+// limit.
+func (b *Body) SetMaxBytes(n int64) error {
 	b.maxBytes = n
 	if n > 0 && b.kind == Length && b.bytesRead+b.remaining > n {
 		return b.fail(errBodyTooLong)
@@ -364,7 +365,7 @@ func (b *Body) readDirect(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.remaining {
 		p = p[:b.remaining]
 	}
-	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.Quiet()) {
+	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.WouldBlock()) {
 		return 0, errNeedMore
 	}
 	_, n, err := b.in.receive(p, wait)

@@ -257,15 +257,15 @@ func TestUntilCloseBodyEndsWithTheConnection(t *testing.T) {
 
 func TestBodyLimit(t *testing.T) {
 	for _, r := range bodies(t, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nabcde") {
-		if err := r.Body.Limit(5); err != nil {
+		if err := r.Body.SetMaxBytes(5); err != nil {
 			t.Errorf("Limit(5) of 5 bytes = %v", err)
 		}
-		wantStatus(t, r.Body.Limit(4), 413)
+		wantStatus(t, r.Body.SetMaxBytes(4), 413)
 		_, err := r.Body.Read(make([]byte, 9))
 		wantStatus(t, err, 413)
 	}
 	for _, r := range bodies(t, chunkedHead+"3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n") {
-		if err := r.Body.Limit(5); err != nil {
+		if err := r.Body.SetMaxBytes(5); err != nil {
 			t.Fatal(err)
 		}
 		_, err := io.ReadAll(&r.Body)

@@ -14,11 +14,12 @@ const (
 // Buffers is a pool of buffers of 8, 32 and 64 KiB. The zero value is ready to use. A nil *Buffers
 // allocates each buffer. All methods are safe for concurrent use.
 type Buffers struct {
-	// Lent counts the bytes of the buffers in use, for tests. nil means that they are not counted.
-	Lent *atomic.Int64
-	// Spliced counts the bytes that the kernel has moved from socket to socket, for tests. nil
+	// BytesInUse counts the bytes of the buffers in use, for tests. nil means that they are not
+	// counted.
+	BytesInUse *atomic.Int64
+	// BytesSpliced counts the bytes that the kernel has moved from socket to socket, for tests. nil
 	// means that they are not counted.
-	Spliced *atomic.Int64
+	BytesSpliced *atomic.Int64
 
 	small  sync.Pool // *[smallBuffer]byte
 	stream sync.Pool // *[streamBuffer]byte
@@ -61,8 +62,8 @@ func (p *Buffers) get(n int) []byte {
 
 // addInUse adds n, which may be negative, to the number of bytes in use.
 func (p *Buffers) addInUse(n int) {
-	if p.Lent != nil {
-		p.Lent.Add(int64(n))
+	if p.BytesInUse != nil {
+		p.BytesInUse.Add(int64(n))
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 // Conn is a connection that carries HTTP/1 messages, on the client side or the server side. It
-// borrows buffers from a pool when there is data to read or write. Idle and Release return them.
+// borrows buffers from a pool when there is data to read or write. ReleaseEmptyBuffers and
+// ReleaseBuffers return them.
 type Conn struct {
 	nc                  net.Conn
 	options             Options
@@ -43,7 +44,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.options.Buffers
 	c.in.mux, _ = nc.(MuxStream)
 	c.in.initialSize, c.in.maxSize = c.options.ReadBuffer, max(c.options.MaxHeaderBytes, c.options.ReadBuffer)
-	c.in.closeWriteAfterIdle = c.options.EndIdle
+	c.in.closeWriteAfterIdle = c.options.CloseWriteAfterIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.options.Buffers
 	c.SetTimeouts(o.Timeouts)
 }
@@ -65,7 +66,7 @@ func (c *Conn) NetConn() net.Conn { return c.nc }
 // a read or a write.
 func (c *Conn) SetTimeouts(t Timeouts) {
 	c.timeouts = t
-	c.in.bodyTimeout, c.in.minRate, c.in.rateGrace = t.Body, t.Rate, t.Patience
+	c.in.bodyTimeout, c.in.minRate, c.in.rateGrace = t.Body, t.MinRate, t.RateGrace
 	c.out.timeout = t.Write
 }
 
@@ -84,10 +85,10 @@ func (c *Conn) Received() int64 { return c.in.received }
 // retried safely.
 func (c *Conn) Sent() int64 { return c.out.sent }
 
-// Wait waits up to d until a read would not block. d zero means no limit. It returns true if a read
-// would not block, false after d, and io.EOF at the end of the stream. A short Wait is cheaper than
-// WatchDisconnect, which needs a goroutine.
-func (c *Conn) Wait(d time.Duration) (bool, error) {
+// WaitReadable waits up to d until a read would not block. d zero means no limit. It returns true
+// if a read would not block, false after d, and io.EOF at the end of the stream. A short
+// WaitReadable is cheaper than WatchDisconnect, which needs a goroutine.
+func (c *Conn) WaitReadable(d time.Duration) (bool, error) {
 	return c.in.waitForData(d)
 }
 
@@ -97,16 +98,16 @@ func (c *Conn) Writer() *Writer { return &c.out }
 // Flush sends what the writing half has buffered.
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Rest sets b to a body that contains the rest of the connection: the buffered bytes, and all data
-// until the peer closes its sending side. It is used for tunnels.
-func (c *Conn) Rest(b *Body) *Body {
+// InitRestBody sets b to a body that contains the rest of the connection: the buffered bytes, and
+// all data until the peer closes its sending side. It is used for tunnels.
+func (c *Conn) InitRestBody(b *Body) *Body {
 	b.start(&c.in, nil, UntilClose, 0)
 	return b
 }
 
-// Idle returns the buffers that contain no unread or unsent bytes to the pool. Call it between two
-// messages. The next message borrows buffers again.
-func (c *Conn) Idle() {
+// ReleaseEmptyBuffers returns the buffers that contain no unread or unsent bytes to the pool. Call
+// it between two messages. The next message borrows buffers again.
+func (c *Conn) ReleaseEmptyBuffers() {
 	c.in.releaseEmptyBuffer()
 	c.out.releaseEmptyBuffer()
 }
@@ -114,9 +115,9 @@ func (c *Conn) Idle() {
 // BufferSize returns the size in bytes of the buffers that the Conn has at the moment.
 func (c *Conn) BufferSize() int { return len(c.in.buf) + len(c.out.buf) }
 
-// Release discards all buffered bytes and returns the buffers to the pool. It must be called last,
-// after Close, by the goroutine that has used the Conn.
-func (c *Conn) Release() {
+// ReleaseBuffers discards all buffered bytes and returns the buffers to the pool. It must be called
+// last, after Close, by the goroutine that has used the Conn.
+func (c *Conn) ReleaseBuffers() {
 	c.in.readPos, c.in.writePos = 0, 0
 	c.in.releaseEmptyBuffer()
 	c.out.buffered = 0
@@ -138,10 +139,10 @@ func (c *Conn) Close() error {
 	return c.nc.Close()
 }
 
-// StopIdle makes current and future waits for the first byte of a request return ErrStopped. A
-// request that has partly arrived is still read. Any goroutine may call StopIdle. It cannot be
+// StopWaiting makes current and future waits for the first byte of a request return ErrStopped. A
+// request that has partly arrived is still read. Any goroutine may call StopWaiting. It cannot be
 // undone.
-func (c *Conn) StopIdle() {
+func (c *Conn) StopWaiting() {
 	defer c.wakeOwner()
 	in := &c.in
 	in.mu.Lock()
@@ -152,8 +153,8 @@ func (c *Conn) StopIdle() {
 	}
 }
 
-// Stopped reports whether StopIdle has been called.
-func (c *Conn) Stopped() bool {
+// WaitingStopped reports whether StopWaiting has been called.
+func (c *Conn) WaitingStopped() bool {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -168,7 +169,7 @@ func (c *Conn) RequestPark() {
 	defer in.mu.Unlock()
 	if in.mu.waiting && !in.mu.stopWaiting && !in.mu.parkRequested {
 		in.mu.parkRequested = true
-		_ = in.nc.SetReadDeadline(past()) // as in StopIdle
+		_ = in.nc.SetReadDeadline(past()) // as in StopWaiting
 	}
 }
 

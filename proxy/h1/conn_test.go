@@ -93,15 +93,15 @@ func TestForwardedExchangeKeepsWhatIsNotHopByHop(t *testing.T) {
 	if err := w.Close(res.Body.Trailers()); err != nil {
 		t.Fatal(err)
 	}
-	cc.Idle()
-	uc.Idle()
+	cc.ReleaseEmptyBuffers()
+	uc.ReleaseEmptyBuffers()
 	shut(t, front)
 	all, err := io.ReadAll(client)
 	want = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nServer: s\r\nDate: now\r\n\r\n5\r\nabcde\r\n0\r\nX-T: 1\r\n\r\n"
 	if string(all) != want || err != nil {
 		t.Fatalf("the client got %q, %v, want %q", all, err, want)
 	}
-	if !uc.Alive() {
+	if !uc.IsAlive() {
 		t.Error("Alive() = false between two exchanges")
 	}
 	if strings.Contains(string(req.Raw()), "hello") {

@@ -70,7 +70,7 @@ func (h *Header) addOption(e []byte) bool {
 }
 
 // protectedFields contains the fields that Connection must not remove.
-const protectedFields = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
+const protectedFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldConnection)
 
 // markNotForwarded marks the lines of the field name, so that they are not forwarded. It does not
 // mark the fields in protectedFields: without them, the message would have another meaning at the

@@ -93,7 +93,7 @@ func (in *connReader) setReadTimeoutFrom(now time.Time, d time.Duration) error {
 	return in.setReadDeadline(t)
 }
 
-// setReadDeadline sets the read deadline. It never replaces a deadline with which StopIdle,
+// setReadDeadline sets the read deadline. It never replaces a deadline with which StopWaiting,
 // RequestPark or StopRead interrupts a read. It returns no errors except ErrStopped and, after
 // PauseRead, ErrPaused.
 func (in *connReader) setReadDeadline(t time.Time) error {
@@ -152,7 +152,7 @@ func (in *connReader) fill() error {
 // no large buffer.
 func (in *connReader) fillWithSmallBuffer() error {
 	if in.mux != nil {
-		if in.mux.Await() == nil { // after an error, the following read returns it
+		if in.mux.AwaitReadable() == nil { // after an error, the following read returns it
 			in.buf = in.pool.get(in.initialSize)
 			_, n, err := in.receive(in.buf, true)
 			in.addReceived(in.buf, n)
@@ -186,7 +186,7 @@ func (in *connReader) readMoreWithSmallBuffer() error {
 // tryFill reads once without blocking. The buffer must have space or be nil.
 func (in *connReader) tryFill() (bool, error) {
 	if in.sock == nil {
-		if in.mux == nil || in.mux.Quiet() {
+		if in.mux == nil || in.mux.WouldBlock() {
 			return false, nil
 		}
 		err := in.fill()
@@ -250,7 +250,7 @@ func (in *connReader) interruptError(err error) error {
 
 // awaitRequest waits up to d for the first byte of a request; now is the present time, as in
 // setReadTimeoutFrom. If no data has arrived, it returns io.EOF after the client has closed its
-// side, ErrStopped after StopIdle, and ErrParkRequested after RequestPark.
+// side, ErrStopped after StopWaiting, and ErrParkRequested after RequestPark.
 func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
@@ -273,7 +273,7 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if err == nil && !stopped && !parkRequested || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// The time has passed, or StopIdle or RequestPark has set a deadline in the past. Remove the
+	// The time has passed, or StopWaiting or RequestPark has set a deadline in the past. Remove the
 	// deadline and check once more: after a pause of the process, a request may have arrived before
 	// the deadline expired.
 	if broken := in.setReadDeadline(time.Time{}); broken != nil {

@@ -63,7 +63,7 @@ func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 		}
 		if n, rerr = b.readSoon(dst); n == 0 && errors.Is(rerr, errNeedMore) {
 			w.releaseEmptyBuffer() // dst is part of this buffer, so it is not valid any more
-			return 0, b.Await(), nil
+			return 0, b.AwaitData(), nil
 		}
 	}
 	if errors.Is(rerr, errNeedMore) {

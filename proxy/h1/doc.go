@@ -27,18 +27,18 @@
 //	w.SetPrecondition(lease)                    // called right before the first byte is sent
 //	_, rerr, werr := w.Copy(&req.Body)          // rerr: an error of the client, werr: of the upstream
 //	err = w.Close(req.Body.Trailers())          // last chunk, trailers, flush
-//	err = upstream.ReadResponse(res, req.Method())  // 1xx come one at a time: call again while res.Interim()
+//	err = upstream.ReadResponse(res, req.Method())  // 1xx come one at a time: call again while res.IsInterim()
 //	w = client.WriteResponseHeader(res, &edit)
 //	_, rerr, werr = w.Copy(&res.Body)           // on rerr: w.Abort, then client.Close
 //	err = w.Close(res.Body.Trailers())
-//	client.Idle(); upstream.Idle()              // buffers go back to Buffers
+//	client.ReleaseEmptyBuffers(); upstream.ReleaseEmptyBuffers() // buffers go back to Buffers
 //
 // # Goroutines
 //
 // One goroutine may read a Conn while another one writes it; the two halves share no state. Any
-// goroutine may call Close, StopIdle and StopRead. WatchDisconnect occupies the reading half until
-// StopWatch. Request, Response, Body and Writer belong to the goroutine that uses their half. The
-// package starts no goroutine except that of WatchDisconnect, and has no global state.
+// goroutine may call Close, StopWaiting and StopRead. WatchDisconnect occupies the reading half
+// until StopWatch. Request, Response, Body and Writer belong to the goroutine that uses their half.
+// The package starts no goroutine except that of WatchDisconnect, and has no global state.
 //
 // # Decisions where the RFCs leave a choice
 //

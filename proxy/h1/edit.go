@@ -5,9 +5,8 @@ package h1
 type Edit struct {
 	// Drop contains the known fields to remove. HopByHop fields, fields that Connection names, Host
 	// and the framing fields are always removed; the last two are generated again.
-	Drop Set
-	// Extra contains complete header lines to append, each "Name: value\r
-	// ". They are not validated.
+	Drop FieldSet
+	// Extra contains complete header lines to append, each ending in CRLF. They are not validated.
 	Extra []byte
 	// Host replaces the Host of the request. Empty means that the original Host is kept, or that an
 	// empty one is added.
@@ -16,12 +15,12 @@ type Edit struct {
 	Date []byte
 	// Kind and Size set the framing of the body for the next hop. Zero means that of the message,
 	// with two exceptions. A response that is delimited by the end of the connection is sent in
-	// chunks. A chunked response to an Old client is delimited by the end of the connection. A
+	// chunks. A chunked response to an HTTP/1.0 client is delimited by the end of the connection. A
 	// response to HEAD and a 304 response keep their header fields.
 	Kind Kind
 	Size int64 // for Length
-	// Old means that the receiver of a response uses HTTP/1.0.
-	Old bool
+	// ToHTTP10 means that the receiver of a response uses HTTP/1.0.
+	ToHTTP10 bool
 	// Close adds Connection: close. A response that is delimited by the end of the connection
 	// always has it.
 	Close bool

@@ -23,7 +23,7 @@ func (e *Error) Reason() string { return e.reason }
 
 // Errors that do not concern the bytes of a message.
 var (
-	// ErrStopped reports a read that StopIdle or StopRead ended.
+	// ErrStopped reports a read that StopWaiting or StopRead ended.
 	ErrStopped = errors.New("h1: stopped")
 	// ErrUnsolicitedData reports a connection that had data to read, or had ended, before a
 	// request was sent on it.

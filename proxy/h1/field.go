@@ -55,32 +55,32 @@ const (
 	FieldFramingLookalike
 )
 
-// Set is a set of fields.
-type Set uint64
+// FieldSet is a set of fields.
+type FieldSet uint64
 
 // Sets for Edit.Drop.
 const (
 	// HopByHop contains the fields that are never forwarded (RFC 9110 section 7.6.1).
 	// Transfer-Encoding is generated again, and Trailer is forwarded if there are trailers.
-	HopByHop = Set(1<<FieldConnection | 1<<FieldKeepAlive | 1<<FieldProxyConnection |
+	HopByHop = FieldSet(1<<FieldConnection | 1<<FieldKeepAlive | 1<<FieldProxyConnection |
 		1<<FieldProxyAuthenticate | 1<<FieldProxyAuthorization | 1<<FieldTE | 1<<FieldUpgrade)
 	// Shardway contains every field whose name starts with Shardway-.
-	Shardway = Set(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
+	Shardway = FieldSet(1<<FieldShardwayMap | 1<<FieldShardwayKey | 1<<FieldShardwayShard | 1<<FieldShardwayEpoch |
 		1<<FieldShardwayNode | 1<<FieldShardwayRefused | 1<<FieldShardwayError |
 		1<<FieldShardwayStream | 1<<FieldShardwayHold | 1<<FieldShardwayOther)
 	// Forwarding contains every field whose name starts with X-Forwarded-, and X-Real-IP and
 	// Forwarded.
-	Forwarding = Set(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
+	Forwarding = FieldSet(1<<FieldForwarded | 1<<FieldXForwardedFor | 1<<FieldXForwardedHost | 1<<FieldXForwardedProto |
 		1<<FieldXForwardedOther | 1<<FieldXRealIP)
 	// Lookalikes contains the fields whose names resemble those of known fields. They are removed
 	// from every request, even if a trusted proxy has sent it: the proxy itself uses hyphens, but
 	// may have forwarded a field of its client.
-	Lookalikes = Set(1<<FieldLookalike | 1<<FieldFramingLookalike)
+	Lookalikes = FieldSet(1<<FieldLookalike | 1<<FieldFramingLookalike)
 )
 
-// Of returns the set of fs.
-func Of(fs ...Field) Set {
-	var s Set
+// FieldSetOf returns the set of fs.
+func FieldSetOf(fs ...Field) FieldSet {
+	var s FieldSet
 	for _, f := range fs {
 		s |= 1 << f
 	}
@@ -88,7 +88,7 @@ func Of(fs ...Field) Set {
 }
 
 // Has reports whether f is in s.
-func (s Set) Has(f Field) bool { return s&(1<<f) != 0 }
+func (s FieldSet) Has(f Field) bool { return s&(1<<f) != 0 }
 
 // classify returns the number of the field with this name. name must be a token.
 func classify(name []byte) Field {

@@ -63,15 +63,15 @@ func (p *headerPass) keepFraming(r *Response) {
 	switch {
 	case r.kind == NoBody && r.status >= 200 && r.status != 204:
 		p.keepBodyLength = true // the fields describe the body that a GET would have returned
-		if p.Old {
+		if p.ToHTTP10 {
 			p.drop |= 1 << FieldTransferEncoding
 		}
 		if r.deferredFramingError != nil {
 			p.drop |= 1<<FieldTransferEncoding | 1<<FieldContentLength
 		}
-	case r.kind == Chunked && p.Old:
+	case r.kind == Chunked && p.ToHTTP10:
 		p.kind = UntilClose
-	case r.kind == UntilClose && !p.Old:
+	case r.kind == UntilClose && !p.ToHTTP10:
 		p.kind = Chunked
 	}
 }
@@ -82,7 +82,7 @@ const addedHeaderSpace = 256
 // commitHeader takes over the header that p has written, and starts the body.
 func (w *Writer) commitHeader(p *headerPass) *Writer {
 	w.buffered = len(p.buf) // reserve has made enough space, so buf is still the buffer of the Writer
-	w.Begin(p.kind, p.size)
+	w.BeginBody(p.kind, p.size)
 	return w
 }
 
@@ -92,7 +92,7 @@ type headerPass struct {
 	*Edit
 	header          *Header
 	buf             []byte
-	drop            Set
+	drop            FieldSet
 	kind            Kind
 	size            int64
 	host            []byte
@@ -140,7 +140,7 @@ func (p *headerPass) putLines() {
 }
 
 // specialFields contains the fields that are not simply copied.
-const specialFields = Set(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
+const specialFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
 
 // putLine writes l with standard spacing.
 func (p *headerPass) putLine(l *line) {

@@ -40,7 +40,7 @@ func TestRequestHeadsOnTheirWayThrough(t *testing.T) {
 		},
 		{
 			"dropped and added", "GET / HTTP/1.1\r\nHost: h\r\nShardway-Key: a\r\nshardway-x: b\r\nX-Forwarded-For: c\r\nA: b\r\n\r\n",
-			h1.Edit{Drop: h1.Shardway | h1.Of(h1.FieldXForwardedFor), Extra: []byte("X-Forwarded-For: c, d\r\nVia: 1.1 e\r\n")},
+			h1.Edit{Drop: h1.Shardway | h1.FieldSetOf(h1.FieldXForwardedFor), Extra: []byte("X-Forwarded-For: c, d\r\nVia: 1.1 e\r\n")},
 			"GET / HTTP/1.1\r\nHost: h\r\nA: b\r\nX-Forwarded-For: c, d\r\nVia: 1.1 e\r\n\r\n",
 		},
 		{
@@ -142,7 +142,7 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 		},
 		{
 			"chunks run until close for HTTP/1.0", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: a\r\nA: b\r\n\r\n",
-			h1.Edit{Old: true, KeepAlive: true},
+			h1.Edit{ToHTTP10: true, KeepAlive: true},
 			"HTTP/1.1 200 OK\r\nA: b\r\nConnection: close\r\n\r\n", h1.UntilClose,
 		},
 		{
@@ -157,7 +157,7 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 		},
 		{
 			"HEAD for HTTP/1.0 has no chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-			h1.Edit{Old: true},
+			h1.Edit{ToHTTP10: true},
 			"HTTP/1.1 200 OK\r\n\r\n", h1.NoBody,
 		},
 		{
@@ -253,7 +253,7 @@ func TestBodiesOnTheirWayThrough(t *testing.T) {
 					t.Fatal(err)
 				}
 				out := new(canned)
-				w := h1.NewConn(out, h1.Options{}).WriteResponseHeader(&r, &h1.Edit{Old: old})
+				w := h1.NewConn(out, h1.Options{}).WriteResponseHeader(&r, &h1.Edit{ToHTTP10: old})
 				n, rerr, werr := w.Copy(&r.Body)
 				if n != int64(len(long)) || rerr != nil || werr != nil {
 					t.Fatalf("%s: Copy = %d, %v, %v", name, n, rerr, werr)
@@ -280,7 +280,7 @@ func TestBodiesOnTheirWayThrough(t *testing.T) {
 func TestWriterHoldsToTheDeclaredLength(t *testing.T) {
 	out := new(canned)
 	w := h1.NewConn(out, h1.Options{}).Writer()
-	w.Begin(h1.Length, 3)
+	w.BeginBody(h1.Length, 3)
 	if _, err := io.WriteString(w, "abcd"); !errors.Is(err, h1.ErrOverrun) {
 		t.Errorf("Write past the length = %v, want ErrOverrun", err)
 	}
@@ -300,7 +300,7 @@ func TestWriterPutsSmallChunksTogether(t *testing.T) {
 	c := h1.NewConn(out, h1.Options{})
 	w := c.Writer()
 	w.PutString("head\r\n\r\n")
-	w.Begin(h1.Chunked, 0)
+	w.BeginBody(h1.Chunked, 0)
 	writeString(t, w, "hello")
 	writeString(t, w, strings.Repeat("x", 16))
 	if out.sent.Len() != 0 || c.Sent() != 0 || w.Pending() == 0 {

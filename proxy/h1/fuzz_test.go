@@ -47,7 +47,7 @@ func oursOf(c *h1.Conn, r *h1.Request) (outcome, error) {
 	o := outcome{first: fmt.Sprintf("%s %s %s", r.Method(), r.Target(), r.Host()), minor: r.Minor(), body: string(body)}
 	o.trailer = bytes.Count(r.Body.Trailers(), []byte("\n"))
 	o.dropped, _ = r.Body.DroppedTrailers()
-	rest, err := io.ReadAll(c.Rest(new(h1.Body)))
+	rest, err := io.ReadAll(c.InitRestBody(new(h1.Body)))
 	o.rest = string(rest)
 	return o, err
 }
@@ -211,7 +211,7 @@ func FuzzResponse(f *testing.F) {
 		if !got.repaired {
 			answerAsFasthttp(t, &r)
 		}
-		if r.Switches() {
+		if r.IsSwitchingProtocols() {
 			return
 		}
 		again, err := ourAnswer(over(sent(t, func(c *h1.Conn) *h1.Writer { return c.WriteResponseHeader(&r, &h1.Edit{}) }, &r.Body)), method)
@@ -232,13 +232,13 @@ func ourAnswer(c *h1.Conn, method string) (outcome, error) {
 		return outcome{}, errRefused
 	}
 	o := outcome{first: fmt.Sprintf("%d %s", r.Status(), r.Reason()), minor: r.Minor(), body: string(body)}
-	if r.Switches() {
+	if r.IsSwitchingProtocols() {
 		return o, nil // net/http takes what follows for the body
 	}
 	o.trailer = bytes.Count(r.Body.Trailers(), []byte("\n"))
-	o.repaired = r.Repaired() != ""
+	o.repaired = r.Repairs() != ""
 	o.dropped, _ = r.Body.DroppedTrailers()
-	rest, err := io.ReadAll(c.Rest(new(h1.Body)))
+	rest, err := io.ReadAll(c.InitRestBody(new(h1.Body)))
 	o.rest = string(rest)
 	return o, err
 }

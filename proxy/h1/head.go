@@ -24,7 +24,7 @@ type Header struct {
 	raw          []byte // from the start line to the empty line, both included
 	lines        []line
 	startLineLen int // length of the start line with its CRLF
-	knownFields  Set
+	knownFields  FieldSet
 
 	minor       uint8
 	connOptions connOptions

@@ -49,7 +49,7 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 		defer c.options.Lingering.add(c)()
 	}
 	c.in.discard(c.in.buffered())
-	c.Idle() // a lingering connection keeps one small buffer
+	c.ReleaseEmptyBuffers() // a lingering connection keeps one small buffer
 	now := time.Now()
 	l := linger{request: request, start: now, lastReceived: now, lastProgress: now, unacked: c.unacked()}
 	sink := c.options.Buffers.get(smallBuffer)
@@ -137,9 +137,9 @@ func (c *Conn) unacked() int {
 // connection causes the oldest one to be closed. The zero value is ready to use. All methods are
 // safe for concurrent use.
 type Lingering struct {
-	// Most is the maximum number of lingering connections. Zero means 1024. It must not change
+	// Max is the maximum number of lingering connections. Zero means 1024. It must not change
 	// after the first connection has begun to linger.
-	Most int
+	Max int
 
 	mu    sync.Mutex
 	conns list.List // of *Conn; the connection that has lingered longest is first
@@ -149,7 +149,7 @@ type Lingering struct {
 func (g *Lingering) add(c *Conn) (remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if first := g.conns.Front(); first != nil && g.conns.Len() >= cmp.Or(g.Most, 1024) {
+	if first := g.conns.Front(); first != nil && g.conns.Len() >= cmp.Or(g.Max, 1024) {
 		g.conns.Remove(first)
 		if oldest, ok := first.Value.(*Conn); ok {
 			_ = oldest.Close() // its CloseLinger ends with an error

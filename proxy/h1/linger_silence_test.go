@@ -138,7 +138,7 @@ func simPair(t *testing.T) (near, far net.Conn) {
 // When one connection more lingers than allowed, the one that has lingered longest closes.
 func TestLingeringClosesTheOldestBeyondItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &h1.Lingering{Most: 2}
+		g := &h1.Lingering{Max: 2}
 		var closed [3]chan struct{}
 		for i := range closed {
 			near, far := simPair(t)

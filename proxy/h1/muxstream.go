@@ -10,20 +10,20 @@ import (
 // methods instead. Only the state of the network path is queried from the socket.
 type MuxStream interface {
 	net.Conn
-	// Await blocks until Read returns without blocking.
-	Await() error
-	// Quiet reports whether there is nothing to read: no data, no end of stream and no error.
-	Quiet() bool
-	// WatchGone calls gone once, from another goroutine, when the peer has closed its sending side
-	// or the stream breaks. stop ends the watch. It returns true if gone has not been called and
-	// will not be called.
-	WatchGone(gone func()) (stop func() bool)
-	// Ready arranges that wake is called once, when Read would not block any more. A deadline and a
-	// closed stream also count. If Read would not block now, Ready returns false and does not call
-	// wake. wake must not block, and must not use the stream.
-	Ready(wake func()) bool
-	// Path gives access to the shared socket, or nil if there is none.
-	Path() syscall.RawConn
+	// AwaitReadable blocks until Read returns without blocking.
+	AwaitReadable() error
+	// WouldBlock reports whether there is nothing to read: no data, no end of stream and no error.
+	WouldBlock() bool
+	// WatchDisconnect calls gone once, from another goroutine, when the peer has closed its sending
+	// side or the stream breaks. stop ends the watch. It returns true if gone has not been called
+	// and will not be called.
+	WatchDisconnect(gone func()) (stop func() bool)
+	// NotifyReadable arranges that wake is called once, when Read would not block any more. A
+	// deadline and a closed stream also count. If Read would not block now, NotifyReadable returns
+	// false and does not call wake. wake must not block, and must not use the stream.
+	NotifyReadable(wake func()) bool
+	// RawConn gives access to the shared socket, or nil if there is none.
+	RawConn() syscall.RawConn
 }
 
 // watchMux implements Conn.WatchDisconnect for a stream of a multiplexed session.
@@ -31,7 +31,7 @@ func (w *watch) watchMux(l MuxStream, gone func()) {
 	w.isGone = false
 	done := make(chan struct{})
 	w.done = done
-	w.stopFunc = l.WatchGone(func() {
+	w.stopFunc = l.WatchDisconnect(func() {
 		defer close(done)
 		w.isGone = true
 		gone()

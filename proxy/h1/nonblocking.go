@@ -30,8 +30,8 @@ const (
 // between. Then a readable socket means that c has data to read.
 func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
-// SetWakeup sets a function that Close, Abort, StopIdle and StopRead call. With it, an owner that
-// does not wait in a read notices these calls. nil removes it. f must not block.
+// SetWakeup sets a function that Close, Abort, StopWaiting and StopRead call. With it, an owner
+// that does not wait in a read notices these calls. nil removes it. f must not block.
 func (c *Conn) SetWakeup(f *func()) { c.onWakeup.Store(f) }
 
 // wakeOwner calls the function that SetWakeup has set, if there is one.

@@ -90,7 +90,7 @@ func answered(c *h1.Conn, r *h1.Response) string {
 	if err != nil {
 		return "cut or refused"
 	}
-	rest, err := io.ReadAll(c.Rest(new(h1.Body)))
+	rest, err := io.ReadAll(c.InitRestBody(new(h1.Body)))
 	return fmt.Sprintf("%d %q %q %v, %q behind it, %v", r.Status(), r.Raw(), body, r.KeepAlive(), rest, err)
 }
 

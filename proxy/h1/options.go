@@ -26,10 +26,10 @@ type Options struct {
 	// that was read in advance. It is implied for *net.TCPConn and *net.UnixConn. With it, an idle
 	// Conn needs no buffer.
 	Direct bool
-	// EndIdle makes a wait for a request that ends without data close the sending side (FIN) of a
-	// plain socket, in the same step as the last check for data. Without it, a request that arrives
-	// between that check and a later Close would be lost.
-	EndIdle bool
+	// CloseWriteAfterIdle makes a wait for a request that ends without data close the sending side
+	// (FIN) of a plain socket, in the same step as the last check for data. Without it, a request
+	// that arrives between that check and a later Close would be lost.
+	CloseWriteAfterIdle bool
 	// Lingering limits the number of lingering connections. nil means no limit.
 	Lingering *Lingering
 }
@@ -46,10 +46,10 @@ type Timeouts struct {
 	Body time.Duration
 	// Write limits the time of one write to the socket.
 	Write time.Duration
-	// Rate is the minimum number of body bytes per second of waiting, after the first Patience of
-	// waiting. The time in which no goroutine reads does not count. Zero means no minimum.
-	Rate     int64
-	Patience time.Duration
+	// MinRate is the minimum number of body bytes per second of waiting, after the first RateGrace
+	// of waiting. The time in which no goroutine reads does not count. Zero means no minimum.
+	MinRate   int64
+	RateGrace time.Duration
 }
 
 func (o Options) withDefaults() Options {

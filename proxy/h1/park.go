@@ -17,8 +17,8 @@ type Watcher interface {
 	Watch(conn net.Conn, onReadable func()) (unwatch func(), err error)
 }
 
-// Parks reports whether Park may succeed.
-func (c *Conn) Parks() bool { return c.in.mux != nil || c.in.sock != nil }
+// CanPark reports whether Park may succeed.
+func (c *Conn) CanPark() bool { return c.in.mux != nil || c.in.sock != nil }
 
 // Park registers wake, so that the reading goroutine can exit while the peer sends nothing. This
 // saves a goroutine for each idle connection.
@@ -35,7 +35,7 @@ func (c *Conn) Park(w Watcher, wake func()) error {
 		return ErrReady
 	}
 	if in.mux != nil {
-		if !in.mux.Ready(wake) {
+		if !in.mux.NotifyReadable(wake) {
 			return ErrReady
 		}
 		return nil

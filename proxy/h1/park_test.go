@@ -42,7 +42,7 @@ func TestParkedReaderIsWokenOnce(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			c, _ := parkable(t)
 			w, woken := &watcher{}, 0
-			if err := c.Park(w, func() { woken++ }); err != nil || woken != 0 || !c.Parks() {
+			if err := c.Park(w, func() { woken++ }); err != nil || woken != 0 || !c.CanPark() {
 				t.Fatalf("Park = %v, woken %d times", err, woken)
 			}
 			if f(c, w); woken != 1 {
@@ -86,7 +86,7 @@ func TestWhatWouldNotWaitIsNotParked(t *testing.T) {
 	}
 	_ = c.Close()
 	pipe, _ := net.Pipe()
-	if h1.NewConn(pipe, h1.Options{}).Parks() {
+	if h1.NewConn(pipe, h1.Options{}).CanPark() {
 		t.Error("what has no socket parks")
 	}
 }

@@ -60,9 +60,9 @@ func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
 	return state, nextCheck
 }
 
-// Silent returns the time since data last arrived from the peer, and the number of probes that were
-// sent since then. ok is false if there is no open TCP connection. Any goroutine may call it.
-func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
+// SilentFor returns the time since data last arrived from the peer, and the number of probes that
+// were sent since then. ok is false if there is no open TCP connection. Any goroutine may call it.
+func (c *Conn) SilentFor() (d time.Duration, probes int, ok bool) {
 	var p path
 	c.control(func(fd uintptr) { p, ok = readPath(fd) })
 	return p.silent, p.probes, ok
@@ -72,7 +72,7 @@ func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
 func (c *Conn) control(f func(fd uintptr)) {
 	raw := c.rawConn()
 	if c.in.mux != nil {
-		raw = c.in.mux.Path()
+		raw = c.in.mux.RawConn()
 	}
 	if raw != nil && !c.closed.Load() {
 		_ = raw.Control(f) // an error means that the socket is closed

@@ -50,7 +50,7 @@ func passed(t *testing.T, buffers *Buffers) int {
 		t.Fatal(err)
 	}
 	w := near[1].Writer()
-	w.Begin(Length, 2<<20)
+	w.BeginBody(Length, 2<<20)
 	if n, rerr, werr := w.Copy(&res.Body); n != 2<<20 || rerr != nil || werr != nil || w.Close(nil) != nil {
 		t.Errorf("Copy = %d, %v, %v", n, rerr, werr)
 	}

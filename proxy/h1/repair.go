@@ -178,8 +178,8 @@ func parseEqualLengths(list []byte) (int64, bool) {
 	return n, ok
 }
 
-// Repaired returns the list of repairs of the header. It is empty if there are none.
-func (r *Response) Repaired() string {
+// Repairs returns the list of repairs of the header. It is empty if there are none.
+func (r *Response) Repairs() string {
 	if r.repairs == 0 {
 		return ""
 	}

@@ -48,9 +48,9 @@ const (
 
 // ReadRequest reads the next request header into r and validates it. r.Body then reads the body.
 // The error is io.EOF if the client has closed the connection before the first byte of a request,
-// io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopIdle ended the wait,
-// and an *Error for an invalid request, which contains the response status. Bytes after the request
-// stay buffered.
+// io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopWaiting ended the
+// wait, and an *Error for an invalid request, which contains the response status. Bytes after the
+// request stay buffered.
 func (c *Conn) ReadRequest(r *Request) error {
 	return c.ReadRequestAfter(time.Time{}, r)
 }
@@ -382,10 +382,10 @@ func (r *Request) Host() []byte { return r.host }
 // KeepAlive reports whether the client keeps the connection open after the response.
 func (r *Request) KeepAlive() bool { return r.persistent() }
 
-// Expects reports whether the client waits for 100 (Continue) before it sends the body.
-func (r *Request) Expects() bool { return r.flags&reqExpect != 0 }
+// ExpectsContinue reports whether the client waits for 100 (Continue) before it sends the body.
+func (r *Request) ExpectsContinue() bool { return r.flags&reqExpect != 0 }
 
-// Upgrades reports whether the client requests another protocol: an HTTP/1.1 request without a
-// body, whose Connection field names Upgrade, and that does not request HTTP/2 or TLS.
+// RequestsUpgrade reports whether the client requests another protocol: an HTTP/1.1 request without
+// a body, whose Connection field names Upgrade, and that does not request HTTP/2 or TLS.
 // Known(FieldUpgrade) returns the protocol.
-func (r *Request) Upgrades() bool { return r.flags&reqUpgrade != 0 }
+func (r *Request) RequestsUpgrade() bool { return r.flags&reqUpgrade != 0 }

@@ -321,7 +321,7 @@ func describe(r *h1.Request) string {
 	for _, f := range []struct {
 		on   bool
 		name string
-	}{{r.KeepAlive(), "keep"}, {r.Expects(), "expects"}, {r.Upgrades(), "upgrades"}} {
+	}{{r.KeepAlive(), "keep"}, {r.ExpectsContinue(), "expects"}, {r.RequestsUpgrade(), "upgrades"}} {
 		if f.on {
 			s.WriteString(" " + f.name)
 		}
@@ -365,7 +365,7 @@ func TestPipelinedRequestsAreReadOneByOne(t *testing.T) {
 		if got := string(r.Target()) + " " + string(body); got != want || err != nil {
 			t.Errorf("request %d = %q, %v, want %q", i, got, err, want)
 		}
-		c.Idle()
+		c.ReleaseEmptyBuffers()
 	}
 	if err := c.ReadRequest(&r); !errors.Is(err, io.EOF) {
 		t.Errorf("ReadRequest at the end = %v, want EOF", err)

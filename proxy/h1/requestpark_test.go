@@ -34,8 +34,8 @@ func TestRequestParkEndsOnlyAWait(t *testing.T) {
 		if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("ReadRequest = %v after %v, want a timeout after 1m", err, time.Since(began))
 		}
-		time.AfterFunc(time.Second, func() { c.RequestPark(); c.StopIdle() })
-		if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) || !c.Stopped() {
+		time.AfterFunc(time.Second, func() { c.RequestPark(); c.StopWaiting() })
+		if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) || !c.WaitingStopped() {
 			t.Errorf("ReadRequest = %v, want %v: that cannot be undone", err, h1.ErrStopped)
 		}
 	})

@@ -20,10 +20,10 @@ func TestResetConnIsAnotherOne(t *testing.T) {
 	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	c.StopIdle()
+	c.StopWaiting()
 	c.StopRead()
 	shut(t, c)
-	c.Release()
+	c.ReleaseBuffers()
 	near, far = tcpPair(t)
 	c.Reset(near, h1.Options{})
 	if c.Received() != 0 || c.Sent() != 0 {

@@ -29,7 +29,7 @@ type Response struct {
 // begin resets r for the next response on the connection. strayBytes survives an interim
 // response, because the final response follows on the same connection.
 func (r *Response) begin() {
-	strayBytes := r.strayBytes && r.Interim()
+	strayBytes := r.strayBytes && r.IsInterim()
 	r.reset()
 	r.lenient, r.strayBytes = true, strayBytes
 }
@@ -37,7 +37,7 @@ func (r *Response) begin() {
 // ReadResponse reads the header section of the next response into r and validates it. r.Body
 // then reads the body. method is the method of the request: a response to HEAD has no body.
 //
-// Interim responses (1xx) are returned one at a time: call ReadResponse again while r.Interim
+// Interim responses (1xx) are returned one at a time: call ReadResponse again while r.IsInterim
 // reports true. io.EOF means that the connection ended before the first byte, and
 // io.ErrUnexpectedEOF that it ended within the header section. A malformed response is an
 // *Error with status 502.
@@ -164,11 +164,12 @@ func (r *Response) Reason() []byte {
 	return nil
 }
 
-// Interim reports whether the final response is still to come: the status is 1xx, but not 101.
-func (r *Response) Interim() bool { return r.status < 200 && r.status != 101 }
+// IsInterim reports whether the final response is still to come: the status is 1xx, but not 101.
+func (r *Response) IsInterim() bool { return r.status < 200 && r.status != 101 }
 
-// Switches reports whether the status is 101: the connection continues in another protocol.
-func (r *Response) Switches() bool { return r.status == 101 }
+// IsSwitchingProtocols reports whether the status is 101: the connection continues in another
+// protocol.
+func (r *Response) IsSwitchingProtocols() bool { return r.status == 101 }
 
 // KeepAlive reports whether the connection can carry another exchange after the body has been
 // read. That requires that the sender keeps the connection open, that the end of the body is

@@ -138,7 +138,7 @@ func TestAcceptedAnswers(t *testing.T) {
 				for _, f := range []struct {
 					on   bool
 					name string
-				}{{r.KeepAlive(), " keep"}, {r.Interim(), " interim"}, {r.Switches(), " switches"}} {
+				}{{r.KeepAlive(), " keep"}, {r.IsInterim(), " interim"}, {r.IsSwitchingProtocols(), " switches"}} {
 					if f.on {
 						got.WriteString(f.name)
 					}
@@ -146,7 +146,7 @@ func TestAcceptedAnswers(t *testing.T) {
 				if got.String() != tt.want {
 					t.Errorf("got %q, want %q", got.String(), tt.want)
 				}
-				if r.Repaired() == "" { // else fasthttp may refuse it
+				if r.Repairs() == "" { // else fasthttp may refuse it
 					answerAsFasthttp(t, &r)
 				}
 			}
@@ -157,8 +157,8 @@ func TestAcceptedAnswers(t *testing.T) {
 func TestDroppedFieldWithABadNameIsARepair(t *testing.T) {
 	var r h1.Response
 	err := over("HTTP/1.1 200 OK\r\nX(y): z\r\nContent-Length: 0\r\n\r\n").ReadResponse(&r, []byte("GET"))
-	if err != nil || r.Repaired() != "a field with a bad name" {
-		t.Errorf("Repaired() = %q, %v", r.Repaired(), err)
+	if err != nil || r.Repairs() != "a field with a bad name" {
+		t.Errorf("Repaired() = %q, %v", r.Repairs(), err)
 	}
 }
 

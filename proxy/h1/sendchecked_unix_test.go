@@ -72,7 +72,7 @@ func TestSendCheckedObservesPrecondition(t *testing.T) {
 func TestAskWaitsForTheAnswer(t *testing.T) {
 	near, far := tcpPair(t)
 	lent := new(atomic.Int64)
-	c := h1.NewConn(near, h1.Options{Buffers: &h1.Buffers{Lent: lent}})
+	c := h1.NewConn(near, h1.Options{Buffers: &h1.Buffers{BytesInUse: lent}})
 	body := bytes.Repeat([]byte("x"), 16<<20)
 	for i := range 50 {
 		asks := body[:0]
@@ -108,7 +108,7 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 			t.Fatalf("ReadResponse = %v, status %d", err, r.Status())
 		}
 		<-answered
-		c.Idle()
+		c.ReleaseEmptyBuffers()
 	}
 }
 

@@ -39,7 +39,7 @@ func TestStopIdleOnASocketReadsWhatIsThere(t *testing.T) {
 	c := h1.NewConn(near, h1.Options{})
 	writeString(t, far, header(""))
 	waitReadable(near)
-	c.StopIdle()
+	c.StopWaiting()
 	var r h1.Request
 	if err := c.ReadRequest(&r); err != nil {
 		t.Errorf("ReadRequest of one that had arrived = %v", err)
@@ -69,7 +69,7 @@ func TestRequestIsReadAlsoIfTheTimeIsOver(t *testing.T) {
 
 // waitReadable returns once nc has something to read.
 func waitReadable(nc net.Conn) {
-	for c := h1.NewConn(nc, h1.Options{}); c.Alive(); {
+	for c := h1.NewConn(nc, h1.Options{}); c.IsAlive(); {
 		runtime.Gosched()
 	}
 }
@@ -84,9 +84,9 @@ func TestLongBodyGoesThroughSockets(t *testing.T) {
 			c := h1.NewConn(client, h1.Options{})
 			w := c.Writer()
 			w.PutString("PUT / HTTP/1.1\r\nHost: h\r\n" + head + "\r\n")
-			w.Begin(h1.Length, int64(len(body)))
+			w.BeginBody(h1.Length, int64(len(body)))
 			if strings.HasPrefix(head, "T") {
-				w.Begin(h1.Chunked, 0)
+				w.BeginBody(h1.Chunked, 0)
 			}
 			if _, err := w.Write(body); err != nil {
 				t.Error(err)
@@ -193,25 +193,25 @@ func TestWatchEndsWhenTheConnIsClosed(t *testing.T) {
 func TestAliveReportsReusableConnection(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
-	if !c.Alive() {
+	if !c.IsAlive() {
 		t.Error("Alive() = false of a quiet connection")
 	}
 	writeString(t, far, "x")
 	waitReadable(near)
-	if c.Alive() {
+	if c.IsAlive() {
 		t.Error("Alive() = true with bytes nobody asked for")
 	}
 	near, far = tcpPair(t)
 	c = h1.NewConn(near, h1.Options{})
 	shut(t, far)
 	waitReadable(near)
-	if c.Alive() {
+	if c.IsAlive() {
 		t.Error("Alive() = true behind a FIN")
 	}
 	near, _ = tcpPair(t)
 	c = h1.NewConn(near, h1.Options{})
 	shut(t, c)
-	if c.Alive() {
+	if c.IsAlive() {
 		t.Error("Alive() = true of a closed connection")
 	}
 }
@@ -259,7 +259,7 @@ func TestAbortedUntilCloseAnswerIsReset(t *testing.T) {
 		c := h1.NewConn(near, h1.Options{})
 		w := c.Writer()
 		w.PutString("HTTP/1.1 200 OK\r\n\r\n")
-		w.Begin(h1.UntilClose, 0)
+		w.BeginBody(h1.UntilClose, 0)
 		writeString(t, w, "half")
 		if err := w.Flush(); err != nil {
 			t.Fatal(err)
@@ -296,7 +296,7 @@ func TestIdleConnsHoldNoBuffer(t *testing.T) {
 				if err := c.Flush(); err != nil {
 					t.Error(err)
 				}
-				c.Idle()
+				c.ReleaseEmptyBuffers()
 				idle <- c
 			}
 		})
@@ -312,7 +312,7 @@ func TestIdleConnsHoldNoBuffer(t *testing.T) {
 		t.Errorf("an idle connection holds %d bytes, want at most %d", per, most)
 	}
 	for _, c := range kept {
-		c.StopIdle()
+		c.StopWaiting()
 	}
 	running.Wait()
 }
@@ -321,7 +321,7 @@ func TestAbortedChunksHaveNoEnd(t *testing.T) {
 	near, far := tcpPair(t)
 	c := h1.NewConn(near, h1.Options{})
 	w := c.Writer()
-	w.Begin(h1.Chunked, 0)
+	w.BeginBody(h1.Chunked, 0)
 	writeString(t, w, "half")
 	w.Abort()
 	if err := w.Close(nil); err == nil {
@@ -338,7 +338,7 @@ func TestTunnelTakesEarlyBytes(t *testing.T) {
 	c := h1.NewConn(front, h1.Options{})
 	writeString(t, client, header("Connection: upgrade\r\nUpgrade: x\r\n")+"early")
 	var r h1.Request
-	if err := c.ReadRequest(&r); err != nil || !r.Upgrades() {
+	if err := c.ReadRequest(&r); err != nil || !r.RequestsUpgrade() {
 		t.Fatal(err)
 	}
 	writeString(t, client, " late")
@@ -347,9 +347,9 @@ func TestTunnelTakesEarlyBytes(t *testing.T) {
 	}
 	out := new(canned)
 	w := h1.NewConn(out, h1.Options{}).Writer()
-	w.Begin(h1.UntilClose, 0)
+	w.BeginBody(h1.UntilClose, 0)
 	var b h1.Body
-	if n, rerr, werr := w.Copy(c.Rest(&b)); n != 10 || rerr != nil || werr != nil {
+	if n, rerr, werr := w.Copy(c.InitRestBody(&b)); n != 10 || rerr != nil || werr != nil {
 		t.Errorf("Copy = %d, %v, %v", n, rerr, werr)
 	}
 	if err := w.Close(nil); err != nil || out.sent.String() != "early late" {
@@ -367,13 +367,13 @@ func TestEndOfAnIdleConnectionFollowsTheLastLook(t *testing.T) {
 		stop func(c *h1.Conn)
 		o    h1.Options
 	}{
-		{"stopped", true, (*h1.Conn).StopIdle, h1.Options{}},
+		{"stopped", true, (*h1.Conn).StopWaiting, h1.Options{}},
 		{"for too long", true, func(*h1.Conn) {}, h1.Options{Timeouts: h1.Timeouts{First: time.Nanosecond}}},
-		{"of a node, which is told more", false, (*h1.Conn).StopIdle, h1.Options{}},
+		{"of a node, which is told more", false, (*h1.Conn).StopWaiting, h1.Options{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			near, far := tcpPair(t)
-			tc.o.EndIdle = tc.end
+			tc.o.CloseWriteAfterIdle = tc.end
 			c := h1.NewConn(near, tc.o)
 			writeString(t, far, header(""))
 			waitReadable(near)

@@ -129,8 +129,8 @@ func (w *Writer) drain(p *pipe) error {
 	if w.kind == Length {
 		w.remaining -= int64(n)
 	}
-	if w.pool.Spliced != nil {
-		w.pool.Spliced.Add(int64(n))
+	if w.pool.BytesSpliced != nil {
+		w.pool.BytesSpliced.Add(int64(n))
 	}
 	w.err = err
 	return err

@@ -36,7 +36,7 @@ type hop struct {
 func newHop(t *testing.T, timeouts h1.Timeouts) *hop {
 	t.Helper()
 	h := &hop{t: t}
-	h.buffers = &h1.Buffers{Lent: &h.lent, Spliced: &h.spliced}
+	h.buffers = &h1.Buffers{BytesInUse: &h.lent, BytesSpliced: &h.spliced}
 	return h.with(h.buffers, timeouts)
 }
 
@@ -165,8 +165,8 @@ func TestSplicedAnswersAreWhole(t *testing.T) {
 			if n := h.spliced.Load(); n == 0 && a.spliced || n > 0 && a.copied {
 				t.Errorf("%d bytes were spliced", n)
 			}
-			h.up.Idle()
-			h.down.Idle()
+			h.up.ReleaseEmptyBuffers()
+			h.down.ReleaseEmptyBuffers()
 			if n := h.lent.Load(); n != 0 {
 				t.Errorf("%d bytes of buffers are still lent", n)
 			}
@@ -194,7 +194,7 @@ func TestSplicedChunksLoseTheirFrames(t *testing.T) {
 			t.Errorf("ReadResponse: %v", err)
 		}
 		w := h.down.Writer()
-		w.Begin(h1.UntilClose, 0)
+		w.BeginBody(h1.UntilClose, 0)
 		if _, rerr, werr := w.Copy(&h.res.Body); rerr != nil || werr != nil || w.Close(nil) != nil {
 			t.Errorf("Copy = %v, %v", rerr, werr)
 		}
@@ -229,7 +229,7 @@ func TestSpliceLeavesUploadsAndWrappersAlone(t *testing.T) {
 	}
 	near, far := tcpPair(t)
 	_ = far.SetDeadline(time.Now().Add(farTime))
-	h.down = h1.NewConn(struct{ net.Conn }{near}, h1.Options{Buffers: &h1.Buffers{Spliced: &h.spliced}})
+	h.down = h1.NewConn(struct{ net.Conn }{near}, h1.Options{Buffers: &h1.Buffers{BytesSpliced: &h.spliced}})
 	ends.Go(func() { swallow(t, far, 2<<20) })
 	go writeString(t, h.app, "HTTP/1.1 200 OK\r\nContent-Length: 2097152\r\n\r\n"+body)
 	if err := result(t, h.passWhole()); err != nil {
@@ -383,8 +383,8 @@ func TestSpliceToReaderThatStalls(t *testing.T) {
 			if !ok || !strings.HasPrefix(body, string(sent)) || int64(len(got)) != h.written {
 				t.Errorf("the client got %d bytes, %d of them counted, first difference at %d of %d", len(got), h.written, differ(string(sent), body), len(sent))
 			}
-			h.up.Release()
-			h.down.Release()
+			h.up.ReleaseBuffers()
+			h.down.ReleaseBuffers()
 			if n := h.lent.Load(); n != 0 {
 				t.Errorf("%d bytes of buffers are still lent", n)
 			}

@@ -168,7 +168,7 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- c.ReadRequest(&r) }()
 		synctest.Wait()
-		c.StopIdle()
+		c.StopWaiting()
 		if err := <-done; !errors.Is(err, h1.ErrStopped) {
 			t.Errorf("idle ReadRequest = %v, want ErrStopped", err)
 		}
@@ -183,7 +183,7 @@ func TestStopIdleEndsTheWaitAndNotARequest(t *testing.T) {
 		go func() { done <- c.ReadRequest(&r) }()
 		writeString(t, peer, "POST / HTTP/1.1\r\nHost: h\r\n")
 		synctest.Wait()
-		c.StopIdle()
+		c.StopWaiting()
 		go writeString(t, peer, "Content-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: h\r\n\r\n")
 		if err := <-done; err != nil {
 			t.Errorf("ReadRequest of one that had begun = %v", err)
@@ -224,11 +224,11 @@ func TestStopReadEndsABody(t *testing.T) {
 func TestWaitLooksForAMoment(t *testing.T) {
 	piped(t, h1.Timeouts{}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
-		if ok, err := c.Wait(time.Second); ok || err != nil {
+		if ok, err := c.WaitReadable(time.Second); ok || err != nil {
 			t.Errorf("Wait = %v, %v, want false", ok, err)
 		}
 		go writeString(t, peer, "HTTP/1.1 204 No\r\n\r\n")
-		if ok, err := c.Wait(time.Hour); !ok || err != nil {
+		if ok, err := c.WaitReadable(time.Hour); !ok || err != nil {
 			t.Errorf("Wait = %v, %v, want true", ok, err)
 		}
 		var r h1.Response
@@ -236,7 +236,7 @@ func TestWaitLooksForAMoment(t *testing.T) {
 			t.Error(err)
 		}
 		shut(t, peer)
-		if ok, err := c.Wait(time.Second); ok || !errors.Is(err, io.EOF) {
+		if ok, err := c.WaitReadable(time.Second); ok || !errors.Is(err, io.EOF) {
 			t.Errorf("Wait at the end = %v, %v, want EOF", ok, err)
 		}
 	})
@@ -296,7 +296,7 @@ func TestBodyTimesOutBelowItsRate(t *testing.T) {
 		{"at it, and nobody asks for a while", 100, 100, time.Minute, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			piped(t, h1.Timeouts{Body: time.Minute, Rate: tc.rate, Patience: patience}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
+			piped(t, h1.Timeouts{Body: time.Minute, MinRate: tc.rate, RateGrace: patience}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 				t.Helper()
 				const seconds = 40
 				ended := make(chan struct{})

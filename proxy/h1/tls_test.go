@@ -93,11 +93,11 @@ func TestAliveUnderTLS(t *testing.T) {
 			if err := c.ReadResponse(&res, []byte("GET")); err != nil {
 				t.Fatal(err)
 			}
-			if !tc.alive && c.Alive() {
+			if !tc.alive && c.IsAlive() {
 				// What was sent after the answer may not have arrived with it.
 				waitReadable(client.NetConn())
 			}
-			if alive := c.Alive(); alive != tc.alive {
+			if alive := c.IsAlive(); alive != tc.alive {
 				t.Errorf("Alive() = %v, want %v", alive, tc.alive)
 			}
 			if !tc.alive {

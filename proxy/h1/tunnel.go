@@ -2,17 +2,17 @@ package h1
 
 import "time"
 
-// Next waits for data, and returns at least one byte. The result is valid until the next read. At
-// the end of the stream Next returns io.EOF. While it waits, it holds no buffer. It is used for
-// tunnels that inspect their data.
-func (c *Conn) Next() ([]byte, error) {
+// ReadData waits for data, and returns at least one byte. The result is valid until the next read.
+// At the end of the stream ReadData returns io.EOF. While it waits, it holds no buffer. It is used
+// for tunnels that inspect their data.
+func (c *Conn) ReadData() ([]byte, error) {
 	p, err := c.Peek()
 	c.in.discard(len(p))
 	return p, err
 }
 
-// Peek is like Next, but does not consume the bytes. The caller consumes some or all of them with
-// Take. The next Peek returns the others again.
+// Peek is like ReadData, but does not consume the bytes. The caller consumes some or all of them
+// with Consume. The next Peek returns the others again.
 func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.bodyTimeout) }
 
 // PeekFor is like Peek, but waits at most d; zero means no limit. After d it returns
@@ -31,11 +31,11 @@ func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
 	return in.unread(), nil
 }
 
-// Take consumes n of the bytes that Peek has returned.
-func (c *Conn) Take(n int) { c.in.discard(n) }
+// Consume consumes n of the bytes that Peek has returned.
+func (c *Conn) Consume(n int) { c.in.discard(n) }
 
-// PauseRead makes a Peek or Next in progress return ErrPaused. If none is in progress, the next one
-// that has to wait returns ErrPaused. The effect lasts until ResumeRead. No data is lost. Any
+// PauseRead makes a Peek or ReadData in progress return ErrPaused. If none is in progress, the next
+// one that has to wait returns ErrPaused. The effect lasts until ResumeRead. No data is lost. Any
 // goroutine may call PauseRead.
 func (c *Conn) PauseRead() {
 	in := &c.in
@@ -61,5 +61,5 @@ func (c *Conn) ResumeRead() {
 	}
 }
 
-// Idle returns the buffer to the pool, unless it contains unsent bytes.
-func (w *Writer) Idle() { w.releaseEmptyBuffer() }
+// ReleaseEmptyBuffer returns the buffer to the pool, unless it contains unsent bytes.
+func (w *Writer) ReleaseEmptyBuffer() { w.releaseEmptyBuffer() }

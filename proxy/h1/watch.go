@@ -54,7 +54,7 @@ func unwrap(nc net.Conn) net.Conn {
 }
 
 // HasSocket reports whether there is a socket below the connection, so that WatchDisconnect and
-// Alive can observe it.
+// IsAlive can observe it.
 func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
 
 // WatchDisconnect calls gone once, from another goroutine, if the peer closes its side or the
@@ -62,8 +62,8 @@ func (c *Conn) HasSocket() bool { return c.in.mux != nil || c.rawConn() != nil }
 // FIN that follows unread bytes. No goroutine may read before StopWatch. gone must not call
 // StopWatch, and must not block. A connection without a socket is not watched.
 //
-// A watch needs a goroutine. Therefore callers first Wait for a few milliseconds for the response
-// of the other side.
+// A watch needs a goroutine. Therefore callers first use WaitReadable for a few milliseconds for
+// the response of the other side.
 func (c *Conn) WatchDisconnect(gone func()) {
 	w := &c.watch
 	if c.in.mux != nil && w.done == nil {
@@ -108,18 +108,18 @@ func (c *Conn) StopWatch() bool {
 	return w.isGone
 }
 
-// Alive reports whether an idle connection still looks usable: no data, no end of the stream and no
-// error has arrived. Unexpected data makes the connection unusable, because it would be parsed as
-// the next response. Without a socket, Alive checks only the buffer.
+// IsAlive reports whether an idle connection still looks usable: no data, no end of the stream and
+// no error has arrived. Unexpected data makes the connection unusable, because it would be parsed
+// as the next response. Without a socket, IsAlive checks only the buffer.
 //
-// With TLS, any bytes on the socket count as data. Alive also checks for data that the TLS layer
+// With TLS, any bytes on the socket count as data. IsAlive also checks for data that the TLS layer
 // has read from the socket and this Conn has not read.
-func (c *Conn) Alive() bool {
+func (c *Conn) IsAlive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
 	}
 	if c.in.mux != nil {
-		return c.in.mux.Quiet()
+		return c.in.mux.WouldBlock()
 	}
 	raw := c.rawConn()
 	if raw == nil {

@@ -52,9 +52,9 @@ func (w *Writer) PutString(s string) {
 // buffered already, by the next Flush or Close.
 func (w *Writer) Reserve(n int) { w.reserve(n) }
 
-// Begin starts a body of the given kind. size is its length if kind is Length. WriteRequestHeader
-// and WriteResponseHeader call Begin.
-func (w *Writer) Begin(kind Kind, size int64) {
+// BeginBody starts a body of the given kind. size is its length if kind is Length.
+// WriteRequestHeader and WriteResponseHeader call BeginBody.
+func (w *Writer) BeginBody(kind Kind, size int64) {
 	w.kind, w.remaining = kind, 0
 	if kind == Length {
 		w.remaining = size

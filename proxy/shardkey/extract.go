@@ -181,7 +181,7 @@ func (x *Extractor) headerKey(name string) (key []byte, bad string) {
 }
 
 // removed returns the fields that the app does not get as the client sent them.
-func (x *Extractor) removed() h1.Set {
+func (x *Extractor) removed() h1.FieldSet {
 	if _, trusted := x.proxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}

@@ -2,10 +2,10 @@ package h1
 
 import "io"
 
-// Ready returns the available data of the body without blocking. It returns nothing if no data is
-// available, and io.EOF at the end. The data is valid until the next read. It is used by callers
-// that inspect the data that they forward.
-func (b *Body) Ready() ([]byte, error) {
+// TakeAvailable returns the available data of the body without blocking. It returns nothing if no
+// data is available, and io.EOF at the end. The data is valid until the next read. It is used by
+// callers that inspect the data that they forward.
+func (b *Body) TakeAvailable() ([]byte, error) {
 	if _, err := b.readBuffered(nil); err != nil {
 		if err == errNeedMore { //nolint:errorlint // never wrapped
 			err = nil
@@ -20,9 +20,9 @@ func (b *Body) Ready() ([]byte, error) {
 	return p, b.recordConsumed(len(p))
 }
 
-// Await waits until Ready can return data or the end of the body. While it waits, it holds no
-// buffer, unless the buffer contains unread bytes.
-func (b *Body) Await() error {
+// AwaitData waits until TakeAvailable can return data or the end of the body. While it waits, it
+// holds no buffer, unless the buffer contains unread bytes.
+func (b *Body) AwaitData() error {
 	in := b.in
 	in.releaseEmptyBuffer()
 	began, err := b.startWait()
