@@ -136,18 +136,18 @@ func (a *agent) run(ctx context.Context) {
 			a.machine.HeartbeatEarly(now, maxEarlyHeartbeat)
 		case ans := <-a.answers:
 			now = a.beginTurn()
-			a.answer(now, ans)
+			a.handleAnswer(now, ans)
 		case ans := <-a.ownAnswers:
 			now = a.beginTurn()
-			a.answer(now, ans)
+			a.handleAnswer(now, ans)
 		case r := <-results:
-			a.hooking.ended(r.Seq)
+			a.hooking.removeCall(r.Seq)
 			a.acquireFailures.stale = true
 			a.machine.HookEnded(r)
 		case f := <-a.calls:
 			f()
 		case <-told: // the app has reported that it does not hold a shard
-			a.hooking.each(a.machine.NotAcquired)
+			a.hooking.takeNotAcquired(a.machine.NotAcquired)
 		}
 		if now == 0 {
 			now = a.beginTurn()
@@ -249,7 +249,7 @@ func (a *agent) Route(r ack.Routing) {
 	a.proxy.Wake(a.router.Swap(r))
 	a.changes.Routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {
-		a.committed(old.Committed(), s)
+		a.onCommit(old.Committed(), s)
 	}
 	if s.Level() != old.Level() {
 		a.log.Info().Uint8("format_version", uint8(s.Level())).Msg("format version in force")
@@ -259,13 +259,13 @@ func (a *agent) Route(r ack.Routing) {
 	}
 	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
-		a.moveStages.holds(s, a.self, a.router.InFlight.Of)
+		a.moveStages.recordHeld(s, a.self, a.router.InFlight.Of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
 	}
 }
 
-// committed logs a new committed map, counts its moves and records when shards were received.
-func (a *agent) committed(old *shardmap.Map, s *ack.State) {
+// onCommit logs a new committed map, counts its moves and records when shards were received.
+func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
 	m := s.Committed()
 	gained, lost := 0, 0
 	for _, mv := range shardmap.Diff(old, m) {
@@ -275,7 +275,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 			a.receivedAt[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
-			if stage := a.moveStages.moved(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
+			if stage := a.moveStages.stageOf(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
 				a.metrics.moved.WithLabelValues(stage).Inc()
 			}
 		}
@@ -299,7 +299,7 @@ func (a *agent) Running(may func(shardmap.Shard) bool) int {
 func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ackagent.CutDraining:
-		a.moveStages.cuts(may, a.router.InFlight.Of)
+		a.moveStages.recordAborted(may, a.router.InFlight.Of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.State().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ackagent.CutLeaseLost:
@@ -313,9 +313,9 @@ func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	}
 }
 
-// answer handles a leader's response ans to a heartbeat. The machine decides what the response means: it
+// handleAnswer handles a leader's response ans to a heartbeat. The machine decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
-func (a *agent) answer(now time.Duration, ans ack.Answer) {
+func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
 	case ackagent.AnswerIgnored:
 	case ackagent.AnswerCounted:
@@ -363,8 +363,8 @@ func (a *agent) send(hb ack.Heartbeat) {
 	a.transmit(hb)
 }
 
-// owned returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
-func (a *agent) owned() api.OwnedList {
+// ownedList returns the result of Held without MayWriteMS. Only the goroutine of agent.run may call it.
+func (a *agent) ownedList() api.OwnedList {
 	now, wall := a.clock.Precise(), time.Now().UTC()
 	s := a.machine.State()
 	list := api.OwnedList{
@@ -426,7 +426,7 @@ func (a *agent) KeptByDrain(shards int) (why string) { return a.keptStays(shards
 func (a *agent) Owned(ctx context.Context) (api.OwnedList, error) {
 	list := make(chan api.OwnedList, 1)
 	select {
-	case a.calls <- func() { list <- a.owned() }:
+	case a.calls <- func() { list <- a.ownedList() }:
 		return <-list, nil
 	case <-a.ended:
 		return api.OwnedList{}, fmt.Errorf("node %s has stopped", a.self)

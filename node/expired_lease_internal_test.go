@@ -40,7 +40,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		now := clock.Precise()
 		a.machine.HeartbeatNow()
 		a.poll(a.beginTurn())
-		a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 		a.poll(a.beginTurn())
 		return now + timing.Lease + timing.CutAfter()
 	}
@@ -93,7 +93,7 @@ func TestCallsAskTheClock(t *testing.T) {
 			before()
 			goes <- struct{}{}
 			r := <-h.results
-			h.ended(r.Seq)
+			h.removeCall(r.Seq)
 			return r.Err
 		}
 		if err := call(ackagent.HookRelease, func() {}); err != nil {
@@ -114,7 +114,7 @@ func TestCallsAskTheClock(t *testing.T) {
 			if r := <-h.results; r.Err == nil {
 				t.Errorf("%v begun before the lease that ended is not told", kind)
 			}
-			h.ended(7)
+			h.removeCall(7)
 		}
 		if err := call(ackagent.HookLost, func() {}); err != nil {
 			t.Errorf("of what is lost: %v", err)
@@ -152,7 +152,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 		if r := <-h.results; (r.Err != nil) != c.over {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)
 		}
-		h.ended(7)
+		h.removeCall(7)
 		if told := n.proxyOptions().LeaseExpired(); told != c.over {
 			t.Errorf("to be cut in %v: a request is told %v", c.cutBy-time.Hour, told)
 		}

@@ -150,7 +150,7 @@ func (w *watch) diagnose(ctx context.Context) {
 	now := time.Now()
 	w.queryLeaderIfDue(ctx, now)
 	in := w.inputs(now)
-	w.peers.look(ctx, w, now, in.Bootstrap)
+	w.peers.startIfDue(ctx, w, now, in.Bootstrap)
 	if in.Leader == "" && in.NoLeaderFor > watchEvery {
 		w.probeVoters(ctx, in)
 	}

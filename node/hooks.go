@@ -153,8 +153,8 @@ func (h *hooking) count() int {
 	return len(h.under)
 }
 
-// ended records that a call has ended.
-func (h *hooking) ended(seq uint64) { delete(h.under, seq) }
+// removeCall records that a call has ended.
+func (h *hooking) removeCall(seq uint64) { delete(h.under, seq) }
 
 // noteNotAcquired records that the app does not hold a shard under the ownership epoch of a request. It may be
 // called from any goroutine.
@@ -165,8 +165,8 @@ func (h *hooking) noteNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	notify(h.told)
 }
 
-// each calls do for each shard that noteNotAcquired has recorded since the previous call of each.
-func (h *hooking) each(do func(shardmap.Shard, shardmap.Epoch)) {
+// takeNotAcquired calls do for each shard that noteNotAcquired has recorded since the previous call.
+func (h *hooking) takeNotAcquired(do func(shardmap.Shard, shardmap.Epoch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s, epoch := range h.mu.notAcquired {

@@ -45,7 +45,7 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			if took := time.Since(began); took != want || r.Seq != 7 {
 				t.Errorf("call %d ended after %v, want 7 after %v", r.Seq, took, want)
 			}
-			h.ended(r.Seq)
+			h.removeCall(r.Seq)
 			if h.count() != 0 {
 				t.Errorf("%d calls are under way, want none", h.count())
 			}
@@ -147,11 +147,11 @@ func TestNotAcquiredIsPassedOnOnce(t *testing.T) {
 	h.noteNotAcquired(1, 5)
 	h.noteNotAcquired(2, 3)
 	got := map[shardmap.Shard]shardmap.Epoch{}
-	h.each(func(s shardmap.Shard, epoch shardmap.Epoch) { got[s] = epoch })
+	h.takeNotAcquired(func(s shardmap.Shard, epoch shardmap.Epoch) { got[s] = epoch })
 	if len(got) != 2 || got[1] != 7 || got[2] != 3 || len(h.told) != 1 {
 		t.Errorf("passed on %v, with %d hints, want 1 under 7 and 2 under 3, with one", got, len(h.told))
 	}
-	h.each(func(s shardmap.Shard, epoch shardmap.Epoch) { t.Errorf("passed on again: %d under %d", s, epoch) })
+	h.takeNotAcquired(func(s shardmap.Shard, epoch shardmap.Epoch) { t.Errorf("passed on again: %d under %d", s, epoch) })
 }
 
 // Whoever waits for what runs to end hears of it, and nobody else is told.

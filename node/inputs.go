@@ -67,7 +67,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	}
 	in.JoinConflict = n.joinConflict()
 	in.AddressChanges = n.moved.list()
-	in.UnreachablePeerPorts = append(w.peers.list(), w.lastReport.unreachable...)
+	in.UnreachablePeerPorts = append(w.peers.problems(), w.lastReport.unreachable...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {

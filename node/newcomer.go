@@ -79,8 +79,8 @@ type peerCheck struct {
 	found   *diagnosis.UnreachablePeerPort // result of the last check; nil means that no problem was found
 }
 
-// look starts a check in the background if one is due. unstarted is nil if this node belongs to a cluster.
-func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unstarted *diagnosis.Bootstrap) {
+// startIfDue starts a check in the background if one is due. unstarted is nil if this node belongs to a cluster.
+func (p *peerCheck) startIfDue(ctx context.Context, w *watch, now time.Time, unstarted *diagnosis.Bootstrap) {
 	cluster := unstarted.WaitReason()
 	waiting := cluster != "" || unstarted.IsBootstrapper()
 	waits := p.waits.Update(now, waiting)
@@ -101,8 +101,8 @@ func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unstarted
 	})
 }
 
-// list returns the problem that the last check found, or nil.
-func (p *peerCheck) list() []diagnosis.UnreachablePeerPort {
+// problems returns the problem that the last check found, or nil.
+func (p *peerCheck) problems() []diagnosis.UnreachablePeerPort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {

@@ -433,9 +433,9 @@ func (n *Node) wait(ctx context.Context) error {
 		case s := <-asked:
 			switch {
 			case s.by != "":
-				return errors.Join(s.said, n.o.Dir.Supersede(s.by))
+				return errors.Join(s.claim, n.o.Dir.Supersede(s.by))
 			case !s.served:
-				return s.said
+				return s.claim
 			}
 			refused = n.gossip.Refused()
 		case addr := <-n.agent.duplicate:

@@ -43,7 +43,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		Term: func() uint64 {
 			if late {
 				late = false
-				a.answer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
+				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
 			}
 			return term
 		},
@@ -51,7 +51,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	}, clock.Precise())
 	a.machine.HeartbeatNow()
 	a.poll(a.beginTurn())
-	a.answer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
+	a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
 	late = true
 	a.machine.HeartbeatNow()
 	a.poll(a.beginTurn())

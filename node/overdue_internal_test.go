@@ -56,7 +56,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant := func() {
 				a.machine.HeartbeatNow()
 				a.poll(a.beginTurn())
-				a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 			}
 			every, began := 10*time.Millisecond, clock.Precise()
 			grant()
@@ -64,7 +64,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			if tc.hook {
 				a.hooking = newHooking(nil, a.router.InFlight, zerolog.Nop())
 				a.hooking.under[1] = func() {}
-				release = func() { a.hooking.ended(1) }
+				release = func() { a.hooking.removeCall(1) }
 			} else {
 				release = a.router.InFlight.Begin(0)
 			}

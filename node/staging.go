@@ -34,10 +34,10 @@ type moveStages struct {
 	cut  map[shardmap.Shard]bool // shards whose requests were aborted
 }
 
-// answered records the state at a question q of the leader: the shards of self in m that are busy, that
+// recordAnswer records the state at a question q of the leader: the shards of self in m that are busy, that
 // is, not in idle, and the running requests in runs. The first question of a map change clears the busy
 // shards of the previous change.
-func (g *moveStages) answered(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StageQuestion) {
+func (g *moveStages) recordAnswer(m *shardmap.Map, self shardmap.NodeID, idle []shardmap.Shard, runs map[shardmap.Shard]proxy.ShardRuns, q leaderloop.StageQuestion) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.busy == nil || q.Number == 0 && !q.Held {
@@ -63,16 +63,16 @@ func (g *moveStages) answered(m *shardmap.Map, self shardmap.NodeID, idle []shar
 	}
 }
 
-// lasts reports whether one of these requests already ran at the previous question of the leader.
-func (g *moveStages) lasts(runs []proxy.Run) bool {
+// ranBefore reports whether one of these requests already ran at the previous question of the leader.
+func (g *moveStages) ranBefore(runs []proxy.Run) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(runs, func(r proxy.Run) bool { return g.ran[r] })
 }
 
-// holds records the shards with running requests that the open proposal of s moves away from this node.
+// recordHeld records the shards with running requests that the open proposal of s moves away from this node.
 // running returns the number of requests of a shard.
-func (g *moveStages) holds(s *ack.State, self shardmap.NodeID, running func(shardmap.Shard) int) {
+func (g *moveStages) recordHeld(s *ack.State, self shardmap.NodeID, running func(shardmap.Shard) int) {
 	g.held, g.cut = map[shardmap.Shard]bool{}, map[shardmap.Shard]bool{}
 	for x := range s.Committed().Shards(self) {
 		if s.Last().Owner(x) != self && running(x) > 0 {
@@ -81,9 +81,9 @@ func (g *moveStages) holds(s *ack.State, self shardmap.NodeID, running func(shar
 	}
 }
 
-// cuts records that the requests of the shards that the open proposal moves away are aborted now. may
+// recordAborted records that the requests of the shards that the open proposal moves away are aborted now. may
 // reports whether this node may still serve a shard.
-func (g *moveStages) cuts(may func(shardmap.Shard) bool, running func(shardmap.Shard) int) {
+func (g *moveStages) recordAborted(may func(shardmap.Shard) bool, running func(shardmap.Shard) int) {
 	for x := range g.held {
 		if !may(x) && running(x) > 0 {
 			g.cut[x] = true
@@ -91,9 +91,9 @@ func (g *moveStages) cuts(may func(shardmap.Shard) bool, running func(shardmap.S
 	}
 }
 
-// moved returns the stage in which the shard s moved. The caller must call it when this node has just
+// stageOf returns the stage in which the shard s moved. The caller must call it when this node has just
 // given up s.
-func (g *moveStages) moved(s shardmap.Shard) string {
+func (g *moveStages) stageOf(s shardmap.Shard) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	busy := g.busy[s] || g.held[s]
@@ -131,13 +131,13 @@ func (n *Node) idleInStage(q leaderloop.StageQuestion) leaderloop.IdleReport {
 			x, count := runs[s], busy(s)
 			// The count is higher if the app holds the shard (see appHolds), or if requests wait for a
 			// connection to the app.
-			if count <= legs[s]+x.Endless+len(x.Requests) && !n.agent.moveStages.lasts(x.Requests) {
+			if count <= legs[s]+x.Endless+len(x.Requests) && !n.agent.moveStages.ranBefore(x.Requests) {
 				return legs[s]
 			}
 			return max(count-x.Endless, 0)
 		}
 	}
 	idle := movableShards(m.Shards(n.self), running, legs, most)
-	n.agent.moveStages.answered(m, n.self, idle, runs, q)
+	n.agent.moveStages.recordAnswer(m, n.self, idle, runs, q)
 	return leaderloop.IdleReport{Map: uint64(m.Epoch()), Shards: idle}
 }

@@ -14,16 +14,16 @@ import (
 func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 	m := shardmap.Assign(shardmap.New(6), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
 	var g moveStages
-	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
+	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3}, nil, leaderloop.StageQuestion{})
 	g.held, g.cut = map[shardmap.Shard]bool{1: true, 2: true}, map[shardmap.Shard]bool{}
-	g.cuts(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
+	g.recordAborted(func(s shardmap.Shard) bool { return s == 3 }, func(s shardmap.Shard) int { return map[shardmap.Shard]int{2: 1}[s] })
 	for s, want := range map[shardmap.Shard]string{0: stageIdle, 1: stageFinished, 2: stageAborted, 3: stageIdle, 4: stageFinished} {
-		if got := g.moved(s); got != want {
+		if got := g.stageOf(s); got != want {
 			t.Errorf("shard %d: %s, want %s", s, got, want)
 		}
 	}
-	g.answered(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StageQuestion{})
-	if got := g.moved(5); got != stageIdle {
+	g.recordAnswer(m, "a", []shardmap.Shard{0, 1, 2, 3, 4, 5}, nil, leaderloop.StageQuestion{})
+	if got := g.stageOf(5); got != stageIdle {
 		t.Errorf("shard 5, busy in an earlier change: %s, want %s", got, stageIdle)
 	}
 }
@@ -31,7 +31,7 @@ func TestStageOfAShardThatIsGivenUp(t *testing.T) {
 // What a proposal takes and runs is held; nothing of the round before is remembered.
 func TestHeldShardsAreThoseOfTheOpenRound(t *testing.T) {
 	g := moveStages{held: map[shardmap.Shard]bool{9: true}, cut: map[shardmap.Shard]bool{9: true}}
-	g.holds(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
+	g.recordHeld(ack.NewState(), "a", func(shardmap.Shard) int { return 1 })
 	if len(g.held) != 0 || len(g.cut) != 0 {
 		t.Errorf("%v are held and %v cut, and no round is open", g.held, g.cut)
 	}
@@ -43,16 +43,16 @@ func TestRequestsThatRanAtTheQuestionBeforeLast(t *testing.T) {
 	m := shardmap.New(1)
 	var g moveStages
 	long, short := proxy.Run{Number: 1}, proxy.Run{Number: 2}
-	if g.lasts([]proxy.Run{long}) {
+	if g.ranBefore([]proxy.Run{long}) {
 		t.Error("a request is old, and nobody has asked")
 	}
 	runs := map[shardmap.Shard]proxy.ShardRuns{0: {Requests: []proxy.Run{long}}}
-	g.answered(m, "a", nil, runs, leaderloop.StageQuestion{})
-	if g.lasts([]proxy.Run{short}) || !g.lasts([]proxy.Run{short, long}) {
+	g.recordAnswer(m, "a", nil, runs, leaderloop.StageQuestion{})
+	if g.ranBefore([]proxy.Run{short}) || !g.ranBefore([]proxy.Run{short, long}) {
 		t.Error("old is what ran at the question before, and nothing else")
 	}
-	g.answered(m, "a", nil, nil, leaderloop.StageQuestion{Number: 1, Held: true})
-	if !g.lasts([]proxy.Run{long}) {
+	g.recordAnswer(m, "a", nil, nil, leaderloop.StageQuestion{Number: 1, Held: true})
+	if !g.ranBefore([]proxy.Run{long}) {
 		t.Error("a question about an open round is no question before")
 	}
 }

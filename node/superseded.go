@@ -21,7 +21,7 @@ const (
 // supersedeCheck is the result of the check of a claim that another cluster supersedes the cluster of this
 // node. A cluster that was recovered from a backup or from one survivor supersedes the old cluster.
 type supersedeCheck struct {
-	said   *gossip.RefusedError // the claim, which came from gossip
+	claim  *gossip.RefusedError // the claim, which came from gossip
 	served bool                 // this node served requests when the claim arrived
 	by     string               // the superseding cluster, confirmed by one of its nodes; empty means not confirmed
 }
@@ -32,7 +32,7 @@ type supersedeCheck struct {
 // serves again (see disk.Dir.Supersede). A node that does not serve yet stops after an unconfirmed claim,
 // too, but it may be started again: if the other cluster could not be asked, both clusters would serve.
 func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bool) supersedeCheck {
-	s, within := supersedeCheck{said: r, served: serves}, supersededSoon
+	s, within := supersedeCheck{claim: r, served: serves}, supersededSoon
 	if serves {
 		within = supersededWithin
 	}
