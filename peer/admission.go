@@ -16,22 +16,22 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 	if !h.kind.known() || p.handlers[h.kind] == nil {
 		return refuse(RefusedKind, "this node handles no streams of kind %s", h.kind)
 	}
-	if h.wantNode != p.o.Node {
-		return refuse(RefusedNode, "wanted node %q, this is node %q", h.wantNode, p.o.Node)
+	if h.wantNode != p.options.Node {
+		return refuse(RefusedNode, "wanted node %q, this is node %q", h.wantNode, p.options.Node)
 	}
-	if (h.wantDisk != "" || h.kind == Raft) && h.wantDisk != p.o.Disk {
+	if (h.wantDisk != "" || h.kind == Raft) && h.wantDisk != p.options.Disk {
 		return refuse(RefusedDisk, "wanted node %q with disk %q, its disk is %q",
-			h.wantNode, h.wantDisk, p.o.Disk)
+			h.wantNode, h.wantDisk, p.options.Disk)
 	}
 	adopt, re := p.checkCluster(h)
 	if re != nil {
 		return re
 	}
-	if p.o.Known != nil && !p.o.Known(h.from.Node) {
+	if p.options.Known != nil && !p.options.Known(h.from.Node) {
 		return refuse(RefusedUnknown, "node %q is not known here: neither gossip nor the cluster's configuration shows it", h.from.Node)
 	}
 	m := Meeting{Kind: h.kind, Peer: h.from, PeerKnownBoot: h.knownBoot, PeerKnown: h.known}
-	if why, reason := p.o.Past.Meet(ctx, m); why != 0 {
+	if why, reason := p.options.Past.Meet(ctx, m); why != 0 {
 		return refuse(why, "%s", reason)
 	}
 	if !adopt {
@@ -40,7 +40,7 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 	// This is the last check: only a stream that has passed all others may change the cluster of
 	// this node. A server of the cluster requested exactly this node and disk, so its leader has
 	// added this node.
-	if err := p.o.Adopt(h.from.Cluster); err != nil {
+	if err := p.options.Adopt(h.from.Cluster); err != nil {
 		return refuse(RefusedCluster, "this node cannot take cluster %q as its own: %v", h.from.Cluster, err)
 	}
 	return nil
@@ -53,7 +53,7 @@ const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
 // checkCluster reports whether the clusters match, and whether this node must first adopt the
 // cluster of the dialer.
 func (p *Port) checkCluster(h hello) (adopt bool, _ *RefusedError) {
-	own, theirs := p.o.Cluster(), h.from.Cluster
+	own, theirs := p.options.Cluster(), h.from.Cluster
 	switch {
 	case h.kind == Control && (own == "" || theirs == ""):
 		return false, nil
@@ -63,7 +63,7 @@ func (p *Port) checkCluster(h hello) (adopt bool, _ *RefusedError) {
 		return false, nil
 	case own != "":
 		return false, refuse(RefusedCluster, clustersDiffer, h.from.Node, theirs, own)
-	case h.kind != Raft || h.wantDisk == "" || p.o.Adopt == nil:
+	case h.kind != Raft || h.wantDisk == "" || p.options.Adopt == nil:
 		return false, refuse(RefusedCluster, "node %q belongs to cluster %q, this node to none yet", h.from.Node, theirs)
 	}
 	return true, nil

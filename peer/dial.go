@@ -35,17 +35,17 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	}
 	h := hello{kind: kind, from: self, wantNode: node, wantDisk: disk}
 	if disk != "" {
-		h.knownBoot, h.known = p.o.Past.Known(node, disk)
+		h.knownBoot, h.known = p.options.Past.Known(node, disk)
 	}
-	first, err := h.encode()
+	encodedHello, err := h.encode()
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.dialWithRetry(ctx, node, first, kind)
+	c, err := p.dialWithRetry(ctx, node, encodedHello, kind)
 	if !isUnknown(err) {
 		return c, err
 	}
-	return p.dialUntilKnown(ctx, node, first, kind, err)
+	return p.dialUntilKnown(ctx, node, encodedHello, kind, err)
 }
 
 // A node that does not know this node yet is dialed again for up to retryUnknownFor, because gossip
@@ -63,7 +63,7 @@ func isUnknown(err error) bool {
 
 // dialUntilKnown dials repeatedly until the other side knows this node, ctx ends, or
 // retryUnknownFor has passed.
-func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
+func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, lastErr error) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, retryUnknownFor)
 	defer cancel()
 	for pause := minUnknownPause; ; pause = min(2*pause, maxUnknownPause) {
@@ -72,14 +72,14 @@ func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind K
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, last
+			return nil, lastErr
 		}
 		c, err := p.dialWithRetry(ctx, node, h, kind)
 		switch {
 		case isUnknown(err):
-			last = err
+			lastErr = err
 		case err != nil && ctx.Err() != nil:
-			return nil, last
+			return nil, lastErr
 		default:
 			return c, err
 		}
@@ -109,7 +109,7 @@ func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Ki
 
 // dialOnce looks up the node and dials it once.
 func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
-	addr, ok := p.o.Lookup(node)
+	addr, ok := p.options.Lookup(node)
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)
 	}
@@ -131,10 +131,10 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 		_ = c.Close() // only the response was needed
 		return c.peer.Cluster, nil
 	}
-	var dialer, its, own string
+	var dialer, peerCluster, reported string
 	if re, ok := errors.AsType[*RefusedError](err); ok && re.Code == RefusedCluster {
-		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // n counts the parsed values
-			return own, nil
+		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &peerCluster, &reported); n == 3 && peerCluster == self.Cluster { // n counts the parsed values
+			return reported, nil
 		}
 	}
 	return "", err
@@ -157,9 +157,9 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 
 // dialAddr dials a node at an address.
 func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.options.HandshakeTimeout)
 	defer cancel()
-	raw, err := p.o.Dial(ctx, addr)
+	raw, err := p.options.Dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %q at %s: %w", node, addr, err)
 	}
@@ -184,8 +184,8 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 	})
 	defer stop()
 	c := raw
-	if p.o.WrapClient != nil {
-		w, err := p.o.WrapClient(ctx, raw, node)
+	if p.options.WrapClient != nil {
+		w, err := p.options.WrapClient(ctx, raw, node)
 		if th, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(th.RecordHeader[:len(magic)]) == magic {
 			return nil, &RefusedError{Node: node, Code: RefusedSeal, Reason: reasonNoTLSThere}
 		}
@@ -205,10 +205,10 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 		}
 		return nil, contextCause(ctx, err)
 	}
-	if err := p.checkAnswer(peer, node); err != nil {
+	if err := p.checkPeerIdentity(peer, node); err != nil {
 		return nil, err
 	}
-	if why, reason := p.o.Past.Meet(ctx, Meeting{Kind: kind, Peer: peer, Dialled: true}); why != 0 {
+	if code, reason := p.options.Past.Meet(ctx, Meeting{Kind: kind, Peer: peer, Dialled: true}); code != 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotTrusted, reason)
 	}
 	if !stop() {
@@ -217,17 +217,17 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if plain := applyKind(raw, kind); p.o.WrapClient == nil {
+	if plain := applyKind(raw, kind); p.options.WrapClient == nil {
 		c = plain
 	}
-	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
+	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.options.WrapClient == nil}, nil
 }
 
-// checkAnswer checks the node and the cluster of the other side. The other side does the same for
-// this node.
-func (p *Port) checkAnswer(peer Identity, node string) error {
+// checkPeerIdentity checks the node and the cluster of the other side. The other side does the same
+// for this node.
+func (p *Port) checkPeerIdentity(peer Identity, node string) error {
 	var re *RefusedError
-	own := p.o.Cluster()
+	own := p.options.Cluster()
 	switch {
 	case peer.Node != node:
 		re = refuse(RefusedNode, "wanted node %q, node %q answered", node, peer.Node)

@@ -31,9 +31,9 @@ type pendingConns struct {
 
 // source is an address, or an IPv6 prefix that belongs to one owner.
 type source struct {
-	key   string
-	node  bool
-	conns list.List // of *pendingConn, oldest first
+	key    string
+	isNode bool
+	conns  list.List // of *pendingConn, oldest first
 }
 
 // pendingConn is a connection in handshake. element is nil after remove.
@@ -41,21 +41,21 @@ type pendingConn struct {
 	raw     net.Conn
 	source  *source
 	element *list.Element
-	began   time.Time
+	start   time.Time
 }
 
 // add adds a connection, and returns the connection to evict for it, if any. evicted may be raw
 // itself; c is nil then.
 func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted net.Conn) {
 	s, now := pc.sourceOf(raw, o), time.Now()
-	from := s // source of the connection to evict
+	victimSource := s // source of the connection to evict
 	full := s.conns.Len() >= o.MaxFromOne
-	if !full && !s.node && pc.unknownConns >= o.MaxHandshakes {
-		full, from = true, pc.largestUnknownSource()
+	if !full && !s.isNode && pc.unknownConns >= o.MaxHandshakes {
+		full, victimSource = true, pc.largestUnknownSource()
 	}
 	if full {
-		oldest, _ := from.conns.Front().Value.(*pendingConn)
-		if now.Sub(oldest.began) < minHandshakeTime && (from == s || from.conns.Len() <= s.conns.Len()+1) {
+		oldest, _ := victimSource.conns.Front().Value.(*pendingConn)
+		if now.Sub(oldest.start) < minHandshakeTime && (victimSource == s || victimSource.conns.Len() <= s.conns.Len()+1) {
 			return nil, raw
 		}
 		pc.remove(oldest)
@@ -65,9 +65,9 @@ func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted n
 		pc.sources = make(map[string]*source)
 	}
 	pc.sources[s.key] = s // remove may have deleted it
-	c = &pendingConn{raw: raw, source: s, began: now}
+	c = &pendingConn{raw: raw, source: s, start: now}
 	c.element = s.conns.PushBack(c)
-	if !s.node {
+	if !s.isNode {
 		pc.unknownConns++
 	}
 	return c, evicted
@@ -80,13 +80,13 @@ func (pc *pendingConns) sourceOf(raw net.Conn, o *Options) *source {
 	if s := pc.sources[key]; s != nil {
 		return s
 	}
-	return &source{key: key, node: node}
+	return &source{key: key, isNode: node}
 }
 
 // Origin returns the owner of an address, without the port. All addresses of one owner have the
 // same origin, except the address of a node, which is its own origin.
 func (p *Port) Origin(from net.Addr) string {
-	key, _ := origin(from, &p.o)
+	key, _ := origin(from, &p.options)
 	return key
 }
 
@@ -111,15 +111,16 @@ func origin(from net.Addr, o *Options) (key string, node bool) {
 	return key, node
 }
 
-// largestUnknownSource returns the source with the most connections among those that belong to no node.
+// largestUnknownSource returns the source with the most connections among those that belong to no
+// node.
 func (pc *pendingConns) largestUnknownSource() *source {
-	var most *source
+	var largest *source
 	for _, s := range pc.sources {
-		if !s.node && (most == nil || s.conns.Len() > most.conns.Len()) {
-			most = s
+		if !s.isNode && (largest == nil || s.conns.Len() > largest.conns.Len()) {
+			largest = s
 		}
 	}
-	return most
+	return largest
 }
 
 // remove removes a connection. A second call has no effect.
@@ -130,7 +131,7 @@ func (pc *pendingConns) remove(c *pendingConn) {
 	s := c.source
 	s.conns.Remove(c.element)
 	c.element = nil
-	if !s.node {
+	if !s.isNode {
 		pc.unknownConns--
 	}
 	if s.conns.Len() == 0 {

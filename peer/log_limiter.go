@@ -11,8 +11,9 @@ const (
 	// repeatInterval is the minimum time between two log messages about the same refusal: a peer
 	// that is refused tries again all the time.
 	repeatInterval = time.Minute
-	// maxTextsPerSource limits the different refusals that are logged in that time about the address
-	// of one node, and about all strangers together: some texts contain words that a stranger chose.
+	// maxTextsPerSource limits the different refusals that are logged in that time about the
+	// address of one node, and about all strangers together: some texts contain words that a
+	// stranger chose.
 	maxTextsPerSource = 64
 	// maxLogged limits the length of a logged text in bytes. A refusal is not longer.
 	maxLogged = 1 << 10

@@ -32,7 +32,7 @@ type readWriter interface {
 
 // immediateReader reports whether the data of the last Read was available when Read began. For
 // readers without this method, the duration of Read is used instead.
-type immediateReader interface{ AtOnce() bool }
+type immediateReader interface{ ReadImmediately() bool }
 
 // lowLatencyConn is a connection whose reads do not depend on the runtime poller alone.
 //
@@ -46,7 +46,7 @@ type immediateReader interface{ AtOnce() bool }
 // At most one goroutine may read at a time.
 type lowLatencyConn struct {
 	*net.TCPConn
-	rw readWriter
+	socket readWriter
 
 	poller    *readPoller // nil means that reads are not polled
 	pollerOff atomic.Bool // reads wait for the runtime poller only
@@ -69,7 +69,7 @@ func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
 	if !ok {
 		return c
 	}
-	p := &lowLatencyConn{TCPConn: t, rw: newRaw(t), poller: rp}
+	p := &lowLatencyConn{TCPConn: t, socket: newRaw(t), poller: rp}
 	if rp != nil {
 		rp.add(p)
 	}
@@ -111,15 +111,15 @@ func applyKind(c net.Conn, k Kind) net.Conn {
 // Read implements net.Conn.
 func (c *lowLatencyConn) Read(b []byte) (int, error) {
 	if c.pollerOff.Load() {
-		return c.rw.Read(b)
+		return c.socket.Read(b)
 	}
 	for polled := false; ; polled = true {
-		begun := time.Now()
-		if n, done, err := c.pollDirectly(b, begun); done {
+		start := time.Now()
+		if n, done, err := c.pollDirectly(b, start); done {
 			return n, err
 		}
-		c.startRead(begun.Add(c.pollInterval()))
-		n, err := c.rw.Read(b)
+		c.startRead(start.Add(c.pollInterval()))
+		n, err := c.socket.Read(b)
 		interrupted, restoreErr := c.endRead()
 		switch {
 		case n == 0 && interrupted && errors.Is(err, os.ErrDeadlineExceeded):
@@ -127,7 +127,7 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 				return 0, restoreErr
 			}
 			continue
-		case polled && c.wasImmediate(begun):
+		case polled && c.wasImmediate(start):
 			c.fastReads = fastReadCount // the data was there before the read
 		case c.fastReads > 0:
 			c.fastReads--
@@ -151,7 +151,7 @@ func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 		return
 	}
 	c.pollAt, c.interrupted = time.Time{}, true
-	_ = c.rw.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read fails, too
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read fails, too
 }
 
 // endRead reports whether the read that has ended was interrupted. It then restores the deadline
@@ -160,25 +160,25 @@ func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if interrupted = c.interrupted; interrupted {
-		err = c.rw.SetReadDeadline(c.readDeadline)
+		err = c.socket.SetReadDeadline(c.readDeadline)
 	}
 	c.pollAt, c.interrupted = time.Time{}, false
 	return interrupted, err
 }
 
 // wasImmediate reports whether the read that began at begun did not wait.
-func (c *lowLatencyConn) wasImmediate(begun time.Time) bool {
-	if in, ok := c.rw.(immediateReader); ok {
-		return in.AtOnce()
+func (c *lowLatencyConn) wasImmediate(start time.Time) bool {
+	if in, ok := c.socket.(immediateReader); ok {
+		return in.ReadImmediately()
 	}
-	return time.Since(begun) < time.Millisecond
+	return time.Since(start) < time.Millisecond
 }
 
 // pollDirectly reads with non-blocking calls, bypassing the runtime poller, while the scheduler is
 // backlogged. A goroutine readied by the poller joins the end of the run queue, and a deadline
 // does not move it forward. It reports done == false once there is no backlog.
 func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool, err error) {
-	in, ok := c.rw.(interface {
+	in, ok := c.socket.(interface {
 		Look(b []byte) (n int, there bool, err error)
 	})
 	if !ok || c.poller == nil {
@@ -203,14 +203,14 @@ func (c *lowLatencyConn) Write(b []byte) (int, error) {
 		(*to)(b)
 		return len(b), nil
 	}
-	return c.rw.Write(b)
+	return c.socket.Write(b)
 }
 
 // Divert passes all further writes to the function to, and returns a writer for the socket, so
 // that writing to TLS above never blocks. No write may be in progress, except a TLS alert.
 func (c *lowLatencyConn) Divert(to func(b []byte)) (direct io.Writer) {
 	c.interceptor.Store(&to)
-	return c.rw
+	return c.socket
 }
 
 func (c *lowLatencyConn) pollInterval() time.Duration {
@@ -235,7 +235,7 @@ func (c *lowLatencyConn) SetReadDeadline(t time.Time) error {
 	if c.interrupted {
 		return nil // endRead sets it
 	}
-	return c.rw.SetReadDeadline(t)
+	return c.socket.SetReadDeadline(t)
 }
 
 // Close implements net.Conn.

@@ -81,7 +81,7 @@ func (sl *schedLatency) fallBehind() {
 // looking returns a prompt connection over in that looks until ctx ends.
 func looking(ctx context.Context, in readWriter) *lowLatencyConn {
 	p := new(readPoller)
-	c := &lowLatencyConn{rw: in, poller: p}
+	c := &lowLatencyConn{socket: in, poller: p}
 	p.add(c)
 	go p.run(ctx, beating(ctx))
 	return c
@@ -247,7 +247,7 @@ func TestReadsAreFastWhileTheProcessIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &behindReader{silentReader{moved: make(chan struct{})}}
 		p := new(readPoller)
-		c := &lowLatencyConn{rw: r, poller: p}
+		c := &lowLatencyConn{socket: r, poller: p}
 		come := func(after time.Duration) (took time.Duration) {
 			time.AfterFunc(after, func() { r.come("x") })
 			begun := time.Now()
@@ -367,7 +367,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 				}
 				go p.poller.run(t.Context(), beating(t.Context()))
 				in := &countingReader{silentReader: silentReader{moved: make(chan struct{})}}
-				far := &lowLatencyConn{TCPConn: c, rw: in, poller: &p.poller}
+				far := &lowLatencyConn{TCPConn: c, socket: in, poller: &p.poller}
 				p.poller.add(far)
 				began := time.Now()
 				if s := newServer(p, ln).handshake(t.Context(), far); s != nil {

@@ -22,7 +22,8 @@ const (
 	DefaultForwardTimeout   = 60 * time.Second
 )
 
-// NodeVerifier is a connection that authenticates its other end, such as TLS with client certificates.
+// NodeVerifier is a connection that authenticates its other end, such as TLS with client
+// certificates.
 type NodeVerifier interface {
 	// VerifyNode returns nil if the other end may use the node id.
 	VerifyNode(node string) error
@@ -97,8 +98,8 @@ type Options struct {
 	// 60 s, negative means the default of the kernel.
 	ForwardTimeout time.Duration
 
-	// Scheduler triggers polling for data that the runtime poller has not delivered yet. nil means a
-	// pulse of its own while Serve runs.
+	// Scheduler triggers polling for data that the runtime poller has not delivered yet. nil means
+	// a pulse of its own while Serve runs.
 	Scheduler *clock.Scheduler
 
 	// Log receives refusals and failed handshakes. The zero value discards them.

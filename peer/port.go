@@ -12,8 +12,8 @@ type Handler func(ctx context.Context, c *Conn)
 
 // Port is the end of one node for all traffic between nodes.
 type Port struct {
-	o    Options
-	boot atomic.Uint64
+	options Options
+	boot    atomic.Uint64
 	// handlers are indexed by Kind and fixed before Serve.
 	handlers [kinds]Handler
 	// open counts the accepted open streams of each kind.
@@ -26,7 +26,7 @@ type Port struct {
 
 // New returns a Port that is not serving.
 func New(o Options) *Port {
-	p := &Port{o: o.withDefaults()}
+	p := &Port{options: o.withDefaults()}
 	p.boot.Store(o.Boot)
 	return p
 }
@@ -45,7 +45,7 @@ func (p *Port) SetBoot(boot uint64) {
 
 // self returns the current identity of this node.
 func (p *Port) self() Identity {
-	return Identity{Cluster: p.o.Cluster(), Node: p.o.Node, Disk: p.o.Disk, Boot: p.boot.Load(), Record: p.o.Past.Own()}
+	return Identity{Cluster: p.options.Cluster(), Node: p.options.Node, Disk: p.options.Disk, Boot: p.boot.Load(), Record: p.options.Past.Own()}
 }
 
 // Serve accepts streams on ln until ctx ends, which returns nil, or ln fails, which returns the

@@ -79,7 +79,7 @@ func TestChecksFindTheDataOfReads(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q, %v", what, buf[:n], err, want, over)
 		}
 	}
-	in, ok := b.rw.(interface {
+	in, ok := b.socket.(interface {
 		Look(b []byte) (n int, there bool, err error)
 	})
 	if !ok {
@@ -141,7 +141,7 @@ func TestRawSocketsFailAsOthersDo(t *testing.T) {
 
 func TestRawReadsReportPresentData(t *testing.T) {
 	a, b := prompts(t)
-	in, ok := b.rw.(*rawConn)
+	in, ok := b.socket.(*rawConn)
 	if !ok {
 		t.Skip("sockets are not read below their net.Conn here")
 	}

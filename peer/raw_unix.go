@@ -34,7 +34,7 @@ func (rc *rawConn) Read(b []byte) (int, error) {
 	return n, rc.broken("read", err)
 }
 
-// AtOnce reports whether the last Read found data, or the end, without waiting.
+// ReadImmediately reports whether the last Read found data, or the end, without waiting.
 func (rc *rawConn) AtOnce() bool { return rc.stream.Tries() == 1 }
 
 // Look reads pending data without waiting. there is false if there is none.

@@ -42,9 +42,9 @@ func TestStreamsBypassPackageNet(t *testing.T) {
 			near, far := prompts(t)
 			var all [2]*watched
 			for i, p := range []*lowLatencyConn{near, far} {
-				rc, is := p.rw.(*rawConn)
+				rc, is := p.socket.(*rawConn)
 				if !is {
-					t.Fatalf("a connection is read as %T", p.rw)
+					t.Fatalf("a connection is read as %T", p.socket)
 				}
 				all[i] = &watched{RawConn: rc.conn}
 				rc.stream.Open(all[i]) // nothing is under way
@@ -96,8 +96,8 @@ func TestBothEndsOfASessionBypassPackageNet(t *testing.T) {
 		if !is {
 			t.Fatalf("a trunk is a %T", c.NetConn())
 		}
-		if _, is = under.rw.(*rawConn); !is {
-			t.Errorf("a trunk is read as %T", under.rw)
+		if _, is = under.socket.(*rawConn); !is {
+			t.Errorf("a trunk is read as %T", under.socket)
 		}
 		_ = c.Close()
 	}

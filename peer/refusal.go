@@ -13,8 +13,8 @@ import (
 // before the dialer has read the response.
 func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 	s.p.counts.refused.Add(1)
-	if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.o, re.Reason) {
-		s.p.o.Log.Warn().Str("peer", from).Stringer("addr", c.RemoteAddr()).
+	if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.options, re.Reason) {
+		s.p.options.Log.Warn().Str("peer", from).Stringer("addr", c.RemoteAddr()).
 			Stringer("check", re.Code).Str("reason", truncate(re.Reason)).Int("left_out", s.p.logLimiter.takeSuppressed()).Msg("peer stream refused")
 	}
 	if _, err := c.Write(encodeRefused(re)); err != nil {
@@ -45,7 +45,7 @@ func (s *server) rejectHello(c net.Conn, err error) {
 // so it logs at debug level.
 func (s *server) countBroken(c net.Conn, err error) {
 	s.p.counts.broken.Add(1)
-	s.p.o.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface incomplete")
+	s.p.options.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface incomplete")
 }
 
 // Reasons of RefusedSeal: only one side uses TLS.
@@ -68,8 +68,8 @@ func (s *server) rejectTLS(c net.Conn, err error) {
 		s.countBroken(c, err) // a port scan, or the dialer has left
 	default:
 		s.p.counts.refused.Add(1)
-		if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.o, err.Error()) {
-			s.p.o.Log.Warn().Stringer("addr", c.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.p.logLimiter.takeSuppressed()).Msg("peer refused")
+		if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.options, err.Error()) {
+			s.p.options.Log.Warn().Stringer("addr", c.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.p.logLimiter.takeSuppressed()).Msg("peer refused")
 		}
 	}
 }

@@ -31,7 +31,7 @@ func newServer(p *Port, ln net.Listener) *server {
 }
 
 func (s *server) run(ctx context.Context) error {
-	outer := ctx
+	callerCtx := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	s.wg.Go(func() {
 		<-ctx.Done()
@@ -39,18 +39,18 @@ func (s *server) run(ctx context.Context) error {
 		s.closeAll()
 	})
 	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // newLowLatencyConn changes TCP connections only
-		pulse := s.p.o.Scheduler
-		if pulse == nil {
-			pulse = new(clock.Scheduler)
-			s.wg.Go(func() { pulse.Run(ctx) })
+		scheduler := s.p.options.Scheduler
+		if scheduler == nil {
+			scheduler = new(clock.Scheduler)
+			s.wg.Go(func() { scheduler.Run(ctx) })
 		}
-		s.wg.Go(func() { s.p.poller.run(ctx, pulse) })
-		s.wg.Go(func() { s.p.poller.latency.run(ctx, pulse) })
+		s.wg.Go(func() { s.p.poller.run(ctx, scheduler) })
+		s.wg.Go(func() { s.p.poller.latency.run(ctx, scheduler) })
 	}
 	err := s.accept(ctx)
 	cancel()
 	s.wg.Wait()
-	if outer.Err() == nil {
+	if callerCtx.Err() == nil {
 		return err
 	}
 	return nil
@@ -59,20 +59,20 @@ func (s *server) run(ctx context.Context) error {
 // accept accepts connections until ctx ends or the listener fails. After temporary errors, such as
 // a lack of file descriptors, it pauses and tries again.
 func (s *server) accept(ctx context.Context) error {
-	const least, most = 5 * time.Millisecond, time.Second
-	pause := least
+	const minPause, maxPause = 5 * time.Millisecond, time.Second
+	pause := minPause
 	for {
 		raw, err := s.ln.Accept()
 		if err == nil {
-			pause = least
+			pause = minPause
 			s.wg.Go(func() { s.serve(ctx, newLowLatencyConn(raw, &s.p.poller)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if s.p.logLimiter.allow(nil, &s.p.o, err.Error()) {
-			s.p.o.Log.Error().Err(err).Msg("peer connection not accepted")
+		if s.p.logLimiter.allow(nil, &s.p.options, err.Error()) {
+			s.p.options.Log.Error().Err(err).Msg("peer connection not accepted")
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -81,7 +81,7 @@ func (s *server) accept(ctx context.Context) error {
 			t.Stop()
 			return err
 		}
-		pause = min(2*pause, most)
+		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *server) serve(ctx context.Context, raw net.Conn) {
 // continue.
 func (s *server) recoverHandler(c *Conn) {
 	if v := recover(); v != nil {
-		s.p.o.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
+		s.p.options.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
 			Msg("peer stream panicked: please report this")
 		_ = c.Close()
 	}
@@ -109,54 +109,54 @@ func (s *server) recoverHandler(c *Conn) {
 // handshake performs the port's part of the handshake on raw. It returns nil if that failed; the
 // caller closes raw then.
 func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
-	young := s.addPending(raw)
-	if young == nil {
+	pending := s.addPending(raw)
+	if pending == nil {
 		return nil
 	}
-	defer s.removePending(young)
-	if !young.source.node {
+	defer s.removePending(pending)
+	if !pending.source.isNode {
 		disablePolling(raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.p.o.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.p.options.HandshakeTimeout)
 	defer cancel()
-	_ = raw.SetDeadline(time.Now().Add(s.p.o.HandshakeTimeout))
-	under := raw
-	if s.p.o.WrapServer != nil {
-		w, err := s.p.o.WrapServer(ctx, raw)
+	_ = raw.SetDeadline(time.Now().Add(s.p.options.HandshakeTimeout))
+	secured := raw
+	if s.p.options.WrapServer != nil {
+		w, err := s.p.options.WrapServer(ctx, raw)
 		if err != nil {
 			s.rejectTLS(raw, err)
 			return nil
 		}
-		under = w
+		secured = w
 	}
-	h, err := readHello(under)
+	h, err := readHello(secured)
 	if err != nil {
-		s.rejectHello(under, err)
+		s.rejectHello(secured, err)
 		return nil
 	}
-	if re := s.p.admit(ctx, under, h); re != nil {
-		s.refuse(under, re, h.from.Node)
+	if re := s.p.admit(ctx, secured, h); re != nil {
+		s.refuse(secured, re, h.from.Node)
 		return nil
 	}
-	return s.openStream(raw, under, h, young)
+	return s.openStream(raw, secured, h, pending)
 }
 
 // openStream makes a stream of an admitted connection and sends the acceptance.
-func (s *server) openStream(raw, under net.Conn, h hello, young *pendingConn) *Conn {
+func (s *server) openStream(raw, secured net.Conn, h hello, pending *pendingConn) *Conn {
 	p := s.p
 	p.tune(raw, h.kind)
-	if n := p.open[h.kind].Add(1); n > int64(p.o.maxStreams(h.kind)) {
+	if n := p.open[h.kind].Add(1); n > int64(p.options.maxStreams(h.kind)) {
 		p.open[h.kind].Add(-1)
-		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
-			p.o.maxStreams(h.kind), h.kind), h.from.Node)
+		s.refuse(secured, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
+			p.options.maxStreams(h.kind), h.kind), h.from.Node)
 		return nil
 	}
-	if plain := applyKind(raw, h.kind); p.o.WrapServer == nil {
-		under = plain
+	if plain := applyKind(raw, h.kind); p.options.WrapServer == nil {
+		secured = plain
 	}
-	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.removeConn}
+	c := &Conn{Conn: secured, kind: h.kind, peer: h.from, direct: p.options.WrapServer == nil, onClose: s.removeConn}
 	// Promoting comes before the response: an accepted stream must not be evicted.
-	if !s.promote(young, c) {
+	if !s.promote(pending, c) {
 		_ = c.Close()
 		return nil
 	}
@@ -183,10 +183,10 @@ func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
 
 // promote moves a connection from the pending ones to the streams. It returns false if the port is
 // closing.
-func (s *server) promote(young *pendingConn, c *Conn) bool {
+func (s *server) promote(pending *pendingConn, c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending.remove(young)
+	s.pending.remove(pending)
 	if s.closed {
 		return false
 	}
@@ -210,11 +210,11 @@ func (s *server) addPending(raw net.Conn) *pendingConn {
 		s.mu.Unlock()
 		return nil
 	}
-	c, out := s.pending.add(raw, &s.p.o)
+	c, evicted := s.pending.add(raw, &s.p.options)
 	s.mu.Unlock()
-	if out != nil {
+	if evicted != nil {
 		s.p.counts.evicted.Add(1)
-		_ = out.Close()
+		_ = evicted.Close()
 	}
 	return c
 }

@@ -27,12 +27,12 @@ func (p *Port) tune(c net.Conn, k Kind) {
 	// Idle streams to a host that has vanished fail after the first probe that stays unanswered for
 	// the user timeout: within 15 s, streams with requests within 60 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
-	d := p.o.UserTimeout
+	d := p.options.UserTimeout
 	if k.forwards() {
 		// The stream is silent while a request waits for its response. Callers that read the probe
 		// state from the kernel detect a dead path within a second.
 		probes.Idle, probes.Interval = time.Second, time.Second
-		d = p.o.ForwardTimeout
+		d = p.options.ForwardTimeout
 	}
 	_ = t.SetKeepAliveConfig(probes)
 	if d > 0 {

@@ -182,7 +182,7 @@ func (r reply) refuseWait(v decision) {
 // epochs of this node's table. The body has not been read.
 func (r reply) refuse(why route.Refusal) {
 	r.s.metrics.refused[why].Add(1)
-	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().EpochsHeader())
+	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().MapHeaderValue())
 	r.s.metrics.request(route.Remote, 421)
 }
 

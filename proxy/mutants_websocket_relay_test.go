@@ -181,7 +181,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "frames: masking", found: breaks,
-			edits: in("proxy/wsframe.Scanner.checkHeader", "		case s.header.isMasked() != s.masked:", "		case !PLANTED && s.header.isMasked() != s.masked:"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "		case s.header.isMasked() != s.expectMasked:", "		case !PLANTED && s.header.isMasked() != s.expectMasked:"),
 		},
 		{
 			rule: "frames: reserved bits", found: breaks,
@@ -197,11 +197,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "frames: lengths are minimal", found: breaks,
-			edits: in("proxy/wsframe.Scanner.checkHeader", "	if size < least ||", "	if size < least && !PLANTED ||"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "	if payloadLen < minLen ||", "	if payloadLen < minLen && !PLANTED ||"),
 		},
 		{
 			rule: "frames: lengths have 63 bits", found: breaks,
-			edits: in("proxy/wsframe.Scanner.checkHeader", "|| size > math.MaxInt64 {", "|| size > math.MaxInt64 && !PLANTED {"),
+			edits: in("proxy/wsframe.Scanner.checkHeader", "|| payloadLen > math.MaxInt64 {", "|| payloadLen > math.MaxInt64 && !PLANTED {"),
 		},
 		{
 			rule: "frames: nothing goes on without having begun", found: breaks,
@@ -213,7 +213,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "frames: a Close has a good code", found: breaks,
-			edits: in("proxy/wsframe.Scanner.endFrame", "		if !validClose(s.payload[:s.size]) {", "		if !PLANTED && !validClose(s.payload[:s.size]) {"),
+			edits: in("proxy/wsframe.Scanner.endFrame", "		if !validClose(s.payload[:s.payloadLen]) {", "		if !PLANTED && !validClose(s.payload[:s.payloadLen]) {"),
 		},
 	}
 }

@@ -112,7 +112,7 @@ func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
 // response if other requests wait to learn whether the app accepts this one.
 func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
-	b = append(b, p.table.EpochsHeader()...)
+	b = append(b, p.table.MapHeaderValue()...)
 	b = append(b, "\r\n"...)
 	b = f.x.appendTries(b)
 	if f.x.safety == idempotentMethod && p.epoch != 0 {

@@ -316,7 +316,7 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	switch {
 	case c.x.Keyless && c.s.upstream == nil:
 		var r *route.Route
-		if c.x.shard, r = t.Anywhere(); r.Kind == route.Remote {
+		if c.x.shard, r = t.RandomRemoteShard(); r.Kind == route.Remote {
 			return c.attemptRemote(t, &route.Route{Kind: route.Remote, Node: r.Node})
 		}
 		return waitForRoute(r)

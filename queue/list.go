@@ -4,7 +4,7 @@ package queue
 // A ticket is in at most one list, and can be removed from the middle in constant time.
 type list struct {
 	head, tail *Ticket
-	n          int
+	len        int
 }
 
 func (l *list) push(t *Ticket) {
@@ -15,7 +15,7 @@ func (l *list) push(t *Ticket) {
 		l.tail.next = t
 	}
 	l.tail = t
-	l.n++
+	l.len++
 }
 
 func (l *list) remove(t *Ticket) {
@@ -30,5 +30,5 @@ func (l *list) remove(t *Ticket) {
 		t.next.prev = t.prev
 	}
 	t.list, t.prev, t.next = nil, nil, nil
-	l.n--
+	l.len--
 }

@@ -32,7 +32,7 @@ const (
 //
 // Queue.mu protects all fields.
 type pacer struct {
-	due         list
+	dueTickets  list
 	limit       int       // maximum of outstanding
 	outstanding int       // tickets released in this round that have neither left nor waited again
 	finished    int       // tickets released in this round that have left
@@ -41,8 +41,8 @@ type pacer struct {
 	timerActive bool      // a call of onTimer is scheduled
 	lastCheck   time.Time // start of the release, or time at which the timer was started
 	catchUp     int       // at a fixed rate: additional releases in this round after a late timer
-	dequeued    bool      // a ticket was dequeued since the last check
-	requeued    bool      // a released ticket waited again since the last check
+	anyDequeued bool      // a ticket was dequeued since the last check
+	anyRequeued bool      // a released ticket waited again since the last check
 
 	cpuUsed   time.Duration // CPU time of the process at the last check
 	preempted int64         // number of preemptions at the last check
@@ -51,15 +51,15 @@ type pacer struct {
 // releaseLocked releases as many due tickets as the limit allows. q.mu must be held.
 func (q *Queue) releaseLocked() {
 	p := &q.pacer
-	if p.due.head != nil && !p.timerActive {
+	if p.dueTickets.head != nil && !p.timerActive {
 		q.startReleaseLocked()
 		q.startTimerLocked()
 	}
-	for p.due.head != nil && p.outstanding < p.limit+p.catchUp {
-		t := p.due.head
-		p.due.remove(t)
-		if t.round = p.round; q.opt.FixedRate {
-			t.round = 0 // leaving does not release the next ticket
+	for p.dueTickets.head != nil && p.outstanding < p.limit+p.catchUp {
+		t := p.dueTickets.head
+		p.dueTickets.remove(t)
+		if t.releaseRound = p.round; q.options.FixedRate {
+			t.releaseRound = 0 // leaving does not release the next ticket
 		}
 		p.outstanding++
 		q.stats.Released++
@@ -70,9 +70,9 @@ func (q *Queue) releaseLocked() {
 // startReleaseLocked resets the limit to Options.Batch and starts a round. q.mu must be held.
 func (q *Queue) startReleaseLocked() {
 	p := &q.pacer
-	p.limit, p.checks, p.catchUp, p.outstanding, p.finished = q.opt.Batch, 0, 0, 0, 0
+	p.limit, p.checks, p.catchUp, p.outstanding, p.finished = q.options.Batch, 0, 0, 0, 0
 	p.round++
-	p.dequeued, p.requeued = false, false
+	p.anyDequeued, p.anyRequeued = false, false
 	p.lastCheck = time.Now()
 	p.cpuUsed, p.preempted = q.CPUUsage()
 }
@@ -84,16 +84,16 @@ func (q *Queue) startReleaseLocked() {
 // fixed rate only the timer starts the next batch.
 func (q *Queue) wakeLocked(match func(t *Ticket) bool) {
 	p := &q.pacer
-	wasEmpty := p.due.head == nil
-	for t := q.idle.head; t != nil; {
+	wasEmpty := p.dueTickets.head == nil
+	for t := q.idleTickets.head; t != nil; {
 		next := t.next
 		if match(t) {
-			q.idle.remove(t)
-			p.due.push(t)
+			q.idleTickets.remove(t)
+			p.dueTickets.push(t)
 		}
 		t = next
 	}
-	if wasEmpty && p.due.head != nil && p.timerActive && !q.opt.FixedRate {
+	if wasEmpty && p.dueTickets.head != nil && p.timerActive && !q.options.FixedRate {
 		q.startReleaseLocked()
 	}
 	q.releaseLocked()
@@ -108,10 +108,10 @@ func (q *Queue) startTimerLocked() {
 
 // checkInterval returns the time between two checks.
 func (q *Queue) checkInterval() time.Duration {
-	if q.opt.FixedRate {
-		return q.opt.Pace
+	if q.options.FixedRate {
+		return q.options.Pace
 	}
-	return q.opt.Pace / checksPerRound
+	return q.options.Pace / checksPerRound
 }
 
 // onTimer adjusts the limit, and starts a new round after Options.Pace: tickets that were released
@@ -122,22 +122,22 @@ func (q *Queue) onTimer() {
 	defer q.mu.Unlock()
 	p := &q.pacer
 	p.timerActive = false
-	if p.due.head == nil {
+	if p.dueTickets.head == nil {
 		return
 	}
-	took := time.Since(p.lastCheck)
+	elapsed := time.Since(p.lastCheck)
 	p.checks++
-	roundOver := q.opt.FixedRate || p.checks == checksPerRound
-	saturated, allRequeued := q.cpuSaturatedLocked(took), p.requeued && !p.dequeued
-	p.dequeued, p.requeued = false, false
+	roundOver := q.options.FixedRate || p.checks == checksPerRound
+	saturated, allRequeued := q.cpuSaturatedLocked(elapsed), p.anyRequeued && !p.anyDequeued
+	p.anyDequeued, p.anyRequeued = false, false
 	switch {
-	case q.opt.FixedRate:
-		p.catchUp = q.catchUp(took - q.opt.Pace)
+	case q.options.FixedRate:
+		p.catchUp = q.catchUpCount(elapsed - q.options.Pace)
 	case allRequeued: // keep the limit: the table has no owner for these tickets, which says nothing about capacity
 	case !saturated, roundOver && p.finished < p.outstanding:
 		p.limit *= 2
 	case roundOver:
-		p.limit += q.opt.Batch
+		p.limit += q.options.Batch
 	}
 	if roundOver {
 		p.round++
@@ -147,30 +147,30 @@ func (q *Queue) onTimer() {
 	q.releaseLocked()
 }
 
-// cpuSaturatedLocked reports whether the process was short of CPU time since the last check, which
-// was took ago: it used more than busyPercent of its CPUs, or was preempted at least once per two
+// cpuSaturatedLocked reports whether the process was short of CPU time in the time elapsed since
+// the last check: it used more than busyPercent of its CPUs, or was preempted at least once per two
 // CPUs. q.mu must be held.
-func (q *Queue) cpuSaturatedLocked(took time.Duration) bool {
+func (q *Queue) cpuSaturatedLocked(elapsed time.Duration) bool {
 	p := &q.pacer
 	used, preempted := q.CPUUsage()
 	procs := runtime.GOMAXPROCS(0)
-	saturated := preempted-p.preempted >= int64(procs+1)/2 || (used-p.cpuUsed)*100 >= took*time.Duration(busyPercent*procs)
+	saturated := preempted-p.preempted >= int64(procs+1)/2 || (used-p.cpuUsed)*100 >= elapsed*time.Duration(busyPercent*procs)
 	p.cpuUsed, p.preempted = used, preempted
 	return saturated
 }
 
 // CPUUsage returns the result of Options.CPUUsage, or zeros if that is nil.
 func (q *Queue) CPUUsage() (used time.Duration, preempted int64) {
-	if q.opt.CPUUsage == nil {
+	if q.options.CPUUsage == nil {
 		return 0, 0
 	}
-	return q.opt.CPUUsage()
+	return q.options.CPUUsage()
 }
 
-// catchUp returns how many tickets to release in addition to the next batch after a timer that was
-// late, so that a busy node releases as many tickets per second as an idle one. It is limited, so
-// that a very late timer does not release everything at once.
-func (q *Queue) catchUp(late time.Duration) int {
-	n := int64(q.opt.Batch) * int64(late) / int64(q.opt.Pace)
-	return int(max(0, min(n, int64(maxBurst-q.opt.Batch))))
+// catchUpCount returns how many tickets to release in addition to the next batch after a timer that
+// was late, so that a busy node releases as many tickets per second as an idle one. It is limited,
+// so that a very late timer does not release everything at once.
+func (q *Queue) catchUpCount(late time.Duration) int {
+	n := int64(q.options.Batch) * int64(late) / int64(q.options.Pace)
+	return int(max(0, min(n, int64(maxBurst-q.options.Batch))))
 }

@@ -13,7 +13,7 @@ func TestLateTimerDoesNotReduceFixedRate(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			q := New(Options{Requests: 1000, Bytes: 1 << 20, Wait: time.Minute, Batch: 4, Pace: 3 * time.Millisecond, FixedRate: true})
 			for range 500 {
-				q.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
+				q.pacer.dueTickets.push(&Ticket{ready: make(chan struct{}, 1)})
 			}
 			q.mu.Lock()
 			q.releaseLocked()
@@ -30,7 +30,7 @@ func TestLateTimerDoesNotReduceFixedRate(t *testing.T) {
 				t.Errorf("next timer: %d released, want 4", n-want)
 			}
 			q.mu.Lock()
-			q.pacer.due = list{}
+			q.pacer.dueTickets = list{}
 			q.mu.Unlock()
 		})
 	}
@@ -47,7 +47,7 @@ func TestFixedRateStartsWithOneBatch(t *testing.T) {
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				for range n {
-					q.pacer.due.push(&Ticket{ready: make(chan struct{}, 1)})
+					q.pacer.dueTickets.push(&Ticket{ready: make(chan struct{}, 1)})
 				}
 				q.releaseLocked()
 			}

@@ -21,21 +21,21 @@ var (
 
 // Queue is the request queue of one node. Create it with New.
 type Queue struct {
-	opt Options
+	options Options
 
 	// mu protects the following fields.
-	mu         sync.Mutex
-	generation uint64           // generation of the newest routing table
-	shards     map[uint32]usage // usage by shard
-	idle       list             // tickets that wait for the next table or a condition
-	pacer      pacer            // releases the tickets that were woken
-	stats      Stats            // except Due and Idle, which Stats fills in
+	mu          sync.Mutex
+	generation  uint64           // generation of the newest routing table
+	shards      map[uint32]usage // usage by shard
+	idleTickets list             // tickets that wait for the next table or a condition
+	pacer       pacer            // releases the tickets that were woken
+	stats       Stats            // except Due and Idle, which Stats fills in
 }
 
 // New returns an empty queue.
 func New(o Options) *Queue {
 	o = o.withDefaults()
-	return &Queue{opt: o, shards: make(map[uint32]usage), pacer: pacer{limit: o.Batch, round: 1}}
+	return &Queue{options: o, shards: make(map[uint32]usage), pacer: pacer{limit: o.Batch, round: 1}}
 }
 
 // NoShard stands for requests whose shard is not known yet. The limit per shard does not apply
@@ -44,8 +44,8 @@ const NoShard = math.MaxUint32
 
 // usage is the number and total size of the queued requests of one shard.
 type usage struct {
-	n     int
-	bytes int64
+	requests int
+	bytes    int64
 }
 
 // shardLimit returns the slots and bytes that one shard may use: a quarter of the total while
@@ -56,7 +56,7 @@ func (q *Queue) shardLimit(shared bool) usage {
 	if shared {
 		divisor = 4
 	}
-	return usage{max(q.opt.Requests/divisor, 1), max(q.opt.Bytes/int64(divisor), 1)}
+	return usage{max(q.options.Requests/divisor, 1), max(q.options.Bytes/int64(divisor), 1)}
 }
 
 // Enter adds a request for shard with the given size in bytes to the queue, and starts its
@@ -67,18 +67,18 @@ func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stats.Waiting >= q.opt.Requests || bytes > 0 && bytes > q.opt.Bytes-q.stats.Bytes {
+	if q.stats.Waiting >= q.options.Requests || bytes > 0 && bytes > q.options.Bytes-q.stats.Bytes {
 		q.stats.RefusedFull++
 		return nil, ErrFull
 	}
 	used := q.shards[shard]
-	limit := q.shardLimit(q.stats.Waiting > used.n)
+	limit := q.shardLimit(q.stats.Waiting > used.requests)
 	// The first request of a shard may use all remaining bytes.
-	if shard != NoShard && (used.n >= limit.n || used.n > 0 && bytes > limit.bytes-used.bytes) {
+	if shard != NoShard && (used.requests >= limit.requests || used.requests > 0 && bytes > limit.bytes-used.bytes) {
 		q.stats.RefusedShardLimit++
 		return nil, ErrShardLimit
 	}
-	q.shards[shard] = usage{used.n + 1, used.bytes + bytes}
+	q.shards[shard] = usage{used.requests + 1, used.bytes + bytes}
 	q.stats.Waiting++
 	q.stats.Bytes += bytes
 	q.stats.Entered++
@@ -86,7 +86,7 @@ func (q *Queue) Enter(shard uint32, bytes int64) (*Ticket, error) {
 		queue:    q,
 		shard:    shard,
 		bytes:    bytes,
-		deadline: now.Add(q.opt.Wait),
+		deadline: now.Add(q.options.Wait),
 		ready:    make(chan struct{}, 1),
 	}, nil
 }
@@ -102,7 +102,7 @@ func (q *Queue) Wake(generation uint64) {
 	}
 	q.generation = generation
 	// A caller may have loaded a table before Wake announced it, so t.seen can be newer.
-	q.wakeLocked(func(t *Ticket) bool { return t.seen < generation })
+	q.wakeLocked(func(t *Ticket) bool { return t.seenGeneration < generation })
 }
 
 // Condition is an event that a ticket can wait for in addition to a new routing table: an
@@ -126,9 +126,9 @@ func (q *Queue) WakeAll(cond Condition) {
 func (q *Queue) WakeOne(cond Condition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for t := q.idle.head; t != nil; t = t.next {
+	for t := q.idleTickets.head; t != nil; t = t.next {
 		if t.cond == cond {
-			q.idle.remove(t)
+			q.idleTickets.remove(t)
 			q.stats.Released++
 			t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 			return true
@@ -142,6 +142,6 @@ func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	st := q.stats
-	st.Due, st.Idle = q.pacer.due.n, q.idle.n
+	st.Due, st.Idle = q.pacer.dueTickets.len, q.idleTickets.len
 	return st
 }

@@ -14,16 +14,16 @@ type Ticket struct {
 	bytes    int64
 	deadline time.Time
 	ready    chan struct{} // capacity 1; receives when the ticket is removed from its list by another goroutine
-	left     atomic.Bool   // the slot is free; set with queue.mu held
+	hasLeft  atomic.Bool   // the slot is free; set with queue.mu held
 
 	// queue.mu protects the following fields.
-	list          *list     // list that contains the ticket, or nil
-	prev, next    *Ticket   // neighbors in that list
-	seen          uint64    // generation that the caller of Wait has checked
-	cond          Condition // condition that the ticket also waits for, or nil
-	round         uint64    // round of the pacer in which the ticket is outstanding, or 0
-	lateCheckUsed bool      // the one check after the deadline has been granted
-	outcome       error     // ErrTimeout, ErrCanceled or nil
+	list           *list     // list that contains the ticket, or nil
+	prev, next     *Ticket   // neighbors in that list
+	seenGeneration uint64    // generation that the caller of Wait has checked
+	cond           Condition // condition that the ticket also waits for, or nil
+	releaseRound   uint64    // round of the pacer in which the ticket is outstanding, or 0
+	lateCheckUsed  bool      // the one check after the deadline has been granted
+	outcome        error     // ErrTimeout, ErrCanceled or nil
 }
 
 // LimitDeadline moves the deadline of the request forward to the given time, if that is earlier.
@@ -49,47 +49,47 @@ func (t *Ticket) Wait(done <-chan struct{}, seen uint64, limit time.Duration) er
 	return t.WaitFor(done, seen, limit, nil)
 }
 
-// WaitFor is like Wait, but also returns nil when WakeAll or WakeOne is called for cond, and at once
-// if cond is ready. A nil cond is ignored.
+// WaitFor is like Wait, but also returns nil when WakeAll or WakeOne is called for cond, and at
+// once if cond is ready. A nil cond is ignored.
 func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration, cond Condition) error {
 	q := t.queue
-	left := time.Until(t.deadline)
+	remaining := time.Until(t.deadline)
 	q.mu.Lock()
-	q.pacer.requeued = q.pacer.requeued || t.round == q.pacer.round
-	t.endTurnLocked()
-	if t.left.Load() || isClosed(done) {
+	q.pacer.anyRequeued = q.pacer.anyRequeued || t.releaseRound == q.pacer.round
+	t.endReleaseLocked()
+	if t.hasLeft.Load() || isClosed(done) {
 		t.outcome = ErrCanceled
 		q.mu.Unlock()
 		return ErrCanceled
 	}
-	if seen < q.generation || left <= 0 {
+	if seen < q.generation || remaining <= 0 {
 		defer q.mu.Unlock()
-		return t.resultLocked(seen, left <= 0)
+		return t.waitResultLocked(seen, remaining <= 0)
 	}
 	if cond != nil && cond.Ready() {
 		q.mu.Unlock()
 		return nil
 	}
-	t.seen, t.cond = seen, cond
-	q.idle.push(t)
+	t.seenGeneration, t.cond = seen, cond
+	q.idleTickets.push(t)
 	q.mu.Unlock()
 
-	timeout := left
+	timeout := remaining
 	if limit > 0 {
-		timeout = min(left, limit)
+		timeout = min(remaining, limit)
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-t.ready:
-		if t.left.Load() {
+		if t.hasLeft.Load() {
 			return ErrCanceled
 		}
 		return nil
 	case <-done:
 		return t.cancel()
 	case <-timer.C:
-		return t.onTimeout(timeout == left)
+		return t.onTimeout(timeout == remaining)
 	}
 }
 
@@ -98,7 +98,7 @@ func (t *Ticket) WaitFor(done <-chan struct{}, seen uint64, limit time.Duration,
 func (t *Ticket) Dequeue() {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
-	t.queue.pacer.dequeued = true
+	t.queue.pacer.anyDequeued = true
 	t.leaveLocked()
 }
 
@@ -109,16 +109,16 @@ func (t *Ticket) Leave() {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
 	t.leaveLocked()
-	if t.round == t.queue.pacer.round {
+	if t.releaseRound == t.queue.pacer.round {
 		t.queue.pacer.finished++
 	}
-	t.endTurnLocked()
+	t.endReleaseLocked()
 }
 
 // leaveLocked frees the slot. queue.mu must be held.
 func (t *Ticket) leaveLocked() {
 	q := t.queue
-	if t.left.Swap(true) {
+	if t.hasLeft.Swap(true) {
 		return
 	}
 	if t.list != nil {
@@ -126,7 +126,7 @@ func (t *Ticket) leaveLocked() {
 		t.ready <- struct{}{} // never blocks: the channel of a ticket in a list is empty
 	}
 	used := q.shards[t.shard]
-	q.shards[t.shard] = usage{used.n - 1, used.bytes - t.bytes}
+	q.shards[t.shard] = usage{used.requests - 1, used.bytes - t.bytes}
 	q.stats.Waiting--
 	q.stats.Bytes -= t.bytes
 	switch {
@@ -139,21 +139,21 @@ func (t *Ticket) leaveLocked() {
 	}
 }
 
-// endTurnLocked removes the ticket from the outstanding ones, and releases the next due ticket.
+// endReleaseLocked removes the ticket from the outstanding ones, and releases the next due ticket.
 // queue.mu must be held.
-func (t *Ticket) endTurnLocked() {
+func (t *Ticket) endReleaseLocked() {
 	q := t.queue
-	if t.round == q.pacer.round {
+	if t.releaseRound == q.pacer.round {
 		q.pacer.outstanding--
 		q.releaseLocked()
 	}
-	t.round = 0
+	t.releaseRound = 0
 }
 
-// resultLocked returns the result of a Wait without blocking. expired reports that the deadline of
-// the request has passed. In that case the request may check a newer table only once. q.mu must be
-// held.
-func (t *Ticket) resultLocked(seen uint64, expired bool) error {
+// waitResultLocked returns the result of a Wait without blocking. expired reports that the deadline
+// of the request has passed. In that case the request may check a newer table only once. q.mu must
+// be held.
+func (t *Ticket) waitResultLocked(seen uint64, expired bool) error {
 	if seen < t.queue.generation && !t.lateCheckUsed {
 		t.lateCheckUsed = expired
 		return nil
@@ -168,7 +168,7 @@ func (t *Ticket) cancel() error {
 	t.queue.mu.Lock()
 	defer t.queue.mu.Unlock()
 	t.unlinkLocked()
-	t.endTurnLocked()
+	t.endReleaseLocked()
 	t.outcome = ErrCanceled
 	return ErrCanceled
 }
@@ -180,12 +180,12 @@ func (t *Ticket) onTimeout(expired bool) error {
 	defer t.queue.mu.Unlock()
 	released := t.unlinkLocked()
 	switch {
-	case t.left.Load():
+	case t.hasLeft.Load():
 		return ErrCanceled
 	case released || !expired:
 		return nil
 	}
-	return t.resultLocked(t.seen, true)
+	return t.waitResultLocked(t.seenGeneration, true)
 }
 
 // unlinkLocked removes the ticket from its list. It returns true if the ticket had already been

@@ -2,14 +2,15 @@ package shardmap
 
 import "slices"
 
-// Assign derives a map from prev in which members own the shards, as far as the policy p permits. The same
-// prev, members (in any order) and p always result in the same map. Another call with that map as prev
-// moves no shard.
+// Assign derives a map from prev in which members own the shards, as far as the policy p permits.
+// The same prev, members (in any order) and p always result in the same map. Another call with that
+// map as prev moves no shard.
 //
-// The number of shards of each member differs from its weighted quota by less than one shard. The number
-// of moved shards is the minimum for that: all orphaned shards, plus the surplus of members that own more
-// than their target. The targets are rounded in the way that minimizes the surplus. A member of prev that
-// is not in members loses its shards. Without any members all shards become orphans.
+// The number of shards of each member differs from its weighted quota by less than one shard. The
+// number of moved shards is the minimum for that: all orphaned shards, plus the surplus of members
+// that own more than their target. The targets are rounded in the way that minimizes the surplus. A
+// member of prev that is not in members loses its shards. Without any members all shards become
+// orphans.
 //
 // The policy changes this as follows:
 //
@@ -31,10 +32,10 @@ import "slices"
 //     again under this constraint and ignores the minimum of moves. The result is as even as moves of
 //     single shards can make it. A barred member receives a shard only if no other member can own it.
 //
-// The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards that
-// move have ownership epoch 0 until Settle. Assign corrects invalid members: it limits weights to the
-// permitted range, keeps the heaviest of several members with one id, drops invalid ids, and drops the
-// last members by id beyond MaxMembers.
+// The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards
+// that move have ownership epoch 0 until Settle. Assign corrects invalid members: it limits weights
+// to the permitted range, keeps the heaviest of several members with one id, drops invalid ids, and
+// drops the last members by id beyond MaxMembers.
 //
 // The cost is about one multiplication for each pair of a moving shard and a receiving member.
 func Assign(prev *Map, members []Member, p Policy) *Map {
@@ -46,12 +47,12 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 	}
 	converted := prev.translationTo(m.members)
 	for s, o := range prev.owners {
-		m.owners[s] = converted.convert(o)
+		m.owners[s] = converted.newIndex(o)
 	}
 	if len(m.members) > 0 {
-		kept := slices.Clone(m.owners)
-		if m.place(p, prev.since, nil); m.violatesBarred(kept, p.Barred) {
-			m.owners = kept
+		beforePlacement := slices.Clone(m.owners)
+		if m.place(p, prev.since, nil); m.violatesBarred(beforePlacement, p.Barred) {
+			m.owners = beforePlacement
 			m.place(p, prev.since, m.barredSets(p.Barred))
 		}
 	}
@@ -59,9 +60,9 @@ func Assign(prev *Map, members []Member, p Policy) *Map {
 		m.deferMoves(prev, p)
 		converted = prev.translationTo(m.members)
 	}
-	m.recount()
+	m.updateCounts()
 	for s, o := range prev.owners {
-		if m.owners[s] != noOwner && m.owners[s] == converted.convert(o) {
+		if m.owners[s] != noOwner && m.owners[s] == converted.newIndex(o) {
 			m.since[s] = prev.since[s]
 		}
 	}

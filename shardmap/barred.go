@@ -6,12 +6,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// maxPairChecks bounds the work of spreadBarred. After that many checks of a pair of members it stops, and
-// the placement stays as even as it is then. Clusters of up to 200 nodes never reach the bound.
+// maxPairChecks bounds the work of spreadBarred. After that many checks of a pair of members it
+// stops, and the placement stays as even as it is then. Clusters of up to 200 nodes never reach the
+// bound.
 const maxPairChecks = 1 << 26
 
-// violatesBarred reports whether a shard was placed on a member that is barred from it. before contains the
-// owners before the placement.
+// violatesBarred reports whether a shard was placed on a member that is barred from it. before
+// contains the owners before the placement.
 func (m *Map) violatesBarred(before []int16, barred map[NodeID]ShardSet) bool {
 	sets := m.barredSets(barred)
 	for s, o := range m.owners {
@@ -48,30 +49,30 @@ type classKey struct {
 	unowned  bool   // the shards were orphaned or have moved already, so another move is free
 }
 
-// balancer is the state of spreadBarred for the members of one stage. All slices are indexed by the position
-// of the member in members.
+// balancer is the state of spreadBarred for the members of one stage. All slices are indexed by the
+// position of the member in members.
 type balancer struct {
-	pl        *placement
-	members   []int16
-	load      []int // number of shards, of all stages
-	weight    []int
-	minLoad   []int // a cordoned member sends shards only while its load is above this value
-	cordoned  []bool
-	hash      []uint64           // hash of the id
-	classes   [][]class          // classes of shards by owner
-	index     []map[classKey]int // index in classes, by owner
-	exhausted [][]bool           // by owner and receiver: the owner has no shard that the receiver can own
+	pl         *placement
+	members    []int16
+	load       []int // number of shards, of all stages
+	weight     []int
+	minLoad    []int // a cordoned member sends shards only while its load is above this value
+	cordoned   []bool
+	hash       []uint64           // hash of the id
+	classes    [][]class          // classes of shards by owner
+	classIndex []map[classKey]int // index in classes, by owner
+	exhausted  [][]bool           // by owner and receiver: the owner has no shard that the receiver can own
 }
 
-// spreadBarred places the shards of a stage on the given members, sorted by index, if members are barred
-// from shards. A barred member receives a shard only if it is orphaned and all other members are barred as
-// well.
+// spreadBarred places the shards of a stage on the given members, sorted by index, if members are
+// barred from shards. A barred member receives a shard only if it is orphaned and all other members
+// are barred as well.
 //
-// An orphaned shard goes to the member with the lowest load relative to its weight. Then shards move one at
-// a time from the member with the highest relative load to the one with the lowest. This continues as long
-// as the sender has a shard that the receiver is not barred from, and the move reduces the sum of
-// load²/weight. So no single move can make the result more even, the last moves cannot be omitted, and
-// another call with the result moves nothing.
+// An orphaned shard goes to the member with the lowest load relative to its weight. Then shards
+// move one at a time from the member with the highest relative load to the one with the lowest.
+// This continues as long as the sender has a shard that the receiver is not barred from, and the
+// move reduces the sum of load²/weight. So no single move can make the result more even, the last
+// moves cannot be omitted, and another call with the result moves nothing.
 func (pl *placement) spreadBarred(stage int16, members []int16) {
 	b := pl.newBalancer(stage, members)
 	for checks := 0; checks < maxPairChecks; {
@@ -92,11 +93,11 @@ func (pl *placement) spreadBarred(stage int16, members []int16) {
 // newBalancer groups the shards of the stage by owner and class, and places the orphaned shards.
 func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
 	k := len(members)
-	b := &balancer{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), minLoad: make([]int, k), cordoned: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), index: make([]map[classKey]int, k), exhausted: make([][]bool, k)}
+	b := &balancer{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), minLoad: make([]int, k), cordoned: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), classIndex: make([]map[classKey]int, k), exhausted: make([][]bool, k)}
 	place := make(map[int16]int, k)
 	owned, n := make([]int, len(pl.m.members)), 0
 	for u, i := range members {
-		place[i], b.index[u] = u, map[classKey]int{}
+		place[i], b.classIndex[u] = u, map[classKey]int{}
 		b.hash[u] = xxhash.Sum64String(string(pl.m.members[i].ID))
 		b.weight[u], b.cordoned[u], b.exhausted[u] = int(pl.m.members[i].Weight), pl.cordoned[i], make([]bool, k)
 	}
@@ -152,24 +153,24 @@ func (b *balancer) addShard(u, s int, mask string, unowned bool) {
 	if b.pl.previous != nil {
 		key.previous = b.pl.previous[s]
 	}
-	at, known := b.index[u][key]
+	at, known := b.classIndex[u][key]
 	if !known {
 		at = len(b.classes[u])
-		b.index[u][key] = at
+		b.classIndex[u][key] = at
 		b.classes[u] = append(b.classes[u], class{classKey: key})
 	}
 	b.classes[u][at].shards = append(b.classes[u][at].shards, int32(s))
 }
 
-// leastLoaded returns the member with the lowest load relative to its weight that can receive shard s. A hash
-// decides between equals. The result is negative if all members are barred or cordoned.
+// leastLoaded returns the member with the lowest load relative to its weight that can receive shard
+// s. A hash decides between equals. The result is negative if all members are barred or cordoned.
 func (b *balancer) leastLoaded(s int, mask string) int {
 	best, bestScore := -1, uint64(0)
 	for v := range b.members {
 		if b.cordoned[v] || isSet(mask, v) {
 			continue
 		}
-		score := (b.hash[v] ^ mix64(s)) * mix64(s)
+		score := (b.hash[v] ^ hashShard(s)) * hashShard(s)
 		if best >= 0 {
 			if d := b.receiveCost(v)*b.weight[best] - b.receiveCost(best)*b.weight[v]; d > 0 || d == 0 && score <= bestScore {
 				continue
@@ -186,8 +187,9 @@ func (b *balancer) receiveCost(v int) int { return 2*b.load[v] + 1 }
 // sendGain returns the decrease of load² if member u loses one shard.
 func (b *balancer) sendGain(u int) int { return 2*b.load[u] - 1 }
 
-// moveOne moves one shard from the member with the highest relative load to the one with the lowest that can
-// receive one of its shards. It reports whether a shard moved, and how many pairs of members it checked.
+// moveOne moves one shard from the member with the highest relative load to the one with the lowest
+// that can receive one of its shards. It reports whether a shard moved, and how many pairs of
+// members it checked.
 func (b *balancer) moveOne() (checks int, moved bool) {
 	from, to := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
 	slices.Reverse(from)
@@ -222,8 +224,8 @@ func (b *balancer) orderBy(cost func(int) int) []int {
 	return all
 }
 
-// transfer moves a shard from u to v, and reports whether u had a shard that v can receive. The first choice
-// is a shard that has moved already, and the second one a shard that v owned before u.
+// transfer moves a shard from u to v, and reports whether u had a shard that v can receive. The
+// first choice is a shard that has moved already, and the second one a shard that v owned before u.
 func (b *balancer) transfer(u, v int) bool {
 	best, bestRank := -1, 3
 	for i, c := range b.classes[u] {

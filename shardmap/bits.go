@@ -2,48 +2,48 @@ package shardmap
 
 // bitWriter appends numbers of few bits to b, starting with the lowest bits.
 type bitWriter struct {
-	b   []byte
-	acc uint64
-	n   int // number of bits in acc that are not in b yet, less than 8
+	out      []byte
+	bits     uint64
+	bitCount int // number of bits in bits that are not in out yet, less than 8
 }
 
 // write appends the low width bits of v. width must be at most 17, and v must not have more bits.
 func (w *bitWriter) write(v uint64, width int) {
-	w.acc |= v << w.n
-	w.n += width
-	for w.n >= 8 {
-		w.b = append(w.b, byte(w.acc))
-		w.acc >>= 8
-		w.n -= 8
+	w.bits |= v << w.bitCount
+	w.bitCount += width
+	for w.bitCount >= 8 {
+		w.out = append(w.out, byte(w.bits))
+		w.bits >>= 8
+		w.bitCount -= 8
 	}
 }
 
 // flush pads the last byte with zero bits.
 func (w *bitWriter) flush() {
-	if w.n > 0 {
-		w.b = append(w.b, byte(w.acc))
+	if w.bitCount > 0 {
+		w.out = append(w.out, byte(w.bits))
 	}
-	w.acc, w.n = 0, 0
+	w.bits, w.bitCount = 0, 0
 }
 
 // bitReader reads numbers that bitWriter has written. The caller must ensure that b is long enough.
 type bitReader struct {
-	b   []byte
-	acc uint64
-	n   int
+	in       []byte
+	bits     uint64
+	bitCount int
 }
 
 func (r *bitReader) read(width int) uint64 {
-	for r.n < width {
-		r.acc |= uint64(r.b[0]) << r.n
-		r.b = r.b[1:]
-		r.n += 8
+	for r.bitCount < width {
+		r.bits |= uint64(r.in[0]) << r.bitCount
+		r.in = r.in[1:]
+		r.bitCount += 8
 	}
-	v := r.acc & (1<<width - 1)
-	r.acc >>= width
-	r.n -= width
+	v := r.bits & (1<<width - 1)
+	r.bits >>= width
+	r.bitCount -= width
 	return v
 }
 
 // onlyPadding reports whether no bits but zero padding are left.
-func (r *bitReader) onlyPadding() bool { return r.acc == 0 && len(r.b) == 0 }
+func (r *bitReader) onlyPadding() bool { return r.bits == 0 && len(r.in) == 0 }

@@ -20,8 +20,8 @@ var ErrCodec = errors.New("shardmap: not an encoded map")
 
 var _ encoding.BinaryMarshaler = (*Map)(nil)
 
-// MarshalBinary encodes m. Each map has exactly one encoding, so equal maps have equal encodings. The error
-// is always nil.
+// MarshalBinary encodes m. Each map has exactly one encoding, so equal maps have equal encodings.
+// The error is always nil.
 //
 //	version   1 byte
 //	epoch     uvarint
@@ -32,9 +32,10 @@ var _ encoding.BinaryMarshaler = (*Map)(nil)
 //	owners    per shard: 0 for an orphan, otherwise 1 + index of the member
 //	since     per owned shard: index of its ownership epoch
 //
-// The fields owners and since use as many bits per value as their largest possible value needs, lowest
-// bits first, and are padded with zero bits to a whole byte. The owners of 1024 shards and three members
-// take 256 bytes. The since field is empty as long as all shards have the same ownership epoch.
+// The fields owners and since use as many bits per value as their largest possible value needs,
+// lowest bits first, and are padded with zero bits to a whole byte. The owners of 1024 shards and
+// three members take 256 bytes. The since field is empty as long as all shards have the same
+// ownership epoch.
 func (m *Map) MarshalBinary() ([]byte, error) {
 	b := []byte{codecVersion}
 	b = binary.AppendUvarint(b, uint64(m.epoch))
@@ -52,38 +53,39 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(last-e))
 		last = e
 	}
-	p := bitWriter{b: b}
+	w := bitWriter{out: b}
 	width := ownerWidth(len(m.members))
 	for _, o := range m.owners {
-		p.write(uint64(o+1), width)
+		w.write(uint64(o+1), width)
 	}
-	p.flush()
+	w.flush()
 	if width = indexWidth(len(epochs)); width > 0 {
-		place := make(map[Epoch]uint64, len(epochs))
+		epochIndex := make(map[Epoch]uint64, len(epochs))
 		for i, e := range epochs {
-			place[e] = uint64(i)
+			epochIndex[e] = uint64(i)
 		}
 		for s, o := range m.owners {
 			if o != noOwner {
-				p.write(place[m.since[s]], width)
+				w.write(epochIndex[m.since[s]], width)
 			}
 		}
-		p.flush()
+		w.flush()
 	}
-	return p.b, nil
+	return w.out, nil
 }
 
-// Digest returns the SHA-256 hash of the encoding. Maps with equal digests are equal, including epochs.
+// Digest returns the SHA-256 hash of the encoding. Maps with equal digests are equal, including
+// epochs.
 func (m *Map) Digest() [32]byte {
 	b, _ := m.MarshalBinary() // never an error
 	return sha256.Sum256(b)
 }
 
-// Decode decodes the output of MarshalBinary. It returns an error that wraps ErrCodec for any other input:
-// another version, a value out of range, an encoding that MarshalBinary would not choose, or trailing
-// bytes. For any input it allocates less than 1 MB. It does not retain b.
+// Decode decodes the output of MarshalBinary. It returns an error that wraps ErrCodec for any other
+// input: another version, a value out of range, an encoding that MarshalBinary would not choose, or
+// trailing bytes. For any input it allocates less than 1 MB. It does not retain b.
 func Decode(b []byte) (*Map, error) {
-	d := decoder{b: b}
+	d := decoder{input: b}
 	if v := d.byte(); d.err == nil && v != codecVersion {
 		return nil, fmt.Errorf("%w: version %d, this node supports %d", ErrCodec, v, codecVersion)
 	}
@@ -96,13 +98,13 @@ func Decode(b []byte) (*Map, error) {
 	epochs := d.epochs(m.epoch, shards)
 	m.owners = d.owners(shards, len(m.members))
 	m.since = d.since(m.owners, epochs)
-	if len(d.b) > 0 {
-		d.failf("%d bytes left over", len(d.b))
+	if len(d.input) > 0 {
+		d.failf("%d bytes left over", len(d.input))
 	}
 	if d.err != nil {
 		return nil, d.err
 	}
-	m.recount()
+	m.updateCounts()
 	return m, nil
 }
 

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// decoder reads the fields of an encoded map from b. It keeps the first error. After an error all methods
-// return zero values.
+// decoder reads the fields of an encoded map from b. It keeps the first error. After an error all
+// methods return zero values.
 type decoder struct {
-	b   []byte
-	err error
+	input []byte
+	err   error
 }
 
 // failf sets the error, unless there is one already. It drops the remaining input.
@@ -17,21 +17,22 @@ func (d *decoder) failf(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: %s", ErrCodec, fmt.Sprintf(format, args...))
 	}
-	d.b = nil
+	d.input = nil
 }
 
-// bytes returns the next n bytes, or nil if there are fewer. field is the name of the field for the error.
+// bytes returns the next n bytes, or nil if there are fewer. field is the name of the field for the
+// error.
 func (d *decoder) bytes(n int, field string) []byte {
 	if d.err != nil {
 		return nil
 	}
-	if n > len(d.b) {
+	if n > len(d.input) {
 		d.failf("ends within %s", field)
 		return nil
 	}
-	out := d.b[:n]
-	d.b = d.b[n:]
-	return out
+	value := d.input[:n]
+	d.input = d.input[n:]
+	return value
 }
 
 func (d *decoder) byte() byte {
@@ -46,27 +47,27 @@ func (d *decoder) uvarint(field string, limit uint64) uint64 {
 	if d.err != nil {
 		return 0
 	}
-	v, n := binary.Uvarint(d.b)
+	v, n := binary.Uvarint(d.input)
 	switch {
 	case n == 0:
 		d.failf("ends within %s", field)
 	case n < 0 || v > limit:
 		d.failf("%s above %d", field, limit)
-	case n > 1 && d.b[n-1] == 0:
+	case n > 1 && d.input[n-1] == 0:
 		d.failf("%s in a longer form than needed", field)
 	}
 	if d.err != nil {
 		return 0
 	}
-	d.b = d.b[n:]
+	d.input = d.input[n:]
 	return v
 }
 
-// members reads the member table. The capacity of the result is limited by the length of the input, so that
-// a false number of members cannot cause a large allocation.
+// members reads the member table. The capacity of the result is limited by the length of the input,
+// so that a false number of members cannot cause a large allocation.
 func (d *decoder) members() []Member {
 	n := int(d.uvarint("members", MaxMembers))
-	members := make([]Member, 0, min(n, len(d.b)/3)) // a member takes at least 3 bytes
+	members := make([]Member, 0, min(n, len(d.input)/3)) // a member takes at least 3 bytes
 	for range n {
 		id := NodeID(d.bytes(int(d.uvarint("length of id", MaxID)), "id"))
 		mb := Member{ID: id, Weight: uint32(d.uvarint("weight", MaxWeight))}
@@ -86,11 +87,11 @@ func (d *decoder) members() []Member {
 	return members
 }
 
-// epochs reads the table of ownership epochs. They must be distinct, sorted from newest to oldest, and not
-// newer than last, the epoch of the map.
+// epochs reads the table of ownership epochs. They must be distinct, sorted from newest to oldest,
+// and not newer than last, the epoch of the map.
 func (d *decoder) epochs(last Epoch, shards int) []Epoch {
 	n := int(d.uvarint("ownership epochs", uint64(shards)))
-	table := make([]Epoch, 0, min(n, len(d.b)))
+	table := make([]Epoch, 0, min(n, len(d.input)))
 	for i := range n {
 		dist := d.uvarint("distance of ownership epoch", uint64(last))
 		if d.err != nil {
@@ -109,7 +110,7 @@ func (d *decoder) epochs(last Epoch, shards int) []Epoch {
 // owners reads the owner of each shard.
 func (d *decoder) owners(shards, members int) []int16 {
 	width := ownerWidth(members)
-	u := bitReader{b: d.bytes((shards*width+7)/8, "owners")}
+	u := bitReader{in: d.bytes((shards*width+7)/8, "owners")}
 	if d.err != nil {
 		return nil
 	}
@@ -128,8 +129,8 @@ func (d *decoder) owners(shards, members int) []int16 {
 	return owners
 }
 
-// since reads the ownership epoch of each owned shard. Each epoch of the table must be used, because
-// otherwise one map would have several encodings.
+// since reads the ownership epoch of each owned shard. Each epoch of the table must be used,
+// because otherwise one map would have several encodings.
 func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 	if d.err != nil {
 		return nil
@@ -145,7 +146,7 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 		return nil
 	}
 	width := indexWidth(len(table))
-	u := bitReader{b: d.bytes((owned*width+7)/8, "since")}
+	u := bitReader{in: d.bytes((owned*width+7)/8, "since")}
 	if d.err != nil {
 		return nil
 	}

@@ -2,9 +2,9 @@ package shardmap
 
 import "slices"
 
-// deferMoves undoes moves that the policy defers. It returns to its owner in prev each shard in p.Kept,
-// and each shard of an owner in p.Staged that is not in p.Idle. If that owner is not a member of m, it
-// becomes a member again.
+// deferMoves undoes moves that the policy defers. It returns to its owner in prev each shard in
+// p.Kept, and each shard of an owner in p.Staged that is not in p.Idle. If that owner is not a
+// member of m, it becomes a member again.
 func (m *Map) deferMoves(prev *Map, p Policy) {
 	converted := prev.translationTo(m.members)
 	var deferred []int
@@ -15,12 +15,12 @@ func (m *Map) deferMoves(prev *Map, p Policy) {
 			continue
 		}
 		switch {
-		case converted.convert(o) == noOwner:
+		case converted.newIndex(o) == noOwner:
 			if !missing[o] {
 				missing[o] = true
 				members = append(members, prev.members[o])
 			}
-		case converted.convert(o) == m.owners[s]:
+		case converted.newIndex(o) == m.owners[s]:
 			continue
 		}
 		deferred = append(deferred, s)
@@ -29,13 +29,13 @@ func (m *Map) deferMoves(prev *Map, p Policy) {
 		members = normalize(members)
 		to := m.translationTo(members)
 		for s, o := range m.owners {
-			m.owners[s] = to.convert(o)
+			m.owners[s] = to.newIndex(o)
 		}
 		m.members = members
 		converted = prev.translationTo(members)
 	}
 	for _, s := range deferred {
-		if o := converted.convert(prev.owners[s]); o != noOwner { // not a member if MaxMembers is exceeded
+		if o := converted.newIndex(prev.owners[s]); o != noOwner { // not a member if MaxMembers is exceeded
 			m.owners[s] = o
 		}
 	}

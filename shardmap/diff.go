@@ -6,15 +6,15 @@ type Move struct {
 	From, To NodeID
 }
 
-// Diff returns the shards that have different owners in from and to, in ascending order. It ignores epochs
-// and weights. A shard that is missing in one of the maps counts as orphaned there.
+// Diff returns the shards that have different owners in from and to, in ascending order. It ignores
+// epochs and weights. A shard that is missing in one of the maps counts as orphaned there.
 func Diff(from, to *Map) []Move {
 	var moves []Move
 	converted := from.translationTo(to.members)
 	for s := range max(from.Len(), to.Len()) {
 		a, b := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
-		// convert also returns noOwner for an owner that is not in to: this case is a move.
-		if converted.convert(a) == b && (b != noOwner || a == noOwner) {
+		// newIndex also returns noOwner for an owner that is not in to: this case is a move.
+		if converted.newIndex(a) == b && (b != noOwner || a == noOwner) {
 			continue
 		}
 		mv := Move{Shard: Shard(s)}

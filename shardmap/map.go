@@ -52,24 +52,24 @@ func (m *Map) Owner(s Shard) NodeID {
 	return ""
 }
 
-// OwnerIndex returns the index of the owner of s in Members, or -1 if s is orphaned. It panics unless
-// s < m.Len().
+// OwnerIndex returns the index of the owner of s in Members, or -1 if s is orphaned. It panics
+// unless s < m.Len().
 func (m *Map) OwnerIndex(s Shard) int { return int(m.owners[s]) }
 
-// OwnedSince returns the ownership epoch of s: the epoch of the map in which the current owner became
-// its owner. It is 0 if s is orphaned, or if Assign has moved s and Settle has not been called. It
-// panics unless s < m.Len().
+// OwnedSince returns the ownership epoch of s: the epoch of the map in which the current owner
+// became its owner. It is 0 if s is orphaned, or if Assign has moved s and Settle has not been
+// called. It panics unless s < m.Len().
 func (m *Map) OwnedSince(s Shard) Epoch { return m.since[s] }
 
 // Members returns the members, sorted by id. The slice is shared: do not modify it.
 func (m *Map) Members() []Member { return m.members }
 
 // Has reports whether id is a member.
-func (m *Map) Has(id NodeID) bool { return m.index(id) != noOwner }
+func (m *Map) Has(id NodeID) bool { return m.memberIndex(id) != noOwner }
 
 // Count returns the number of shards that id owns. It is 0 if id is not a member.
 func (m *Map) Count(id NodeID) int {
-	if i := m.index(id); i != noOwner {
+	if i := m.memberIndex(id); i != noOwner {
 		return m.counts[i]
 	}
 	return 0
@@ -81,7 +81,7 @@ func (m *Map) Orphans() int { return m.orphans }
 // Shards iterates over the shards that id owns, in ascending order.
 func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 	return func(yield func(Shard) bool) {
-		i := m.index(id)
+		i := m.memberIndex(id)
 		if i == noOwner {
 			return
 		}
@@ -93,7 +93,8 @@ func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 	}
 }
 
-// SameAs reports whether m and o have the same members, weights and owners. Their epochs may differ.
+// SameAs reports whether m and o have the same members, weights and owners. Their epochs may
+// differ.
 func (m *Map) SameAs(o *Map) bool {
 	return slices.Equal(m.members, o.members) && slices.Equal(m.owners, o.owners)
 }
@@ -104,9 +105,9 @@ func (m *Map) SameAs(o *Map) bool {
 //   - 0, if the shard is orphaned;
 //   - e, otherwise.
 //
-// Settle ignores the ownership epochs in m, so the result does not depend on which node called Assign.
-// Shards that base does not have count as orphaned in base. Settle panics if e < base.Epoch(): log
-// indexes only grow, and a smaller ownership epoch would defeat fencing.
+// Settle ignores the ownership epochs in m, so the result does not depend on which node called
+// Assign. Shards that base does not have count as orphaned in base. Settle panics if e <
+// base.Epoch(): log indexes only grow, and a smaller ownership epoch would defeat fencing.
 func (m *Map) Settle(base *Map, e Epoch) *Map {
 	if e < base.epoch {
 		panic(fmt.Sprintf("shardmap: Settle at epoch %d, before the epoch %d of the base map", e, base.epoch))
@@ -118,7 +119,7 @@ func (m *Map) Settle(base *Map, e Epoch) *Map {
 	for s, o := range m.owners {
 		switch {
 		case o == noOwner:
-		case s < base.Len() && fromBase.convert(base.owners[s]) == o:
+		case s < base.Len() && fromBase.newIndex(base.owners[s]) == o:
 			out.since[s] = base.since[s]
 		default:
 			out.since[s] = e
@@ -127,8 +128,8 @@ func (m *Map) Settle(base *Map, e Epoch) *Map {
 	return &out
 }
 
-// index returns the index of id in members, or noOwner if id is not a member.
-func (m *Map) index(id NodeID) int {
+// memberIndex returns the index of id in members, or noOwner if id is not a member.
+func (m *Map) memberIndex(id NodeID) int {
 	i, ok := slices.BinarySearchFunc(m.members, id, func(mb Member, id NodeID) int {
 		return cmp.Compare(mb.ID, id)
 	})
@@ -138,8 +139,8 @@ func (m *Map) index(id NodeID) int {
 	return i
 }
 
-// recount sets counts and orphans from owners.
-func (m *Map) recount() {
+// updateCounts sets counts and orphans from owners.
+func (m *Map) updateCounts() {
 	m.counts = make([]int, len(m.members))
 	m.orphans = 0
 	for _, o := range m.owners {
@@ -151,25 +152,26 @@ func (m *Map) recount() {
 	}
 }
 
-// translation converts owner indexes of one map to owner indexes of a map with other members. It allows
-// comparing whole maps without one string comparison per shard. Its last element stands for noOwner.
+// translation converts owner indexes of one map to owner indexes of a map with other members. It
+// allows comparing whole maps without one string comparison per shard. Its last element stands for
+// noOwner.
 type translation []int16
 
-// translationTo returns the translation from the owner indexes of m to indexes in members, which must
-// be sorted by id.
+// translationTo returns the translation from the owner indexes of m to indexes in members, which
+// must be sorted by id.
 func (m *Map) translationTo(members []Member) translation {
 	t := make(translation, len(m.members)+1)
 	to := &Map{members: members}
 	for i, mb := range m.members {
-		t[i] = int16(to.index(mb.ID))
+		t[i] = int16(to.memberIndex(mb.ID))
 	}
 	t[len(m.members)] = noOwner
 	return t
 }
 
-// convert returns the new index for o. It returns noOwner if o is noOwner or the member no longer
+// newIndex returns the new index for o. It returns noOwner if o is noOwner or the member no longer
 // exists.
-func (t translation) convert(o int16) int16 {
+func (t translation) newIndex(o int16) int16 {
 	if o == noOwner {
 		return noOwner
 	}

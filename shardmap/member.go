@@ -14,7 +14,8 @@ const (
 	MaxWeight  = 1000
 )
 
-// errMember reports a member that cannot be in a map. Decode includes its text in an ErrCodec error.
+// errMember reports a member that cannot be in a map. Decode includes its text in an ErrCodec
+// error.
 var errMember = errors.New("shardmap: invalid member")
 
 // NodeID is the id of a node. The empty NodeID is the owner of an orphaned shard.
@@ -26,8 +27,8 @@ type Member struct {
 	Weight uint32 // 1 to MaxWeight; the number of shards is proportional to it
 }
 
-// validate returns an error that wraps errMember if the member cannot be in a map. Assign corrects such
-// members with normalize instead.
+// validate returns an error that wraps errMember if the member cannot be in a map. Assign corrects
+// such members with normalize instead.
 func (mb Member) validate() error {
 	if !mb.ID.isValid() {
 		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, mb.ID, len(mb.ID), MaxID)
@@ -40,13 +41,13 @@ func (mb Member) validate() error {
 
 func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 
-// normalize returns members in the form that a map contains: sorted by id, without duplicates, and with
-// weights between 1 and MaxWeight. It drops invalid ids. Of several members with one id it keeps the
-// heaviest one. Beyond MaxMembers it drops the last members by id. The result does not depend on the
-// order of members.
+// normalize returns members in the form that a map contains: sorted by id, without duplicates, and
+// with weights between 1 and MaxWeight. It drops invalid ids. Of several members with one id it
+// keeps the heaviest one. Beyond MaxMembers it drops the last members by id. The result does not
+// depend on the order of members.
 //
-// normalize never fails, because its input comes from other nodes: a leader that panicked on it would be
-// followed by the next leader with the same panic.
+// normalize never fails, because its input comes from other nodes: a leader that panicked on it
+// would be followed by the next leader with the same panic.
 func normalize(members []Member) []Member {
 	out := make([]Member, 0, len(members))
 	for _, mb := range members {

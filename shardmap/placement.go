@@ -7,15 +7,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Stages of a placement: the shards of one stage are spread together. Each zone with pinned shards has
-// a stage above stageRest.
+// Stages of a placement: the shards of one stage are spread together. Each zone with pinned shards
+// has a stage above stageRest.
 const (
 	stageFixed = -1 // the owner of the shard is final
 	stageRest  = 0  // any member can own the shard
 )
 
-// placement is the state of Assign. Each shard belongs to a stage. Assign spreads one stage after the
-// other, and fixes the owners of the shards of a finished stage.
+// placement is the state of Assign. Each shard belongs to a stage. Assign spreads one stage after
+// the other, and fixes the owners of the shards of a finished stage.
 type placement struct {
 	m *Map
 
@@ -31,9 +31,9 @@ type placement struct {
 	since    []Epoch // ownership epoch of the current owner
 }
 
-// place sets the owners of all shards so that every member reaches its target. On entry m.owners contains
-// the owners of the previous map that are still members. barred contains, by member, the shards that the
-// member must not receive; nil means that Policy.Barred is ignored.
+// place sets the owners of all shards so that every member reaches its target. On entry m.owners
+// contains the owners of the previous map that are still members. barred contains, by member, the
+// shards that the member must not receive; nil means that Policy.Barred is ignored.
 func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl := placement{
 		previous: m.ownerIndexes(p.Before), since: since, barred: barred,
@@ -99,11 +99,12 @@ func (pl *placement) fixOwner(s int, owner int16) {
 	pl.fixed[owner]++
 }
 
-// applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are pinned to a
-// zone to the stage of that zone. It returns the members of each zone stage, in the order of the stages.
+// applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are
+// pinned to a zone to the stage of that zone. It returns the members of each zone stage, in the
+// order of the stages.
 //
-// Nodes announce their zones themselves, so a zone may be unknown right after an election. Shards that
-// are pinned to a zone must not move for that reason.
+// Nodes announce their zones themselves, so a zone may be unknown right after an election. Shards
+// that are pinned to a zone must not move for that reason.
 func (pl *placement) applyPins(p Policy) [][]int16 {
 	if len(p.Pins) == 0 {
 		return nil
@@ -151,7 +152,7 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 
 // pinToNode fixes shard s to node, if node is a member that owns s or can receive it.
 func (pl *placement) pinToNode(s int, node NodeID) {
-	if i := pl.m.index(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), s) || int(pl.m.owners[s]) == i) {
+	if i := pl.m.memberIndex(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), s) || int(pl.m.owners[s]) == i) {
 		pl.fixOwner(s, int16(i))
 	}
 }
@@ -163,24 +164,26 @@ func (pl *placement) zoneCanReceive(zone []int16, s int) bool {
 	})
 }
 
-// pinToZone assigns shard s to the stage of its zone. stage is stageRest if no member of the zone can
-// receive shards. unknown is true if the zone of a member is unknown; in that case s stays with its owner.
+// pinToZone assigns shard s to the stage of its zone. stage is stageRest if no member of the zone
+// can receive shards. unknown is true if the zone of a member is unknown; in that case s stays with
+// its owner.
 func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
 	o := pl.m.owners[s]
-	there := o != noOwner && zones[pl.m.members[o].ID] == zone
+	inZone := o != noOwner && zones[pl.m.members[o].ID] == zone
 	switch {
-	case o != noOwner && unknown, there && stage == stageRest:
+	case o != noOwner && unknown, inZone && stage == stageRest:
 		pl.fixOwner(s, o)
 	case stage != stageRest:
 		pl.stage[s] = stage
-		if !there {
+		if !inZone {
 			pl.m.owners[s] = noOwner
 		}
 	}
 }
 
-// spread places the shards of a stage on the given members, which are sorted by index. Members above
-// their target release shards. These and the orphaned shards go to the members below their target.
+// spread places the shards of a stage on the given members, which are sorted by index. Members
+// above their target release shards. These and the orphaned shards go to the members below their
+// target.
 func (pl *placement) spread(stage int16, members []int16) {
 	if pl.barred != nil {
 		pl.spreadBarred(stage, members)
@@ -222,8 +225,8 @@ func (pl *placement) spread(stage int16, members []int16) {
 	}
 }
 
-// ownerIndexes returns the indexes of the members with the given names, and noOwner for a name that is not
-// a member. It returns nil unless there is one name per shard.
+// ownerIndexes returns the indexes of the members with the given names, and noOwner for a name that
+// is not a member. It returns nil unless there is one name per shard.
 func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	if len(names) != len(m.owners) {
 		return nil
@@ -242,8 +245,8 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	return out
 }
 
-// returnTarget returns the previous owner of shard s, if that is a receiver that still needs shards, and
-// noOwner otherwise.
+// returnTarget returns the previous owner of shard s, if that is a receiver that still needs
+// shards, and noOwner otherwise.
 func (pl *placement) returnTarget(s int, r *receivers) int16 {
 	if pl.previous == nil || pl.previous[s] == noOwner || r.missing[pl.previous[s]] <= 0 {
 		return noOwner
@@ -267,10 +270,10 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 	}
 }
 
-// releaseSurplus orphans the shards that members own above their target. The first choice are shards that
-// came from a receiver, starting with the most recent ones: a node that restarts gets back the shards that
-// it had, and each of them moves only twice. The second choice are the shards with the highest score at a
-// receiver, which are often the same in each call.
+// releaseSurplus orphans the shards that members own above their target. The first choice are
+// shards that came from a receiver, starting with the most recent ones: a node that restarts gets
+// back the shards that it had, and each of them moves only twice. The second choice are the shards
+// with the highest score at a receiver, which are often the same in each call.
 func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receivers) {
 	// One bucket of shards for each member above its target.
 	bucket := make([][]uint64, len(owned))

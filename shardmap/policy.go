@@ -1,8 +1,8 @@
 package shardmap
 
-// Policy contains the constraints that operators and the leader set for the next map. The zero Policy
-// asks for an even spread only. A Policy decides where shards move, and never whether a node may serve
-// a shard.
+// Policy contains the constraints that operators and the leader set for the next map. The zero
+// Policy asks for an even spread only. A Policy decides where shards move, and never whether a node
+// may serve a shard.
 type Policy struct {
 	// Cordoned members receive no further shards, unless no other member can own them.
 	Cordoned map[NodeID]bool
@@ -16,9 +16,9 @@ type Policy struct {
 	Emptying map[NodeID]bool
 	// Idle contains the shards that are not in use. It matters only for Emptying and Staged owners.
 	Idle map[Shard]bool
-	// Staged owners keep the shards that are not in Idle; a later call of Assign moves them. A staged
-	// owner that is not in the given members stays a member as long as it keeps a shard, with its
-	// weight in the previous map.
+	// Staged owners keep the shards that are not in Idle; a later call of Assign moves them. A
+	// staged owner that is not in the given members stays a member as long as it keeps a shard,
+	// with its weight in the previous map.
 	Staged map[NodeID]bool
 	// Kept shards stay with their owners, like the shards of Staged owners that are not idle.
 	Kept map[Shard]bool
@@ -28,22 +28,22 @@ type Policy struct {
 	Pins map[Shard]Pin
 	// Paused allows a shard to move only if its owner is no longer a member.
 	Paused bool
-	// Before contains, by shard, the owner before the current owner. It is empty if no previous owners
-	// are known. Among shards that can move equally well, Assign moves those that return to their
-	// previous owner.
+	// Before contains, by shard, the owner before the current owner. It is empty if no previous
+	// owners are known. Among shards that can move equally well, Assign moves those that return to
+	// their previous owner.
 	Before []NodeID
 	// Barred contains, by member, the shards that the member must not receive, because its app may
 	// still hold an old copy of their state. A member keeps a shard that it owns. An orphaned shard
 	// goes to a barred member only if no other member can own it.
 	Barred map[NodeID]ShardSet
-	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a member
-	// that is missing here is unknown.
+	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a
+	// member that is missing here is unknown.
 	Zones map[NodeID]string
 }
 
-// Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every node of
-// the zone, is missing, absent or cordoned, then the shard is placed as if it had no pin. A shard that is
-// already there stays there.
+// Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every
+// node of the zone, is missing, absent or cordoned, then the shard is placed as if it had no pin. A
+// shard that is already there stays there.
 type Pin struct {
 	Node NodeID
 	Zone string

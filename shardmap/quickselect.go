@@ -1,8 +1,9 @@
 package shardmap
 
-// selectSmallest reorders keys so that the n smallest ones come first (quickselect). No two keys may be
-// equal. The cost is linear: sorting the keys of a member that owns all 65,536 shards would take longer
-// than the rest of Assign. The keys are hashes, so the middle one is as good a pivot as any other.
+// selectSmallest reorders keys so that the n smallest ones come first (quickselect). No two keys
+// may be equal. The cost is linear: sorting the keys of a member that owns all 65,536 shards would
+// take longer than the rest of Assign. The keys are hashes, so the middle one is as good a pivot as
+// any other.
 func selectSmallest(keys []uint64, n int) {
 	for n > 0 && n < len(keys) {
 		pivot := keys[len(keys)/2]

@@ -7,8 +7,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// quotas divides the shards of a stage among members in proportion to their weights. The share of a member,
-// including its fixed shards, is remaining * weight / totalWeight.
+// quotas divides the shards of a stage among members in proportion to their weights. The share of a
+// member, including its fixed shards, is remaining * weight / totalWeight.
 type quotas struct {
 	weight []int // by member
 	fixed  []int // by member: number of shards whose owner is final; the lower bound
@@ -22,15 +22,15 @@ type quotas struct {
 // unlimited is the limit of a member that can own any number of shards.
 const unlimited = MaxShards
 
-// applyBounds removes members from active whose share would be less than their fixed shards or more than
-// their limit, and calls report with the bound that they get instead. The other members share the rest.
-// This is the algorithm by which CSS resolves flexible lengths. Members for which report is not called
-// stay active.
+// applyBounds removes members from active whose share would be less than their fixed shards or more
+// than their limit, and calls report with the bound that they get instead. The other members share
+// the rest. This is the algorithm by which CSS resolves flexible lengths. Members for which report
+// is not called stay active.
 func (q *quotas) applyBounds(report func(i int16, total int)) {
 	for {
-		// shortfall is the sum of what shares are below their lower bound, minus the sum of what they
-		// are above their upper bound. If it is positive, all violated lower bounds are final; if it is
-		// negative, all violated upper bounds are.
+		// shortfall is the sum of what shares are below their lower bound, minus the sum of what
+		// they are above their upper bound. If it is positive, all violated lower bounds are final;
+		// if it is negative, all violated upper bounds are.
 		shortfall := 0
 		for _, i := range q.active {
 			share := q.remaining * q.weight[i]
@@ -42,9 +42,9 @@ func (q *quotas) applyBounds(report func(i int16, total int)) {
 			share := left * q.weight[i]
 			switch {
 			case share < q.fixed[i]*total && shortfall >= 0:
-				q.assign(i, q.fixed[i], report)
+				q.fix(i, q.fixed[i], report)
 			case share > q.limit[i]*total && shortfall <= 0:
-				q.assign(i, q.limit[i], report)
+				q.fix(i, q.limit[i], report)
 			default:
 				active = append(active, i)
 			}
@@ -57,39 +57,40 @@ func (q *quotas) applyBounds(report func(i int16, total int)) {
 	}
 }
 
-// assign gives member i exactly n shards and removes it from the division.
-func (q *quotas) assign(i int16, n int, report func(i int16, total int)) {
+// fix gives member i exactly n shards and removes it from the division.
+func (q *quotas) fix(i int16, n int, report func(i int16, total int)) {
 	q.remaining -= n
 	q.totalWeight -= q.weight[i]
 	report(i, n)
 }
 
-// targets returns how many of the n shards of a stage each member should own. It is the weighted quota,
-// less the shards that are already fixed to the member, rounded down. It is rounded up for as many members
-// as are needed to place all shards. A quota that is a whole number is never rounded up.
+// targets returns how many of the n shards of a stage each member should own. It is the weighted
+// quota, less the shards that are already fixed to the member, rounded down. It is rounded up for
+// as many members as are needed to place all shards. A quota that is a whole number is never
+// rounded up.
 //
-// A cordoned member keeps its shards up to its quota, which is rounded up so that another call of Assign
-// takes no more shards from it. The other members share the rest.
+// A cordoned member keeps its shards up to its quota, which is rounded up so that another call of
+// Assign takes no more shards from it. The other members share the rest.
 func (pl *placement) targets(n int, members []int16, owned []int) []int {
 	target := make([]int, len(pl.m.members))
 	report := func(i int16, total int) { target[i] = total - pl.fixed[i] }
-	open := members
+	uncordoned := members
 	if slices.Contains(pl.cordoned, true) {
 		q := pl.newQuotas(n, members, owned)
 		q.applyBounds(report)
 		for _, i := range q.active {
 			report(i, (q.remaining*q.weight[i]+q.totalWeight-1)/q.totalWeight)
 		}
-		open = nil
+		uncordoned = nil
 		for _, i := range members {
 			if pl.cordoned[i] {
 				n -= target[i]
 			} else {
-				open = append(open, i)
+				uncordoned = append(uncordoned, i)
 			}
 		}
 	}
-	q := pl.newQuotas(n, open, owned)
+	q := pl.newQuotas(n, uncordoned, owned)
 	q.applyBounds(report)
 	for i, total := range pl.roundShares(q, owned) {
 		report(i, total)
@@ -97,8 +98,8 @@ func (pl *placement) targets(n int, members []int16, owned []int) []int {
 	return target
 }
 
-// newQuotas returns the division of n shards among members. owned is the number of shards of this stage that
-// each member owns.
+// newQuotas returns the division of n shards among members. owned is the number of shards of this
+// stage that each member owns.
 func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
 	k := len(pl.m.members)
 	q := &quotas{weight: make([]int, k), fixed: pl.fixed, limit: make([]int, k), active: slices.Clone(members), remaining: n}
@@ -115,10 +116,10 @@ func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
 
 // roundShares returns the shares of the active members as whole numbers.
 //
-// Rounding up saves one move for a member that already owns more than its rounded-down share, and none for
-// other members. So these members come first, which minimizes the number of moves. Among equals the largest
-// remainder wins, and then a hash of the id, so that the additional shard does not always go to the first
-// member in alphabetical order.
+// Rounding up saves one move for a member that already owns more than its rounded-down share, and
+// none for other members. So these members come first, which minimizes the number of moves. Among
+// equals the largest remainder wins, and then a hash of the id, so that the additional shard does
+// not always go to the first member in alphabetical order.
 func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
 	type fraction struct {
 		member    int16
@@ -127,12 +128,12 @@ func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
 		hash      uint64
 	}
 	shares := make(map[int16]int, len(q.active))
-	left := q.remaining
+	unplaced := q.remaining
 	var roundUp []fraction
 	for _, i := range q.active {
 		share := q.remaining * q.weight[i]
 		shares[i] = share / q.totalWeight
-		left -= shares[i]
+		unplaced -= shares[i]
 		if rem := share % q.totalWeight; rem > 0 {
 			f := fraction{member: i, remainder: rem, hash: xxhash.Sum64String(string(pl.m.members[i].ID))}
 			if pl.fixed[i]+owned[i] > shares[i] {
@@ -151,7 +152,7 @@ func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
 	})
 	// The remainders add up to left shards and each is less than one shard, so roundUp has at least
 	// left elements.
-	for _, f := range roundUp[:left] {
+	for _, f := range roundUp[:unplaced] {
 		shares[f.member]++
 	}
 	return shares

@@ -27,32 +27,32 @@ func (g *Guard) Matches(grow func(n int) []byte, path []byte) bool {
 		return false
 	}
 	if isPlain(path) {
-		return g.isPrefixOf(path)
+		return g.startsPath(path)
 	}
 	text := decode(grow(len(path)), path)
-	for range maxRemovals {
+	for range maxInvisibleRemovals {
 		if g.matchesDecoded(text) {
 			return true
 		}
-		seen := removeInvisible(text)
-		if len(seen) == len(text) {
+		visible := removeInvisible(text)
+		if len(visible) == len(text) {
 			return false
 		}
-		text = decode(text, seen)
+		text = decode(text, visible)
 	}
 	return g.matchesDecoded(text)
 }
 
-// maxRemovals is how often a server may remove invisible characters and decode the result again. No
-// known server does so twice. Each repetition costs a pass over the path.
-const maxRemovals = 2
+// maxInvisibleRemovals is how often a server may remove invisible characters and decode the result
+// again. No known server does so twice. Each repetition costs a pass over the path.
+const maxInvisibleRemovals = 2
 
 // matchesDecoded is Matches for a decoded path.
 func (g *Guard) matchesDecoded(text []byte) bool {
 	if isAmbiguous(text) {
-		return g.isSubsequenceOf(text)
+		return g.isSubsequenceInPath(text)
 	}
-	return g.isPrefixOf(text)
+	return g.startsPath(text)
 }
 
 // isPlain reports whether all servers interpret the path in the same way, except for letter case.
@@ -68,18 +68,18 @@ func isPlain(path []byte) bool {
 	return true
 }
 
-// isPrefixOf reports whether the path begins with the guarded segments. It skips empty segments and
+// startsPath reports whether the path begins with the guarded segments. It skips empty segments and
 // segments that consist of dots.
 //
 // Servers that search files on Windows ignore dots and spaces at the end of a segment.
-func (g *Guard) isPrefixOf(path []byte) bool {
+func (g *Guard) startsPath(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
-		segment = trimEnd(segment)
+		segment = trimDotsAndSpaces(segment)
 		switch {
 		case len(segment) == 0:
 			continue
-		case !equalFold(segment, want[0]):
+		case !equalFoldLower(segment, want[0]):
 			return false
 		}
 		if want = want[1:]; len(want) == 0 {
@@ -89,15 +89,15 @@ func (g *Guard) isPrefixOf(path []byte) bool {
 	return false
 }
 
-// isSubsequenceOf reports whether the path contains the guarded segments in their order, with any
-// other segments between them. It does not depend on which other segments a server ignores.
-func (g *Guard) isSubsequenceOf(path []byte) bool {
+// isSubsequenceInPath reports whether the path contains the guarded segments in their order, with
+// any other segments between them. It does not depend on which other segments a server ignores.
+func (g *Guard) isSubsequenceInPath(path []byte) bool {
 	want := g.segments
 	for segment := range segmentsOf(path) {
-		if i := bytes.IndexAny(segment, cutters); i >= 0 {
+		if i := bytes.IndexAny(segment, segmentTerminators); i >= 0 {
 			segment = segment[:i]
 		}
-		if !equalFold(trimEnd(segment), want[0]) {
+		if !equalFoldLower(trimDotsAndSpaces(segment), want[0]) {
 			continue
 		}
 		if want = want[1:]; len(want) == 0 {
@@ -107,18 +107,19 @@ func (g *Guard) isSubsequenceOf(path []byte) bool {
 	return false
 }
 
-// cutters are the characters that end a segment for some servers.
-const cutters = ";?#\x00"
+// segmentTerminators are the characters that end a segment for some servers.
+const segmentTerminators = ";?#\x00"
 
 // isAmbiguous reports whether servers differ in which segments of the path they ignore. Possible
-// causes are a segment "..", one of cutters, or a segment that some servers interpret as a host.
+// causes are a segment "..", one of segmentTerminators, or a segment that some servers interpret as
+// a host.
 func isAmbiguous(path []byte) bool {
-	twice := len(path) > 1 && isSlash(path[0]) && isSlash(path[1])
-	if twice || bytes.ContainsAny(path, cutters) || bytes.Contains(path, []byte(":/")) || bytes.Contains(path, []byte(`:\`)) {
+	startsWithTwoSlashes := len(path) > 1 && isSlash(path[0]) && isSlash(path[1])
+	if startsWithTwoSlashes || bytes.ContainsAny(path, segmentTerminators) || bytes.Contains(path, []byte(":/")) || bytes.Contains(path, []byte(`:\`)) {
 		return true
 	}
 	for segment := range segmentsOf(path) {
-		if len(segment) > 1 && segment[0] == '.' && segment[1] == '.' && len(trimEnd(segment)) == 0 {
+		if len(segment) > 1 && segment[0] == '.' && segment[1] == '.' && len(trimDotsAndSpaces(segment)) == 0 {
 			return true
 		}
 	}
@@ -146,8 +147,8 @@ func segmentsOf(path []byte) func(yield func([]byte) bool) {
 	}
 }
 
-// trimEnd returns a segment without the dots and spaces at its end.
-func trimEnd(segment []byte) []byte {
+// trimDotsAndSpaces returns a segment without the dots and spaces at its end.
+func trimDotsAndSpaces(segment []byte) []byte {
 	for n := len(segment); n > 0 && (segment[n-1] == '.' || segment[n-1] == ' '); n-- {
 		segment = segment[:n-1]
 	}
@@ -170,8 +171,8 @@ func removeInvisible(text []byte) []byte {
 	return kept
 }
 
-// equalFold reports whether a segment equals want, which is in lower case.
-func equalFold(segment, want []byte) bool {
+// equalFoldLower reports whether a segment equals want, which is in lower case.
+func equalFoldLower(segment, want []byte) bool {
 	if len(segment) != len(want) {
 		return false
 	}
@@ -197,14 +198,14 @@ func lower(c byte) byte {
 func decode(dst, path []byte) []byte {
 	dst = dst[:0]
 	for _, c := range path {
-		dst = decodeEnd(append(dst, lower(c)))
+		dst = decodeLastSequence(append(dst, lower(c)))
 	}
 	return dst
 }
 
-// decodeEnd decodes the sequence that ends with the last byte of b. It repeats that with the result
-// until no sequence ends there.
-func decodeEnd(b []byte) []byte {
+// decodeLastSequence decodes the sequence that ends with the last byte of b. It repeats that with
+// the result until no sequence ends there.
+func decodeLastSequence(b []byte) []byte {
 	for {
 		n := len(b)
 		if n == 0 {
@@ -217,17 +218,17 @@ func decodeEnd(b []byte) []byte {
 			b = b[:n-1]
 			continue
 		case n >= 3 && b[n-3] == '%' && isHex(b[n-2:]):
-			from, c = n-3, hexOf(b[n-2:])
+			from, c = n-3, hexByte(b[n-2:])
 		case n >= 6 && b[n-6] == '%' && b[n-5] == 'u' && isHex(b[n-4:]): // IIS
-			high, low := hexOf(b[n-4:n-2]), hexOf(b[n-2:])
+			high, low := hexByte(b[n-4:n-2]), hexByte(b[n-2:])
 			var ok bool
-			if c, ok = asciiOf(rune(high)<<8 | rune(low)); !ok {
+			if c, ok = toASCII(rune(high)<<8 | rune(low)); !ok {
 				return b
 			}
 			from = n - 6
 		case c >= utf8.RuneSelf:
 			r, size := lastRune(b)
-			ascii, ok := asciiOf(r)
+			ascii, ok := toASCII(r)
 			if !ok {
 				return b
 			}
@@ -268,19 +269,19 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// hexOf returns the value of two hexadecimal digits in lower case.
-func hexOf(b []byte) byte { return digit(b[0])<<4 | digit(b[1]) }
+// hexByte returns the value of two hexadecimal digits in lower case.
+func hexByte(b []byte) byte { return hexDigit(b[0])<<4 | hexDigit(b[1]) }
 
-func digit(c byte) byte {
+func hexDigit(c byte) byte {
 	if c >= 'a' {
 		return c - 'a' + 10
 	}
 	return c - '0'
 }
 
-// asciiOf returns the ASCII character to which some servers convert r, because they ignore case,
+// toASCII returns the ASCII character to which some servers convert r, because they ignore case,
 // width, or the kind of a slash or a space.
-func asciiOf(r rune) (byte, bool) {
+func toASCII(r rune) (byte, bool) {
 	switch {
 	case r < utf8.RuneSelf:
 		return byte(r), r >= 0

@@ -1,5 +1,5 @@
-// Package route contains the routing table of a node: for each shard, whether its requests are served
-// here, are forwarded to another node, or are held.
+// Package route contains the routing table of a node: for each shard, whether its requests are
+// served here, are forwarded to another node, or are held.
 //
 // The node builds a Table for each change of the shard map or of its lease, and stores it in an
 // atomic pointer. A Table does not change, so requests read it without locks. Table.Generation
@@ -9,6 +9,6 @@
 //	Local    the app of this node serves the request
 //	Remote   the node Route.Node serves the request
 //
-// Refusal is the reason why an owner did not run a forwarded request. The sender then waits or tries
-// again.
+// Refusal is the reason why an owner did not run a forwarded request. The sender then waits or
+// tries again.
 package route

@@ -46,8 +46,8 @@ const (
 	ReasonAcquiring
 	// ReasonAbsent means that the owner is restarting and its shards wait for it.
 	ReasonAbsent
-	// ReasonRefused means that the owner has refused the request with 421. No Route has this reason;
-	// it exists for metrics and errors.
+	// ReasonRefused means that the owner has refused the request with 421. No Route has this
+	// reason; it exists for metrics and errors.
 	ReasonRefused
 	// ReasonUnreachable means that the owner or the app accepted no connection. No Route has this
 	// reason.
@@ -89,7 +89,7 @@ type Route struct {
 	Node string
 	// Reason is set only if the route is Held.
 	Reason Reason
-	// Epoch is the ownership epoch of the shard in the committed map. A PUT or DELETE that failed at
-	// another node is sent again only in the same epoch, and never if it is zero.
+	// Epoch is the ownership epoch of the shard in the committed map. A PUT or DELETE that failed
+	// at another node is sent again only in the same epoch, and never if it is zero.
 	Epoch uint64
 }

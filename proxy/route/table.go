@@ -25,52 +25,52 @@ type TableSpec struct {
 	Before *Table
 	// Keys is the active key configuration of the cluster. nil means that the settings define it.
 	Keys *shardkey.Keys
-	// KeysSince is the epoch of the committed map with which Keys became active. The keys of requests
-	// that were forwarded by an earlier map were found with another configuration.
+	// KeysSince is the epoch of the committed map with which Keys became active. The keys of
+	// requests that were forwarded by an earlier map were found with another configuration.
 	KeysSince uint64
-	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route of
-	// an unknown kind counts as held, like an orphaned shard.
+	// Route returns the route of a shard. NewTable calls it once for each shard, in order. A route
+	// of an unknown kind counts as held, like an orphaned shard.
 	Route func(s shardmap.Shard) Route
 }
 
 // Table maps each shard to its route. It does not change.
 type Table struct {
 	generation, committed, proposed uint64
-	index                           []uint16 // by shard, the index in routes
+	routeIndex                      []uint16 // by shard, the index in routes
 	routes                          []Route  // each different route once
 	since                           []uint64 // by shard, the generation since which it is Local; zero means that it is not; nil means unknown
-	mapValue                        []byte   // value of Shardway-Map
+	mapHeaderValue                  []byte   // value of Shardway-Map
 	keys                            *shardkey.Keys
 	keysSince                       uint64
 }
 
-// NewTable returns a Table. It panics with more than 65,536 different routes. The number of shards is
-// limited when a cluster is created.
+// NewTable returns a Table. It panics with more than 65,536 different routes. The number of shards
+// is limited when a cluster is created.
 func NewTable(spec TableSpec) *Table {
 	t := &Table{
-		generation: spec.Generation,
-		committed:  spec.Committed,
-		proposed:   spec.Proposed,
-		index:      make([]uint16, spec.Shards),
-		mapValue:   AppendEpochs(nil, spec.Committed, spec.Proposed),
-		keys:       spec.Keys, keysSince: spec.KeysSince,
+		generation:     spec.Generation,
+		committed:      spec.Committed,
+		proposed:       spec.Proposed,
+		routeIndex:     make([]uint16, spec.Shards),
+		mapHeaderValue: AppendEpochs(nil, spec.Committed, spec.Proposed),
+		keys:           spec.Keys, keysSince: spec.KeysSince,
 	}
-	places := make(map[Route]uint16)
-	for s := range t.index {
+	indexOf := make(map[Route]uint16)
+	for s := range t.routeIndex {
 		r := spec.Route(shardmap.Shard(s))
 		if r.Kind != Local && r.Kind != Remote && r.Kind != Held {
 			r = Route{Kind: Held, Reason: ReasonOrphaned}
 		}
-		i, ok := places[r]
+		i, ok := indexOf[r]
 		if !ok {
 			if len(t.routes) > math.MaxUint16 {
 				panic(fmt.Sprintf("proxy: more than %d routes", math.MaxUint16+1))
 			}
 			i = uint16(len(t.routes))
-			places[r] = i
+			indexOf[r] = i
 			t.routes = append(t.routes, r)
 		}
-		t.index[s] = i
+		t.routeIndex[s] = i
 	}
 	t.setSince(spec.Before)
 	return t
@@ -81,13 +81,13 @@ func (t *Table) setSince(before *Table) {
 	if before == nil {
 		return
 	}
-	t.since = make([]uint64, len(t.index))
-	for s := range t.index {
+	t.since = make([]uint64, len(t.routeIndex))
+	for s := range t.routeIndex {
 		if t.Route(shardmap.Shard(s)).Kind != Local {
 			continue
 		}
 		t.since[s] = t.generation
-		if s < len(before.index) && before.Route(shardmap.Shard(s)).Kind == Local {
+		if s < len(before.routeIndex) && before.Route(shardmap.Shard(s)).Kind == Local {
 			t.since[s] = before.generation
 			if before.since != nil {
 				t.since[s] = before.since[s]
@@ -96,8 +96,8 @@ func (t *Table) setSince(before *Table) {
 	}
 }
 
-// NewTo reports whether the shard is not served here, or is served here only since a later table than
-// that of the generation.
+// NewTo reports whether the shard is not served here, or is served here only since a later table
+// than that of the generation.
 func (t *Table) NewTo(s shardmap.Shard, generation uint64) bool {
 	return int(s) < len(t.since) && (t.since[s] == 0 || t.since[s] > generation)
 }
@@ -117,18 +117,19 @@ func (t *Table) Keys() *shardkey.Keys { return t.keys }
 // KeysSince returns the epoch of the committed map with which Keys became active.
 func (t *Table) KeysSince() uint64 { return t.keysSince }
 
-// EpochsHeader returns the value of Shardway-Map. The caller must not change it.
-func (t *Table) EpochsHeader() []byte { return t.mapValue }
+// MapHeaderValue returns the value of Shardway-Map. The caller must not change it.
+func (t *Table) MapHeaderValue() []byte { return t.mapHeaderValue }
 
 // Shards returns the number of shards.
-func (t *Table) Shards() int { return len(t.index) }
+func (t *Table) Shards() int { return len(t.routeIndex) }
 
 // Route returns the route of s, which the caller must not change. It panics unless s < t.Shards().
-func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.index[s]] }
+func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.routeIndex[s]] }
 
-// Anywhere returns a random shard that another node serves, with its route, for a request that any
-// app may answer. If other nodes serve no shard, it returns a shard of another kind.
-func (t *Table) Anywhere() (shardmap.Shard, *Route) {
+// RandomRemoteShard returns a random shard that another node serves, with its route, for a request
+// that any app may answer. If other nodes serve no shard, it returns any shard, so the caller must
+// check the Kind of the route.
+func (t *Table) RandomRemoteShard() (shardmap.Shard, *Route) {
 	first := rand.IntN(t.Shards()) //nolint:gosec // for load distribution, not a secret
 	s := shardmap.Shard(first)
 	for i := range t.Shards() {
@@ -146,8 +147,8 @@ func AppendEpochs(dst []byte, committed, proposed uint64) []byte {
 	return strconv.AppendUint(dst, proposed, 10)
 }
 
-// ParseEpochs reads the value of Shardway-Map. ok is false unless it consists of two decimal numbers
-// and one space between them.
+// ParseEpochs reads the value of Shardway-Map. ok is false unless it consists of two decimal
+// numbers and one space between them.
 func ParseEpochs(v []byte) (committed, proposed uint64, ok bool) {
 	for i, c := range v {
 		if c != ' ' {

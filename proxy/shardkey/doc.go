@@ -9,6 +9,6 @@
 // A request is refused if the app could read a different key from it than this package does:
 // otherwise the node and the app would disagree about the owner.
 //
-// Hash is the form of a key in logs and lists. Quarantine is a set of keys, by their hashes, that an
-// operator has blocked; it must not change while the proxy uses it.
+// Hash is the form of a key in logs and lists. Quarantine is a set of keys, by their hashes, that
+// an operator has blocked; it must not change while the proxy uses it.
 package shardkey

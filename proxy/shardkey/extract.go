@@ -15,16 +15,16 @@ import (
 // StickyCookie is the name of the cookie that on-missing-key: cookie sets and reads.
 const StickyCookie = "Shardway-Key"
 
-// mintedLen is the length of the value of StickyCookie, and of a generated key: 128 bits in
+// generatedKeyLen is the length of the value of StickyCookie, and of a generated key: 128 bits in
 // hexadecimal.
-const mintedLen = 32
+const generatedKeyLen = 32
 
 // Details of problems with requests in which the app may read another key.
 const (
-	badTwoKeys  = "two different keys in "
-	badUnseen   = "the Connection header removes what the key is read from: "
-	badPath     = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
-	badPathHint = "the routes"
+	detailTwoKeys       = "two different keys in "
+	detailRemovedKey    = "the Connection header removes what the key is read from: "
+	detailAmbiguousPath = "an ambiguous path (., .., an empty segment, an encoded slash, \\ or ;) for "
+	detailPathSubject   = "the routes"
 )
 
 // Extractor finds the keys of the requests of one connection. The exported fields must be set
@@ -46,20 +46,20 @@ type Found struct {
 	Cookie  []byte // value of the sticky cookie to set
 }
 
-// Find returns the key of the request, or the problem with which the request must be refused. gateway
-// means that this node has no app.
+// Find returns the key of the request, or the problem with which the request must be refused.
+// gateway means that this node has no app.
 func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 	table := x.Keys.table
 	choice := table.Defaults()
 	if table.HasRoutes() {
 		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
-		var sure bool
-		if choice, sure = table.Match(&p); !sure {
-			return Found{}, ambiguous(badPath, badPathHint)
+		var unambiguous bool
+		if choice, unambiguous = table.Match(&p); !unambiguous {
+			return Found{}, ambiguous(detailAmbiguousPath, detailPathSubject)
 		}
 	}
 	for i := range choice.Sources {
-		key, bad := x.keyFrom(&choice.Sources[i])
+		key, bad := x.keyFromSource(&choice.Sources[i])
 		if bad != "" {
 			return Found{}, ambiguous(bad, choice.Sources[i].String())
 		}
@@ -82,27 +82,27 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 // withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
 // the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
 func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
-	switch x.Keys.missing {
+	switch x.Keys.onMissing {
 	case keysource.MissingLocal:
-		if gateway && !x.preflight() {
-			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structured(choice) + "; this node is a gateway without an app"}
+		if gateway && !x.isPreflight() {
+			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structuredClaimHint(choice) + "; this node is a gateway without an app"}
 		}
 		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
 		return Found{Key: keysource.NormalPath(x.scratch, x.Request.Path())}, nil
 	case keysource.MissingCookie:
-		return x.sticky(), nil
+		return x.stickyKey(), nil
 	case keysource.MissingReject:
 	}
-	if x.preflight() {
+	if x.isPreflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structured(choice) + noKeyRemedy, Param: choice.Wants}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structuredClaimHint(choice) + noKeyRemedy, Param: choice.Wants}
 }
 
-// structured describes the first claim of a token that is a key source but an array or object, and
-// therefore gives no key. Empty means that there is none.
-func (x *Extractor) structured(choice *keysource.SourceList) string {
+// structuredClaimHint describes the first claim of a token that is a key source but an array or
+// object, and therefore gives no key. Empty means that there is none.
+func (x *Extractor) structuredClaimHint(choice *keysource.SourceList) string {
 	for _, s := range choice.Sources {
 		if s.Kind != keysource.JWT {
 			continue
@@ -120,14 +120,14 @@ func (x *Extractor) structured(choice *keysource.SourceList) string {
 	return ""
 }
 
-// preflight reports whether the request is a CORS preflight.
-func (x *Extractor) preflight() bool {
+// isPreflight reports whether the request is a CORS preflight.
+func (x *Extractor) isPreflight() bool {
 	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
 }
 
-// keyFrom returns the key that a source gives, or nil if it gives none. If the request must be
-// refused, bad is the reason.
-func (x *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
+// keyFromSource returns the key that a source gives, or nil if it gives none. If the request must
+// be refused, bad is the reason.
+func (x *Extractor) keyFromSource(s *keysource.Source) (key []byte, bad string) {
 	switch s.Kind {
 	case keysource.Header:
 		return x.headerKey(s.Name)
@@ -135,26 +135,26 @@ func (x *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
 		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
 		segment, sure := p.Segment(s.Segment)
 		if !sure {
-			return nil, badPath
+			return nil, detailAmbiguousPath
 		}
 		return segment, ""
 	case keysource.Query:
 		v, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), s.Name)
 		if !same {
-			return nil, badTwoKeys
+			return nil, detailTwoKeys
 		}
 		return v, ""
 	case keysource.Cookie:
-		return x.cookie(s.Name)
+		return x.cookieKey(s.Name)
 	case keysource.Host:
 		return hostName(x.Grow(len(x.Request.Host())), x.Request.Host()), ""
 	case keysource.JWT:
 		token, bad := x.headerKey("Authorization")
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
-		return x.clientIPBehind(x.proxies()), ""
+		return x.clientIPBehind(x.trustedProxies()), ""
 	case keysource.Mint:
-		return x.mint(x.Grow(mintRoom)), ""
+		return x.generateKey(x.Grow(generatedKeyCap)), ""
 	}
 	return nil, ""
 }
@@ -168,28 +168,29 @@ func (x *Extractor) headerKey(name string) (key []byte, bad string) {
 			v = x.Request.Host() // the value that the app gets, also for a target in absolute form
 		}
 		switch {
-		case len(v) == 0 || x.removed().Has(x.Request.KnownField(i)):
+		case len(v) == 0 || x.removedFields().Has(x.Request.KnownField(i)):
 		case x.Request.IsConnectionOption(i):
-			return nil, badUnseen
+			return nil, detailRemovedKey
 		case key == nil:
 			key = v
 		case !bytes.Equal(v, key):
-			return nil, badTwoKeys
+			return nil, detailTwoKeys
 		}
 	}
 	return key, ""
 }
 
-// removed returns the fields that the app does not get as the client sent them.
-func (x *Extractor) removed() h1.FieldSet {
-	if _, trusted := x.proxies(); trusted {
+// removedFields returns the fields that the app does not get as the client sent them.
+func (x *Extractor) removedFields() h1.FieldSet {
+	if _, trusted := x.trustedProxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
-// cookie returns the first cookie with a name. If the app may read another one, bad is the reason.
-func (x *Extractor) cookie(name string) (key []byte, bad string) {
+// cookieKey returns the first cookie with a name. If the app may read another one, bad is the
+// reason.
+func (x *Extractor) cookieKey(name string) (key []byte, bad string) {
 	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
 		_, field := x.Request.Field(i)
 		v, same := cookieValue(field, name)
@@ -201,9 +202,9 @@ func (x *Extractor) cookie(name string) (key []byte, bad string) {
 		}
 		switch {
 		case x.Request.IsConnectionOption(i):
-			bad = badUnseen
+			bad = detailRemovedKey
 		case !same || !bytes.Equal(v, key):
-			bad = badTwoKeys
+			bad = detailTwoKeys
 		}
 	}
 	return key, bad
@@ -218,14 +219,14 @@ func (x *Extractor) Grow(n int) []byte {
 	return x.scratch[:0]
 }
 
-// sticky takes the key from the sticky cookie, or generates one that the response sets. It replaces
-// a value that Shardway cannot have set.
-func (x *Extractor) sticky() Found {
+// stickyKey takes the key from the sticky cookie, or generates one that the response sets. It
+// replaces a value that Shardway cannot have set.
+func (x *Extractor) stickyKey() Found {
 	// The first of several cookies counts: the app uses Shardway-Key, not the cookie.
-	if v, _ := x.cookie(StickyCookie); len(v) == mintedLen && isHex(v) {
+	if v, _ := x.cookieKey(StickyCookie); len(v) == generatedKeyLen && isHex(v) {
 		return Found{Key: v}
 	}
-	v := x.mint(make([]byte, 0, mintRoom))
+	v := x.generateKey(make([]byte, 0, generatedKeyCap))
 	return Found{Key: v, Cookie: v}
 }
 
@@ -240,15 +241,15 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// ClientIP returns the address of the client that sent the request. Behind trusted proxies it is the
-// last address that does not belong to a trusted proxy.
+// ClientIP returns the address of the client that sent the request. Behind trusted proxies it is
+// the last address that does not belong to a trusted proxy.
 func (x *Extractor) ClientIP() []byte {
 	return x.clientIPBehind(x.TrustedProxies, x.Client.Trusted)
 }
 
-// proxies returns the networks of the proxies whose forwarding headers count for keys, and whether
-// the client belongs to one of them.
-func (x *Extractor) proxies() (proxies []netip.Prefix, trusted bool) {
+// trustedProxies returns the networks of the proxies whose forwarding headers count for keys, and
+// whether the client belongs to one of them.
+func (x *Extractor) trustedProxies() (proxies []netip.Prefix, trusted bool) {
 	if x.Keys != nil && x.Keys.usesProxies {
 		return x.Keys.proxies, forwarded.IsTrusted(x.Client.Addr, x.Keys.proxies)
 	}

@@ -95,10 +95,10 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 		}
 		return
 	}
-	if i := f.Request.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (f.removed().Has(f.Request.KnownField(i)) || f.Request.IsConnectionOption(i)) {
+	if i := f.Request.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (f.removedFields().Has(f.Request.KnownField(i)) || f.Request.IsConnectionOption(i)) {
 		return
 	}
-	if got, bad := f.keyFrom(&s); bad != "" || string(got) != key {
+	if got, bad := f.keyFromSource(&s); bad != "" || string(got) != key {
 		t.Fatalf("%v of %q is %q %s, want %q", s, in, got, bad, key)
 	}
 }

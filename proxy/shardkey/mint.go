@@ -5,19 +5,19 @@ import (
 	"encoding/hex"
 )
 
-// mintRoom is the capacity that mint needs, for the key and for the random bytes.
-const mintRoom = mintedLen + mintedLen/2
+// generatedKeyCap is the capacity that generateKey needs, for the key and for the random bytes.
+const generatedKeyCap = generatedKeyLen + generatedKeyLen/2
 
-// randomKey returns a new random key in dst, which must have a capacity of mintRoom.
+// randomKey returns a new random key in dst, which must have a capacity of generatedKeyCap.
 func randomKey(dst []byte) []byte {
-	random := dst[mintedLen:mintRoom]
+	random := dst[generatedKeyLen:generatedKeyCap]
 	_, _ = rand.Read(random) // never fails
 	return hex.AppendEncode(dst[:0], random)
 }
 
-// mintDraws is the maximum number of keys that are generated for one request. If half of the nodes
-// are cordoned, one request in 65,536 still gets a key of a cordoned node.
-const mintDraws = 16
+// maxGeneratedKeys is the maximum number of keys that are generated for one request. If half of the
+// nodes are cordoned, one request in 65,536 still gets a key of a cordoned node.
+const maxGeneratedKeys = 16
 
 // Placement describes the shard of a new key.
 type Placement uint8
@@ -32,17 +32,17 @@ const (
 	PlaceHere
 )
 
-// mint returns a new key whose shard belongs to a node that accepts new keys. It uses the first
-// generated key if possible, so that keys are distributed like shards. Otherwise it prefers a shard
-// of this node, which avoids forwarding. dst needs a capacity of mintRoom.
-func (x *Extractor) mint(dst []byte) []byte {
+// generateKey returns a new key whose shard belongs to a node that accepts new keys. It uses the
+// first generated key if possible, so that keys are distributed like shards. Otherwise it prefers a
+// shard of this node, which avoids forwarding. dst needs a capacity of generatedKeyCap.
+func (x *Extractor) generateKey(dst []byte) []byte {
 	key := randomKey(dst)
 	if x.Place == nil || x.Place(key) != PlaceAvoided {
 		return key
 	}
-	var elsewhere [mintedLen]byte
+	var elsewhere [generatedKeyLen]byte
 	found := false
-	for range mintDraws - 1 {
+	for range maxGeneratedKeys - 1 {
 		key = randomKey(dst)
 		switch x.Place(key) {
 		case PlaceHere:

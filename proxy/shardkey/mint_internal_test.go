@@ -16,9 +16,9 @@ func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 		"the first one may":           {"e", 0, 1},
 		"the first one is here":       {"h", 0, 1},
 		"here is preferred":           {"aeeh", 3, 4},
-		"elsewhere, if none is here":  {"aae", 2, mintDraws},
-		"all are avoided":             {"a", mintDraws - 1, mintDraws},
-		"the first of those that may": {"aaea", 2, mintDraws},
+		"elsewhere, if none is here":  {"aae", 2, maxGeneratedKeys},
+		"all are avoided":             {"a", maxGeneratedKeys - 1, maxGeneratedKeys},
+		"the first of those that may": {"aaea", 2, maxGeneratedKeys},
 	} {
 		var drawn []string
 		f := Extractor{Place: func(key []byte) Placement {
@@ -26,12 +26,12 @@ func TestGeneratedKeysAvoidDrainingNodes(t *testing.T) {
 			drawn = append(drawn, string(key))
 			return map[byte]Placement{'a': PlaceAvoided, 'e': PlaceElsewhere, 'h': PlaceHere}[p]
 		}}
-		key := string(f.mint(make([]byte, 0, mintRoom)))
-		if len(drawn) != x.draws || key != drawn[x.want] || len(key) != mintedLen || strings.Trim(key, "0123456789abcdef") != "" {
+		key := string(f.generateKey(make([]byte, 0, generatedKeyCap)))
+		if len(drawn) != x.draws || key != drawn[x.want] || len(key) != generatedKeyLen || strings.Trim(key, "0123456789abcdef") != "" {
 			t.Errorf("%s: %q of %d draws %q, want number %d of %d", name, key, len(drawn), drawn, x.want, x.draws)
 		}
 	}
-	if key := new(Extractor).mint(make([]byte, 0, mintRoom)); len(key) != mintedLen {
+	if key := new(Extractor).generateKey(make([]byte, 0, generatedKeyCap)); len(key) != generatedKeyLen {
 		t.Errorf("without a cluster: %q", key)
 	}
 }

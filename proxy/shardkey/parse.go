@@ -16,15 +16,15 @@ import (
 // other value differs from it. That includes apps that split a query at semicolons (Rack before 3,
 // Python before 3.10, CGI.pm): they see the same key.
 //
-// fasthttp.Args decodes one pair at a time, because for the whole query it would keep about 60 bytes
-// for each pair. Its handling of repeated parameters and semicolons is not used.
+// fasthttp.Args decodes one pair at a time, because for the whole query it would keep about 60
+// bytes for each pair. Its handling of repeated parameters and semicolons is not used.
 func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	args := fasthttp.AcquireArgs()
 	defer fasthttp.ReleaseArgs(args)
 	same = true
 	for pair := range bytes.SplitSeq(query, []byte("&")) {
-		v, sure := valueIn(args, pair, name)
-		same = same && sure
+		v, unambiguous := pairValue(args, pair, name)
+		same = same && unambiguous
 		switch {
 		case v == nil:
 		case value == nil:
@@ -38,7 +38,7 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	}
 	seen := false
 	for part := range bytes.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		if v, _ := valueIn(args, part, name); v != nil {
+		if v, _ := pairValue(args, part, name); v != nil {
 			seen = true
 			same = same && bytes.Equal(v, value)
 		}
@@ -46,17 +46,18 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	return value, same && seen == (value != nil)
 }
 
-// valueIn returns the value of a pair, or nil if it is empty or has another name. sure is false if
+// pairValue returns the value of a pair, or nil if it is empty or has another name. unambiguous is
+// false if
 // the pair ends in "%+": Args keeps that plus sign, and other parsers read a space. (A name that
 // ends so cannot be configured.)
-func valueIn(args *fasthttp.Args, pair []byte, name string) (value []byte, sure bool) {
+func pairValue(args *fasthttp.Args, pair []byte, name string) (value []byte, unambiguous bool) {
 	args.ParseBytes(pair)
 	if value = args.Peek(name); len(value) == 0 {
 		return nil, true
 	}
-	half := []byte("%+")
-	n, v, _ := bytes.Cut(pair, []byte("="))
-	return value, !bytes.HasSuffix(n, half) && !bytes.HasSuffix(v, half)
+	incompleteEscape := []byte("%+")
+	rawName, rawValue, _ := bytes.Cut(pair, []byte("="))
+	return value, !bytes.HasSuffix(rawName, incompleteEscape) && !bytes.HasSuffix(rawValue, incompleteEscape)
 }
 
 // cookieValue returns the first non-empty value of a cookie in one Cookie field. same means that no
@@ -74,7 +75,7 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 		default:
 			same = same && bytes.Equal(v, value)
 		}
-		same = same && !blankCookie(pair, n, v, name)
+		same = same && !isReadDifferently(pair, n, v, name)
 	}
 	return value, same
 }
@@ -82,9 +83,9 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// blankCookie reports whether parsers read the cookie differently because of blanks in a pair of a
-// Cookie field. No parser splits at blanks within quotes.
-func blankCookie(pair, n, v []byte, name string) bool {
+// isReadDifferently reports whether parsers read the cookie differently because of blanks in a pair
+// of a Cookie field. No parser splits at blanks within quotes.
+func isReadDifferently(pair, n, v []byte, name string) bool {
 	if len(v) > 1 && v[0] == '"' && bytes.IndexByte(v[1:], '"') == len(v)-2 {
 		pair = pair[:len(n)+1]
 	}

@@ -5,7 +5,7 @@ import "shardway/shardmap"
 // Quarantine contains the keys whose requests receive a 503 response at their ingress. It must not
 // change after it was passed to the proxy.
 type Quarantine struct {
-	by map[shardmap.Shard][]quarantined
+	byShard map[shardmap.Shard][]quarantined
 }
 
 type quarantined struct {
@@ -15,15 +15,15 @@ type quarantined struct {
 
 // Add adds a key to the quarantine. hash is the Hash of the key under hashKey, and s is its shard.
 func (q *Quarantine) Add(s shardmap.Shard, hash uint64, hashKey []byte) {
-	if q.by == nil {
-		q.by = map[shardmap.Shard][]quarantined{}
+	if q.byShard == nil {
+		q.byShard = map[shardmap.Shard][]quarantined{}
 	}
-	q.by[s] = append(q.by[s], quarantined{hash, hashKey})
+	q.byShard[s] = append(q.byShard[s], quarantined{hash, hashKey})
 }
 
 // Holds reports whether a key of shard s is in quarantine.
 func (q *Quarantine) Holds(s shardmap.Shard, key []byte) bool {
-	for _, x := range q.by[s] {
+	for _, x := range q.byShard[s] {
 		if Hash(x.hashKey, key) == x.hash {
 			return true
 		}

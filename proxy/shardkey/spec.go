@@ -24,8 +24,8 @@ type Route = keysource.Route
 
 // Keys is a key configuration. It does not change.
 type Keys struct {
-	table   *keysource.Table
-	missing keysource.Missing
+	table     *keysource.Table
+	onMissing keysource.Missing
 	// usesProxies means that the configuration itself defines the trusted proxies whose
 	// forwarding headers count for keys. Otherwise those of the Extractor count.
 	usesProxies bool
@@ -49,9 +49,9 @@ func Parse(text string) (*Keys, error) {
 // New returns the Keys of a Spec. The error lists every mistake.
 func New(spec Spec) (*Keys, error) {
 	table, err := keysource.NewTable(keysource.Spec{Sources: spec.Sources, Routes: spec.Routes})
-	missing, bad := keysource.ParseMissing(spec.OnMissingKey)
-	if bad != nil || err != nil {
-		return nil, errors.Join(err, bad)
+	missing, missingErr := keysource.ParseMissing(spec.OnMissingKey)
+	if missingErr != nil || err != nil {
+		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, missing: missing}, nil
+	return &Keys{table: table, onMissing: missing}, nil
 }

@@ -37,23 +37,23 @@ const maxControlPayload = 125
 // Scanner parses one direction. The zero value parses frames of a server, which are not masked.
 // Client returns a Scanner for frames of a client.
 type Scanner struct {
-	masked bool
+	expectMasked bool
 	// ExtraOpcode, if not zero, is a reserved control opcode that is accepted: both ends have
 	// agreed on its meaning.
 	ExtraOpcode byte
 
-	header      header
-	payloadLeft uint64 // bytes of a payload still to come
-	size        uint64 // length of the payload
-	inPayload   bool   // a header is complete, and its payload is not
-	inMessage   bool   // a data frame without FIN has passed, and the last frame of its message has not
-	closed      bool   // a close frame has passed
-	payload     [maxControlPayload]byte
-	err         error
+	header           header
+	payloadRemaining uint64 // bytes of a payload still to come
+	payloadLen       uint64 // length of the payload
+	inPayload        bool   // a header is complete, and its payload is not
+	inMessage        bool   // a data frame without FIN has passed, and the last frame of its message has not
+	closeSeen        bool   // a close frame has passed
+	payload          [maxControlPayload]byte
+	err              error
 }
 
 // Client returns a Scanner for frames of a client, which are masked.
-func Client() Scanner { return Scanner{masked: true} }
+func Client() Scanner { return Scanner{expectMasked: true} }
 
 // Step parses bytes up to the end of the frame in which p begins, or all of p. The bytes p[:n]
 // belong to one frame. With an error, n is 0 or the number of bytes before the invalid header. No
@@ -68,13 +68,13 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 		}
 	}
 	rest := p[n:]
-	most := int(min(s.payloadLeft, uint64(len(rest))))
+	payloadBytes := int(min(s.payloadRemaining, uint64(len(rest))))
 	if s.IsControl() {
-		s.keepPayload(rest[:most])
+		s.storePayload(rest[:payloadBytes])
 	}
-	s.payloadLeft -= uint64(most)
-	n += most
-	if s.payloadLeft == 0 {
+	s.payloadRemaining -= uint64(payloadBytes)
+	n += payloadBytes
+	if s.payloadRemaining == 0 {
 		err = s.endFrame()
 	}
 	return n, err
@@ -83,7 +83,7 @@ func (s *Scanner) Step(p []byte) (n int, err error) {
 // beginFrame parses bytes of a header until it is complete.
 func (s *Scanner) beginFrame(p []byte) (n int, err error) {
 	for n < len(p) {
-		if s.closed {
+		if s.closeSeen {
 			return n, s.fail(ErrAfterClose)
 		}
 		complete := s.header.add(p[n])
@@ -107,7 +107,7 @@ func (s *Scanner) checkHeader(complete bool) error {
 		return s.checkFirstByte()
 	case 2:
 		switch length := s.header.shortLen(); {
-		case s.header.isMasked() != s.masked:
+		case s.header.isMasked() != s.expectMasked:
 			return s.fail(ErrMasking)
 		case s.IsControl() && length > maxControlPayload:
 			return s.fail(ErrControl)
@@ -116,17 +116,17 @@ func (s *Scanner) checkHeader(complete bool) error {
 	if !complete {
 		return nil
 	}
-	size, least := s.header.payloadLen(), uint64(0)
+	payloadLen, minLen := s.header.payloadLen(), uint64(0)
 	switch s.header.shortLen() {
 	case 126:
-		least = 126
+		minLen = 126
 	case 127:
-		least = math.MaxUint16 + 1
+		minLen = math.MaxUint16 + 1
 	}
-	if size < least || size > math.MaxInt64 {
+	if payloadLen < minLen || payloadLen > math.MaxInt64 {
 		return s.fail(ErrLength)
 	}
-	s.payloadLeft, s.size = size, size
+	s.payloadRemaining, s.payloadLen = payloadLen, payloadLen
 	return nil
 }
 
@@ -154,9 +154,9 @@ func (s *Scanner) checkFirstByte() error {
 	return nil
 }
 
-// keepPayload stores bytes of the payload of a control frame.
-func (s *Scanner) keepPayload(p []byte) {
-	at := s.size - s.payloadLeft
+// storePayload stores bytes of the payload of a control frame.
+func (s *Scanner) storePayload(p []byte) {
+	at := s.payloadLen - s.payloadRemaining
 	copy(s.payload[at:], p)
 }
 
@@ -169,8 +169,8 @@ func (s *Scanner) endFrame() error {
 		s.inMessage = !fin
 	case op == OpClose:
 		s.unmask()
-		s.closed = true
-		if !validClose(s.payload[:s.size]) {
+		s.closeSeen = true
+		if !validClose(s.payload[:s.payloadLen]) {
 			return s.fail(ErrClose)
 		}
 	default:
@@ -181,11 +181,11 @@ func (s *Scanner) endFrame() error {
 
 // unmask removes the masking from the stored payload.
 func (s *Scanner) unmask() {
-	if !s.masked {
+	if !s.expectMasked {
 		return
 	}
 	key := s.header.bytes[2:6]
-	for i := range s.payload[:s.size] {
+	for i := range s.payload[:s.payloadLen] {
 		s.payload[i] ^= key[i&3]
 	}
 }
@@ -234,11 +234,11 @@ func (s *Scanner) BetweenMessages() bool { return s.BetweenFrames() && !s.inMess
 func (s *Scanner) InMessage() bool { return s.inMessage || !s.BetweenFrames() && !s.IsControl() }
 
 // Closed reports whether a close frame has passed. Nothing may follow it.
-func (s *Scanner) Closed() bool { return s.closed }
+func (s *Scanner) Closed() bool { return s.closeSeen }
 
 // CloseCode returns the code of the close frame that has passed, or NoCode.
 func (s *Scanner) CloseCode() int {
-	if s.size < 2 {
+	if s.payloadLen < 2 {
 		return NoCode
 	}
 	return int(binary.BigEndian.Uint16(s.payload[:]))
@@ -246,7 +246,7 @@ func (s *Scanner) CloseCode() int {
 
 // Payload returns the unmasked payload of the control frame that has just ended. It is valid until
 // the next Step.
-func (s *Scanner) Payload() []byte { return s.payload[:s.size] }
+func (s *Scanner) Payload() []byte { return s.payload[:s.payloadLen] }
 
 // Err returns the error that has ended the Scanner, or nil.
 func (s *Scanner) Err() error { return s.err }
