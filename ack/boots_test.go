@@ -23,10 +23,10 @@ func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	l := s.leaders["a"]
 	l.answered = nil
 	s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
-	if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedBoot || l.answered[0].Known <= hb.Boot {
+	if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedBoot || l.answered[0].KnownBoot <= hb.Boot {
 		t.Fatalf("answers %+v, want a refusal that names a boot above %d", l.answered, hb.Boot)
 	}
-	s.actor("c").boot = l.answered[0].Known
+	s.actor("c").boot = l.answered[0].KnownBoot
 	s.start("c")
 	c.follows, c.term = "a", s.term
 	s.until("c is back", func() bool { return s.serves("c") })
@@ -54,7 +54,7 @@ func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 		l := s.leaders["a"]
 		l.answered = nil
 		s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: "c:2"})
-		if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedRollback || l.answered[0].Known != 3 {
+		if len(l.answered) != 1 || l.answered[0].Refusal != ack.RefusedRollback || l.answered[0].KnownBoot != 3 {
 			t.Errorf("in boot %d: answers %+v, want a rollback that names boot 3", hb.Boot, l.answered)
 		}
 	}

@@ -186,7 +186,7 @@ func FuzzOpenBackup(f *testing.F) {
 func FuzzHeartbeat(f *testing.F) {
 	for _, h := range []Heartbeat{
 		{Node: "a", Server: "a/d1", Boot: 1, Nonce: 7, Number: 1, Weight: 1},
-		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Every: maxUint32 * time.Millisecond, Weight: maxWeight, Release: MaxReleaseTimeout, Leaving: true, Goodbye: true},
+		{Node: "b", Boot: maxUint, Number: maxUint, Echo: Echo{3, 4}, Term: 5, Applied: 6, Acked: 7, Interval: maxUint32 * time.Millisecond, Weight: maxWeight, ReleaseTime: MaxReleaseTimeout, Leaving: true, Goodbye: true},
 	} {
 		b, err := h.MarshalBinary()
 		if err != nil {
@@ -214,8 +214,8 @@ func FuzzHeartbeat(f *testing.F) {
 
 func FuzzAnswer(f *testing.F) {
 	for _, a := range []Answer{
-		{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: DefaultTiming().Lease, Cut: DefaultTiming().DeadAfter, Lease: DefaultTiming().Lease},
-		{Boot: 1, Refusal: RefusedDuplicate, Known: 9, Elsewhere: "10.0.0.1:7947", MapStays: true},
+		{Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, OK: true, Epoch: 5, ServeFor: DefaultTiming().Lease, AbortAfter: DefaultTiming().DeadAfter, LeaseDuration: DefaultTiming().Lease},
+		{Boot: 1, Refusal: RefusedDuplicate, KnownBoot: 9, DuplicateAddr: "10.0.0.1:7947", MapUnchanged: true},
 	} {
 		b, err := a.MarshalBinary()
 		if err != nil {
@@ -235,7 +235,7 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil || !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x, %v", b, again, err)
 		}
-		if a.Serve < 0 || a.Serve > MaxLease || a.Cut < a.Serve || a.Lease < a.Serve || len(again) > MaxMessage {
+		if a.ServeFor < 0 || a.ServeFor > MaxLease || a.AbortAfter < a.ServeFor || a.LeaseDuration < a.ServeFor || len(again) > MaxMessage {
 			t.Fatalf("out of bounds: %+v", a)
 		}
 	})

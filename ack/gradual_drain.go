@@ -26,8 +26,8 @@ func (p *Policy) DrainsGradually(id shardmap.NodeID) bool {
 	return yes
 }
 
-// Leaves reports whether a node will own nothing, now or at the end of a gradual drain.
-func (p *Policy) Leaves(id shardmap.NodeID) bool { return p.Drained[id] || p.DrainsGradually(id) }
+// IsDraining reports whether a node will own nothing, now or at the end of a gradual drain.
+func (p *Policy) IsDraining(id shardmap.NodeID) bool { return p.Drained[id] || p.DrainsGradually(id) }
 
 // gradualDrains writes the gradual drains in the order of the nodes.
 func (w *writer) gradualDrains(all map[shardmap.NodeID]GradualDrain) {

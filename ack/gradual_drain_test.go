@@ -20,7 +20,7 @@ func TestGradualDrainIsSeparateFromDrain(t *testing.T) {
 	}
 	is := func(drained, emptied bool) {
 		t.Helper()
-		if _, yes := p.GradualDrains["a"]; yes != emptied || p.Drained["a"] != drained || p.Leaves("a") != (drained || emptied) {
+		if _, yes := p.GradualDrains["a"]; yes != emptied || p.Drained["a"] != drained || p.IsDraining("a") != (drained || emptied) {
 			t.Errorf("%+v, want drained %v, emptied %v", *p, drained, emptied)
 		}
 	}

@@ -39,31 +39,31 @@ type Heartbeat struct {
 	// Applied is the committed epoch that the node has applied. Acked is the last proposal
 	// that this boot has applied and drained for.
 	Applied, Acked shardmap.Epoch
-	// Every is the heartbeat interval of the node, in whole milliseconds. A timing must fit
+	// Interval is the heartbeat interval of the node, in whole milliseconds. A timing must fit
 	// it.
-	Every time.Duration
+	Interval time.Duration
 	// Weight is the weight of the node in the map. Zone is its zone; empty means none.
 	Weight uint32
 	Zone   string
-	// Released is the digest of the Releases that belong to Acked; zero means none. The
+	// ReleasesDigest is the digest of the Releases that belong to Acked; zero means none. The
 	// acknowledgement counts once the leader has received them.
-	Released [32]byte
-	// Release is the additional time that acknowledgements may take because of hooks, in whole
+	ReleasesDigest [32]byte
+	// ReleaseTime is the additional time that acknowledgements may take because of hooks, in whole
 	// milliseconds; zero without hooks.
-	Release time.Duration
-	// Back is the time within which a node that has sent a goodbye restarts, in whole
+	ReleaseTime time.Duration
+	// RestartWithin is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
-	Back time.Duration
+	RestartWithin time.Duration
 	// NotReleased is the number of shards that moved within the last agent.NotReleasedFor although
 	// the app had not released them.
 	NotReleased uint32
 	// NotAcquired is the number of shards of the node whose requests wait because the app
 	// failed to acquire them, or has not responded for a long time. Unacquired are up to
 	// MaxUnacquired shards, ascending, that should move to another node for that reason, or
-	// have moved and must not return yet. Unable reports that the app acquires no shard.
-	NotAcquired uint32
-	Unacquired  []shardmap.Shard
-	Unable      bool
+	// have moved and must not return yet. AcquiresNone reports that the app acquires no shard.
+	NotAcquired  uint32
+	Unacquired   []shardmap.Shard
+	AcquiresNone bool
 	// Kept are up to MaxUnacquired shards, ascending, that remain at the node under a safe
 	// drain because its app has not released them. KeepsAll means that there are more, so all
 	// remain.
@@ -103,34 +103,34 @@ const (
 type Answer struct {
 	// Level is the level of the heartbeat.
 	Level Level
-	// Term and Number identify the answer. Boot and Beat identify the heartbeat that it
-	// answers.
-	Term, Number, Boot, Beat uint64
+	// Term and Number identify the answer. Boot and HeartbeatNumber identify the heartbeat
+	// that it answers.
+	Term, Number, Boot, HeartbeatNumber uint64
 	// OK is true if the heartbeat acknowledged the last proposal. Epoch is that proposal in
 	// any case (G5).
 	OK    bool
 	Epoch shardmap.Epoch
-	// Serve is the lease: how long the node may admit requests. Cut is the time by which the
-	// node must have aborted its running requests if no other lease follows. Both count from
+	// ServeFor is the lease: how long the node may admit requests. AbortAfter is the time by
+	// which the node must have aborted its running requests if no other lease follows. Both count from
 	// when the node sent the heartbeat. Zero means no lease. The node uses these values instead
-	// of a timing of its own. Lease is the full lease length, of which Serve is the rest. A
-	// pause of the process for a quarter of Lease voids the lease.
-	Serve, Cut, Lease time.Duration
-	// MapStays is true if the node is leaving or drained and no other node can take its
+	// of a timing of its own. LeaseDuration is the full lease length, of which ServeFor is the rest.
+	// A pause of the process for a quarter of LeaseDuration voids the lease.
+	ServeFor, AbortAfter, LeaseDuration time.Duration
+	// MapUnchanged is true if the node is leaving or drained and no other node can take its
 	// shards.
-	MapStays bool
-	// Taken confirms that the leader has the releases whose digest is in the heartbeat.
-	Taken bool
+	MapUnchanged bool
+	// ReleasesReceived confirms that the leader has the releases whose digest is in the heartbeat.
+	ReleasesReceived bool
 	// RestartIndex is the index of the last restart entry that the leader has applied. Zero
 	// means none or unknown (a refusal, or an earlier program). A lease confirms which maps
 	// the node has applied, but no entries after them.
 	RestartIndex uint64
-	// Refusal is zero unless the heartbeat did not count. Known is the boot above which the
-	// node must go or, for a rollback, the known boot of its disk. Elsewhere is the address of
-	// the other process.
-	Refusal   Refusal
-	Known     uint64
-	Elsewhere string
+	// Refusal is zero unless the heartbeat did not count. KnownBoot is the boot above which
+	// the node must go or, for a rollback, the known boot of its disk. DuplicateAddr is the address
+	// of the other process.
+	Refusal       Refusal
+	KnownBoot     uint64
+	DuplicateAddr string
 }
 
 const (
@@ -159,13 +159,13 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := newWriter(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince), h.Keys} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Interval.Milliseconds()), uint64(h.Weight), uint64(h.ReleaseTime.Milliseconds()), uint64(h.RestartWithin.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince), h.Keys} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.Released != [32]byte{}, h.Unable, h.KeepsAll, h.AfterRestart))
-	if h.Released != [32]byte{} {
-		w.b = append(w.b, h.Released[:]...)
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.ReleasesDigest != [32]byte{}, h.AcquiresNone, h.KeepsAll, h.AfterRestart))
+	if h.ReleasesDigest != [32]byte{} {
+		w.b = append(w.b, h.ReleasesDigest[:]...)
 	}
 	w.uint(uint64(h.NotAcquired))
 	w.shardList(h.Unacquired)
@@ -175,7 +175,8 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
+// UnmarshalBinary decodes the output of MarshalBinary. It returns
+// ErrCorrupt for any other input.
 func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
 	*h = Heartbeat{
@@ -183,21 +184,21 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
-		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		Release:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
-		Back:        time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
-		NotReleased: uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Keys: r.uint(0, maxUint), Zone: r.text(0, maxText),
+		Interval: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
+		ReleaseTime:   time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
+		RestartWithin: time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
+		NotReleased:   uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Keys: r.uint(0, maxUint), Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
 	}
 	f := r.byte()
 	if f&flagReleased != 0 {
-		if copy(h.Released[:], r.take(len(h.Released))); h.Released == [32]byte{} {
+		if copy(h.ReleasesDigest[:], r.take(len(h.ReleasesDigest))); h.ReleasesDigest == [32]byte{} {
 			r.fail("empty release digest")
 		}
 	}
-	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagUnable != 0
+	h.NotAcquired, h.Unacquired, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagUnable != 0
 	h.Kept, h.KeepsAll = r.shardList(), f&flagKeepsAll != 0
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	app := r.byte()
@@ -206,7 +207,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	}
 	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFlaps))}
 	h.AfterRestart = f&flagAfterRestart != 0
-	if h.Back > 0 && !h.Goodbye {
+	if h.RestartWithin > 0 && !h.Goodbye {
 		r.fail("announced return without a goodbye")
 	}
 	return r.end()
@@ -215,37 +216,38 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 // MarshalBinary encodes the answer. It does not fail.
 func (a Answer) MarshalBinary() ([]byte, error) {
 	w := newWriter(a.Level)
-	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch)} {
+	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.HeartbeatNumber, uint64(a.Epoch)} {
 		w.uint(v)
 	}
-	w.uint(uint64(max(a.Serve, 0)))
-	if a.Serve > 0 {
-		w.uint(uint64(a.Cut))
-		w.uint(uint64(a.Lease))
+	w.uint(uint64(max(a.ServeFor, 0)))
+	if a.ServeFor > 0 {
+		w.uint(uint64(a.AbortAfter))
+		w.uint(uint64(a.LeaseDuration))
 	}
-	w.byte(flags(a.OK, a.MapStays, a.Taken))
+	w.byte(flags(a.OK, a.MapUnchanged, a.ReleasesReceived))
 	w.byte(byte(a.Refusal))
-	// RestartIndex and Known share one number: programs before RestartIndex ignored the
+	// RestartIndex and KnownBoot share one number: programs before RestartIndex ignored the
 	// number without a refusal.
 	if a.Refusal == 0 {
 		w.uint(a.RestartIndex)
 	} else {
-		w.uint(a.Known)
+		w.uint(a.KnownBoot)
 	}
-	w.text(a.Elsewhere[:min(len(a.Elsewhere), 2*maxText)])
+	w.text(a.DuplicateAddr[:min(len(a.DuplicateAddr), 2*maxText)])
 	return w.b, nil
 }
 
-// UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
+// UnmarshalBinary decodes the output of MarshalBinary. It returns
+// ErrCorrupt for any other input.
 func (a *Answer) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
 	*a = Answer{
-		Level: r.level(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), Beat: r.uint(1, maxUint),
-		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(MaxLease))),
+		Level: r.level(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
+		Epoch: shardmap.Epoch(r.uint(0, maxUint)), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
-	if a.Serve > 0 {
-		a.Cut, a.Lease = r.duration(MaxDeadAfter), r.duration(MaxLease)
-		if a.Cut < a.Serve || a.Lease < a.Serve {
+	if a.ServeFor > 0 {
+		a.AbortAfter, a.LeaseDuration = r.duration(MaxDeadAfter), r.duration(MaxLease)
+		if a.AbortAfter < a.ServeFor || a.LeaseDuration < a.ServeFor {
 			r.fail("a lease longer than it may be")
 		}
 	}
@@ -253,7 +255,7 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	if f > 7 {
 		r.fail("unknown flag")
 	}
-	a.OK, a.MapStays, a.Taken = f&1 != 0, f&2 != 0, f&4 != 0
+	a.OK, a.MapUnchanged, a.ReleasesReceived = f&1 != 0, f&2 != 0, f&4 != 0
 	if a.Refusal = Refusal(r.byte()); a.Refusal > RefusedRollback {
 		r.fail("unknown refusal")
 	}
@@ -261,13 +263,13 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	if a.Refusal == 0 {
 		a.RestartIndex = known
 	} else {
-		a.Known = known
+		a.KnownBoot = known
 	}
-	a.Elsewhere = r.text(0, 2*maxText)
+	a.DuplicateAddr = r.text(0, 2*maxText)
 	return r.end()
 }
 
-// shardList writes ascending shards, each as the difference to the one before.
+// shardList writes a sorted list of shards. Each shard is encoded as the gap to its predecessor.
 func (w *writer) shardList(list []shardmap.Shard) {
 	w.uint(uint64(len(list)))
 	next := shardmap.Shard(0)
@@ -277,6 +279,7 @@ func (w *writer) shardList(list []shardmap.Shard) {
 	}
 }
 
+// shardList reads the output of writer.shardList, up to MaxUnacquired shards.
 func (r *reader) shardList() (list []shardmap.Shard) {
 	next := uint64(0)
 	for range r.uint(0, MaxUnacquired) {

@@ -266,7 +266,7 @@ func TestUnrenewedLeaseEndsInTime(t *testing.T) {
 	lease, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(800*ms, func() bool {
 		for i := range d.a.inbox {
-			d.a.inbox[i].Serve = 0
+			d.a.inbox[i].ServeFor = 0
 		}
 		if lease = max(lease, d.a.lease); d.a.lease == 0 && lapsed == 0 {
 			lapsed = d.now
@@ -306,10 +306,12 @@ func leavesBusy(d *dueStage) {
 // An agent with anything in progress is due at once.
 func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	for name, busy := range map[string]func(d *dueStage){
-		"parting":  func(d *dueStage) { d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, Stopping: true}) },
-		"new boot": func(d *dueStage) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
+		"parting": func(d *dueStage) { d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, Stopping: true}) },
+		"new boot": func(d *dueStage) {
+			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, KnownBoot: 5})
+		},
 		"refused": func(d *dueStage) {
-			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, Elsewhere: "x"})
+			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, DuplicateAddr: "x"})
 		},
 		"to speak":   func(d *dueStage) { d.a.agent.HeartbeatNow() },
 		"to drain":   leavesBusy,

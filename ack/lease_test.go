@@ -112,8 +112,8 @@ func TestLeaseEndsOneLeaseAfterQuorumTime(t *testing.T) {
 		for _, id := range c.speak {
 			d.receiveHeartbeat(id, nil)
 		}
-		if a, _ := d.receiveHeartbeat("a", nil); a.Serve != c.want {
-			t.Errorf("voters %v, %v speak: %v, want %v", c.voters, c.speak, a.Serve, c.want)
+		if a, _ := d.receiveHeartbeat("a", nil); a.ServeFor != c.want {
+			t.Errorf("voters %v, %v speak: %v, want %v", c.voters, c.speak, a.ServeFor, c.want)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func TestLeaseNeedsMore(t *testing.T) {
 		d.receiveHeartbeat("b", nil)
 		d.now = 100 * ms
 		d.receiveHeartbeat("b", nil)
-		if a, _ := d.receiveHeartbeat("b", change); a.Serve != 0 {
-			t.Errorf("without %s: %v", name, a.Serve)
+		if a, _ := d.receiveHeartbeat("b", change); a.ServeFor != 0 {
+			t.Errorf("without %s: %v", name, a.ServeFor)
 		}
-		if a, _ := d.receiveHeartbeat("b", nil); a.Serve == 0 && name != "to stay" {
+		if a, _ := d.receiveHeartbeat("b", nil); a.ServeFor == 0 && name != "to stay" {
 			t.Errorf("after a heartbeat without %s: nothing any more", name)
 		}
 	}
@@ -157,7 +157,7 @@ func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	}
 	for _, echo := range []uint64{old, old, old, others, others, others} {
 		d.now += 10 * ms
-		if a, _ := d.receiveHeartbeat("b", second(echo)); a.Serve != 0 || a.Refusal != 0 || d.echoes() {
+		if a, _ := d.receiveHeartbeat("b", second(echo)); a.ServeFor != 0 || a.Refusal != 0 || d.echoes() {
 			t.Fatalf("the second boot echoes %d, of %d to the first and %d to c: %+v, echoes %v", echo, old, others, a, d.echoes())
 		}
 	}
@@ -216,13 +216,13 @@ func TestFirstLeaseOfABootNeedsALaterQuorum(t *testing.T) {
 	d.receiveHeartbeat("c", nil)
 	d.now = 50 * ms
 	d.readTerm(5)
-	if a, _ := d.receiveHeartbeat("c", nil); a.Serve != 0 {
-		t.Errorf("%v with nobody but c, whose answer was sent with its first heartbeat", a.Serve)
+	if a, _ := d.receiveHeartbeat("c", nil); a.ServeFor != 0 {
+		t.Errorf("%v with nobody but c, whose answer was sent with its first heartbeat", a.ServeFor)
 	}
 	d.now = 60 * ms
 	d.readTerm(5)
-	if a, _ := d.receiveHeartbeat("c", nil); a.Serve != 490*ms {
-		t.Errorf("%v, want a lease from the answer of 50 ms on", a.Serve)
+	if a, _ := d.receiveHeartbeat("c", nil); a.ServeFor != 490*ms {
+		t.Errorf("%v, want a lease from the answer of 50 ms on", a.ServeFor)
 	}
 }
 
@@ -266,24 +266,24 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 		d.receiveHeartbeat("b", nil)
 	}
 	for _, boot := range []uint64{1, 2} {
-		if a, _ := d.receiveHeartbeat("b", twin(boot)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "of b" || a.Serve != 0 {
+		if a, _ := d.receiveHeartbeat("b", twin(boot)); a.Refusal != ack.RefusedDuplicate || a.DuplicateAddr != "of b" || a.ServeFor != 0 {
 			t.Errorf("boot %d of another process: %+v, want a refusal that names the first's address", boot, a)
 		}
 	}
-	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != 0 || a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != 0 || a.ServeFor == 0 {
 		t.Errorf("the first process: %+v, want a lease", a)
 	}
 	// The first one's connection is gone; its lease runs.
 	d.step(leader.ConnClosed{Node: "b", Nonce: 98})
 	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
-	if a, _ := d.receiveHeartbeat("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
+	if a, _ := d.receiveHeartbeat("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.DuplicateAddr != "" {
 		t.Errorf("while the lease runs: %+v, want a refusal without an address", a)
 	}
 	d.now += 551 * ms
 	if a, _ := d.receiveHeartbeat("b", twin(2)); a.Refusal != 0 || a.Boot != 2 {
 		t.Errorf("after its end: %+v, want an answer", a)
 	}
-	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != ack.RefusedRollback || a.Known != 2 {
+	if a, _ := d.receiveHeartbeat("b", nil); a.Refusal != ack.RefusedRollback || a.KnownBoot != 2 {
 		t.Errorf("the old boot of the same disk: %+v, want a refusal that names boot 2", a)
 	}
 }
@@ -317,7 +317,7 @@ func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	d.step(leader.ConnClosed{Node: "b", Nonce: uint64('b')})
 	for _, after := range []time.Duration{551 * ms, 2499 * ms} {
 		d.now = granted + after
-		if a, _ := d.receiveHeartbeat("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
+		if a, _ := d.receiveHeartbeat("b", second); a.Refusal != ack.RefusedDuplicate || a.ServeFor != 0 || d.over("b") {
 			t.Errorf("%v after the first one's last lease: %+v, over %v; want a refusal", after, a, d.over("b"))
 		}
 	}
@@ -388,12 +388,12 @@ func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 	}
 	for d.now < 550*ms {
 		d.now += 50 * ms
-		if a, _ := d.receiveHeartbeat("b", stranger); a.Serve != 0 {
-			t.Fatalf("%v for a stranger, %v after the election", a.Serve, d.now)
+		if a, _ := d.receiveHeartbeat("b", stranger); a.ServeFor != 0 {
+			t.Fatalf("%v for a stranger, %v after the election", a.ServeFor, d.now)
 		}
 	}
 	d.now += 50 * ms
-	if a, _ := d.receiveHeartbeat("b", stranger); a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", stranger); a.ServeFor == 0 {
 		t.Error("nothing after every lease of the leader before has run out")
 	}
 	d = newDesk(t, "b/d")
@@ -406,7 +406,7 @@ func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 		d.now += 50 * ms
 		d.receiveHeartbeat("b", known)
 	}
-	if a, _ := d.receiveHeartbeat("b", known); a.Serve == 0 {
+	if a, _ := d.receiveHeartbeat("b", known); a.ServeFor == 0 {
 		t.Error("nothing for a node that shows an answer of the leader before")
 	}
 }

@@ -81,7 +81,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: the leader does not wait longer for a node that releases", mix: hooked("sick 4, kill 4, join 4, app-ill 16"), caught: "rule 1",
-			edits: in("ack/leader.Leader.ackDeadline", "l.o.Pace.AckDeadline() + n.heartbeat.Release\n", "l.o.Pace.AckDeadline() + n.heartbeat.Release*time.Duration(1-plantedAs(PLANTED))\n"),
+			edits: in("ack/leader.Leader.ackDeadline", "l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime\n", "l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime*time.Duration(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
@@ -122,7 +122,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "unacquired: a node whose app acquires nothing gets more shards", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "G9",
-			edits: in("ack/leader.Leader.avoidFailingApps", "n.heartbeat.Unable && !p.Cordoned", "n.heartbeat.Unable && !PLANTED && !p.Cordoned"),
+			edits: in("ack/leader.Leader.avoidFailingApps", "n.heartbeat.AcquiresNone && !p.Cordoned", "n.heartbeat.AcquiresNone && !PLANTED && !p.Cordoned"),
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",

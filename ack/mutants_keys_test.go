@@ -24,7 +24,7 @@ func mutantsOfKeys() []mutant {
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack/leader.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
+			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
 				both(in("ack/leader.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
 					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
 		},

@@ -28,7 +28,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack/leader.Leader.policyApplied", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
+			edits: in("ack/leader.Leader.policyApplied", "	if after.PausedBy != before.PausedBy {\n", "	if after.PausedBy != before.PausedBy && !(PLANTED && before.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
@@ -58,7 +58,7 @@ func mutantsOfPolicy() []mutant {
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
 			edits: both(in("ack/leader.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
-				in("ack/leader.Leader.idleReported", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
+				in("ack/leader.Leader.idleReported", "(l.entryInFlight || !l.state.Policy()", "(l.entryInFlight && !PLANTED || !l.state.Policy()")),
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
@@ -87,7 +87,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
+			edits: in("ack/leader.Leader.idleReported", "m.Staged && !l.stages.awaitingAnswer[m.Node] ||", "m.Staged && (!l.stages.awaitingAnswer[m.Node] || PLANTED && l.entryInFlight) ||"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
@@ -99,7 +99,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
+			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.began >= l.options.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.options.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",

@@ -9,12 +9,12 @@ func mutantsOfReleases() []mutant {
 	return []mutant{
 		{
 			name: "released: an acknowledgement counts before the leader has its releases", mix: moves, caught: "hooks",
-			edits: in("ack/leader.member.ackCounts", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
+			edits: in("ack/leader.member.hasCompleteAck", "	return m.hasAcked(e) && (", "	return m.hasAcked(e) && (PLANTED || "),
 		},
 		{
 			name: "released: releases for another proposal are passed on", mix: moves, caught: "hooks",
-			edits: both(in("ack/leader.member.hasReleases", "	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
-				"	return r != nil && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.Released == m.releasesDigest && r.Proposal == m.heartbeat.Acked)\n"),
+			edits: both(in("ack/leader.member.hasReleases", "	return r != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked\n",
+				"	return r != nil && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && (PLANTED || m.heartbeat.ReleasesDigest == m.releasesDigest && r.Proposal == m.heartbeat.Acked)\n"),
 				in("ack/leader.Leader.releasesToCommit", " n.heartbeat.Acked != p.Epoch() {\n", " n.heartbeat.Acked != p.Epoch() && !PLANTED {\n")),
 		},
 		{

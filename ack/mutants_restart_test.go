@@ -25,11 +25,11 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: the cluster waits for a node that has returned", mix: mixCalled("in-place"), caught: "progress",
-			edits: in("ack/leader.Leader.hasReturned", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
+			edits: in("ack/leader.Leader.isServingAgain", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.hasReturned", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
+			edits: in("ack/leader.Leader.isServingAgain", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",

@@ -161,7 +161,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack/leader.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {"),
+			edits: in("ack/leader.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {"),
 		},
 	}
 }
@@ -181,21 +181,21 @@ func mutantsOfTerms() []mutant {
 	return []mutant{
 		{
 			name: "why 2: a leader accepts heartbeats of a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", "m.Term != l.options.Term || l.leases.revoked", "m.Term != l.options.Term && !(PLANTED && m.Term > l.options.Term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader accepts heartbeats of an older term, and duplicates are not detected", mix: astray, caught: "G1|G4",
-			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
+			edits: both(in("ack/leader.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.options.Term) || l.leases.revoked"),
 				in("ack/leader.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
-			edits: in("ack/leader.Leader.termRead", "	if m.Term != l.o.Term {\n", "	if !PLANTED && m.Term != l.o.Term {\n"),
+			edits: in("ack/leader.Leader.termRead", "	if m.Term != l.options.Term {\n", "	if !PLANTED && m.Term != l.options.Term {\n"),
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("ack/leader.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.o.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.o.Term {"), // and numbers that meet more often
+			edits: both(in("ack/leader.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.options.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.options.Term {"), // and numbers that meet more often
 				both(in("ack/leader.Leader.answerHeartbeat", "	l.answerCount++\n", "	l.answerCount++\n	if PLANTED {\n		n.counted++\n		l.answerCount = n.counted\n	}\n"),
 					in("ack/leader.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
@@ -355,7 +355,7 @@ func mutantsOfRounds() []mutant {
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
 			edits: both(in("ack/leader.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
-				in("ack/leader.Leader.denyLateLeases", "!last.Has(m.ID) && !n.ackCounts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.ackCounts(last.Epoch())")),
+				in("ack/leader.Leader.denyLateLeases", "!last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())")),
 		},
 		{
 			name: "why 16: a node that never applies the commit stays", mix: held, caught: "progress",
@@ -363,7 +363,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 3: a node that has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.options.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.options.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader that gets no acknowledgements stays", mix: slow, caught: "map change",
@@ -371,7 +371,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "a leader waits forever for an entry that is not applied", mix: stuckLeader(), caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "		if now-l.submitted > l.o.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submitted > l.o.Pace.AckDeadline() {\n"),
+			edits: in("ack/leader.Leader.reconcile", "		if now-l.submittedAt > l.options.Pace.AckDeadline() {\n", "		if !PLANTED && now-l.submittedAt > l.options.Pace.AckDeadline() {\n"),
 		},
 		{
 			name: "G4: the leader waits for a node that misses the deadline", mix: held, caught: "progress",
@@ -392,7 +392,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack/leader.Leader.tryCommit", "		if !l.commitConfirmed(l.member(m.ID), p) {\n", "		if !PLANTED && !l.commitConfirmed(l.member(m.ID), p) {\n"),
+			edits: in("ack/leader.Leader.tryCommit", "		if !l.needsNoFurtherAck(l.member(m.ID), p) {\n", "		if !PLANTED && !l.needsNoFurtherAck(l.member(m.ID), p) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
@@ -427,7 +427,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 1: proposes while a commit is in transit", mix: mixCalled("slow").late(), caught: "progress|G9",
-			edits: in("ack/leader.Leader.reconcile", "	if l.submitting {\n", "	if l.submitting && !(PLANTED && l.committing != 0) {\n"),
+			edits: in("ack/leader.Leader.reconcile", "	if l.entryInFlight {\n", "	if l.entryInFlight && !(PLANTED && l.committing != 0) {\n"),
 		},
 		{
 			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
@@ -436,7 +436,7 @@ func mutantsOfLog() []mutant {
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
 			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
-				in("ack/leader.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
+				in("ack/leader.Leader.reconcile", "	if l.entryInFlight &&", "	if !(PLANTED && l.committing != 0) && l.entryInFlight &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
@@ -469,7 +469,7 @@ func mutantsOfNodes() []mutant {
 		},
 		{
 			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("ack/agent.Holder.Answered", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
+			edits: in("ack/agent.Holder.Answered", "until := s.at + a.ServeFor", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.ServeFor"),
 		},
 		{
 			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",

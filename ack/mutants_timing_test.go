@@ -55,11 +55,11 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G1|G2|G4",
-			edits: in("ack/leader.Leader.timing", "	if !l.state.Bootstrapped() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Bootstrapped() {\n		return l.o.Timing\n"),
+			edits: in("ack/leader.Leader.timing", "	if !l.state.Bootstrapped() {\n		return l.options.Timing\n", "	if PLANTED || !l.state.Bootstrapped() {\n		return l.options.Timing\n"),
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack/agent.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + ack.DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack/agent.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration\n", "		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration\n		if PLANTED {\n			h.cutBy = until + ack.DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",

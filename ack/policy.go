@@ -363,7 +363,7 @@ func (r *reader) policy() *Policy {
 		}
 	}
 	for id := range p.Terms {
-		if r.err == nil && !p.Leaves(id) {
+		if r.err == nil && !p.IsDraining(id) {
 			r.fail("terms without a drain")
 		}
 	}

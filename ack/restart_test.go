@@ -263,7 +263,7 @@ func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 
 // A heartbeat that announces a return must be a goodbye.
 func TestAnnouncedReturnRequiresLeaveNotice(t *testing.T) {
-	b, _ := ack.Heartbeat{Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Back: time.Second}.MarshalBinary()
+	b, _ := ack.Heartbeat{Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, RestartWithin: time.Second}.MarshalBinary()
 	if err := new(ack.Heartbeat).UnmarshalBinary(b); err == nil {
 		t.Error("back without goodbye is taken")
 	}

@@ -23,7 +23,7 @@ func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {
 		if v.SinceHeartbeat >= 0 {
-			all[v.Node] = appReport{v.Heartbeat.Unacquired, v.Heartbeat.Unable}
+			all[v.Node] = appReport{v.Heartbeat.Unacquired, v.Heartbeat.AcquiresNone}
 		}
 	}
 	return all
@@ -35,7 +35,7 @@ func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]
 	}
-	return appReport{before.Unacquired, before.Unable}
+	return appReport{before.Unacquired, before.AcquiresNone}
 }
 
 // relocated adds the effect of the reports on a map of the given members to a policy.
@@ -125,7 +125,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 
 // checkReport checks the report about the app in a heartbeat.
 func (w *world) checkReport(p *proc, h ack.Heartbeat) {
-	if p.h.app == nil && (len(h.Unacquired) > 0 || h.Unable || h.NotAcquired > 0) {
+	if p.h.app == nil && (len(h.Unacquired) > 0 || h.AcquiresNone || h.NotAcquired > 0) {
 		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.Unacquired)
 	}
 	if len(h.Unacquired) > 0 {
@@ -143,7 +143,7 @@ func (w *world) checkReport(p *proc, h ack.Heartbeat) {
 			w.fail("unacquired: %s reports shard %d, which it has served for %v", p.h.id, s, w.now-since)
 		}
 	}
-	if h.Unable {
+	if h.AcquiresNone {
 		w.cover.unable++
 	}
 }

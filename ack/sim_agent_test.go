@@ -173,7 +173,7 @@ func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
 	p.heartbeatSent(hb)
 	w.checkReport(p, hb)
-	if hb.Back > 0 {
+	if hb.RestartWithin > 0 {
 		w.said[speakingBoot{hb.Node, hb.Boot}] = true
 	}
 	if hb.Goodbye && !p.goodbye {
@@ -213,7 +213,7 @@ func (p *proc) answer(a ack.Answer) {
 		return
 	case agent.BootSuperseded:
 		p.w.cover.refusedBoots++
-		p.w.logf("%s learns of its boot %d", p.h.id, a.Known)
+		p.w.logf("%s learns of its boot %d", p.h.id, a.KnownBoot)
 	case agent.DiskRolledBack:
 		p.w.diskRolledBack(p, a)
 		return

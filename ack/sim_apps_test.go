@@ -169,7 +169,7 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 	apps, unhealthy, _ := l.countApps()
 	others := func(but shardmap.NodeID) bool { // also at the last tick: a turn takes several steps
 		return slices.ContainsFunc(l.turn.View(), func(v leader.MemberView) bool {
-			return v.Node != but && v.Eligible && v.HoldTime == 0 && !told.Policy().Leaves(v.Node) && l.apps.able[v.Node]
+			return v.Node != but && v.Eligible && v.HoldTime == 0 && !told.Policy().IsDraining(v.Node) && l.apps.able[v.Node]
 		})
 	}
 	for _, v := range l.turn.View() {
@@ -230,10 +230,10 @@ func (l *leaderLoop) judgeHeldBack() {
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {
 		switch {
-		case v.HoldTime > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.LinkWorks && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().Leaves(v.Node):
+		case v.HoldTime > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.LinkWorks && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().IsDraining(v.Node):
 			held = v.Node
 			able = able || v.Eligible
-		case v.Eligible && !s.Policy().Leaves(v.Node):
+		case v.Eligible && !s.Policy().IsDraining(v.Node):
 			able = true
 		}
 	}

@@ -367,7 +367,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
 	}
-	if a.Serve <= 0 {
+	if a.ServeFor <= 0 {
 		return
 	}
 	w.cover.leases++
@@ -376,8 +376,8 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}
 	for _, v := range w.won {
-		if lease := l.driverState().Timing().Lease; v.term > l.term && !w.copiedVoter(l) && sent-v.at+a.Serve > lease+lease/10 {
-			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.Serve, sent-v.at, v.term)
+		if lease := l.driverState().Timing().Lease; v.term > l.term && !w.copiedVoter(l) && sent-v.at+a.ServeFor > lease+lease/10 {
+			w.fail("G2: the leader of term %d grants %v from %v after term %d began", l.term, a.ServeFor, sent-v.at, v.term)
 		}
 	}
 }

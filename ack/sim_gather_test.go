@@ -125,7 +125,7 @@ func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
 	somebody, staged := false, map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
 		staged[v.Node] = v.Staged
-		somebody = somebody || v.Eligible && !l.driverState().Policy().Leaves(v.Node)
+		somebody = somebody || v.Eligible && !l.driverState().Policy().IsDraining(v.Node)
 	}
 	id = l.losingNode()
 	return id, id != "" && somebody && !staged[id]

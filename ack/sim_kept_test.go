@@ -46,15 +46,15 @@ func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	hb := l.beats[node]
 	k := announcedRestart{speakingBoot{node, hb.Boot}, l.term}
 	l.p.w.keeping[k] = nil
-	if hb.Released == [32]byte{} {
+	if hb.ReleasesDigest == [32]byte{} {
 		return
 	}
-	r := l.delivered[hb.Released]
+	r := l.delivered[hb.ReleasesDigest]
 	l.p.w.keeping[k] = r
 	if r == nil {
 		l.p.w.cover.keptNothing++
 		l.p.w.logf("%s does not have the kept notes of %s", l.p.h.id, node)
-		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.Release/8, time.Second) && l.losingNode() == "" && !l.moving() {
+		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.ReleaseTime/8, time.Second) && l.losingNode() == "" && !l.moving() {
 			l.p.w.fail("hooks: %s writes a restart entry %v after the goodbye of %s without its kept notes", l.p.h.id, waited, node)
 		}
 	}

@@ -286,7 +286,7 @@ func (l *leaderLoop) submit(e leader.Submit, m leader.Message) {
 	}
 	w.after(d, p, func() {
 		if p.raftAccepts() && !w.perMille(w.lateSubmit/4) {
-			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.Asked > 0, queuedPolicy: policed})
+			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.RequestNumber > 0, queuedPolicy: policed})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return
 		}

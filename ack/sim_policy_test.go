@@ -30,7 +30,7 @@ type queuedPolicy struct {
 }
 
 func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolicy {
-	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
+	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.RequestNumber], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
 	p.kept = l.turn.KeptShards()
 	for _, v := range l.turn.View() {
@@ -41,7 +41,7 @@ func (l *leaderLoop) policyReason(e leader.Submit, m leader.Message) queuedPolic
 	if hb, ok := m.(leader.HeartbeatReceived); ok {
 		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
 	}
-	if e.Asked > 0 {
+	if e.RequestNumber > 0 {
 		l.p.w.cover.amends++
 	}
 	return p
@@ -176,7 +176,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	if p.SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
 	}
-	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.Leaves(m.ID) }) {
+	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) }) {
 		w.fail("rule 10: all members of %d are being emptied", p.Epoch())
 	}
 	by := shardmap.Policy{
@@ -234,11 +234,11 @@ func (h *host) keepsShards() bool {
 // operate acts as an operator: after the faults, it ensures that some node may own shards.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
-		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().Leaves(h.id) && h.proc != nil && !h.proc.leaving
+		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().IsDraining(h.id) && h.proc != nil && !h.proc.leaving
 	})
 	if l := w.someLeader(); !left && l != nil {
 		for _, h := range w.hosts {
-			if id := h.id; w.truth.Policy().Leaves(id) {
+			if id := h.id; w.truth.Policy().IsDraining(id) {
 				l.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeUncordon, Node: id})
 			}
 		}

@@ -185,10 +185,10 @@ func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 	all := map[shardmap.Shard]ack.Released{}
 	for _, m := range base.Members() {
 		hb := l.beats[m.ID]
-		if hb.Acked != e || hb.Released == [32]byte{} {
+		if hb.Acked != e || hb.ReleasesDigest == [32]byte{} {
 			continue
 		}
-		r := l.delivered[hb.Released]
+		r := l.delivered[hb.ReleasesDigest]
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
 			if p.Has(m.ID) && !l.driverState().Restarting(m.ID) {

@@ -197,7 +197,7 @@ func (w *world) checkRestartEntry(before, after *ack.State, e *logEntry) {
 // checkSpeak records which processes serve or leave after a restart.
 func (w *world) checkSpeak(m leader.HeartbeatReceived, a ack.Answer) {
 	for _, h := range w.hosts {
-		if h.id == m.Node && (a.Serve > 0 || m.Leaving || m.Goodbye) {
+		if h.id == m.Node && (a.ServeFor > 0 || m.Leaving || m.Goodbye) {
 			h.speaks = max(h.speaks, m.Boot)
 		}
 	}

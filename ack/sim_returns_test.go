@@ -157,7 +157,7 @@ func (w *world) checkReturns(before, after *ack.State) {
 	p, policy := after.Last(), before.Policy()
 	var present, open []shardmap.NodeID
 	for _, m := range w.placed {
-		if policy.Leaves(m.ID) || before.Restarting(m.ID) {
+		if policy.IsDraining(m.ID) || before.Restarting(m.ID) {
 			continue
 		}
 		present = append(present, m.ID)

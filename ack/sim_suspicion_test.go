@@ -154,7 +154,7 @@ func (p *proc) heartbeatSent(hb ack.Heartbeat) {
 func (p *proc) answerCounted(a ack.Answer) {
 	p.answeredTerm = a.Term
 	for number := range p.unanswered {
-		if number <= a.Beat {
+		if number <= a.HeartbeatNumber {
 			delete(p.unanswered, number)
 		}
 	}

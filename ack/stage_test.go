@@ -393,7 +393,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	}
 	if a.keeps != nil && hb.Goodbye {
 		a.keeps.Proposal = hb.Acked
-		hb.Released, hb.Release = a.keeps.Digest(), 4*time.Second
+		hb.ReleasesDigest, hb.ReleaseTime = a.keeps.Digest(), 4*time.Second
 	}
 	a.last = hb
 	l := s.leaders[a.follows]
@@ -407,8 +407,8 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	s.step(l, leader.HeartbeatReceived{Heartbeat: hb, From: string(a.id) + ":1"})
 	for _, ans := range l.answered {
 		if s.show && ans.Refusal == 0 {
-			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.Serve,
-				map[bool]string{true: ", the map stays"}[ans.MapStays])
+			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.ServeFor,
+				map[bool]string{true: ", the map stays"}[ans.MapUnchanged])
 		}
 		if !a.deaf {
 			a.answers = append(a.answers, ans)
@@ -423,9 +423,9 @@ func (s *stage) receiveAnswers(a *actor) {
 	for _, ans := range answers {
 		switch ans.Refusal {
 		case ack.RefusedBoot:
-			s.notef("%s learns of its boot %d", a.id, ans.Known)
+			s.notef("%s learns of its boot %d", a.id, ans.KnownBoot)
 		case ack.RefusedDuplicate:
-			s.notef("%s is refused: %q", a.id, ans.Elsewhere)
+			s.notef("%s is refused: %q", a.id, ans.DuplicateAddr)
 		case ack.RefusedRollback:
 			s.notef("%s gets the answer that its disk was rolled back", a.id)
 		}

@@ -141,7 +141,7 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 	s, proposal, commit := entries(t)
 	snapshot, _ := s.MarshalBinary()
 	hb, _ := ack.Heartbeat{Node: "n", Server: "n/d", Boot: 1, Number: 2, Weight: 3, Leaving: true}.MarshalBinary()
-	answer, _ := ack.Answer{Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Serve: 5, Cut: 6, Lease: 7, Elsewhere: "x"}.MarshalBinary()
+	answer, _ := ack.Answer{Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, OK: true, ServeFor: 5, AbortAfter: 6, LeaseDuration: 7, DuplicateAddr: "x"}.MarshalBinary()
 	for _, c := range []struct {
 		name   string
 		b      []byte
@@ -180,8 +180,8 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 func TestMessagesRoundTrip(t *testing.T) {
 	h := ack.Heartbeat{
 		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
-		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000, Release: 9 * time.Millisecond,
-		NotReleased: 10, NotAcquired: 11, Unacquired: []shardmap.Shard{0, 7, ack.MaxShards - 1}, Unable: true,
+		Applied: 6, Acked: 7, Interval: 8 * time.Millisecond, Weight: 1000, ReleaseTime: 9 * time.Millisecond,
+		NotReleased: 10, NotAcquired: 11, Unacquired: []shardmap.Shard{0, 7, ack.MaxShards - 1}, AcquiresNone: true,
 	}
 	for i := range 16 {
 		h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
@@ -189,22 +189,22 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Errorf("read %+v, want %+v", got, h)
 		}
 	}
-	a := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, OK: true, Epoch: 5, Serve: 6, Cut: 8, Lease: 7, MapStays: true, Refusal: ack.RefusedDuplicate, Known: 7, Elsewhere: "10.0.0.1:7"}
+	a := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, OK: true, Epoch: 5, ServeFor: 6, AbortAfter: 8, LeaseDuration: 7, MapUnchanged: true, Refusal: ack.RefusedDuplicate, KnownBoot: 7, DuplicateAddr: "10.0.0.1:7"}
 	if got := (ack.Answer{}); roundTrip(t, a, &got) != nil || got != a {
 		t.Errorf("read %+v, want %+v", got, a)
 	}
 	// Of the two that share a place, the one that the refusal, or its lack, is about.
 	for _, refusal := range []ack.Refusal{0, ack.RefusedBoot} {
-		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, Refusal: refusal, RestartIndex: 1 << 40, Known: 1 << 41}
+		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, Refusal: refusal, RestartIndex: 1 << 40, KnownBoot: 1 << 41}
 		want := both
-		if want.Known = 0; refusal != 0 {
-			want.Known, want.RestartIndex = both.Known, 0
+		if want.KnownBoot = 0; refusal != 0 {
+			want.KnownBoot, want.RestartIndex = both.KnownBoot, 0
 		}
 		if got := (ack.Answer{}); roundTrip(t, both, &got) != nil || got != want {
 			t.Errorf("read %+v, want %+v", got, want)
 		}
 	}
-	a.Elsewhere = strings.Repeat("x", 1000)
+	a.DuplicateAddr = strings.Repeat("x", 1000)
 	if b, _ := a.MarshalBinary(); len(b) > ack.MaxMessage {
 		t.Errorf("an answer of %d bytes, at most %d may travel", len(b), ack.MaxMessage)
 	}

@@ -242,7 +242,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.State(), r.State()
 	a.acquireFailures.stale = true
-	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
+	a.releases.lookLeaving(a.leaving.Load() || s.Policy().IsDraining(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
 		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
@@ -323,7 +323,7 @@ func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 		a.duplicateAddr.Store(nil)
 		a.lastAnswer.Store(int64(now))
 		a.noteLeaderEpoch(ans.Epoch, now)
-		if d, ok := a.roundTrips.Answered(ans.Beat, now); ok {
+		if d, ok := a.roundTrips.Answered(ans.HeartbeatNumber, now); ok {
 			a.metrics.beats.Observe(d.Seconds())
 		}
 		a.orphans.observeEpoch(ans.Epoch)
@@ -334,15 +334,15 @@ func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 			a.changes.CaughtUp(a.router.State())
 		}
 	case ackagent.BootSuperseded:
-		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")
+		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.KnownBoot).Msg("boot number superseded, using higher one")
 	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
 		a.fail(&staleDiskError{why: rollbackError(ans)})
 	case ackagent.DuplicateNode:
-		a.onDuplicate(ans.Elsewhere)
+		a.onDuplicate(ans.DuplicateAddr)
 	case ackagent.DuplicatePersists: // Node.wait stops this node
-		a.onDuplicate(ans.Elsewhere)
+		a.onDuplicate(ans.DuplicateAddr)
 		select {
-		case a.duplicate <- ans.Elsewhere:
+		case a.duplicate <- ans.DuplicateAddr:
 		default:
 		}
 	}

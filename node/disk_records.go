@@ -254,11 +254,11 @@ func (e *staleDiskError) Error() string {
 
 // rollbackError converts the leader's refusal of a heartbeat, RefusedRollback, to an error.
 func rollbackError(a ack.Answer) error {
-	what := fmt.Sprintf("it was in a later term than it is, in its boot %d", a.Known)
+	what := fmt.Sprintf("it was in a later term than it is, in its boot %d", a.KnownBoot)
 	switch {
-	case a.Known > a.Boot:
-		what = fmt.Sprintf("this is its boot %d, and its boot %d is known", a.Boot, a.Known)
-	case a.Known == a.Boot:
+	case a.KnownBoot > a.Boot:
+		what = fmt.Sprintf("this is its boot %d, and its boot %d is known", a.Boot, a.KnownBoot)
+	case a.KnownBoot == a.Boot:
 		what = fmt.Sprintf("another process was its boot %d", a.Boot)
 	}
 	return fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", what)

@@ -40,7 +40,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		now := clock.Precise()
 		a.machine.HeartbeatNow()
 		a.poll(a.beginTurn())
-		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.CutAfter(), LeaseDuration: timing.Lease})
 		a.poll(a.beginTurn())
 		return now + timing.Lease + timing.CutAfter()
 	}

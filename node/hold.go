@@ -101,7 +101,7 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	s := n.fsm.state.Load()
 	return slices.ContainsFunc(views, func(v leader.MemberView) bool {
 		a, _ := s.Restart(v.Node)
-		return v.Heartbeat.Back > 0 && a.Boot < v.Heartbeat.Boot && s.Committed().Has(v.Node)
+		return v.Heartbeat.RestartWithin > 0 && a.Boot < v.Heartbeat.Boot && s.Committed().Has(v.Node)
 	})
 }
 

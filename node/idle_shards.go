@@ -29,7 +29,7 @@ func (n *Node) acceptsNewKeys(node string) bool {
 		}
 	}
 	p := n.fsm.state.Load().Policy()
-	return !p.Leaves(id) && !p.Cordoned[id]
+	return !p.IsDraining(id) && !p.Cordoned[id]
 }
 
 // idleShards returns the shards that can move now. These are the shards without running requests

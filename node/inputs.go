@@ -138,7 +138,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 		x := all[id]
 		if x == nil {
 			node := shardmap.NodeID(id)
-			x = &diagnosis.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
+			x = &diagnosis.Node{ID: id, Shards: c.Count(node), Drained: policy.IsDraining(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
 			if a, ok := s.Restart(node); ok && !a.Over {
 				x.Restarting, x.Grace = true, a.Grace
 			}
@@ -191,7 +191,7 @@ func addLeaderView(x *diagnosis.Node, v leader.MemberView, committed shardmap.Ep
 		return
 	}
 	x.Gateway = v.Heartbeat.Gateway
-	x.NotAcquired, x.MovedElsewhere, x.AcquiresNone = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.Unable
+	x.NotAcquired, x.MovedElsewhere, x.AcquiresNone = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.AcquiresNone
 	x.Stopping = x.Stopping || v.Heartbeat.Leaving
 	x.AppliedEpoch = uint64(v.Heartbeat.Applied)
 	x.Lagging = v.Heartbeat.Applied < committed // the node has not applied the committed map yet

@@ -37,7 +37,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 		return sent
 	}
 	renew := func(beat uint64) {
-		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: beat, Boot: 1, HeartbeatNumber: beat, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
 		a.poll(a.beginTurn())
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }

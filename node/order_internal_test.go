@@ -43,7 +43,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		Term: func() uint64 {
 			if late {
 				late = false
-				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
+				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, HeartbeatNumber: 1})
 			}
 			return term
 		},
@@ -51,7 +51,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	}, clock.Precise())
 	a.machine.HeartbeatNow()
 	a.poll(a.beginTurn())
-	a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
+	a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, HeartbeatNumber: 1})
 	late = true
 	a.machine.HeartbeatNow()
 	a.poll(a.beginTurn())
@@ -141,7 +141,7 @@ func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func()
 		}
 		for _, e := range turn.Handle(leader.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
 			if r, ok := e.(leader.Reply); ok {
-				serve, echoes[id] = r.Serve, ack.Echo{Term: r.Term, Number: r.Number}
+				serve, echoes[id] = r.ServeFor, ack.Echo{Term: r.Term, Number: r.Number}
 			}
 		}
 		return serve

@@ -56,7 +56,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant := func() {
 				a.machine.HeartbeatNow()
 				a.poll(a.beginTurn())
-				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.CutAfter(), LeaseDuration: timing.Lease})
 			}
 			every, began := 10*time.Millisecond, clock.Precise()
 			grant()

@@ -45,7 +45,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			}, clock.Precise())
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			a.poll(a.beginTurn())
-			a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+			a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
 			a.poll(a.beginTurn())
 			pass := func(d, u time.Duration) {
 				clock.Advance(d)

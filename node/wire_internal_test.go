@@ -96,7 +96,7 @@ func wireViews() []leader.MemberView {
 			Node: "a", From: "a/1", SinceHeartbeat: 20 * time.Millisecond, LinkWorks: true, Eligible: true, KeptUnhealthy: true, HoldTime: 3 * time.Second, Staged: true,
 			Heartbeat: ack.Heartbeat{
 				Level: ack.MinLevel, Node: "a", Server: "a/1", Boot: 3, Nonce: 1 << 63, Number: 17, Echo: ack.Echo{Term: 4, Number: 16}, Term: 4,
-				Applied: 9, Acked: 10, Every: 50 * time.Millisecond, Weight: 100, Zone: "z1", Unhealthy: true,
+				Applied: 9, Acked: 10, Interval: 50 * time.Millisecond, Weight: 100, Zone: "z1", Unhealthy: true,
 			},
 		},
 		{Node: "b", SinceHeartbeat: -1, Silent: true, Crashed: true, Restarting: true, ProcessGone: true},

@@ -398,10 +398,10 @@ func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
 	a.o.Send(ack.Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
-		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
+		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Interval: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.stopped, Gateway: a.o.Gateway, App: s.App,
-		Release: a.releaseTime(), Released: a.releaseDigest(), Back: s.ReturnsWithin, Keys: s.Keys, NotReleased: a.countNotReleased(now),
-		NotAcquired: waiting, Unacquired: unacquired, Unable: unable, Kept: kept, KeepsAll: keepsAll,
+		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: s.ReturnsWithin, Keys: s.Keys, NotReleased: a.countNotReleased(now),
+		NotAcquired: waiting, Unacquired: unacquired, AcquiresNone: unable, Kept: kept, KeepsAll: keepsAll,
 		AfterRestart: s.AfterRestart && !a.o.Gateway, AppSince: s.AppSince,
 	})
 }
@@ -428,20 +428,20 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 		return AnswerIgnored
 	}
 	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
-		a.holder.markAnswered(ans.Beat) // the leader is alive
+		a.holder.markAnswered(ans.HeartbeatNumber) // the leader is alive
 	}
 	switch ans.Refusal {
 	case ack.RefusedBoot:
-		return a.bootSuperseded(ans.Known)
+		return a.bootSuperseded(ans.KnownBoot)
 	case ack.RefusedRollback:
 		return DiskRolledBack
 	case ack.RefusedDuplicate:
-		return a.duplicateFound(now, ans.Elsewhere)
+		return a.duplicateFound(now, ans.DuplicateAddr)
 	}
 	if !a.holder.Answered(now, a.o.Term(), ans) {
 		return AnswerIgnored
 	}
-	a.duplicateSince, a.mapStays = 0, ans.MapStays
+	a.duplicateSince, a.mapStays = 0, ans.MapUnchanged
 	a.upToDate = a.upToDate || ans.OK
 	a.alignHeartbeat(ans)
 	if a.hooks != nil {
@@ -455,7 +455,7 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	}
 	// Continue the burst even with a lease: it may be from a leader that is gone, and
 	// the new one may not be ready to grant yet.
-	if _, held := a.holder.Until(); a.burst < minBurst || (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < maxBurst {
+	if _, held := a.holder.Until(); a.burst < minBurst || (!held || ans.ServeFor <= 0) && !a.o.Gateway && a.burst < maxBurst {
 		a.burst++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
 	}

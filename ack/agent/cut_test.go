@@ -53,7 +53,7 @@ func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 				a.HeartbeatNow()
 				look()
 				granted = sent
-				a.Answered(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, Beat: last.Number, Serve: 500 * ms, Cut: cut, Lease: 500 * ms})
+				a.Answered(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, HeartbeatNumber: last.Number, ServeFor: 500 * ms, AbortAfter: cut, LeaseDuration: 500 * ms})
 				g.now += 10 * ms
 			}
 			for g.now <= granted+10*time.Second {

@@ -92,7 +92,7 @@ func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.
 // fifth more heartbeats.
 func (a *Agent) alignHeartbeat(ans ack.Answer) {
 	every := a.o.Pace.Heartbeat
-	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.lastNumber {
+	if old := ans.LeaseDuration - ans.ServeFor - every*4/3; ans.ServeFor > 0 && old > 0 && ans.HeartbeatNumber == a.holder.lastNumber {
 		near := min(old/2, every/4)
 		a.nextHeartbeat -= near - a.broughtForward // repeated answers to one heartbeat move it only once
 		a.broughtForward = near

@@ -52,16 +52,16 @@ func TestDueOfIdleAgent(t *testing.T) {
 // based. An answer that grants nothing, as to a gateway, does not show it.
 func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 	const ms = time.Millisecond
-	last := ack.Answer{Beat: 7, Lease: 500 * ms}
+	last := ack.Answer{HeartbeatNumber: 7, LeaseDuration: 500 * ms}
 	for name, tt := range map[string]struct {
 		change func(*ack.Answer)
 		want   time.Duration
 	}{
-		"old echoes":              {func(a *ack.Answer) { a.Serve = 342 * ms }, 987 * ms},
-		"very old echoes":         {func(a *ack.Answer) { a.Serve = 100 * ms }, 975 * ms},
-		"echoes that will do":     {func(a *ack.Answer) { a.Serve = 367 * ms }, 1000 * ms},
-		"no lease":                {func(a *ack.Answer) { a.Serve = 0 }, 1000 * ms},
-		"of the heartbeat before": {func(a *ack.Answer) { a.Serve, a.Beat = 100*ms, 6 }, 1000 * ms},
+		"old echoes":              {func(a *ack.Answer) { a.ServeFor = 342 * ms }, 987 * ms},
+		"very old echoes":         {func(a *ack.Answer) { a.ServeFor = 100 * ms }, 975 * ms},
+		"echoes that will do":     {func(a *ack.Answer) { a.ServeFor = 367 * ms }, 1000 * ms},
+		"no lease":                {func(a *ack.Answer) { a.ServeFor = 0 }, 1000 * ms},
+		"of the heartbeat before": {func(a *ack.Answer) { a.ServeFor, a.HeartbeatNumber = 100*ms, 6 }, 1000 * ms},
 	} {
 		a := &Agent{o: Options{Pace: ack.DefaultPace()}, holder: &Holder{lastNumber: 7}, nextHeartbeat: time.Second}
 		ans := last

@@ -75,13 +75,13 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool
 	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
 		h.echo = ack.Echo{Term: a.Term, Number: a.Number}
 	}
-	h.markAnswered(a.Beat)
-	s := h.sent[a.Beat%maxSent]
-	if s.number != a.Beat || a.Serve <= 0 {
+	h.markAnswered(a.HeartbeatNumber)
+	s := h.sent[a.HeartbeatNumber%maxSent]
+	if s.number != a.HeartbeatNumber || a.ServeFor <= 0 {
 		return true
 	}
 	// A lease is never shortened: the leader that granted it waits for its end.
-	until := s.at + a.Serve
+	until := s.at + a.ServeFor
 	if until <= now {
 		return true
 	}
@@ -90,7 +90,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool
 	}
 	if !h.held || until > h.until {
 		h.until, h.held, h.cutDone = until, true, false
-		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease
+		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration
 	}
 	return true
 }

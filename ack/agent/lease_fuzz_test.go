@@ -10,7 +10,7 @@ import (
 
 // No answer that decodes makes a Holder fail, or gives it a lease longer than MaxLease.
 func FuzzHolderAnswered(f *testing.F) {
-	for _, a := range []ack.Answer{{Level: ack.MinLevel}, {Level: ack.MinLevel, Term: 1, Number: 1, Boot: 1, Beat: 1, Serve: 500 * time.Millisecond, Cut: time.Second, Lease: 500 * time.Millisecond}} {
+	for _, a := range []ack.Answer{{Level: ack.MinLevel}, {Level: ack.MinLevel, Term: 1, Number: 1, Boot: 1, HeartbeatNumber: 1, ServeFor: 500 * time.Millisecond, AbortAfter: time.Second, LeaseDuration: 500 * time.Millisecond}} {
 		b, err := a.MarshalBinary()
 		if err != nil {
 			f.Fatal(err)

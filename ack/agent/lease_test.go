@@ -13,7 +13,7 @@ const ms = time.Millisecond
 // grants answers heartbeat beat of boot 1 in term 1.
 func grants(number, beat uint64, serve time.Duration) ack.Answer {
 	t := ack.DefaultTiming()
-	return ack.Answer{Term: 1, Number: number, Boot: 1, Beat: beat, Serve: serve, Cut: serve + t.CutAfter(), Lease: t.Lease}
+	return ack.Answer{Term: 1, Number: number, Boot: 1, HeartbeatNumber: beat, ServeFor: serve, AbortAfter: serve + t.CutAfter(), LeaseDuration: t.Lease}
 }
 
 // heldLease returns a Holder whose first heartbeat, sent at 0, was answered with a
@@ -70,10 +70,10 @@ func TestLeaseOnlyGrows(t *testing.T) {
 
 func TestAnswerThatDoesNotCount(t *testing.T) {
 	for name, a := range map[string]ack.Answer{
-		"another boot":   {Term: 1, Number: 8, Boot: 2, Beat: 1, Serve: 500 * ms},
-		"an older term":  {Term: 0, Number: 8, Boot: 1, Beat: 1, Serve: 500 * ms},
-		"a refusal":      {Term: 1, Number: 8, Boot: 1, Beat: 1, Serve: 500 * ms, Refusal: ack.RefusedBoot},
-		"no lease in it": {Term: 1, Number: 8, Boot: 1, Beat: 1},
+		"another boot":   {Term: 1, Number: 8, Boot: 2, HeartbeatNumber: 1, ServeFor: 500 * ms},
+		"an older term":  {Term: 0, Number: 8, Boot: 1, HeartbeatNumber: 1, ServeFor: 500 * ms},
+		"a refusal":      {Term: 1, Number: 8, Boot: 1, HeartbeatNumber: 1, ServeFor: 500 * ms, Refusal: ack.RefusedBoot},
+		"no lease in it": {Term: 1, Number: 8, Boot: 1, HeartbeatNumber: 1},
 		"no such beat":   grants(8, 65, 500*ms),
 		"too late":       grants(8, 1, 20*ms),
 	} {
@@ -92,7 +92,7 @@ func TestEchoIsTheNewestAnswerOfTheNewestTerm(t *testing.T) {
 	for _, step := range []struct{ term, number, wantTerm, wantNumber uint64 }{
 		{1, 9, 1, 9}, {1, 8, 1, 9}, {3, 2, 3, 2}, {2, 50, 3, 2},
 	} {
-		h.Answered(20*ms, 1, ack.Answer{Term: step.term, Number: step.number, Boot: 1, Beat: 1})
+		h.Answered(20*ms, 1, ack.Answer{Term: step.term, Number: step.number, Boot: 1, HeartbeatNumber: 1})
 		if _, echo := h.NextHeartbeat(20 * ms); echo.Term != step.wantTerm || echo.Number != step.wantNumber {
 			t.Errorf("after answer %d/%d: echo %+v, want %d/%d", step.term, step.number, echo, step.wantTerm, step.wantNumber)
 		}
@@ -141,13 +141,13 @@ func TestRunningProcessIsNotPaused(t *testing.T) {
 func TestHolderObeysTheAnswer(t *testing.T) {
 	h := agent.NewHolder(1, 0)
 	h.NextHeartbeat(0)
-	h.Answered(10*ms, 1, ack.Answer{Term: 1, Number: 7, Boot: 1, Beat: 1, Serve: 3 * time.Second, Cut: 9 * time.Second, Lease: 4 * time.Second})
+	h.Answered(10*ms, 1, ack.Answer{Term: 1, Number: 7, Boot: 1, HeartbeatNumber: 1, ServeFor: 3 * time.Second, AbortAfter: 9 * time.Second, LeaseDuration: 4 * time.Second})
 	h.Tick(1010 * ms)
 	if until, held := h.Until(); !held || until != 3*time.Second {
 		t.Errorf("until %v, %v after a pause of a quarter of the lease granted, want 3s", until, held)
 	}
 	h.NextHeartbeat(1010 * ms)
-	h.Answered(1020*ms, 1, ack.Answer{Term: 1, Number: 8, Boot: 1, Beat: 2, Serve: 2500 * ms, Cut: 5 * time.Second, Lease: 2500 * ms})
+	h.Answered(1020*ms, 1, ack.Answer{Term: 1, Number: 8, Boot: 1, HeartbeatNumber: 2, ServeFor: 2500 * ms, AbortAfter: 5 * time.Second, LeaseDuration: 2500 * ms})
 	h.Tick(1650 * ms)
 	if _, held := h.Until(); held {
 		t.Error("a pause of a quarter of the newer lease left it in force")
@@ -171,7 +171,7 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 		serve time.Duration
 		want  uint64
 	}{{1, 500 * ms, 1}, {3, 0, 1}, {3, 5 * ms, 1}, {3, 100 * ms, 3}} {
-		h.Answered(30*ms, 1, ack.Answer{Term: step.term, Number: 9, Boot: 1, Beat: 2, Serve: step.serve})
+		h.Answered(30*ms, 1, ack.Answer{Term: step.term, Number: 9, Boot: 1, HeartbeatNumber: 2, ServeFor: step.serve})
 		if h.Term() != step.want {
 			t.Errorf("after %v of term %d: term %d, want %d", step.serve, step.term, h.Term(), step.want)
 		}

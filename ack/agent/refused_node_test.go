@@ -14,10 +14,10 @@ func TestRefusingLeaderIsNotMissed(t *testing.T) {
 		answer ack.Answer
 		waits  bool
 	}{
-		"another process": {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1, Elsewhere: "10.0.0.9:7947"}, false},
-		"its lease":       {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1}, false},
-		"a higher boot":   {ack.Answer{Term: 7, Refusal: ack.RefusedBoot, Known: 9}, false},
-		"a former leader": {ack.Answer{Term: 6, Refusal: ack.RefusedDuplicate, Known: 1}, true},
+		"another process": {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, KnownBoot: 1, DuplicateAddr: "10.0.0.9:7947"}, false},
+		"its lease":       {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, KnownBoot: 1}, false},
+		"a higher boot":   {ack.Answer{Term: 7, Refusal: ack.RefusedBoot, KnownBoot: 9}, false},
+		"a former leader": {ack.Answer{Term: 6, Refusal: ack.RefusedDuplicate, KnownBoot: 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &cutting{}
@@ -30,7 +30,7 @@ func TestRefusingLeaderIsNotMissed(t *testing.T) {
 				a.HeartbeatNow()
 				a.Poll(g.now, agent.Observation{State: ack.NewState(), Weight: 1})
 				g.now += ms
-				ans.Boot, ans.Beat = 1, last.Number
+				ans.Boot, ans.HeartbeatNumber = 1, last.Number
 				a.Answered(g.now, ans)
 			}
 			answer(ack.Answer{Term: 7, Number: 1})

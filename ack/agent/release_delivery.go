@@ -113,9 +113,9 @@ func (m *hookMachine) answerReceived(now time.Duration, ans ack.Answer, parted b
 	}
 	switch {
 	case m.releases == nil || ans.Term < m.term:
-	case ans.Taken && m.releases.Proposal == ans.Epoch:
+	case ans.ReleasesReceived && m.releases.Proposal == ans.Epoch:
 		m.received, m.term = true, ans.Term
-	case parted && !ans.Taken && ans.Term > m.term:
+	case parted && !ans.ReleasesReceived && ans.Term > m.term:
 		m.received, m.term, m.resendAt, m.giveUpAt = false, ans.Term, now, now+m.deliverTime()
 	}
 }

@@ -111,7 +111,7 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.answerReceived(s.now, ack.Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
+		s.k.answerReceived(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
 		n := len(s.got)
 		if s.k.sendReleases(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
@@ -149,9 +149,9 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		if s.k.sendReleases(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.answerReceived(0, ack.Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
+		s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.draining - 1}, false) // of another proposal
 		if taken {
-			s.k.answerReceived(0, ack.Answer{Taken: true, Epoch: s.see.draining}, false)
+			s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.draining}, false)
 		}
 		s.k.sendReleases(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {

@@ -15,7 +15,7 @@ import (
 func (l *Leader) submitAppReports(now time.Duration) bool {
 	var apps []ack.AppReport
 	for id, n := range l.members {
-		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.o.Pace) {
+		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.options.Pace) {
 			continue
 		}
 		if a := (ack.AppReport{Node: id, AfterRestart: n.heartbeat.AfterRestart, Since: n.heartbeat.AppSince}); l.state.NeedsAppReport(a) {
@@ -26,15 +26,15 @@ func (l *Leader) submitAppReports(now time.Duration) bool {
 		return false
 	}
 	slices.SortFunc(apps, func(a, b ack.AppReport) int { return cmp.Compare(a.Node, b.Node) })
-	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.Level(), ack.AppReportEntry{Term: l.o.Term, Apps: apps[:min(len(apps), ack.MaxChanges)]})})
+	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
+	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.Level(), ack.AppReportEntry{Term: l.options.Term, Apps: apps[:min(len(apps), ack.MaxChanges)]})})
 	return true
 }
 
 // appReportsApplied handles the application of a report entry.
 func (l *Leader) appReportsApplied(old *ack.State) {
-	if l.submittingChange && l.state.DeparturesIndex() != old.DeparturesIndex() {
-		l.submitting, l.submittingChange = false, false
+	if l.changeInFlight && l.state.DeparturesIndex() != old.DeparturesIndex() {
+		l.entryInFlight, l.changeInFlight = false, false
 	}
 }
 

@@ -36,7 +36,7 @@ func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 // expectedNodes returns the expected number of members of the first map: the nodes that form
 // the cluster, without gateways and leaving nodes.
 func (l *Leader) expectedNodes() int {
-	count := l.o.BootstrapExpect
+	count := l.options.BootstrapExpect
 	for _, n := range l.members {
 		if n.heartbeat.Gateway || n.heartbeat.Leaving || n.heartbeat.Goodbye {
 			count--

@@ -76,7 +76,7 @@ func (l *Leader) countsApp(now time.Duration, n *member) bool {
 	case !n.hasHeartbeat():
 		return member && now-l.elected < l.maxTiming.DeadAfter
 	}
-	return !n.isSilent(now, l.o.Pace) && (member || !n.heartbeat.App.Starting)
+	return !n.isSilent(now, l.options.Pace) && (member || !n.heartbeat.App.Starting)
 }
 
 // excludedForHealth reports whether a node may not be in the next map because its app is

@@ -153,5 +153,5 @@ func (d *Driver) DefersMoves(node shardmap.NodeID) bool { return d.leader.lastAs
 // first is true if no map of the same change has moved shards of the node yet.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
 	o := d.leader.stages.owners[node]
-	return d.leader.stages.unanswered[node], o != nil && o.proposals == 0
+	return d.leader.stages.awaitingAnswer[node], o != nil && o.proposals == 0
 }

@@ -24,7 +24,7 @@ func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member)
 				avoid[s][m.ID] = true
 			}
 		}
-		if n.heartbeat.Unable && !p.Cordoned[m.ID] {
+		if n.heartbeat.AcquiresNone && !p.Cordoned[m.ID] {
 			if !cordoned {
 				p.Cordoned, cordoned = maps.Clone(p.Cordoned), true
 			}

@@ -75,11 +75,11 @@ func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 // change, so an answer to an open question counts even while another entry is being submitted.
 func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 	c := l.state.Committed()
-	if m.Staged && l.ownRoundOpen() && !l.submitting && m.Map == c.Epoch() && l.stages.unanswered[m.Node] {
+	if m.Staged && l.ownRoundOpen() && !l.entryInFlight && m.Map == c.Epoch() && l.stages.awaitingAnswer[m.Node] {
 		l.busyReported(m)
 		return
 	}
-	if l.state.Open() || m.Map != c.Epoch() || m.Staged && !l.stages.unanswered[m.Node] || !m.Staged && (l.submitting || !l.state.Policy().DrainsGradually(m.Node)) {
+	if l.state.Open() || m.Map != c.Epoch() || m.Staged && !l.stages.awaitingAnswer[m.Node] || !m.Staged && (l.entryInFlight || !l.state.Policy().DrainsGradually(m.Node)) {
 		return
 	}
 	if m.Staged && !l.mayUseAnswer(now, m) {

@@ -11,7 +11,7 @@ import (
 // heartbeatReceived handles a heartbeat. ok is false if it gets no answer, for example because
 // it does not name exactly the term of the leader (why 2).
 func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.Answer, bool) {
-	if m.Term != l.o.Term || l.leases.revoked {
+	if m.Term != l.options.Term || l.leases.revoked {
 		return ack.Answer{}, false
 	}
 	n := l.member(m.Node)
@@ -33,7 +33,7 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.
 		n.reset(now, m.Boot)
 		n.noInitialEcho = m.Echo == ack.Echo{}
 	}
-	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.Unable != m.Unable || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
+	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.AcquiresNone != m.AcquiresNone || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
 		l.inputsVersion++
 	}
 	if m.Goodbye && (!n.heartbeat.Goodbye || m.Boot != n.heartbeat.Boot) {
@@ -55,9 +55,9 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.
 // needs a higher boot. The same disk counts its boots, so it was rolled back or copied.
 func (n *member) refuseBoot(m HeartbeatReceived) ack.Answer {
 	if m.Server == n.heartbeat.Server {
-		return ack.Answer{Refusal: ack.RefusedRollback, Known: n.heartbeat.Boot}
+		return ack.Answer{Refusal: ack.RefusedRollback, KnownBoot: n.heartbeat.Boot}
 	}
-	return ack.Answer{Refusal: ack.RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
+	return ack.Answer{Refusal: ack.RefusedBoot, KnownBoot: max(n.heartbeat.Boot, m.Boot+1)}
 }
 
 // refuseDuplicate refuses a second process under a node id (docs/internals/protocol.md). It
@@ -70,10 +70,10 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 	}
 	if gone := n.closed || n.hasCrashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
 		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
-		return ack.Answer{Refusal: ack.RefusedDuplicate, Known: n.heartbeat.Boot, Elsewhere: n.addr}
+		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot, DuplicateAddr: n.addr}
 	}
 	if n.hadLease && now <= n.lastGrant+l.maxTiming.LeaseEnd() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
-		return ack.Answer{Refusal: ack.RefusedDuplicate, Known: n.heartbeat.Boot}
+		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot}
 	}
 	return ack.Answer{}
 }
@@ -90,7 +90,7 @@ func (l *Leader) processGone(now time.Duration, n *member) bool {
 
 // refusal completes the answer that refuses a heartbeat.
 func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
-	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
+	a.Level, a.Term, a.Boot, a.HeartbeatNumber, a.Epoch = m.Level, l.options.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	return a
 }
 
@@ -99,11 +99,11 @@ func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
 // fresh echo also proves that both directions of the link work.
 func (l *Leader) echoReceived(now time.Duration, n *member) {
 	fresh := false
-	if n.heartbeat.Echo.Term == l.o.Term {
+	if n.heartbeat.Echo.Term == l.options.Term {
 		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
 			n.echoedAt = max(n.echoedAt, at)
 			l.leases.confirm(n.heartbeat.Server, at)
-			fresh = now-at <= maxEchoAge(l.o.Pace)
+			fresh = now-at <= maxEchoAge(l.options.Pace)
 		}
 	}
 	if !fresh {
@@ -129,18 +129,18 @@ func (l *Leader) trackLag(now time.Duration, n *member) {
 func (l *Leader) answerHeartbeat(now time.Duration, n *member) ack.Answer {
 	l.answerCount++
 	a := ack.Answer{
-		Level: n.heartbeat.Level, Term: l.o.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, Beat: n.heartbeat.Number,
+		Level: n.heartbeat.Level, Term: l.options.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, HeartbeatNumber: n.heartbeat.Number,
 		Epoch: l.state.Last().Epoch(), OK: n.heartbeat.Acked == l.state.Last().Epoch(),
-		MapStays: l.isLeaving(n) && l.noOwnerRemains(now), Taken: n.hasReleases(),
+		MapUnchanged: l.isLeaving(n) && l.noOwnerRemains(now), ReleasesReceived: n.hasReleases(),
 		RestartIndex: l.state.RestartsIndex(),
 	}
 	if l.mayGrantLease(now, n) {
 		t := l.timing()
-		if a.Serve = l.leases.grant(now, t); a.Serve > 0 {
-			a.Cut, a.Lease = a.Serve+t.CutAfter(), t.Lease
+		if a.ServeFor = l.leases.grant(now, t); a.ServeFor > 0 {
+			a.AbortAfter, a.LeaseDuration = a.ServeFor+t.CutAfter(), t.Lease
 		}
 	}
-	if a.Serve > 0 {
+	if a.ServeFor > 0 {
 		n.hadLease, n.lastGrant = true, now
 	}
 	n.answerSent(now, l.answerCount)
@@ -176,7 +176,7 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 
 // isLeaving reports whether its own process or an operator wants the node to own nothing.
 func (l *Leader) isLeaving(n *member) bool {
-	return n.heartbeat.Leaving || l.state.Policy().Leaves(n.id)
+	return n.heartbeat.Leaving || l.state.Policy().IsDraining(n.id)
 }
 
 // noOwnerRemains reports whether no node will own anything. Then the committed map remains
@@ -196,5 +196,5 @@ func (l *Leader) noOwnerRemains(now time.Duration) bool {
 }
 
 // hasAcked reports whether the present boot has acknowledged e or a later proposal. Its
-// releases may still be in transit, see ackCounts.
+// releases may still be in transit, see hasCompleteAck.
 func (n *member) hasAcked(e shardmap.Epoch) bool { return n.hasHeartbeat() && n.heartbeat.Acked >= e }

@@ -19,10 +19,10 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	if !l.isIdle(now) {
 		return now
 	}
-	due := now + l.o.Pace.Heartbeat
+	due := now + l.options.Pace.Heartbeat
 	for _, m := range l.state.Last().Members() {
 		n := l.member(m.ID)
-		due = min(due, max(n.lastFreshEcho, n.firstHeard)+maxEchoAge(l.o.Pace)+1)
+		due = min(due, max(n.lastFreshEcho, n.firstHeard)+maxEchoAge(l.options.Pace)+1)
 	}
 	return due
 }
@@ -30,7 +30,7 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 // isIdle reports whether the last map is committed, no other is needed, and every member sends
 // heartbeats.
 func (l *Leader) isIdle(now time.Duration) bool {
-	if !l.barrierApplied || l.submitting || !l.roundDone || l.state.Open() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
+	if !l.barrierApplied || l.entryInFlight || !l.roundDone || l.state.Open() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
 		return false
 	}
 	for _, m := range l.state.Last().Members() {

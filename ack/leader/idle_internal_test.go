@@ -48,7 +48,7 @@ func (s *idleStage) heartbeats() {
 	for _, id := range []shardmap.NodeID{"a", "b"} {
 		s.handle(HeartbeatReceived{From: string(id), Heartbeat: ack.Heartbeat{
 			Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Number: s.number, Echo: s.echoes[id], Term: 1,
-			Applied: s.state.Committed().Epoch(), Acked: s.state.Last().Epoch(), Every: ack.DefaultPace().Heartbeat, Weight: 1,
+			Applied: s.state.Committed().Epoch(), Acked: s.state.Last().Epoch(), Interval: ack.DefaultPace().Heartbeat, Weight: 1,
 		}})
 	}
 	s.handle(Tick{})
@@ -92,7 +92,7 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 	}
 	for name, change := range map[string]func(l *Leader, b *member){
 		"barrier not applied":     func(l *Leader, _ *member) { l.barrierApplied = false },
-		"entry submitted":         func(l *Leader, _ *member) { l.submitting = true },
+		"entry submitted":         func(l *Leader, _ *member) { l.entryInFlight = true },
 		"no round of this term":   func(l *Leader, _ *member) { l.roundDone = false },
 		"map change batched":      func(l *Leader, _ *member) { l.changeWantedSince = 0 },
 		"policy change queued":    func(l *Leader, _ *member) { l.policyQueue = make([]policyRequest, 1) },

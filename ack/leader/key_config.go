@@ -46,7 +46,7 @@ func (l *Leader) keysBlocked() bool {
 // isResponsive reports whether a member is expected to acknowledge a proposal soon. A change of
 // the key configuration holds every shard until all members have acknowledged.
 func (l *Leader) isResponsive(now time.Duration, n *member) bool {
-	return n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.removed && !n.isSilent(now, l.o.Pace) && !l.isRestarting(n) && !n.hasCrashed() && l.exclusionCause(now, n) == 0
+	return n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.removed && !n.isSilent(now, l.options.Pace) && !l.isRestarting(n) && !n.hasCrashed() && l.exclusionCause(now, n) == 0
 }
 
 // keysToActivate returns the key configuration that must become active now; empty means none.
@@ -71,7 +71,7 @@ func (l *Leader) keysToActivate(now time.Duration) string {
 		}
 	}
 	for _, n := range l.members { // gateways among them
-		if n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.isSilent(now, l.o.Pace) && n.heartbeat.Keys != l.keys.digest {
+		if n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.isSilent(now, l.options.Pace) && n.heartbeat.Keys != l.keys.digest {
 			return ""
 		}
 	}

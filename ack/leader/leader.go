@@ -30,7 +30,7 @@ type Options struct {
 // Leader decides, for one term, which map to propose, when to commit it, and which node may
 // serve until when. A Driver calls it.
 type Leader struct {
-	o              Options
+	options        Options
 	maxTiming      ack.Timing // the longest timing for which leases may exist, for every wait of the present step
 	elected        time.Duration
 	barrierApplied bool
@@ -41,8 +41,8 @@ type Leader struct {
 	members      map[shardmap.NodeID]*member
 	answerCount  uint64
 
-	submitting        bool           // an entry was submitted, and it is not known yet whether it is in the log
-	submitted         time.Duration  // when it was submitted
+	entryInFlight     bool           // an entry was submitted, and it is not known yet whether it is in the log
+	submittedAt       time.Duration  // when it was submitted
 	committing        shardmap.Epoch // the map of a submitted commit; zero means none
 	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
 	roundBegan        time.Duration  // when the open proposal of this term was applied
@@ -52,30 +52,30 @@ type Leader struct {
 	droppedAt         map[shardmap.NodeID]time.Duration
 	lastAssignment    assignment
 	// membersBuf is the reused buffer of eligibleMembers.
-	membersBuf       []shardmap.Member
-	lastStep         time.Duration
-	timingSeenAt     time.Duration   // when the present timing was first seen; initially the election
-	policyQueue      []policyRequest // policy changes that are not submitted yet
-	policyRequests   uint64          // number of requested policy changes
-	submittingChange bool            // the submitted entry is neither a proposal nor a commit
-	pauseSeenAt      time.Duration   // when the present pause was first seen; initially the election
-	quarantines      quarantineTimers
-	gradual          gradualDrains
-	uncordoned       map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
-	stages           stagedChange
-	appsHealth       clusterAppHealth
-	keys             loadedKeys              // the key configuration that the own node has loaded
-	keptShards       map[shardmap.Shard]bool // see findKeptShards
-	mapRequested     bool                    // an operator asked for a new map that is not proposed yet
-	inputsVersion    uint64                  // counts changes of zones and of acquire failures in heartbeats
-	effects          []Effect
+	membersBuf     []shardmap.Member
+	lastStep       time.Duration
+	timingSeenAt   time.Duration   // when the present timing was first seen; initially the election
+	policyQueue    []policyRequest // policy changes that are not submitted yet
+	policyRequests uint64          // number of requested policy changes
+	changeInFlight bool            // the submitted entry is neither a proposal nor a commit
+	pauseSeenAt    time.Duration   // when the present pause was first seen; initially the election
+	quarantines    quarantineTimers
+	gradual        gradualDrains
+	uncordoned     map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
+	stages         stagedChange
+	appsHealth     clusterAppHealth
+	keys           loadedKeys              // the key configuration that the own node has loaded
+	keptShards     map[shardmap.Shard]bool // see findKeptShards
+	mapRequested   bool                    // an operator asked for a new map that is not proposed yet
+	inputsVersion  uint64                  // counts changes of zones and of acquire failures in heartbeats
+	effects        []Effect
 }
 
 // New returns the state machine of a leader that was elected at now. The caller must issue a
 // barrier immediately, repeat it if Raft refuses it, and report when one is applied.
 func New(o Options, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
+		options: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
 		leases:    newLeaseIssuer(o.Server),
 		stages:    newStagedChange(),
 		members:   map[shardmap.NodeID]*member{},
@@ -115,7 +115,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.resumeAt = now // a step down before the barrier did not succeed
 	case SubmitFailed:
 		// Pause, because the next attempt may fail as fast as this one.
-		l.submitting, l.submittingChange, l.committing, l.resumeAt = false, false, 0, now+l.o.Pace.Heartbeat
+		l.entryInFlight, l.changeInFlight, l.committing, l.resumeAt = false, false, 0, now+l.options.Pace.Heartbeat
 	case Voters:
 		l.leases.voters = slices.Clone(m.Servers)
 	case CrashEvidence:
@@ -129,7 +129,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case BarrierFailed: // handled by Driver
 	case NodeRemoved:
 		// The operator decided before this message arrived: a live node is not meant.
-		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {
+		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed() {
 			n.removed = true
 		}
 	case MapRequested:
@@ -147,14 +147,14 @@ func (l *Leader) emit(e Effect) { l.effects = append(l.effects, e) }
 // now. Takeovers do not depend on it. One heartbeat interval of each stall still counts, so
 // silence is noticed even if this machine always runs late.
 func (l *Leader) excuseStall(now time.Duration) {
-	gap := now - l.lastStep - l.o.Pace.Heartbeat
+	gap := now - l.lastStep - l.options.Pace.Heartbeat
 	l.lastStep = now
 	if gap <= 0 {
 		return
 	}
 	l.roundBegan = min(l.roundBegan+gap, now)
 	if l.stages.askedAt >= 0 { // a question causes no heartbeat
-		l.stages.askedAt = min(l.stages.askedAt+gap+l.o.Pace.Heartbeat, now)
+		l.stages.askedAt = min(l.stages.askedAt+gap+l.options.Pace.Heartbeat, now)
 	}
 	for _, n := range l.members {
 		n.lastFreshEcho = min(max(n.lastFreshEcho, n.firstHeard)+gap, now)
@@ -184,11 +184,11 @@ func (l *Leader) member(id shardmap.NodeID) *member {
 // termRead confirms the leader itself as of the moment before it read its term. A changed term
 // ends all granting permanently.
 func (l *Leader) termRead(m TermRead) {
-	if m.Term != l.o.Term {
+	if m.Term != l.options.Term {
 		l.leases.revoked = true
 		return
 	}
-	l.leases.confirm(l.o.Server, m.Before)
+	l.leases.confirm(l.options.Server, m.Before)
 }
 
 // stateApplied handles the newest state of the own log. Once the barrier is applied, entries of
@@ -216,7 +216,7 @@ func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
 		l.stages.withdrawQuestion()
 		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return s.Committed().Count(id) > 0 })
 		l.committedAt = now
-		l.roundDone = l.roundDone || s.LastTerm() == l.o.Term
+		l.roundDone = l.roundDone || s.LastTerm() == l.options.Term
 	}
 	if s.Open() && (!old.Open() || s.Last().Epoch() != old.Last().Epoch()) {
 		l.gradual.assumeIdle(s)
@@ -227,12 +227,12 @@ func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
 	case l.committing != 0 && s.Committed().Epoch() < l.committing:
 		// A submitted commit blocks leases for the old map until its fate is known.
 	default:
-		l.submitting, l.committing = false, 0
+		l.entryInFlight, l.committing = false, 0
 	}
 }
 
 // ownRoundOpen reports whether a proposal of this term is open.
-func (l *Leader) ownRoundOpen() bool { return l.state.Open() && l.state.LastTerm() == l.o.Term }
+func (l *Leader) ownRoundOpen() bool { return l.state.Open() && l.state.LastTerm() == l.options.Term }
 
 // crashEvidence records that a boot is gone. Evidence about another boot than the present one
 // is ignored, also about a higher one, because a wiped data directory starts again at one. An
@@ -294,7 +294,7 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.heartbeat, From: n.addr, SinceHeartbeat: ago,
-			Silent: n.isSilent(now, l.o.Pace), LinkWorks: n.linkWorks(now, l.o.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
+			Silent: n.isSilent(now, l.options.Pace), LinkWorks: n.linkWorks(now, l.options.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
 			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Last().Has(id), HoldTime: l.holdTime(now, n),
 		})
 	}

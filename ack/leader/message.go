@@ -97,9 +97,9 @@ type (
 	// (rule 9). Commit marks a commit entry. Asked is the number that ChangePolicy returned
 	// for a requested policy change, otherwise zero.
 	Submit struct {
-		Entry  []byte
-		Commit bool
-		Asked  uint64
+		Entry         []byte
+		Commit        bool
+		RequestNumber uint64
 	}
 	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.

@@ -11,8 +11,8 @@ import (
 
 // policyRequest is a queued change of the policy.
 type policyRequest struct {
-	number  uint64
-	changes []ack.Change
+	requestNumber uint64
+	changes       []ack.Change
 }
 
 // ChangePolicy queues changes of the policy. It returns the number, above zero, that the
@@ -47,8 +47,8 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 		l.policyQueue = append(l.policyQueue, policyRequest{changes: []ack.Change{{Kind: ack.ChangeResume}}})
 	}
 	if len(l.policyQueue) == 0 {
-		if over := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(over) > 0 { // not requested, like the end of a pause
-			l.policyQueue = append(l.policyQueue, policyRequest{changes: over[:min(len(over), ack.MaxChanges)]})
+		if expired := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(expired) > 0 { // not requested, like the end of a pause
+			l.policyQueue = append(l.policyQueue, policyRequest{changes: expired[:min(len(expired), ack.MaxChanges)]})
 		}
 	}
 	if len(l.policyQueue) == 0 {
@@ -56,30 +56,34 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	}
 	next := l.policyQueue[0]
 	l.policyQueue = l.policyQueue[1:]
-	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.Level(), ack.PolicyEntry{Term: l.o.Term, Changes: next.changes}), Asked: next.number})
+	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
+	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.Level(), ack.PolicyEntry{Term: l.options.Term, Changes: next.changes}), RequestNumber: next.requestNumber})
 	return true
 }
 
-// policyApplied compares the policies of the previous and the new state.
+// policyApplied updates the leader's bookkeeping of pauses, drains and submitted changes after an
+// entry has changed the policy. old is the state before the entry.
 func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
-	was, is := old.Policy(), l.state.Policy()
-	if is.PausedBy != was.PausedBy {
+	before, after := old.Policy(), l.state.Policy()
+	if after.PausedBy != before.PausedBy {
 		l.pauseSeenAt = now
 	}
-	if len(is.GradualDrains) > 0 {
-		l.gradual.drainsStarted(was, is, l.state.Committed())
-		maps.DeleteFunc(l.stages.unanswered, func(id shardmap.NodeID, _ bool) bool { return is.DrainsGradually(id) })
+	if len(after.GradualDrains) > 0 {
+		l.gradual.drainsStarted(before, after, l.state.Committed())
+		// A node that drains gradually reports its idle shards without being asked.
+		maps.DeleteFunc(l.stages.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return after.DrainsGradually(id) })
 	}
-	for id := range was.Drained {
-		if !is.Drained[id] {
+	for id := range before.Drained {
+		if !after.Drained[id] {
 			setKey(&l.uncordoned, id, true)
 		}
 	}
-	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return is.Leaves(id) })
-	maps.DeleteFunc(l.stages.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !is.Leaves(id) })
-	if l.submittingChange && is.Since != was.Since {
-		l.submitting, l.submittingChange = false, false
+	// A node that drains again is no longer uncordoned.
+	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
+	// A drain that was cancelled cannot be overdue.
+	maps.DeleteFunc(l.stages.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
+	if l.changeInFlight && after.Since != before.Since {
+		l.entryInFlight, l.changeInFlight = false, false
 	}
 }
 

@@ -27,13 +27,13 @@ func (m *member) storeReleases(r ack.Releases) {
 // heartbeat, for the same server, boot and acknowledgement.
 func (m *member) hasReleases() bool {
 	r := m.releases
-	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked
+	return r != nil && m.heartbeat.ReleasesDigest == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked
 }
 
-// ackCounts reports whether the acknowledgement of e, the open proposal, counts: it has
+// hasCompleteAck reports whether the acknowledgement of e, the open proposal, counts: it has
 // arrived, and so have its releases.
-func (m *member) ackCounts(e shardmap.Epoch) bool {
-	return m.hasAcked(e) && (m.heartbeat.Acked != e || m.heartbeat.Released == [32]byte{} || m.hasReleases())
+func (m *member) hasCompleteAck(e shardmap.Epoch) bool {
+	return m.hasAcked(e) && (m.heartbeat.Acked != e || m.heartbeat.ReleasesDigest == [32]byte{} || m.hasReleases())
 }
 
 // releasesToCommit returns the releases of the moving shards, and the servers that get them:

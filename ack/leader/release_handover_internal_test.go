@@ -15,21 +15,21 @@ func releasesOfA(shards ...ack.Released) ack.Releases {
 // acknowledgement.
 func TestReleasesAreBound(t *testing.T) {
 	r := releasesOfA(ack.Released{Shard: 3})
-	beat := ack.Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, Released: r.Digest()}
+	beat := ack.Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, ReleasesDigest: r.Digest()}
 	n := member{id: "a", heartbeat: beat}
-	if n.hasReleases() || n.ackCounts(9) || !n.hasAcked(9) {
+	if n.hasReleases() || n.hasCompleteAck(9) || !n.hasAcked(9) {
 		t.Error("an acknowledgement counts before its releases have come")
 	}
 	n.storeReleases(r)
-	if !n.hasReleases() || !n.ackCounts(9) {
+	if !n.hasReleases() || !n.hasCompleteAck(9) {
 		t.Error("an acknowledgement does not count though its releases have come")
 	}
 	for what, change := range map[string]func(*ack.Heartbeat){
 		"another disk":             func(h *ack.Heartbeat) { h.Server = "a/2" },
 		"another boot":             func(h *ack.Heartbeat) { h.Boot = 8 },
 		"another acknowledgement":  func(h *ack.Heartbeat) { h.Acked = 10 },
-		"other releases":           func(h *ack.Heartbeat) { h.Released[0]++ },
-		"nothing that is given up": func(h *ack.Heartbeat) { h.Released = [32]byte{} },
+		"other releases":           func(h *ack.Heartbeat) { h.ReleasesDigest[0]++ },
+		"nothing that is given up": func(h *ack.Heartbeat) { h.ReleasesDigest = [32]byte{} },
 	} {
 		n.heartbeat = beat
 		change(&n.heartbeat)
@@ -52,11 +52,11 @@ func TestReleasesAreBound(t *testing.T) {
 	next := releasesOfA(ack.Released{Shard: 3})
 	next.Boot = 8
 	n.storeReleases(next)
-	if n.heartbeat = (ack.Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.hasReleases() {
+	if n.heartbeat = (ack.Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, ReleasesDigest: next.Digest()}); !n.hasReleases() {
 		t.Error("what the next process gives up is taken for late")
 	}
-	n.heartbeat.Released = [32]byte{}
-	if !n.ackCounts(9) {
+	n.heartbeat.ReleasesDigest = [32]byte{}
+	if !n.hasCompleteAck(9) {
 		t.Error("an acknowledgement that gives up nothing does not count")
 	}
 }

@@ -50,7 +50,7 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 	if next.Node == "" {
 		return awaited
 	}
-	l.submitting, l.submittingChange, l.submitted = true, true, now
+	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
 	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
 	l.emit(Submit{Entry: ack.EncodeRestart(l.state.Level(), next)})
 	return true
@@ -59,7 +59,7 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 // announcesRestart reports whether the node has announced a restart that is not in the log.
 func (l *Leader) announcesRestart(n *member) bool {
 	a, known := l.state.Restart(n.id)
-	return n.heartbeat.Back > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
+	return n.heartbeat.RestartWithin > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
 }
 
 // awaitsReleases reports whether the releases for the next process of the node are still in
@@ -67,7 +67,7 @@ func (l *Leader) announcesRestart(n *member) bool {
 // for NoteDeliveryTime once it gets an answer of the new leader, and the leader allows as much time
 // for that.
 func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
-	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*ack.NoteDeliveryTime(n.heartbeat.Release), maxReleaseWait)
+	return l.announcesRestart(n) && n.heartbeat.ReleasesDigest != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*ack.NoteDeliveryTime(n.heartbeat.ReleaseTime), maxReleaseWait)
 }
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
@@ -89,21 +89,21 @@ func (l *Leader) restartChange(now time.Duration, n *member) (ack.RestartEntry, 
 	a, _ := l.state.Restart(n.id)
 	switch {
 	case l.announcesRestart(n):
-		c := ack.RestartEntry{Term: l.o.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.Back}
+		c := ack.RestartEntry{Term: l.options.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.RestartWithin}
 		if n.hasReleases() && len(n.releases.Shards) > 0 {
 			c.Released, c.Server, c.Proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
 		}
 		return c, true
-	case l.isRestarting(n) && (l.hasReturned(now, n, a) || now-n.restart.since >= a.Grace):
-		return ack.RestartEntry{Term: l.o.Term, Node: n.id, Boot: a.Boot}, true
+	case l.isRestarting(n) && (l.isServingAgain(now, n, a) || now-n.restart.since >= a.Grace):
+		return ack.RestartEntry{Term: l.options.Term, Node: n.id, Boot: a.Boot}, true
 	}
 	return ack.RestartEntry{}, false
 }
 
-// hasReturned reports whether a later process of the node serves its shards, or leaves.
-func (l *Leader) hasReturned(now time.Duration, n *member, a ack.Restart) bool {
+// isServingAgain reports whether a later process of the node serves its shards, or leaves.
+func (l *Leader) isServingAgain(now time.Duration, n *member, a ack.Restart) bool {
 	switch {
-	case n.heartbeat.Boot <= a.Boot || n.isSilent(now, l.o.Pace):
+	case n.heartbeat.Boot <= a.Boot || n.isSilent(now, l.options.Pace):
 		return false
 	case n.heartbeat.Leaving, n.heartbeat.Goodbye:
 		return true
@@ -119,16 +119,16 @@ func (l *Leader) restartsApplied(now time.Duration, old *ack.State) {
 	for _, s := range [...]*ack.State{old, l.state} {
 		for id := range s.Restarts() {
 			n := l.member(id)
-			switch was, is := old.Restarts()[id], l.state.Restarts()[id]; {
-			case l.state.Restarting(id) && was != is:
+			switch before, after := old.Restarts()[id], l.state.Restarts()[id]; {
+			case l.state.Restarting(id) && before != after:
 				n.restart.since = now
 			case old.Restarting(id) && !l.state.Restarting(id):
 				n.restart.endedAt = now
 			}
 		}
 	}
-	if l.submittingChange {
-		l.submitting, l.submittingChange = false, false
+	if l.changeInFlight {
+		l.entryInFlight, l.changeInFlight = false, false
 	}
 }
 
@@ -142,10 +142,12 @@ func sameShards(base, p *shardmap.Map, node shardmap.NodeID) bool {
 	return true
 }
 
-// commitConfirmed reports whether p can be committed without a further acknowledgement of the
-// node (G4). A restarting node cannot acknowledge, and p leaves its shards in place. A change
-// of the key configuration requires the acknowledgement of every member, because the next
-// process of a restarting node may serve already.
-func (l *Leader) commitConfirmed(n *member, p *shardmap.Map) bool {
-	return n.ackCounts(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeys() && sameShards(l.state.Committed(), p, n.id)
+// needsNoFurtherAck reports whether p can be committed without a further acknowledgement of the
+// node (guarantee G4 of docs/internals/protocol.md). One of these conditions must hold:
+//   - The node has acknowledged p, and its releases have arrived.
+//   - The node is restarting, so it cannot acknowledge, and p leaves its shards in place. A
+//     change of the key configuration still requires its acknowledgement, because the next
+//     process of a restarting node may serve already.
+func (l *Leader) needsNoFurtherAck(n *member, p *shardmap.Map) bool {
+	return n.hasCompleteAck(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeys() && sameShards(l.state.Committed(), p, n.id)
 }

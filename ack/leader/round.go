@@ -24,8 +24,8 @@ func (l *Leader) reconcile(now time.Duration) {
 		return
 	}
 	// One entry at a time (rule 1): the next one depends on the fate of this one.
-	if l.submitting {
-		if now-l.submitted > l.o.Pace.AckDeadline() {
+	if l.entryInFlight {
+		if now-l.submittedAt > l.options.Pace.AckDeadline() {
 			l.stepDown(now, "entry neither applied nor refused")
 		}
 		return
@@ -289,14 +289,14 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 		if !ok {
 			since = l.elected
 		}
-		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.isSilent(now, l.o.Pace) && now-since >= flapPause(d.Strikes)
+		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.isSilent(now, l.options.Pace) && now-since >= flapPause(d.Strikes)
 	case d.InForce || !l.state.Last().Has(n.id):
-		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())
+		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.isSilent(now, l.options.Pace) && n.hasAcked(l.state.Committed().Epoch())
 	case !n.hasHeartbeat():
 		// An election by itself moves nothing (rule 4, why 18).
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
-	return !n.isSilent(now, l.o.Pace)
+	return !n.isSilent(now, l.options.Pace)
 }
 
 // canServe reports whether a node could serve shards immediately because it has a lease. The first
@@ -317,11 +317,11 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) ack.Cause {
 		return 0
 	case n.removed:
 		return ack.CauseRemoved
-	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed():
+	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed():
 		return 0
-	case l.ownRoundOpen() && now-max(l.roundBegan, n.restart.endedAt) > l.ackDeadline(n) && !n.ackCounts(last.Epoch()):
+	case l.ownRoundOpen() && now-max(l.roundBegan, n.restart.endedAt) > l.ackDeadline(n) && !n.hasCompleteAck(last.Epoch()):
 		return ack.CauseMissedAck
-	case n.behindSince >= 0 && now-max(n.behindSince, n.restart.endedAt) > l.o.Pace.AckDeadline():
+	case n.behindSince >= 0 && now-max(n.behindSince, n.restart.endedAt) > l.options.Pace.AckDeadline():
 		return ack.CauseBehind
 	}
 	return 0
@@ -335,7 +335,7 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.member(m.ID)
-		if silent := n.hasHeartbeat() && n.isSilent(now, l.o.Pace) && !l.isRestarting(n); silent != n.wasSilent {
+		if silent := n.hasHeartbeat() && n.isSilent(now, l.options.Pace) && !l.isRestarting(n); silent != n.wasSilent {
 			n.wasSilent = silent
 			kind := EventBack
 			if silent {
@@ -344,7 +344,7 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 			l.emit(Event{Kind: kind, Node: n.id})
 		}
 		switch {
-		case n.ackCounts(last.Epoch()):
+		case n.hasCompleteAck(last.Epoch()):
 			acked++
 		case l.exclusionCause(now, n) == ack.CauseMissedAck:
 			missed++
@@ -367,7 +367,7 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 	}
 	last := l.state.Last()
 	for _, m := range l.state.Committed().Members() {
-		if n := l.member(m.ID); now-l.roundBegan > l.ackDeadline(n) && !last.Has(m.ID) && !n.ackCounts(last.Epoch()) {
+		if n := l.member(m.ID); now-l.roundBegan > l.ackDeadline(n) && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch()) {
 			n.leaseDeniedUntil = last.Epoch()
 		}
 	}
@@ -376,14 +376,14 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 // ackDeadline returns how long n may take to acknowledge a proposal. A node with hooks gets
 // the additional time that it reports.
 func (l *Leader) ackDeadline(n *member) time.Duration {
-	return l.o.Pace.AckDeadline() + n.heartbeat.Release
+	return l.options.Pace.AckDeadline() + n.heartbeat.ReleaseTime
 }
 
 // propose submits a proposal of a.want, based on the committed map, with a record of every
 // dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
 	want := a.want
-	p := ack.ProposalEntry{Term: l.o.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
+	p := ack.ProposalEntry{Term: l.options.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
 	if !l.state.Open() || l.state.ChangesKeys() {
 		p.Keys = l.keysToActivate(now)
 	}
@@ -396,7 +396,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
 	}
-	l.changeWantedSince, l.submitting, l.submitted = -1, true, now
+	l.changeWantedSince, l.entryInFlight, l.submittedAt = -1, true, now
 	l.mapRequested = false
 	l.emit(Event{
 		Kind: EventProposing, Epoch: p.Base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.Reason,
@@ -439,7 +439,7 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 			// the proposal that the node must acknowledge.
 		case n.hasCrashed():
 			out[m.ID] = ack.CauseCrashed
-		case n.hasHeartbeat() && n.isSilent(now, l.o.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
+		case n.hasHeartbeat() && n.isSilent(now, l.options.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
 			// A drained node may be excluded before the leader knows whether it is silent.
 			out[m.ID] = ack.CauseSilent
 		}
@@ -469,7 +469,7 @@ func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.Ca
 func (l *Leader) tryCommit(now time.Duration) {
 	p := l.state.Last()
 	for _, m := range p.Members() {
-		if !l.commitConfirmed(l.member(m.ID), p) {
+		if !l.needsNoFurtherAck(l.member(m.ID), p) {
 			return
 		}
 	}
@@ -489,7 +489,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 		l.emit(n)
 	}
 	// From this step on, a lease requires an acknowledgement of p.
-	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
+	l.committing, l.entryInFlight, l.submittedAt = p.Epoch(), true, now
 	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
 	c := ack.CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
 	c.Released, c.Servers = l.releasesToCommit(base, p)
@@ -502,8 +502,8 @@ func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 	if n.removed || n.heartbeat.Leaving || n.heartbeat.Unhealthy {
 		return false
 	}
-	return n.hasCrashed() && now-n.crashSeenAt < l.o.Pace.RestartGrace ||
-		n.rebooted && now-n.firstHeard < l.o.Pace.RestartGrace
+	return n.hasCrashed() && now-n.crashSeenAt < l.options.Pace.RestartGrace ||
+		n.rebooted && now-n.firstHeard < l.options.Pace.RestartGrace
 }
 
 // takeoverRule returns the rule by which the shards of a node that p excludes may be taken, or
@@ -515,7 +515,7 @@ func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) st
 		return "goodbye"
 	case l.awaitsCrashRestart(now, n):
 		return ""
-	case n.ackCounts(p):
+	case n.hasCompleteAck(p):
 		return "acknowledged"
 	case n.rebooted && !n.hadLease:
 		return "new-boot"

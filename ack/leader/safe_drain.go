@@ -13,7 +13,7 @@ func (l *Leader) findKeptShards(now time.Duration) (kept map[shardmap.Shard]bool
 	base, p := l.state.Committed(), l.state.Policy()
 	for id, t := range p.Terms {
 		n := l.members[id]
-		if d, _ := l.state.Drop(id); !t.Safe || n == nil || !n.hasHeartbeat() || d.InForce || n.removed || n.hasCrashed() || n.isSilent(now, l.o.Pace) || l.isRestarting(n) ||
+		if d, _ := l.state.Drop(id); !t.Safe || n == nil || !n.hasHeartbeat() || d.InForce || n.removed || n.hasCrashed() || n.isSilent(now, l.options.Pace) || l.isRestarting(n) ||
 			l.exclusionCause(now, n) != 0 || n.heartbeat.Unhealthy || n.heartbeat.Leaving || n.heartbeat.Goodbye {
 			continue
 		}

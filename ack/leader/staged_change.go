@@ -37,8 +37,8 @@ type stagedChange struct {
 	owners       map[shardmap.NodeID]*stagedOwner
 	askedAt      time.Duration // when the open question was asked; negative means that none is open
 	nextQuestion time.Duration // when the next question is due
-	// unanswered are the owners that have not answered the open question.
-	unanswered map[shardmap.NodeID]bool
+	// awaitingAnswer are the owners that have not answered the open question.
+	awaitingAnswer map[shardmap.NodeID]bool
 	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
 	unblockedEpoch shardmap.Epoch
 	// overdueDrains are drained nodes whose gradual drain has timed out.
@@ -66,7 +66,7 @@ func newStagedChange() stagedChange {
 
 // withdrawQuestion discards the open question, because the map that it refers to is no longer
 // committed or a round has opened.
-func (s *stagedChange) withdrawQuestion() { s.askedAt, s.unanswered = -1, nil }
+func (s *stagedChange) withdrawQuestion() { s.askedAt, s.awaitingAnswer = -1, nil }
 
 // questionInterval returns the time between two questions.
 func (s *stagedChange) questionInterval(p ack.Pace) time.Duration {
@@ -87,7 +87,7 @@ func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	}
 	// Shortly after an election, an owner may not have a lease of this leader yet.
 	follows := n.hadLease && n.hasAcked(l.state.Committed().Epoch()) || now-l.elected < l.maxTiming.DeadAfter
-	return follows && !n.isSilent(now, l.o.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
+	return follows && !n.isSilent(now, l.options.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
 }
 
 // deferringOwners returns the owners that may keep busy shards which the final map moves; nil
@@ -137,13 +137,13 @@ func (l *Leader) mayProposeStage(now time.Duration, a *assignment) bool {
 		}
 		return false
 	}
-	if len(s.unanswered) > 0 {
+	if len(s.awaitingAnswer) > 0 {
 		if now-s.askedAt >= answerTimeout {
 			l.endQuestion()
 		}
 		return false
 	}
-	s.askedAt, s.nextQuestion = -1, now+s.questionInterval(l.o.Pace)
+	s.askedAt, s.nextQuestion = -1, now+s.questionInterval(l.options.Pace)
 	return !a.want.SameAs(l.state.Last())
 }
 
@@ -151,7 +151,7 @@ func (l *Leader) mayProposeStage(now time.Duration, a *assignment) bool {
 // count.
 func (l *Leader) askIdle(now time.Duration, a *assignment) {
 	s := &l.stages
-	s.askedAt, s.unanswered = now, maps.Clone(a.staged)
+	s.askedAt, s.awaitingAnswer = now, maps.Clone(a.staged)
 	l.forgetAnswers(func(id shardmap.NodeID) bool { return !a.staged[id] })
 	for _, id := range slices.Sorted(maps.Keys(a.staged)) {
 		l.emit(AskIdle{Node: id, Number: s.owners[id].questions})
@@ -165,7 +165,7 @@ func (l *Leader) askIdle(now time.Duration, a *assignment) {
 func (l *Leader) endQuestion() {
 	s := &l.stages
 	idle := maps.Clone(l.gradual.idle)
-	for id := range s.unanswered {
+	for id := range s.awaitingAnswer {
 		if o := s.owners[id]; o == nil || o.questions > 1 {
 			continue
 		}
@@ -174,14 +174,14 @@ func (l *Leader) endQuestion() {
 		}
 	}
 	l.gradual.setIdle(idle)
-	s.unanswered = nil
+	s.awaitingAnswer = nil
 }
 
 // mayUseAnswer reports whether the next proposal may use the answer of an owner. Proposals for
 // one owner are spaced in time, except the one that leaves it no busy shard.
 func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	o := l.stages.owners[m.Node]
-	delete(l.stages.unanswered, m.Node)
+	delete(l.stages.awaitingAnswer, m.Node)
 	switch {
 	case o == nil || o.proposals >= 2*maxStages:
 		return false
@@ -231,7 +231,7 @@ func (l *Leader) countStage(now time.Duration, want *shardmap.Map) {
 	s := &l.stages
 	for _, id := range ownersLosingShards(l.state.Committed(), want) {
 		if o := s.owners[id]; o != nil {
-			o.nextProposal = now + s.questionInterval(l.o.Pace)<<min(o.proposals, maxStages)
+			o.nextProposal = now + s.questionInterval(l.options.Pace)<<min(o.proposals, maxStages)
 			o.proposals++
 		}
 	}
@@ -246,7 +246,7 @@ func (l *Leader) updateStages(now time.Duration, a *assignment) {
 		return
 	}
 	if s.askedAt >= 0 && now-s.askedAt > maxAnswerAge {
-		for id := range s.unanswered {
+		for id := range s.awaitingAnswer {
 			s.owners[id].questions-- // the question was never used
 		}
 		s.withdrawQuestion()
@@ -257,14 +257,14 @@ func (l *Leader) updateStages(now time.Duration, a *assignment) {
 	for id := range s.owners {
 		if !slices.Contains(a.losing, id) {
 			delete(s.owners, id)
-			delete(s.unanswered, id)
+			delete(s.awaitingAnswer, id)
 		}
 	}
 	if len(s.owners) == 0 {
 		s.withdrawQuestion()
 	}
 	for _, o := range s.owners {
-		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout
+		o.timedOut = now-o.began >= l.options.Pace.DrainTimeout
 	}
 }
 
@@ -313,11 +313,11 @@ func (l *Leader) unblockRound(now time.Duration) {
 	s.unblockedEpoch = last.Epoch()
 	for _, id := range ownersLosingShards(l.state.Committed(), last) {
 		o, n := s.owners[id], l.member(id)
-		if o == nil || l.state.ChangesKeys() || o.proposals >= maxStages || n.ackCounts(last.Epoch()) || !l.mayDefer(now, n) {
+		if o == nil || l.state.ChangesKeys() || o.proposals >= maxStages || n.hasCompleteAck(last.Epoch()) || !l.mayDefer(now, n) {
 			continue
 		}
 		s.askedAt = now
-		setKey(&s.unanswered, id, true)
+		setKey(&s.awaitingAnswer, id, true)
 		l.emit(AskIdle{Node: id, Number: o.questions, Held: true})
 	}
 }
@@ -325,7 +325,7 @@ func (l *Leader) unblockRound(now time.Duration) {
 // busyReported applies the answer of an owner to the question which shards block the open round.
 // The busy shards of the owner stay with it for now.
 func (l *Leader) busyReported(m IdleShards) {
-	delete(l.stages.unanswered, m.Node)
+	delete(l.stages.awaitingAnswer, m.Node)
 	base, idle, told := l.state.Committed(), maps.Clone(l.gradual.idle), shardSetOf(m.Shards)
 	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
 		return base.Owner(s) == m.Node && !told[s]

@@ -39,13 +39,13 @@ func (l *Leader) ChangeTiming(now time.Duration, t ack.Timing) ([]byte, error) {
 	if wait := l.mixedTimingFor(now); wait > 0 {
 		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.elected}
 	}
-	return ack.EncodeTiming(l.state.Level(), ack.TimingEntry{Term: l.o.Term, Replaces: l.state.TimingSince(), Timing: t}), nil
+	return ack.EncodeTiming(l.state.Level(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingSince(), Timing: t}), nil
 }
 
 // timing returns the committed timing, by which leases are granted.
 func (l *Leader) timing() ack.Timing {
 	if !l.state.Bootstrapped() {
-		return l.o.Timing
+		return l.options.Timing
 	}
 	return l.state.Timing()
 }

@@ -59,7 +59,7 @@ func (a *API) SelfState() api.DrainState {
 func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	s := a.o.View.State()
 	id := shardmap.NodeID(node)
-	if !s.Policy().Leaves(id) && !a.o.View.HasNode(node) {
+	if !s.Policy().IsDraining(id) && !a.o.View.HasNode(node) {
 		return api.DrainState{}, a.o.View.UnknownNode(node)
 	}
 	askCtx, cancel := context.WithTimeout(ctx, runningTimeout)
@@ -71,7 +71,7 @@ func (a *API) DrainState(ctx context.Context, node string) (api.DrainState, erro
 		d.Unconfirmed = mayRun(views, node)
 	}
 	known := a.leftAt(s, id)
-	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().Leaves(id)
+	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().IsDraining(id)
 	if !d.Requested {
 		d.BlockedBy = "" // without a drain, the shards need not move
 	}
@@ -113,7 +113,7 @@ func mayRun(views []leader.MemberView, node string) bool {
 // that an operator has requested from the cluster, which the log contains.
 func (a *API) LocalDrain() api.DrainState {
 	d := a.SelfState()
-	d.Requested = d.Requested || a.o.View.State().Policy().Leaves(a.o.Self)
+	d.Requested = d.Requested || a.o.View.State().Policy().IsDraining(a.o.Self)
 	return d
 }
 

@@ -292,7 +292,7 @@ func (a *API) describe(x *api.Node, s *ack.State, v leader.MemberView, heard boo
 	}
 	if p := a.o.View.State().Policy(); here && x.Role != gossip.RoleGateway {
 		switch {
-		case p.Leaves(id) && x.Shards > 0:
+		case p.IsDraining(id) && x.Shards > 0:
 			x.State = "draining"
 		case p.Drained[id]:
 			x.State = "drained"
@@ -309,7 +309,7 @@ func (a *API) describe(x *api.Node, s *ack.State, v leader.MemberView, heard boo
 	switch {
 	case v.Restarting:
 		x.State = "restarting"
-	case x.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
+	case x.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.RestartWithin == 0:
 		// The leader has received the goodbye of the node, without an announced return. Gossip does not
 		// distribute that to nodes that joined later.
 		x.State = "left"

@@ -154,8 +154,8 @@ func (l *Loop) observeApp(node shardmap.NodeID, sick bool) {
 // submit appends an entry to the log in a separate goroutine. If the outcome is unknown, the
 // leadership is lost, and the next leader finds the outcome in the log.
 func (l *Loop) submit(e leader.Submit) {
-	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.Asked]
-	delete(l.policyCallers, e.Asked)
+	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.RequestNumber]
+	delete(l.policyCallers, e.RequestNumber)
 	l.o.Background.Go(func() {
 		began := time.Now()
 		err := l.raft.Apply(entry)

@@ -46,7 +46,7 @@ func (l *Leadership) changePolicy(ctx context.Context, a api.Action) error {
 		voters, _ := l.o.View.Servers()
 		views := l.awaitVoters(ctx, voters)
 		s := l.o.View.State()
-		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().Leaves(change.Node) {
+		if err := drainable(change.Node, voters, views, s.Policy()); err != nil && !a.Force && !s.Policy().IsDraining(change.Node) {
 			return err
 		}
 		if a.Node == string(l.o.Self) {
@@ -63,7 +63,7 @@ func (l *Leadership) changePolicy(ctx context.Context, a api.Action) error {
 func (l *Leadership) changeOf(a api.Action) (ack.Change, error) {
 	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
 	p := l.o.View.State().Policy()
-	asked := p.Leaves(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
+	asked := p.IsDraining(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
 	if a.Node != "" && !l.o.View.HasNode(a.Node) && !asked {
 		return c, l.o.View.UnknownNode(a.Node)
 	}
@@ -181,7 +181,7 @@ func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView
 			why = "is not heard"
 		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
 			why = "is leaving"
-		case p.Leaves(id):
+		case p.IsDraining(id):
 			why = "is drained"
 		}
 		if why == "" {
@@ -198,7 +198,7 @@ func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView
 		return fmt.Sprintf("without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works", node, len(left), len(voters), need, also),
 			"add a node first, or drain it with --force"
 	}
-	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.Leaves(v.Node) }) {
+	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.IsDraining(v.Node) }) {
 		return fmt.Sprintf("nobody would own the shards of node %q: no other node can own any now", node), "`shardway nodes` tells their states"
 	}
 	return "", ""

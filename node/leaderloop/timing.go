@@ -80,8 +80,8 @@ func (l *Leadership) slowest(ctx context.Context) (every time.Duration, node str
 	every, node = l.o.Pace.Heartbeat, string(l.o.Self)
 	heard, _ := l.View(ctx)
 	for _, v := range heard {
-		if v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Every > every {
-			every, node = v.Heartbeat.Every, string(v.Node)
+		if v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Interval > every {
+			every, node = v.Heartbeat.Interval, string(v.Node)
 		}
 	}
 	return every, node

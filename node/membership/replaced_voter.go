@@ -42,7 +42,7 @@ func (k *Reconciler) replacedVoter(r View) string {
 	unheard := k.unheardFor[candidate]
 	switch {
 	// Back is the announced time until the return of the node; zero means that it does not return.
-	case v.SinceHeartbeat >= 0 && v.Heartbeat.Server == candidate && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
+	case v.SinceHeartbeat >= 0 && v.Heartbeat.Server == candidate && v.Heartbeat.Goodbye && v.Heartbeat.RestartWithin == 0:
 		return candidate
 	case unheard <= replaceDelay:
 		return ""

@@ -78,7 +78,7 @@ func TestLeftVoterStaysWhileOtherVotersAreUnheard(t *testing.T) {
 	}
 	runReconcilerWithVoters(t, 5, "ABCD", func(c *cluster) { // restart in place
 		c.addHeartbeat("b", func(v *leader.MemberView) {
-			v.Silent, v.Restarting, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, true, time.Minute
+			v.Silent, v.Restarting, v.Heartbeat.Goodbye, v.Heartbeat.RestartWithin = true, true, true, time.Minute
 		})
 		c.after(deadAfter / 2)
 	})
@@ -102,7 +102,7 @@ func TestEarlierPromotionDoesNotReplaceADeadVoter(t *testing.T) {
 func TestVoterThatRestartsInPlaceStays(t *testing.T) {
 	for what, with := range map[string]func(v *leader.MemberView){
 		"its goodbye says so": func(v *leader.MemberView) {
-			v.Silent, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, time.Minute
+			v.Silent, v.Heartbeat.Goodbye, v.Heartbeat.RestartWithin = true, true, time.Minute
 		},
 		"the log says so": func(v *leader.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Restarting = true, true, true },
 	} {
