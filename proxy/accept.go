@@ -17,19 +17,19 @@ func (s *Server) stopAccepting() {
 	}
 	s.closing.Store(true)
 	if len(s.mu.listeners) == 0 {
-		close(s.mu.none)
+		close(s.mu.listenersGone)
 	}
 	for ln := range s.mu.listeners {
 		listener.Stop(ln)
 	}
 }
 
-// unlistened returns a channel that is closed when no listener is left.
-func (s *Server) unlistened() <-chan struct{} { return s.mu.none }
+// listenersClosed returns a channel that is closed when no listener is left.
+func (s *Server) listenersClosed() <-chan struct{} { return s.mu.listenersGone }
 
-// shake performs the TLS handshake of a connection that uses TLS, within HeaderTimeout. If it
-// returns false, the connection has been closed.
-func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
+// handshakeTLS performs the TLS handshake of a connection that uses TLS, within HeaderTimeout. If
+// it returns false, the connection has been closed.
+func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	c, ok := conn.(*tls.Conn)
 	if !ok {
 		return true

@@ -31,7 +31,7 @@ type account struct {
 	upstreamConn int       // number of the relay, or of the response of a resumed event stream; zero means the first response
 	received     int64     // bytes received on the connection when the header had been read
 	sent         int64
-	held         time.Duration
+	queueWait    time.Duration
 	upstream     time.Duration
 	owner        string // node that the request was sent to; empty means none
 	epoch        uint64
@@ -48,8 +48,8 @@ func (a *account) open(h *h1.Conn) {
 	a.received, a.sent = h.Received(), h.Sent()+int64(h.Writer().Pending())
 }
 
-// again starts the line of the next upstream response of an event stream.
-func (a *account) again(h *h1.Conn) {
+// openNext starts the line of the next upstream response of an event stream.
+func (a *account) openNext(h *h1.Conn) {
 	conn, status := a.upstreamConn+1, a.status
 	*a = account{upstreamConn: conn, status: status}
 	a.open(h)
@@ -71,8 +71,8 @@ func (a *account) since(then time.Time) time.Duration {
 	return time.Since(then)
 }
 
-// answered records the response to the client. res is nil for a response of this node itself.
-func (a *account) answered(status int, res *h1.Response, way route.Kind) {
+// recordResponse records the response to the client. res is nil for a response of this node itself.
+func (a *account) recordResponse(status int, res *h1.Response, way route.Kind) {
 	a.status = status
 	if res == nil || a.began.IsZero() {
 		return
@@ -127,7 +127,7 @@ func (l accessLine) send(in int64, event, reason string) {
 	}
 	e.Int("status", a.status).Str("route", l.routeName())
 	l.place(e)
-	millis(e, "queued_ms", a.held)
+	millis(e, "queued_ms", a.queueWait)
 	millis(e, "upstream_ms", a.upstream)
 	millis(e, "took_ms", took)
 	if a.upstreamConn > 0 {

@@ -145,7 +145,7 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 		c.conn.ReleaseEmptyBuffers()
 		return p.conn.SendChecked(c.req.Body.Trailers())
 	}
-	if c.body.whole() {
+	if c.body.isFullyBuffered() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
 	if why == causeNone && errors.Is(err, errPathDead) {
 		why = causePathDead
-		c.s.metrics.cut(why.String(), 1)
+		c.s.metrics.countAborted(why.String(), 1)
 	}
 	code := brokenCode(p.route.Kind)
 	// Set runAborted before any decision, because this node may stop before the client has a
@@ -219,8 +219,8 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	switch {
 	case c.closing.Load():
 		return done
-	case c.body.rerr != nil:
-		return c.reply.badBody(c.body.rerr)
+	case c.body.clientErr != nil:
+		return c.reply.badBody(c.body.clientErr)
 	case c.replaced(why):
 		return c.yieldToNewer()
 	case why == causeDrainTimeout && c.x.resumed != nil:
@@ -315,8 +315,8 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 	switch {
 	case c.closing.Load():
 		return done
-	case c.body.rerr != nil:
-		return c.reply.badBody(c.body.rerr)
+	case c.body.clientErr != nil:
+		return c.reply.badBody(c.body.clientErr)
 	}
 	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
 }
@@ -340,8 +340,8 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	switch {
 	case c.closing.Load():
 		return done
-	case c.body.rerr != nil:
-		return c.reply.badBody(c.body.rerr)
+	case c.body.clientErr != nil:
+		return c.reply.badBody(c.body.clientErr)
 	case c.x.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
@@ -378,7 +378,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	c.body.stop()
 	c.disconnect.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.body.broken
-	if !c.body.whole() {
+	if !c.body.isFullyBuffered() {
 		p.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
@@ -387,7 +387,7 @@ func (c *client) handleRefused(p *attempt) decision {
 		p.conn.pool.discard(p.conn)
 	}
 	p.release()
-	c.s.metrics.refusals[refusal].Add(1)
+	c.s.metrics.refusedByOwner[refusal].Add(1)
 	c.s.metrics.retries[retryRefused].Add(1)
 	if refusal == route.RefusedEnded {
 		p.conn.pool.closeIdleTo(p.conn.boot)

@@ -175,13 +175,13 @@ func makeClient(s *Server) *client {
 	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.clientGone)
-	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, down: &c.closing, life: &c.life}
+	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, closing: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
 	c.wakeLoop = func() {
 		if l := c.loop.Load(); l != nil {
-			l.send(message{c: c})
+			l.send(message{client: c})
 		}
 	}
 	return c
@@ -286,5 +286,5 @@ func (c *client) noteHeaderMemory(delta int) {
 		c.s.headerMemory.Release(&c.headerMemory)
 		return
 	}
-	c.s.metrics.shedHeads.Add(c.s.headerMemory.Add(&c.headerMemory, delta, c.s.set.Load().MaxHeaderBytesTotal))
+	c.s.metrics.shedHeaders.Add(c.s.headerMemory.Add(&c.headerMemory, delta, c.s.set.Load().MaxHeaderBytesTotal))
 }

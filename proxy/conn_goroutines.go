@@ -101,7 +101,7 @@ func (c *client) finishRelay() {
 	l := c.relay.webSocket
 	c.runRelay(l)
 	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // the duration of a tunnel does not count as load
-	if l.client {
+	if l.toClient {
 		c.resume()
 	}
 }
@@ -112,7 +112,7 @@ func (c *client) runRelay(l *webSocketRelay) {
 	defer c.leaveRelay()
 	l.finish()
 	why := l.attempt.abort()
-	if !l.client {
+	if !l.toClient {
 		l.reportEnd(why)
 		return
 	}

@@ -42,7 +42,7 @@ func (p *pool) maxConcurrentDials() int {
 // open connections, it replaces the connection that has been idle longest, which no waiter could
 // use. The caller must hold p.mu.
 func (p *pool) dialForWaiters() {
-	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.n && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
+	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.length && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
 		var old *upstreamConn
 		if p.max > 0 && p.mu.open >= p.max {
 			if len(p.mu.idle) == 0 {
@@ -139,7 +139,7 @@ func (p *pool) dialFailed(err error, others bool) {
 		p.failWaiters(err)
 	case !isTimeout(err):
 		if w := p.mu.queue.head; w != nil {
-			p.remove(w)
+			p.removeWaiter(w)
 			w.granted <- grant{err: err}
 		}
 	}
@@ -173,7 +173,7 @@ func (p *pool) offerNew(l *upstreamConn, endDial func()) {
 		l.idleSince = p.clock.exact() // the wait for the upgrade response starts now
 	}
 	p.releaseShard(l) // release the shard of the waiter that had l but has left the queue
-	used := (p.node != "" || p.mu.queue.n > 0) && p.assign(l)
+	used := (p.node != "" || p.mu.queue.length > 0) && p.assign(l)
 	p.dialForWaiters()
 	p.mu.Unlock()
 	if !used {

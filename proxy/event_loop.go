@@ -37,11 +37,11 @@ type eventLoop struct {
 	busy        atomic.Int64  // nanoseconds of work since the last call of eventLoopGroup.balance
 
 	// Only the goroutine of the loop uses the following fields.
-	lastID    uint64                   // last poller id; clients and upstream connections share the ids
-	clients   map[uint64]*client       // by poller id
-	upstreams map[uint64]*upstreamSlot // upstream connections, by poller id
-	ready     []*client                // clients whose next request may have arrived already
-	inbox     []message                // messages that are being processed
+	lastID    uint64                           // last poller id; clients and upstream connections share the ids
+	clients   map[uint64]*client               // by poller id
+	upstreams map[uint64]*upstreamRegistration // upstream connections, by poller id
+	ready     []*client                        // clients whose next request may have arrived already
+	inbox     []message                        // messages that are being processed
 
 	mu struct {
 		sync.Mutex
@@ -51,20 +51,20 @@ type eventLoop struct {
 	}
 }
 
-// upstreamSlot is the registration of an upstream connection with an event loop.
-type upstreamSlot struct {
-	id uint64
-	c  *client // client whose request the connection carries in the loop; nil means none; only the loop uses it
+// upstreamRegistration is the registration of an upstream connection with an event loop.
+type upstreamRegistration struct {
+	id     uint64
+	client *client // client whose request the connection carries in the loop; nil means none; only the loop uses it
 }
 
 // message is a request to an event loop: to adopt a client, to hand one off, to remove an upstream
 // connection, or to transfer clients to another loop.
 type message struct {
-	c        *client
-	join     bool
-	upstream uint64
-	give     int
-	to       *eventLoop
+	client        *client
+	join          bool
+	upstream      uint64
+	transferCount int
+	to            *eventLoop
 }
 
 func newEventLoop() (*eventLoop, error) {
@@ -74,7 +74,7 @@ func newEventLoop() (*eventLoop, error) {
 	}
 	l := &eventLoop{
 		poller: poller, ended: make(chan struct{}),
-		clients: make(map[uint64]*client), upstreams: make(map[uint64]*upstreamSlot),
+		clients: make(map[uint64]*client), upstreams: make(map[uint64]*upstreamRegistration),
 	}
 	go l.run() // until close
 	return l, nil
@@ -112,12 +112,12 @@ func (l *eventLoop) handleEvent(e rawio.Event) {
 		return
 	}
 	at := l.upstreams[e.ID]
-	if at == nil || at.c == nil {
+	if at == nil || at.client == nil {
 		return
 	}
-	c := at.c
+	c := at.client
 	l.runRecover(c, (*client).handleResponse)
-	if e.End && at.c == c { // the response is incomplete, and the kernel reports the end of the stream only once
+	if e.End && at.client == c { // the response is incomplete, and the kernel reports the end of the stream only once
 		l.handOff(c, resumeResponse)
 	}
 }
@@ -157,7 +157,7 @@ func (l *eventLoop) runRecover(c *client, do func(*client)) {
 func (l *eventLoop) send(n message) {
 	l.mu.Lock()
 	closed := l.mu.closed
-	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // the removal of an upstream connection is not urgent
+	wake := !closed && !l.mu.woken && (n.client != nil || n.to != nil) // the removal of an upstream connection is not urgent
 	if !closed {
 		l.mu.inbox = append(l.mu.inbox, n)
 		l.mu.woken = l.mu.woken || wake
@@ -168,8 +168,8 @@ func (l *eventLoop) send(n message) {
 		l.poller.Wake()
 	case closed && n.join:
 		l.clientCount.Add(-1)
-		n.c.eventLoops = nil
-		n.c.watcher.resume(n.c)
+		n.client.eventLoops = nil
+		n.client.watcher.resume(n.client)
 	}
 }
 
@@ -181,13 +181,13 @@ func (l *eventLoop) drainInbox() {
 	for _, n := range l.inbox {
 		switch {
 		case n.to != nil:
-			l.transfer(n.give, n.to)
-		case n.c == nil:
+			l.transfer(n.transferCount, n.to)
+		case n.client == nil:
 			delete(l.upstreams, n.upstream)
 		case n.join:
-			l.adopt(n.c)
+			l.adopt(n.client)
 		default:
-			l.handleWakeup(n.c)
+			l.handleWakeup(n.client)
 		}
 	}
 	clear(l.inbox)
@@ -196,7 +196,7 @@ func (l *eventLoop) drainInbox() {
 // join adds c to the loop. The caller must not use c after that.
 func (l *eventLoop) join(c *client) {
 	l.clientCount.Add(1)
-	l.send(message{c: c, join: true})
+	l.send(message{client: c, join: true})
 }
 
 // adopt registers c with the loop. It checks whether c has been interrupted, because the wakeup
@@ -272,7 +272,7 @@ func (l *eventLoop) detach(c *client) {
 // connection stays registered with the poller for later requests.
 func (l *eventLoop) unregisterUpstream(c *client) {
 	if slot := c.loopState.upstream; slot != nil {
-		slot.c, c.loopState.upstream = nil, nil
+		slot.client, c.loopState.upstream = nil, nil
 	}
 }
 
@@ -289,10 +289,10 @@ func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 		if known && !detachFromPoller(k.Conn) || l.poller.Keep(conn, l.lastID) != nil {
 			return false
 		}
-		k.loop, k.loopSlot = l, &upstreamSlot{id: l.lastID}
-		l.upstreams[l.lastID] = k.loopSlot
+		k.loop, k.loopRegistration = l, &upstreamRegistration{id: l.lastID}
+		l.upstreams[l.lastID] = k.loopRegistration
 	}
-	k.loopSlot.c, c.loopState.upstream = c, k.loopSlot
+	k.loopRegistration.client, c.loopState.upstream = c, k.loopRegistration
 	k.SetWakeup(&c.wakeLoop)
 	return true
 }
@@ -310,8 +310,8 @@ func detachFromPoller(h *h1.Conn) bool {
 // leaveLoop removes k, which is about to be closed, from its event loop. The caller must own k.
 func (k *upstreamConn) leaveLoop() {
 	if k.loop != nil {
-		k.loop.send(message{upstream: k.loopSlot.id})
-		k.loop, k.loopSlot = nil, nil
+		k.loop.send(message{upstream: k.loopRegistration.id})
+		k.loop, k.loopRegistration = nil, nil
 	}
 }
 

@@ -159,7 +159,7 @@ func (g *eventLoopGroup) spread(total int) {
 			fair = total/g.active + total/16 + 1
 		}
 		if to, many := least(g.all[:g.active]), int(l.clientCount.Load()); to != l && many > fair {
-			l.send(message{give: many - fair, to: to})
+			l.send(message{transferCount: many - fair, to: to})
 		}
 	}
 }

@@ -143,7 +143,7 @@ func TestBufferedDataPreventsParking(t *testing.T) {
 	if some, err := c.conn.WaitReadable(10 * time.Second); !some || err != nil {
 		t.Fatalf("nothing has come: %v", err)
 	}
-	if c.park() {
+	if c.parkConn() {
 		t.Error("it is parked, with half a head that was read")
 	}
 	s.conns.remove(c)

@@ -32,9 +32,9 @@ const (
 // loopState is the state of a client within its event loop.
 type loopState struct {
 	id          uint64
-	mayHaveData bool          // the socket may have data to read
-	clientEnded bool          // the client has closed its sending side; stored because the kernel reports that only once
-	upstream    *upstreamSlot // registration of the connection that carries the request; nil means none
+	mayHaveData bool                  // the socket may have data to read
+	clientEnded bool                  // the client has closed its sending side; stored because the kernel reports that only once
+	upstream    *upstreamRegistration // registration of the connection that carries the request; nil means none
 }
 
 // loopAttempt is an attempt that an event loop has started.
@@ -175,7 +175,7 @@ func (c *client) handleResponse() {
 	c.reply.repaired(res)
 	l.unregisterUpstream(c)
 	p.conn.SetWakeup(nil)
-	v := c.relayResponse(p)
+	v := c.processResponse(p)
 	c.recordRun(p, v, c.loopAttempt.began, c.loopAttempt.sent)
 	switch {
 	case v.action != actionDone:
@@ -184,7 +184,7 @@ func (c *client) handleResponse() {
 	case c.x.unsent:
 		l.handOff(c, resumeUnsent)
 	default:
-		c.s.metrics.looped.Add(1)
+		c.s.metrics.loopRequests.Add(1)
 		c.finishExchange()
 		c.finishInLoop(l)
 	}

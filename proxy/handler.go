@@ -93,7 +93,7 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if err := t.setRequestBody(ctx); err != nil {
 		t.bodyDone()
 		if !a.body.broken {
-			a.body.rerr = err
+			a.body.clientErr = err
 		}
 		return outcomeNoResponse
 	}
@@ -107,14 +107,14 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 		t.failed = t.checkResponse(ctx)
 	}
 	switch {
-	case a.body.rerr != nil || t.p.slot.load().cause != causeNone:
+	case a.body.clientErr != nil || t.p.slot.load().cause != causeNone:
 		t.discardResponse(ctx)
 		return outcomeNoResponse
 	case t.failed != "":
 		t.discardResponse(ctx)
 		return outcomeFailed
 	}
-	return t.relayResponse(ctx)
+	return t.sendResponse(ctx)
 }
 
 // bodyDone records that the handler no longer reads the body. If a cancellation has interrupted a
@@ -229,8 +229,8 @@ func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	return late
 }
 
-// relayResponse sends the response to the client.
-func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
+// sendResponse sends the response to the client.
+func (t *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	p, res := t.p, t.response(ctx)
 	head := &p.conn.res
 	stream := res.BodyStream()
@@ -238,7 +238,7 @@ func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 		t.a.noteHold(head, p.epoch)
 	}
 	t.a.s.appSilence.RecordResponse(t.a.s.clock.now())
-	flags := uint64(slotAnswered)
+	flags := uint64(slotResponseBegun)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)
 		flags |= slotEvents
@@ -315,7 +315,7 @@ func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	}
 	switch body := &a.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case a.body.whole():
+	case a.body.isFullyBuffered():
 		r.SetBodyRaw(a.body.buffered)
 		r.Header.SetContentLength(len(a.body.buffered))
 	case t.s.o.HandlerStreams:

@@ -37,7 +37,7 @@ func (t *handlerConn) readFullBody() error {
 	a.body.beginRead()
 	noted, err := t.readRemaining()
 	a.body.endRead()
-	if noted > 0 && a.s.awaited.Release(&a.body.awaited) {
+	if noted > 0 && a.s.bodyMemory.Release(&a.body.memory) {
 		err = errGivenUp
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *handlerConn) readRemaining() (noted int, err error) {
 			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // grow with the received data
 		}
 		if len(t.longBody) >= buffer.Small || len(a.conn.Buffered()) == 0 {
-			noted = a.body.note(noted, cap(t.longBody), a.set.MaxBodyTotal)
+			noted = a.body.countMemory(noted, cap(t.longBody), a.set.MaxBodyTotal)
 		}
 		n, err := body.Read(t.longBody[len(t.longBody):cap(t.longBody)])
 		t.longBody = t.longBody[:len(t.longBody)+n]
@@ -111,7 +111,7 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	if !a.body.overflow {
 		a.body.overflow = true // the handler consumes the body, so the request cannot be sent again
 		if err := b.conn.reply.requestBody(); err != nil {
-			a.body.rerr = err
+			a.body.clientErr = err
 			return 0, err
 		}
 	}
@@ -125,7 +125,7 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 		a.body.broken = true
 		return n, errRequestOver
 	case !b.closed.Load():
-		a.body.rerr = err
+		a.body.clientErr = err
 	}
 	return n, err
 }

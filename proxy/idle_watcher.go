@@ -98,10 +98,10 @@ func (p *parkedConn) resume(g job) {
 	p.watcher.workers.Group().Done()
 }
 
-// park parks the idle connection, and reports whether it did. If park returns false, the caller
-// keeps the connection. A connection with buffered data cannot be parked, because only its socket
-// is kept.
-func (c *client) park() bool {
+// parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
+// caller keeps the connection. A connection with buffered data cannot be parked, because only its
+// socket is kept.
+func (c *client) parkConn() bool {
 	if len(c.conn.Buffered()) > 0 {
 		return false
 	}
@@ -114,7 +114,7 @@ func (c *client) park() bool {
 		p.until = p.since + most
 	}
 	var err error
-	c.parked, err = c.s.conns.park(c, p)
+	c.parked, err = c.s.conns.addParked(c, p)
 	if err != nil {
 		c.delayPark(isPermanent(err))
 		c.s.o.Log.Debug().Err(err).Msg("idle connection not added to poller")

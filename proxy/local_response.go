@@ -43,8 +43,8 @@ func (r reply) problem(p *problem.Problem) {
 	}
 	r.extra = b
 	r.x.account.code = p.Code
-	r.s.metrics.problem(p.Code)
-	r.s.metrics.request(r.x.routeOf(), status)
+	r.s.metrics.countProblem(p.Code)
+	r.s.metrics.countResponse(r.x.routeOf(), status)
 	r.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(r.x.shard)).
 		Str("detail", p.Detail).Msg("request failed")
 	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
@@ -56,7 +56,7 @@ func (r reply) write(status int, body, lines []byte) {
 	if (!r.x.onDemand || r.x.bodyRequested) && !r.mayKeep() {
 		r.x.keep = false
 	}
-	r.x.account.answered(status, nil, r.x.route)
+	r.x.account.recordResponse(status, nil, r.x.route)
 	w := r.conn.Writer()
 	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	b = append(b, "Date: "...)
@@ -183,7 +183,7 @@ func (r reply) refuseWait(v decision) {
 func (r reply) refuse(why route.Refusal) {
 	r.s.metrics.refused[why].Add(1)
 	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().MapHeaderValue())
-	r.s.metrics.request(route.Remote, 421)
+	r.s.metrics.countResponse(route.Remote, 421)
 }
 
 // writeRefused sends a refusal to another node. by contains the epochs of the table that caused it.

@@ -17,7 +17,7 @@ import (
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
-	if c.ingress != "" || !c.reused.Load() || !r.isUnanswered() || c.body.reading.Load() || c.session.Load() != nil {
+	if c.ingress != "" || !c.reused.Load() || !r.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
 		return false // the request has not arrived completely, or a resumable WebSocket has its response already
 	}
 	since := c.since

@@ -51,55 +51,55 @@ var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
 // prometheus.CounterVec would look up its labels for each request. Collect converts the counters
 // into Prometheus metrics.
 type metrics struct {
-	requests       [int(route.Remote) + 1][codes]atomic.Uint64
-	held           [route.ReasonCount]atomic.Uint64
-	heldNanos      [route.ReasonCount]atomic.Int64
-	refused        [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by this node
-	refusals       [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by other nodes
-	retries        [retryWhys]atomic.Uint64
-	errors         [errorCodes]atomic.Uint64
-	answersCut     atomic.Uint64
-	badHolds       atomic.Uint64
-	panics         atomic.Uint64
-	clientsGone    atomic.Uint64
-	shedIdle       atomic.Uint64
-	shedHeads      atomic.Uint64
-	shedBodies     atomic.Uint64
-	tunnels        atomic.Int64
-	streamRequests atomic.Uint64
-	looped         atomic.Uint64
-	resumable      atomic.Int64 // resumable event streams at the moment
-	resumptions    [resumeEnds]atomic.Uint64
+	requests           [int(route.Remote) + 1][codes]atomic.Uint64
+	queued             [route.ReasonCount]atomic.Uint64
+	queuedNanos        [route.ReasonCount]atomic.Int64
+	refused            [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by this node
+	refusedByOwner     [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by other nodes
+	retries            [retryWhys]atomic.Uint64
+	errors             [errorCodes]atomic.Uint64
+	truncatedResponses atomic.Uint64
+	badHolds           atomic.Uint64
+	panics             atomic.Uint64
+	clientsGone        atomic.Uint64
+	shedIdle           atomic.Uint64
+	shedHeaders        atomic.Uint64
+	shedBodies         atomic.Uint64
+	tunnels            atomic.Int64
+	streamRequests     atomic.Uint64
+	loopRequests       atomic.Uint64
+	resumable          atomic.Int64 // resumable event streams at the moment
+	resumptions        [resumeEnds]atomic.Uint64
 	// The following fields count resumable WebSockets at their ingress.
-	legs      [wsession.RelayStarts]atomic.Uint64
-	legEnds   [wsession.RelayEnds]atomic.Uint64
-	sockets   [wsession.SessionEnds]atomic.Uint64
-	handovers [wsession.RelayStarts]nativehist.Histogram
+	relayStarts [wsession.RelayStarts]atomic.Uint64
+	relayEnds   [wsession.RelayEnds]atomic.Uint64
+	sessionEnds [wsession.SessionEnds]atomic.Uint64
+	handovers   [wsession.RelayStarts]nativehist.Histogram
 
-	since     time.Time
-	durations [int(route.Remote) + 1][classes]nativehist.Histogram // by the class of the status
-	upstream  [int(route.Remote) + 1]nativehist.Histogram
-	heldFor   [route.ReasonCount]nativehist.Histogram // by the first reason
+	createdAt  time.Time
+	durations  [int(route.Remote) + 1][classes]nativehist.Histogram // by the class of the status
+	upstream   [int(route.Remote) + 1]nativehist.Histogram
+	queueWaits [route.ReasonCount]nativehist.Histogram // by the first reason
 
-	mu   sync.Mutex
-	cuts map[string]uint64 // aborted requests by reason; a map suffices because they are rare
+	mu      sync.Mutex
+	aborted map[string]uint64 // aborted requests by reason; a map suffices because they are rare
 }
 
-func newMetrics() *metrics { return &metrics{cuts: make(map[string]uint64), since: time.Now()} }
+func newMetrics() *metrics { return &metrics{aborted: make(map[string]uint64), createdAt: time.Now()} }
 
-// request counts a response by route and status code. kind zero means that the request failed
+// countResponse counts a response by route and status code. kind zero means that the request failed
 // before routing.
-func (m *metrics) request(kind route.Kind, code int) {
+func (m *metrics) countResponse(kind route.Kind, code int) {
 	if i := code - firstCode; i >= 0 && i < codes {
 		m.requests[kind][i].Add(1)
 	}
 }
 
-// over records the duration of a request that has ended. It does not record the duration of an
-// upgraded connection, which depends on its endpoints, nor that of a request whose client
+// observeEnd records the duration of a request that has ended. It does not record the duration of
+// an upgraded connection, which depends on its endpoints, nor that of a request whose client
 // disconnected before the response.
-func (m *metrics) over(x *exchange, took time.Duration) {
-	m.waited(x)
+func (m *metrics) observeEnd(x *exchange, took time.Duration) {
+	m.observeWait(x)
 	if x.resumed != nil {
 		m.resumable.Add(-1)
 	}
@@ -108,16 +108,16 @@ func (m *metrics) over(x *exchange, took time.Duration) {
 	}
 }
 
-// waited records how long a request has waited in total. For an event stream, it is the wait for
-// the present upstream response.
-func (m *metrics) waited(x *exchange) {
+// observeWait records how long a request has waited in total. For an event stream, it is the wait
+// for the present upstream response.
+func (m *metrics) observeWait(x *exchange) {
 	if x.waited {
-		m.heldFor[x.waitedFor].Observe(x.waitTime)
+		m.queueWaits[x.waitedFor].Observe(x.waitTime)
 	}
 }
 
-// problem counts an error response of this node.
-func (m *metrics) problem(code problem.Code) {
+// countProblem counts an error response of this node.
+func (m *metrics) countProblem(code problem.Code) {
 	for i, known := range problemCodes() {
 		if code == known {
 			m.errors[i].Add(1)
@@ -138,28 +138,28 @@ func problemCodes() [errorCodes]problem.Code {
 
 const errorCodes = 20
 
-// cut counts n requests that were aborted for a reason.
-func (m *metrics) cut(reason string, n int) {
+// countAborted counts n requests that were aborted for a reason.
+func (m *metrics) countAborted(reason string, n int) {
 	if n == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cuts[reason] += uint64(n)
+	m.aborted[reason] += uint64(n)
 }
 
 var (
 	descRequests = prometheus.NewDesc("shardway_requests_total",
 		"Total number of requests that got a response, by route and status code.", []string{"route", "code"}, nil)
-	descHeld = prometheus.NewDesc("shardway_queued_requests_total",
+	descQueued = prometheus.NewDesc("shardway_queued_requests_total",
 		"Total number of requests that were queued, by the first reason.", []string{"reason"}, nil)
-	descHeldSeconds = prometheus.NewDesc("shardway_queued_seconds_total",
+	descQueuedSeconds = prometheus.NewDesc("shardway_queued_seconds_total",
 		"Time that requests were queued, by reason.", []string{"reason"}, nil)
 	descDuration = prometheus.NewDesc("shardway_request_duration_seconds",
 		"Time from the header section of a request to the end of its response, by route and class of status.", []string{"route", "class"}, nil)
 	descUpstreamSeconds = prometheus.NewDesc("shardway_upstream_duration_seconds",
 		"Time that a request spent at the app or the owner, to the end of its response.", []string{"route"}, nil)
-	descHeldFor = prometheus.NewDesc("shardway_queue_wait_seconds",
+	descQueueWait = prometheus.NewDesc("shardway_queue_wait_seconds",
 		"Time that a request was queued in total, by the first reason.", []string{"reason"}, nil)
 	descAppBytes = prometheus.NewDesc("shardway_app_bytes_total",
 		"Bytes of requests that the app of this node served, in both directions.", nil, nil)
@@ -175,21 +175,21 @@ var (
 		"Total number of requests sent again, by the reason that allowed it.", []string{"reason"}, nil)
 	descErrors = prometheus.NewDesc("shardway_errors_total",
 		"Total number of error responses of Shardway, by Shardway-Error.", []string{"error"}, nil)
-	descCut = prometheus.NewDesc("shardway_aborted_requests_total",
+	descAborted = prometheus.NewDesc("shardway_aborted_requests_total",
 		"Total number of running requests that were aborted, by reason.", []string{"reason"}, nil)
 	descBadHolds = prometheus.NewDesc("shardway_invalid_holds_total",
 		"Total number of responses whose Shardway-Hold is not a number of seconds.", nil, nil)
 	descPanics = prometheus.NewDesc("shardway_panics_total",
 		"Total number of requests aborted because Shardway panicked.", nil, nil)
-	descAnswersCut = prometheus.NewDesc("shardway_truncated_responses_total",
+	descTruncated = prometheus.NewDesc("shardway_truncated_responses_total",
 		"Total number of app responses that ended early after their header section had been sent.", nil, nil)
-	descGone = prometheus.NewDesc("shardway_client_disconnects_total",
+	descClientDisconnects = prometheus.NewDesc("shardway_client_disconnects_total",
 		"Total number of requests given up because the client disconnected.", nil, nil)
 	descShed = prometheus.NewDesc("shardway_shed_connections_total",
 		"Total number of client connections closed to make room: the longest idle at --max-conns, the slowest headers at --max-header-bytes-total, the slowest bodies at --max-body-total.", []string{"type"}, nil)
-	descHeads = prometheus.NewDesc("shardway_header_bytes",
+	descHeaderBytes = prometheus.NewDesc("shardway_header_bytes",
 		"Bytes of memory that partly received header sections use.", nil, nil)
-	descBodies = prometheus.NewDesc("shardway_body_bytes",
+	descBodyBytes = prometheus.NewDesc("shardway_body_bytes",
 		"Bytes of memory that requests use whose body is read before they continue.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
 		"Number of open connections from clients and from nodes that forward; a multiplexed stream counts as one.", nil, nil)
@@ -197,17 +197,17 @@ var (
 		"Number of idle client connections that have no goroutine.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
 		"Number of open upgraded connections.", nil, nil)
-	descHalves = prometheus.NewDesc("shardway_idle_websocket_directions",
+	descParkedDirections = prometheus.NewDesc("shardway_idle_websocket_directions",
 		"Number of idle directions of resumable WebSockets, two for each, that have no goroutine.", nil, nil)
 	descResumable = prometheus.NewDesc("shardway_resumable_streams",
 		"Number of open event streams that continue at the next owner of their shard.", nil, nil)
 	descResumptions = prometheus.NewDesc("shardway_stream_resumptions_total",
 		"Total number of event streams that lost their owner, by result of the resumption.", []string{"result"}, nil)
-	descLaned = prometheus.NewDesc("shardway_mux_streams_total",
+	descMuxStreams = prometheus.NewDesc("shardway_mux_streams_total",
 		"Total number of requests that this node forwarded as a stream of a multiplexed session, retries included.", nil, nil)
-	descLooped = prometheus.NewDesc("shardway_eventloop_requests_total",
+	descLoopRequests = prometheus.NewDesc("shardway_eventloop_requests_total",
 		"Total number of client requests that an event loop served.", nil, nil)
-	descLooping = prometheus.NewDesc("shardway_eventloop_connections",
+	descLoopConns = prometheus.NewDesc("shardway_eventloop_connections",
 		"Number of client connections that an event loop serves.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
 		"Number of open connections to the app.", nil, nil)
@@ -216,8 +216,8 @@ var (
 // Describe sends the descriptions of all metrics; see prometheus.Collector.
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descRequests, descDuration, descUpstreamSeconds, descHeldFor, descAppBytes, descHeld, descHeldSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
-		descRetries, descErrors, descCut, descAnswersCut, descBadHolds, descPanics, descGone, descShed, descHeads, descBodies, descConns, descParked, descTunnels, descHalves, descResumable, descResumptions, descLaned, descLooped, descLooping, descUpstream,
+		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
+		descRetries, descErrors, descAborted, descTruncated, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
 	} {
 		ch <- d
 	}
@@ -235,17 +235,17 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	s.metrics.collect(count)
-	s.metrics.timings(ch)
+	s.metrics.collectHistograms(ch)
 	count(descAppBytes, float64(s.load.Bytes()))
 	stats := s.o.Queue.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
-	gauge(descHeads, float64(s.headerMemory.Size()))
-	gauge(descBodies, float64(s.awaited.Size()))
+	gauge(descHeaderBytes, float64(s.headerMemory.Size()))
+	gauge(descBodyBytes, float64(s.bodyMemory.Size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descParked, float64(s.conns.countParked()))
-	gauge(descLooping, float64(s.loops.count()))
-	gauge(descHalves, float64(s.webSockets.parkedDirections.Load()))
+	gauge(descLoopConns, float64(s.loops.count()))
+	gauge(descParkedDirections, float64(s.webSockets.parkedDirections.Load()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
 	s.collectWebSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
@@ -254,10 +254,10 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// timings sends the histograms that contain at least one value.
-func (m *metrics) timings(ch chan<- prometheus.Metric) {
+// collectHistograms sends the histograms that contain at least one value.
+func (m *metrics) collectHistograms(ch chan<- prometheus.Metric) {
 	send := func(h *nativehist.Histogram, d *prometheus.Desc, labels ...string) {
-		if x := h.Metric(d, m.since, labels...); x != nil {
+		if x := h.Metric(d, m.createdAt, labels...); x != nil {
 			ch <- x
 		}
 	}
@@ -268,7 +268,7 @@ func (m *metrics) timings(ch chan<- prometheus.Metric) {
 		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(route.Kind(kind)))
 	}
 	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
-		send(&m.heldFor[r], descHeldFor, r.String())
+		send(&m.queueWaits[r], descQueueWait, r.String())
 	}
 }
 
@@ -291,12 +291,12 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		}
 	}
 	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
-		count(descHeld, float64(m.held[r].Load()), r.String())
-		count(descHeldSeconds, time.Duration(m.heldNanos[r].Load()).Seconds(), r.String())
+		count(descQueued, float64(m.queued[r].Load()), r.String())
+		count(descQueuedSeconds, time.Duration(m.queuedNanos[r].Load()).Seconds(), r.String())
 	}
 	for r := route.RefusedNotOwner; r <= route.RefusedEnded; r++ {
 		count(descRefused, float64(m.refused[r].Load()), r.String())
-		count(descRefusals, float64(m.refusals[r].Load()), r.String())
+		count(descRefusals, float64(m.refusedByOwner[r].Load()), r.String())
 	}
 	for i := range m.retries {
 		count(descRetries, float64(m.retries[i].Load()), retryNames[i])
@@ -307,18 +307,18 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 	for i := range m.resumptions {
 		count(descResumptions, float64(m.resumptions[i].Load()), resumeNames[i])
 	}
-	count(descAnswersCut, float64(m.answersCut.Load()))
-	count(descLaned, float64(m.streamRequests.Load()))
-	count(descLooped, float64(m.looped.Load()))
+	count(descTruncated, float64(m.truncatedResponses.Load()))
+	count(descMuxStreams, float64(m.streamRequests.Load()))
+	count(descLoopRequests, float64(m.loopRequests.Load()))
 	count(descBadHolds, float64(m.badHolds.Load()))
 	count(descPanics, float64(m.panics.Load()))
-	count(descGone, float64(m.clientsGone.Load()))
+	count(descClientDisconnects, float64(m.clientsGone.Load()))
 	count(descShed, float64(m.shedIdle.Load()), "idle")
-	count(descShed, float64(m.shedHeads.Load()), "head")
+	count(descShed, float64(m.shedHeaders.Load()), "head")
 	count(descShed, float64(m.shedBodies.Load()), "body")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for reason, n := range m.cuts {
-		count(descCut, float64(n), strings.ReplaceAll(reason, " ", "_"))
+	for reason, n := range m.aborted {
+		count(descAborted, float64(n), strings.ReplaceAll(reason, " ", "_"))
 	}
 }

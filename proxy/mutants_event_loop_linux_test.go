@@ -49,7 +49,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "what has been read is not parked", found: "TestBufferedDataPreventsParking",
-			edits: in("proxy.client.park", "	if len(c.conn.Buffered()) > 0 {\n		return false", "	if len(c.conn.Buffered()) > 0 && !PLANTED {\n		return false"),
+			edits: in("proxy.client.parkConn", "	if len(c.conn.Buffered()) > 0 {\n		return false", "	if len(c.conn.Buffered()) > 0 && !PLANTED {\n		return false"),
 		},
 		{
 			rule: "a loop sends no long body", found: "TestEventLoopSendsNoLongBody",

@@ -86,7 +86,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.relayResponse", "(brokeAtOwner(p) || drainedAtOwner(p))", "(brokeAtOwner(p) || drainedAtOwner(p) && !PLANTED)"),
+			edits: in("proxy.client.processResponse", "(brokeAtOwner(p) || drainedAtOwner(p))", "(brokeAtOwner(p) || drainedAtOwner(p) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredResumeFollowsItsShard",

@@ -5,8 +5,8 @@ func mutantsOfIdleWatcher() []mutant {
 	return append([]mutant{
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestVisitedConnIsNotParked",
-			edits: append(in("proxy.registry.park", "	r.awaitNoVisits()\n	switch", "	if !PLANTED {\n		r.awaitNoVisits()\n	}\n	switch"),
-				in("proxy.registry.park", "	case r.visits > 0:\n", "	case r.visits > 0 && !PLANTED:\n")...),
+			edits: append(in("proxy.registry.addParked", "	r.awaitNoVisits()\n	switch", "	if !PLANTED {\n		r.awaitNoVisits()\n	}\n	switch"),
+				in("proxy.registry.addParked", "	case r.visits > 0:\n", "	case r.visits > 0 && !PLANTED:\n")...),
 		},
 		{
 			rule: "be it after the next visit", found: "TestConnIsParkedAfterNextVisit",
@@ -18,15 +18,15 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "to be parked later", found: "TestVisitedConnIsParkedLater",
-			edits: in("proxy.client.park", "		c.delayPark(isPermanent(err))\n", "		c.delayPark(isPermanent(err) || PLANTED)\n"),
+			edits: in("proxy.client.parkConn", "		c.delayPark(isPermanent(err))\n", "		c.delayPark(isPermanent(err) || PLANTED)\n"),
 		},
 		{
 			rule: "what has been told to end is not parked", found: "TestVisitedConnIsNotParked",
-			edits: in("proxy.registry.park", "	case c.isEnding():\n", "	case c.isEnding() && !PLANTED:\n"),
+			edits: in("proxy.registry.addParked", "	case c.isEnding():\n", "	case c.isEnding() && !PLANTED:\n"),
 		},
 		{
 			rule: "what others may know is not parked", found: "TestEscapedConnIsNotParked",
-			edits: in("proxy.client.park", "	if c.escaped {", "	if c.escaped && !PLANTED {"),
+			edits: in("proxy.client.parkConn", "	if c.escaped {", "	if c.escaped && !PLANTED {"),
 		},
 		{
 			rule: "a late event resumes no other connection", found: "TestLateEventIsIgnored",
@@ -46,7 +46,7 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "nor ends before its time", found: "TestParkedConnHasUsualTimeouts",
-			edits: in("proxy.client.park", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
+			edits: in("proxy.client.parkConn", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
 		},
 		{
 			rule: "a node that leaves ends parked connections", found: "TestDrainClosesParkedConns",

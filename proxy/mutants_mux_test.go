@@ -19,7 +19,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
-			edits: in("proxy.client.fitsStream", "!c.body.whole() ||", "!c.body.whole() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", "!c.body.isFullyBuffered() ||", "!c.body.isFullyBuffered() && !PLANTED ||"),
 		},
 		{
 			rule: "large answers are remembered", found: size,

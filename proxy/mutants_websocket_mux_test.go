@@ -42,7 +42,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "nor made for one", found: "TestWebSocketSessionsServeWebSocketsOnly",
-			edits: in("proxy.pool.forWebSocket", "p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", "(PLANTED || p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)"),
+			edits: in("proxy.pool.forWebSocket", "p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", "(PLANTED || p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)"),
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",

@@ -6,11 +6,11 @@ func mutantsOfWebSocketParking() []mutant {
 	return []mutant{
 		{
 			rule: "what a client's leg waits for in vain parks", found: idle,
-			edits: in("proxy.webSocketRelay.copyUp", "			if l.park(&l.up.direction, l.downstream) {", "			if !PLANTED && l.park(&l.up.direction, l.downstream) {"),
+			edits: in("proxy.webSocketRelay.copyUp", "			if l.parkDirection(&l.up.direction, l.downstream) {", "			if !PLANTED && l.parkDirection(&l.up.direction, l.downstream) {"),
 		},
 		{
 			rule: "and so does the other direction", found: idle,
-			edits: in("proxy.webSocketRelay.copyDown", "			if l.park(&l.down.direction, l.upstream) {", "			if !PLANTED && l.park(&l.down.direction, l.upstream) {"),
+			edits: in("proxy.webSocketRelay.copyDown", "			if l.parkDirection(&l.down.direction, l.upstream) {", "			if !PLANTED && l.parkDirection(&l.down.direction, l.upstream) {"),
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
@@ -30,7 +30,7 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestRelaysParkAfterDescriptorsRanOut",
-			edits: in("proxy.webSocketRelay.park", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
+			edits: in("proxy.webSocketRelay.parkDirection", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestQuicklyWokenDirectionParksLater",

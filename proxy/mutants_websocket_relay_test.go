@@ -44,7 +44,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:\n		l.writeDown(p)", "	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
@@ -56,7 +56,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
-			edits: in("proxy.Server.sweepRelay", "		if l.client {\n			s.webSockets.handovers", "		if l.client && !PLANTED {\n			s.webSockets.handovers"),
+			edits: in("proxy.Server.sweepRelay", "		if l.toClient {\n			s.webSockets.handovers", "		if l.toClient && !PLANTED {\n			s.webSockets.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
@@ -72,7 +72,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a message of the app, too", found: late,
-			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.from.InMessage())", "(!l.upIsBetweenMessages() || l.from.InMessage() && !PLANTED)"),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.downScanner.InMessage())", "(!l.upIsBetweenMessages() || l.downScanner.InMessage() && !PLANTED)"),
 		},
 		{
 			rule: "also when the owner is another node", found: late,
@@ -100,19 +100,19 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfBrokenMessageIsDiscarded",
-			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.scan.BetweenMessages()\n", ", !l.scan.BetweenMessages() && !PLANTED\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.upScanner.BetweenMessages()\n", ", !l.upScanner.BetweenMessages() && !PLANTED\n"),
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
-			edits: in("proxy.webSocketRelay.forwardDown", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		l.heldMessage = append(l.heldMessage, p...)", "		if l.heldMessage = append(l.heldMessage, p...); PLANTED {\n			l.writeDown(l.heldMessage)\n			l.heldMessage = l.heldMessage[:0]\n		}"),
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesIncompleteMessage",
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.from.IsControl():\n", "	case l.from.IsControl() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.IsControl():\n"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.downScanner.IsControl():\n", "	case l.downScanner.IsControl() && PLANTED && len(l.heldMessage) > 0:\n		l.heldMessage = append(l.heldMessage, p...)\n	case l.downScanner.IsControl():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
-			edits: in("proxy.webSocketRelay.forwardDown", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		l.writeDown(l.heldMessage)\n		l.writeDown(p)\n		l.heldMessage = nil", "		if !PLANTED {\n			l.writeDown(l.heldMessage)\n		}\n		l.writeDown(p)\n		l.heldMessage = nil"),
 		},
 		{
 			rule: "and ends its client when it breaks", found: dies,
@@ -120,7 +120,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutCloseFrame",
-			edits: in("proxy.webSocketRelay.shouldResume", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.ownerCode == endEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
+			edits: in("proxy.webSocketRelay.shouldResume", "	case l.toApp:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.toApp || l.ownerCode == endEnded):\n		return true\n	case l.toApp:\n		return l.s.elsewhere(x.shard, r) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
@@ -133,19 +133,19 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == wsession.CloseMoved && !l", "!PLANTED && l.client && l.appClose == wsession.CloseMoved && !l"),
+			edits: in("proxy.webSocketRelay.forwardControl", "l.toClient && l.appClose == wsession.CloseMoved && !l", "!PLANTED && l.toClient && l.appClose == wsession.CloseMoved && !l"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != wsession.CloseMoved {\n", "	if told != wsession.CloseMoved || PLANTED {\n"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if sentCode != wsession.CloseMoved {\n", "	if sentCode != wsession.CloseMoved || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "(l.pongReceived || !l.toApp) &&", "(PLANTED || l.pongReceived || !l.toApp) &&"),
 		},
 		{
 			rule: "what tells is between us and the app", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.forwardControl", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
+			edits: in("proxy.webSocketRelay.forwardControl", "			l.pongReceived = true\n			return false\n", "			if l.pongReceived = true; !PLANTED {\n				return false\n			}\n"),
 		},
 		{
 			rule: "a Close of the client is final", found: "TestAppIgnoresCloseAfterBrokenMessage",

@@ -150,7 +150,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
-			edits: in("proxy.responseRelay.startSession", "	if l.app {\n		p.conn.pool.detach", "	if l.app && !PLANTED {\n		p.conn.pool.detach"),
+			edits: in("proxy.responseRelay.startSession", "	if l.toApp {\n		p.conn.pool.detach", "	if l.toApp && !PLANTED {\n		p.conn.pool.detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestResumingWebSocketsDelayNoRequests",

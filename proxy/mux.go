@@ -58,7 +58,7 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (c *client) fitsStream() bool {
-	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.whole() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
+	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.isFullyBuffered() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
 		return false
 	}
 	return !c.s.sizes.Large(&c.req)

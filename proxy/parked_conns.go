@@ -17,15 +17,15 @@ type parking struct {
 	noVisits chan struct{} // closed when no visit (registry.withClients) is in progress; nil means that no caller waits for that
 }
 
-// maxParkWait is how long park waits for a moment in which no visit is in progress. If visits
+// maxParkWait is how long addParked waits for a moment in which no visit is in progress. If visits
 // follow each other closely, there may be no such moment. The wait is short because nothing reads
 // from the connection meanwhile.
 const maxParkWait = 500 * time.Millisecond
 
-// park hands the connection of c to its idleWatcher and removes c from the registry. No visit can
-// hold c then, so that c can be reused. It returns false and no error if the connection of c must
-// end.
-func (r *registry) park(c *client, p *parkedConn) (bool, error) {
+// addParked hands the connection of c to its idleWatcher and removes c from the registry. No visit
+// can hold c then, so that c can be reused. It returns false and no error if the connection of c
+// must end.
+func (r *registry) addParked(c *client, p *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.awaitNoVisits()
@@ -101,7 +101,7 @@ func (r *registry) unparkOnce(p *parkedConn) bool {
 // resume it. The caller must hold mu.
 func (r *registry) unpark(p *parkedConn) {
 	delete(r.parked.all, p)
-	if r.open() == 0 {
+	if r.openLocked() == 0 {
 		close(r.stop)
 	}
 }

@@ -108,7 +108,7 @@ func (p *pool) get(want connRequest) *upstreamConn {
 func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.breaker.IsTripped() || p.mu.shardLimits.full(want.shard) || p.mu.shardLimits.inflightFull(want.shard, want.maxInflight) {
+	if p.breaker.IsTripped() || p.mu.shardLimits.isFull(want.shard) || p.mu.shardLimits.isInflightFull(want.shard, want.maxInflight) {
 		return nil
 	}
 	if want.loop != nil {
@@ -232,7 +232,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {
 			p.mu.awaitingUpgrade++
 		}
-		w.granted <- grant{l: l} // does not block, because the channel has a buffer for one grant
+		w.granted <- grant{conn: l} // does not block, because the channel has a buffer for one grant
 		return true
 	}
 	if l.singleUse || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {

@@ -177,13 +177,13 @@ func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	p.put(old)
 	select {
 	case got := <-w.granted:
-		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.l.boot)
+		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.conn.boot)
 	default:
 	}
 	fresh := link(3, false)
 	p.addDialed(fresh, nil)
-	if got := <-w.granted; got.l != fresh {
-		t.Errorf("who is in line got one to process %d, want the one that was made now", got.l.boot)
+	if got := <-w.granted; got.conn != fresh {
+		t.Errorf("who is in line got one to process %d, want the one that was made now", got.conn.boot)
 	}
 	p.put(fresh)
 	if len(p.mu.idle) != 1 {
@@ -304,7 +304,7 @@ func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
 	<-asked
 	p.renew()
 	close(ends)
-	dialed := (<-w.granted).l
+	dialed := (<-w.granted).conn
 	for _, l := range []*upstreamConn{used, laned, dialed} {
 		p.put(l)
 	}
@@ -352,7 +352,7 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
-	p.put(got.l)
+	p.put(got.conn)
 	p.close()
 }
 

@@ -29,17 +29,17 @@ type registry struct {
 	sweep        func(list []*client, whole bool) // called only by the sweeping goroutine
 	mustSweepAll func() bool                      // reports whether the next sweep must include quiescent WebSockets; called only by the sweeping goroutine
 
-	mu          sync.Mutex
-	conns       map[*client]struct{}
-	quiescent   map[*client]struct{} // quiescent WebSockets; these are not in conns
-	parked      parking
-	kick        chan struct{} // contains an element if sweepSoon has requested a sweep
-	stop        chan struct{} // closed when the last connection is removed
-	ended       chan struct{} // closed when the last sweeping goroutine has exited; nil means that there was none
-	empty       chan struct{} // closed when no connection is open; nil if no caller waits
-	clientsGone chan struct{} // closed when no client is connected; nil if no caller waits
-	visits      int           // number of visits in progress
-	accepted    int           // number of accepted client connections that have not ended
+	mu             sync.Mutex
+	conns          map[*client]struct{}
+	quiescent      map[*client]struct{} // quiescent WebSockets; these are not in conns
+	parked         parking
+	sweepRequested chan struct{} // contains an element if sweepSoon has requested a sweep
+	stop           chan struct{} // closed when the last connection is removed
+	ended          chan struct{} // closed when the last sweeping goroutine has exited; nil means that there was none
+	empty          chan struct{} // closed when no connection is open; nil if no caller waits
+	clientsGone    chan struct{} // closed when no client is connected; nil if no caller waits
+	visits         int           // number of visits in progress
+	accepted       int           // number of accepted client connections that have not ended
 }
 
 // add adds a connection. The first connection starts the sweeping goroutine, which exits after the
@@ -50,7 +50,7 @@ func (r *registry) add(c *client) {
 	if r.conns == nil {
 		r.conns, r.quiescent = make(map[*client]struct{}), make(map[*client]struct{})
 	}
-	if r.conns[c] = struct{}{}; r.open() == 1 {
+	if r.conns[c] = struct{}{}; r.openLocked() == 1 {
 		r.tick()
 		last := r.ended
 		r.stop, r.ended = make(chan struct{}), make(chan struct{})
@@ -65,9 +65,9 @@ func (r *registry) remove(c *client) (alone bool) {
 	defer r.mu.Unlock()
 	delete(r.conns, c)
 	delete(r.quiescent, c)
-	if r.open() == 0 {
+	if r.openLocked() == 0 {
 		close(r.stop)
-		r.signalEmpty()
+		r.signalEmptyLocked()
 	}
 	return r.visits == 0
 }
@@ -100,17 +100,17 @@ func (r *registry) removeAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accepted--
-	r.signalEmpty()
+	r.signalEmptyLocked()
 }
 
-// signalEmpty closes empty and clientsGone if their conditions are fulfilled. The caller must hold
-// mu.
-func (r *registry) signalEmpty() {
+// signalEmptyLocked closes empty and clientsGone if their conditions are fulfilled. The caller must
+// hold mu.
+func (r *registry) signalEmptyLocked() {
 	if r.clientsGone != nil && r.accepted == 0 {
 		close(r.clientsGone)
 		r.clientsGone = nil
 	}
-	if r.empty != nil && r.clientCount() == 0 && r.accepted == 0 {
+	if r.empty != nil && r.clientCountLocked() == 0 && r.accepted == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -131,7 +131,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 		case <-stop:
 			return
 		case <-ticker.C:
-		case <-r.kick:
+		case <-r.sweepRequested:
 			whole = true
 		}
 		r.tick()
@@ -142,7 +142,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 // sweepSoon triggers an immediate sweep of all connections.
 func (r *registry) sweepSoon() {
 	select {
-	case r.kick <- struct{}{}:
+	case r.sweepRequested <- struct{}{}:
 	default: // a sweep is already due
 	}
 }
@@ -157,16 +157,16 @@ func (r *registry) withClients(list []*client, f func(all []*client)) []*client 
 // withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
 // whole of f reports whether all connections are included.
 func (r *registry) withSomeClients(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
-	list, whole = r.enter(list, whole)
-	defer r.leave()
+	list, whole = r.beginVisit(list, whole)
+	defer r.endVisit()
 	f(list, whole)
 	clear(list)
 	return list
 }
 
-// enter starts a visit, and appends the open connections to list. It returns whether all of them
-// are included.
-func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
+// beginVisit starts a visit, and appends the open connections to list. It returns whether all of
+// them are included.
+func (r *registry) beginVisit(list []*client, whole bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.visits++
@@ -181,8 +181,8 @@ func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	return list, whole || len(r.quiescent) == 0
 }
 
-// leave ends a visit, and wakes callers of awaitNoVisits after the last visit.
-func (r *registry) leave() {
+// endVisit ends a visit, and wakes callers of awaitNoVisits after the last visit.
+func (r *registry) endVisit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.visits--; r.visits == 0 && r.parked.noVisits != nil {
@@ -204,20 +204,20 @@ func (r *registry) each(f func(c *client)) {
 func (r *registry) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.open()
+	return r.openLocked()
 }
 
-// open is like count. The caller must hold mu.
-func (r *registry) open() int { return r.clientCount() + len(r.parked.all) }
+// openLocked is like count. The caller must hold mu.
+func (r *registry) openLocked() int { return r.clientCountLocked() + len(r.parked.all) }
 
-// clientCount returns the number of connections that have a client. The caller holds mu.
-func (r *registry) clientCount() int { return len(r.conns) + len(r.quiescent) }
+// clientCountLocked returns the number of connections that have a client. The caller holds mu.
+func (r *registry) clientCountLocked() int { return len(r.conns) + len(r.quiescent) }
 
 // none returns a channel that is closed when no connection is open.
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.clientCount() == 0 && r.accepted == 0 {
+	if r.clientCountLocked() == 0 && r.accepted == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none
@@ -236,7 +236,7 @@ func (r *registry) noClients() <-chan struct{} {
 		r.clientsGone = make(chan struct{})
 	}
 	alone := r.clientsGone
-	r.signalEmpty()
+	r.signalEmptyLocked()
 	return alone
 }
 

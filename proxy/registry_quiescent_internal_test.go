@@ -26,7 +26,7 @@ type sweepSeen struct {
 
 func newSwept(whole func() bool) *swept {
 	r := &swept{}
-	r.kick = make(chan struct{}, 1)
+	r.sweepRequested = make(chan struct{}, 1)
 	r.tick, r.mustSweepAll = func() {}, whole
 	r.sweep = func(list []*client, whole bool) {
 		r.mu.Lock()

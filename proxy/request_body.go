@@ -16,18 +16,18 @@ import (
 // the goroutine of the connection. The sending goroutine may set some of them before it sends on
 // done.
 type requestBody struct {
-	s    *Server
-	conn *h1.Conn
-	req  *h1.Request
-	over func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
+	s      *Server
+	conn   *h1.Conn
+	req    *h1.Request
+	onSent func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
 
-	buffered []byte             // beginning of the body
-	awaited  buffer.Reservation // memory of a body that gather is reading
-	running  bool
-	broken   bool  // the client's body cannot be read any further
-	rerr     error // error of the client's connection
-	overflow bool  // more of the body was read than is buffered
-	done     chan struct{}
+	buffered  []byte             // beginning of the body
+	memory    buffer.Reservation // memory of a body that gather is reading
+	running   bool
+	broken    bool  // the client's body cannot be read any further
+	clientErr error // error of the client's connection
+	overflow  bool  // more of the body was read than is buffered
+	done      chan struct{}
 	// reading means that the body is being read from the client after the run has begun.
 	reading atomic.Bool
 	// readAt is the time of the last read from the client, by the clock of the server. Zero means
@@ -41,13 +41,13 @@ type requestBody struct {
 }
 
 func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
-	u.s, u.conn, u.req, u.over = s, h, req, over
-	u.awaited.SetStop(h.StopRead)
+	u.s, u.conn, u.req, u.onSent = s, h, req, over
+	u.memory.SetStop(h.StopRead)
 }
 
 // reset prepares for the next request, and keeps the buffer.
 func (u *requestBody) reset() {
-	u.running, u.broken, u.rerr, u.overflow = false, false, nil, false
+	u.running, u.broken, u.clientErr, u.overflow = false, false, nil, false
 	if u.readAt.Load() != 0 {
 		u.readAt.Store(0)
 	}
@@ -96,24 +96,24 @@ func (u *requestBody) gather(onDemand bool, total int64) error {
 	if err := u.readAvailable(); err != nil || body.Done() {
 		return err
 	}
-	err := u.await(total)
+	err := u.readRest(total)
 	u.noteRead()
-	if u.s.awaited.Release(&u.awaited) {
+	if u.s.bodyMemory.Release(&u.memory) {
 		return errGivenUp
 	}
 	return err
 }
 
-// await reads the rest of a body into buffered. The memory counts towards the limit total. It grows
-// with the received data, so a client that declares 64 KiB and sends one byte does not occupy 64
-// KiB.
-func (u *requestBody) await(total int64) error {
+// readRest reads the rest of a body into buffered. The memory counts towards the limit total. It
+// grows with the received data, so a client that declares 64 KiB and sends one byte does not occupy
+// 64 KiB.
+func (u *requestBody) readRest(total int64) error {
 	body := &u.req.Body
 	for noted := 0; !body.Done(); {
 		if len(u.buffered) == cap(u.buffered) {
 			u.makeRoom(len(u.buffered) + 1)
 		}
-		noted = u.note(noted, 0, total)
+		noted = u.countMemory(noted, 0, total)
 		have := len(u.buffered)
 		n, err := body.Read(u.buffered[have:min(cap(u.buffered), have+int(body.Remaining()))])
 		u.buffered = u.buffered[:have+n]
@@ -128,12 +128,12 @@ func (u *requestBody) await(total int64) error {
 // exceed their memory limit.
 var errGivenUp = errors.New("proxy: body given up")
 
-// note counts the memory of a request whose body is incomplete, plus long bytes that are stored
-// elsewhere. had is the result of the previous call.
-func (u *requestBody) note(had, long int, total int64) int {
+// countMemory counts the memory of a request whose body is incomplete, plus long bytes that are
+// stored elsewhere. had is the result of the previous call.
+func (u *requestBody) countMemory(had, long int, total int64) int {
 	n := u.conn.BufferSize() + u.req.MemorySize() + cap(u.buffered) + long
 	if n > had {
-		u.s.metrics.shedBodies.Add(u.s.awaited.Add(&u.awaited, n-had, total))
+		u.s.metrics.shedBodies.Add(u.s.bodyMemory.Add(&u.memory, n-had, total))
 	}
 	return max(n, had)
 }
@@ -159,8 +159,8 @@ func (u *requestBody) free() {
 	u.buffered = u.buffered[:0]
 }
 
-// whole reports whether the whole body is buffered. It is true if there is no body.
-func (u *requestBody) whole() bool { return u.req.Body.Done() && !u.overflow }
+// isFullyBuffered reports whether the whole body is buffered. It is true if there is no body.
+func (u *requestBody) isFullyBuffered() bool { return u.req.Body.Done() && !u.overflow }
 
 // replayable reports whether the body can be sent again from its start.
 func (u *requestBody) replayable() bool { return !u.overflow && !u.broken }
@@ -184,8 +184,8 @@ func (u *requestBody) start(w *h1.Writer, kept int) {
 			return err
 		})
 		u.endRead()
-		u.over(rerr)
-		u.rerr = rerr
+		u.onSent(rerr)
+		u.clientErr = rerr
 		u.done <- struct{}{}
 	}()
 }
@@ -252,7 +252,7 @@ func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 		go func() {
 			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // pumpSafely has logged a panic
 			u.reading.Store(false)
-			u.over(nil)
+			u.onSent(nil)
 			u.done <- struct{}{}
 		}()
 		return
@@ -315,8 +315,8 @@ func (u *requestBody) ended() bool {
 
 func (u *requestBody) finish() {
 	u.running = false
-	if errors.Is(u.rerr, h1.ErrStopped) {
-		u.rerr = nil
+	if errors.Is(u.clientErr, h1.ErrStopped) {
+		u.clientErr = nil
 	}
-	u.broken = u.broken || u.rerr != nil
+	u.broken = u.broken || u.clientErr != nil
 }

@@ -22,7 +22,7 @@ const ownerWait = 100 * time.Millisecond
 type requestWait struct {
 	*requestState
 	disconnect *disconnectWatch
-	down       *atomic.Bool // client.closing
+	closing    *atomic.Bool // client.closing
 	life       *lifetime
 	// attemptContext limits an attempt to resume a WebSocket; nil means no limit.
 	attemptContext context.Context //nolint:containedctx // it is put back
@@ -50,7 +50,7 @@ func (w *requestWait) waitFor(v decision) decision {
 	}
 	if !w.x.waited {
 		w.x.waited, w.x.waitedFor = true, v.reason
-		w.s.metrics.held[v.reason].Add(1)
+		w.s.metrics.queued[v.reason].Add(1)
 	}
 	if v.reason == route.ReasonAbsent {
 		w.x.resumed.ownerRestarting()
@@ -61,9 +61,9 @@ func (w *requestWait) waitFor(v decision) decision {
 	w.disconnect.disarm()
 	took := time.Since(began)
 	w.x.waitTime += took
-	w.s.metrics.heldNanos[v.reason].Add(int64(took))
+	w.s.metrics.queuedNanos[v.reason].Add(int64(took))
 	switch {
-	case w.down.Load() || errors.Is(err, queue.ErrCanceled):
+	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
 	case err != nil:
 		return w.expired(v)
@@ -79,7 +79,7 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 		limit = min(left, w.x.pause)
 	}
 	if v.notAcquired.generation != 0 {
-		return w.awaitWord(v.notAcquired)
+		return w.awaitReportProcessed(v.notAcquired)
 	}
 	if t := w.s.o.Cluster.Table(); v.committed > t.Committed() || v.proposed > t.Proposed() {
 		return w.awaitEpochs(t, v)
@@ -92,11 +92,11 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
 }
 
-// awaitWord waits until this node has processed the report that its app has not acquired the shard.
-// After that, the table routes the shard elsewhere or holds it, or the app has acquired it again. A
-// newer table alone does not prove that the report was processed. Without a lease the node does not
-// tell the app to acquire the shard, so the wait ends.
-func (w *requestWait) awaitWord(p attemptEpoch) error {
+// awaitReportProcessed waits until this node has processed the report that its app has not acquired
+// the shard. After that, the table routes the shard elsewhere or holds it, or the app has acquired
+// it again. A newer table alone does not prove that the report was processed. Without a lease the
+// node does not tell the app to acquire the shard, so the wait ends.
+func (w *requestWait) awaitReportProcessed(p attemptEpoch) error {
 	for {
 		t := w.s.o.Cluster.Table()
 		r := t.Route(w.x.shard)
@@ -128,9 +128,9 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	return w.x.deadline.Sub(now)
 }
 
-// memoryHeld returns the memory of the waiting request in bytes: its header, the buffer of its
+// memorySize returns the memory of the waiting request in bytes: its header, the buffer of its
 // body, and data that was read beyond the request.
-func (w *requestWait) memoryHeld() int64 {
+func (w *requestWait) memorySize() int64 {
 	w.conn.ReleaseEmptyBuffers()
 	return int64(w.conn.BufferSize() + w.req.MemorySize() + cap(w.body.buffered))
 }
@@ -147,10 +147,10 @@ func (w *requestWait) enterQueue() decision {
 	case w.x.isResumption():
 		room, shard = w.s.webSockets.queue, queue.NoShard
 	}
-	ticket, err := room.Enter(shard, w.memoryHeld())
+	ticket, err := room.Enter(shard, w.memorySize())
 	switch {
 	case err != nil && w.x.mayHaveRun():
-		return w.x.expired(decision{})
+		return w.x.waitExpired(decision{})
 	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	case err != nil:
@@ -167,7 +167,7 @@ func (w *requestWait) enterQueue() decision {
 // broke. When an app dies, its connections break one after the other. pause reports whether the
 // request may be sent again; decideRetry limits the number of attempts.
 func (w *requestWait) pause(v decision) bool {
-	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
+	if v.refusal != 0 || w.x.safety != safeMethod || w.closing.Load() {
 		return false
 	}
 	timer := time.NewTimer(backoff.MinPause)
@@ -188,8 +188,8 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
 }
 
-// expired is exchange.expired with the error of the app: if the app has not acquired the shard, the
-// response contains the reason.
+// expired is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
+// the response contains the reason.
 func (w *requestWait) expired(v decision) decision {
 	if v.reason == route.ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
@@ -199,11 +199,11 @@ func (w *requestWait) expired(v decision) decision {
 			}
 		}
 	}
-	return w.x.expired(v)
+	return w.x.waitExpired(v)
 }
 
-// expired returns the final decision for a request whose waiting time has ended.
-func (x *exchange) expired(v decision) decision {
+// waitExpired returns the final decision for a request whose waiting time has ended.
+func (x *exchange) waitExpired(v decision) decision {
 	if x.mayHaveRun() {
 		return fail(brokenCode(x.route), detailMayHaveRun)
 	}

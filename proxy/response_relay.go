@@ -81,7 +81,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 		y.learn(p, further, tookLong || p.conn.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
-	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotAnswered) {
+	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotResponseBegun) {
 		w.Discard() // no byte was sent to the client
 		y.cancelEvents()
 		y.x.keep = keep
@@ -122,7 +122,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	last := p.conn.pool.clock.now()
 	p.conn.pool.backoff.OnAccepted(y.x.limitShard())
 	if y.set.MaxShardInflight > 0 {
-		p.conn.pool.answered(p.conn)
+		p.conn.pool.responseCompleted(p.conn)
 	}
 	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := y.close(w, res.Body.Trailers()); {
@@ -156,7 +156,7 @@ func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
 // answerLeaves marks the run as answered. It is called right before the first byte is sent to the
 // client. It returns an error if the run was cancelled.
 func (y *responseRelay) answerLeaves() (time.Duration, error) {
-	if !y.slot.mark(slotAnswered) {
+	if !y.slot.mark(slotResponseBegun) {
 		return 0, errCutFirst
 	}
 	return 0, nil
@@ -164,8 +164,8 @@ func (y *responseRelay) answerLeaves() (time.Duration, error) {
 
 // answered records that a response of an app is sent to the client.
 func (r reply) answered(res *h1.Response) {
-	r.x.account.answered(res.Status(), res, r.x.route)
-	r.s.metrics.request(r.x.route, res.Status())
+	r.x.account.recordResponse(res.Status(), res, r.x.route)
+	r.s.metrics.countResponse(r.x.route, res.Status())
 }
 
 // breakOff ends an attempt whose response was truncated.
@@ -175,9 +175,9 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	case why != causeNone:
 	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
 	case errors.Is(rerr, errStreamEnded):
-		r.s.metrics.cut(causeShardMoved.String(), 1)
+		r.s.metrics.countAborted(causeShardMoved.String(), 1)
 	case rerr != nil:
-		r.s.metrics.answersCut.Add(1)
+		r.s.metrics.truncatedResponses.Add(1)
 	}
 	r.x.aborted, r.x.account.code = true, accessAborted
 }

@@ -117,11 +117,11 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 		e.begin(run, word, false, &k.buffer)
 	default:
 		e.begin(run, word, y.x.wasResumed > 0, nil)
-		return slotAnswered | slotEvents
+		return slotResponseBegun | slotEvents
 	}
 	y.x.resumed.responses++
 	y.x.resumed.epoch = p.epoch
-	return slotAnswered | slotEvents | slotResumable
+	return slotResponseBegun | slotEvents | slotResumable
 }
 
 // cancelEvents discards the stream of a first response of which no byte was sent.
@@ -222,7 +222,7 @@ func (c *client) nextStream() {
 	x.resumed.ended = false
 	if x.account.upstreamConn = x.resumed.responses; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
-		x.account.again(c.conn)
+		x.account.openNext(c.conn)
 	}
 	c.resetRetries()
 }
@@ -237,7 +237,7 @@ func (c *client) resetRetries() {
 // resetWait gives the next request the full QueueWait.
 func (c *client) resetWait() {
 	x := &c.x
-	c.s.metrics.waited(x)
+	c.s.metrics.observeWait(x)
 	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0
 }
 

@@ -74,12 +74,12 @@ func (c *client) readRequest() bool {
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
-	if c.joinsLoop() || c.parkRequested.Swap(false) && c.park() {
+	if c.joinsLoop() || c.parkRequested.Swap(false) && c.parkConn() {
 		return false
 	}
 	err := c.conn.ReadRequestAfter(c.idleSince(), &c.req)
 	for err == h1.ErrParkRequested { //nolint:errorlint // never wrapped
-		if c.park() {
+		if c.parkConn() {
 			return false
 		}
 		err = c.conn.ReadRequest(&c.req)
@@ -186,7 +186,7 @@ func (c *client) finishExchange() {
 	if c.logs() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
-	c.s.metrics.over(&c.x, c.x.elapsed(&c.s.clock))
+	c.s.metrics.observeEnd(&c.x, c.x.elapsed(&c.s.clock))
 }
 
 // routeUntilAnswered makes attempts until the client has a response. v is the decision after the
@@ -231,7 +231,7 @@ func (c *client) waitFor(v decision) decision {
 	a := &c.x.account
 	began := a.now()
 	v = c.wait.waitFor(v)
-	a.held += a.since(began)
+	a.queueWait += a.since(began)
 	return v
 }
 
@@ -339,7 +339,7 @@ func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if c.req.RequestsUpgrade() && c.s.streams.full() {
+	if c.req.RequestsUpgrade() && c.s.streams.isFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
 	l, v := c.wait.acquireConn(c.s.upstream)
@@ -450,7 +450,7 @@ func (c *client) runAttempt(p *attempt) decision {
 // decision.
 func (c *client) sendRequest(p *attempt) decision {
 	c.x.route = p.route.Kind
-	p.bodyOnDemand = p.route.Kind == route.Remote && !c.body.whole()
+	p.bodyOnDemand = p.route.Kind == route.Remote && !c.body.isFullyBuffered()
 	before := p.conn.Sent()
 	w := c.requestWriter.writeHeader(p)
 	if err := c.writeRequest(p, w); err != nil {
@@ -476,12 +476,12 @@ func (c *client) awaitResponse(p *attempt) decision {
 		c.x.resumed.countRequest()
 		return c.handleBroken(p, err)
 	}
-	return c.relayResponse(p)
+	return c.processResponse(p)
 }
 
-// relayResponse handles a response whose header has been read. It sends the response to the client,
-// or returns the decision after a refusal or before a retry.
-func (c *client) relayResponse(p *attempt) decision {
+// processResponse handles a response whose header has been read. It sends the response to the
+// client, or returns the decision after a refusal or before a retry.
+func (c *client) processResponse(p *attempt) decision {
 	res := &p.conn.res
 	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
 		c.noteHold(res, p.epoch)

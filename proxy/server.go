@@ -50,7 +50,7 @@ type Server struct {
 	// maxHoldTime is the constant maxHoldTime, except in tests.
 	maxHoldTime  time.Duration
 	headerMemory buffer.Limit // memory of headers that have been read partly
-	awaited      buffer.Limit // memory of bodies that are read before their requests continue
+	bodyMemory   buffer.Limit // memory of bodies that are read before their requests continue
 	budget       retry.Budget
 	load         loadstats.Collector
 	crashes      crashRecords
@@ -93,8 +93,8 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		listeners map[net.Listener]struct{}
-		none      chan struct{} // closed when closing is set and all listeners have been removed
+		listeners     map[net.Listener]struct{}
+		listenersGone chan struct{} // closed when closing is set and all listeners have been removed
 	}
 }
 
@@ -118,8 +118,8 @@ func New(o Options) *Server {
 	s.nonResumable.SetSeed(seed)
 	s.clock.start(time.Now())
 	s.tick()
-	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.kick = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
-	s.streams.most = int64(s.o.MaxStreams)
+	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
+	s.streams.max = int64(s.o.MaxStreams)
 	s.bodies.SetMax(s.o.BodyBuffer)
 	if s.o.Disable.Splice {
 		s.buffers.DisableSplice()
@@ -133,13 +133,13 @@ func New(o Options) *Server {
 	if s.o.Handler != nil || s.o.DialUpstream != nil {
 		s.upstream = s.newPool("", dial)
 		s.upstream.max, s.upstream.checkBeforeReuse = s.o.MaxUpstreamConns, true
-		s.upstream.mu.shardLimits.most = max(s.o.MaxShardConns, 0)
+		s.upstream.mu.shardLimits.maxConns = max(s.o.MaxShardConns, 0)
 	}
 	s.lingering.Max = min(1024, max(1, o.MaxConns/4))
 	s.budget.Fill()
 	s.load.Start(s.o.Shards)
 	s.crashes.report = s.o.PeerCrashed
-	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
+	s.mu.listeners, s.mu.listenersGone = make(map[net.Listener]struct{}), make(chan struct{})
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	return s
 }
@@ -164,7 +164,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	watcher.workers = workerpool.New(func(g job) {
 		if g.client != nil {
 			g.client.serveOn(watcher.workers.Group(), over)
-		} else if s.shake(ctx, g.conn) {
+		} else if s.handshakeTLS(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
 			watcher.initClient(c, g)
 			c.serveAll(watcher.workers.Group(), over)
@@ -276,7 +276,7 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
 		return r.kind == route.Local && r.flags&slotKeyless == 0 && match(r.shard)
 	})
-	s.metrics.cut(reason, n)
+	s.metrics.countAborted(reason, n)
 	return n
 }
 
@@ -290,7 +290,7 @@ func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeSt
 
 func (s *Server) cancelLocal(why cause, reason string) int {
 	n := s.conns.cancelRuns(why, func(r run, _ string) bool { return r.kind == route.Local })
-	s.metrics.cut(reason, n)
+	s.metrics.countAborted(reason, n)
 	return n
 }
 
@@ -301,7 +301,7 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
 		return r.kind == route.Remote && match(r.shard, node)
 	})
-	s.metrics.cut(causeOwnerLost.String(), n)
+	s.metrics.countAborted(causeOwnerLost.String(), n)
 	return n
 }
 
@@ -349,7 +349,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopAccepting()
 	defer s.closeIdle()
 	ended := ctx.Done()
-	for _, quiet := range []func() <-chan struct{}{s.unlistened, s.conns.none} {
+	for _, quiet := range []func() <-chan struct{}{s.listenersClosed, s.conns.none} {
 		select {
 		case <-quiet():
 			continue
@@ -374,7 +374,7 @@ func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
 	s.stopAccepting()
-	for _, quiet := range []func() <-chan struct{}{s.unlistened, s.conns.noClients} {
+	for _, quiet := range []func() <-chan struct{}{s.listenersClosed, s.conns.noClients} {
 		select {
 		case <-quiet():
 		case <-ctx.Done():
@@ -445,7 +445,7 @@ func (s *Server) unlisten(ln net.Listener) {
 	delete(s.mu.listeners, ln)
 	_ = ln.Close()
 	if s.closing.Load() && len(s.mu.listeners) == 0 {
-		close(s.mu.none)
+		close(s.mu.listenersGone)
 	}
 }
 

@@ -9,37 +9,37 @@ const noShard = -1
 // to use. If the requests for a key hang, other keys can still get connections. At its limit, the
 // requests of a shard wait for each other. pool.mu protects all fields.
 type shardLimits struct {
-	most   int                // limit for each shard; zero means no limit
-	counts bool               // set for the pool of the app only
-	used   []int32            // connections in use, by shard
-	whole  []int32            // connections of used whose response is complete, by shard
-	parked map[int]*waitQueue // waiters at a limit, by shard
+	maxConns int                // limit for each shard; zero means no limit
+	counts   bool               // set for the pool of the app only
+	used     []int32            // connections in use, by shard
+	complete []int32            // connections of used whose response is complete, by shard
+	waiting  map[int]*waitQueue // waiters at a limit, by shard
 }
 
-// full reports whether the shard uses all its connections.
-func (s *shardLimits) full(shard int) bool {
-	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
+// isFull reports whether the shard uses all its connections.
+func (s *shardLimits) isFull(shard int) bool {
+	return s.maxConns > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.maxConns
 }
 
-// inflightFull reports whether the shard has at least most requests in progress or waiting. most
+// isInflightFull reports whether the shard has at least most requests in progress or waiting. most
 // zero means no limit.
-func (s *shardLimits) inflightFull(shard, most int) bool {
+func (s *shardLimits) isInflightFull(shard, most int) bool {
 	if most == 0 || shard < 0 || shard >= len(s.used) {
 		return false
 	}
-	n := s.under(shard)
-	if q := s.parked[shard]; q != nil {
-		n += q.n
+	n := s.inflight(shard)
+	if q := s.waiting[shard]; q != nil {
+		n += q.length
 	}
 	return n >= most
 }
 
-// under returns the number of requests of the shard that are in progress or in the queue for a
+// inflight returns the number of requests of the shard that are in progress or in the queue for a
 // connection.
-func (s *shardLimits) under(shard int) int {
+func (s *shardLimits) inflight(shard int) int {
 	n := int(s.used[shard])
-	if shard < len(s.whole) {
-		n -= int(s.whole[shard])
+	if shard < len(s.complete) {
+		n -= int(s.complete[shard])
 	}
 	return n
 }
@@ -55,28 +55,28 @@ func (s *shardLimits) charge(shard int) {
 	s.used[shard]++
 }
 
-// park adds a waiter to the queue for the limit of its shard.
-func (s *shardLimits) park(w *waiter) {
-	if s.parked == nil {
-		s.parked = make(map[int]*waitQueue)
+// enqueue adds a waiter to the queue for the limit of its shard.
+func (s *shardLimits) enqueue(w *waiter) {
+	if s.waiting == nil {
+		s.waiting = make(map[int]*waitQueue)
 	}
-	q := s.parked[w.shard]
+	q := s.waiting[w.shard]
 	if q == nil {
 		q = new(waitQueue)
-		s.parked[w.shard] = q
+		s.waiting[w.shard] = q
 	}
 	q.push(w)
 }
 
-// unpark removes and returns the first waiter of the shard that the limits permit. It returns nil
+// dequeue removes and returns the first waiter of the shard that the limits permit. It returns nil
 // if there is none.
-func (s *shardLimits) unpark(shard int) *waiter {
-	q := s.parked[shard]
-	if q == nil || s.full(shard) {
+func (s *shardLimits) dequeue(shard int) *waiter {
+	q := s.waiting[shard]
+	if q == nil || s.isFull(shard) {
 		return nil
 	}
 	w := q.head
-	if w.maxInflight > 0 && s.under(shard) >= w.maxInflight {
+	if w.maxInflight > 0 && s.inflight(shard) >= w.maxInflight {
 		if q.unbounded == 0 {
 			return nil
 		}
@@ -85,34 +85,34 @@ func (s *shardLimits) unpark(shard int) *waiter {
 		}
 	}
 	q.remove(w)
-	s.tidy(shard)
+	s.removeIfEmpty(shard)
 	return w
 }
 
-// tidy removes the queue of the shard if it is empty.
-func (s *shardLimits) tidy(shard int) {
-	if q := s.parked[shard]; q != nil && q.n == 0 {
-		delete(s.parked, shard)
+// removeIfEmpty removes the queue of the shard if it is empty.
+func (s *shardLimits) removeIfEmpty(shard int) {
+	if q := s.waiting[shard]; q != nil && q.length == 0 {
+		delete(s.waiting, shard)
 	}
 }
 
-// answered records that the response of the app on l is complete. The connection stays in use until
-// the client has received the response, but the request no longer counts towards the in-flight
-// limit. Otherwise a client that sends its next request right after a response could exceed the
-// limit.
-func (p *pool) answered(l *upstreamConn) {
+// responseCompleted records that the response of the app on l is complete. The connection stays in
+// use until the client has received the response, but the request no longer counts towards the
+// in-flight limit. Otherwise a client that sends its next request right after a response could
+// exceed the limit.
+func (p *pool) responseCompleted(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.mu.shardLimits
-	if !s.counts || l.shard < 0 || l.whole {
+	if !s.counts || l.shard < 0 || l.responseComplete {
 		return
 	}
-	for l.shard >= len(s.whole) {
-		s.whole = append(s.whole, 0)
+	for l.shard >= len(s.complete) {
+		s.complete = append(s.complete, 0)
 	}
-	s.whole[l.shard]++
-	l.whole = true
-	p.next(l.shard)
+	s.complete[l.shard]++
+	l.responseComplete = true
+	p.admitNextOfShard(l.shard)
 }
 
 // releaseShard stops counting l for its shard, and as a WebSocket that awaits its upgrade response.
@@ -121,9 +121,9 @@ func (p *pool) releaseShard(l *upstreamConn) {
 	p.upgradeRespondedLocked(l)
 	place := l.shard
 	l.shard = noShard
-	if l.whole {
-		p.mu.shardLimits.whole[place]--
-		l.whole = false
+	if l.responseComplete {
+		p.mu.shardLimits.complete[place]--
+		l.responseComplete = false
 	}
 	p.releaseShardSlot(place)
 }
@@ -135,17 +135,17 @@ func (p *pool) releaseShardSlot(shard int) {
 		return
 	}
 	s.used[shard]--
-	p.next(shard)
+	p.admitNextOfShard(shard)
 }
 
-// next moves the first waiter at the limit of the shard to the queue of the pool, if the limit now
-// permits that.
-func (p *pool) next(shard int) {
+// admitNextOfShard moves the first waiter at the limit of the shard to the queue of the pool, if
+// the limit now permits that.
+func (p *pool) admitNextOfShard(shard int) {
 	s := &p.mu.shardLimits
-	if len(s.parked) == 0 {
+	if len(s.waiting) == 0 {
 		return
 	}
-	w := s.unpark(shard)
+	w := s.dequeue(shard)
 	if w == nil {
 		return
 	}
@@ -153,18 +153,18 @@ func (p *pool) next(shard int) {
 	w.waitsForShard = false
 	if l := p.popNewestFor(w); l != nil {
 		l.shard = shard
-		w.granted <- grant{l: l}
+		w.granted <- grant{conn: l}
 		return
 	}
 	p.mu.queue.push(w)
 	p.dialForWaiters()
 }
 
-// remove removes a waiter from the queue that contains it.
-func (p *pool) remove(w *waiter) {
-	w.in.remove(w)
+// removeWaiter removes a waiter from the queue that contains it.
+func (p *pool) removeWaiter(w *waiter) {
+	w.queue.remove(w)
 	if w.waitsForShard {
-		p.mu.shardLimits.tidy(w.shard)
+		p.mu.shardLimits.removeIfEmpty(w.shard)
 		return
 	}
 	p.releaseShardSlot(w.shard)
@@ -178,7 +178,7 @@ func (p *pool) waiters() []*waiter {
 			all = append(all, w)
 		}
 	}
-	for _, q := range p.mu.shardLimits.parked {
+	for _, q := range p.mu.shardLimits.waiting {
 		collect(q)
 	}
 	collect(&p.mu.queue)
@@ -187,19 +187,19 @@ func (p *pool) waiters() []*waiter {
 
 // streams limits the number of app connections that count as long-lived.
 type streams struct {
-	most int64
+	max  int64
 	open atomic.Int64
 }
 
-// full reports whether the limit is reached.
-func (s *streams) full() bool { return s.open.Load() >= s.most }
+// isFull reports whether the limit is reached.
+func (s *streams) isFull() bool { return s.open.Load() >= s.max }
 
 // detach counts a connection as long-lived instead of pooled, because its response may last for
 // hours. It returns false at the limit of long-lived connections. It also returns false if still
 // returns false, which means that the run has ended. still is called with p.mu held, so that put
 // and discard see the result; nil means that it is not called.
 func (p *pool) detach(l *upstreamConn, still func() bool) bool {
-	if p.streams.open.Add(1) > p.streams.most {
+	if p.streams.open.Add(1) > p.streams.max {
 		p.streams.open.Add(-1)
 		return false
 	}

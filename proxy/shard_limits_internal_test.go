@@ -27,7 +27,7 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 		return &upstreamConn{Conn: h1.NewConn(here, h1.Options{})}, nil
 	})
 	const most, share = 6, 3
-	p.max, p.mu.shardLimits.most = most, share
+	p.max, p.mu.shardLimits.maxConns = most, share
 	var all sync.WaitGroup
 	for shard := range 4 {
 		for range 6 {
@@ -75,9 +75,9 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dialing != 0 || s.streams.open.Load() != 0 || len(p.mu.shardLimits.parked) != 0 || p.mu.queue.n != 0 {
+	if p.mu.open != 0 || p.mu.dialing != 0 || s.streams.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shardLimits.parked), p.mu.queue.n)
+			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
 	}
 }
 
@@ -104,8 +104,8 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	if !errors.Is(err, errShardInflightLimit) {
 		t.Errorf("beside one that runs: %v, want %v", err, errShardInflightLimit)
 	}
-	p.answered(l)
-	p.answered(l)
+	p.responseCompleted(l)
+	p.responseCompleted(l)
 	next := &waiter{shard: 3, maxInflight: 1}
 	if _, _, err = p.join(next); err != nil {
 		t.Errorf("beside one that was answered: %v", err)
@@ -114,13 +114,13 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 		t.Errorf("beside the next: %v, want %v", err, errShardInflightLimit)
 	}
 	p.put(l)
-	if got := <-next.granted; got.l != l && got.err == nil {
+	if got := <-next.granted; got.conn != l && got.err == nil {
 		t.Errorf("turn = %+v", got)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.shardLimits.whole[3] != 0 {
-		t.Errorf("%d answered requests count, want none", p.mu.shardLimits.whole[3])
+	if p.mu.shardLimits.complete[3] != 0 {
+		t.Errorf("%d answered requests count, want none", p.mu.shardLimits.complete[3])
 	}
 }
 
@@ -135,7 +135,7 @@ func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	})
 	defer s.dialers.Wait()
 	defer close(over)
-	p.mu.shardLimits.most = 2
+	p.mu.shardLimits.maxConns = 2
 	for range 2 {
 		here, there := net.Pipe()
 		defer func() { _ = there.Close() }()

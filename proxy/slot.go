@@ -40,17 +40,17 @@ type slot struct {
 }
 
 const (
-	slotKind      = 0x03    // a route.Kind; zero means idle
-	slotAnswered  = 0x04    // bytes of the response have been sent to the client
-	slotTunnel    = 0x08    // upgraded connection
-	slotKeyless   = 0x10    // the request has no shard: no key was found, and on-missing-key is local
-	slotEvents    = 0x20    // the response is an event stream
-	slotResumable = 0x40    // the client's connection is kept when the run is cancelled
-	slotWebSocket = 0x80    // the run is a relay of a resumable WebSocket
-	slotCause     = 8       // bit offset of the cause
-	slotSafe      = 1 << 15 // the method is GET, HEAD or OPTIONS
-	slotShard     = 16      // bit offset of the shard
-	slotRun       = 32      // bit offset of the run number
+	slotKind          = 0x03    // a route.Kind; zero means idle
+	slotResponseBegun = 0x04    // bytes of the response have been sent to the client
+	slotTunnel        = 0x08    // upgraded connection
+	slotKeyless       = 0x10    // the request has no shard: no key was found, and on-missing-key is local
+	slotEvents        = 0x20    // the response is an event stream
+	slotResumable     = 0x40    // the client's connection is kept when the run is cancelled
+	slotWebSocket     = 0x80    // the run is a relay of a resumable WebSocket
+	slotCause         = 8       // bit offset of the cause
+	slotSafe          = 1 << 15 // the method is GET, HEAD or OPTIONS
+	slotShard         = 16      // bit offset of the shard
+	slotRun           = 32      // bit offset of the run number
 )
 
 // run is the decoded word of a slot.
@@ -79,10 +79,10 @@ func (r run) isEndless() bool {
 	return r.flags&slotTunnel != 0 || r.flags&(slotEvents|slotSafe) == slotEvents|slotSafe
 }
 
-// isUnanswered reports whether the client may repeat the request because its method is safe and no
+// isRepeatable reports whether the client may repeat the request because its method is safe and no
 // byte of the response was sent.
-func (r run) isUnanswered() bool {
-	return r.flags&(slotSafe|slotAnswered) == slotSafe
+func (r run) isRepeatable() bool {
+	return r.flags&(slotSafe|slotResponseBegun) == slotSafe
 }
 
 // begin begins a run on the connection l. flags may contain slotKeyless and slotSafe.
@@ -147,7 +147,7 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 		}
 		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
 			// The tunnel sends a close frame with the reason, and then closes its connections.
-			ws.requestClose(c)
+			ws.startClose(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)
@@ -156,7 +156,7 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 		if r.flags&slotEvents != 0 && s.events.requestEnd(r.number) || r.flags&slotResumable != 0 {
 			return closes, true // another run sends further events to the client
 		}
-		if r.flags&slotAnswered != 0 {
+		if r.flags&slotResponseBegun != 0 {
 			closes = append(closes, s.client)
 		}
 		return closes, true

@@ -114,15 +114,15 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 	if r.kind == route.Remote && s.sweepPath(c, r, now) {
 		return
 	}
-	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longResponse {
+	if r.kind == route.Local && r.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.since > longResponse {
 		s.countAsStream(c, r)
 	}
-	if r.kind == route.Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
+	if r.kind == route.Remote && r.flags&slotResponseBegun != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
 			s.sizes.Record(key, true) // further requests to this path use connections instead of streams
 		}
 	}
-	if r.kind == route.Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
+	if r.kind == route.Local && r.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		var conn net.Conn // nil means that the app runs in this process
 		if l := c.slot.conn.Load(); l != nil && l.inproc == nil {
 			conn = l.NetConn()
@@ -136,7 +136,7 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
 		s.cancelBeforeResponse(c, r, causeLeaving)
-	case r.flags&slotAnswered != 0 || r.kind != route.Local:
+	case r.flags&slotResponseBegun != 0 || r.kind != route.Local:
 	case c.body.reading.Load():
 		c.since = now
 	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
@@ -164,7 +164,7 @@ func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 // countAsStream removes the connection of a long response from the limit of upstream connections,
 // and counts it as a stream instead.
 func (s *Server) countAsStream(c *client, r run) {
-	if c.streamRun == r.number || s.streams.full() {
+	if c.streamRun == r.number || s.streams.isFull() {
 		return
 	}
 	l := c.slot.conn.Load()
@@ -239,7 +239,7 @@ func (s *Server) cancelRun(c *client, r run, why cause) { s.cancelIn(&c.slot, r,
 // checks and cancels in one atomic step. So a response either continues undisturbed or sends no
 // byte.
 func (s *Server) cancelBeforeResponse(c *client, r run, why cause) {
-	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
+	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotResponseBegun == 0 })
 }
 
 // cancelIn cancels the run r of a slot, if it is still in progress.
@@ -253,7 +253,7 @@ func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) 
 	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {
 		if r.flags&slotEvents == 0 || why != causeShardMoved || !in.events.isResumable(r.number) {
-			s.metrics.cut(why.String(), 1)
+			s.metrics.countAborted(why.String(), 1)
 		}
 		closeAll(closes)
 	}

@@ -35,7 +35,7 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 		y.slot.tunnel.Store(ws)
 		defer y.slot.tunnel.Store(nil)
 	}
-	if !y.slot.mark(slotAnswered | slotTunnel) {
+	if !y.slot.mark(slotResponseBegun | slotTunnel) {
 		return false
 	}
 	if p.route.Kind == route.Local {

@@ -42,13 +42,13 @@ type upstreamConn struct {
 	generation  uint64       // generation of the pool when it was dialed
 	inproc      *handlerConn // the app in this process; nil means a network connection
 
-	awaitingUpgrade bool // a resumed WebSocket awaits its upgrade response; guarded by pool.mu
-	shard           int  // shard whose limit it counts for, or noShard; guarded by pool.mu
-	whole           bool // its response is complete; see pool.answered; guarded by pool.mu
-	longLived       bool // counts as a long-lived stream; guarded by pool.mu
+	awaitingUpgrade  bool // a resumed WebSocket awaits its upgrade response; guarded by pool.mu
+	shard            int  // shard whose limit it counts for, or noShard; guarded by pool.mu
+	responseComplete bool // its response is complete; see pool.responseCompleted; guarded by pool.mu
+	longLived        bool // counts as a long-lived stream; guarded by pool.mu
 
-	loop     *eventLoop    // loop with which it is registered; nil means none; used only by its owner
-	loopSlot *upstreamSlot // its registration in that loop
+	loop             *eventLoop            // loop with which it is registered; nil means none; used only by its owner
+	loopRegistration *upstreamRegistration // its registration in that loop
 
 	// unproven means that slow start counts the connection as new. provenTimer ends that state.
 	unproven    atomic.Bool
@@ -66,7 +66,7 @@ const (
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
 // still change before the request is sent.
 func (a *requestState) sendsChecked() bool {
-	return a.body.whole() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
+	return a.body.isFullyBuffered() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
 }
 
 // canSendChecked reports whether SendChecked can check the connection. New connections are
@@ -157,7 +157,7 @@ func (e *queueFullError) Error() string { return e.v.detail }
 func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	var full *queueFullError
 	switch {
-	case w.down.Load():
+	case w.closing.Load():
 		return done
 	case errors.As(err, &full):
 		return full.v

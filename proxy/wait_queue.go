@@ -42,21 +42,21 @@ type waiter struct {
 	hasWaited, inflightFull bool
 	granted                 chan grant
 
-	in         *waitQueue
+	queue      *waitQueue
 	prev, next *waiter
 }
 
 // grant is the single message to a waiter. It contains a connection or an error.
 type grant struct {
-	l   *upstreamConn
-	err error
+	conn *upstreamConn
+	err  error
 }
 
 // waitQueue is a FIFO queue of waiters, as a linked list, because a waiter can leave from the
 // middle.
 type waitQueue struct {
 	head, tail *waiter
-	n          int
+	length     int
 	upgrades   int // of n, waiters with forUpgrade
 	unbounded  int // of n, waiters without an in-flight limit
 	// upgradesLast places waiters with forUpgrade behind all other waiters. It is set for pools of
@@ -71,7 +71,7 @@ func (q *waitQueue) push(w *waiter) {
 	if q.upgradesLast && !w.forUpgrade {
 		behind = q.firstUpgrade
 	}
-	w.in, w.prev, w.next = q, q.tail, behind
+	w.queue, w.prev, w.next = q, q.tail, behind
 	if behind != nil {
 		w.prev, behind.prev = behind.prev, w
 	} else {
@@ -82,7 +82,7 @@ func (q *waitQueue) push(w *waiter) {
 	} else {
 		w.prev.next = w
 	}
-	q.n++
+	q.length++
 	if w.maxInflight == 0 {
 		q.unbounded++
 	}
@@ -108,8 +108,8 @@ func (q *waitQueue) remove(w *waiter) {
 	} else {
 		w.next.prev = w.prev
 	}
-	w.in, w.prev, w.next = nil, nil, nil
-	q.n--
+	w.queue, w.prev, w.next = nil, nil, nil
+	q.length--
 	if w.maxInflight == 0 {
 		q.unbounded--
 	}
@@ -127,7 +127,7 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	if p.mu.closed {
 		return nil, false, p.closedError()
 	}
-	if w.inflightFull = p.mu.shardLimits.inflightFull(w.shard, w.maxInflight); w.inflightFull && !w.hasWaited {
+	if w.inflightFull = p.mu.shardLimits.isInflightFull(w.shard, w.maxInflight); w.inflightFull && !w.hasWaited {
 		return nil, false, errShardInflightLimit
 	}
 	ok, dials := p.breaker.Allow()
@@ -137,8 +137,8 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	if dials {
 		p.dialProbe()
 	}
-	if w.waitsForShard = w.inflightFull || p.mu.shardLimits.full(w.shard); w.waitsForShard {
-		p.mu.shardLimits.park(w)
+	if w.waitsForShard = w.inflightFull || p.mu.shardLimits.isFull(w.shard); w.waitsForShard {
+		p.mu.shardLimits.enqueue(w)
 		return nil, false, nil
 	}
 	p.mu.shardLimits.charge(w.shard)
@@ -148,7 +148,7 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	}
 	p.mu.queue.push(w)
 	p.dialForWaiters()
-	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.n, nil
+	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.length, nil
 }
 
 // closedError returns the error for a request that joins a closed pool. The pool of a node has been
@@ -168,7 +168,7 @@ func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*ups
 	defer timer.Stop()
 	select {
 	case t := <-w.granted:
-		return t.l, t.err
+		return t.conn, t.err
 	case <-timer.C:
 	case <-done:
 	}
@@ -188,9 +188,9 @@ func (p *pool) leaveQueue(w *waiter) error {
 	case p.mu.dialing > 0 || p.node != "":
 		why = errDialing
 	}
-	waits := w.in != nil
+	waits := w.queue != nil
 	if waits {
-		p.remove(w)
+		p.removeWaiter(w)
 	}
 	p.mu.Unlock()
 	if waits {
@@ -198,12 +198,12 @@ func (p *pool) leaveQueue(w *waiter) error {
 	}
 	t := <-w.granted // does not block: the grant was sent before p.mu was released
 	switch {
-	case t.l == nil:
+	case t.conn == nil:
 		return t.err
-	case t.l.reused:
-		p.put(t.l)
+	case t.conn.reused:
+		p.put(t.conn)
 	default:
-		p.offerNew(t.l, nil)
+		p.offerNew(t.conn, nil)
 	}
 	return why
 }
@@ -215,8 +215,8 @@ func (p *pool) recheckWaiters(t *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.waiters() {
-		if w.in != nil && w.shardMoved(t, p.node) {
-			p.remove(w)
+		if w.queue != nil && w.shardMoved(t, p.node) {
+			p.removeWaiter(w)
 			w.granted <- grant{err: errRouteChanged}
 		}
 	}
@@ -245,7 +245,7 @@ func (p *pool) failWaiters(err error) {
 		err = errRouteChanged
 	}
 	for _, w := range p.waiters() { // the list begins with the waiters at a shard limit, so that a removal does not move another one of them into the queue
-		p.remove(w)
+		p.removeWaiter(w)
 		w.granted <- grant{err: err}
 	}
 }

@@ -50,9 +50,9 @@ func (ws *webSocketTunnel) begin() {
 	close(ws.began)
 }
 
-// requestClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
+// startClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
 // Only the first call has an effect.
-func (ws *webSocketTunnel) requestClose(why cause) {
+func (ws *webSocketTunnel) startClose(why cause) {
 	ws.once.Do(func() {
 		code := wsession.CloseMoved
 		if why == causeLeaving {
@@ -70,7 +70,7 @@ func (ws *webSocketTunnel) requestClose(why cause) {
 // connections any more.
 func (ws *webSocketTunnel) tunnelEnded() {
 	close(ws.over)
-	ws.once.Do(func() { close(ws.closeDone) }) // later calls of requestClose have no effect
+	ws.once.Do(func() { close(ws.closeDone) }) // later calls of startClose have no effect
 	<-ws.closeDone
 	if ws.abortTimer != nil {
 		ws.abortTimer.Stop()

@@ -49,7 +49,7 @@ func (p *closeReplyWait) check() {
 	default:
 		since = max(since, time.Duration(last))
 	}
-	if until := min(since+closeReplyTimeout, p.most); until > now && !p.l.isOver() {
+	if until := min(since+closeReplyTimeout, p.most); until > now && !p.l.hasEnded() {
 		p.timer.Reset(until - now)
 		return
 	}

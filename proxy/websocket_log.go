@@ -50,5 +50,5 @@ func (l sessionLog) write(in int64, event, reason string) {
 	a.upstreamConn = l.x.session.relays
 	accessLine{l.requestState, &shardkey.Extractor{Request: &l.req, Client: &l.from, TrustedProxies: l.set.TrustedProxies}}.send(in, event, reason)
 	a.open(l.conn)
-	a.held = 0
+	a.queueWait = 0
 }

@@ -35,16 +35,16 @@ func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *pr
 		ch <- prometheus.MustNewConstMetric(descWebSockets, prometheus.GaugeValue, float64(n), state.String())
 	}
 	m := s.metrics
-	for i := range m.legs {
-		count(descRelayStarts, float64(m.legs[i].Load()), wsession.RelayStart(i).String())
-		if x := m.handovers[i].Metric(descHandover, m.since, wsession.RelayStart(i).String()); x != nil {
+	for i := range m.relayStarts {
+		count(descRelayStarts, float64(m.relayStarts[i].Load()), wsession.RelayStart(i).String())
+		if x := m.handovers[i].Metric(descHandover, m.createdAt, wsession.RelayStart(i).String()); x != nil {
 			ch <- x
 		}
 	}
-	for i := range m.legEnds {
-		count(descRelayEnds, float64(m.legEnds[i].Load()), wsession.RelayEnd(i).String())
+	for i := range m.relayEnds {
+		count(descRelayEnds, float64(m.relayEnds[i].Load()), wsession.RelayEnd(i).String())
 	}
-	for i := range m.sockets {
-		count(descResumptionResults, float64(m.sockets[i].Load()), wsession.SessionEnd(i).String())
+	for i := range m.sessionEnds {
+		count(descResumptionResults, float64(m.sessionEnds[i].Load()), wsession.SessionEnd(i).String())
 	}
 }

@@ -41,9 +41,9 @@ func (l *webSocketRelay) lateToMove() {
 	select {
 	case <-l.upEnd: // the direction up has stopped, and the owner completes the hand-over
 	default:
-		if !l.isOver() {
+		if !l.hasEnded() {
 			l.drainExpired.Store(true)
-			l.request(requestStop | requestClose)
+			l.request(requestStop | requestCloseFrame)
 			l.abortAfter(endWait, l.upstream)
 		}
 	}

@@ -59,7 +59,7 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 // if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
 func (p *pool) forWebSocket() bool {
 	w := p.mu.queue.firstUpgrade
-	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
+	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
 }
 
 // firstStreamWaiter returns the first waiter that can use a stream, or nil.
@@ -73,12 +73,12 @@ func (q *waitQueue) firstStreamWaiter() *waiter {
 
 // transferred returns how many bytes the relay has transferred on downstream.
 func (l *webSocketRelay) transferred() int64 {
-	return l.downstream.Received() + l.downstream.Sent() - l.before
+	return l.downstream.Received() + l.downstream.Sent() - l.transferredBefore
 }
 
 // isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
 func (l *webSocketRelay) isBulk() bool {
-	n, d := l.transferred(), l.s.clock.now()-l.born
+	n, d := l.transferred(), l.s.clock.now()-l.startedAt
 	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
 }
 

@@ -52,11 +52,11 @@ func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 		close(connections)
 		for i, w := range all {
 			got := <-w.granted
-			if got.l == nil || got.l.singleUse && !w.streamAllowed {
+			if got.conn == nil || got.conn.singleUse && !w.streamAllowed {
 				t.Errorf("waiter %d is given %+v", i, got)
 			}
-			if got.l != nil {
-				p.discard(got.l)
+			if got.conn != nil {
+				p.discard(got.conn)
 			}
 		}
 	})

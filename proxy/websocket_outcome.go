@@ -34,7 +34,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 	case k.recordBreak(time.Now()):
 		k.closeCode, k.closeReason = wsession.CloseMoved, wsession.ReasonBrokeOften
 	default:
-		k.resumes, k.gap, k.skip = true, true, !l.scan.BetweenMessages()
+		k.resumes, k.gap, k.skip = true, true, !l.upScanner.BetweenMessages()
 	}
 	if l.streaming {
 		k.closeCode = 0 // a close frame cannot be sent within a message either
@@ -44,13 +44,13 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *route.Route) {
 // hasUnfinishedMessage reports whether a message of the client or of the app was still incomplete
 // after drain-timeout.
 func (l *webSocketRelay) hasUnfinishedMessage() bool {
-	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.InMessage())
+	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.downScanner.InMessage())
 }
 
 // handedOver reports whether the hand-over is complete. Then the app has received complete messages
 // only and has answered the close frame, and all its data has been sent to the client.
 func (l *webSocketRelay) handedOver() bool {
-	if l.app {
+	if l.toApp {
 		return l.closeAcknowledged && l.upIsBetweenMessages()
 	}
 	return l.ownerCode == endMoved && l.halfClosed
@@ -63,7 +63,7 @@ func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bo
 	switch {
 	case why != causeNone, l.isRequested(requestMove), l.appClose == wsession.CloseMoved:
 		return true
-	case l.app:
+	case l.toApp:
 		return l.s.elsewhere(x.shard, r) || l.s.appRefuses()
 	case l.ownerCode == endEnded:
 		return l.s.elsewhere(x.shard, r)
@@ -93,13 +93,13 @@ func (l *webSocketRelay) reportEnd(why cause) {
 		return
 	}
 	w := l.downstream.Writer()
-	word := l.endCode(why)
+	code := l.endCode(why)
 	switch {
 	case l.streaming:
 	case l.appInvalid:
 		_, _ = w.Write(wsframe.AppendClose(nil, wsession.CloseProtocol, wsession.ReasonOf(wsession.CloseProtocol), false))
-	case word != 0:
-		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{word}, false))
+	case code != 0:
+		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{code}, false))
 	}
 	if w.Flush() == nil { // after a failed write, the ingress notices the end of the connection anyway
 		l.downstream.CloseLinger(h1.WholeRequest)

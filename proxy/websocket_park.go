@@ -47,8 +47,8 @@ func (l *webSocketRelay) wakeFunc(f func()) func() {
 		f()
 	}
 	return func() {
-		l.c.goroutines.Go(goOn)
-		l.c.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
+		l.clientConn.goroutines.Go(goOn)
+		l.clientConn.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
 	}
 }
 
@@ -71,13 +71,13 @@ func (l *webSocketRelay) runDirection(direction func() (parked bool), h *directi
 // countParked adds n to the number of parked directions.
 func (l *webSocketRelay) countParked(n int) {
 	l.s.webSockets.parkedDirections.Add(int32(n))
-	l.s.conns.markQuiescent(l.c, n)
+	l.s.conns.markQuiescent(l.clientConn, n)
 }
 
-// park parks a direction that reads from conn and has been idle for its parkDelay. It returns false
-// if the direction must continue.
-func (l *webSocketRelay) park(h *direction, conn *h1.Conn) bool {
-	s, hands := l.s, l.c.goroutines
+// parkDirection parks a direction that reads from conn and has been idle for its parkDelay. It
+// returns false if the direction must continue.
+func (l *webSocketRelay) parkDirection(h *direction, conn *h1.Conn) bool {
+	s, hands := l.s, l.clientConn.goroutines
 	h.parkedAt = max(s.clock.now(), 1)
 	l.countParked(1)
 	hands.Add(1)

@@ -30,18 +30,18 @@ import (
 // goroutine of the direction down decides what follows for the session (websocket_outcome.go).
 type webSocketRelay struct {
 	s                    *Server
-	c                    *client // nil means that the relay has not started
+	clientConn           *client // nil means that the relay has not started
 	session              *webSocketSession
 	downstream, upstream *h1.Conn
-	client               bool // downstream leads to the client itself; false at an owner that is not the ingress
-	app                  bool // upstream leads to the app itself; false at an ingress that is not the owner
+	toClient             bool // downstream leads to the client itself; false at an owner that is not the ingress
+	toApp                bool // upstream leads to the app itself; false at an ingress that is not the owner
 
-	attempt      attempt
-	responseSent bool                // the header of the first response has been sent
-	load         *loadstats.Counters // counters of the shard; nil means none
-	sent         int64               // bytes sent to the client before the relay
-	before       int64               // bytes transferred on downstream before the relay
-	born         time.Duration       // start time, by the clock of the server
+	attempt           attempt
+	responseSent      bool                // the header of the first response has been sent
+	load              *loadstats.Counters // counters of the shard; nil means none
+	sent              int64               // bytes sent to the client before the relay
+	transferredBefore int64               // bytes transferred on downstream before the relay
+	startedAt         time.Duration       // start time, by the clock of the server
 
 	requests     atomic.Uint32
 	code         atomic.Int32  // code of the close frame that ends upstream; set before requests
@@ -52,9 +52,9 @@ type webSocketRelay struct {
 	upEnd        chan struct{} // closed when the direction up has stopped
 
 	// mu protects the following fields.
-	mu    sync.Mutex
-	over  bool      // the relay has ended, and no longer owns the connections
-	asked time.Time // when a hand-over was first requested
+	mu                  sync.Mutex
+	ended               bool      // the relay has ended, and no longer owns the connections
+	handoverRequestedAt time.Time // when a hand-over was first requested
 
 	up
 	down
@@ -71,33 +71,33 @@ func (l *webSocketRelay) addRunning(n int32) {
 
 // Bits of webSocketRelay.requests.
 const (
-	requestMove      uint32 = 1 << iota // hand over: stop after the present message
-	requestStop                         // stop immediately
-	requestClose                        // with requestStop: send a close frame to the app, if possible
-	requestReconnect                    // close the client's connection, so that the client connects to another node
+	requestMove       uint32 = 1 << iota // hand over: stop after the present message
+	requestStop                          // stop immediately
+	requestCloseFrame                    // with requestStop: send a close frame to the app, if possible
+	requestReconnect                     // close the client's connection, so that the client connects to another node
 )
 
 // up is the state of the direction from downstream to upstream.
 type up struct {
 	direction
-	scan        *wsframe.Scanner
-	clean       bool // upstream has received complete frames only
-	halfClosed  bool // this node has closed its sending side of upstream
-	clientEnded bool // downstream has closed its sending side, or has failed
-	clientEOF   bool // downstream has closed its sending side with a FIN
-	discarded   bool // data of downstream was discarded after this node had sent its close frame
-	invalid     bool // downstream violates the protocol
+	upScanner     *wsframe.Scanner
+	frameComplete bool // upstream has received complete frames only
+	halfClosed    bool // this node has closed its sending side of upstream
+	clientEnded   bool // downstream has closed its sending side, or has failed
+	clientEOF     bool // downstream has closed its sending side with a FIN
+	discarded     bool // data of downstream was discarded after this node had sent its close frame
+	invalid       bool // downstream violates the protocol
 }
 
 // down is the state of the direction from upstream to downstream.
 type down struct {
 	direction
-	from              wsframe.Scanner
-	held              []byte // the part of an incomplete message that has not been sent to downstream
-	ctl               []byte // the part of an incomplete control frame that has been received
+	downScanner       wsframe.Scanner
+	heldMessage       []byte // the part of an incomplete message that has not been sent to downstream
+	heldControl       []byte // the part of an incomplete control frame that has been received
 	streaming         bool   // a message that exceeds maxHeldMessage is being sent in parts
 	appClose          int    // code of the app's close frame; zero means none
-	ponged            bool   // the app has answered pingMoved, so it has read everything before our close frame
+	pongReceived      bool   // the app has answered pingMoved, so it has read everything before our close frame
 	closeAcknowledged bool   // the app has answered the close frame of this node
 	closeForwarded    bool   // a close frame of the app was sent to downstream
 	ownerCode         byte   // end code of the owner; zero means none
@@ -127,17 +127,17 @@ const maxHeldMessage = 64 << 10
 
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
-		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == route.Local,
+		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, toClient: y.ingress == "", toApp: p.route.Kind == route.Local,
 		attempt: *p, load: y.s.loadOf(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
-		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
+		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.s.clock.now(),
 	}
 	l.code.Store(wsession.CloseMoved)
-	l.clean, l.scan = true, &l.session.up
-	if !l.client {
+	l.frameComplete, l.upScanner = true, &l.session.up
+	if !l.toClient {
 		l.session.up = wsframe.Client()
 	}
-	if !l.app {
-		l.from.ExtraOpcode = opEndCode
+	if !l.toApp {
+		l.downScanner.ExtraOpcode = opEndCode
 	}
 	return l
 }
@@ -147,10 +147,10 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 func (l *webSocketRelay) request(want uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if want&requestMove != 0 && !l.over && l.asked.IsZero() {
-		l.asked = time.Now()
+	if want&requestMove != 0 && !l.ended && l.handoverRequestedAt.IsZero() {
+		l.handoverRequestedAt = time.Now()
 	}
-	if old := l.requests.Or(want); !l.over && old|want != old {
+	if old := l.requests.Or(want); !l.ended && old|want != old {
 		l.downstream.PauseRead()
 	}
 }
@@ -161,7 +161,7 @@ func (l *webSocketRelay) isRequested(want uint32) bool { return l.requests.Load(
 // through this relay.
 func (l *webSocketRelay) end() {
 	l.mu.Lock()
-	l.over = true
+	l.ended = true
 	l.mu.Unlock()
 	l.downstream.ResumeRead()
 }
@@ -180,21 +180,21 @@ func (l *webSocketRelay) runAfter(d time.Duration, f func()) {
 func (l *webSocketRelay) ifRunning(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over {
+	if !l.ended {
 		f()
 	}
 }
 
-func (l *webSocketRelay) isOver() bool {
+func (l *webSocketRelay) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.over
+	return l.ended
 }
 
 // start prepares the connections and starts the goroutine of the direction up. The caller then runs
 // the other direction with runDown.
 func (l *webSocketRelay) start(c *client) {
-	l.c = c
+	l.clientConn = c
 	if !l.responseSent {
 		l.clientGone = true
 		close(l.upEnd)
@@ -243,14 +243,14 @@ func (l *webSocketRelay) finish() {
 		<-l.upEnd
 		late.timer.Stop()
 		return
-	case !l.client && l.closeSent.Load() != 0:
+	case !l.toClient && l.closeSent.Load() != 0:
 		<-l.closeWritten // after the close frame, nothing else is sent to upstream
 		return
 	case l.appInvalid:
 		l.code.Store(wsession.CloseProtocol)
-		l.request(requestStop | requestClose)
+		l.request(requestStop | requestCloseFrame)
 	case l.appClose != 0 && !l.closeAcknowledged:
-		l.request(requestStop | requestClose)
+		l.request(requestStop | requestCloseFrame)
 	default:
 		l.request(requestStop)
 	}
@@ -270,7 +270,7 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 		return append(closes, l.upstream, l.downstream)
 	case causeDrainTimeout:
 		l.drainExpired.Store(true)
-		l.request(requestStop | requestClose)
+		l.request(requestStop | requestCloseFrame)
 		l.abortAfter(endWait, l.upstream)
 	case causeStopping:
 		l.drainExpired.Store(true)
@@ -278,7 +278,7 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	case causeNone, causeLease, causeOwnerLost, causePathDead, causeTimeout, causeShardMoved, causeLeaving, causeMoveTest:
 		closes = append(closes, l.upstream)
 	}
-	if l.app {
+	if l.toApp {
 		time.AfterFunc(2*endWait, l.cancelStuck)
 	}
 	return closes
@@ -289,7 +289,7 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 // cancelStuck requests a stop and checks again later.
 func (l *webSocketRelay) cancelStuck() {
 	switch {
-	case l.isOver():
+	case l.hasEnded():
 	case l.down.lastActivity.Load() == activeNow:
 		l.ifRunning(func() { _ = l.downstream.Abort() })
 	default:

@@ -17,7 +17,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 		p, err := l.upstream.PeekFor(l.down.parkDelay)
 		switch {
 		case l.down.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.park(&l.down.direction, l.upstream) {
+			if l.parkDirection(&l.down.direction, l.upstream) {
 				return true
 			}
 			continue
@@ -28,7 +28,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 		l.down.lastActivity.Store(activeNow)
 		l.upstream.Consume(len(p))
 		for len(p) > 0 {
-			n, err := l.from.Step(p)
+			n, err := l.downScanner.Step(p)
 			if err != nil {
 				l.appInvalid = true
 				return false
@@ -58,52 +58,52 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 // true if nothing may follow.
 func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	switch {
-	case l.from.IsControl():
-		l.ctl = append(l.ctl, p...)
-		if !l.from.BetweenFrames() {
+	case l.downScanner.IsControl():
+		l.heldControl = append(l.heldControl, p...)
+		if !l.downScanner.BetweenFrames() {
 			return false
 		}
 		done = l.forwardControl()
-		l.ctl = l.ctl[:0]
+		l.heldControl = l.heldControl[:0]
 		return done || l.clientGone
-	case l.streaming || l.from.BetweenMessages() && len(l.held) == 0:
+	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:
 		l.writeDown(p)
-	case l.from.BetweenMessages() || len(l.held)+len(p) > maxHeldMessage:
-		l.writeDown(l.held)
+	case l.downScanner.BetweenMessages() || len(l.heldMessage)+len(p) > maxHeldMessage:
+		l.writeDown(l.heldMessage)
 		l.writeDown(p)
-		l.held = nil
+		l.heldMessage = nil
 		l.streaming = true
 	default:
-		l.held = append(l.held, p...)
+		l.heldMessage = append(l.heldMessage, p...)
 	}
-	l.streaming = l.streaming && !l.from.BetweenMessages()
+	l.streaming = l.streaming && !l.downScanner.BetweenMessages()
 	return l.clientGone
 }
 
 // forwardControl sends a control frame of the app to downstream, except for frames that belong to
 // the hand-over. done means that the frame ends the relay.
 func (l *webSocketRelay) forwardControl() (done bool) {
-	switch l.from.Opcode() {
+	switch l.downScanner.Opcode() {
 	case opEndCode:
-		if word := l.from.Payload(); len(word) > 0 {
-			l.ownerCode = word[0]
+		if code := l.downScanner.Payload(); len(code) > 0 {
+			l.ownerCode = code[0]
 		}
 		return true
 	case wsframe.OpPong:
-		if l.app && l.closeSent.Load() != 0 && string(l.from.Payload()) == pingMoved {
-			l.ponged = true
+		if l.toApp && l.closeSent.Load() != 0 && string(l.downScanner.Payload()) == pingMoved {
+			l.pongReceived = true
 			return false
 		}
 	case wsframe.OpClose:
-		l.appClose = l.from.CloseCode()
-		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == wsession.CloseMoved && !l.clientClosed.Load() {
+		l.appClose = l.downScanner.CloseCode()
+		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.toClient && l.appClose == wsession.CloseMoved && !l.clientClosed.Load() {
 			return true // the client must not see the answer to a close frame that it has not sent
 		}
-		l.writeDown(l.ctl)
+		l.writeDown(l.heldControl)
 		l.closeForwarded = true
 		return true
 	}
-	l.writeDown(l.ctl)
+	l.writeDown(l.heldControl)
 	return false
 }
 
@@ -113,11 +113,11 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 // frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
 // read our close frame, nor all data of the client, when it sent its own close frame.
 func (l *webSocketRelay) acknowledgesClose(code int) bool {
-	told := int(l.closeSent.Load())
-	if told != wsession.CloseMoved {
-		return told != 0
+	sentCode := int(l.closeSent.Load())
+	if sentCode != wsession.CloseMoved {
+		return sentCode != 0
 	}
-	return (l.ponged || !l.app) && (code == told || code == wsession.CloseNormal || code == wsframe.NoCode)
+	return (l.pongReceived || !l.toApp) && (code == sentCode || code == wsession.CloseNormal || code == wsframe.NoCode)
 }
 
 // writeDown writes to downstream. After an error it aborts upstream, because the client has gone.

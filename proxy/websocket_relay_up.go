@@ -20,7 +20,7 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 		case errors.Is(err, h1.ErrPaused):
 			l.downstream.ResumeRead()
 		case l.up.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.park(&l.up.direction, l.downstream) {
+			if l.parkDirection(&l.up.direction, l.downstream) {
 				return true
 			}
 		case err != nil:
@@ -47,7 +47,7 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 // upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
 // relay can continue here.
 func (l *webSocketRelay) upIsBetweenMessages() bool {
-	return l.session.skip || l.scan.BetweenMessages()
+	return l.session.skip || l.upScanner.BetweenMessages()
 }
 
 // forwardUp sends p to upstream. If a hand-over is requested, it stops at the end of the present
@@ -55,8 +55,8 @@ func (l *webSocketRelay) upIsBetweenMessages() bool {
 func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	from := 0
 	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
-		between := l.scan.BetweenFrames()
-		m, err := l.scan.Step(p[n:])
+		between := l.upScanner.BetweenFrames()
+		m, err := l.upScanner.Step(p[n:])
 		if err != nil {
 			l.failProtocol(p[from:n], between)
 			return n, true
@@ -64,21 +64,21 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 		n += m
 		if l.session.skip {
 			from = n
-			if l.scan.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
+			if l.upScanner.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
 				l.handleClientClose()
-				l.writeUp(wsframe.AppendClose(nil, l.scan.CloseCode(), "", true))
+				l.writeUp(wsframe.AppendClose(nil, l.upScanner.CloseCode(), "", true))
 				return n, true
 			}
-			l.session.skip = !l.scan.BetweenMessages()
+			l.session.skip = !l.upScanner.BetweenMessages()
 		}
 	}
 	if from < n {
-		l.clean = l.scan.BetweenFrames()
+		l.frameComplete = l.upScanner.BetweenFrames()
 	}
-	if l.scan.Closed() {
+	if l.upScanner.Closed() {
 		l.handleClientClose()
 	}
-	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
+	return n, !l.writeUp(p[from:n]) || l.upScanner.Closed()
 }
 
 // handleClientClose records that downstream has sent a close frame. It must run before the frame is
@@ -93,7 +93,7 @@ func (l *webSocketRelay) handleClientClose() {
 // the invalid frame has been sent.
 func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.invalid = true
-	if l.clean = l.writeUp(before) && between; l.clean {
+	if l.frameComplete = l.writeUp(before) && between; l.frameComplete {
 		l.sendClose(wsession.CloseProtocol, closeFrameWrite)
 	}
 	l.abortUpstreamAfter(endWait)
@@ -108,7 +108,7 @@ func (l *webSocketRelay) writeUp(p []byte) bool {
 		err = w.Flush()
 	}
 	if err != nil {
-		l.clean = false
+		l.frameComplete = false
 		l.abortUpstreamAfter(endWait)
 		return false
 	}
@@ -123,15 +123,15 @@ func (l *webSocketRelay) abortUpstreamAfter(d time.Duration) { l.abortAfter(d, l
 func (l *webSocketRelay) shouldStopUp() bool {
 	switch {
 	case l.isRequested(requestStop):
-		if l.isRequested(requestClose) {
+		if l.isRequested(requestCloseFrame) {
 			l.sendClose(int(l.code.Load()), closeFrameWrite)
 		}
 		return true
 	case !l.isRequested(requestMove) || l.closeSent.Load() != 0 || !l.upIsBetweenMessages():
 		return false
-	case l.app:
+	case l.toApp:
 		l.handOver()
-		return l.client
+		return l.toClient
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
@@ -157,14 +157,14 @@ func (l *webSocketRelay) handOver() {
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
 // already has a close frame. within limits the time of the write.
 func (l *webSocketRelay) sendClose(code int, within time.Duration) {
-	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
-	if !l.clean || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
+	closed := l.upScanner.Closed() && !errors.Is(l.upScanner.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
+	if !l.frameComplete || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
 		return
 	}
 	defer close(l.closeWritten)
 	l.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
-	if l.app && code == wsession.CloseMoved {
+	if l.toApp && code == wsession.CloseMoved {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
 	}
 	l.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
@@ -177,7 +177,7 @@ func (l *webSocketRelay) finishUp(err error) {
 	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
 	case l.clientEOF && l.closeSent.Load() != 0:
-	case !l.client && l.clientEOF && l.scan.BetweenMessages():
+	case !l.toClient && l.clientEOF && l.upScanner.BetweenMessages():
 		l.handOver()
 	default:
 		_ = l.upstream.Abort()

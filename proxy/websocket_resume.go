@@ -19,13 +19,13 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	k, later := y.x.session, y.x.isResumption()
 	l := newWebSocketRelay(y, p)
 	y.slot.webSocket.Store(l)
-	if !y.slot.mark(slotAnswered | slotTunnel | slotWebSocket) {
+	if !y.slot.mark(slotResponseBegun | slotTunnel | slotWebSocket) {
 		y.slot.webSocket.Store(nil)
 		return false
 	}
 	y.webSocket = l
 	l.addRunning(1)
-	if l.app {
+	if l.toApp {
 		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.aborted, k.relayStarted = true, true
@@ -35,20 +35,20 @@ func (y *responseRelay) startSession(p *attempt) bool {
 		p.conn.pool.noteResumed()
 	}
 	y.noteWebSocketPath(p, false)
-	if later && !l.app {
+	if later && !l.toApp {
 		p.conn.pool.upgradeResponded(p.conn)
 		p.conn.pool.upgradeBackoff.OnAccepted(0)
 	}
 	y.answered(&p.conn.res)
-	if l.client {
+	if l.toClient {
 		y.recordStart(k)
 		k.gap = false
 		if k.relays++; k.relays == 1 {
 			k.protocol = string(p.conn.res.Value("Sec-WebSocket-Protocol"))
 		}
 	}
-	l.responseSent = later || y.writeSwitchingProtocols(p, !l.client)
-	if l.client {
+	l.responseSent = later || y.writeSwitchingProtocols(p, !l.toClient)
+	if l.toClient {
 		sessionLog{y.requestState}.relayStarted()
 	}
 	y.releaseBuffers(p)
@@ -152,7 +152,7 @@ func (c *client) resumeSession() (code int, why string) {
 
 // cancelUnanswered cancels the run unless its response has begun.
 func (c *client) cancelUnanswered() {
-	closes, _ := c.slot.cancel(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
+	closes, _ := c.slot.cancel(causeTimeout, func(r run, _ string) bool { return r.flags&slotResponseBegun == 0 }, nil)
 	closeAll(closes)
 }
 

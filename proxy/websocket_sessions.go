@@ -168,7 +168,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 // replaced reports whether the run was cancelled because a newer request of the same session has
 // arrived. The ingress has given up the older request then.
 func (c *client) replaced(why cause) bool {
-	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
+	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.clientErr == nil
 }
 
 // yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
@@ -219,7 +219,7 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 		return
 	}
 	if l := c.slot.webSocket.Load(); l != nil {
-		l.request(requestReconnect | requestStop | requestClose)
+		l.request(requestReconnect | requestStop | requestCloseFrame)
 		l.abortUpstreamAfter(endWait)
 	}
 	if end := k.wait.Load(); end != nil {
@@ -241,7 +241,7 @@ func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration)
 	}
 	if c.movedAt == 0 {
 		c.movedAt = now
-		if l.client {
+		if l.toClient {
 			s.webSockets.handovers.Enqueue(func() { l.request(requestMove) })
 		}
 	}

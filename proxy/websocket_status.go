@@ -42,8 +42,8 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	default:
 		k.startedBy, k.shard, k.keyHash = wsession.StartFirst, y.x.shard, shardkey.Hash(nil, y.x.Key)
 	}
-	if m.legs[k.startedBy].Add(1); k.startedBy != wsession.StartFirst {
-		m.sockets[wsession.SessionResumed].Add(1)
+	if m.relayStarts[k.startedBy].Add(1); k.startedBy != wsession.StartFirst {
+		m.sessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
 		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
 		if k.waves {
@@ -58,7 +58,7 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 func (l *webSocketRelay) recordEnd() wsession.RelayEnd {
 	k := l.session
 	end := l.outcome()
-	l.s.metrics.legEnds[end].Add(1)
+	l.s.metrics.relayEnds[end].Add(1)
 	k.set(0)
 	if end == wsession.EndReconnect && !l.isRequested(requestReconnect) {
 		l.s.webSockets.summary.Lost(k.shard, time.Now())
@@ -69,7 +69,7 @@ func (l *webSocketRelay) recordEnd() wsession.RelayEnd {
 		if k.waves {
 			l.s.webSockets.summary.Lost(k.shard, time.Now())
 		}
-		if k.lost = l.asked; k.gap || k.lost.IsZero() {
+		if k.lost = l.handoverRequestedAt; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
 		}
 		k.set(wsession.Detached)
@@ -110,7 +110,7 @@ func (c *client) recordLost() {
 		end = wsession.SessionRefused
 	}
 	k.set(0)
-	c.s.metrics.sockets[end].Add(1)
+	c.s.metrics.sessionEnds[end].Add(1)
 	sessionLog{&c.requestState}.sessionLost(end)
 	if k.waves {
 		now := time.Now()
