@@ -319,7 +319,7 @@ func mutantsOfRounds() []mutant {
 	return []mutant{
 		{
 			name: "why 11: silent owners are dropped without a wait", mix: silent, caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
+			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.options.Pace):"),
 		},
 		{
 			name: "why 11: a lease for the old epoch while a commit is in transit", mix: aimed("straggler 1").late(), caught: "G1|G4",
