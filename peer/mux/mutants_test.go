@@ -22,11 +22,11 @@ func protocolMutants() []mutant {
 		},
 		{
 			rule: "a closed stream ends", found: "TestClosedStreamEndsAfterLastByte",
-			decl: "peer/mux.Stream.handleEnd", old: "	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || closed", changed: "	st.peerEnded, st.peerStoppedReading = !PLANTED, st.peerStoppedReading || closed",
+			decl: "peer/mux.Stream.handleEnd", old: "	st.peerClosedWrite, st.peerClosedRead = true, st.peerClosedRead || readClosed", changed: "	st.peerClosedWrite, st.peerClosedRead = !PLANTED, st.peerClosedRead || readClosed",
 		},
 		{
 			rule: "a frame belongs to its own stream", found: "TestStreamsCarryTheirOwnBytesBothWays",
-			decl: "peer/mux.Session.streamFor", old: "	st = s.streams[f.stream]", changed: "	if st = s.streams[f.stream]; PLANTED && st != nil && f.stream%2 == 0 && s.streams[f.stream-1] != nil {\n		st = s.streams[f.stream-1]\n	}",
+			decl: "peer/mux.Session.lookupStream", old: "	st = s.streams[f.stream]", changed: "	if st = s.streams[f.stream]; PLANTED && st != nil && f.stream%2 == 0 && s.streams[f.stream-1] != nil {\n		st = s.streams[f.stream-1]\n	}",
 		},
 		{
 			rule: "a sender does not exceed its credit", found: "TestWriteDoesNotExceedCredit",
@@ -38,7 +38,7 @@ func protocolMutants() []mutant {
 		},
 		{
 			rule: "only consumed bytes are returned as credit", found: "TestSendingBeyondCreditFailsSession",
-			decl: "peer/mux.Stream.Read", old: "	if st.consumed += n; st.consumed >= st.window/2 && !st.peerEnded {", changed: "	if st.consumed += n * map[bool]int{true: 2, false: 1}[PLANTED]; st.consumed >= st.window/2 && !st.peerEnded {",
+			decl: "peer/mux.Stream.Read", old: "	if st.consumed += n; st.consumed >= st.window/2 && !st.peerClosedWrite {", changed: "	if st.consumed += n * map[bool]int{true: 2, false: 1}[PLANTED]; st.consumed >= st.window/2 && !st.peerClosedWrite {",
 		},
 		{
 			rule: "credit is limited to the window", found: "TestWriteDoesNotExceedCredit",
@@ -58,15 +58,15 @@ func protocolMutants() []mutant {
 		},
 		{
 			rule: "a reset does not overtake the open frame", found: "TestStreamResetBeforeItWasSentIsHarmless",
-			decl: "peer/mux.Session.enqueueLocked", old: "s.accept == nil && stream > s.batchedID ||", changed: "s.accept == nil && stream > s.batchedID && !PLANTED ||",
+			decl: "peer/mux.Session.enqueueLocked", old: "s.acceptStream == nil && stream > s.batchedID ||", changed: "s.acceptStream == nil && stream > s.batchedID && !PLANTED ||",
 		},
 		{
 			rule: "stream IDs are not reused", found: "TestProtocolErrorFailsSession",
-			decl: "peer/mux.Session.streamFor", old: "		if s.accept == nil || f.stream <= s.lastID {", changed: "		if s.accept == nil || f.stream <= s.lastID && !PLANTED {",
+			decl: "peer/mux.Session.lookupStream", old: "		if s.acceptStream == nil || f.stream <= s.lastID {", changed: "		if s.acceptStream == nil || f.stream <= s.lastID && !PLANTED {",
 		},
 		{
 			rule: "late frames are ignored", found: "TestLateFramesAreIgnored",
-			decl: "peer/mux.Session.streamFor", old: "	case f.stream > s.lastID:", changed: "	case f.stream > s.lastID || PLANTED && st == nil:",
+			decl: "peer/mux.Session.lookupStream", old: "	case f.stream > s.lastID:", changed: "	case f.stream > s.lastID || PLANTED && st == nil:",
 		},
 		{
 			rule: "streams after a GOAWAY are unprocessed", found: "TestStreamAfterGoAwayIsUnprocessed",
@@ -78,7 +78,7 @@ func protocolMutants() []mutant {
 		},
 		{
 			rule: "a stream after a GOAWAY is not accepted", found: "TestStreamThatCrossesGoAwayIsIgnored",
-			decl: "peer/mux.Session.streamFor", old: "		if s.goingAway {\n			return nil, false, nil", changed: "		if s.goingAway && !PLANTED {\n			return nil, false, nil",
+			decl: "peer/mux.Session.lookupStream", old: "		if s.goingAway {\n			return nil, false, nil", changed: "		if s.goingAway && !PLANTED {\n			return nil, false, nil",
 		},
 		{
 			rule: "a closed stream is not written to", found: "TestResetStreamHasNoEnd",
@@ -138,7 +138,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a close is sent after the peer has closed, too", found: "TestStreamClosedByPeerIsAnsweredWithClose",
-			decl: "peer/mux.Session.closeStream", old: "		s.enqueueLocked(typ, st.id, nil)\n		s.closing", changed: "		if !PLANTED || !st.peerClosed {\n			s.enqueueLocked(typ, st.id, nil)\n		}\n		s.closing",
+			decl: "peer/mux.Session.closeStream", old: "		s.enqueueLocked(typ, st.id, nil)\n		s.closingStreams", changed: "		if !PLANTED || !st.peerClosed {\n			s.enqueueLocked(typ, st.id, nil)\n		}\n		s.closingStreams",
 		},
 		{
 			rule: "a slow reader keeps little memory", found: "TestSlowReaderBuffersUpToOneWindow",
@@ -146,7 +146,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a blocked stream is listed once", found: waits,
-			decl: "peer/mux.Session.enqueueData", old: "		if !st.blocked {", changed: "		if !st.blocked || PLANTED {",
+			decl: "peer/mux.Session.enqueueData", old: "		if !st.isBlocked {", changed: "		if !st.isBlocked || PLANTED {",
 		},
 		{
 			rule: "one ping is queued", found: waits,
@@ -186,7 +186,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a silent session counts as a failure", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
-			decl: "peer/mux.SessionSet.Connect", old: "		backOff := ss.discard(", changed: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.discard(",
+			decl: "peer/mux.SessionSet.Connect", old: "		backOff := ss.removeUnresponsive(", changed: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.removeUnresponsive(",
 		},
 		{
 			rule: "early failures increase the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
@@ -194,7 +194,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "silent sessions increase the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
-			decl: "peer/mux.SessionSet.discard", old: "return d.failures > 1", changed: "return d.failures > 1 && !PLANTED",
+			decl: "peer/mux.SessionSet.removeUnresponsive", old: "return d.failures > 1", changed: "return d.failures > 1 && !PLANTED",
 		},
 		{
 			rule: "a lasting session resets the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
@@ -206,7 +206,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a session dialed before Renew is discarded", found: "TestRenewDiscardsSessionBeingDialed",
-			decl: "peer/mux.SessionSet.start", old: "	if ss.closed || ss.generation != generation {", changed: "	if ss.closed || ss.generation != generation && !PLANTED {",
+			decl: "peer/mux.SessionSet.runSession", old: "	if ss.closed || ss.generation != generation {", changed: "	if ss.closed || ss.generation != generation && !PLANTED {",
 		},
 		{
 			rule: "a rejected stream is refused", found: "TestRejectedStreamIsRefused",
@@ -222,7 +222,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "an answered stream cannot be refused", found: "TestProtocolErrorFailsSession",
-			decl: "peer/mux.Session.streamFor", old: " || st.heardFromPeer) {", changed: " || st.heardFromPeer && !PLANTED) {",
+			decl: "peer/mux.Session.lookupStream", old: " || st.receivedFromPeer) {", changed: " || st.receivedFromPeer && !PLANTED) {",
 		},
 		{
 			rule: "queued refusals are limited", found: waits,
@@ -262,7 +262,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "Ready checks the state first", found: "TestReadyCallsWakeOnce",
-			decl: "peer/mux.Stream.Ready", old: "	if st.recv != nil || st.peerEnded || st.closed", changed: "	if !PLANTED && st.recv != nil || !PLANTED && st.peerEnded || st.closed",
+			decl: "peer/mux.Stream.NotifyReadable", old: "	if st.recv != nil || st.peerClosedWrite || st.closed", changed: "	if !PLANTED && st.recv != nil || !PLANTED && st.peerClosedWrite || st.closed",
 		},
 		{
 			rule: "a waiting caller gets a stream", found: "TestOpenStreamWaitUsesSessionBeingConnected",
@@ -278,15 +278,15 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "an unwritten message is unprocessed", found: "TestUnwrittenMessageIsUnprocessed",
-			decl: "peer/mux.Session.Fail", old: " st.firstBatch > s.batches) {", changed: " st.firstBatch > s.batches) && !PLANTED {",
+			decl: "peer/mux.Session.Fail", old: " st.firstBatch > s.batchCount) {", changed: " st.firstBatch > s.batchCount) && !PLANTED {",
 		},
 		{
 			rule: "a written message is not", found: "TestUnwrittenMessageIsUnprocessed",
-			decl: "peer/mux.Session.batchWritten", old: "	if err != nil && n == 0 {", changed: "	if err != nil && (n == 0 || PLANTED) {",
+			decl: "peer/mux.Session.recordBatchWritten", old: "	if err != nil && n == 0 {", changed: "	if err != nil && (n == 0 || PLANTED) {",
 		},
 		{
 			rule: "a message of one frame does not wait", found: "TestMessageOfOneFrameIsQueuedAtOnce",
-			decl: "peer/mux.Session.enqueueData", old: " (s.accept != nil || bulk ||", changed: " (s.accept != nil || bulk || PLANTED ||",
+			decl: "peer/mux.Session.enqueueData", old: " (s.acceptStream != nil || bulk ||", changed: " (s.acceptStream != nil || bulk || PLANTED ||",
 		},
 		{
 			rule: "no stream is opened behind a long queue", found: "TestNoStreamIsOpenedBehindLongQueue",
@@ -294,7 +294,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "a silent session is closed", found: "TestSilentSessionIsClosed",
-			decl: "peer/mux.Session.checkIdle", old: "	closeNow := !heard ||", changed: "	closeNow := !heard && !PLANTED ||",
+			decl: "peer/mux.Session.checkIdle", old: "	closeNow := !ok ||", changed: "	closeNow := !ok && !PLANTED ||",
 		},
 		{
 			rule: "an idle session accepts no streams", found: "TestIdleSessionIsClosed",
@@ -306,7 +306,7 @@ func limitMutants() []mutant {
 		},
 		{
 			rule: "an idle session keeps its streams", found: "TestIdleSessionIsClosed",
-			decl: "peer/mux.Session.checkIdle", old: "	if closeNow {\n", changed: "	if closeNow || PLANTED && heard && quiet >= idleTimeout+dialerCloseTimeout {\n",
+			decl: "peer/mux.Session.checkIdle", old: "	if closeNow {\n", changed: "	if closeNow || PLANTED && ok && sinceRead >= idleTimeout+dialerCloseTimeout {\n",
 		},
 		{
 			rule: "TLS replies are limited", found: "TestTLSRepliesAreLimited",
