@@ -34,6 +34,11 @@ type readWriter interface {
 // readers without this method, the duration of Read is used instead.
 type immediateReader interface{ ReadImmediately() bool }
 
+// lookahead reads without blocking. there is false if there is neither data nor an error.
+type lookahead interface {
+	Look(b []byte) (n int, there bool, err error)
+}
+
 // lowLatencyConn is a connection whose reads do not depend on the runtime poller alone.
 //
 // If all cores are busy with thousands of connections, the runtime poller delivers data in order:
@@ -178,9 +183,7 @@ func (c *lowLatencyConn) wasImmediate(start time.Time) bool {
 // backlogged. A goroutine readied by the poller joins the end of the run queue, and a deadline
 // does not move it forward. It reports done == false once there is no backlog.
 func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool, err error) {
-	in, ok := c.socket.(interface {
-		Look(b []byte) (n int, there bool, err error)
-	})
+	in, ok := c.socket.(lookahead)
 	if !ok || c.poller == nil {
 		return 0, false, nil
 	}

@@ -161,7 +161,7 @@ func (r *wakingReader) Read(b []byte) (int, error) {
 	}
 }
 
-func (r *wakingReader) AtOnce() bool { return r.atOnce }
+func (r *wakingReader) ReadImmediately() bool { return r.atOnce }
 
 // Data that arrived just after a check was counted as missed by the poller. Nodes without any
 // requests then checked each of their connections a hundred times a second, forever.

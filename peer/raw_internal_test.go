@@ -154,13 +154,13 @@ func TestRawReadsReportPresentData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !in.AtOnce() {
+	if !in.ReadImmediately() {
 		t.Error("data that had arrived did not count as present")
 	}
 	if err := in.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := in.Read(p); err == nil || in.AtOnce() {
+	if _, err := in.Read(p); err == nil || in.ReadImmediately() {
 		t.Error("nothing counted as there")
 	}
 }

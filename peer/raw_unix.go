@@ -10,6 +10,11 @@ import (
 	"shardway/internal/rawio"
 )
 
+var (
+	_ immediateReader = (*rawConn)(nil)
+	_ lookahead       = (*rawConn)(nil)
+)
+
 // rawConn reads and writes a socket without entering the scheduler: see rawio.Stream.
 type rawConn struct {
 	*net.TCPConn
@@ -35,7 +40,7 @@ func (rc *rawConn) Read(b []byte) (int, error) {
 }
 
 // ReadImmediately reports whether the last Read found data, or the end, without waiting.
-func (rc *rawConn) AtOnce() bool { return rc.stream.Tries() == 1 }
+func (rc *rawConn) ReadImmediately() bool { return rc.stream.Tries() == 1 }
 
 // Look reads pending data without waiting. there is false if there is none.
 func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
