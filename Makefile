@@ -187,7 +187,7 @@ test-long-virtual: | $(GOTESTSUM) $(RERUN)
 # The race detector changes timing and sync.Pool: what users get runs without it.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
-	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux)
+	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux ./internal/netpoll)
 
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)

@@ -3,7 +3,6 @@ package proxy_test
 // mutantsOfMux are those with requests that share a connection.
 func mutantsOfMux() []mutant {
 	const loses, own = "TestRetryAfterSessionLossFollowsMethod", "TestLargeRequestsUseOwnConn"
-	const size = "TestResponseSizePredictionUsesLastSize"
 	return []mutant{
 		{
 			rule: "what lost its trunk goes again only as its method allows", found: loses,
@@ -20,14 +19,6 @@ func mutantsOfMux() []mutant {
 		{
 			rule: "and what is not here as a whole", found: own,
 			edits: in("proxy.client.fitsStream", "!c.body.isFullyBuffered() ||", "!c.body.isFullyBuffered() && !PLANTED ||"),
-		},
-		{
-			rule: "large answers are remembered", found: size,
-			edits: in("proxy/sizehint.Predictor.Record", "	if known != now {", "	if known != now && !PLANTED {"),
-		},
-		{
-			rule: "and so are small ones", found: size,
-			edits: in("proxy/sizehint.Predictor.Record", "	if !large {", "	if !large && !PLANTED {"),
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
