@@ -14,7 +14,7 @@ import (
 // JoinsOnlyItself returns nil if every address of Join certainly belongs to this node and to no
 // other node. Otherwise the error is the reason why an address may belong to another node.
 //
-// A node that joins only itself may bootstrap a cluster, so the answer must not change later. A
+// A node that joins only itself may bootstrap a cluster, so the result must not change later. A
 // name that resolves to this node now may resolve to another node later, and a load balancer
 // selects a different node each time. Only these addresses are certain:
 //   - the IP address and the port that this node advertises
