@@ -154,7 +154,7 @@ func flags(set ...bool) byte {
 	return f
 }
 
-// MarshalBinary encodes the heartbeat. It does not fail.
+// MarshalBinary encodes the heartbeat. The error is always nil.
 func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := newWriter(h.Level)
 	w.text(string(h.Node))
@@ -213,7 +213,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	return r.end()
 }
 
-// MarshalBinary encodes the answer. It does not fail.
+// MarshalBinary encodes the answer. The error is always nil.
 func (a Answer) MarshalBinary() ([]byte, error) {
 	w := newWriter(a.Level)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.HeartbeatNumber, uint64(a.Epoch)} {

@@ -133,8 +133,8 @@ func checkHooks(s string) *flaw {
 	return flawOf(err)
 }
 
-// HooksAt returns the address of the hooks. It returns the zero value without hooks, for an app in this
-// process, and for an invalid setting.
+// HooksAt returns the address of the hooks. It returns the zero value if no hooks are configured, if
+// the app runs in this process, or if the setting is invalid.
 func (c *Config) HooksAt() address.Hooks {
 	h, err := address.ParseHooks(c.Hooks)
 	if c.Hooks == "" || err != nil {

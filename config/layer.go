@@ -21,9 +21,9 @@ type givenTexts struct {
 // layer contains the settings of one origin, by name.
 type layer map[string]givenTexts
 
-// flagLayer reads the command line: --name value, --name=value, and for a
-// switch --name, --name=false or --no-name. The last of several values applies, except
-// for lists, and for --upstream, which may have only one value.
+// flagLayer reads the command line: --name value, --name=value, and for a switch --name,
+// --name=false or --no-name. If a flag is repeated, the last value applies, except for lists, and
+// for --upstream, which may have only one value.
 func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 	l, problems := make(layer), []Problem(nil)
 	for i := 0; i < len(args); i++ {

@@ -55,8 +55,8 @@ func newLeaderSuspicion(n *Node) *leaderSuspicion {
 	return d
 }
 
-// poll updates the machine, sends the requests that the machine asks for, and campaigns if the machine
-// decides so. agent.poll calls it.
+// poll updates the failure detector, sends the requests that the machine asks for, and campaigns if
+// the machine decides so. agent.poll calls it.
 func (d *leaderSuspicion) poll(now time.Duration) {
 	unanswered := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
@@ -80,7 +80,7 @@ func (d *leaderSuspicion) poll(now time.Duration) {
 const leaderResponseTimeout = time.Second
 
 // checkLeader checks in the background whether the suspected leader of a term responds to a request. If
-// it does, the machine is informed.
+// it does, the failure detector is informed.
 func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	ctx, cancel := context.WithTimeout(d.ctx, leaderResponseTimeout)
 	d.n.asks.Go(func() {

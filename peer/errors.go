@@ -38,7 +38,7 @@ type Refusal uint8
 
 // Refusals. The value 1 means accepted.
 const (
-	// RefusedVersion means that the sides use different protocol versions.
+	// RefusedVersion means that the two sides use different protocol versions.
 	RefusedVersion Refusal = iota + 2
 	// RefusedMalformed means that the hello could not be parsed.
 	RefusedMalformed
@@ -54,7 +54,7 @@ const (
 	// RefusedBusy means that the limit of open streams of the kind is reached.
 	RefusedBusy
 	// RefusedUnknown means that the node does not know the dialer. Dial tries again for a while,
-	// because gossip may be about to report it.
+	// because gossip may not have announced it yet.
 	RefusedUnknown
 	// RefusedIdentity means that the certificate of the dialer belongs to another node.
 	RefusedIdentity
@@ -67,7 +67,7 @@ const (
 	// dialer has recorded.
 	RefusedSelf
 	// RefusedTwin means that another process with the dialer's node id responds at the address that
-	// the directory contains.
+	// the node directory lists.
 	RefusedTwin
 )
 

@@ -106,8 +106,8 @@ func (s *server) recoverHandler(c *Conn) {
 	}
 }
 
-// handshake performs the port's part of the handshake on raw. It returns nil if that failed; the
-// caller closes raw then.
+// handshake performs the listener's side of the handshake on raw. It returns nil if that failed;
+// the caller closes raw then.
 func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
 	pending := s.addPending(raw)
 	if pending == nil {

@@ -239,11 +239,11 @@ const (
 	bodyDropped        // the response has begun; body data that the app does not accept is discarded
 )
 
-// respondsEarly handles a final response that begins while the body is being sent. Such a response
-// ends the connection. A client that sends its whole body before it reads must be able to finish.
-// Therefore the part of the body that the app does not accept is read and discarded. refused means
-// that the app has refused the request; then no more of the body is sent to the app. Only the
-// goroutine of the request calls respondsEarly, while running is set.
+// respondsEarly handles a final response that arrives before the whole request body has been sent.
+// Such a response ends the connection. A client that sends its whole body before it reads must be
+// able to finish. Therefore the part of the body that the app does not accept is read and
+// discarded. refused means that the app has refused the request; then no more of the body is sent
+// to the app. Only the goroutine of the request calls respondsEarly, while running is set.
 func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	if u.route.Swap(bodyDropped) == bodyBroken {
 		<-u.done

@@ -120,7 +120,8 @@ func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	return (l.pongReceived || !l.toApp) && (code == sentCode || code == wsession.CloseNormal || code == wsframe.NoCode)
 }
 
-// writeDown writes to downstream. After an error it aborts upstream, because the client has gone.
+// writeDown writes to downstream. After an error it aborts upstream, because the client has
+// disconnected.
 func (l *webSocketRelay) writeDown(p []byte) {
 	if l.clientGone || len(p) == 0 {
 		return

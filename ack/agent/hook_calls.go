@@ -170,9 +170,9 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 	}
 }
 
-// callSucceeded applies a success to one shard. An acquired shard serves from the next update
-// with a lease. If the lease has lapsed meanwhile, no other node can have owned the shard
-// until it is back.
+// callSucceeded applies a success to one shard. The node serves an acquired shard from the next
+// update in which it holds a lease. If the lease has lapsed meanwhile, no other node can have owned
+// the shard until the lease is renewed.
 func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard) {
 	switch c.Kind {
 	case HookAcquire:
@@ -193,8 +193,8 @@ func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookRes
 	}
 }
 
-// callFailed applies a failure to one shard, or a result that says nothing about it. early
-// means that the call was cancelled before its timeout.
+// callFailed handles a failed call for one shard, or a result that does not mention the shard.
+// early means that the call was cancelled before its timeout.
 func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard, early bool) {
 	if h.retryPause = min(max(2*h.retryPause, minRetryPause), maxRetryPause); early {
 		h.retryPause = 0

@@ -139,18 +139,18 @@ func (d *Driver) ChangePolicy(changes []ack.Change) (number uint64, effects []Ef
 // Plan returns the moves of the next map; see Leader.Plan.
 func (d *Driver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
 
-// View returns the state of every node from the view of the leader, ordered by id.
+// View returns the state of every node as seen by the leader, ordered by id.
 func (d *Driver) View() []MemberView { return d.leader.View(d.o.Clock()) }
 
-// KeptShards returns the shards that remain at their owners because of safe drains, as of the
-// last step.
+// KeptShards returns the shards that stay with their owners because of safe drains, as of the last
+// step.
 func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.keptShards }
 
 // DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
 func (d *Driver) DefersMoves(node shardmap.NodeID) bool { return d.leader.lastAssignment.staged[node] }
 
-// AwaitsIdleShards reports whether the node has not yet answered an AskIdle that is still open.
-// first is true if no map of the same change has moved shards of the node yet.
+// AwaitsIdleShards reports whether the node has not yet answered the pending AskIdle, which asks
+// for its idle shards. first is true if this change has not yet moved any shard of the node.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
 	o := d.leader.stages.owners[node]
 	return d.leader.stages.awaitingAnswer[node], o != nil && o.proposals == 0

@@ -65,9 +65,9 @@ func (a *kernelAlarm) arm(d time.Duration) {
 	})
 }
 
-// wait reads the timerfd before it blocks. The runtime's poller discards pending readiness
-// at the start of each wait, but not during it. So an expiry is not missed, and one that
-// arm has discarded does not end the wait.
+// wait reads the timerfd before it blocks. The reason is that the runtime's poller discards
+// readiness that was signaled before the wait began. So an expiry is not missed, and one that arm
+// has discarded does not end the wait.
 func (a *kernelAlarm) wait() bool {
 	var times uint64
 	looked := false

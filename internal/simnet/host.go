@@ -105,7 +105,7 @@ func (h *Host) listen(addr string) (*listener, error) {
 	return l, nil
 }
 
-// freePort returns a port without a listener, for a listener or a dialer.
+// freePort returns an unused ephemeral port, to listen on or to dial from.
 func (h *Host) freePort() uint16 {
 	for {
 		h.machine.lastPort++

@@ -117,8 +117,8 @@ func (a *API) LocalDrain() api.DrainState {
 	return d
 }
 
-// unansweredStays returns why the shards of a node that does not respond stay there. Empty means that other
-// nodes take them over. A takeover needs a leader and another node that may own shards.
+// unansweredStays returns why no other node takes over the shards of a node that does not respond. Empty
+// means that other nodes take them over. A takeover needs a leader and another node that may own shards.
 func (a *API) unansweredStays(node string, views []leader.MemberView) string {
 	switch {
 	case a.o.View.Leader() == "":

@@ -148,7 +148,8 @@ func (c *MapChangeRecorder) endLocked(now time.Duration) {
 // phaseLocked records the duration of a phase, in the open proposal and through OnPhase. mu must be held.
 func (c *MapChangeRecorder) phaseLocked(name string, d time.Duration) {
 	d = max(d, 0)
-	// Events that were recorded earlier share the old slice, so it is not changed.
+	// Events that were recorded earlier share the old slice, so the new event is appended to a
+	// copy.
 	c.open.change.Phases = append(slices.Clip(c.open.change.Phases), event.Phase{Name: name, MS: float64(d.Microseconds()) / 1000})
 	if c.o.OnPhase != nil {
 		c.o.OnPhase(name, d)

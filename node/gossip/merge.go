@@ -154,8 +154,8 @@ func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	return e.checkLevels(mine.Levels, parseLevels(m.Tags[tagLevel]))
 }
 
-// checkLevels compares the levels. A node that does not support the current level of the other one
-// cannot decode its messages. It returns nil if both are compatible.
+// checkLevels compares the format versions of both nodes. A node that does not support the current
+// level of the other one cannot decode its messages. It returns nil if both are compatible.
 func (e *RefusedError) checkLevels(mine, theirs Levels) *RefusedError {
 	number := func(n uint8) string { return strconv.Itoa(int(n)) }
 	switch {

@@ -68,7 +68,7 @@ func (c *Client) Plan(ctx context.Context) (p api.Plan, err error) {
 	return p, err
 }
 
-// ChangeTiming asks the leader to change the timing of the cluster. An empty change returns the present
+// ChangeTiming asks the leader to change the timing of the cluster. An empty change returns the current
 // timing. by is the requester, for the log.
 func (c *Client) ChangeTiming(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	if l := c.Leadership(); l != nil {

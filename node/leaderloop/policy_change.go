@@ -117,7 +117,7 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	return nil
 }
 
-// drainOf completes the change c of a drain. With a duration idleFirst, only idle shards move during that
+// drainOf fills in the drain fields of c. With a duration idleFirst, only idle shards move during that
 // time, and the remaining ones afterwards. If idleFirst is empty, all shards move at once.
 func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	if idleFirst == "" {
@@ -133,7 +133,7 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 }
 
 // awaitVoters returns the leader's view of the nodes. A leader that was just elected first waits for a
-// heartbeat of every voter, for up to dead-after. Otherwise it would consider all other voters as failed,
+// heartbeat from every voter, for up to dead-after. Otherwise it would consider all other voters failed,
 // for example when the previous leader has transferred the leadership to it in order to be drained.
 func (l *Leadership) awaitVoters(ctx context.Context, voters []string) []leader.MemberView {
 	t := time.NewTicker(handOverLook)

@@ -100,7 +100,7 @@ func classify(name []byte) Field {
 	return classifyPlain(name)
 }
 
-// classifyPlain is classify for a name that contains only letters, digits and hyphens.
+// classifyPlain implements classify for names that contain only letters, digits and hyphens.
 func classifyPlain(name []byte) Field {
 	c := name[0] | 0x20
 	switch c {
@@ -133,10 +133,10 @@ func classifyPlain(name []byte) Field {
 	return FieldOther
 }
 
-// classifyLookalike is classify for a name with other bytes. It replaces each of these bytes by a
-// hyphen and classifies the result. Most programs that derive variable names from field names
-// replace such bytes by _; lighttpd replaces all of them. The buffer truncates longer names, of
-// which only the prefix can match.
+// classifyLookalike is classify for a name that also contains other bytes. It replaces each of
+// these bytes with a hyphen and classifies the result. Most programs that derive variable names
+// from field names replace such bytes by _; lighttpd replaces all of them. The buffer truncates
+// longer names, of which only the prefix can match.
 func classifyLookalike(name []byte) Field {
 	var usual [24]byte
 	n := copy(usual[:], name)

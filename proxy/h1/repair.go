@@ -89,8 +89,8 @@ func (s *repairs) repairLine(b []byte, l *line, err *Error) bool {
 
 // parseBadName parses a header line whose name is not a token. It reports whether the line has only
 // one possible interpretation. That requires a colon after the name. The line must not contain
-// white space or control bytes at which some implementations end a name or a line. In addition, the
-// name must not resemble that of a framing field.
+// white space or control bytes that some implementations treat as the end of a name or line. In
+// addition, the name must not resemble that of a framing field.
 func (l *line) parseBadName(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
 	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !hasNoControlBytes(b) || resemblesFramingName(b[:colon]) {
@@ -101,8 +101,8 @@ func (l *line) parseBadName(b []byte) bool {
 	return true
 }
 
-// resemblesFramingName reports whether name contains the name of a framing field if all other
-// characters than letters are ignored. A non-ASCII letter whose upper case is an ASCII letter
+// resemblesFramingName reports whether name contains the name of a framing field when all
+// characters other than letters are ignored. A non-ASCII letter whose upper case is an ASCII letter
 // counts as that letter.
 func resemblesFramingName(name []byte) bool {
 	letters := bytes.Map(func(r rune) rune {
@@ -119,8 +119,8 @@ func isFramingName(name []byte) bool {
 	return bytes.EqualFold(name, []byte("Content-Length")) || bytes.EqualFold(name, []byte("Transfer-Encoding"))
 }
 
-// moveColon moves the colon of "Name : value" directly behind the name. It reports whether the line
-// has this form.
+// moveColon moves the colon of "Name : value" to immediately after the name. It reports whether the
+// line has this form.
 func moveColon(b []byte) bool {
 	n := tokenLen(b)
 	rest := bytes.TrimLeft(b[n:], " \t")
@@ -131,8 +131,8 @@ func moveColon(b []byte) bool {
 	return true
 }
 
-// replaceControlBytes replaces control bytes by spaces. It returns false if one of them is NUL, CR
-// or LF, because HTTP implementations differ in whether these bytes end a line.
+// replaceControlBytes replaces control bytes with spaces. It returns false if one of them is NUL,
+// CR or LF, because HTTP implementations differ in whether these bytes end a line.
 func replaceControlBytes(b []byte) bool {
 	if bytes.ContainsAny(b, "\x00\r\n") {
 		return false

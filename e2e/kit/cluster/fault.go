@@ -9,8 +9,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Faults returns the injected faults. Faults of a process, its app or its disk are
-// recorded when they are injected. The list includes the times without CPU time.
+// Faults returns the injected faults. Faults of a process, its app or its disk are recorded when
+// they are injected. The list includes the periods in which the machine had no CPU time.
 func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
 
 // Waits returns how long the nodes waited for processors.

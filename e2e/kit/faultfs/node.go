@@ -66,7 +66,7 @@ type directory struct {
 	s *injector
 }
 
-// Fsyncdir implements fsync of a directory.
+// Fsyncdir injects the configured fault, and then implements fsync of a directory.
 func (d directory) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
 	if errno := d.s.apply(ctx); errno != 0 {
 		return errno

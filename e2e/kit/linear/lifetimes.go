@@ -101,8 +101,8 @@ func (ls *lifetimes) operations() []settled {
 	return all
 }
 
-// contradiction returns the contradiction with the shortest span, or nil. Its cost is the
-// square of the number of values.
+// contradiction returns the contradiction with the shortest span, or nil. It takes quadratic time
+// in the number of values.
 func (ls *lifetimes) contradiction() *contradiction {
 	var best *contradiction
 	found := func(why string, ops ...settled) {

@@ -53,8 +53,8 @@ func Environment(dir string, every time.Duration) []string {
 	return append(os.Environ(), stateVariable+"="+dir, everyVariable+"="+every.String())
 }
 
-// Serve runs the app if this process was started as one, and returns true at its end.
-// Otherwise it returns false at once. TestMain must call it first.
+// Serve runs the app if this process was started as an app, and returns true at its end. Otherwise
+// it returns false at once. TestMain must call it first.
 func Serve() bool {
 	dir := os.Getenv(stateVariable)
 	if dir == "" {
