@@ -1,4 +1,4 @@
-// Package deploy_test holds what runs Shardway elsewhere to what the program takes.
+// Package deploy_test checks that the files for deployments agree with the program.
 package deploy_test
 
 import (

@@ -1,4 +1,4 @@
-// Package election decides when a voter campaigns because its leader does not answer. A stopped
+// Package election decides when a voter campaigns because its leader does not respond. A stopped
 // process and a network partition close no connection, and the election timeout of Raft is
 // longer than a lease. Without this package, nodes would be without a lease in between.
 //

@@ -1,6 +1,5 @@
-// Package docs_test holds the pages to what the program knows: commands, flags,
-// make targets, test patterns, variables and links that README and docs/ name are
-// looked up where they are defined. What a reader copies must work.
+// Package docs_test checks that README and docs/ agree with the program. It looks up the
+// commands, flags, make targets, test patterns, variables and links that the pages name.
 package docs_test
 
 import (
@@ -227,8 +226,8 @@ func TestVariablesAndTestFlagsOfThePagesExist(t *testing.T) {
 	}
 }
 
-// sources returns the Go code that git tracks, in one string.
-func sources(t *testing.T) string {
+// goFiles returns the names of all Go files of the repository.
+func goFiles(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "*.go")
 	cmd.Dir = root
@@ -236,8 +235,14 @@ func sources(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return strings.Fields(string(out))
+}
+
+// sources returns the Go code that git tracks, in one string.
+func sources(t *testing.T) string {
+	t.Helper()
 	var all strings.Builder
-	for f := range strings.FieldsSeq(string(out)) {
+	for _, f := range goFiles(t) {
 		b, err := os.ReadFile(filepath.Join(root, f))
 		if err != nil {
 			continue // deleted, and not committed yet

@@ -1,6 +1,5 @@
-// Package layering_test holds the directions of the imports: every package's own
-// line says which of the others it may know. A package without a line fails, so
-// that nobody adds one without deciding where it stands.
+// Package layering_test checks the imports of all packages: a table lists which packages
+// each of them may import. A package without an entry fails.
 package layering_test
 
 import (

@@ -1,5 +1,5 @@
-// Package licenses_test keeps THIRD_PARTY_LICENSES: the licences of everything
-// that is in the binary, as they ask for. After a change of dependencies run
+// Package licenses_test checks THIRD_PARTY_LICENSES, which contains the licences of all
+// modules in the binary. After a change of dependencies, run
 //
 //	go test ./internal/licenses -update
 package licenses_test

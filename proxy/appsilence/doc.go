@@ -1,4 +1,4 @@
-// Package appsilence detects an app that hangs: requests wait, and the app begins no response.
+// Package appsilence detects an app that hangs: requests wait, and the app sends no response.
 //
 // The sweep of the proxy counts the waiting requests in a Detector: BeginSweep, CountWaiting for each
 // request, EndSweep. These belong to one goroutine. The goroutines of requests call RecordResponse,

@@ -1,5 +1,5 @@
-// Package verify_test decodes what is for Kubernetes as its own server would that is asked
-// to be strict. It is a module of its own: the program knows nothing of Kubernetes.
+// Package verify_test decodes the manifests as strictly as a Kubernetes API server. It is a
+// separate module, because the program does not depend on Kubernetes.
 package verify_test
 
 import (
