@@ -37,7 +37,7 @@ func eventful(r *event.Ring) func() *admin.Server {
 	}
 }
 
-// runWithEvents runs f beside a server whose ring has such events, in virtual time.
+// runWithEvents runs f in virtual time, with a server whose ring contains such events.
 func runWithEvents(t *testing.T, nodes []string, f func(x telling)) {
 	t.Helper()
 	var r *event.Ring

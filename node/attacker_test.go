@@ -154,11 +154,10 @@ func (w *world) serving(d time.Duration, names ...string) {
 	}
 }
 
-// TestManualRotationExcludesAttacker has somebody with the old secret, in the cluster as a
-// node of its own, try everything at every moment of a rotation by hand: asking
-// for the new secret, installing his own, using, retiring, having the leader
-// rotate. Before, "give" told him the new secret, and a rotation that he asked
-// for put it onto his node.
+// An attacker has the old secret and a node in the cluster. At each step of a manual rotation, the
+// attacker requests the new secret, installs another one, uses and retires secrets, and requests a
+// rotation from the leader. Once, the request "give" returned the new secret to the attacker, and a
+// requested rotation installed it on the node of the attacker.
 func TestManualRotationExcludesAttacker(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0))
 	own := secret.Generate(time.Unix(9.3e8, 0)).Rotated()
@@ -168,7 +167,7 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 		old := v.files["a"].List()[0]
 		w.start("mallory")
 		w.untilSettled("a", "b", "c", "mallory")
-		// His certificate is the old secret's; whom he speaks with is all the same to him.
+		// The attacker uses a certificate of the old secret, and accepts any certificate of a peer.
 		trust, err := secret.Derive(secret.List{old, next}, "b")
 		if err != nil {
 			t.Fatal(err)
@@ -222,9 +221,8 @@ func TestManualRotationExcludesAttacker(t *testing.T) {
 	})
 }
 
-// TestAttackerGetsNoSecretOnceItIsUsed has him come in while the command runs: what
-// a rotation made is sent to who has the newest secret in use, and once the new
-// one is used that is not the old one.
+// The attacker joins while the command runs. A new secret is sent only to a peer that has the current
+// secret. As soon as the new secret is in use, the old one is no longer current.
 func TestAttackerGetsNoSecretOnceItIsUsed(t *testing.T) {
 	next := secret.Generate(time.Unix(9.2e8, 0)).Rotated()
 	sealed(t, func(w *world, v *vault) {

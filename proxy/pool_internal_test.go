@@ -337,7 +337,10 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 	held := heldError{make(chan struct{})}
 	p.breaker.Open(held) // the dial waits for it between its success and its offer
 	close(connected)
-	for dialed := false; !dialed; time.Sleep(time.Millisecond) {
+	for start, dialed := time.Now(), false; !dialed; time.Sleep(time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the dial does not succeed")
+		}
 		p.mu.Lock()
 		if dialed = p.mu.dialed == 1; dialed {
 			p.dialForWaiters() // as another request would that joins the queue or leaves it

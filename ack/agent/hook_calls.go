@@ -171,8 +171,8 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 }
 
 // callSucceeded applies a success to one shard. The node serves an acquired shard from the next
-// update in which it holds a lease. If the lease has lapsed meanwhile, no other node can have owned
-// the shard until the lease is renewed.
+// update in which it holds a lease. If the lease has lapsed since the call began, no other node can
+// have owned the shard until the lease is renewed.
 func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard) {
 	switch c.Kind {
 	case HookAcquire:

@@ -2,9 +2,9 @@ package leader
 
 import "time"
 
-// panicRecovery is the time after which health moves shards again, counted from when more than
-// half of the apps were last unhealthy. Apps that share a failed dependency recover one after
-// the other, and no shard should move between them meanwhile.
+// panicRecovery is the time after which health moves shards again, counted from when more than half
+// of the apps were last unhealthy. Apps that share a failed dependency recover one after the other,
+// and no shard should move between them during that time.
 const panicRecovery = 5 * time.Second
 
 // clusterAppHealth is the combined health of all apps.

@@ -45,7 +45,7 @@
 //
 // perform performs all effects in order before the next Handle, which reuses the slice. It only
 // starts the slow ones (Submit, Barrier, StepDown); their results are further messages. The loop
-// never waits for Raft, because it would renew no leases meanwhile.
+// never waits for Raft, because it would renew no leases while it waits.
 //
 // The caller passes these messages to Handle:
 //

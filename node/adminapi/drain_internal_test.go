@@ -8,7 +8,7 @@ import (
 	"shardway/admin/api"
 )
 
-// drain --wait says that busy shards wait for their requests.
+// drain --wait reports that busy shards wait for their requests.
 func TestDrainWaitsForBusyShards(t *testing.T) {
 	views := []leader.MemberView{{Node: "b", Staged: true}}
 	got := waitsFor(ack.NewState(), "b", api.DrainState{Shards: 2}, views)

@@ -1,5 +1,5 @@
-// Package cluster contains what a node knows of its cluster: which nodes are present, which of them are
-// servers of Raft, which node leads, and at which addresses the nodes can be reached.
+// Package cluster contains the view that a node has of its cluster: the nodes that are present, those
+// with a Raft server, the leader, and the addresses of all nodes.
 //
 // A View combines three sources: the members of gossip, the configuration of Raft, and the replicated state.
 // The sources may disagree for a short time. The methods say which source they use.

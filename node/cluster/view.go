@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-// View contains what this node knows of its cluster. Its methods may be called from any goroutine.
+// View is the view that this node has of its cluster. Its methods may be called from any goroutine.
 type View struct {
 	self, server string            // IDs of this node and of its Raft server
 	state        func() *ack.State // the replicated state of this node
@@ -80,7 +80,7 @@ func (v *View) IsAlive(node string) bool {
 }
 
 // Leader returns the ID of the leader as far as this node can determine, or "". A leader whose disk has
-// stalled does not return itself: it has isolated itself from the other voters, so that one of them can
+// stalled does not return itself: it has isolated itself from the other voters, and one of them can
 // become leader.
 func (v *View) Leader() string {
 	leader := v.Raft.Leader()

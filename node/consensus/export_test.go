@@ -105,8 +105,8 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	return resp.Granted, err
 }
 
-// HandleHeartbeat has the server take a heartbeat of a term beside its loop, as one that came to the
-// transport of this life, or to one of another.
+// HandleHeartbeat gives a heartbeat of the term to the server outside its loop. here means that it
+// arrived at the present transport; otherwise it arrived at another one.
 func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool) {
 	t := r.current.Load().trans
 	if !here {

@@ -203,7 +203,7 @@ func (c *checker) checkResponse(resp *Response) {
 		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describeContext(resp, runs))
 }
 
-// describeContext returns where a request ran and which faults were active meanwhile. A reader
+// describeContext returns where a request ran and which faults were active at that time. A reader
 // of the report needs it to find the cause of a failure.
 func (c *checker) describeContext(resp *Response, runs []Run) string {
 	var b strings.Builder
