@@ -39,7 +39,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	s.tick()
-	s.handshakes.add(c, cancel, s.clock.now())
+	s.handshakes.add(c, cancel, s.clock.Now())
 	defer s.handshakes.remove(c)
 	if err := c.HandshakeContext(ctx); err != nil {
 		s.o.Log.Debug().Err(err).Stringer("addr", conn.RemoteAddr()).Msg("handshake failed")

@@ -40,7 +40,7 @@ func (c *client) runCounted(p *attempt) decision {
 // startTimer returns the values from which recordRun computes differences: the present time, and
 // the number of bytes sent to the client so far.
 func (c *client) startTimer() (began time.Duration, sent int64) {
-	return c.s.clock.exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
+	return c.s.clock.Exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
 }
 
 // recordRun counts a run that has ended with the decision v. began and sent are the results of
@@ -48,7 +48,7 @@ func (c *client) startTimer() (began time.Duration, sent int64) {
 func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {
 	switch v.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
-		ended := c.s.clock.exact()
+		ended := c.s.clock.Exact()
 		c.recordLoad(p.route.Kind, ended-began, sent)
 		if v.action == actionDone {
 			c.x.ended = ended

@@ -175,7 +175,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 		}
 		p.conn.pool.markProven(p.conn)
 		if p.route.Kind == route.Local {
-			c.s.appSilence.RecordResponse(c.s.clock.now())
+			c.s.appSilence.RecordResponse(c.s.clock.Now())
 		}
 		c.reply.repaired(res)
 		switch {

@@ -57,7 +57,7 @@ type idleConn struct {
 // with the longest idle ones. A connection in its TLS handshake counts as idle.
 func (s *Server) evictIdle(least time.Duration, most int) {
 	s.tick() // if there are only handshakes, no sweep updates the clock
-	now := s.clock.now()
+	now := s.clock.Now()
 	s.conns.withClients(nil, func(list []*client) {
 		var all []idleConn
 		for _, c := range list {

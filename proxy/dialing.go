@@ -169,8 +169,8 @@ func (p *pool) offerNew(l *upstreamConn, endDial func()) {
 	if endDial != nil {
 		endDial()
 	}
-	if l.idleSince = p.clock.now(); l.singleUse {
-		l.idleSince = p.clock.exact() // the wait for the upgrade response starts now
+	if l.idleSince = p.clock.Now(); l.singleUse {
+		l.idleSince = p.clock.Exact() // the wait for the upgrade response starts now
 	}
 	p.releaseShard(l) // release the shard of the waiter that had l but has left the queue
 	used := (p.node != "" || p.mu.queue.length > 0) && p.assign(l)

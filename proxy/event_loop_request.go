@@ -170,7 +170,7 @@ func (c *client) handleResponse() {
 	p.conn.ConsumeResponse(res)
 	p.conn.pool.markProven(p.conn)
 	if p.route.Kind == route.Local {
-		c.s.appSilence.RecordResponse(c.s.clock.now())
+		c.s.appSilence.RecordResponse(c.s.clock.Now())
 	}
 	c.reply.repaired(res)
 	l.unregisterUpstream(c)
@@ -201,7 +201,7 @@ func (c *client) finishInLoop(l *eventLoop) {
 	c.eligibility.recordHit()
 	c.resumeAt = resumeNext
 	c.conn.ReleaseEmptyBuffers()
-	c.idle.Store(int64(c.s.clock.now()))
+	c.idle.Store(int64(c.s.clock.Now()))
 	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
 		l.ready = append(l.ready, c)
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"time"
 
+	"shardway/internal/coarsetime"
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
 	"shardway/proxy/route"
@@ -86,9 +87,9 @@ func (x *exchange) isStreamResumption() bool {
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
 // elapsed returns the duration of the request. It sets ended to now if it is not set.
-func (x *exchange) elapsed(clock *coarse) time.Duration {
+func (x *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
 	if x.ended == 0 { // otherwise recordRun has set it
-		x.ended = clock.exact()
+		x.ended = clock.Exact()
 	}
 	return x.ended - x.began
 }

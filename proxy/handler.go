@@ -237,7 +237,7 @@ func (t *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if head.Has(h1.FieldShardwayHold) {
 		t.a.noteHold(head, p.epoch)
 	}
-	t.a.s.appSilence.RecordResponse(t.a.s.clock.now())
+	t.a.s.appSilence.RecordResponse(t.a.s.clock.Now())
 	flags := uint64(slotResponseBegun)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"shardway/internal/coarsetime"
 	"shardway/internal/netpoll"
 	"shardway/internal/workerpool"
 )
@@ -46,7 +47,7 @@ const (
 type idleWatcher struct {
 	within  context.Context       //nolint:containedctx // lives as long as the listener
 	workers *workerpool.Pool[job] // its group also counts the parked connections
-	clock   *coarse
+	clock   *coarsetime.Clock
 	sockets netpoll.Watcher
 }
 
@@ -136,7 +137,7 @@ func (c *client) delayPark(never bool) {
 		c.canPark.Store(false)
 		return
 	}
-	idle := c.s.clock.exact() - time.Duration(c.idle.Load())
+	idle := c.s.clock.Exact() - time.Duration(c.idle.Load())
 	c.parkDelay.Store(max(2*int64(idle), c.s.parkSoon.Load()))
 }
 

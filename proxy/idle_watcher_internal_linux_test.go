@@ -230,7 +230,7 @@ func TestLateEventIsIgnored(t *testing.T) {
 			t.Error("a late event of another has resumed it")
 		}
 		earlier = append(earlier, p)
-		s.conns.resumeReady(p, s.clock.now())
+		s.conns.resumeReady(p, s.clock.Now())
 	}
 }
 
@@ -247,8 +247,8 @@ func TestParkedConnIsUnparkedOnce(t *testing.T) {
 			func() { s.conns.closeParked(p) },
 			func() { s.conns.closeParked(p) },
 			func() { s.conns.wake(true, everyone) },
-			func() { s.conns.resumeReady(p, s.clock.now()) },
-			func() { s.conns.resumeReady(p, s.clock.now()) },
+			func() { s.conns.resumeReady(p, s.clock.Now()) },
+			func() { s.conns.resumeReady(p, s.clock.Now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {

@@ -36,7 +36,7 @@ func (r *registry) addParked(c *client, p *parkedConn) (bool, error) {
 		return false, errRegistryBusy
 	}
 	var err error
-	if p.cancel, err = p.watcher.sockets.Watch(p.conn, func() { r.resumeReady(p, p.watcher.clock.now()) }); err != nil {
+	if p.cancel, err = p.watcher.sockets.Watch(p.conn, func() { r.resumeReady(p, p.watcher.clock.Now()) }); err != nil {
 		return false, err
 	}
 	p.watcher.workers.Group().Add(1)

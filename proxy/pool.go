@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/coarsetime"
 	"shardway/proxy/backoff"
 	"shardway/proxy/wsession"
 )
@@ -21,7 +22,7 @@ import (
 type pool struct {
 	node  string // the node at the other end; empty means the app
 	dial  func(ctx context.Context) (*upstreamConn, error)
-	clock *coarse
+	clock *coarsetime.Clock
 	max   int // limit of open connections; zero means no limit
 	// checkBeforeReuse means that each connection is checked before it is reused, by get or by
 	// SendChecked: an app may have sent more than its response. Nodes do not do that.
@@ -87,7 +88,7 @@ type connRequest struct {
 // then wait for one with join.
 func (p *pool) get(want connRequest) *upstreamConn {
 	for {
-		oldest := p.clock.now() - freshFor
+		oldest := p.clock.Now() - freshFor
 		l := p.popIdle(&want, oldest)
 		if l == nil {
 			return nil
@@ -167,11 +168,11 @@ func (p *pool) popNewestFor(w *waiter) *upstreamConn {
 	if w.newOnly || p.skipsReused(w) {
 		return nil
 	}
-	return p.popNewest(w.fresh, p.clock.now()-freshFor)
+	return p.popNewest(w.fresh, p.clock.Now()-freshFor)
 }
 
 // put returns a connection that can carry another request to the pool.
-func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.clock.now()) }
+func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.clock.Now()) }
 
 // putUsedAt is like put, for a connection whose peer finished its response at the time last. The
 // client may have needed more time to read that response.
@@ -269,7 +270,7 @@ func (p *pool) releaseSlot(l *upstreamConn) {
 // closeIdleOlderThan closes connections that have been idle for longer than age. With keepOne it
 // keeps the most recently used connection.
 func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
-	oldest := p.clock.now() - age
+	oldest := p.clock.Now() - age
 	p.mu.Lock()
 	var newest *upstreamConn
 	if n := len(p.mu.idle); keepOne && n > 0 {

@@ -30,7 +30,7 @@ func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.singleUse && l.awaitingUpgrade {
-		p.mu.upgradeResponses.Record(p.pacer, p.clock.exact()-l.idleSince, wsession.SlowUpgrade)
+		p.mu.upgradeResponses.Record(p.pacer, p.clock.Exact()-l.idleSince, wsession.SlowUpgrade)
 	}
 	p.upgradeRespondedLocked(l)
 	p.dialForWaiters()

@@ -4,12 +4,13 @@ import (
 	"sync"
 	"time"
 
+	"shardway/internal/coarsetime"
 	"shardway/proxy/h1"
 )
 
 // sweepEvery is the interval between sweeps. The sweep implements timeouts for which a timer in
 // each request would be too expensive; sweepEvery is their resolution.
-const sweepEvery = 50 * time.Millisecond
+const sweepEvery = coarsetime.Resolution
 
 // quiescentEvery means that one of quiescentEvery sweeps also visits quiescent WebSockets. Visits
 // are the only cost of thousands of idle WebSockets, so they are less frequent.

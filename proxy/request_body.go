@@ -54,7 +54,7 @@ func (u *requestBody) reset() {
 }
 
 // noteRead records the time of a read from the client.
-func (u *requestBody) noteRead() { u.readAt.Store(int64(u.s.clock.now())) }
+func (u *requestBody) noteRead() { u.readAt.Store(int64(u.s.clock.Now())) }
 
 // beginRead records that the body is being read from the client.
 func (u *requestBody) beginRead() { u.reading.Store(true) }

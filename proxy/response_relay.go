@@ -119,7 +119,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	}
 	why := y.slot.finish()
 	p.release()
-	last := p.conn.pool.clock.now()
+	last := p.conn.pool.clock.Now()
 	p.conn.pool.backoff.OnAccepted(y.x.limitShard())
 	if y.set.MaxShardInflight > 0 {
 		p.conn.pool.responseCompleted(p.conn)

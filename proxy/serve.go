@@ -72,7 +72,7 @@ func (c *client) serveRequests() {
 func (c *client) readRequest() bool {
 	c.conn.ReleaseEmptyBuffers()
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
-		c.idle.Store(int64(c.s.clock.now()))
+		c.idle.Store(int64(c.s.clock.Now()))
 	}
 	if c.joinsLoop() || c.parkRequested.Swap(false) && c.parkConn() {
 		return false
@@ -112,7 +112,7 @@ func (c *client) idleSince() time.Time {
 	if c.x.ended == 0 {
 		return time.Time{}
 	}
-	return c.s.clock.at(c.x.ended)
+	return c.s.clock.SystemTime(c.x.ended)
 }
 
 // beginExchange initializes the state of the request that has been read.
@@ -125,7 +125,7 @@ func (c *client) beginExchange() {
 		safety: safety,
 		safe:   safety == safeMethod,
 		keep:   c.req.KeepAlive() && !c.draining(),
-		began:  c.s.clock.exact(),
+		began:  c.s.clock.Exact(),
 	}
 	if c.pollSince.Load() != 0 {
 		c.pollSince.Store(0)

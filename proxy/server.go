@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/internal/coarsetime"
 	"shardway/internal/netpoll"
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
@@ -83,7 +84,7 @@ type Server struct {
 	bodies       buffer.Pool
 	keyless      route.Route // route of requests without a key
 	hookPath     pathguard.Guard
-	clock        coarse
+	clock        coarsetime.Clock
 	now          atomic.Pointer[[]byte] // present value of the Date header
 	second       atomic.Int64           // Unix time of that value
 	lastReap     time.Duration          // when the sweep last closed old idle connections; used only by the sweep
@@ -116,7 +117,7 @@ func New(o Options) *Server {
 	seed := maphash.MakeSeed()
 	s.sizes.SetSeed(seed)
 	s.nonResumable.SetSeed(seed)
-	s.clock.start(time.Now())
+	s.clock.Start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
 	s.streams.max = int64(s.o.MaxStreams)
@@ -388,7 +389,7 @@ func (s *Server) DrainClients(ctx context.Context) error {
 func (s *Server) setLeaveBy(ctx context.Context) {
 	by := int64(math.MaxInt64)
 	if at, ok := ctx.Deadline(); ok {
-		by = int64(at.Sub(s.clock.origin))
+		by = int64(s.clock.At(at))
 	}
 	s.leaveBy.Store(by)
 }

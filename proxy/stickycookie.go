@@ -24,7 +24,7 @@ func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
 	if r.x.Cookie == nil {
 		return b
 	}
-	switch cachecontrol.SharingOf(res, r.s.clock.at(r.s.clock.now())) {
+	switch cachecontrol.SharingOf(res, r.s.clock.SystemTime(r.s.clock.Now())) {
 	case cachecontrol.Allowed:
 		return b
 	case cachecontrol.Unstated:

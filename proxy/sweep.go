@@ -29,7 +29,7 @@ const (
 // leaving, each of them has its own deadline. Before a peer is declared unresponsive, all
 // connections to it must be checked.
 func (s *Server) mustSweepAll() bool {
-	return s.pathDetector.nextComplete > 0 && s.clock.now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
+	return s.pathDetector.nextComplete > 0 && s.clock.Now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
 // sweep checks the open connections. It starts disconnect watches for requests that have run for
@@ -37,7 +37,7 @@ func (s *Server) mustSweepAll() bool {
 // connections during a drain. Without whole, list does not contain quiescent WebSockets. Only the
 // sweeping goroutine calls it.
 func (s *Server) sweep(list []*client, whole bool) {
-	now := s.clock.now()
+	now := s.clock.Now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.pathDetector.begin(list, whole, now)
 	s.appSilence.BeginSweep(now)
@@ -263,5 +263,5 @@ func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) 
 // at most once a second.
 func (s *Server) AppSilence() appsilence.Report {
 	// If there are no connections, there are no sweeps, so the last result may be outdated.
-	return s.appSilence.Report(s.clock.exact() - 20*sweepEvery)
+	return s.appSilence.Report(s.clock.Exact() - 20*sweepEvery)
 }

@@ -17,7 +17,7 @@ const closeReplyTimeout = 10 * time.Second
 const activeNow = math.MaxInt64
 
 // noteActivity records that a direction has copied all available data.
-func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.now())) }
+func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.Now())) }
 
 // closeReplyWait limits the wait for the answer to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
@@ -34,7 +34,7 @@ type closeReplyWait struct {
 // is copying data, its source does not count as silent, because then the receiver is slow. end must
 // not block, and must have no effect after the relay has ended.
 func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
-	now, idle := l.s.clock.now(), l.s.set.Load().IdleTimeout
+	now, idle := l.s.clock.Now(), l.s.set.Load().IdleTimeout
 	p := &closeReplyWait{l: l, from: from, begun: now, most: now + idle, end: end}
 	p.timer = time.AfterFunc(math.MaxInt64, p.check) // p.timer must be set before check runs
 	p.timer.Reset(min(closeReplyTimeout, idle))
@@ -42,7 +42,7 @@ func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeRepl
 }
 
 func (p *closeReplyWait) check() {
-	now, since := p.l.s.clock.now(), p.begun
+	now, since := p.l.s.clock.Now(), p.begun
 	switch last := p.from.lastActivity.Load(); last {
 	case activeNow:
 		since = now

@@ -29,14 +29,14 @@ type resumeDeadline struct {
 // limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
 // permits, unless the caller calls stop first.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.ResumeTimeout}
+	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.Now() + maxResumeWaits*s.o.ResumeTimeout}
 	w.timer = time.AfterFunc(math.MaxInt64, w.check) // w.timer must be set before check runs
 	w.timer.Reset(s.o.ResumeTimeout)
 	return w.timer.Stop
 }
 
 func (w *resumeDeadline) check() {
-	now := w.s.clock.now()
+	now := w.s.clock.Now()
 	var until time.Duration
 	if p := w.s.poolOf(w.shard); p != nil {
 		until = min(time.Duration(p.lastResumed.Load())+w.s.o.ResumeTimeout, w.most)
@@ -65,4 +65,4 @@ func (s *Server) poolOf(shard shardmap.Shard) *pool {
 }
 
 // noteResumed records that a WebSocket has been resumed at the destination.
-func (p *pool) noteResumed() { p.lastResumed.Store(int64(p.clock.now())) }
+func (p *pool) noteResumed() { p.lastResumed.Store(int64(p.clock.Now())) }

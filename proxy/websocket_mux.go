@@ -78,7 +78,7 @@ func (l *webSocketRelay) transferred() int64 {
 
 // isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
 func (l *webSocketRelay) isBulk() bool {
-	n, d := l.transferred(), l.s.clock.now()-l.startedAt
+	n, d := l.transferred(), l.s.clock.Now()-l.startedAt
 	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
 }
 

@@ -57,7 +57,7 @@ func (l *webSocketRelay) wakeFunc(f func()) func() {
 func (l *webSocketRelay) runDirection(direction func() (parked bool), h *direction) (parked bool) {
 	if h.parkedAt != 0 {
 		h.parkDelay = time.Duration(l.s.parkAfter.Load())
-		if l.s.clock.now()-h.parkedAt < parkAfterReturn {
+		if l.s.clock.Now()-h.parkedAt < parkAfterReturn {
 			h.parkDelay = time.Duration(l.s.parkSoon.Load())
 		}
 		h.parkedAt = 0
@@ -78,7 +78,7 @@ func (l *webSocketRelay) countParked(n int) {
 // returns false if the direction must continue.
 func (l *webSocketRelay) parkDirection(h *direction, conn *h1.Conn) bool {
 	s, hands := l.s, l.clientConn.goroutines
-	h.parkedAt = max(s.clock.now(), 1)
+	h.parkedAt = max(s.clock.Now(), 1)
 	l.countParked(1)
 	hands.Add(1)
 	err := conn.Park(&s.idleSockets, h.wake)

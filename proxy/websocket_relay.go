@@ -129,7 +129,7 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
 		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, toClient: y.ingress == "", toApp: p.route.Kind == route.Local,
 		attempt: *p, load: y.s.loadOf(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
-		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.s.clock.now(),
+		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.s.clock.Now(),
 	}
 	l.code.Store(wsession.CloseMoved)
 	l.frameComplete, l.upScanner = true, &l.session.up

@@ -12,12 +12,12 @@ import (
 func TestAgesIgnoreWallClock(t *testing.T) {
 	s := New(Options{})
 	defer func() { _ = s.Shutdown(t.Context()) }()
-	if got := s.clock.now(); got <= 0 || got > time.Minute {
+	if got := s.clock.Now(); got <= 0 || got > time.Minute {
 		t.Errorf("a clock just started shows %v, want a little above zero", got)
 	}
-	before := s.clock.now()
+	before := s.clock.Now()
 	s.tick()
-	if now := s.clock.now(); now < before || now > before+time.Minute {
+	if now := s.clock.Now(); now < before || now > before+time.Minute {
 		t.Errorf("it went from %v to %v within a moment", before, now)
 	}
 	date, err := time.Parse(time.RFC1123, string(s.date()))
