@@ -37,6 +37,7 @@ import (
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/node/router"
+	"shardway/node/writelimit"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/proxy/shardkey"
@@ -80,7 +81,7 @@ type Node struct {
 	duplicates        *membership.DuplicateDetector // set by openRaft
 	health            *apphealth.Checker            // nil for a gateway
 	appWatch          *appWatch
-	allowance         *allowance // how long the app may write without contact to this node; may be nil
+	writeLimit        *writelimit.Limit // how long the app may write without contact to this node
 	metrics           *metrics
 	events            *event.Ring
 	changes           *eventlog.MapChangeRecorder
@@ -152,7 +153,7 @@ func New(o Options) (*Node, error) {
 	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
 	n.queue = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
-	n.allowance = newAllowance(&n.o)
+	n.writeLimit = writelimit.New(n.writeLimitOptions())
 	if o.CheckApp != nil {
 		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.scheduler, o.Log, func() {
 			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
@@ -208,6 +209,18 @@ func (n *Node) proxyOptions() proxy.Options {
 	return p
 }
 
+// writeLimitOptions returns the options of the limit for writes of the app.
+func (n *Node) writeLimitOptions() writelimit.Options {
+	w := writelimit.Options{Self: n.self, Router: n.router, Timing: n.view.Timing, InitialTiming: n.o.Timing, Clock: n.o.Clock, Log: n.log}
+	if !n.o.Gateway {
+		w.Hook, _ = n.o.Hooks.(writelimit.Hook)
+		if n.o.Proxy.Handler == nil {
+			w.Dir = n.o.Dir
+		}
+	}
+	return w
+}
+
 // open creates gossip and opens the stores of Raft.
 func (n *Node) open() error {
 	var err error
@@ -235,7 +248,7 @@ func (n *Node) adminOptions() adminapi.Options {
 			return adminapi.Findings{Inputs: f.inputs, List: f.findings}
 		},
 		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
-		MayWrite: n.mayWriteOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
+		MayWrite: n.writeLimit.ForOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/node/apphealth"
+	"shardway/node/persist"
 )
 
 // appWatch detects restarts of the app from the results of health checks and connections. An app without
@@ -17,8 +18,8 @@ import (
 // only after the app has restarted. The methods may be called from any goroutine. nil means that shards
 // may return at any time.
 type appWatch struct {
-	newest func() *ack.State  // returns the replicated state of this node
-	stored *persisted[string] // the last app instance, on disk for the next process of the node
+	newest func() *ack.State      // returns the replicated state of this node
+	stored *persist.Value[string] // the last app instance, on disk for the next process of the node
 	log    zerolog.Logger
 	// connected reports whether the proxy has an open connection to the app, which proves that the app
 	// process still runs. renew makes the proxy close its idle connections to the app.
@@ -41,7 +42,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newest: newest, stored: newPersisted("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
+	w := &appWatch{newest: newest, stored: persist.New("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
 		w.watch = ackagent.NewAppWatch("")
@@ -75,7 +76,7 @@ func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
 	if !restarted {
 		return
 	}
-	w.stored.set(instance)
+	w.stored.Set(instance)
 	w.log.Info().Str("instance", instance).Msg("app instance")
 	w.renew() // the previous app process may still respond on its open connections
 }

@@ -45,13 +45,11 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	s.spawn(base, "known disks", n.persistDiskRecords)
 	if n.appWatch != nil {
-		s.spawn(base, "app instance", n.appWatch.stored.run)
+		s.spawn(base, "app instance", n.appWatch.stored.Run)
 	}
 	s.spawn(base, "pulse", n.scheduler.Run)
-	if n.allowance != nil {
-		s.spawn(base, "app allowance", n.allowance.value.run)
-	}
-	n.awaitApp(base)
+	s.spawn(base, "app allowance", n.writeLimit.Run)
+	n.writeLimit.AwaitEarlier(base)
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
@@ -150,8 +148,8 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	if n.agent.hooking != nil {
 		s.spawn(ctx, "releases", n.bringReleases)
 	}
-	if n.liveness() != nil {
-		s.spawn(ctx, "app liveness", n.keepAppAlive)
+	if n.writeLimit.HasHook() {
+		s.spawn(ctx, "app liveness", n.writeLimit.RunHook)
 	}
 	if n.health != nil {
 		s.spawn(ctx, "app health", n.health.Run)

@@ -1,4 +1,4 @@
-package node
+package persist
 
 import (
 	"context"
@@ -7,18 +7,24 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"shardway/internal/chanutil"
 )
 
-// persistRetryPause is the pause after a failed write.
-const persistRetryPause = time.Second
+const (
+	// retryPause is the pause after a failed write.
+	retryPause = time.Second
+	// stallTimeout is how long Run waits for a stalled disk after the end of its context.
+	stallTimeout = 3 * time.Second
+)
 
-// errDiskStalled means that a write did not end within raftStop after the end of run's context.
+// errDiskStalled means that a write did not end within stallTimeout after the end of Run's context.
 var errDiskStalled = errors.New("disk stalled")
 
-// persisted is a small value in the data directory that changes rarely. Only run writes to the
+// Value is a small value in the data directory that changes rarely. Only Run writes to the
 // disk, so callers of the other methods never wait for a stalled disk. Those methods may be
-// called from any goroutine, also before run starts and after it returns.
-type persisted[V comparable] struct {
+// called from any goroutine, also before Run starts and after it returns.
+type Value[V comparable] struct {
 	name  string // name of the value, for the log
 	write func(V) error
 	log   zerolog.Logger
@@ -31,44 +37,45 @@ type persisted[V comparable] struct {
 	changed chan struct{} // closed when stored changes
 }
 
-// newPersisted returns the value that an earlier process of this node stored.
-func newPersisted[V comparable](what string, stored V, write func(V) error, log zerolog.Logger) *persisted[V] {
-	return &persisted[V]{name: what, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
+// New returns a Value. stored is the value that the data directory contains, and write stores another one.
+// name is the name of the value in the log.
+func New[V comparable](name string, stored V, write func(V) error, log zerolog.Logger) *Value[V] {
+	return &Value[V]{name: name, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
 }
 
-// set schedules v to be written by run.
-func (p *persisted[V]) set(v V) { p.update(func(V) V { return v }) }
+// Set schedules v to be written by Run.
+func (p *Value[V]) Set(v V) { p.Update(func(V) V { return v }) }
 
-// update replaces the newest value by f(newest) and schedules the write. f must not call methods of p.
-func (p *persisted[V]) update(f func(V) V) {
+// Update replaces the newest value by f(newest) and schedules the write. f must not call methods of p.
+func (p *Value[V]) Update(f func(V) V) {
 	p.mu.Lock()
 	p.newest = f(p.newest)
 	p.mu.Unlock()
-	notify(p.dirty)
+	chanutil.Notify(p.dirty)
 }
 
-// get returns the value that is on the disk, and a channel that is closed when it changes.
-func (p *persisted[V]) get() (stored V, changed <-chan struct{}) {
+// Get returns the value that is on the disk, and a channel that is closed when it changes.
+func (p *Value[V]) Get() (stored V, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stored, p.changed
 }
 
 // pending returns the newest value, and whether it must be written.
-func (p *persisted[V]) pending() (v V, write bool) {
+func (p *Value[V]) pending() (v V, write bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.newest, p.newest != p.stored
 }
 
-// run writes changes until ctx ends, then writes the last one. After ctx ends it waits up to
-// raftStop for a stalled disk.
-func (p *persisted[V]) run(ctx context.Context) {
+// Run writes changes until ctx ends, then writes the last one. After ctx ends it waits up to
+// stallTimeout for a stalled disk.
+func (p *Value[V]) Run(ctx context.Context) {
 	var lastErr error
 	for ended := false; !ended && !errors.Is(lastErr, errDiskStalled); {
 		var retry <-chan time.Time
 		if lastErr != nil {
-			retry = time.After(persistRetryPause)
+			retry = time.After(retryPause)
 		}
 		dirty := p.dirty
 		if lastErr != nil {
@@ -88,7 +95,7 @@ func (p *persisted[V]) run(ctx context.Context) {
 
 // store writes v and returns the error, or errDiskStalled. lastErr is the result of the previous
 // write: only the first of several failures in a row is logged.
-func (p *persisted[V]) store(ctx context.Context, v V, lastErr error) error {
+func (p *Value[V]) store(ctx context.Context, v V, lastErr error) error {
 	written := make(chan error, 1)
 	go func() { written <- p.write(v) }() // it ends when the disk responds again
 	var err error
@@ -97,7 +104,7 @@ func (p *persisted[V]) store(ctx context.Context, v V, lastErr error) error {
 	case <-ctx.Done():
 		select {
 		case err = <-written:
-		case <-time.After(raftStop):
+		case <-time.After(stallTimeout):
 			return errDiskStalled
 		}
 	}

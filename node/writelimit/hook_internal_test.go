@@ -1,4 +1,4 @@
-package node
+package writelimit
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
-	"shardway/node/cluster"
 	"shardway/node/disk"
 	"shardway/node/router"
 )
@@ -20,9 +19,9 @@ import (
 // For how long an app may write follows from when its shards may be taken after a crash.
 func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	c := new(clock.Manual)
-	n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
-	n.view = cluster.NewView("a", "a/d", ack.DefaultTiming(), n.fsm.state.Load)
-	n.o.Clock = c
+	timing := ack.DefaultTiming()
+	r := router.New("a", 4, c, nil)
+	l := New(Options{Router: r, Timing: func() ack.Timing { return timing }, Clock: c, Log: zerolog.Nop()})
 	for _, x := range []struct {
 		takeover    ack.Takeover
 		left, whole time.Duration
@@ -31,18 +30,16 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 		{ack.TakeoverTimeout, 2025 * time.Millisecond, 2125 * time.Millisecond},
 		{ack.TakeoverImmediate, 0, 0},
 	} {
-		n.o.Timing = ack.DefaultTiming()
-		n.o.Timing.Takeover = x.takeover
-		n.view.InitialTiming = n.o.Timing
+		timing.Takeover = x.takeover
 		sent := c.Precise()
-		n.router.SetLease(sent + 500*time.Millisecond)
-		n.router.SetAbortTime(sent + 2125*time.Millisecond)
+		r.SetLease(sent + 500*time.Millisecond)
+		r.SetAbortTime(sent + 2125*time.Millisecond)
 		c.Advance(100 * time.Millisecond)
-		if left, whole := n.mayWrite(); left != x.left || whole != x.whole {
+		if left, whole := l.untilTakeover(); left != x.left || whole != x.whole {
 			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, whole, x.left, x.whole)
 		}
 		c.Advance(3 * time.Second)
-		if left, _ := n.mayWrite(); left != 0 {
+		if left, _ := l.untilTakeover(); left != 0 {
 			t.Errorf("takeover %v: %v when all is over", x.takeover, left)
 		}
 	}
@@ -55,9 +52,6 @@ type askedApp struct {
 	calls   []ackagent.AliveCall
 }
 
-func (a *askedApp) Do(context.Context, ackagent.HookCall) ackagent.HookResult {
-	return ackagent.HookResult{}
-}
 func (a *askedApp) CloseAlive() {}
 
 func (a *askedApp) Alive(_ context.Context, c ackagent.AliveCall) (follows, refused bool, err error) {
@@ -87,10 +81,10 @@ func TestStartWaitsUntilTheAppHasStopped(t *testing.T) {
 		"it asked":                             {askedApp{answers: []error{nil}}, disk.AppAllowance{Boot: 1, Alive: 6 * time.Second, Owned: 2 * time.Second}, 1, 2 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			n := allowing(t, clock.Virtual(), x.earlier, func(disk.AppAllowance) error { return nil })
-			n.o.Hooks = &x.app
+			l, _ := newTestLimit(t, clock.Virtual(), x.earlier, func(disk.AppAllowance) error { return nil })
+			l.o.Hook = &x.app
 			began := time.Now()
-			n.awaitApp(t.Context())
+			l.AwaitEarlier(t.Context())
 			if took := time.Since(began); took != x.took || len(x.app.calls) < x.calls || len(x.app.calls) > x.calls+1 {
 				t.Errorf("%s: %d calls in %v, want %d in %v", name, len(x.app.calls), took, x.calls, x.took)
 			}
@@ -109,12 +103,10 @@ func TestAppIsCalledAgainSoonUnlessItHasNoSuchHook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := clock.Virtual()
 			app := &answeringApp{refused: outcome}
-			n := &Node{log: zerolog.Nop(), router: router.New("a", 4, c, nil), fsm: newFSM(func(error) {})}
-			n.view = cluster.NewView("a", "a/d", ack.DefaultTiming(), n.fsm.state.Load)
-			n.o.Clock, n.o.Hooks, n.o.Timing = c, app, ack.DefaultTiming()
+			l := New(Options{Self: "a", Hook: app, Router: router.New("a", 4, c, nil), Timing: ack.DefaultTiming, InitialTiming: ack.DefaultTiming(), Clock: c, Log: zerolog.Nop()})
 			ctx, stop := context.WithTimeout(t.Context(), 59*time.Second)
 			defer stop()
-			n.keepAppAlive(ctx)
+			l.RunHook(ctx)
 			if app.calls < want || want == 1 && app.calls > 1 {
 				t.Errorf("refused %v: %d calls in a minute, want %d", outcome, app.calls, want)
 			}
@@ -128,9 +120,6 @@ type answeringApp struct {
 	calls   int
 }
 
-func (a *answeringApp) Do(context.Context, ackagent.HookCall) ackagent.HookResult {
-	return ackagent.HookResult{}
-}
 func (a *answeringApp) CloseAlive() {}
 
 func (a *answeringApp) Alive(context.Context, ackagent.AliveCall) (follows, refused bool, err error) {

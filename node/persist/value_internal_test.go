@@ -1,4 +1,4 @@
-package node
+package persist
 
 import (
 	"context"
@@ -33,12 +33,12 @@ func (w *writes) write(v int) error {
 }
 
 // persisting runs a persisted value until the returned function is called.
-func persisting(t *testing.T, w *writes) (p *persisted[int], end func()) {
+func persisting(t *testing.T, w *writes) (p *Value[int], end func()) {
 	t.Helper()
-	p = newPersisted("number", 0, w.write, zerolog.Nop())
+	p = New("number", 0, w.write, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { p.run(ctx); close(ended) }()
+	go func() { p.Run(ctx); close(ended) }()
 	return p, func() { cancel(); <-ended }
 }
 
@@ -46,15 +46,15 @@ func TestNewestValueIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &writes{}
 		p, end := persisting(t, w)
-		p.set(1)
+		p.Set(1)
 		synctest.Wait()
-		if v, _ := p.get(); v != 1 {
+		if v, _ := p.Get(); v != 1 {
 			t.Errorf("stored %d, want 1", v)
 		}
-		p.set(1) // nothing new
+		p.Set(1) // nothing new
 		synctest.Wait()
 		end()
-		p.set(2) // too late
+		p.Set(2) // too late
 		if !slices.Equal(w.all, []int{1}) {
 			t.Errorf("written %v, want 1 once", w.all)
 		}
@@ -67,16 +67,16 @@ func TestCallersDoNotWaitForADiskThatHangs(t *testing.T) {
 		p, end := persisting(t, w)
 		began := time.Now()
 		for v := range 10 {
-			p.set(v + 1)
+			p.Set(v + 1)
 			synctest.Wait()
-			if stored, _ := p.get(); stored != 0 {
+			if stored, _ := p.Get(); stored != 0 {
 				t.Fatalf("stored %d while the disk hangs", stored)
 			}
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("callers waited for %v", took)
 		}
-		_, changed := p.get()
+		_, changed := p.Get()
 		close(w.hung)
 		synctest.Wait()
 		select {
@@ -84,7 +84,7 @@ func TestCallersDoNotWaitForADiskThatHangs(t *testing.T) {
 		default:
 			t.Error("the change was not reported")
 		}
-		if stored, _ := p.get(); stored != 10 || !slices.Equal(w.all, []int{1, 10}) {
+		if stored, _ := p.Get(); stored != 10 || !slices.Equal(w.all, []int{1, 10}) {
 			t.Errorf("stored %d, written %v, want the first and the newest", stored, w.all)
 		}
 		end()
@@ -95,11 +95,11 @@ func TestFailedWriteIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &writes{failed: 3}
 		p, end := persisting(t, w)
-		p.set(1)
+		p.Set(1)
 		synctest.Wait()
-		p.set(2)
+		p.Set(2)
 		time.Sleep(10 * time.Second)
-		if stored, _ := p.get(); stored != 2 || w.tries != 4 {
+		if stored, _ := p.Get(); stored != 2 || w.tries != 4 {
 			t.Errorf("stored %d after %d tries, want 2 after 4", stored, w.tries)
 		}
 		end()
@@ -111,19 +111,19 @@ func TestLastValueIsWrittenAtTheEnd(t *testing.T) {
 		w := &writes{}
 		p, end := persisting(t, w)
 		synctest.Wait()
-		p.set(1)
+		p.Set(1)
 		end()
 		if !slices.Equal(w.all, []int{1}) {
 			t.Errorf("written %v, want 1", w.all)
 		}
 		w = &writes{hung: make(chan struct{})}
 		p, end = persisting(t, w)
-		p.set(1)
+		p.Set(1)
 		synctest.Wait()
 		began := time.Now()
 		end()
-		if took := time.Since(began); took != raftStop {
-			t.Errorf("the end waited for %v for a disk that hangs, want %v", took, raftStop)
+		if took := time.Since(began); took != stallTimeout {
+			t.Errorf("the end waited for %v for a disk that hangs, want %v", took, stallTimeout)
 		}
 		close(w.hung)
 	})

@@ -1,0 +1,174 @@
+package writelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/internal/timingrules"
+	"shardway/node/disk"
+	"shardway/node/persist"
+	"shardway/node/router"
+	"shardway/shardmap"
+)
+
+// storeTimeout is how long GET /v1/owned waits until the granted time is stored on the disk.
+const storeTimeout = time.Second
+
+// Options contains what a Limit needs of its node.
+type Options struct {
+	Self shardmap.NodeID
+	// Hook calls the hook alive of the app; nil means that the app has no such hook.
+	Hook Hook
+	// Dir is the data directory, which stores the granted times; nil means that there is no app in
+	// another process, so no time is stored.
+	Dir    *disk.Dir
+	Router *router.Router
+	// Timing returns the timing of the cluster. InitialTiming is the timing in the flags of this node,
+	// which applies to an earlier process whose granted times are unknown.
+	Timing        func() ack.Timing
+	InitialTiming ack.Timing
+	Clock         clock.Clock
+	Log           zerolog.Logger
+}
+
+// Limit determines how long the app may still write, and grants only times that are stored in the data
+// directory.
+type Limit struct {
+	o       Options
+	boot    uint64                            // number of this process, see disk.Dir.Boot
+	earlier disk.AppAllowance                 // times that an earlier process has granted
+	granted *persist.Value[disk.AppAllowance] // times that this process may grant; nil means that times are not stored
+}
+
+// New returns the Limit of this process. It reads the times that an earlier process has granted.
+func New(o Options) *Limit {
+	l := &Limit{o: o}
+	if o.Dir == nil {
+		return l
+	}
+	l.boot = o.Dir.Boot()
+	var err error
+	if l.earlier, err = o.Dir.AppAllowance(); err != nil {
+		o.Log.Warn().Err(err).Msg("app allowance not read")
+		l.earlier = disk.AppAllowance{Boot: l.boot - 1, Alive: o.InitialTiming.DeadAfter, Owned: o.InitialTiming.DeadAfter}
+	}
+	l.granted = persist.New("app allowance", l.earlier, o.Dir.KeepAppAllowance, o.Log)
+	return l
+}
+
+// Run stores the granted times until ctx ends.
+func (l *Limit) Run(ctx context.Context) {
+	if l.granted != nil {
+		l.granted.Run(ctx)
+	}
+}
+
+// raise schedules higher times to be stored: hook is the time of the hook alive, and owned the time of
+// GET /v1/owned. Times of this process never decrease.
+func (l *Limit) raise(hook, owned time.Duration) {
+	l.granted.Update(func(v disk.AppAllowance) disk.AppAllowance {
+		if v.Boot != l.boot {
+			v = disk.AppAllowance{Boot: l.boot}
+		}
+		v.Alive, v.Owned = max(v.Alive, ceilMillis(hook)), max(v.Owned, ceilMillis(owned))
+		return v
+	})
+}
+
+// stored returns the times that this process may grant because they are on the disk, and a channel that is
+// closed when they change.
+func (l *Limit) stored() (v disk.AppAllowance, changed <-chan struct{}) {
+	v, changed = l.granted.Get()
+	if v.Boot != l.boot {
+		v = disk.AppAllowance{}
+	}
+	return v, changed
+}
+
+// ceilMillis rounds d up to whole milliseconds, the unit of the data directory.
+func ceilMillis(d time.Duration) time.Duration {
+	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// untilTakeover returns how long the app may still write if this process is killed now (remaining), and how
+// long it may write after a lease was just granted (whole). The limit is the earliest time at which another
+// node may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
+//
+//   - takeover timeout: dead-after after the last grant. Running requests have the same limit.
+//   - takeover lease: the end of the lease. Evidence of a crash does not shorten it.
+//   - takeover immediate: evidence of a crash allows a takeover at any time, so both results are zero.
+func (l *Limit) untilTakeover() (remaining, whole time.Duration) {
+	t := l.o.Timing()
+	var end time.Duration
+	switch t.Takeover {
+	case ack.TakeoverTimeout:
+		end, whole = l.o.Router.AbortTime(), t.Lease+timingrules.AbortDelay(t.Lease, t.DeadAfter)
+	case ack.TakeoverLease:
+		end, whole = l.o.Router.LeaseEnd(), t.Lease
+	case ack.TakeoverImmediate:
+		return 0, 0
+	}
+	return min(max(end-l.o.Clock.Precise(), 0), whole), whole
+}
+
+// forHook returns the results of untilTakeover for the hook alive. remaining is at most the time that is
+// stored on the disk.
+func (l *Limit) forHook() (remaining, whole time.Duration) {
+	remaining, whole = l.untilTakeover()
+	if l.granted == nil {
+		return remaining, whole
+	}
+	l.raise(whole, 0)
+	stored, _ := l.stored()
+	return min(remaining, stored.Alive), whole
+}
+
+// ForOwned returns how long an app that sends GET /v1/owned may still write. It waits up to storeTimeout
+// until that time is stored on the disk.
+func (l *Limit) ForOwned(ctx context.Context) time.Duration {
+	remaining, whole := l.untilTakeover()
+	if l.granted == nil || remaining == 0 {
+		return remaining
+	}
+	l.raise(0, whole)
+	timeout := time.NewTimer(storeTimeout)
+	defer timeout.Stop()
+	for {
+		stored, changed := l.stored()
+		if stored.Owned >= whole {
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-ctx.Done():
+		case <-timeout.C:
+		}
+		break
+	}
+	remaining, _ = l.untilTakeover()
+	stored, _ := l.stored()
+	return min(remaining, stored.Owned)
+}
+
+// AwaitEarlier returns when the permissions to write that earlier processes of this node have granted to
+// the app are revoked or have expired. This process must not send a heartbeat before: after the first one,
+// the leader may give the shards of the previous process to other nodes at once.
+func (l *Limit) AwaitEarlier(ctx context.Context) {
+	began := time.Now()
+	if l.o.Hook != nil {
+		l.stopApp(ctx, l.earlier)
+	}
+	// The node cannot call an app that uses GET /v1/owned, so it waits for the granted time.
+	select {
+	case <-ctx.Done():
+	case <-time.After(l.earlier.Owned - time.Since(began)):
+	}
+	if l.earlier.Alive > 0 || l.earlier.Owned > 0 {
+		l.raise(0, 0) // replaces the earlier times, so that the next process does not wait again
+	}
+}
