@@ -68,7 +68,7 @@
 // and the times of leader.CrashEvidence use that of the leader.Driver. They may be the same clock.
 //
 // Messages: they may be lost, late, repeated or out of order. They must not be forged, because
-// the machines believe what a heartbeat says about its sender and what an answer says about the
+// the machines believe what a heartbeat says about its sender and what a response says about the
 // leader. So the transport must authenticate the sender.
 //
 // # Errors and limits
@@ -76,12 +76,12 @@
 // ErrCorrupt reports an entry, a snapshot or a message that no program of the levels from
 // MinLevel to MaxLevel wrote. For another level it is a LevelError. The caller drops such a
 // message with its connection, and stops the node at such an entry or snapshot. Entries and
-// snapshots are encoded at the level of the applied state, and an answer at the level of its
+// snapshots are encoded at the level of the applied state, and a response at the level of its
 // heartbeat.
 //
 // ErrNoBackup refuses a file. No external input makes a machine panic.
 //
-// A heartbeat or an answer has at most MaxMessage bytes. A node id has 1 to shardmap.MaxID bytes.
+// A heartbeat or a response has at most MaxMessage bytes. A node id has 1 to shardmap.MaxID bytes.
 // Its server id begins with the node id and a slash, and has at most 128 bytes. A weight is 1 to
 // shardmap.MaxWeight. MarshalBinary does not check these limits; the receiver does. A map has at
 // most shardmap.MaxMembers members, a cluster at most MaxShards shards, and a Timing is limited

@@ -8,11 +8,11 @@ import (
 	"shardway/shardmap"
 )
 
-// maxFormerMembers bounds the former members in a State.
+// maxFormerMembers bounds the previous members in a State.
 const maxFormerMembers = 16
 
 // FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node
-// that left as planned has no drop in force (see Dropped). Any other former member failed. The
+// that left as planned has no drop in force (see Dropped). Any other previous member failed. The
 // log must contain both, because nodes that joined later have no other source.
 func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	for _, id := range slices.Sorted(maps.Keys(s.formerMembers)) {
@@ -56,7 +56,7 @@ func (s *State) forgetFormerMember(node shardmap.NodeID) {
 	}
 }
 
-// formerMembers writes the former members in order.
+// formerMembers writes the previous members in order.
 func (w *writer) formerMembers(all map[shardmap.NodeID]shardmap.Epoch) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {

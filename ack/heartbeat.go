@@ -13,7 +13,7 @@ const MaxMessage = 1536
 // MaxUnacquired is the maximum number of shards that a heartbeat reports as not acquired.
 const MaxUnacquired = 256
 
-// Echo identifies an answer of a leader. With a number alone, the next leader could take the
+// Echo identifies a response of a leader. With a number alone, the next leader could take the
 // echo for one of its own, later answers (why 6).
 type Echo struct{ Term, Number uint64 }
 
@@ -99,11 +99,11 @@ const (
 	RefusedRollback
 )
 
-// Answer is the answer of the leader to one heartbeat.
+// Answer is the response of the leader to one heartbeat.
 type Answer struct {
 	// Level is the level of the heartbeat.
 	Level Level
-	// Term and Number identify the answer. Boot and HeartbeatNumber identify the heartbeat
+	// Term and Number identify the response. Boot and HeartbeatNumber identify the heartbeat
 	// that it answers.
 	Term, Number, Boot, HeartbeatNumber uint64
 	// OK is true if the heartbeat acknowledged the last proposal. Epoch is that proposal in
@@ -213,7 +213,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	return r.end()
 }
 
-// MarshalBinary encodes the answer. The error is always nil.
+// MarshalBinary encodes the response. The error is always nil.
 func (a Answer) MarshalBinary() ([]byte, error) {
 	w := newWriter(a.Level)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.HeartbeatNumber, uint64(a.Epoch)} {

@@ -17,7 +17,7 @@ const (
 	// stageIdle means that the shard had no running request.
 	stageIdle = "idle"
 	// stageFinished means that the requests of the shard ended before the shard moved. New requests may
-	// have waited in the queue meanwhile.
+	// have waited in the queue in the meantime.
 	stageFinished = "finished"
 	// stageAborted means that requests of the shard were aborted at drain-timeout.
 	stageAborted = "aborted"

@@ -84,7 +84,7 @@ func (p *pool) startDial(old *upstreamConn) {
 
 // runDial dials a connection and gives it to the waiter that is first at that time. That may be
 // another request than the one that caused the dial, because a waiter may have received a returned
-// connection meanwhile. won is the number of successful dials at the start, and over ends the
+// connection in the meantime. won is the number of successful dials at the start, and over ends the
 // observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
 func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
 	defer p.dialers.Done()

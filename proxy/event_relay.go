@@ -16,7 +16,7 @@ import (
 // state decides which of them comes first:
 //
 //	between ──lockWrite──► busy ──unlockWrite──► between, or in an event that has not ended
-//	   └───requestEnd───► ended ◄──unlockWrite, if the end was requested meanwhile and no event is open
+//	   └───requestEnd───► ended ◄──unlockWrite, if the end was requested in the meantime and no event is open
 //
 // The state contains the number of the run. With it, a goroutine that requests the end of one run
 // cannot end the stream of a later run.

@@ -19,7 +19,7 @@ const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 // errBodyTooLong rejects a body that exceeds defaultMaxBody.
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
-// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. Meanwhile the
+// readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime the
 // memory of the request counts towards the limit for incomplete bodies, as in requestBody.gather.
 func (t *handlerConn) readFullBody() error {
 	a := t.a

@@ -20,7 +20,7 @@ const (
 	// cost exceeds the benefit.
 	parkAfterReturn = 10 * time.Second
 	// maxParksPerSweep is the maximum number of connections that one sweep parks. The limit keeps
-	// the sweep short, because requests need the processor meanwhile.
+	// the sweep short, because requests need the processor in the meantime.
 	maxParksPerSweep = 256
 )
 

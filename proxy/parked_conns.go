@@ -19,7 +19,7 @@ type parking struct {
 
 // maxParkWait is how long addParked waits for a moment in which no visit is in progress. If visits
 // follow each other closely, there may be no such moment. The wait is short because nothing reads
-// from the connection meanwhile.
+// from the connection in the meantime.
 const maxParkWait = 500 * time.Millisecond
 
 // addParked hands the connection of c to its idleWatcher and removes c from the registry. No visit

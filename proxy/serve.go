@@ -256,7 +256,7 @@ func (c *client) handleForwarded() {
 	t := c.s.o.Cluster.Table()
 	if committed > t.Committed() || proposed > t.Proposed() {
 		// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind
-		// for seconds. If another node took the shard over meanwhile, the ingress would regard a
+		// for seconds. If another node took the shard over in the meantime, the ingress would regard a
 		// waiting request as sent to the app.
 		if c.s.o.Cluster.LeaseLeft() <= 0 {
 			c.reply.refuse(route.RefusedNoLease)

@@ -424,7 +424,7 @@ func (s *Server) closeIdle() {
 }
 
 // ExpectListener announces a listener that will be passed to ServeClients later. If Shutdown is
-// called before that, it waits for ServeClients, so that clients that connect meanwhile receive a
+// called before that, it waits for ServeClients, so that clients that connect in the meantime receive a
 // response. Without the announcement, connections in the backlog of the listener would be reset.
 func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
 

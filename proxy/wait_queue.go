@@ -59,7 +59,7 @@ type waitQueue struct {
 	length     int
 	upgrades   int // of n, waiters with forUpgrade
 	unbounded  int // of n, waiters without an in-flight limit
-	// upgradesLast places waiters with forUpgrade behind all other waiters. It is set for pools of
+	// upgradesLast places waiters with forUpgrade after all other waiters. It is set for pools of
 	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
 	// behind them.
 	upgradesLast bool

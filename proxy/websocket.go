@@ -106,7 +106,7 @@ func (ws *webSocketTunnel) closeBoth() {
 }
 
 // abort ends the tunnel after an error. If the client has received a close frame, its connection
-// stays open for the answer.
+// stays open for the response.
 func (ws *webSocketTunnel) abort() {
 	if ws.down.closeSent() {
 		ws.lingers.Store(true)
@@ -139,7 +139,7 @@ var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 // copied. The atomic state decides which goroutine may write:
 //
 //	idle ──lockWrite──► busy ──unlockWrite──► idle, or in a frame that has not ended
-//	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested meanwhile
+//	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested in the meantime
 type tunnelDirection struct {
 	to            *h1.Conn
 	masked        bool

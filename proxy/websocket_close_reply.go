@@ -6,7 +6,7 @@ import (
 )
 
 // closeReplyTimeout is how long an endpoint that has received a close frame may be silent before it
-// answers. RFC 6455 section 5.5.1 requires an answer as soon as practical, at the latest after the
+// answers. RFC 6455 section 5.5.1 requires a response as soon as practical, at the latest after the
 // present message, so silence is a failure. Section 7.1.1 then requires the server to close the
 // connection. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has sent a
 // close frame and disappeared would occupy its relay for IdleTimeout, because no goroutine reads
@@ -19,17 +19,17 @@ const activeNow = math.MaxInt64
 // noteActivity records that a direction has copied all available data.
 func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.Now())) }
 
-// closeReplyWait limits the wait for the answer to a close frame that was sent to an endpoint.
+// closeReplyWait limits the wait for the response to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
 	l     *webSocketRelay
-	from  *direction    // the direction in which the answer is expected
+	from  *direction    // the direction in which the response is expected
 	begun time.Duration // start, by the clock of the server
 	most  time.Duration // latest end of the wait, even if other data arrives
 	end   func()
 	timer *time.Timer
 }
 
-// awaitCloseReply calls end if the answer does not arrive in time. The source of the direction from
+// awaitCloseReply calls end if the response does not arrive in time. The source of the direction from
 // must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the direction
 // is copying data, its source does not count as silent, because then the receiver is slow. end must
 // not block, and must have no effect after the relay has ended.

@@ -97,7 +97,7 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 	case wsframe.OpClose:
 		l.appClose = l.downScanner.CloseCode()
 		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.toClient && l.appClose == wsession.CloseMoved && !l.clientClosed.Load() {
-			return true // the client must not see the answer to a close frame that it has not sent
+			return true // the client must not see the response to a close frame that it has not sent
 		}
 		l.writeDown(l.heldControl)
 		l.closeForwarded = true

@@ -123,12 +123,12 @@ func enumName(names []string, i uint8, kind string) string {
 	return names[i]
 }
 
-// AnswerResult is the meaning of an answer for the process that received it.
+// AnswerResult is the meaning of a response for the process that received it.
 type AnswerResult uint8
 
 // The results.
 const (
-	// AnswerIgnored means that the answer belongs to another boot, or is from a former leader.
+	// AnswerIgnored means that the response belongs to another boot, or is from a previous leader.
 	AnswerIgnored AnswerResult = iota + 1
 	// AnswerCounted means that a leader receives the heartbeats of this node.
 	AnswerCounted
@@ -422,7 +422,7 @@ func (a *Agent) releaseDigest() [32]byte {
 	return a.hooks.digest
 }
 
-// Answered handles an answer. The caller must call Poll afterwards.
+// Answered handles a response. The caller must call Poll afterwards.
 func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	if ans.Boot != a.holder.Boot() {
 		return AnswerIgnored
@@ -448,7 +448,7 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 		a.hooks.answerReceived(now, ans, a.stopped)
 	}
 	if ans.Term != a.answerTerm {
-		// A new leader grants nothing until a heartbeat echoes one of its answers, and
+		// A new leader grants nothing until a heartbeat echoes one of its responses, and
 		// the lease of the previous leader is running out.
 		a.answerTerm, a.burst = ans.Term, 0
 		a.nextHeartbeat = now
@@ -490,7 +490,7 @@ func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult
 // these calls are late. A busy machine is not a paused one, so the lease is kept.
 func (a *Agent) RanUntil(now time.Duration) { a.holder.RanUntil(now) }
 
-// Unanswered returns the oldest heartbeat without an answer.
+// Unanswered returns the oldest heartbeat without a response.
 func (a *Agent) Unanswered() election.UnansweredHeartbeat {
 	since, ok := a.holder.oldestUnanswered()
 	if !ok {
@@ -518,7 +518,7 @@ func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
 func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holder.Remaining(now) }
 
 // LeaseTerm returns the term of the leader that granted the present lease, zero without one.
-// An answer may have shown that the process was paused, which ends the lease early; requests
+// A response may have shown that the process was paused, which ends the lease early; requests
 // see that after the next Poll.
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
 

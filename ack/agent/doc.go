@@ -52,7 +52,7 @@
 // a tick. Poll sends heartbeats with Options.Send and controls requests with the Gate. It waits
 // for neither.
 //
-// The Poll after Answered acts on the answer. The AnswerResult is for the process: it must stop
+// The Poll after Answered acts on the response. The AnswerResult is for the process: it must stop
 // after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
 // any more. The other results are for logs and status.
 //
@@ -83,5 +83,5 @@
 // App: each Call has one result, reported when nothing of the call runs any more, also after
 // CutCall. Busy counts like the Gate.
 //
-// A node remembers its last 64 heartbeats. An answer to an older one grants nothing.
+// A node remembers its last 64 heartbeats. A response to an older one grants nothing.
 package agent

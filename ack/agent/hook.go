@@ -141,7 +141,7 @@ type AliveCall struct {
 type HookOptions struct {
 	App App
 	// Deliver sends the releases of the node to the present leader, which gets them as
-	// ReleasesReceived. It must not block. It is called again until an answer has Taken set,
+	// ReleasesReceived. It must not block. It is called again until a response has Taken set,
 	// or ReleaseTimeout is over.
 	Deliver func(ack.Releases)
 	// Ended is called at the end of each release, once for each shard; nil means no calls. The

@@ -470,7 +470,7 @@ func (m *hookMachine) stopCalls() bool {
 }
 
 // reboot forgets all hook calls of the previous boot, none of which may still run. Another
-// process may meanwhile have served the same shards under the same epochs, so the app must
+// process may in the meantime have served the same shards under the same epochs, so the app must
 // acquire them again.
 func (m *hookMachine) reboot(boot uint64) {
 	m.boot, m.hadLease, m.firstLeaseEpoch, m.dirty = boot, false, 0, true

@@ -52,7 +52,7 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 }
 
 // isIdle reports whether no drain, hook call, restart or stop is in progress, and no heartbeat
-// is unanswered. The last condition costs little, because an answer arrives within a
+// is unanswered. The last condition costs little, because a response arrives within a
 // millisecond. Without it, election.Suspicion would detect a failed leader late: it is polled
 // together with the agent.
 func (a *Agent) isIdle() bool {
@@ -79,7 +79,7 @@ func (a *Agent) HeartbeatEarly(now, most time.Duration) {
 func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.Heartbeat/10 }
 
 // alignHeartbeat sends the next heartbeat earlier if the last lease was based on older echoes
-// than necessary. An echo is the number of an answer that a voter repeats in its heartbeat, and
+// than necessary. An echo is the number of a response that a voter repeats in its heartbeat, and
 // a lease counts from the newest answer that a quorum has echoed. If four followers send their
 // heartbeats at nearly the same time, the first one always gets a lease that is based on the
 // echoes of the previous interval. When its next heartbeat is due, only 200 ms of that lease

@@ -6,18 +6,18 @@ import (
 	"shardway/ack"
 )
 
-// maxSent is how many sent heartbeats a Holder remembers. An answer to an older one grants
+// maxSent is how many sent heartbeats a Holder remembers. A response to an older one grants
 // nothing.
 const maxSent = 64
 
 // Holder holds the lease of a node: its permission to admit requests for its own shards. It
-// only uses the durations in the answers of leaders, and has no timing of its own. The zero
+// only uses the durations in the responses of leaders, and has no timing of its own. The zero
 // Holder is not usable; see NewHolder.
 type Holder struct {
 	boot uint64
 
 	lastNumber   uint64
-	lastAnswered uint64 // the newest heartbeat with an answer
+	lastAnswered uint64 // the newest heartbeat with a response
 	sent         [maxSent]sentHeartbeat
 	echo         ack.Echo
 
@@ -64,8 +64,8 @@ func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo ack.Echo)
 	return h.lastNumber, h.echo
 }
 
-// Answered handles an answer. raftTerm is the Raft term of the node, read after the answer
-// arrived. It returns true if the answer counted. An answer to another boot, or of a term
+// Answered handles a response. raftTerm is the Raft term of the node, read after the response
+// arrived. It returns true if the response counted. A response to another boot, or of a term
 // below raftTerm, does not count.
 func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool {
 	h.Tick(now)
@@ -120,7 +120,7 @@ func (h *Holder) Tick(now time.Duration) {
 }
 
 // RanUntil records that the process was running until now without a Tick, so the next Tick
-// detects no pause. A lease that has expired meanwhile ends anyway.
+// detects no pause. A lease that has expired in the meantime ends anyway.
 func (h *Holder) RanUntil(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
 // Void ends the lease immediately.

@@ -104,7 +104,7 @@ func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 	return false
 }
 
-// answerReceived applies an answer of a leader. A later leader asks for every acknowledgement
+// answerReceived applies a response of a leader. A later leader asks for every acknowledgement
 // again, but not for a goodbye, so a stopped node sends the releases again by itself.
 func (m *hookMachine) answerReceived(now time.Duration, ans ack.Answer, parted bool) {
 	m.restartIndex = max(m.restartIndex, ans.RestartIndex)

@@ -9,7 +9,7 @@ const (
 	// has served its shards. If the app discarded its state in between, that state would be lost
 	// without need. While no leader answers, no acknowledgement is needed.
 	releaseGrace = time.Second
-	// graceAnswers is the number of answers that the grace period also requires, so that a
+	// graceAnswers is the number of responses that the grace period also requires, so that a
 	// second in which this node or the leader was paused does not count.
 	graceAnswers = 20
 )
@@ -24,7 +24,7 @@ type leaseRecovery struct {
 	expired bool
 }
 
-// answerReceived counts an answer. It returns true if the grace period ends with it.
+// answerReceived counts a response. It returns true if the grace period ends with it.
 func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
 	if !r.active || r.expired || term < r.term {
 		return false

@@ -9,7 +9,7 @@ import (
 // Durations of a suspicion.
 const (
 	// A leader is missed when a heartbeat has waited missedTenths tenths of a heartbeat
-	// interval for its answer, and at least minMissedTime. The upper bound: leases end two
+	// interval for its response, and at least minMissedTime. The upper bound: leases end two
 	// heartbeats after the leader has stopped. By then the last voter of a majority must have
 	// sent the unanswered heartbeat (up to one interval after the stop), waited, and elected a
 	// new leader. The lower bound: a busy machine answers late.
@@ -84,7 +84,7 @@ type Options struct {
 // Suspicion decides when a voter campaigns because its leader does not answer. A stopped process or
 // a network partition closes no connection, and the election timeout of Raft is longer than a lease.
 //
-// A voter misses its leader when its heartbeats get no answer. It then asks the other voters. Once
+// A voter misses its leader when its heartbeats get no response. It then asks the other voters. Once
 // a majority misses the leader, the voter with the newest log campaigns. Among voters with equal
 // logs it is the one with the lowest id. The next voters in this order follow with a delay
 // (docs/internals/protocol-failures.md, "A leader that is missed"). A false alarm costs one term. The
@@ -122,7 +122,7 @@ func New(o Options, now time.Duration) *Suspicion {
 	return &Suspicion{o: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, reports: map[string]receivedReport{}}
 }
 
-// UnansweredHeartbeat is the oldest heartbeat of a node without an answer.
+// UnansweredHeartbeat is the oldest heartbeat of a node without a response.
 type UnansweredHeartbeat struct {
 	// Since is when it was sent. Term is the term of the leader that answered last; zero if no
 	// leader did, or if no heartbeat is unanswered.
@@ -162,7 +162,7 @@ func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []strin
 	return ask, s.shouldCampaign(now, voters)
 }
 
-// timeout returns how long a heartbeat may wait for its answer.
+// timeout returns how long a heartbeat may wait for its response.
 func (s *Suspicion) timeout() time.Duration {
 	return max(s.o.Heartbeat*missedTenths/10, minMissedTime)
 }
@@ -258,7 +258,7 @@ func (s *Suspicion) ReportRequested(now time.Duration, server string) {
 	}
 }
 
-// LeaderAlive records an answer of the leader of the given term, which this node misses or has
+// LeaderAlive records a response of the leader of the given term, which this node misses or has
 // missed.
 func (s *Suspicion) LeaderAlive(now time.Duration, term uint64) {
 	s.aliveTerm, s.aliveAt = term, now

@@ -62,7 +62,7 @@
 // The driver itself creates TermRead, Voters, StateApplied, KeysLoaded and the start time of the
 // first barrier. The effects are
 //
-//   - Reply: the answer to the heartbeat that was passed last. It may be lost;
+//   - Reply: the response to the heartbeat that was passed last. It may be lost;
 //   - Submit: an entry for the log. Append a barrier after it without waiting for the result,
 //     because followers learn about a commit with the next entry;
 //   - Barrier: see "Duties of the caller". It is repeated if it fails;

@@ -72,7 +72,7 @@ func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 
 // idleReported applies a report of idle shards. It does not change the open round, or a
 // proposal or commit that is being submitted. A proposal withdraws the question of a staged
-// change, so an answer to an open question counts even while another entry is being submitted.
+// change, so a response to an open question counts even while another entry is being submitted.
 func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 	c := l.state.Committed()
 	if m.Staged && l.ownRoundOpen() && !l.entryInFlight && m.Map == c.Epoch() && l.stages.awaitingAnswer[m.Node] {

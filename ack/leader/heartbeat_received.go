@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// heartbeatReceived handles a heartbeat. ok is false if it gets no answer, for example because
+// heartbeatReceived handles a heartbeat. ok is false if it gets no response, for example because
 // it does not name exactly the term of the leader (why 2).
 func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.Answer, bool) {
 	if m.Term != l.options.Term || l.leases.revoked {
@@ -88,13 +88,13 @@ func (l *Leader) processGone(now time.Duration, n *member) bool {
 		n.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseEnd()
 }
 
-// refusal completes the answer that refuses a heartbeat.
+// refusal completes the response that refuses a heartbeat.
 func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
 	a.Level, a.Term, a.Boot, a.HeartbeatNumber, a.Epoch = m.Level, l.options.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	return a
 }
 
-// echoReceived evaluates the echo in a heartbeat: the number of an answer that the node received
+// echoReceived evaluates the echo in a heartbeat: the number of a response that the node received
 // from this leader. The echo of a voter confirms the leader for a quorum (see leaseIssuer). A
 // fresh echo also proves that both directions of the link work.
 func (l *Leader) echoReceived(now time.Duration, n *member) {
@@ -124,7 +124,7 @@ func (l *Leader) trackLag(now time.Duration, n *member) {
 	}
 }
 
-// answerHeartbeat returns the answer, with a lease if one may be granted. The caller must have
+// answerHeartbeat returns the response, with a lease if one may be granted. The caller must have
 // stored the heartbeat before.
 func (l *Leader) answerHeartbeat(now time.Duration, n *member) ack.Answer {
 	l.answerCount++
@@ -162,7 +162,7 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.heartbeat.Acked < d.Epoch || n.heartbeat.Acked < n.leaseDeniedUntil {
 		return false
 	}
-	// A boot that has echoed no answer may be a second process under this id, and the
+	// A boot that has echoed no response may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
 	if n.noInitialEcho && now-l.elected <= l.maxTiming.LeaseEnd() && l.inheritedMap.Count(n.id) > 0 {
 		return false

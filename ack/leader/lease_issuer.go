@@ -9,7 +9,7 @@ import (
 
 // leaseIssuer calculates how long the leases of a leader may last. It is a part of Leader.
 //
-// A heartbeat of a voter contains its Raft term, and echoes an answer k of the leader. If the term
+// A heartbeat of a voter contains its Raft term, and echoes a response k of the leader. If the term
 // is that of the leader, the voter had not voted in a newer term when k was sent. The quorum time
 // is the latest time that a quorum of voters has confirmed in this way. No lease ends later than
 // quorum time + lease. So every lease of an old leader has expired one lease after the next

@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// maxAnswers is the number of answers to each node that a leader remembers. It sends one answer
-// for each heartbeat, and an echo of an answer older than a few heartbeats proves nothing. So
+// maxAnswers is the number of responses to each node that a leader remembers. It sends one response
+// for each heartbeat, and an echo of a response older than a few heartbeats proves nothing. So
 // 64 is more than enough.
 const maxAnswers = 64
 
@@ -25,7 +25,7 @@ type member struct {
 	freshStreak   int           // number of such heartbeats in a row
 	echoedAt      time.Duration // when the newest echoed answer was sent; negative means none
 
-	noInitialEcho bool          // the first heartbeat of the present boot echoed no answer
+	noInitialEcho bool          // the first heartbeat of the present boot echoed no response
 	hadLease      bool          // the present boot has had a lease
 	rebooted      bool          // the present boot replaced another one in this term
 	lastGrant     time.Duration // of any boot; initially the election
@@ -43,7 +43,7 @@ type member struct {
 	releases       *ack.Releases // the newest that arrived; nil means none
 	releasesDigest [32]byte      // of releases
 	sentAnswers    [maxAnswers]sentAnswer
-	answerCount    uint64 // number of answers sent to it
+	answerCount    uint64 // number of responses sent to it
 }
 
 // hasHeartbeat reports whether the node has sent a heartbeat in the term of this leader.
@@ -55,7 +55,7 @@ func (m *member) isSilent(now time.Duration, p ack.Pace) bool {
 	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)
 }
 
-// linkWorks reports whether the node has recently proved that it receives the answers of this
+// linkWorks reports whether the node has recently proved that it receives the responses of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
 func (m *member) linkWorks(now time.Duration, p ack.Pace) bool {
 	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
@@ -79,15 +79,15 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.sentAnswers = [maxAnswers]sentAnswer{}
 }
 
-// answerSent records an answer to the node. Answer numbers are unique in a term, so that the
-// echo of an answer to one node is never valid for another node. Each node has its own list of
+// answerSent records a response to the node. Answer numbers are unique in a term, so that the
+// echo of a response to one node is never valid for another node. Each node has its own list of
 // answers, so a large cluster does not shorten the list.
 func (m *member) answerSent(now time.Duration, number uint64) {
 	m.sentAnswers[m.answerCount%maxAnswers] = sentAnswer{number, now}
 	m.answerCount++
 }
 
-// answerSentAt returns when the answer of this number was sent. ok is false if it was never
+// answerSentAt returns when the response of this number was sent. ok is false if it was never
 // sent, or is too old.
 func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 	for _, s := range m.sentAnswers {
@@ -98,7 +98,7 @@ func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 	return 0, false
 }
 
-// sentAnswer is the number of an answer, and when it was sent.
+// sentAnswer is the number of a response, and when it was sent.
 type sentAnswer struct {
 	number uint64
 	at     time.Duration

@@ -57,7 +57,7 @@ type (
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
-		// Staged means that this is the answer to an AskIdle. It may include shards for which a
+		// Staged means that this is the response to an AskIdle. It may include shards for which a
 		// gradual drain still waits, for example shards with event streams.
 		Staged bool
 	}
@@ -105,7 +105,7 @@ type (
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
 	// Try counts from 1. Only a Driver returns it.
 	Barrier struct{ Try int }
-	// AskIdle asks a node which of its shards are idle. The answer is an IdleShards. Number is
+	// AskIdle asks a node which of its shards are idle. The response is an IdleShards. Number is
 	// the number of earlier questions to the node in the same change. Held means that the
 	// question is about the shards that the open round takes from the node: the round may
 	// continue without the busy ones.

@@ -64,7 +64,7 @@ func (l *Leader) announcesRestart(n *member) bool {
 
 // awaitsReleases reports whether the releases for the next process of the node are still in
 // transit, because the leader that received the goodbye no longer leads. The node sends them
-// for NoteDeliveryTime once it gets an answer of the new leader, and the leader allows as much time
+// for NoteDeliveryTime once it gets a response of the new leader, and the leader allows as much time
 // for that.
 func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
 	return l.announcesRestart(n) && n.heartbeat.ReleasesDigest != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*ack.NoteDeliveryTime(n.heartbeat.ReleaseTime), maxReleaseWait)

@@ -14,9 +14,9 @@ const (
 	// most maxQuestionInterval. A question asks the owners of moving shards which of them are idle.
 	questionFraction    = 20
 	maxQuestionInterval = 250 * time.Millisecond
-	// answerTimeout is how long the leader waits for the answers of the owners.
+	// answerTimeout is how long the leader waits for the responses of the owners.
 	answerTimeout = 100 * time.Millisecond
-	// maxAnswerAge is the age of a question above which its answers are ignored, because requests may
+	// maxAnswerAge is the age of a question above which its responses are ignored, because requests may
 	// have begun since. Answers get old if another entry enters the log slowly, or if the leader
 	// waits for further changes.
 	maxAnswerAge = 2 * answerTimeout
@@ -177,7 +177,7 @@ func (l *Leader) endQuestion() {
 	s.awaitingAnswer = nil
 }
 
-// mayUseAnswer reports whether the next proposal may use the answer of an owner. Proposals for
+// mayUseAnswer reports whether the next proposal may use the response of an owner. Proposals for
 // one owner are spaced in time, except the one that leaves it no busy shard.
 func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	o := l.stages.owners[m.Node]
@@ -322,7 +322,7 @@ func (l *Leader) unblockRound(now time.Duration) {
 	}
 }
 
-// busyReported applies the answer of an owner to the question which shards block the open round.
+// busyReported applies the response of an owner to the question which shards block the open round.
 // The busy shards of the owner stay with it for now.
 func (l *Leader) busyReported(m IdleShards) {
 	delete(l.stages.awaitingAnswer, m.Node)

@@ -101,7 +101,7 @@ func (n *Node) latencyTo(l *leaderLoop) time.Duration {
 	return n.latency
 }
 
-// answered handles an answer.
+// answered handles a response.
 func (n *Node) answered(b []byte) {
 	var a ack.Answer
 	if err := a.UnmarshalBinary(b); err != nil {

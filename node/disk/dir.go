@@ -35,7 +35,7 @@ func Open(path, wantNode string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if exists(b.path(foundingFile)) {
+	if exists(b.path(bootstrapFile)) {
 		return nil, errors.Join(fmt.Errorf("disk: data directory %q contains an interrupted recovery or restore: run the same `shardway recover` or `shardway restore` again", path), b.unlock())
 	}
 	return open(b, wantNode)

@@ -9,7 +9,7 @@
 //	raft.json      marks that the Raft log was created
 //	gossip         Serf's snapshot of known members
 //	raft/          log, term, vote and snapshots
-//	founding.json  marks an interrupted Found
+//	bootstrap.json marks an interrupted Found
 //	before-N/      files that Found replaced
 //	superseded.json  marks that the cluster continues elsewhere without this directory
 //	known.json     what the disks of other nodes have reported of themselves, up to

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// founding is the content of founding.json: Found has begun and not finished.
-type founding struct {
+// bootstrapMark is the content of bootstrap.json, which exists while Found has begun and not finished.
+type bootstrapMark struct {
 	Format int `json:"format"`
 	// From is the directory to which the previous files are moved, "" if there were none.
 	From string `json:"from"`
@@ -62,8 +62,8 @@ func OpenRepair(path, wantNode string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	var mark founding
-	begun, err := load(b, foundingFile, &mark)
+	var mark bootstrapMark
+	begun, err := load(b, bootstrapFile, &mark)
 	if err != nil {
 		return nil, errors.Join(err, b.unlock())
 	}
@@ -115,7 +115,7 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	if err := save(b, clusterFile, cluster{Format: format, ID: f.Cluster, Shards: f.Shards}); err != nil {
 		return "", err
 	}
-	for _, name := range []string{supersededFile, staleFile, foundingFile} {
+	for _, name := range []string{supersededFile, staleFile, bootstrapFile} {
 		if err := os.Remove(b.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("disk: %w", err)
 		}
@@ -129,20 +129,20 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 // clear marks the directory and makes room for new stores. It removes the files of an
 // earlier, interrupted attempt.
 func (b *files) clear(boot uint64) (kept string, err error) {
-	var mark founding
-	begun, err := load(b, foundingFile, &mark)
+	var mark bootstrapMark
+	begun, err := load(b, bootstrapFile, &mark)
 	if err != nil {
 		return "", err
 	}
 	if !begun {
-		mark = founding{Format: format}
+		mark = bootstrapMark{Format: format}
 		if exists(b.path(raftDir)) {
 			mark.From = fmt.Sprintf(asidePrefix+"%d", boot)
 			if err := b.copyIdentity(mark.From); err != nil {
 				return "", err
 			}
 		}
-		if err := save(b, foundingFile, mark); err != nil {
+		if err := save(b, bootstrapFile, mark); err != nil {
 			return "", err
 		}
 	}
@@ -157,7 +157,9 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 }
 
 // previousRaftDir returns the directory to which the previous Raft log is moved.
-func (b *files) previousRaftDir(m founding) string { return filepath.Join(b.path(m.From), raftDir) }
+func (b *files) previousRaftDir(m bootstrapMark) string {
+	return filepath.Join(b.path(m.From), raftDir)
+}
 
 // copyIdentity copies the identity of the node to a new subdirectory.
 func (b *files) copyIdentity(dir string) error {

@@ -18,7 +18,7 @@ const (
 	bootFile       = "boot.json"
 	clusterFile    = "cluster.json"
 	raftFile       = "raft.json"
-	foundingFile   = "founding.json"
+	bootstrapFile  = "bootstrap.json"
 	supersededFile = "superseded.json"
 	knownFile      = "known.json"
 	staleFile      = "stale.json"

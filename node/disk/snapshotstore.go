@@ -41,7 +41,7 @@ type snapshotSink struct {
 	g *guard
 }
 
-// Close completes the snapshot, unless the stores were released meanwhile.
+// Close completes the snapshot, unless the stores were released in the meantime.
 func (s *snapshotSink) Close() error {
 	s.g.exitIfReleased()
 	return s.SnapshotSink.Close()

@@ -24,7 +24,7 @@ const gossipFile = "gossip"
 
 // checkOthersGone returns an error if a process still listens at the gossip address of another node. It protects the
 // operator from giving up a running cluster by mistake. It is no proof that the nodes are lost: a node
-// behind a broken network link does not respond either.
+// that a broken network link separates does not respond either.
 func checkOthersGone(data, self string, reachable func(addr string) bool) error {
 	seen, err := lastSeen(filepath.Join(data, gossipFile))
 	if err != nil {

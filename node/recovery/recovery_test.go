@@ -211,7 +211,7 @@ func TestInterruptedRecoveryIsFinishedByTheSameCommand(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			must(os.WriteFile(in("founding.json"), []byte(`{"format":1,"from":"before-7"}`), 0o600))
+			must(os.WriteFile(in("bootstrap.json"), []byte(`{"format":1,"from":"before-7"}`), 0o600))
 			must(os.Mkdir(in("before-7"), 0o700))
 			if step != "marked" {
 				must(os.Remove(in("raft.json")))

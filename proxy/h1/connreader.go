@@ -113,7 +113,7 @@ func (in *connReader) setReadDeadline(t time.Time) error {
 	return nil
 }
 
-// makeRoom makes space behind the unread bytes. It moves them to the front, or into a larger
+// makeRoom makes space after the unread bytes. It moves them to the front, or into a larger
 // buffer. It returns false if maxSize bytes are unread.
 func (in *connReader) makeRoom() bool {
 	if in.writePos < len(in.buf) {

@@ -161,7 +161,7 @@ func (h *Header) KnownField(i int) Field { return h.lines[i].field }
 // hop-by-hop.
 func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].notForwarded }
 
-// ContentLength returns the declared length, or -1. The response to a HEAD request may declare a
+// ContentLength returns the declared length, or -1. The response to HEAD may declare a
 // length, and has no body.
 func (h *Header) ContentLength() int64 { return h.length }
 

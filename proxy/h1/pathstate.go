@@ -17,7 +17,7 @@ const (
 	// probe after about a second. The peer's kernel answers at most one probe per 500 ms
 	// (net.ipv4.tcp_invalid_ratelimit).
 	secondProbeAfter = deadAfter + 550*time.Millisecond
-	// probeTimeout is how long the answer to a probe may take.
+	// probeTimeout is how long the response to a probe may take.
 	probeTimeout = 75 * time.Millisecond
 )
 
@@ -92,7 +92,7 @@ type path struct {
 func (p path) state() (state PathState, probe bool, nextCheck time.Duration) {
 	switch {
 	case p.retransmits > 0:
-		// Segments that arrive meanwhile, such as the peer's own probes, do not prove that the
+		// Segments that arrive in the meantime, such as the peer's own probes, do not prove that the
 		// outgoing direction works.
 		if p.retransmits >= minRetransmits && p.unacked >= unackedAfter {
 			return PathDead, false, probeTimeout

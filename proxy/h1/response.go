@@ -115,7 +115,7 @@ func (r *Response) parseStatusLine(b []byte) *Error {
 }
 
 // validate checks the complete header section in r.raw and determines how the body is framed
-// (RFC 9112 section 6.3). toHead means that the response answers a HEAD request.
+// (RFC 9112 section 6.3). toHead means that the response answers a request with the method HEAD.
 func (r *Response) validate(toHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err

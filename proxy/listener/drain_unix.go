@@ -32,7 +32,7 @@ func drain(ln net.Listener) []net.Conn {
 // acceptBacklog accepts all connections in the backlog of the listener, and then disables the listening
 // socket (on Linux with shutdown(2)), because a close could be delayed by a scheduler time slice. A
 // connection that the kernel establishes between the last accept and the shutdown would be reset.
-// Therefore Linux drops SYNs meanwhile: the client repeats its SYN after a second, and the
+// Therefore Linux drops SYNs in the meantime: the client repeats its SYN after a second, and the
 // connection is then refused.
 func acceptBacklog(ln net.Listener) (fds []int) {
 	raw := rawOf(ln)

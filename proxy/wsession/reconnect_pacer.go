@@ -45,7 +45,7 @@ const (
 // have to wait, and a slow handshake with the other node.
 //
 // The clients also wait for their WebSockets. Therefore all sessions must be resumed within
-// TimeLimit. While this node is behind that schedule, it ignores overload.
+// TimeLimit. While this node is late, it ignores overload.
 type ReconnectPacer struct {
 	// The following fields must be set before the first call of a method.
 
