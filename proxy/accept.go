@@ -34,7 +34,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	if !ok {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.set.Load().HeaderTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.settings.Load().HeaderTimeout)
 	defer cancel()
 	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
@@ -42,7 +42,7 @@ func (s *Server) handshakeTLS(ctx context.Context, conn net.Conn) bool {
 	s.handshakes.add(c, cancel, s.clock.Now())
 	defer s.handshakes.remove(c)
 	if err := c.HandshakeContext(ctx); err != nil {
-		s.o.Log.Debug().Err(err).Stringer("addr", conn.RemoteAddr()).Msg("handshake failed")
+		s.options.Log.Debug().Err(err).Stringer("addr", conn.RemoteAddr()).Msg("handshake failed")
 		_ = conn.Close()
 		return false
 	}

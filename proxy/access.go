@@ -40,7 +40,7 @@ type account struct {
 }
 
 // logs reports whether a line for the request is written to the access log.
-func (c *client) logs() bool { return c.set.Access != nil && c.ingress == "" }
+func (c *client) logs() bool { return c.settings.Access != nil && c.ingress == "" }
 
 // open starts the line of the request that has just been read from h.
 func (a *account) open(h *h1.Conn) {
@@ -100,10 +100,10 @@ type accessLine struct {
 // write writes the line of a request that has ended. It writes nothing for a resumable WebSocket,
 // because sessionLog writes its lines.
 func (l accessLine) write() {
-	if l.x.isResumption() {
+	if l.exchange.isResumption() {
 		return
 	}
-	a := &l.x.account
+	a := &l.exchange.account
 	in := int64(len(l.req.Raw())) + l.req.Body.Received()
 	if a.upstreamConn > 1 {
 		in = 0 // the client has sent the request only once
@@ -117,12 +117,12 @@ func (l accessLine) write() {
 // send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
 // why the event has happened, or with which result.
 func (l accessLine) send(in int64, event, reason string) {
-	a := &l.x.account
+	a := &l.exchange.account
 	took := time.Since(a.began)
-	e := l.set.Access.Log.Log()
+	e := l.settings.Access.Log.Log()
 	e.Str("time", a.began.UTC().Format(accessTime))
 	e.Bytes("method", l.req.Method()).Bytes("path", l.req.Path())
-	if l.set.Access.Query && len(l.req.Query()) > 0 {
+	if l.settings.Access.Query && len(l.req.Query()) > 0 {
 		e.Bytes("query", l.req.Query())
 	}
 	e.Int("status", a.status).Str("route", l.routeName())
@@ -153,7 +153,7 @@ func (l accessLine) addClient(e *zerolog.Event) {
 	if ip := l.keys.ClientIP(); string(ip) != l.from.Text {
 		e.Bytes("client_for", ip)
 	}
-	if id := l.x.requestID(&l.req); len(id) > 0 {
+	if id := l.exchange.requestID(&l.req); len(id) > 0 {
 		e.Bytes("request_id", id)
 	}
 	if id := forwarded.TraceID(&l.req); id != nil {
@@ -164,38 +164,38 @@ func (l accessLine) addClient(e *zerolog.Event) {
 // writeBad writes the line for received bytes that are not a valid request. Most fields are unknown
 // then.
 func (l accessLine) writeBad() {
-	a := &l.x.account
-	if l.set.Access == nil || l.ingress != "" || a.status == 0 {
+	a := &l.exchange.account
+	if l.settings.Access == nil || l.ingress != "" || a.status == 0 {
 		return
 	}
-	l.set.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
+	l.settings.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
 		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.Text).Send()
 }
 
 // place adds the shard, the ownership epoch, the owner and the key of the request.
 func (l accessLine) place(e *zerolog.Event) {
-	if l.x.sharded {
-		e.Uint32("shard", uint32(l.x.shard))
+	if l.exchange.sharded {
+		e.Uint32("shard", uint32(l.exchange.shard))
 	}
-	if l.x.account.epoch != 0 {
-		e.Uint64("epoch", l.x.account.epoch)
+	if l.exchange.account.epoch != 0 {
+		e.Uint64("epoch", l.exchange.account.epoch)
 	}
-	if l.x.account.owner != "" {
-		e.Str("owner", l.x.account.owner)
+	if l.exchange.account.owner != "" {
+		e.Str("owner", l.exchange.account.owner)
 	}
-	if l.x.Keyless || l.x.Key == nil {
+	if l.exchange.Keyless || l.exchange.Key == nil {
 		return
 	}
-	e.Bytes("key_hash", keyHash(l.s.o.HashKey(), l.x.Key))
-	if l.set.Access.Keys {
-		e.Bytes("key", l.x.Key)
+	e.Bytes("key_hash", keyHash(l.server.options.HashKey(), l.exchange.Key))
+	if l.settings.Access.Keys {
+		e.Bytes("key", l.exchange.Key)
 	}
 }
 
 // routeName returns the name of the request's route. It is "queued" if the request has waited without
 // being sent, and "none" if the request failed before routing.
 func (l accessLine) routeName() string {
-	if way := l.x.routeOf(); way != 0 {
+	if way := l.exchange.routeOf(); way != 0 {
 		return way.String()
 	}
 	return "none"

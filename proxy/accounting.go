@@ -10,11 +10,11 @@ import (
 // runTimed runs an attempt, and records its destination and duration for the access log.
 func (c *client) runTimed(p *attempt) decision {
 	c.bindAttempt(p)
-	a := &c.x.account
+	a := &c.exchange.account
 	began := a.now()
 	if !began.IsZero() {
 		a.epoch = p.epoch
-		if a.owner = c.s.o.Node; p.route.Kind == route.Remote {
+		if a.owner = c.server.options.Node; p.route.Kind == route.Remote {
 			a.owner = p.route.Node
 		}
 	}
@@ -25,7 +25,7 @@ func (c *client) runTimed(p *attempt) decision {
 
 // bindAttempt gives the attempt access to the state of the connection on which its request arrived.
 func (c *client) bindAttempt(p *attempt) {
-	p.slot, p.body, p.disconnect, p.responsesBefore = &c.slot, &c.body, &c.disconnect, c.x.responsesBegun
+	p.slot, p.body, p.disconnect, p.responsesBefore = &c.slot, &c.body, &c.disconnect, c.exchange.responsesBegun
 }
 
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
@@ -40,7 +40,7 @@ func (c *client) runCounted(p *attempt) decision {
 // startTimer returns the values from which recordRun computes differences: the present time, and
 // the number of bytes sent to the client so far.
 func (c *client) startTimer() (began time.Duration, sent int64) {
-	return c.s.clock.Exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
+	return c.server.clock.Exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
 }
 
 // recordRun counts a run that has ended with the decision v. began and sent are the results of
@@ -48,10 +48,10 @@ func (c *client) startTimer() (began time.Duration, sent int64) {
 func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {
 	switch v.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
-		ended := c.s.clock.Exact()
+		ended := c.server.clock.Exact()
 		c.recordLoad(p.route.Kind, ended-began, sent)
 		if v.action == actionDone {
-			c.x.ended = ended
+			c.exchange.ended = ended
 		}
 	case actionRelay:
 		c.relay.webSocket.sent = sent // a relay is counted when it has ended
@@ -61,11 +61,11 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 // recordLoad counts a run that has ended after took. sent is the number of bytes that were sent to
 // the client before it.
 func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
-	tunnel := c.x.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
+	tunnel := c.exchange.account.status == 101 // an upgraded connection is idle most of the time, so its duration is no measure of load
 	if !tunnel {
-		c.s.metrics.upstream[way].Observe(took)
+		c.server.metrics.upstream[way].Observe(took)
 	}
-	l := c.s.loadOf(&c.x, way)
+	l := c.server.loadOf(&c.exchange, way)
 	if l == nil {
 		return
 	}
@@ -87,6 +87,6 @@ func (s *Server) loadOf(x *exchange, way route.Kind) *loadstats.Counters {
 
 // Load returns the present load of this node.
 func (s *Server) Load() loadstats.Load {
-	access := s.set.Load().Access
-	return s.load.Snapshot(s.o.HashKey(), access != nil && access.Keys)
+	access := s.settings.Load().Access
+	return s.load.Snapshot(s.options.HashKey(), access != nil && access.Keys)
 }

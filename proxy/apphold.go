@@ -17,19 +17,19 @@ const shownHold = 40
 // cache. The client does not receive the header. The ownership epoch is that of the request. An
 // invalid value has no effect, and the first one is logged.
 func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
-	if a.s.o.HoldShard == nil || a.x.Keyless {
+	if a.server.options.HoldShard == nil || a.exchange.Keyless {
 		return
 	}
 	value := res.Known(h1.FieldShardwayHold)
 	d, ok := parseHold(value)
 	if !ok {
-		if a.s.metrics.badHolds.Add(1) == 1 {
-			a.s.o.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(a.x.shard)).
+		if a.server.metrics.badHolds.Add(1) == 1 {
+			a.server.options.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(a.exchange.shard)).
 				Str("remedy", "send a whole number of seconds").Msg("invalid Shardway-Hold ignored")
 		}
 		return
 	}
-	a.s.o.HoldShard(a.x.shard, epoch, d)
+	a.server.options.HoldShard(a.exchange.shard, epoch, d)
 }
 
 // parseHold parses a whole number of seconds. It reduces the duration to MaxHold.

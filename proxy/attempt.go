@@ -73,10 +73,10 @@ func (p *attempt) cancelUnsent() {
 // admit requests admission under the lease of the shard from the node. A request without a shard
 // only requires that the node holds a lease.
 func (c *client) admit() (epoch uint64, release func(), err error) {
-	if !c.x.Keyless {
-		return c.s.o.Cluster.Admit(c.x.shard)
+	if !c.exchange.Keyless {
+		return c.server.options.Cluster.Admit(c.exchange.shard)
 	}
-	if c.s.o.Cluster.LeaseLeft() <= 0 {
+	if c.server.options.Cluster.LeaseLeft() <= 0 {
 		return 0, nil, route.RefusedNoLease
 	}
 	return 0, nothing, nil
@@ -92,16 +92,16 @@ func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unpro
 // Such a request can be sent again with any method.
 func (c *client) handleUnsent(p *attempt, err error) decision {
 	c.disconnect.disarm()
-	c.x.noteNotDelivered()
+	c.exchange.noteNotDelivered()
 	if errors.Is(err, errNoLease) {
 		p.conn.Writer().Discard()
 		p.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
 	why := p.abort()
-	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
+	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
-		c.s.metrics.retries[retryUnsent].Add(1)
+		c.server.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
 	case c.closing.Load():
@@ -111,7 +111,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	case why != causeNone || p.conn.reused || p.conn.mux != nil:
 		return decision{action: actionRetry}
 	}
-	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.s.unreachableReason(err)}
+	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.server.unreachableReason(err)}
 	if v.code = problem.PeerUnreachable; p.route.Kind == route.Local {
 		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
@@ -175,7 +175,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 		}
 		p.conn.pool.markProven(p.conn)
 		if p.route.Kind == route.Local {
-			c.s.appSilence.RecordResponse(c.s.clock.Now())
+			c.server.appSilence.RecordResponse(c.server.clock.Now())
 		}
 		c.reply.repaired(res)
 		switch {
@@ -185,14 +185,14 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return nil
 		case res.Status() == 100 && p.route.Kind == route.Remote && res.Value(headerContinue) != nil:
 			p.conn.pool.breaker.OnAccepted()
-			p.conn.pool.backoff.OnAccepted(c.x.limitShard())
+			p.conn.pool.backoff.OnAccepted(c.exchange.limitShard())
 			if p.bodyOnDemand {
 				p.bodyOnDemand = false
 				c.disconnect.disarm()
 				c.body.start(w, len(c.body.buffered))
 			}
 		default:
-			if c.x.resumed != nil {
+			if c.exchange.resumed != nil {
 				continue // the client already has its final response header
 			}
 			if err := c.reply.forwardInterim(res); err != nil {
@@ -206,15 +206,15 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 // response arrived. It decides whether the request may be sent again.
 func (c *client) handleBroken(p *attempt, err error) decision {
 	why := p.abort()
-	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
+	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil
 	if why == causeNone && errors.Is(err, errPathDead) {
 		why = causePathDead
-		c.s.metrics.countAborted(why.String(), 1)
+		c.server.metrics.countAborted(why.String(), 1)
 	}
 	code := brokenCode(p.route.Kind)
 	// Set runAborted before any decision, because this node may stop before the client has a
 	// response.
-	c.x.runAborted = c.x.runAborted || c.x.safety != safeMethod || c.closing.Load()
+	c.exchange.runAborted = c.exchange.runAborted || c.exchange.safety != safeMethod || c.closing.Load()
 	var bad *h1.Error
 	switch {
 	case c.closing.Load():
@@ -223,7 +223,7 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 		return c.reply.badBody(c.body.clientErr)
 	case c.replaced(why):
 		return c.yieldToNewer()
-	case why == causeDrainTimeout && c.x.resumed != nil:
+	case why == causeDrainTimeout && c.exchange.resumed != nil:
 		return c.retryAtNextOwner(p)
 	case why == causeDrainTimeout && c.mayAskNextOwner(p):
 		return c.askNextOwner()
@@ -253,16 +253,16 @@ func brokenCode(kind route.Kind) problem.Code {
 
 // decideRetry decides whether a request that may have run is sent again (guarantee G7).
 func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision {
-	c.x.tries++
+	c.exchange.tries++
 	if p.conn.reused {
-		c.x.reusedTries++
+		c.exchange.reusedTries++
 	}
 	// A response header proves that the request has run. In that case only a safe request is
 	// repeated, and only once.
-	again := c.x.safety == safeMethod && c.x.responsesBegun < 2
-	if c.x.safety == idempotentMethod {
-		again = p.epoch != 0 && c.x.responsesBegun == 0
-		c.x.ran, c.x.ranEpoch = true, p.epoch
+	again := c.exchange.safety == safeMethod && c.exchange.responsesBegun < 2
+	if c.exchange.safety == idempotentMethod {
+		again = p.epoch != 0 && c.exchange.responsesBegun == 0
+		c.exchange.ran, c.exchange.ranEpoch = true, p.epoch
 	}
 	if detail := c.retryDenied(p, why, again); detail != "" {
 		if why == causeStopping {
@@ -270,8 +270,8 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 		}
 		return fail(code, detail)
 	}
-	c.s.metrics.retries[retryBroken].Add(1)
-	if c.x.tries == 1 {
+	c.server.metrics.retries[retryBroken].Add(1)
+	if c.exchange.tries == 1 {
 		return decision{action: actionRetry}
 	}
 	return decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
@@ -285,7 +285,7 @@ func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) 
 		return detailMayHaveRun
 	case poisonous:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
-	case c.x.tries >= maxTries:
+	case c.exchange.tries >= maxTries:
 		return detailMayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
 	case !c.retryBudgetAllows(p, why):
 		return detailMayHaveRun + ", and a fifth of all requests is being sent again already"
@@ -301,10 +301,10 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if why == causeStopping {
 		return true
 	}
-	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
+	if c.exchange.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
 		return true
 	}
-	return c.s.budget.Spend()
+	return c.server.budget.Spend()
 }
 
 // handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The
@@ -327,27 +327,27 @@ const headerAcquire = "Shardway-Acquire"
 
 // reportsNotAcquired reports whether the response means that the app has not acquired the shard.
 func (c *client) reportsNotAcquired(res *h1.Response) bool {
-	return c.s.o.NotAcquired != nil && !c.x.Keyless && string(res.Value(headerAcquire)) == "1"
+	return c.server.options.NotAcquired != nil && !c.exchange.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
 // handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the
 // node. The request has not run. It is sent again after the app has acquired the shard. If the app
 // sends the same response maxTries times, the client receives an error response.
 func (c *client) handleNotAcquired(p *attempt) decision {
-	c.x.noteNotDelivered()
+	c.exchange.noteNotDelivered()
 	p.abort()
-	c.x.notAcquired++
+	c.exchange.notAcquired++
 	switch {
 	case c.closing.Load():
 		return done
 	case c.body.clientErr != nil:
 		return c.reply.badBody(c.body.clientErr)
-	case c.x.notAcquired >= maxTries:
+	case c.exchange.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
 	// If the app has acquired the shard since the request was sent, its response is outdated.
-	if !c.s.o.Cluster.Table().NewTo(c.x.shard, p.generation) {
-		c.s.o.NotAcquired(c.x.shard, p.epoch)
+	if !c.server.options.Cluster.Table().NewTo(c.exchange.shard, p.generation) {
+		c.server.options.NotAcquired(c.exchange.shard, p.epoch)
 	}
 	if !c.body.replayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
@@ -358,10 +358,10 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 // handleRefused ends an attempt that the owner has refused. No byte of the request has reached an
 // app.
 func (c *client) handleRefused(p *attempt) decision {
-	c.x.noteNotDelivered()
+	c.exchange.noteNotDelivered()
 	res := &p.conn.res
 	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
-	sheds := c.x.shedByOwner(p)
+	sheds := c.exchange.shedByOwner(p)
 	switch {
 	case sheds:
 		refusal = route.RefusedBusy
@@ -369,11 +369,11 @@ func (c *client) handleRefused(p *attempt) decision {
 		refusal = route.RefusedHeld // the refusal has a reason of a newer version
 	}
 	committed, proposed, _ := route.ParseEpochs(res.Known(h1.FieldShardwayMap))
-	if tries := triesOf(&res.Header); tries > c.x.tries {
+	if tries := triesOf(&res.Header); tries > c.exchange.tries {
 		// The request has run at the owner and was cancelled because its shard moves; see
 		// askNextOwner.
 		c.notePoll()
-		c.x.tries = tries
+		c.exchange.tries = tries
 	}
 	c.body.stop()
 	c.disconnect.disarm()
@@ -387,8 +387,8 @@ func (c *client) handleRefused(p *attempt) decision {
 		p.conn.pool.discard(p.conn)
 	}
 	p.release()
-	c.s.metrics.refusedByOwner[refusal].Add(1)
-	c.s.metrics.retries[retryRefused].Add(1)
+	c.server.metrics.refusedByOwner[refusal].Add(1)
+	c.server.metrics.retries[retryRefused].Add(1)
 	if refusal == route.RefusedEnded {
 		p.conn.pool.closeIdleTo(p.conn.boot)
 	}
@@ -397,7 +397,7 @@ func (c *client) handleRefused(p *attempt) decision {
 		return done
 	case c.body.broken:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
-	case c.x.tries >= maxTries:
+	case c.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	case refusal == route.RefusedEnded && p.conn.reused:
 		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
@@ -418,10 +418,10 @@ func (c *client) handleRefused(p *attempt) decision {
 	pool.breaker.OnAccepted()
 	switch {
 	case refusal != route.RefusedBusy:
-	case c.x.isResumption():
+	case c.exchange.isResumption():
 		v.condition, v.backoff = pool.upgradeBackoff.OnRefused(0, false), false
 	default:
-		v.condition, v.backoff = pool.backoff.OnRefused(c.x.limitShard(), sheds), false
+		v.condition, v.backoff = pool.backoff.OnRefused(c.exchange.limitShard(), sheds), false
 		if sheds {
 			v.code, v.detail = problem.ShardBusy, detailShardInflight
 		}

@@ -20,15 +20,15 @@ import (
 // request (serve.go) and their helper types share it. A helper contains the requestState and not
 // the client, so that it cannot call the steps.
 type requestState struct {
-	s       *Server
-	conn    *h1.Conn
-	ingress string           // name of the node at the other end; empty means that it is a client
-	from    forwarded.Client // address of the client
-	set     *Settings        // settings in force for this request
+	server   *Server
+	conn     *h1.Conn
+	ingress  string           // name of the node at the other end; empty means that it is a client
+	from     forwarded.Client // address of the client
+	settings *Settings        // settings in force for this request
 
-	req  h1.Request
-	x    exchange
-	body requestBody
+	req      h1.Request
+	exchange exchange
+	body     requestBody
 
 	// edit and extra are reused for each header.
 	edit  h1.Edit
@@ -45,7 +45,7 @@ type requestState struct {
 // draining reports whether the connection must close after its present response because the node is
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
-func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.Load() }
+func (a *requestState) draining() bool { return a.ingress == "" && a.server.draining.Load() }
 
 // last reports whether the client has declared that this request is its last one, and the body has
 // been read completely.
@@ -148,9 +148,9 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	if c == nil {
 		c = makeClient(s)
 	}
-	c.ingress, c.set = ingress, s.set.Load()
-	c.keys.TrustedProxies = c.set.TrustedProxies
-	o := s.clientOptions(ingress, c.set)
+	c.ingress, c.settings = ingress, s.settings.Load()
+	c.keys.TrustedProxies = c.settings.TrustedProxies
+	o := s.clientOptions(ingress, c.settings)
 	o.Buffers = &s.buffers
 	if ingress == "" {
 		o.Partial = c.onHeaderMemory
@@ -160,15 +160,15 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.conn.Reset(conn, o)
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
-		c.from.Set(conn, c.set.TrustedProxies)
-		listener.SetUserTimeout(conn, c.set.IdleTimeout)
+		c.from.Set(conn, c.settings.TrustedProxies)
+		listener.SetUserTimeout(conn, c.settings.IdleTimeout)
 	}
 	return c
 }
 
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
-	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
+	c := &client{requestState: requestState{server: s, conn: &h1.Conn{}}}
 	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.from, Place: s.placeKey}
 	c.slot.client = c.conn
 	c.headerMemory.SetStop(c.conn.StopHeader)
@@ -214,7 +214,7 @@ func (c *client) clientGone() {
 	if c.closing.Load() {
 		return // this node has closed the connection
 	}
-	c.s.metrics.clientsGone.Add(1)
+	c.server.metrics.clientsGone.Add(1)
 	c.terminate(causeClientGone)
 }
 
@@ -242,20 +242,20 @@ func (c *client) terminate(why cause) {
 // reportStopped returns false if another response has been sent, or if the connection is not being
 // closed.
 func (c *client) reportStopped() bool {
-	if c.ingress == "" || !c.closing.Load() || c.x.account.status != 0 {
+	if c.ingress == "" || !c.closing.Load() || c.exchange.account.status != 0 {
 		return false
 	}
-	if !c.x.runAborted {
-		c.s.metrics.refused[route.RefusedEnded].Add(1)
+	if !c.exchange.runAborted {
+		c.server.metrics.refused[route.RefusedEnded].Add(1)
 	}
-	c.reply.reportStopped(c.x.runAborted)
+	c.reply.reportStopped(c.exchange.runAborted)
 	return true
 }
 
 // askLease returns the remaining time of the lease. It is called right before the first byte is
 // sent to the app.
 func (c *client) askLease() (time.Duration, error) {
-	left := c.s.o.Cluster.LeaseLeft()
+	left := c.server.options.Cluster.LeaseLeft()
 	if left <= 0 {
 		return 0, errNoLease
 	}
@@ -283,8 +283,8 @@ func (c *client) bodySent(rerr error) {
 func (c *client) noteHeaderMemory(delta int) {
 	c.idle.Store(0)
 	if delta < 0 {
-		c.s.headerMemory.Release(&c.headerMemory)
+		c.server.headerMemory.Release(&c.headerMemory)
 		return
 	}
-	c.s.metrics.shedHeaders.Add(c.s.headerMemory.Add(&c.headerMemory, delta, c.s.set.Load().MaxHeaderBytesTotal))
+	c.server.metrics.shedHeaders.Add(c.server.headerMemory.Add(&c.headerMemory, delta, c.server.settings.Load().MaxHeaderBytesTotal))
 }

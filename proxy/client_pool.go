@@ -35,14 +35,14 @@ func (p *clientPool) put(c *client) {
 // isReusable reports whether no other goroutine can have a reference to the client, whose
 // connection has ended.
 func (c *client) isReusable() bool {
-	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.closing.Load() &&
-		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
+	return c.unobserved && !c.escaped && c.ingress == "" && c.server.options.Handler == nil && !c.closing.Load() &&
+		c.body.done == nil && c.admitted == nil && c.exchange.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
 }
 
 // reset removes all state of the previous connection, and keeps allocated buffers. The run numbers
 // continue, because the sweep identifies runs by their number.
 func (c *client) reset() {
-	c.x, c.from = exchange{}, forwarded.Client{}
+	c.exchange, c.from = exchange{}, forwarded.Client{}
 	c.body.reset()
 	c.body.free()
 	c.slot.conn.Store(nil)

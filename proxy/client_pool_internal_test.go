@@ -129,7 +129,7 @@ func TestReusedClientIsReset(t *testing.T) {
 		s := spareServer()
 		for range 50 {
 			over := briefly(t, s, "", func(c *client) {
-				c.x.Key, c.from.Trusted, c.x.keep = []byte("k"), true, true
+				c.exchange.Key, c.from.Trusted, c.exchange.keep = []byte("k"), true, true
 				c.from.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
 				c.evicted.Store(true)
@@ -142,9 +142,9 @@ func TestReusedClientIsReset(t *testing.T) {
 			if c != over {
 				continue // not this time
 			}
-			if c.x.Key != nil || c.x.keep || c.from.Trusted || c.from.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.evicted.Load() ||
+			if c.exchange.Key != nil || c.exchange.keep || c.from.Trusted || c.from.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.evicted.Load() ||
 				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
-				t.Errorf("it has something of the one before: %+v", &c.x)
+				t.Errorf("it has something of the one before: %+v", &c.exchange)
 			}
 			return
 		}

@@ -37,8 +37,8 @@ func (c *client) runStep(do func()) {
 	defer func() {
 		if !c.hasRelay() && !c.handedToLoop {
 			c.life.end()
-			c.s.headerMemory.Release(&c.headerMemory)
-			c.unobserved = c.parked || c.s.conns.remove(c)
+			c.server.headerMemory.Release(&c.headerMemory)
+			c.unobserved = c.parked || c.server.conns.remove(c)
 		}
 	}()
 	defer func() {
@@ -67,7 +67,7 @@ func (c *client) continueServing(over func()) {
 		if !c.parked {
 			over()
 		}
-		c.s.clients.put(c) // c must not be used after this
+		c.server.clients.put(c) // c must not be used after this
 		return
 	}
 	l := c.relay.webSocket
@@ -117,7 +117,7 @@ func (c *client) runRelay(l *webSocketRelay) {
 		return
 	}
 	l.end()
-	l.decideOutcome(why, &c.x, l.attempt.route)
+	l.decideOutcome(why, &c.exchange, l.attempt.route)
 	l.session.bulk = l.isBulk()
 	sessionLog{&c.requestState}.relayEnded(l.recordEnd())
 }

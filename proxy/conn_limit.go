@@ -34,14 +34,14 @@ func (s *Server) acquireConnSlot(places chan<- struct{}) {
 		select {
 		case places <- struct{}{}:
 			if paused {
-				s.o.Log.Info().Msg("accepting resumed")
+				s.options.Log.Info().Msg("accepting resumed")
 			}
 			return
 		case <-look.C:
 		}
 		if !paused {
 			paused = true
-			s.o.Log.Warn().Int("connections", cap(places)).
+			s.options.Log.Warn().Int("connections", cap(places)).
 				Str("remedy", "raise --max-conns").Msg("accepting paused, connection limit reached")
 		}
 	}

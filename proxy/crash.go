@@ -119,15 +119,15 @@ func (x *crashRecords) reportCrash(w *crashRecord) {
 // count as one crash. A connection that this node has aborted, for example because the owner was
 // unreachable, does not count.
 func (c *client) recordCrash(p *attempt, why cause) (poisonous bool) {
-	if why != causeNone || p.route.Kind != route.Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
+	if why != causeNone || p.route.Kind != route.Remote || c.exchange.Keyless || c.exchange.responsesBegun != p.responsesBefore {
 		return false
 	}
-	key := Implicated{Shard: c.x.shard, Hash: shardkey.Hash(c.s.o.HashKey(), c.x.Key)}
-	w := c.s.crashes.record(process{p.route.Node, p.conn.boot}, key)
-	earlier := c.x.lastCrash
-	c.x.lastCrash = w
+	key := Implicated{Shard: c.exchange.shard, Hash: shardkey.Hash(c.server.options.HashKey(), c.exchange.Key)}
+	w := c.server.crashes.record(process{p.route.Node, p.conn.boot}, key)
+	earlier := c.exchange.lastCrash
+	c.exchange.lastCrash = w
 	if earlier == nil || earlier == w {
 		return false
 	}
-	return c.s.crashes.implicates(earlier)
+	return c.server.crashes.implicates(earlier)
 }

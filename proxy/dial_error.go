@@ -9,7 +9,7 @@ import (
 // unreachableReason returns the reason why a connection could not be established or used, without
 // addresses, because a client may see it. The complete error is logged.
 func (s *Server) unreachableReason(err error) string {
-	s.o.Log.Debug().Err(err).Msg("not reached")
+	s.options.Log.Debug().Err(err).Msg("not reached")
 	var errno syscall.Errno
 	var network net.Error
 	switch {

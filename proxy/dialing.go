@@ -200,7 +200,7 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 // newPool returns the pool of a node, or of the app if node is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.lifeCtx, dialers: &s.dialers, streams: &s.streams, pacer: &s.webSockets.pacer}
-	all := backoff.Queues{s.o.Queue, s.streamQueue, s.webSockets.queue}
+	all := backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue}
 	p.breaker.SetQueues(all)
 	p.backoff.SetQueues(all)
 	p.upgradeBackoff.SetQueues(all)
@@ -213,7 +213,7 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamC
 
 func (s *Server) newPeerPool(node string) *pool {
 	p := s.newPool(node, func(ctx context.Context) (*upstreamConn, error) { return s.dialPeer(ctx, node) })
-	p.maxIdle, p.openStream = s.o.PeerConns, func() *upstreamConn { return s.openStream(node) }
+	p.maxIdle, p.openStream = s.options.PeerConns, func() *upstreamConn { return s.openStream(node) }
 	p.openWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openWebSocketStream(ctx, node) }
 	return p
 }

@@ -60,11 +60,11 @@ type upstreamRegistration struct {
 // message is a request to an event loop: to adopt a client, to hand one off, to remove an upstream
 // connection, or to transfer clients to another loop.
 type message struct {
-	client        *client
-	join          bool
-	upstream      uint64
-	transferCount int
-	to            *eventLoop
+	client         *client
+	join           bool
+	upstream       uint64
+	transferCount  int
+	transferTarget *eventLoop
 }
 
 func newEventLoop() (*eventLoop, error) {
@@ -143,7 +143,7 @@ func (l *eventLoop) runReady() {
 func (l *eventLoop) runRecover(c *client, do func(*client)) {
 	defer func() {
 		if v := recover(); v != nil {
-			if c.x.isOpen() {
+			if c.exchange.isOpen() {
 				c.finishExchange() // as handleRequest does
 			}
 			c.closeAfterPanic(v)
@@ -157,7 +157,7 @@ func (l *eventLoop) runRecover(c *client, do func(*client)) {
 func (l *eventLoop) send(n message) {
 	l.mu.Lock()
 	closed := l.mu.closed
-	wake := !closed && !l.mu.woken && (n.client != nil || n.to != nil) // the removal of an upstream connection is not urgent
+	wake := !closed && !l.mu.woken && (n.client != nil || n.transferTarget != nil) // the removal of an upstream connection is not urgent
 	if !closed {
 		l.mu.inbox = append(l.mu.inbox, n)
 		l.mu.woken = l.mu.woken || wake
@@ -180,8 +180,8 @@ func (l *eventLoop) drainInbox() {
 	l.mu.Unlock()
 	for _, n := range l.inbox {
 		switch {
-		case n.to != nil:
-			l.transfer(n.transferCount, n.to)
+		case n.transferTarget != nil:
+			l.transfer(n.transferCount, n.transferTarget)
 		case n.client == nil:
 			delete(l.upstreams, n.upstream)
 		case n.join:

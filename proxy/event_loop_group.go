@@ -14,7 +14,7 @@ import (
 // upstream connection is registered with the same loop.
 type eventLoopGroup struct {
 	mu        sync.Mutex
-	s         *Server
+	server    *Server
 	users     int // listeners whose clients use the loops
 	all       []*eventLoop
 	active    int                        // number of loops that serve clients; zero means that one does
@@ -27,7 +27,7 @@ type eventLoopGroup struct {
 func (g *eventLoopGroup) open(s *Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.s = s
+	g.server = s
 	g.users++
 }
 
@@ -89,7 +89,7 @@ func (g *eventLoopGroup) grow() bool {
 	l, err := fresh()
 	if err != nil {
 		g.none = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
-		g.s.o.Log.Debug().Err(err).Msg("event loop not available")
+		g.server.options.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
 	g.all = append(g.all, l)
@@ -159,7 +159,7 @@ func (g *eventLoopGroup) spread(total int) {
 			fair = total/g.active + total/16 + 1
 		}
 		if to, many := least(g.all[:g.active]), int(l.clientCount.Load()); to != l && many > fair {
-			l.send(message{transferCount: many - fair, to: to})
+			l.send(message{transferCount: many - fair, transferTarget: to})
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 
 // A moment without descriptors is not for ever; a system without loops is.
 func TestEventLoopIsTriedAgain(t *testing.T) {
-	g := &eventLoopGroup{s: &Server{}}
-	g.open(g.s)
+	g := &eventLoopGroup{server: &Server{}}
+	g.open(g.server)
 	defer g.close()
 	failing := unix.EMFILE
 	g.newLoop = func() (*eventLoop, error) { return nil, failing }
@@ -29,8 +29,8 @@ func TestEventLoopIsTriedAgain(t *testing.T) {
 	}
 
 	tries := 0
-	none := &eventLoopGroup{s: &Server{}, newLoop: func() (*eventLoop, error) { tries++; return nil, errors.ErrUnsupported }}
-	none.open(none.s)
+	none := &eventLoopGroup{server: &Server{}, newLoop: func() (*eventLoop, error) { tries++; return nil, errors.ErrUnsupported }}
+	none.open(none.server)
 	defer none.close()
 	for range 3 {
 		if none.pick() != nil {
@@ -46,8 +46,8 @@ func TestEventLoopIsTriedAgain(t *testing.T) {
 // only when it has not been needed for a while.
 func TestEventLoopCountFollowsLoad(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-	g := &eventLoopGroup{s: &Server{}}
-	g.open(g.s)
+	g := &eventLoopGroup{server: &Server{}}
+	g.open(g.server)
 	defer g.close()
 	if g.pick() == nil {
 		t.Fatal("there is no loop")

@@ -67,7 +67,7 @@ func (c *client) handleReadable() {
 		return
 	}
 	c.idle.Store(0)
-	c.use(c.s.set.Load())
+	c.use(c.server.settings.Load())
 	if !c.startAttempt(l) {
 		l.handOff(c, resumeRequest)
 		return
@@ -93,7 +93,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		return false
 	}
 	c.beginExchange()
-	t := c.s.o.Cluster.Table()
+	t := c.server.options.Cluster.Table()
 	by := c.keysBy(t)
 	c.keys.Keys = by
 	found, bad := c.keys.Find(false)
@@ -101,9 +101,9 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		c.eligibility.recordMiss()
 		return false
 	}
-	c.x.Found, c.x.keys = found, by
-	c.x.resolveShard(t)
-	r := t.Route(c.x.shard)
+	c.exchange.Found, c.exchange.keys = found, by
+	c.exchange.resolveShard(t)
+	r := t.Route(c.exchange.shard)
 	if r.Kind != route.Local || c.quarantined() {
 		if r.Kind == route.Remote {
 			c.eligibility.recordMiss()
@@ -114,20 +114,20 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		c.eligibility.recordMiss()
 		return false
 	}
-	k := c.wait.takeIdleConn(c.s.upstream, l)
+	k := c.wait.takeIdleConn(c.server.upstream, l)
 	if k == nil {
 		return false
 	}
 	if !k.canSendChecked() || !l.registerUpstream(k, c) {
-		c.s.upstream.put(k)
+		c.server.upstream.put(k)
 		return false
 	}
 	p := &c.loopAttempt.attempt
 	if v := c.admitAttempt(p, k, t, r); v.action != 0 {
 		return false
 	}
-	c.s.budget.Earn()
-	c.s.load.Sample(c.x.Key)
+	c.server.budget.Earn()
+	c.server.load.Sample(c.exchange.Key)
 	c.bindAttempt(p)
 	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()
 	c.loopAttempt.before = k.Sent()
@@ -141,14 +141,14 @@ func (c *client) isLoopable() bool {
 	if !r.KeepAlive() || c.draining() || r.RequestsUpgrade() || r.ExpectsContinue() || c.logs() {
 		return false
 	}
-	if c.set.ProbePath != "" && string(r.Path()) == c.set.ProbePath || c.isHookPath() {
+	if c.settings.ProbePath != "" && string(r.Path()) == c.settings.ProbePath || c.isHookPath() {
 		return false
 	}
 	if r.Body.Done() {
 		return true
 	}
 	c.body.reset() // the buffer of the previous body may have been discarded because it was too large
-	if c.set.MaxBody > 0 && r.Body.SetMaxBytes(c.set.MaxBody) != nil {
+	if c.settings.MaxBody > 0 && r.Body.SetMaxBytes(c.settings.MaxBody) != nil {
 		return false
 	}
 	return c.body.readAvailable() == nil && r.Body.Done()
@@ -170,7 +170,7 @@ func (c *client) handleResponse() {
 	p.conn.ConsumeResponse(res)
 	p.conn.pool.markProven(p.conn)
 	if p.route.Kind == route.Local {
-		c.s.appSilence.RecordResponse(c.s.clock.Now())
+		c.server.appSilence.RecordResponse(c.server.clock.Now())
 	}
 	c.reply.repaired(res)
 	l.unregisterUpstream(c)
@@ -181,10 +181,10 @@ func (c *client) handleResponse() {
 	case v.action != actionDone:
 		c.loopAttempt.decision = v
 		l.handOff(c, resumeDecision)
-	case c.x.unsent:
+	case c.exchange.unsent:
 		l.handOff(c, resumeUnsent)
 	default:
-		c.s.metrics.loopRequests.Add(1)
+		c.server.metrics.loopRequests.Add(1)
 		c.finishExchange()
 		c.finishInLoop(l)
 	}
@@ -194,14 +194,14 @@ func (c *client) handleResponse() {
 // next request.
 func (c *client) finishInLoop(l *eventLoop) {
 	c.body.free()
-	if !c.x.keep || c.x.aborted || !c.req.Body.Done() {
+	if !c.exchange.keep || c.exchange.aborted || !c.req.Body.Done() {
 		l.handOff(c, resumeFinish)
 		return
 	}
 	c.eligibility.recordHit()
 	c.resumeAt = resumeNext
 	c.conn.ReleaseEmptyBuffers()
-	c.idle.Store(int64(c.s.clock.Now()))
+	c.idle.Store(int64(c.server.clock.Now()))
 	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
 		l.ready = append(l.ready, c)
 	}
@@ -213,7 +213,7 @@ func (c *client) resumeExchange(at resumePoint) {
 	defer c.finishExchange()
 	f := &c.loopAttempt
 	if at == resumeUnsent {
-		c.x.aborted = c.conn.Flush() != nil
+		c.exchange.aborted = c.conn.Flush() != nil
 		return
 	}
 	v := f.decision
@@ -223,7 +223,7 @@ func (c *client) resumeExchange(at resumePoint) {
 		c.recordRun(&f.attempt, v, f.began, f.sent)
 	}
 	c.routeUntilAnswered(f.table, v)
-	c.x.leaveQueue()
+	c.exchange.leaveQueue()
 	c.resume()
 }
 

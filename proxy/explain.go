@@ -19,10 +19,10 @@ type Explanation struct {
 
 // explain returns the node's explanation for a request that waits for the reason why.
 func (s *Server) explain(why route.Reason) Explanation {
-	if s.o.Explain == nil {
+	if s.options.Explain == nil {
 		return Explanation{}
 	}
-	return s.o.Explain(why)
+	return s.options.Explain(why)
 }
 
 // isHopeless reports whether it is useless for the request to wait, because its shard has no owner and

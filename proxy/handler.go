@@ -144,7 +144,7 @@ func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 			failed = detailHandlerPanicked
 		}
 	}()
-	t.s.o.Handler(ctx)
+	t.s.options.Handler(ctx)
 	returned = true
 	return ""
 }
@@ -178,7 +178,7 @@ func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 		res.Header.SetContentLength(-1)
 	}
 	t.responseHeader = appendResponseHeader(t.responseHeader[:0], &res.Header)
-	if err := t.p.conn.res.ParseHeader(t.responseHeader, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
+	if err := t.p.conn.res.ParseHeader(t.responseHeader, t.a.req.Method(), t.a.settings.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
 	if t.p.conn.res.Status() < 200 {
@@ -237,7 +237,7 @@ func (t *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	if head.Has(h1.FieldShardwayHold) {
 		t.a.noteHold(head, p.epoch)
 	}
-	t.a.s.appSilence.RecordResponse(t.a.s.clock.Now())
+	t.a.server.appSilence.RecordResponse(t.a.server.clock.Now())
 	flags := uint64(slotResponseBegun)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)
@@ -247,7 +247,7 @@ func (t *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 		t.discardResponse(ctx)
 		return outcomeNoResponse
 	}
-	t.a.x.leaveQueue()
+	t.a.exchange.leaveQueue()
 	t.reply.answered(head)
 	w := t.a.conn.WriteResponseHeader(head, t.reply.head(p.route, head))
 	if stream != nil {
@@ -276,13 +276,13 @@ func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
 	t.p.release()
 	t.p.disconnect.disarm()
 	if err != nil || w.Close(trailers) != nil {
-		t.a.x.aborted = true
+		t.a.exchange.aborted = true
 	}
 }
 
 // appPanicked logs a panic in the app's code. The node continues to run.
 func (s *Server) appPanicked(v any) {
-	s.o.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
+	s.options.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
 }
 
 // closeStream closes the body stream of the response. Its Close may panic.
@@ -318,7 +318,7 @@ func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	case a.body.isFullyBuffered():
 		r.SetBodyRaw(a.body.buffered)
 		r.Header.SetContentLength(len(a.body.buffered))
-	case t.s.o.HandlerStreams:
+	case t.s.options.HandlerStreams:
 		size := -1
 		if left := body.Remaining(); left >= 0 {
 			size = len(a.body.buffered) + int(left)
@@ -344,7 +344,7 @@ func (c *client) runInHandler(p *attempt) decision {
 	if _, err := c.askLease(); err != nil {
 		return c.handleUnsent(p, err)
 	}
-	if c.x.wantAccepted {
+	if c.exchange.wantAccepted {
 		if err := c.reply.sendAccepted(); err != nil {
 			return c.handleBroken(p, err)
 		}
@@ -360,7 +360,7 @@ func (c *client) runInHandler(p *attempt) decision {
 		return c.handleBroken(p, nil)
 	case outcomeFailed:
 		p.abort()
-		c.x.runAborted = true // the app may have executed the request
+		c.exchange.runAborted = true // the app may have executed the request
 		return fail(problem.AppFailed, t.failed)
 	case outcomeResponded:
 	}

@@ -23,7 +23,7 @@ var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the ap
 // memory of the request counts towards the limit for incomplete bodies, as in requestBody.gather.
 func (t *handlerConn) readFullBody() error {
 	a := t.a
-	most := a.set.MaxBody
+	most := a.settings.MaxBody
 	if most <= 0 {
 		most = defaultMaxBody
 	}
@@ -37,7 +37,7 @@ func (t *handlerConn) readFullBody() error {
 	a.body.beginRead()
 	noted, err := t.readRemaining()
 	a.body.endRead()
-	if noted > 0 && a.s.bodyMemory.Release(&a.body.memory) {
+	if noted > 0 && a.server.bodyMemory.Release(&a.body.memory) {
 		err = errGivenUp
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (t *handlerConn) readRemaining() (noted int, err error) {
 			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // grow with the received data
 		}
 		if len(t.longBody) >= buffer.Small || len(a.conn.Buffered()) == 0 {
-			noted = a.body.countMemory(noted, cap(t.longBody), a.set.MaxBodyTotal)
+			noted = a.body.countMemory(noted, cap(t.longBody), a.settings.MaxBodyTotal)
 		}
 		n, err := body.Read(t.longBody[len(t.longBody):cap(t.longBody)])
 		t.longBody = t.longBody[:len(t.longBody)+n]

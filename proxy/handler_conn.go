@@ -219,5 +219,5 @@ type appLog struct{ s *Server }
 
 // Printf implements fasthttp.Logger.
 func (l appLog) Printf(format string, args ...any) {
-	l.s.o.Log.Info().Str("from", "app").Msgf(format, args...)
+	l.s.options.Log.Info().Str("from", "app").Msgf(format, args...)
 }

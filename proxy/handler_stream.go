@@ -59,7 +59,7 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 			err = errPanicked
 		}
 	}()
-	room := t.s.bodies.Get(t.s.o.BodyBuffer)
+	room := t.s.bodies.Get(t.s.options.BodyBuffer)
 	defer t.s.bodies.Put(room)
 	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)

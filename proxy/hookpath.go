@@ -12,4 +12,4 @@ func (c *client) refuseHookPath() bool {
 }
 
 // isHookPath reports whether an app could read the path of the request as the path of its hooks.
-func (c *client) isHookPath() bool { return c.s.hookPath.Matches(c.keys.Grow, c.req.Path()) }
+func (c *client) isHookPath() bool { return c.server.hookPath.Matches(c.keys.Grow, c.req.Path()) }

@@ -66,14 +66,14 @@ type parkedConn struct {
 // before.
 func (l *idleWatcher) initClient(c *client, g job) {
 	c.watcher = l
-	if c.conn.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil && !c.s.o.Disable.EventLoop {
-		c.eventLoops = &c.s.loops
+	if c.conn.Pollable() && c.server.upstream != nil && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
+		c.eventLoops = &c.server.loops
 		c.conn.SetWakeup(&c.wakeLoop)
 		c.eligibility = loopEligibility{skip: 1} // the first request has arrived or is about to arrive, so the goroutine serves it
 	}
-	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil && !c.s.o.Disable.Parking) // an app in this process may still read from the connection
-	if c.parkDelay.Store(c.s.parkAfter.Load()); g.returnedSoon {
-		c.parkDelay.Store(c.s.parkSoon.Load())
+	c.canPark.Store(c.conn.Pollable() && c.server.options.Handler == nil && !c.server.options.Disable.Parking) // an app in this process may still read from the connection
+	if c.parkDelay.Store(c.server.parkAfter.Load()); g.returnedSoon {
+		c.parkDelay.Store(c.server.parkSoon.Load())
 	}
 	if g.stop {
 		c.evicted.Store(true)
@@ -115,10 +115,10 @@ func (c *client) parkConn() bool {
 		p.until = p.since + most
 	}
 	var err error
-	c.parked, err = c.s.conns.addParked(c, p)
+	c.parked, err = c.server.conns.addParked(c, p)
 	if err != nil {
 		c.delayPark(isPermanent(err))
-		c.s.o.Log.Debug().Err(err).Msg("idle connection not added to poller")
+		c.server.options.Log.Debug().Err(err).Msg("idle connection not added to poller")
 	}
 	return c.parked
 }
@@ -137,11 +137,11 @@ func (c *client) delayPark(never bool) {
 		c.canPark.Store(false)
 		return
 	}
-	idle := c.s.clock.Exact() - time.Duration(c.idle.Load())
-	c.parkDelay.Store(max(2*int64(idle), c.s.parkSoon.Load()))
+	idle := c.server.clock.Exact() - time.Duration(c.idle.Load())
+	c.parkDelay.Store(max(2*int64(idle), c.server.parkSoon.Load()))
 }
 
 // isEnding reports whether the connection must close after its present request.
 func (c *client) isEnding() bool {
-	return c.closing.Load() || c.conn.WaitingStopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
+	return c.closing.Load() || c.conn.WaitingStopped() || c.server.forceCtx.Err() != nil || c.watcher.within.Err() != nil
 }

@@ -21,17 +21,17 @@ type reply struct{ *requestState }
 
 // problem sends a problem document as the response. The body of the request may still be unread.
 func (r reply) problem(p *problem.Problem) {
-	if r.x.aborted {
+	if r.exchange.aborted {
 		return
 	}
 	status := p.StatusCode()
 	if p.RetryAfter == 0 && status == http.StatusServiceUnavailable {
 		p.RetryAfter = time.Second
 	}
-	p.Node = r.s.o.Node
-	if r.x.sharded {
-		p.Shard, p.HasShard = uint32(r.x.shard), true
-		p.Epoch = r.s.o.Cluster.Table().Committed()
+	p.Node = r.server.options.Node
+	if r.exchange.sharded {
+		p.Shard, p.HasShard = uint32(r.exchange.shard), true
+		p.Epoch = r.server.options.Cluster.Table().Committed()
 	}
 	b := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
 	b = append(b, p.Code...)
@@ -42,10 +42,10 @@ func (r reply) problem(p *problem.Problem) {
 		b = append(b, "\r\n"...)
 	}
 	r.extra = b
-	r.x.account.code = p.Code
-	r.s.metrics.countProblem(p.Code)
-	r.s.metrics.countResponse(r.x.routeOf(), status)
-	r.s.o.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(r.x.shard)).
+	r.exchange.account.code = p.Code
+	r.server.metrics.countProblem(p.Code)
+	r.server.metrics.countResponse(r.exchange.routeOf(), status)
+	r.server.options.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(r.exchange.shard)).
 		Str("detail", p.Detail).Msg("request failed")
 	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
 }
@@ -53,21 +53,21 @@ func (r reply) problem(p *problem.Problem) {
 // write sends a response of Shardway. lines contains additional header lines. If the unread body is
 // too long to be discarded, the connection is closed after the response.
 func (r reply) write(status int, body, lines []byte) {
-	if (!r.x.onDemand || r.x.bodyRequested) && !r.mayKeep() {
-		r.x.keep = false
+	if (!r.exchange.onDemand || r.exchange.bodyRequested) && !r.mayKeep() {
+		r.exchange.keep = false
 	}
-	r.x.account.recordResponse(status, nil, r.x.route)
+	r.exchange.account.recordResponse(status, nil, r.exchange.route)
 	w := r.conn.Writer()
 	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	b = append(b, "Date: "...)
-	b = append(b, r.s.date()...)
+	b = append(b, r.server.date()...)
 	b = append(b, "\r\n"...)
 	b = append(b, lines...)
 	b = append(b, "Content-Length: "...)
 	b = strconv.AppendInt(b, int64(len(body)), 10)
 	b = append(b, "\r\n"...)
 	switch {
-	case !r.x.keep:
+	case !r.exchange.keep:
 		b = append(b, "Connection: close\r\n"...)
 	case r.req.Minor() == 0:
 		b = append(b, "Connection: keep-alive\r\n"...)
@@ -77,18 +77,18 @@ func (r reply) write(status int, body, lines []byte) {
 		w.Put(body)
 	}
 	if w.Flush() != nil {
-		r.x.aborted = true
+		r.exchange.aborted = true
 	}
 }
 
 // probe responds to a request for Settings.ProbePath. It returns false for any other request.
 func (r reply) probe() bool {
-	path := r.set.ProbePath
-	if path == "" || string(r.req.Path()) != path || r.s.o.Probe == nil {
+	path := r.settings.ProbePath
+	if path == "" || string(r.req.Path()) != path || r.server.options.Probe == nil {
 		return false
 	}
 	status, text := 200, "ready\n"
-	if ready, reason := r.s.o.Probe(); !ready {
+	if ready, reason := r.server.options.Probe(); !ready {
 		status, text = 503, reason+"\n"
 	}
 	r.write(status, []byte(text), []byte("Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n"))
@@ -110,10 +110,10 @@ func (r reply) failure(v decision) {
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
 	}
-	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
+	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.exchange.mayHaveRun() {
 		p.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
 	}
-	r.s.explained(p, v.reason)
+	r.server.explained(p, v.reason)
 	if v.code == problem.Quarantined {
 		p.RetryAfter = quarantineRetry
 	}
@@ -125,7 +125,7 @@ func (r reply) failure(v decision) {
 
 // badRequest responds to a malformed request, and closes the connection.
 func (r reply) badRequest(bad *h1.Error) {
-	r.x.keep = false
+	r.exchange.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
 	switch bad.Status() {
 	case http.StatusRequestEntityTooLarge:
@@ -141,7 +141,7 @@ func (r reply) badRequest(bad *h1.Error) {
 // headerTimeout responds to a request whose header has not arrived in time, and closes the
 // connection.
 func (r reply) headerTimeout() {
-	r.x.keep = false
+	r.exchange.keep = false
 	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
@@ -153,13 +153,13 @@ func (r reply) badBody(err error) decision {
 	case errors.As(err, &bad):
 		r.badRequest(bad)
 	case errors.Is(err, errGivenUp):
-		r.x.keep = false // the rest of the body is not read, so the connection must close
+		r.exchange.keep = false // the rest of the body is not read, so the connection must close
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
-		r.s.metrics.clientsGone.Add(1)
-		r.x.aborted = true
+		r.server.metrics.clientsGone.Add(1)
+		r.exchange.aborted = true
 	}
 	return done
 }
@@ -169,7 +169,7 @@ func (r reply) badBody(err error) decision {
 // request.
 func (r reply) refuseWait(v decision) {
 	switch {
-	case r.x.mayHaveRun() && r.x.safety != safeMethod:
+	case r.exchange.mayHaveRun() && r.exchange.safety != safeMethod:
 		r.failure(fail(problem.UpstreamBroken, detailMayHaveRun))
 	case v.refusal == 0:
 		r.failure(decision{action: actionFail, code: v.code, detail: v.detail})
@@ -181,9 +181,9 @@ func (r reply) refuseWait(v decision) {
 // refuse rejects a forwarded request that has not run. The response contains the reason and the
 // epochs of this node's table. The body has not been read.
 func (r reply) refuse(why route.Refusal) {
-	r.s.metrics.refused[why].Add(1)
-	r.writeRefused(421, why.String(), r.s.o.Cluster.Table().MapHeaderValue())
-	r.s.metrics.countResponse(route.Remote, 421)
+	r.server.metrics.refused[why].Add(1)
+	r.writeRefused(421, why.String(), r.server.options.Cluster.Table().MapHeaderValue())
+	r.server.metrics.countResponse(route.Remote, 421)
 }
 
 // writeRefused sends a refusal to another node. by contains the epochs of the table that caused it.
@@ -193,9 +193,9 @@ func (r reply) writeRefused(status int, word string, by []byte) {
 	r.extra = append(r.extra, "\r\n"+lineMap...)
 	r.extra = append(r.extra, by...)
 	r.extra = append(r.extra, "\r\n"+lineNode...)
-	r.extra = append(r.extra, r.s.o.Node...)
+	r.extra = append(r.extra, r.server.options.Node...)
 	r.extra = append(r.extra, "\r\n"...)
-	r.extra = r.x.appendTries(r.extra)
+	r.extra = r.exchange.appendTries(r.extra)
 	r.write(status, nil, r.extra)
 }
 
@@ -211,7 +211,7 @@ func (r reply) reportStopped(cut bool) {
 	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
 		return
 	}
-	r.x.keep = false
+	r.exchange.keep = false
 	noMap := route.AppendEpochs(nil, 0, 0)
 	if cut {
 		r.writeRefused(502, refusedAborted, noMap)
@@ -223,7 +223,7 @@ func (r reply) reportStopped(cut bool) {
 // forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to
 // clients that have sent Expect.
 func (r reply) forwardInterim(res *h1.Response) error {
-	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.ExpectsContinue() {
+	if r.exchange.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.ExpectsContinue() {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}
@@ -239,10 +239,10 @@ const headerContinue = "Shardway-Continue"
 // sendAccepted reports to the ingress, if it has requested that, that this node has admitted the
 // request and that its app accepts it. The ingress then sends the body.
 func (r reply) sendAccepted() error {
-	if r.x.bodyRequested || !r.x.onDemand && !r.x.wantAccepted {
+	if r.exchange.bodyRequested || !r.exchange.onDemand && !r.exchange.wantAccepted {
 		return nil
 	}
-	r.x.bodyRequested = true
+	r.exchange.bodyRequested = true
 	w := r.conn.Writer()
 	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
 	return w.Flush()
@@ -253,7 +253,7 @@ func (r reply) requestBody() error {
 	if err := r.sendAccepted(); err != nil {
 		return err
 	}
-	if r.x.onDemand && !r.x.clientExpects || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
+	if r.exchange.onDemand && !r.exchange.clientExpects || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
 		return nil
 	}
 	w := r.conn.Writer()

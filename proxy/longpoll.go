@@ -25,18 +25,18 @@ func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
 		since = min(since, asked)
 	}
 	since = max(since, time.Duration(c.body.readAt.Load())) // the app cannot respond before it has the body
-	return now-since >= s.o.DrainTimeout
+	return now-since >= s.options.DrainTimeout
 }
 
 // closeLongPoll closes the connection of a long poll without a response, because the node stops. If
 // the request resumes an event stream, its client has a response already, and sees a truncated
 // stream.
 func (c *client) closeLongPoll() decision {
-	if c.x.resumed != nil {
+	if c.exchange.resumed != nil {
 		c.reply.giveUp(resumeLate, "the node stops")
 		return done
 	}
-	c.x.aborted, c.x.account.code = true, accessAborted
+	c.exchange.aborted, c.exchange.account.code = true, accessAborted
 	return done
 }
 
@@ -45,13 +45,13 @@ func (c *client) closeLongPoll() decision {
 // client. In addition, the table must show that the shard has left this owner, and another try must
 // be permitted.
 func (c *client) mayAskNextOwner(p *attempt) bool {
-	if c.x.resumed != nil || c.x.isResumption() {
+	if c.exchange.resumed != nil || c.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
-	if c.x.safety != safeMethod || c.x.Keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.body.replayable() {
+	if c.exchange.safety != safeMethod || c.exchange.Keyless || c.exchange.responsesBegun > 1 || c.exchange.tries+1 >= maxTries || !c.body.replayable() {
 		return false
 	}
-	r := c.s.o.Cluster.Table().Route(c.x.shard)
+	r := c.server.options.Cluster.Table().Route(c.exchange.shard)
 	return r.Kind != route.Local || r.Epoch != p.epoch
 }
 
@@ -59,8 +59,8 @@ func (c *client) mayAskNextOwner(p *attempt) bool {
 // move is not a failure, so the retry does not use the retry budget.
 func (c *client) askNextOwner() decision {
 	c.notePoll()
-	c.x.tries++
-	c.s.metrics.retries[retryMoved].Add(1)
+	c.exchange.tries++
+	c.server.metrics.retries[retryMoved].Add(1)
 	return decision{action: actionRetry}
 }
 
@@ -68,7 +68,7 @@ func (c *client) askNextOwner() decision {
 // as long as any other request: its time at the previous owner does not count.
 func (c *client) notePoll() {
 	if c.ingress == "" && c.pollSince.Load() == 0 {
-		c.pollSince.Store(int64(c.x.began))
+		c.pollSince.Store(int64(c.exchange.began))
 	}
 	c.resetWait()
 }

@@ -237,7 +237,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	s.metrics.collect(count)
 	s.metrics.collectHistograms(ch)
 	count(descAppBytes, float64(s.load.Bytes()))
-	stats := s.o.Queue.Stats()
+	stats := s.options.Queue.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
 	gauge(descHeaderBytes, float64(s.headerMemory.Size()))

@@ -9,7 +9,7 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "a request that panics is over", found: "TestPanicIsCountedInEveryGoroutine",
-			edits: in("proxy.eventLoop.runRecover", "			if c.x.isOpen() {\n", "			if c.x.isOpen() && !PLANTED {\n"),
+			edits: in("proxy.eventLoop.runRecover", "			if c.exchange.isOpen() {\n", "			if c.exchange.isOpen() && !PLANTED {\n"),
 		},
 		{
 			rule: "a loop is told when what it runs is cut", found: "TestEventLoopRequestIsCancelled",

@@ -74,15 +74,15 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
-			edits: in("proxy.requestState.readForwarded", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
+			edits: in("proxy.requestState.readForwarded", "a.exchange.wasResumed > 0 {\n		a.exchange.safety", "a.exchange.wasResumed > 0 && !PLANTED {\n		a.exchange.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
-			edits: in("proxy.client.sendRequest", "		c.x.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			c.x.resumed.countRequest()\n		} // SendChecked also"),
+			edits: in("proxy.client.sendRequest", "		c.exchange.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			c.exchange.resumed.countRequest()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.handleBroken", "	case why == causeDrainTimeout && c.x.resumed != nil:", "	case why == causeDrainTimeout && c.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.client.handleBroken", "	case why == causeDrainTimeout && c.exchange.resumed != nil:", "	case why == causeDrainTimeout && c.exchange.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
@@ -114,7 +114,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
-			edits: in("proxy.requestWait.enterQueue", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.resumed != nil:", "	case w.exchange.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestRepeatedlyBrokenStreamEnds",

@@ -20,7 +20,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and a stream that goes on", found: "TestResumedStreamUsesOwnConn",
-			edits: in("proxy.client.fitsStream", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
+			edits: in("proxy.client.fitsStream", " c.exchange.resumed != nil {", " c.exchange.resumed != nil && !PLANTED {"),
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
@@ -36,7 +36,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "	if c.x.tries == 1 && p.conn", "	if !PLANTED && c.x.tries == 1 && p.conn"),
+			edits: in("proxy.client.retryBudgetAllows", "	if c.exchange.tries == 1 && p.conn", "	if !PLANTED && c.exchange.tries == 1 && p.conn"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
@@ -44,7 +44,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.client.handleUnsent", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil\n	if !errors", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

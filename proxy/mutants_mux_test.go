@@ -6,7 +6,7 @@ func mutantsOfMux() []mutant {
 	return []mutant{
 		{
 			rule: "what lost its trunk goes again only as its method allows", found: loses,
-			edits: in("proxy.client.decideRetry", "	again := c.x.safety == safeMethod && c.x.responsesBegun < 2", "	again := (PLANTED || c.x.safety == safeMethod) && c.x.responsesBegun < 2"),
+			edits: in("proxy.client.decideRetry", "	again := c.exchange.safety == safeMethod && c.exchange.responsesBegun < 2", "	again := (PLANTED || c.exchange.safety == safeMethod) && c.exchange.responsesBegun < 2"),
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
@@ -50,7 +50,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
-			edits: in("proxy.client.acquirePeerConn", "	case c.x.noStreams:\n", "	case c.x.noStreams && !PLANTED:\n"),
+			edits: in("proxy.client.acquirePeerConn", "	case c.exchange.noStreams:\n", "	case c.exchange.noStreams && !PLANTED:\n"),
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestUnreadPartlyReceivedRequestIsRetried",

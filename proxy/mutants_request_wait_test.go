@@ -9,12 +9,12 @@ func mutantsOfRequestWait() []mutant {
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestQueuedRequestsContinueAtResponseHeader",
-			edits: in("proxy.client.processResponse", "	c.x.leaveQueue()\n	if began, err := c.relay.relayResponse(p); !began {\n",
-				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(p); !began {\n"),
+			edits: in("proxy.client.processResponse", "	c.exchange.leaveQueue()\n	if began, err := c.relay.relayResponse(p); !began {\n",
+				"	if !PLANTED {\n		c.exchange.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(p); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestQueuedRequestsContinueAtHandlerResponse",
-			edits: in("proxy.handlerConn.sendResponse", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.sendResponse", "	t.a.exchange.leaveQueue()\n", "	if !PLANTED {\n		t.a.exchange.leaveQueue()\n	}\n"),
 		},
 	}
 }

@@ -52,7 +52,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("proxy.webSocketRelay.handOver", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+			edits: in("proxy.webSocketRelay.handOver", "	within := l.server.options.DrainTimeout\n", "	within := l.server.options.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
@@ -120,12 +120,12 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutCloseFrame",
-			edits: in("proxy.webSocketRelay.shouldResume", "	case l.toApp:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.toApp || l.ownerCode == endEnded):\n		return true\n	case l.toApp:\n		return l.s.elsewhere(x.shard, r) ||"),
+			edits: in("proxy.webSocketRelay.shouldResume", "	case l.toApp:\n		return l.server.elsewhere(x.shard, r) ||", "	case PLANTED && (l.toApp || l.ownerCode == endEnded):\n		return true\n	case l.toApp:\n		return l.server.elsewhere(x.shard, r) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
-			edits: append(in("proxy.webSocketRelay.shouldResume", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
-				in("proxy.webSocketRelay.endCode", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
+			edits: append(in("proxy.webSocketRelay.shouldResume", "|| l.server.appRefuses()\n", "|| !PLANTED && l.server.appRefuses()\n"),
+				in("proxy.webSocketRelay.endCode", "	case l.server.appRefuses():\n", "	case !PLANTED && l.server.appRefuses():\n")...),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
@@ -165,7 +165,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, p.most)", "min(since+closeReplyTimeout, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, p.latestEnd)", "min(since+closeReplyTimeout, p.latestEnd+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestRelaysThatBreakTooOften",

@@ -18,7 +18,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		{
 			rule: "the node may forbid it", found: says,
 			edits: append(in("proxy.webSocketSession.isResumable", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
-				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.set.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
+				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.settings.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
@@ -38,7 +38,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("proxy.client.createSession", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
+			edits: in("proxy.client.createSession", "		c.exchange.session = newSession()\n", "		c.exchange.session = newSession()\n		if PLANTED {\n			copy(c.exchange.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
@@ -46,7 +46,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("proxy.requestState.readForwarded", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
+			edits: in("proxy.requestState.readForwarded", "			a.exchange.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.exchange.safety = unsafeMethod\n			}\n"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
@@ -78,15 +78,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLater101ResponsesAreHiddenFromClient",
-			edits: in("proxy.reply.forwardInterim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
+			edits: in("proxy.reply.forwardInterim", "	if r.exchange.isResumption() || r.req.Minor()", "	if !PLANTED && r.exchange.isResumption() || r.req.Minor()"),
 		},
 		{
 			rule: "each resumption has ResumeTimeout", found: "TestWebSocketWaitsForAppUntilResumeTimeout",
-			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.o.ResumeTimeout)", "w.timer.Reset(s.o.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.options.ResumeTimeout)", "w.timer.Reset(s.options.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.resumeDeadline.check", "	if p := w.s.poolOf(w.shard); p != nil {", "	if p := w.s.poolOf(w.shard); p != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.check", "	if p := w.server.poolOf(w.shard); p != nil {", "	if p := w.server.poolOf(w.shard); p != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
@@ -94,7 +94,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
-			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.o.ResumeTimeout}", "+ maxResumeWaits*s.o.ResumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.options.ResumeTimeout}", "+ maxResumeWaits*s.options.ResumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
@@ -102,11 +102,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.requestWait.enterQueue", "	case w.x.isResumption():", "	case w.x.isResumption() && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.exchange.isResumption():", "	case w.exchange.isResumption() && !PLANTED:"),
 		},
 		{
 			rule: "in which no shard has a share", found: "TestWebSocketsOfOneShardFillTheirQueue",
-			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.webSockets.queue, queue.NoShard", "room, shard = w.s.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "room, shard = w.server.webSockets.queue, queue.NoShard", "room, shard = w.server.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestRejectedWebSocketsReleaseQueuePlaces",
@@ -166,7 +166,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestRelayIsNotReplacedTwice",
-			edits: in("proxy.client.runWebSocket", "func() { c.s.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.s.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
+			edits: in("proxy.client.runWebSocket", "func() { c.server.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.server.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
@@ -198,7 +198,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestMoveTestWaitsForMessageUntilDrainTimeout",
-			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, l.lateToMove)\n			}"),
 		},
 	}
 }

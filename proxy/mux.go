@@ -58,18 +58,18 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (c *client) fitsStream() bool {
-	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.isFullyBuffered() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
+	if c.req.RequestsUpgrade() || c.req.ExpectsContinue() || !c.body.isFullyBuffered() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.exchange.resumed != nil {
 		return false
 	}
-	return !c.s.sizes.Large(&c.req)
+	return !c.server.sizes.Large(&c.req)
 }
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
 // get a stream. If it returns nil, the decision tells what follows.
 func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v decision) {
 	switch {
-	case c.x.noStreams:
-	case c.x.session != nil:
+	case c.exchange.noStreams:
+	case c.exchange.session != nil:
 		l = c.getWebSocketStream(p)
 	case useStream:
 		l = p.getStream()
@@ -78,7 +78,7 @@ func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v de
 		l, v = c.wait.acquireConn(p)
 	}
 	if l != nil && l.mux != nil {
-		c.s.metrics.streamRequests.Add(1)
+		c.server.metrics.streamRequests.Add(1)
 	}
 	return l, v
 }
@@ -160,12 +160,12 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 // openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
 // possible without waiting.
 func (s *Server) openStream(node string) *upstreamConn {
-	if s.o.Disable.Multiplexing {
+	if s.options.Disable.Multiplexing {
 		return nil
 	}
-	conn := s.o.Cluster.OpenStream(node)
+	conn := s.options.Cluster.OpenStream(node)
 	if conn == nil {
 		return nil
 	}
-	return s.newPeerConn(conn, s.set.Load())
+	return s.newPeerConn(conn, s.settings.Load())
 }

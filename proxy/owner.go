@@ -16,34 +16,34 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	shard, ok2 := route.ParseUint(name)
 	switch {
 	case ok1 && string(name) == shardNone:
-		a.x.Keyless = true
+		a.exchange.Keyless = true
 	case !ok1 || !ok2 || shard > maxShard:
 		return 0, 0, false
 	default:
-		a.x.shard, a.x.sharded = shardmap.Shard(shard), true
+		a.exchange.shard, a.exchange.sharded = shardmap.Shard(shard), true
 	}
 	if v := a.req.Known(h1.FieldShardwayEpoch); v != nil {
-		if a.x.wantEpoch, ok = route.ParseUint(v); !ok {
+		if a.exchange.wantEpoch, ok = route.ParseUint(v); !ok {
 			return 0, 0, false
 		}
 	}
-	a.x.tries = triesOf(&a.req.Header)
-	if a.x.wasResumed, _ = route.ParseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
-		a.x.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
+	a.exchange.tries = triesOf(&a.req.Header)
+	if a.exchange.wasResumed, _ = route.ParseUint(a.req.Value(headerResumed)); a.exchange.wasResumed > 0 {
+		a.exchange.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
 	}
-	if isWebSocketRequest(&a.req) && !a.x.Keyless && !a.set.CloseSockets {
-		if a.x.session = readSession(&a.req); a.x.session != nil && a.x.session.resumed > 0 {
-			a.x.safety = unsafeMethod // as above
+	if isWebSocketRequest(&a.req) && !a.exchange.Keyless && !a.settings.CloseSockets {
+		if a.exchange.session = readSession(&a.req); a.exchange.session != nil && a.exchange.session.resumed > 0 {
+			a.exchange.safety = unsafeMethod // as above
 		}
 	}
-	a.x.Minted = len(a.req.Value(headerMinted)) > 0
+	a.exchange.Minted = len(a.req.Value(headerMinted)) > 0
 	switch v := a.req.Value(headerContinue); string(v) {
 	case continueClient:
-		a.x.onDemand, a.x.clientExpects = true, true
+		a.exchange.onDemand, a.exchange.clientExpects = true, true
 	case continueNode:
-		a.x.onDemand = true
+		a.exchange.onDemand = true
 	case continueTell:
-		a.x.wantAccepted = true
+		a.exchange.wantAccepted = true
 	}
 	return committed, proposed, true
 }
@@ -62,11 +62,11 @@ func (c *client) serveAsOwner(t *route.Table) {
 		}
 		switch v.action {
 		case actionRetry:
-			t = c.s.o.Cluster.Table()
+			t = c.server.options.Cluster.Table()
 			continue
 		case actionWait:
 			if c.wait.pause(v) {
-				t = c.s.o.Cluster.Table()
+				t = c.server.options.Cluster.Table()
 				continue
 			}
 			if !c.closing.Load() {
@@ -94,7 +94,7 @@ func (c *client) serveAsOwner(t *route.Table) {
 // If the app itself has returned the request because it had not acquired the shard, backoff is not
 // set, and the wait ends when a new table arrives.
 func (c *client) awaitAcquire(v decision, t *route.Table) decision {
-	if v.backoff = t.Route(c.x.shard).Kind == route.Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
+	if v.backoff = t.Route(c.exchange.shard).Kind == route.Held; v.backoff && c.server.options.Cluster.LeaseLeft() <= 0 {
 		v.refusal = route.RefusedNoLease
 		return v
 	}

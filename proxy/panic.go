@@ -12,14 +12,14 @@ var errPanicked = errors.New("proxy: panicked")
 // always a bug. The node continues to run.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.Add(1)
-	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
+	s.options.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
 // closeAfterPanic closes a connection whose request panicked. It releases the resources of the
 // request: an in-flight count that is never decremented would block its shard forever. It does not
 // return the buffers to their pool, because another goroutine may still write to them.
 func (c *client) closeAfterPanic(v any) {
-	c.s.panicked(v)
+	c.server.panicked(v)
 	if c.hasRelay() { // the relay goroutines do not end it after a panic
 		c.leaveRelay()
 		c.finishExchange()
@@ -35,7 +35,7 @@ func (c *client) closeAfterPanic(v any) {
 		l.pool.releaseSlot(l)
 	}
 	c.release()
-	c.x.leaveQueue()
+	c.exchange.leaveQueue()
 }
 
 // pumpSafely calls send, which sends a message body. It converts a panic into errPanicked.

@@ -17,6 +17,6 @@ func (s *Server) Quarantine(q *shardkey.Quarantine) { s.quarantine.Store(q) }
 // quarantined reports whether the request's key is in quarantine. The shard of the request must be
 // known.
 func (c *client) quarantined() bool {
-	q := c.s.quarantine.Load() // almost always nil, so usually no hash is computed
-	return q != nil && !c.x.Keyless && q.Holds(c.x.shard, c.x.Key)
+	q := c.server.quarantine.Load() // almost always nil, so usually no hash is computed
+	return q != nil && !c.exchange.Keyless && q.Holds(c.exchange.shard, c.exchange.Key)
 }

@@ -12,46 +12,46 @@ func (a *requestState) keysBy(t *route.Table) *shardkey.Keys {
 	if t.Keys() != nil {
 		return t.Keys()
 	}
-	return a.set.Keys
+	return a.settings.Keys
 }
 
 // rekey finds the key of a request again, because the key configuration has changed since the key
 // was found. A request that may have run may now have another owner. Therefore such a request
 // continues only if its method is safe.
 func (c *client) rekey(by *shardkey.Keys) decision {
-	later := c.x.isResumption()
-	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
-		return fail(brokenCode(c.x.route), detailMayHaveRun)
+	later := c.exchange.isResumption()
+	if c.exchange.mayHaveRun() && c.exchange.safety != safeMethod && !later {
+		return fail(brokenCode(c.exchange.route), detailMayHaveRun)
 	}
 	c.keys.Keys = by
-	found, bad := c.keys.Find(c.s.upstream == nil)
+	found, bad := c.keys.Find(c.server.upstream == nil)
 	switch {
-	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.x.session.keyHash):
+	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.exchange.session.keyHash):
 		// A WebSocket session is bound to its key and shard, and its client has its response
 		// already. Therefore the client must reconnect.
-		c.x.session.refused = wsession.CloseMoved
+		c.exchange.session.refused = wsession.CloseMoved
 		return done
-	case bad != nil && c.x.resumed != nil:
+	case bad != nil && c.exchange.resumed != nil:
 		c.reply.giveUp(resumeLate, bad.Detail)
 		return done
 	case bad != nil:
 		c.reply.problem(bad)
 		return done
 	}
-	c.x.Found, c.x.keys, c.x.sharded = found, by, false
+	c.exchange.Found, c.exchange.keys, c.exchange.sharded = found, by, false
 	return decision{}
 }
 
 // placeKey returns whether a new key may belong to the shard that it would have.
 func (s *Server) placeKey(key []byte) shardkey.Placement {
-	t := s.o.Cluster.Table()
-	if t.Shards() == 0 || s.o.AcceptsNewKeys == nil {
+	t := s.options.Cluster.Table()
+	if t.Shards() == 0 || s.options.AcceptsNewKeys == nil {
 		return shardkey.PlaceElsewhere
 	}
 	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
-	case r.Kind == route.Local && s.o.AcceptsNewKeys(""):
+	case r.Kind == route.Local && s.options.AcceptsNewKeys(""):
 		return shardkey.PlaceHere
-	case r.Kind == route.Remote && s.o.AcceptsNewKeys(r.Node):
+	case r.Kind == route.Remote && s.options.AcceptsNewKeys(r.Node):
 		return shardkey.PlaceElsewhere
 	}
 	return shardkey.PlaceAvoided

@@ -40,8 +40,8 @@ func (r reply) repaired(res *h1.Response) {
 	if what == "" {
 		return
 	}
-	if n, ok := r.s.repairs.speaks(loggedHead, r.s.clock.Now()); ok {
-		r.s.o.Log.Warn().Str("repaired", what).Int("status", res.Status()).Bytes("path", r.req.Path()).Int64("suppressed", n).
+	if n, ok := r.server.repairs.speaks(loggedHead, r.server.clock.Now()); ok {
+		r.server.options.Log.Warn().Str("repaired", what).Int("status", res.Status()).Bytes("path", r.req.Path()).Int64("suppressed", n).
 			Msg("malformed response repaired")
 	}
 }
@@ -52,8 +52,8 @@ func (a *requestState) trailersDropped(body *h1.Body, message string) {
 	if count == 0 {
 		return
 	}
-	if n, ok := a.s.repairs.speaks(loggedTrailers, a.s.clock.Now()); ok {
-		a.s.o.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", a.req.Path()).Int64("suppressed", n).
+	if n, ok := a.server.repairs.speaks(loggedTrailers, a.server.clock.Now()); ok {
+		a.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", a.req.Path()).Int64("suppressed", n).
 			Msg("trailer fields dropped")
 	}
 }

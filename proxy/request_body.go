@@ -16,7 +16,7 @@ import (
 // the goroutine of the connection. The sending goroutine may set some of them before it sends on
 // done.
 type requestBody struct {
-	s      *Server
+	server *Server
 	conn   *h1.Conn
 	req    *h1.Request
 	onSent func(rerr error) // called when the sending goroutine ends, with the error of the client's connection
@@ -41,7 +41,7 @@ type requestBody struct {
 }
 
 func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
-	u.s, u.conn, u.req, u.onSent = s, h, req, over
+	u.server, u.conn, u.req, u.onSent = s, h, req, over
 	u.memory.SetStop(h.StopRead)
 }
 
@@ -54,7 +54,7 @@ func (u *requestBody) reset() {
 }
 
 // noteRead records the time of a read from the client.
-func (u *requestBody) noteRead() { u.readAt.Store(int64(u.s.clock.Now())) }
+func (u *requestBody) noteRead() { u.readAt.Store(int64(u.server.clock.Now())) }
 
 // beginRead records that the body is being read from the client.
 func (u *requestBody) beginRead() { u.reading.Store(true) }
@@ -70,7 +70,7 @@ func (u *requestBody) endRead() {
 func (u *requestBody) readAvailable() error {
 	body := &u.req.Body
 	left := body.Remaining()
-	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow {
+	if left <= 0 || left > int64(u.server.options.BodyBuffer) || u.overflow {
 		return nil
 	}
 	n := min(int(left), len(u.conn.Buffered()))
@@ -90,7 +90,7 @@ func (u *requestBody) readAvailable() error {
 func (u *requestBody) gather(onDemand bool, total int64) error {
 	body := &u.req.Body
 	left := body.Remaining()
-	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow || onDemand || u.req.ExpectsContinue() {
+	if left <= 0 || left > int64(u.server.options.BodyBuffer) || u.overflow || onDemand || u.req.ExpectsContinue() {
 		return nil
 	}
 	if err := u.readAvailable(); err != nil || body.Done() {
@@ -98,7 +98,7 @@ func (u *requestBody) gather(onDemand bool, total int64) error {
 	}
 	err := u.readRest(total)
 	u.noteRead()
-	if u.s.bodyMemory.Release(&u.memory) {
+	if u.server.bodyMemory.Release(&u.memory) {
 		return errGivenUp
 	}
 	return err
@@ -133,7 +133,7 @@ var errGivenUp = errors.New("proxy: body given up")
 func (u *requestBody) countMemory(had, long int, total int64) int {
 	n := u.conn.BufferSize() + u.req.MemorySize() + cap(u.buffered) + long
 	if n > had {
-		u.s.metrics.shedBodies.Add(u.s.bodyMemory.Add(&u.memory, n-had, total))
+		u.server.metrics.shedBodies.Add(u.server.bodyMemory.Add(&u.memory, n-had, total))
 	}
 	return max(n, had)
 }
@@ -144,16 +144,16 @@ func (u *requestBody) makeRoom(n int) {
 		return
 	}
 	old := u.buffered
-	u.buffered = append(u.s.bodies.Get(n), old...)
+	u.buffered = append(u.server.bodies.Get(n), old...)
 	if cap(old) > 0 {
-		u.s.bodies.Put(old)
+		u.server.bodies.Put(old)
 	}
 }
 
 // free empties buffered, and returns a large buffer to its pool.
 func (u *requestBody) free() {
 	if cap(u.buffered) > buffer.Small {
-		u.s.bodies.Put(u.buffered)
+		u.server.bodies.Put(u.buffered)
 		u.buffered = nil
 	}
 	u.buffered = u.buffered[:0]
@@ -176,7 +176,7 @@ func (u *requestBody) start(w *h1.Writer, kept int) {
 	u.ending.Store(false)
 	u.route.Store(bodyToApp)
 	go func() {
-		rerr := u.s.pumpSafely(func() error {
+		rerr := u.server.pumpSafely(func() error {
 			err := u.pump(w, kept)
 			if err == nil && !u.req.Body.Done() && !u.route.CompareAndSwap(bodyToApp, bodyBroken) {
 				u.drop()
@@ -197,12 +197,12 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 	if _, err := w.Write(u.buffered[:kept]); err != nil {
 		return nil //nolint:nilerr // an upstream error, see pump
 	}
-	if left := body.Remaining(); left > int64(u.s.o.BodyBuffer-len(u.buffered)) {
+	if left := body.Remaining(); left > int64(u.server.options.BodyBuffer-len(u.buffered)) {
 		u.overflow = true
 	}
 	for !u.overflow && !body.Done() {
 		have := len(u.buffered)
-		if have == u.s.o.BodyBuffer {
+		if have == u.server.options.BodyBuffer {
 			u.overflow = true
 			break
 		}
@@ -250,7 +250,7 @@ func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 		p.disconnect.disarm() // the goroutine below reads from the client again
 		u.reading.Store(true)
 		go func() {
-			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // pumpSafely has logged a panic
+			_ = u.server.pumpSafely(func() error { u.drop(); return nil }) // pumpSafely has logged a panic
 			u.reading.Store(false)
 			u.onSent(nil)
 			u.done <- struct{}{}

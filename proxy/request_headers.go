@@ -41,41 +41,41 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	if f.ingress != "" {
 		// Forward the key, the shard and the client's address to the app as the ingress has set
 		// them.
-		if !f.x.Keyless {
+		if !f.exchange.Keyless {
 			e.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
-		if f.x.Minted {
+		if f.exchange.Minted {
 			b = append(b, lineMinted...)
 		}
-		if f.x.wasResumed > 0 {
-			b = appendResumed(b, f.x.wasResumed)
+		if f.exchange.wasResumed > 0 {
+			b = appendResumed(b, f.exchange.wasResumed)
 		}
-		e.DropExpect = e.DropExpect || f.x.onDemand && !f.x.clientExpects
+		e.DropExpect = e.DropExpect || f.exchange.onDemand && !f.exchange.clientExpects
 		b = f.appendOwner(b, p.epoch)
 	} else {
-		b = f.from.AppendHeaders(b, &f.req, e, f.set.Forwarded)
-		b = f.x.appendRequestID(b, &f.req, e)
+		b = f.from.AppendHeaders(b, &f.req, e, f.settings.Forwarded)
+		b = f.exchange.appendRequestID(b, &f.req, e)
 		if len(f.req.Host()) == 0 {
 			e.Host = f.from.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
 		}
-		if !f.x.Keyless {
+		if !f.exchange.Keyless {
 			b = append(b, lineShard...)
-			b = strconv.AppendUint(b, uint64(f.x.shard), 10)
+			b = strconv.AppendUint(b, uint64(f.exchange.shard), 10)
 			b = append(b, "\r\n"+lineKey...)
-			b = appendFieldValue(b, f.x.Key)
+			b = appendFieldValue(b, f.exchange.Key)
 			b = append(b, "\r\n"...)
 		}
-		if f.x.Minted {
+		if f.exchange.Minted {
 			b = append(b, lineMinted...)
 		}
-		if k := f.x.resumed; k != nil {
+		if k := f.exchange.resumed; k != nil {
 			e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
 			id, _ := p.slot.events.scan.ID()
 			b = k.appendHeaders(b, id)
 		}
 		if p.route.Kind == route.Remote {
 			b = f.appendPeer(b, p)
-			if f.x.Keyless {
+			if f.exchange.Keyless {
 				b = append(b, lineShard+shardNone+"\r\n"...)
 			}
 		} else {
@@ -96,13 +96,13 @@ const shardNone = "none"
 
 // appendOwner appends the headers that only the owner of the shard sets for its app.
 func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
-	if !f.x.Keyless {
+	if !f.exchange.Keyless {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, epoch, 10)
 		b = append(b, "\r\n"...)
 	}
 	b = append(b, lineNode...)
-	b = append(b, f.s.o.Node...)
+	b = append(b, f.server.options.Node...)
 	return append(b, "\r\n"...)
 }
 
@@ -114,8 +114,8 @@ func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.table.MapHeaderValue()...)
 	b = append(b, "\r\n"...)
-	b = f.x.appendTries(b)
-	if f.x.safety == idempotentMethod && p.epoch != 0 {
+	b = f.exchange.appendTries(b)
+	if f.exchange.safety == idempotentMethod && p.epoch != 0 {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, p.epoch, 10)
 		b = append(b, "\r\n"...)

@@ -42,26 +42,26 @@ func (w *requestWait) context() context.Context {
 func (w *requestWait) waitFor(v decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
-	if left <= 0 || w.s.isHopeless(v) {
+	if left <= 0 || w.server.isHopeless(v) {
 		return w.expired(v)
 	}
 	if failed := w.enterQueue(); failed.action != 0 {
 		return failed
 	}
-	if !w.x.waited {
-		w.x.waited, w.x.waitedFor = true, v.reason
-		w.s.metrics.queued[v.reason].Add(1)
+	if !w.exchange.waited {
+		w.exchange.waited, w.exchange.waitedFor = true, v.reason
+		w.server.metrics.queued[v.reason].Add(1)
 	}
 	if v.reason == route.ReasonAbsent {
-		w.x.resumed.ownerRestarting()
+		w.exchange.resumed.ownerRestarting()
 	}
 	w.disconnect.arm()
 	w.disconnect.start()
 	err := w.await(v, left)
 	w.disconnect.disarm()
 	took := time.Since(began)
-	w.x.waitTime += took
-	w.s.metrics.queuedNanos[v.reason].Add(int64(took))
+	w.exchange.waitTime += took
+	w.server.metrics.queuedNanos[v.reason].Add(int64(took))
 	switch {
 	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
@@ -75,21 +75,21 @@ func (w *requestWait) waitFor(v decision) decision {
 func (w *requestWait) await(v decision, left time.Duration) error {
 	limit := left
 	if v.backoff {
-		w.x.pause = min(max(2*w.x.pause, backoff.MinPause), backoff.MaxPause)
-		limit = min(left, w.x.pause)
+		w.exchange.pause = min(max(2*w.exchange.pause, backoff.MinPause), backoff.MaxPause)
+		limit = min(left, w.exchange.pause)
 	}
 	if v.notAcquired.generation != 0 {
 		return w.awaitReportProcessed(v.notAcquired)
 	}
-	if t := w.s.o.Cluster.Table(); v.committed > t.Committed() || v.proposed > t.Proposed() {
+	if t := w.server.options.Cluster.Table(); v.committed > t.Committed() || v.proposed > t.Proposed() {
 		return w.awaitEpochs(t, v)
 	}
 	if v.condition != nil {
 		v.condition.AddWaiting(1)
 		defer v.condition.AddWaiting(-1)
-		return w.x.ticket.WaitFor(w.context().Done(), v.generation, 0, v.condition)
+		return w.exchange.ticket.WaitFor(w.context().Done(), v.generation, 0, v.condition)
 	}
-	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
+	return w.exchange.ticket.Wait(w.context().Done(), v.generation, limit)
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
@@ -98,12 +98,12 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 // node does not tell the app to acquire the shard, so the wait ends.
 func (w *requestWait) awaitReportProcessed(p attemptEpoch) error {
 	for {
-		t := w.s.o.Cluster.Table()
-		r := t.Route(w.x.shard)
-		if r.Kind != route.Local || r.Epoch != p.epoch || t.NewTo(w.x.shard, p.generation) || w.s.o.Cluster.LeaseLeft() <= 0 {
+		t := w.server.options.Cluster.Table()
+		r := t.Route(w.exchange.shard)
+		if r.Kind != route.Local || r.Epoch != p.epoch || t.NewTo(w.exchange.shard, p.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), backoff.MaxPause); err != nil {
+		if err := w.exchange.ticket.Wait(w.context().Done(), t.Generation(), backoff.MaxPause); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,8 @@ func (w *requestWait) awaitReportProcessed(p attemptEpoch) error {
 // awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
 // The wait queue releases the waiting requests gradually.
 func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
-	for ; v.committed > t.Committed() || v.proposed > t.Proposed(); t = w.s.o.Cluster.Table() {
-		if err := w.x.ticket.Wait(w.context().Done(), t.Generation(), 0); err != nil {
+	for ; v.committed > t.Committed() || v.proposed > t.Proposed(); t = w.server.options.Cluster.Table() {
+		if err := w.exchange.ticket.Wait(w.context().Done(), t.Generation(), 0); err != nil {
 			return err
 		}
 	}
@@ -122,10 +122,10 @@ func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
 
 // timeLeft returns the remaining part of QueueWait. The first call starts it.
 func (w *requestWait) timeLeft(now time.Time) time.Duration {
-	if w.x.deadline.IsZero() {
-		w.x.deadline = now.Add(w.s.o.QueueWait)
+	if w.exchange.deadline.IsZero() {
+		w.exchange.deadline = now.Add(w.server.options.QueueWait)
 	}
-	return w.x.deadline.Sub(now)
+	return w.exchange.deadline.Sub(now)
 }
 
 // memorySize returns the memory of the waiting request in bytes: its header, the buffer of its
@@ -137,28 +137,28 @@ func (w *requestWait) memorySize() int64 {
 
 // enterQueue reserves a place in the wait queue, unless the request already has one.
 func (w *requestWait) enterQueue() decision {
-	if w.x.ticket != nil {
+	if w.exchange.ticket != nil {
 		return decision{}
 	}
-	room, shard := w.s.o.Queue, w.x.queueShard()
+	room, shard := w.server.options.Queue, w.exchange.queueShard()
 	switch { // resumed streams and WebSockets do not use the places of new requests
-	case w.x.resumed != nil:
-		room, shard = w.s.streamQueue, queue.NoShard
-	case w.x.isResumption():
-		room, shard = w.s.webSockets.queue, queue.NoShard
+	case w.exchange.resumed != nil:
+		room, shard = w.server.streamQueue, queue.NoShard
+	case w.exchange.isResumption():
+		room, shard = w.server.webSockets.queue, queue.NoShard
 	}
 	ticket, err := room.Enter(shard, w.memorySize())
 	switch {
-	case err != nil && w.x.mayHaveRun():
-		return w.x.waitExpired(decision{})
+	case err != nil && w.exchange.mayHaveRun():
+		return w.exchange.waitExpired(decision{})
 	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 	}
-	w.x.leaveQueue() // the previous ticket was released by the queue without success
-	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
-		ticket.LimitDeadline(w.x.deadline)
+	w.exchange.leaveQueue() // the previous ticket was released by the queue without success
+	if w.exchange.ticket = ticket; !w.exchange.deadline.IsZero() {
+		ticket.LimitDeadline(w.exchange.deadline)
 	}
 	return decision{}
 }
@@ -167,7 +167,7 @@ func (w *requestWait) enterQueue() decision {
 // broke. When an app dies, its connections break one after the other. pause reports whether the
 // request may be sent again; decideRetry limits the number of attempts.
 func (w *requestWait) pause(v decision) bool {
-	if v.refusal != 0 || w.x.safety != safeMethod || w.closing.Load() {
+	if v.refusal != 0 || w.exchange.safety != safeMethod || w.closing.Load() {
 		return false
 	}
 	timer := time.NewTimer(backoff.MinPause)
@@ -185,21 +185,21 @@ func (w *requestWait) pause(v decision) bool {
 func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
 	defer cancel()
-	return w.s.o.Cluster.Await(ctx, committed, proposed)
+	return w.server.options.Cluster.Await(ctx, committed, proposed)
 }
 
 // expired is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
 // the response contains the reason.
 func (w *requestWait) expired(v decision) decision {
-	if v.reason == route.ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
-		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
-		if why := w.s.o.AcquireError; why != nil {
-			if text := why(w.x.shard); text != "" {
+	if v.reason == route.ReasonAcquiring && v.code == "" && !w.exchange.mayHaveRun() {
+		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
+		if why := w.server.options.AcquireError; why != nil {
+			if text := why(w.exchange.shard); text != "" {
 				v.detail += ": " + text
 			}
 		}
 	}
-	return w.x.waitExpired(v)
+	return w.exchange.waitExpired(v)
 }
 
 // waitExpired returns the final decision for a request whose waiting time has ended.

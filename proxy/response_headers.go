@@ -16,12 +16,12 @@ import (
 // head returns the changes to the header of a response on its way to the client.
 func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	e := &r.edit
-	*e = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.s.date()}
+	*e = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.server.date()}
 	if dest.Kind == route.Local {
 		e.Drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
 	}
 	r.extra = r.extra[:0]
-	if r.ingress == "" || dest.Kind == route.Local && r.s.o.Handler != nil {
+	if r.ingress == "" || dest.Kind == route.Local && r.server.options.Handler != nil {
 		e.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
 	if r.ingress == "" && isWebSocketRequest(&r.req) {
@@ -32,7 +32,7 @@ func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
 	}
 	e.Extra = r.extra
 	if r.early(res) || !r.mayKeep() {
-		r.x.keep, e.Close = false, true
+		r.exchange.keep, e.Close = false, true
 	}
 	if r.req.Minor() == 0 {
 		r.editForOld(res, e)
@@ -45,7 +45,7 @@ func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
 	e.ToHTTP10 = true
 	switch res.Body.Kind() {
 	case h1.Chunked, h1.UntilClose:
-		r.x.keep = false
+		r.exchange.keep = false
 	case h1.NoBody, h1.Length:
 		e.KeepAlive = r.mayKeep()
 	}
@@ -54,7 +54,7 @@ func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
 // mayKeep reports whether the connection can carry another request after the response, as far as
 // that is known when the response begins.
 func (r reply) mayKeep() bool {
-	if !r.x.keep || r.draining() {
+	if !r.exchange.keep || r.draining() {
 		return false
 	}
 	return r.body.running || r.req.Body.Done() || r.drains()
@@ -107,24 +107,24 @@ func (r reply) drains() bool {
 // expose adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
 // client.
 func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
-	if r.set.DebugHeaders {
+	if r.settings.DebugHeaders {
 		e.Drop |= h1.FieldSetOf(h1.FieldShardwayNode, h1.FieldShardwayShard)
-		node := r.s.o.Node
+		node := r.server.options.Node
 		if dest.Kind == route.Remote {
 			node = dest.Node
 		}
 		r.extra = append(r.extra, lineNode...)
 		r.extra = append(r.extra, node...)
 		r.extra = append(r.extra, "\r\n"...)
-		if !r.x.Keyless {
+		if !r.exchange.Keyless {
 			r.extra = append(r.extra, lineShard...)
-			r.extra = strconv.AppendUint(r.extra, uint64(r.x.shard), 10)
+			r.extra = strconv.AppendUint(r.extra, uint64(r.exchange.shard), 10)
 			r.extra = append(r.extra, "\r\n"...)
 		}
-		if r.x.Minted {
+		if r.exchange.Minted {
 			e.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
 			r.extra = append(r.extra, lineKey...)
-			r.extra = append(r.extra, r.x.Key...)
+			r.extra = append(r.extra, r.exchange.Key...)
 			r.extra = append(r.extra, "\r\n"+lineMinted...)
 		}
 	}
@@ -136,7 +136,7 @@ func (r reply) appendCookie(b []byte) []byte {
 	k := fasthttp.AcquireCookie()
 	defer fasthttp.ReleaseCookie(k)
 	k.SetKey(shardkey.StickyCookie)
-	k.SetValueBytes(r.x.Cookie)
+	k.SetValueBytes(r.exchange.Cookie)
 	k.SetPath("/")
 	k.SetHTTPOnly(true)
 	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)

@@ -37,8 +37,8 @@ type responseRelay struct {
 // delay a drain.
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
-	y.x.responsesBegun++
-	if err := res.Body.WaitBuffered(maxHeldResponse, y.s.maxHoldTime); err != nil {
+	y.exchange.responsesBegun++
+	if err := res.Body.WaitBuffered(maxHeldResponse, y.server.maxHoldTime); err != nil {
 		return false, err
 	}
 	streams := isEvents(res)
@@ -52,10 +52,10 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 		}
 	}
 	p.conn.pool.breaker.OnAccepted()
-	before, keep := y.conn.Sent(), y.x.keep
-	w, further := y.conn.Writer(), y.x.isStreamResumption()
+	before, keep := y.conn.Sent(), y.exchange.keep
+	w, further := y.conn.Writer(), y.exchange.isStreamResumption()
 	if further {
-		y.s.metrics.resumptions[resumeDone].Add(1)
+		y.server.metrics.resumptions[resumeDone].Add(1)
 	} else {
 		w = y.conn.WriteResponseHeader(res, y.head(p.route, res))
 		if y.early(res) {
@@ -73,7 +73,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 		}
 		open := p.conn.pool.node != "" && !further && res.Body.Remaining() < 0
 		if open {
-			y.slowResponse.Store(y.s.sizes.Key(&y.req))
+			y.slowResponse.Store(y.server.sizes.Key(&y.req))
 		}
 		_, rerr, werr = w.Copy(&res.Body)
 		w.SetPrecondition(nil)
@@ -84,7 +84,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotResponseBegun) {
 		w.Discard() // no byte was sent to the client
 		y.cancelEvents()
-		y.x.keep = keep
+		y.exchange.keep = keep
 		return false, rerr
 	}
 	if !further {
@@ -106,7 +106,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 // It ignores the response to a request to resume a stream.
 func (y *responseRelay) learn(p *attempt, further, large bool) {
 	if p.conn.pool.node != "" && !further {
-		y.s.sizes.Record(y.s.sizes.Key(&y.req), large)
+		y.server.sizes.Record(y.server.sizes.Key(&y.req), large)
 	}
 }
 
@@ -120,16 +120,16 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	why := y.slot.finish()
 	p.release()
 	last := p.conn.pool.clock.Now()
-	p.conn.pool.backoff.OnAccepted(y.x.limitShard())
-	if y.set.MaxShardInflight > 0 {
+	p.conn.pool.backoff.OnAccepted(y.exchange.limitShard())
+	if y.settings.MaxShardInflight > 0 {
 		p.conn.pool.responseCompleted(p.conn)
 	}
 	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := y.close(w, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
-		y.x.unsent = true
+		y.exchange.unsent = true
 	case err != nil:
-		y.x.aborted = true
+		y.exchange.aborted = true
 	}
 	y.body.stop()
 	p.disconnect.disarm()
@@ -147,7 +147,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 // close ends the response. For the last response of a connection, it also closes the sending side
 // in the same step.
 func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
-	if !y.x.keep && !y.body.running && y.last() {
+	if !y.exchange.keep && !y.body.running && y.last() {
 		return w.CloseLast(trailers)
 	}
 	return w.Close(trailers)
@@ -164,8 +164,8 @@ func (y *responseRelay) answerLeaves() (time.Duration, error) {
 
 // answered records that a response of an app is sent to the client.
 func (r reply) answered(res *h1.Response) {
-	r.x.account.recordResponse(res.Status(), res, r.x.route)
-	r.s.metrics.countResponse(r.x.route, res.Status())
+	r.exchange.account.recordResponse(res.Status(), res, r.exchange.route)
+	r.server.metrics.countResponse(r.exchange.route, res.Status())
 }
 
 // breakOff ends an attempt whose response was truncated.
@@ -175,9 +175,9 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	case why != causeNone:
 	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
 	case errors.Is(rerr, errStreamEnded):
-		r.s.metrics.countAborted(causeShardMoved.String(), 1)
+		r.server.metrics.countAborted(causeShardMoved.String(), 1)
 	case rerr != nil:
-		r.s.metrics.truncatedResponses.Add(1)
+		r.server.metrics.truncatedResponses.Add(1)
 	}
-	r.x.aborted, r.x.account.code = true, accessAborted
+	r.exchange.aborted, r.exchange.account.code = true, accessAborted
 }

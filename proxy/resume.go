@@ -100,35 +100,35 @@ func isResumable(res *h1.Response) bool {
 func (y *responseRelay) permitsResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.RequestsUpgrade() && y.req.Value("Range") == nil &&
-		!y.x.Keyless && p.conn.inproc == nil
+		!y.exchange.Keyless && p.conn.inproc == nil
 }
 
 // beginEvents starts an event stream, resumable or not, and returns the flags for its run.
 func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	y.escaped = true
 	word, e, run := y.permitsResume(p), &y.slot.events, y.slot.load().number
-	switch k := y.x.resumed; {
+	switch k := y.exchange.resumed; {
 	case k != nil:
 		e.resume(run, word)
 	case word && y.ingress == "":
 		k = &resumableStream{}
-		y.x.resumed = k
-		y.s.metrics.resumable.Add(1)
+		y.exchange.resumed = k
+		y.server.metrics.resumable.Add(1)
 		e.begin(run, word, false, &k.buffer)
 	default:
-		e.begin(run, word, y.x.wasResumed > 0, nil)
+		e.begin(run, word, y.exchange.wasResumed > 0, nil)
 		return slotResponseBegun | slotEvents
 	}
-	y.x.resumed.responses++
-	y.x.resumed.epoch = p.epoch
+	y.exchange.resumed.responses++
+	y.exchange.resumed.epoch = p.epoch
 	return slotResponseBegun | slotEvents | slotResumable
 }
 
 // cancelEvents discards the stream of a first response of which no byte was sent.
 func (y *responseRelay) cancelEvents() {
-	if y.x.resumed != nil && !y.x.isStreamResumption() {
-		y.x.resumed = nil
-		y.s.metrics.resumable.Add(-1)
+	if y.exchange.resumed != nil && !y.exchange.isStreamResumption() {
+		y.exchange.resumed = nil
+		y.server.metrics.resumable.Add(-1)
 	}
 }
 
@@ -136,8 +136,8 @@ func (y *responseRelay) cancelEvents() {
 // true, the stream must be resumed, and the attempt has ended. The client has then received
 // complete events only, unless an event exceeds the buffer.
 func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
-	k := y.x.resumed
-	if k == nil || werr != nil || y.s.closing.Load() {
+	k := y.exchange.resumed
+	if k == nil || werr != nil || y.server.closing.Load() {
 		return false
 	}
 	if why := y.slot.load().cause; why == causeClientGone || why == causeShutdown || why == causeLeaving {
@@ -145,7 +145,7 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	}
 	var bad *h1.Error
 	if y.slot.events.resumableFlag() == 0 || k.buffer.InEvent() || errors.As(rerr, &bad) {
-		y.s.metrics.resumptions[resumeUnfit].Add(1)
+		y.server.metrics.resumptions[resumeUnfit].Add(1)
 		return false
 	}
 	if y.conn.Writer().Flush() != nil {
@@ -172,7 +172,7 @@ func isOwnerProblem(p *attempt, code problem.Code) bool {
 // handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
 // error instead of a response of its app.
 func (c *client) handleUnansweredResume(p *attempt) decision {
-	c.x.resumed.countRequest()
+	c.exchange.resumed.countRequest()
 	if brokeAtOwner(p) {
 		return c.handleBroken(p, nil)
 	}
@@ -187,7 +187,7 @@ func (c *client) handleUnansweredResume(p *attempt) decision {
 // reports the same again under the same epoch, the shard has not moved, so mayFollow limits the
 // number of attempts.
 func (c *client) retryAtNextOwner(p *attempt) decision {
-	k := c.x.resumed
+	k := c.exchange.resumed
 	if !k.mayFollow(p.epoch, time.Now()) {
 		c.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
 		return done
@@ -200,7 +200,7 @@ func (c *client) retryAtNextOwner(p *attempt) decision {
 // acceptsResumption checks the response to a request to resume. It returns false if the response
 // cannot continue the stream, which then ends.
 func (c *client) acceptsResumption(p *attempt) bool {
-	k := c.x.resumed
+	k := c.exchange.resumed
 	k.requested++
 	var detail string
 	switch {
@@ -218,7 +218,7 @@ func (c *client) acceptsResumption(p *attempt) bool {
 
 // nextStream prepares the exchange for the request that resumes the stream.
 func (c *client) nextStream() {
-	x := &c.x
+	x := &c.exchange
 	x.resumed.ended = false
 	if x.account.upstreamConn = x.resumed.responses; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
@@ -230,21 +230,21 @@ func (c *client) nextStream() {
 // resetRetries gives the next request its own number of attempts and the full QueueWait.
 func (c *client) resetRetries() {
 	c.resetWait()
-	x := &c.x
+	x := &c.exchange
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.lastCrash = 0, 0, 0, 0, false, nil
 }
 
 // resetWait gives the next request the full QueueWait.
 func (c *client) resetWait() {
-	x := &c.x
-	c.s.metrics.observeWait(x)
+	x := &c.exchange
+	c.server.metrics.observeWait(x)
 	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0
 }
 
 // giveUp ends a stream that cannot be resumed. The client receives a truncated response.
 func (r reply) giveUp(why resumeEnd, detail string) {
-	r.s.metrics.resumptions[why].Add(1)
-	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")
+	r.server.metrics.resumptions[why].Add(1)
+	r.server.options.Log.Debug().Uint32("shard", uint32(r.exchange.shard)).Str("detail", detail).Msg("event stream not resumed")
 	r.conn.Writer().Abort()
-	r.x.aborted, r.x.account.code = true, accessAborted
+	r.exchange.aborted, r.exchange.account.code = true, accessAborted
 }

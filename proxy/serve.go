@@ -28,14 +28,14 @@ import (
 // serve handles the requests of the connection one after the other. It returns when the connection
 // has ended, or when a resumable WebSocket has an upstream connection.
 func (c *client) serve() {
-	c.s.conns.add(c)
+	c.server.conns.add(c)
 	c.runStep(c.start)
 }
 
 // start is serveRequests for a new connection. It closes the connection if a shutdown has already
 // begun.
 func (c *client) start() {
-	if c.s.forceCtx.Err() != nil || c.life.within.Err() != nil {
+	if c.server.forceCtx.Err() != nil || c.life.within.Err() != nil {
 		c.terminate(causeShutdown) // the shutdown has already closed the older connections, and has not seen this one
 	}
 	c.serveRequests()
@@ -72,7 +72,7 @@ func (c *client) serveRequests() {
 func (c *client) readRequest() bool {
 	c.conn.ReleaseEmptyBuffers()
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
-		c.idle.Store(int64(c.s.clock.Now()))
+		c.idle.Store(int64(c.server.clock.Now()))
 	}
 	if c.joinsLoop() || c.parkRequested.Swap(false) && c.parkConn() {
 		return false
@@ -85,11 +85,11 @@ func (c *client) readRequest() bool {
 		err = c.conn.ReadRequest(&c.req)
 	}
 	c.idle.Store(0)
-	c.use(c.s.set.Load())
+	c.use(c.server.settings.Load())
 	if err == nil {
 		return true
 	}
-	c.x = exchange{}
+	c.exchange = exchange{}
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
@@ -109,29 +109,29 @@ func (c *client) readRequest() bool {
 // idleSince returns when the last request ended, if the connection has been idle since then. The
 // zero time means that the caller must read the clock.
 func (c *client) idleSince() time.Time {
-	if c.x.ended == 0 {
+	if c.exchange.ended == 0 {
 		return time.Time{}
 	}
-	return c.s.clock.SystemTime(c.x.ended)
+	return c.server.clock.SystemTime(c.exchange.ended)
 }
 
 // beginExchange initializes the state of the request that has been read.
 func (c *client) beginExchange() {
 	safety := safetyOf(c.req.Method())
-	if c.x.began != 0 && !c.reused.Load() {
+	if c.exchange.began != 0 && !c.reused.Load() {
 		c.reused.Store(true)
 	}
-	c.x = exchange{
+	c.exchange = exchange{
 		safety: safety,
 		safe:   safety == safeMethod,
 		keep:   c.req.KeepAlive() && !c.draining(),
-		began:  c.s.clock.Exact(),
+		began:  c.server.clock.Exact(),
 	}
 	if c.pollSince.Load() != 0 {
 		c.pollSince.Store(0)
 	}
 	if c.logs() {
-		c.x.account.open(c.conn)
+		c.exchange.account.open(c.conn)
 	}
 	c.body.reset()
 }
@@ -140,9 +140,9 @@ func (c *client) beginExchange() {
 func (c *client) handleRequest() {
 	c.beginExchange()
 	defer c.finishExchange()
-	c.s.budget.Earn()
-	if c.set.MaxBody > 0 {
-		if err := c.req.Body.SetMaxBytes(c.set.MaxBody); err != nil {
+	c.server.budget.Earn()
+	if c.settings.MaxBody > 0 {
+		if err := c.req.Body.SetMaxBytes(c.settings.MaxBody); err != nil {
 			c.reply.problem(&problem.Problem{Code: problem.TooLarge, Detail: "the request body exceeds the limit (--max-body)"})
 			return
 		}
@@ -155,22 +155,22 @@ func (c *client) handleRequest() {
 		return
 	}
 	var bad *problem.Problem
-	c.x.keys = c.keysBy(c.s.o.Cluster.Table())
-	c.keys.Keys = c.x.keys
-	if c.x.Found, bad = c.keys.Find(c.s.upstream == nil); bad != nil {
+	c.exchange.keys = c.keysBy(c.server.options.Cluster.Table())
+	c.keys.Keys = c.exchange.keys
+	if c.exchange.Found, bad = c.keys.Find(c.server.upstream == nil); bad != nil {
 		c.reply.problem(bad)
 		return
 	}
-	if err := c.body.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
+	if err := c.body.gather(c.exchange.onDemand, c.settings.MaxBodyTotal); err != nil {
 		c.reply.badBody(err)
 		return
 	}
-	if !c.x.Keyless {
-		c.s.load.Sample(c.x.Key)
+	if !c.exchange.Keyless {
+		c.server.load.Sample(c.exchange.Key)
 		c.createSession()
 	}
 	c.routeUntilAnswered(c.attemptNow())
-	c.x.leaveQueue()
+	c.exchange.leaveQueue()
 	c.resume()
 }
 
@@ -180,13 +180,13 @@ func (c *client) finishExchange() {
 		return // the request continues as a WebSocket
 	}
 	c.trailersDropped(&c.req.Body, "request")
-	if c.x.session != nil {
+	if c.exchange.session != nil {
 		c.session.Store(nil)
 	}
 	if c.logs() {
 		accessLine{&c.requestState, &c.keys}.write()
 	}
-	c.s.metrics.observeEnd(&c.x, c.x.elapsed(&c.s.clock))
+	c.server.metrics.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
 }
 
 // routeUntilAnswered makes attempts until the client has a response. v is the decision after the
@@ -210,7 +210,7 @@ func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 		}
 		switch {
 		case v.action != actionFail || c.closing.Load():
-		case c.x.resumed != nil:
+		case c.exchange.resumed != nil:
 			c.reply.giveUp(resumeLate, v.detail)
 		default:
 			c.reply.failure(v)
@@ -221,14 +221,14 @@ func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 
 // attemptNow makes one attempt by the present routing table.
 func (c *client) attemptNow() (*route.Table, decision) {
-	t := c.s.o.Cluster.Table()
+	t := c.server.options.Cluster.Table()
 	return t, c.attemptByTable(t)
 }
 
 // waitFor waits until the decision v permits another attempt, and adds the waiting time to the
 // access log.
 func (c *client) waitFor(v decision) decision {
-	a := &c.x.account
+	a := &c.exchange.account
 	began := a.now()
 	v = c.wait.waitFor(v)
 	a.queueWait += a.since(began)
@@ -244,21 +244,21 @@ func (c *client) waitFor(v decision) decision {
 // lease ends.
 func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
-	c.x.senderEpoch = committed
+	c.exchange.senderEpoch = committed
 	if !ok {
 		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
-		c.x.keep = false
+		c.exchange.keep = false
 		return
 	}
 	if c.refuseHookPath() {
 		return
 	}
-	t := c.s.o.Cluster.Table()
+	t := c.server.options.Cluster.Table()
 	if committed > t.Committed() || proposed > t.Proposed() {
 		// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind
 		// for seconds. If another node took the shard over in the meantime, the ingress would regard a
 		// waiting request as sent to the app.
-		if c.s.o.Cluster.LeaseLeft() <= 0 {
+		if c.server.options.Cluster.LeaseLeft() <= 0 {
 			c.reply.refuse(route.RefusedNoLease)
 			return
 		}
@@ -266,30 +266,30 @@ func (c *client) handleForwarded() {
 			c.reply.refuse(route.RefusedHeld)
 			return
 		}
-		t = c.s.o.Cluster.Table()
+		t = c.server.options.Cluster.Table()
 	}
-	if int(c.x.shard) >= t.Shards() {
+	if int(c.exchange.shard) >= t.Shards() {
 		c.reply.refuse(route.RefusedHeld)
 		return
 	}
 	c.serveAsOwner(t)
-	c.x.leaveQueue()
+	c.exchange.leaveQueue()
 }
 
 // attemptAsOwner runs the forwarded request if this node owns its shard.
 func (c *client) attemptAsOwner(t *route.Table) decision {
-	if c.x.Keyless {
-		return c.attemptLocal(t, &c.s.keyless)
+	if c.exchange.Keyless {
+		return c.attemptLocal(t, &c.server.keyless)
 	}
-	if c.x.senderEpoch < t.KeysSince() {
+	if c.exchange.senderEpoch < t.KeysSince() {
 		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress has used an older key configuration
 	}
-	c.x.keys = c.keysBy(t)
-	r := t.Route(c.x.shard)
+	c.exchange.keys = c.keysBy(t)
+	r := t.Route(c.exchange.shard)
 	if r.Kind != route.Local {
 		return waitForRoute(r)
 	}
-	if err := c.body.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
+	if err := c.body.gather(c.exchange.onDemand, c.settings.MaxBodyTotal); err != nil {
 		return c.reply.badBody(err)
 	}
 	return c.attemptLocal(t, r)
@@ -300,30 +300,30 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	if t.Shards() == 0 {
 		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
 	}
-	if by := c.keysBy(t); by != c.x.keys {
+	if by := c.keysBy(t); by != c.exchange.keys {
 		if v := c.rekey(by); v.action != 0 {
 			return v
 		}
 	}
-	c.x.resolveShard(t)
+	c.exchange.resolveShard(t)
 	if c.quarantined() {
-		if c.x.isResumption() { // the client of a WebSocket has its response already
-			c.x.session.refused, c.x.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
+		if c.exchange.isResumption() { // the client of a WebSocket has its response already
+			c.exchange.session.refused, c.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
 			return done
 		}
-		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
+		return fail(problem.Quarantined, c.exchange.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 	}
 	switch {
-	case c.x.Keyless && c.s.upstream == nil:
+	case c.exchange.Keyless && c.server.upstream == nil:
 		var r *route.Route
-		if c.x.shard, r = t.RandomRemoteShard(); r.Kind == route.Remote {
+		if c.exchange.shard, r = t.RandomRemoteShard(); r.Kind == route.Remote {
 			return c.attemptRemote(t, &route.Route{Kind: route.Remote, Node: r.Node})
 		}
 		return waitForRoute(r)
-	case c.x.Keyless:
-		return c.attemptLocal(t, &c.s.keyless)
+	case c.exchange.Keyless:
+		return c.attemptLocal(t, &c.server.keyless)
 	}
-	r := t.Route(c.x.shard)
+	r := t.Route(c.exchange.shard)
 	switch r.Kind {
 	case route.Local:
 		return c.attemptLocal(t, r)
@@ -336,13 +336,13 @@ func (c *client) attemptByTable(t *route.Table) decision {
 
 // attemptLocal makes one attempt on the app of this node.
 func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
-	if c.s.upstream == nil {
+	if c.server.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if c.req.RequestsUpgrade() && c.s.streams.isFull() {
+	if c.req.RequestsUpgrade() && c.server.streams.isFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	l, v := c.wait.acquireConn(c.s.upstream)
+	l, v := c.wait.acquireConn(c.server.upstream)
 	if l == nil {
 		return v
 	}
@@ -363,11 +363,11 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 		return done
 	}
 	epoch, release, err := c.admit()
-	if err == nil && (c.x.wantEpoch != 0 && c.x.wantEpoch != epoch) {
+	if err == nil && (c.exchange.wantEpoch != 0 && c.exchange.wantEpoch != epoch) {
 		release()
 		err = route.RefusedNotOwner
 	}
-	if err == nil && !c.x.Keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.keys {
+	if err == nil && !c.exchange.Keyless && c.keysBy(c.server.options.Cluster.Table()) != c.exchange.keys {
 		release()
 		err = route.RefusedHeld // the key configuration has changed since the key was extracted
 	}
@@ -385,32 +385,32 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 		// again.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
-	if c.x.ran && c.x.ranEpoch != epoch {
+	if c.exchange.ran && c.exchange.ranEpoch != epoch {
 		release()
 		c.slot.giveBack(l)
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
-	c.x.dequeue()
+	c.exchange.dequeue()
 	c.admitted = release
 	*p = attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
-	if c.s.o.NotAcquired != nil {
-		p.generation = c.s.o.Cluster.Table().Generation()
+	if c.server.options.NotAcquired != nil {
+		p.generation = c.server.options.Cluster.Table().Generation()
 	}
 	return decision{}
 }
 
 // attemptRemote makes one attempt at the node that owns the shard.
 func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
-	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
+	if c.exchange.ran && (c.exchange.ranEpoch == 0 || c.exchange.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	p, useStream := c.s.peers.pool(r.Node), false
+	p, useStream := c.server.peers.pool(r.Node), false
 	if c.fitsStream() {
-		useStream = p.smallRequests.Add(1) > c.s.streamThreshold
+		useStream = p.smallRequests.Add(1) > c.server.streamThreshold
 		defer p.smallRequests.Add(-1)
 	}
-	if crowd := c.x.upgradeQueue(p); crowd != nil {
-		return c.x.waitBehind(crowd)
+	if crowd := c.exchange.upgradeQueue(p); crowd != nil {
+		return c.exchange.waitBehind(crowd)
 	}
 	l, v := c.acquirePeerConn(p, useStream)
 	if l == nil {
@@ -418,26 +418,26 @@ func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
 	}
 	// Begin the run before checking the table. CancelForwarded, which follows a change of the
 	// table, must find the run.
-	if !c.begin(route.Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
+	if !c.begin(route.Remote, l, &r.Node) || c.server.options.Cluster.Table() != t {
 		c.slot.giveBack(l)
 		if c.closing.Load() {
 			return done
 		}
 		return decision{action: actionRetry}
 	}
-	c.x.dequeue()
+	c.exchange.dequeue()
 	return c.runTimed(&attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
 }
 
 // runAttempt sends the request once, and sends the response to the client.
 func (c *client) runAttempt(p *attempt) decision {
 	if err := c.body.readAvailable(); err != nil {
-		c.x.route = p.route.Kind
+		c.exchange.route = p.route.Kind
 		p.cancelUnsent()
 		return c.reply.badBody(err)
 	}
 	if p.conn.inproc != nil {
-		c.x.route = p.route.Kind
+		c.exchange.route = p.route.Kind
 		return c.runInHandler(p)
 	}
 	if v := c.sendRequest(p); v.action != 0 {
@@ -449,7 +449,7 @@ func (c *client) runAttempt(p *attempt) decision {
 // sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
 // decision.
 func (c *client) sendRequest(p *attempt) decision {
-	c.x.route = p.route.Kind
+	c.exchange.route = p.route.Kind
 	p.bodyOnDemand = p.route.Kind == route.Remote && !c.body.isFullyBuffered()
 	before := p.conn.Sent()
 	w := c.requestWriter.writeHeader(p)
@@ -457,7 +457,7 @@ func (c *client) sendRequest(p *attempt) decision {
 		if p.conn.Sent() == before || p.isUnread() {
 			return c.handleUnsent(p, err)
 		}
-		c.x.resumed.countRequest() // SendChecked also waits for the response
+		c.exchange.resumed.countRequest() // SendChecked also waits for the response
 		return c.handleBroken(p, err)
 	}
 	if !c.body.running { // no buffer is needed while waiting for the response
@@ -473,7 +473,7 @@ func (c *client) awaitResponse(p *attempt) decision {
 		if p.isUnread() {
 			return c.handleUnsent(p, err)
 		}
-		c.x.resumed.countRequest()
+		c.exchange.resumed.countRequest()
 		return c.handleBroken(p, err)
 	}
 	return c.processResponse(p)
@@ -487,21 +487,21 @@ func (c *client) processResponse(p *attempt) decision {
 		c.noteHold(res, p.epoch)
 	}
 	switch {
-	case p.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedByOwner(p):
+	case p.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.exchange.shedByOwner(p):
 		return c.handleRefused(p)
 	case p.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
-		c.x.resumed.countRequest()
+		c.exchange.resumed.countRequest()
 		return c.handlePeerStopped(p)
 	case p.route.Kind == route.Local && res.Status() == 421 && c.reportsNotAcquired(res):
 		return c.handleNotAcquired(p)
-	case c.x.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
+	case c.exchange.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
 		return c.handleUnansweredResume(p)
-	case c.x.resumed != nil:
+	case c.exchange.resumed != nil:
 		if !c.acceptsResumption(p) {
 			return done
 		}
 	case res.IsSwitchingProtocols():
-		c.x.leaveQueue()
+		c.exchange.leaveQueue()
 		if !c.relay.relayUpgrade(p) {
 			return c.handleBroken(p, nil)
 		}
@@ -510,14 +510,14 @@ func (c *client) processResponse(p *attempt) decision {
 		}
 		return done
 	}
-	if c.x.isResumption() {
+	if c.exchange.isResumption() {
 		return c.handleDeclined(p)
 	}
-	c.x.leaveQueue()
+	c.exchange.leaveQueue()
 	if began, err := c.relay.relayResponse(p); !began {
 		return c.handleBroken(p, err)
 	}
-	if k := c.x.resumed; k != nil && k.ended && !c.closing.Load() {
+	if k := c.exchange.resumed; k != nil && k.ended && !c.closing.Load() {
 		return decision{action: actionNextStream}
 	}
 	return done
@@ -528,16 +528,16 @@ func (c *client) processResponse(p *attempt) decision {
 // its response then.
 func (c *client) prepareNext() bool {
 	c.body.free()
-	if c.x.onDemand && !c.x.bodyRequested {
-		return c.x.keep // the ingress will not send the body, because it was not requested
+	if c.exchange.onDemand && !c.exchange.bodyRequested {
+		return c.exchange.keep // the ingress will not send the body, because it was not requested
 	}
-	if c.x.aborted {
+	if c.exchange.aborted {
 		return false
 	}
 	if !c.req.Body.Done() {
-		c.x.ended = 0 // reading the rest of the body may take time, so this time is outdated
+		c.exchange.ended = 0 // reading the rest of the body may take time, so this time is outdated
 	}
-	if c.x.keep && c.reply.drained() {
+	if c.exchange.keep && c.reply.drained() {
 		return true
 	}
 	switch {

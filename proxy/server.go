@@ -33,8 +33,8 @@ import (
 // table. It calls CancelShards, CancelUpstream or CancelForwarded when requests must not continue.
 // Server implements prometheus.Collector.
 type Server struct {
-	o              Options // its Settings are zero; see set
-	set            atomic.Pointer[Settings]
+	options        Options // its Settings are zero; see set
+	settings       atomic.Pointer[Settings]
 	upstream       *pool // nil in a gateway
 	peers          peers
 	conns          registry
@@ -102,15 +102,15 @@ type Server struct {
 // New returns a Server. It starts no goroutine.
 func New(o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{o: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
-	s.set.Store(o.Settings.withDefaults())
+	s := &Server{options: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
+	s.settings.Store(o.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
 	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: o.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 	s.webSockets.queue = queue.New(queue.Options{
 		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
 	})
-	s.o.Settings = Settings{}
+	s.options.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
 	s.streamThreshold, s.maxHoldTime = streamThreshold, maxHoldTime
@@ -120,26 +120,26 @@ func New(o Options) *Server {
 	s.clock.Start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
-	s.streams.max = int64(s.o.MaxStreams)
-	s.bodies.SetMax(s.o.BodyBuffer)
-	if s.o.Disable.Splice {
+	s.streams.max = int64(s.options.MaxStreams)
+	s.bodies.SetMax(s.options.BodyBuffer)
+	if s.options.Disable.Splice {
 		s.buffers.DisableSplice()
 	}
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
 	dial := s.dialUpstream
-	if s.o.Handler != nil {
+	if s.options.Handler != nil {
 		dial = s.newHandlerConn
 	}
-	if s.o.Handler != nil || s.o.DialUpstream != nil {
+	if s.options.Handler != nil || s.options.DialUpstream != nil {
 		s.upstream = s.newPool("", dial)
-		s.upstream.max, s.upstream.checkBeforeReuse = s.o.MaxUpstreamConns, true
-		s.upstream.mu.shardLimits.maxConns = max(s.o.MaxShardConns, 0)
+		s.upstream.max, s.upstream.checkBeforeReuse = s.options.MaxUpstreamConns, true
+		s.upstream.mu.shardLimits.maxConns = max(s.options.MaxShardConns, 0)
 	}
 	s.lingering.Max = min(1024, max(1, o.MaxConns/4))
 	s.budget.Fill()
-	s.load.Start(s.o.Shards)
-	s.crashes.report = s.o.PeerCrashed
+	s.load.Start(s.options.Shards)
+	s.crashes.report = s.options.PeerCrashed
 	s.mu.listeners, s.mu.listenersGone = make(map[net.Listener]struct{}), make(chan struct{})
 	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	return s
@@ -154,7 +154,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		return ln.Close()
 	}
 	acceptor := listener.New(ln)
-	places := make(chan struct{}, s.o.MaxConns) // one element for each open connection except the newest
+	places := make(chan struct{}, s.options.MaxConns) // one element for each open connection except the newest
 	over := func() {
 		s.conns.removeAccepted()
 		<-places
@@ -226,7 +226,7 @@ func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.C
 		conn, err := acceptor.Accept(s.isClosed)
 		if err == nil {
 			if pause > first {
-				s.o.Log.Info().Msg("accepting resumed")
+				s.options.Log.Info().Msg("accepting resumed")
 			}
 			return conn, nil
 		}
@@ -234,7 +234,7 @@ func (s *Server) accept(ctx context.Context, acceptor *listener.Acceptor) (net.C
 			return nil, err
 		}
 		if pause == first {
-			s.o.Log.Warn().Err(err).Msg("accepting paused")
+			s.options.Log.Warn().Err(err).Msg("accepting paused")
 		}
 		s.evictIdle(drainIdleTimeout, math.MaxInt)
 		timer := time.NewTimer(pause)
@@ -257,13 +257,13 @@ func isTemporary(err error) bool {
 // connection to a previous destination. The node calls it after each change of the routing table,
 // with the generation of the new table.
 func (s *Server) Wake(generation uint64) {
-	s.o.Queue.Wake(generation)
+	s.options.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
 	s.webSockets.queue.Wake(generation)
 	if s.webSockets.relays.Load() > 0 {
 		s.conns.sweepSoon()
 	}
-	t := s.o.Cluster.Table()
+	t := s.options.Cluster.Table()
 	if s.upstream != nil {
 		s.upstream.recheckWaiters(t)
 	}

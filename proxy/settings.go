@@ -108,7 +108,7 @@ func (s Settings) withDefaults() *Settings {
 // Apply replaces the settings for all requests whose headers are read from now on. It closes idle
 // connections to the app and to other nodes, because they were dialed with the old settings.
 func (s *Server) Apply(next Settings) {
-	s.set.Store(next.withDefaults())
+	s.settings.Store(next.withDefaults())
 	if s.upstream != nil {
 		s.upstream.renew()
 	}
@@ -117,11 +117,11 @@ func (s *Server) Apply(next Settings) {
 
 // use makes set the settings of the connection. It must not be called during a read.
 func (c *client) use(set *Settings) {
-	if set == c.set {
+	if set == c.settings {
 		return
 	}
-	c.set, c.keys.TrustedProxies = set, set.TrustedProxies
-	o := c.s.clientOptions(c.ingress, set)
+	c.settings, c.keys.TrustedProxies = set, set.TrustedProxies
+	o := c.server.clientOptions(c.ingress, set)
 	c.conn.SetTimeouts(o.Timeouts)
 	c.conn.SetLimits(o.MaxHeaderBytes, o.MaxTargetBytes, o.MaxHeaderLines)
 	c.from.Trusted = c.ingress == "" && forwarded.IsTrusted(c.from.Addr, set.TrustedProxies)

@@ -186,12 +186,12 @@ func (c *client) release() {
 // closed.
 func (c *client) begin(kind route.Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
-	if c.x.Keyless {
+	if c.exchange.Keyless {
 		flags = slotKeyless
 	}
-	if c.x.safe {
+	if c.exchange.safe {
 		flags |= slotSafe
 	}
-	c.slot.begin(kind, c.x.shard, flags, l, node)
+	c.slot.begin(kind, c.exchange.shard, flags, l, node)
 	return !c.closing.Load()
 }

@@ -21,10 +21,10 @@ import (
 // appendSticky appends the sticky cookie, unless the request needs none or a shared cache may store
 // the response.
 func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
-	if r.x.Cookie == nil {
+	if r.exchange.Cookie == nil {
 		return b
 	}
-	switch cachecontrol.SharingOf(res, r.s.clock.SystemTime(r.s.clock.Now())) {
+	switch cachecontrol.SharingOf(res, r.server.clock.SystemTime(r.server.clock.Now())) {
 	case cachecontrol.Allowed:
 		return b
 	case cachecontrol.Unstated:

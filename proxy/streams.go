@@ -17,7 +17,7 @@ type ShardRuns struct {
 
 // Run identifies one request while it runs. It is comparable.
 type Run struct {
-	by *client
+	client *client
 	// Number increases from request to request of a connection.
 	Number uint32
 }

@@ -38,7 +38,7 @@ func (s *Server) mustSweepAll() bool {
 // sweeping goroutine calls it.
 func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.Now()
-	t, set := s.o.Cluster.Table(), s.set.Load()
+	t, set := s.options.Cluster.Table(), s.settings.Load()
 	s.pathDetector.begin(list, whole, now)
 	s.appSilence.BeginSweep(now)
 	parks := maxParksPerSweep
@@ -70,12 +70,12 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.loops.balance(now - s.lastReap)
 	s.lastReap = now
-	if seen, ok := s.webSockets.summary.Complete(time.Now()); ok && s.o.OnHandover != nil {
-		s.o.OnHandover(seen)
+	if seen, ok := s.webSockets.summary.Complete(time.Now()); ok && s.options.OnHandover != nil {
+		s.options.OnHandover(seen)
 	}
 	s.load.Update(time.Now())
 	if s.upstream != nil {
-		s.upstream.closeIdleOlderThan(maxIdleAge, s.o.KeepUpstream)
+		s.upstream.closeIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
 	}
 	s.peers.reap(maxIdleAge)
 }

@@ -34,7 +34,7 @@ func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 // LeaseExpired is the function LeaseExpired for a Task. It may be called after the Task has ended,
 // and cancels its own request only.
 func (k Task) LeaseExpired() bool {
-	if k.conn == nil || k.conn.s.o.LeaseExpired == nil || !k.conn.s.o.LeaseExpired() {
+	if k.conn == nil || k.conn.s.options.LeaseExpired == nil || !k.conn.s.options.LeaseExpired() {
 		return false
 	}
 	k.conn.s.cancelIn(k.slot, run{number: k.run}, causeLease)

@@ -16,17 +16,17 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	y.escaped = true
 	y.body.stop()
 	p.disconnect.disarm()
-	if k := y.x.session; y.x.isResumption() {
-		if !k.isContinuedBy(&p.conn.res, &y.req, y.set, p.route.Kind) {
+	if k := y.exchange.session; y.exchange.isResumption() {
+		if !k.isContinuedBy(&p.conn.res, &y.req, y.settings, p.route.Kind) {
 			k.refused = wsession.CloseMoved
 			p.abort()
 			return true
 		}
 		return y.startSession(p)
-	} else if k.isResumable(&p.conn.res, y.set, p.route.Kind) {
+	} else if k.isResumable(&p.conn.res, y.settings, p.route.Kind) {
 		return y.startSession(p)
 	}
-	if y.x.session != nil {
+	if y.exchange.session != nil {
 		y.noteWebSocketPath(p, true)
 	}
 	var ws *webSocketTunnel
@@ -41,11 +41,11 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	if p.route.Kind == route.Local {
 		p.conn.pool.detach(p.conn, nil)
 	}
-	y.x.aborted = true
+	y.exchange.aborted = true
 	y.answered(&p.conn.res)
-	y.s.metrics.tunnels.Add(1)
-	defer y.s.metrics.tunnels.Add(-1)
-	if l := y.s.loadOf(&y.x, p.route.Kind); l != nil {
+	y.server.metrics.tunnels.Add(1)
+	defer y.server.metrics.tunnels.Add(-1)
+	if l := y.server.loadOf(&y.exchange, p.route.Kind); l != nil {
 		l.WebSockets.Add(1)
 		defer l.WebSockets.Add(-1)
 	}
@@ -92,14 +92,14 @@ func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		if !y.s.copySafely(upward) {
+		if !y.server.copySafely(upward) {
 			both()
 		}
 	}()
-	if !y.s.copySafely(downward) {
+	if !y.server.copySafely(downward) {
 		both()
 	}
-	timer := time.AfterFunc(y.set.IdleTimeout, both)
+	timer := time.AfterFunc(y.settings.IdleTimeout, both)
 	<-up
 	timer.Stop()
 }

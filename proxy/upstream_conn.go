@@ -66,7 +66,7 @@ const (
 // sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
 // still change before the request is sent.
 func (a *requestState) sendsChecked() bool {
-	return a.body.isFullyBuffered() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
+	return a.body.isFullyBuffered() && len(a.body.buffered) <= askBody && !a.exchange.wantAccepted
 }
 
 // canSendChecked reports whether SendChecked can check the connection. New connections are
@@ -78,13 +78,13 @@ func (l *upstreamConn) canSendChecked() bool { return l.reused && l.CanSendCheck
 // dialed. If it returns nil, the decision tells what follows.
 func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(p)
-	newOnly := w.x.reusedTries >= maxReusedTries
-	if !newOnly && (p.node == "" || !w.x.isResumption()) {
+	newOnly := w.exchange.reusedTries >= maxReusedTries
+	if !newOnly && (p.node == "" || !w.exchange.isResumption()) {
 		if l := w.takeIdleConn(p, nil); l != nil {
 			return l, decision{}
 		}
 	}
-	in := &waiter{shard: w.x.limitShard(), fresh: fresh, maxInflight: maxInflight, newOnly: newOnly, forUpgrade: w.x.isResumption(), streamAllowed: w.x.mayUseStream(), hasWaited: w.x.waited && w.ingress == ""}
+	in := &waiter{shard: w.exchange.limitShard(), fresh: fresh, maxInflight: maxInflight, newOnly: newOnly, forUpgrade: w.exchange.isResumption(), streamAllowed: w.exchange.mayUseStream(), hasWaited: w.exchange.waited && w.ingress == ""}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
@@ -104,21 +104,23 @@ func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 
 // mustBeFresh reports whether the request needs a recently used connection, because it must not be
 // sent twice or because another connection has broken.
-func (w *requestWait) mustBeFresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
+func (w *requestWait) mustBeFresh() bool {
+	return w.exchange.safety != safeMethod || w.exchange.mayHaveRun()
+}
 
 // maxInflight returns the limit of requests in progress for the shard; zero means no limit. Resumed
 // streams have no limit, because they were admitted before their shard moved.
 func (w *requestWait) maxInflight(p *pool) int {
-	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
+	if p.node != "" || w.exchange.resumed != nil || w.exchange.wasResumed > 0 {
 		return 0
 	}
-	return w.set.MaxShardInflight
+	return w.settings.MaxShardInflight
 }
 
 // takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
 // the event loop by.
 func (w *requestWait) takeIdleConn(p *pool, by *eventLoop) *upstreamConn {
-	return p.get(connRequest{shard: w.x.limitShard(), fresh: w.mustBeFresh(), maxInflight: w.maxInflight(p), checkedOnSend: w.sendsChecked(), loop: by})
+	return p.get(connRequest{shard: w.exchange.limitShard(), fresh: w.mustBeFresh(), maxInflight: w.maxInflight(p), checkedOnSend: w.sendsChecked(), loop: by})
 }
 
 // waitInQueue waits in the queue of the pool. dialed means that a connection for the request is
@@ -129,12 +131,12 @@ func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamCo
 	if w.ingress == "" {
 		limit = w.timeLeft(time.Now()) // dialing counts towards the waiting time
 	}
-	if in.shardMoved(w.s.o.Cluster.Table(), p.node) {
+	if in.shardMoved(w.server.options.Cluster.Table(), p.node) {
 		_ = p.leaveQueue(in)
 		return nil, errRouteChanged
 	}
 	if dialed {
-		return p.await(in, w.context().Done(), max(limit, w.s.set.Load().ConnectTimeout+ownerWait))
+		return p.await(in, w.context().Done(), max(limit, w.server.settings.Load().ConnectTimeout+ownerWait))
 	}
 	if w.ingress == "" {
 		if v := w.enterQueue(); v.action != 0 {
@@ -164,7 +166,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	case errors.Is(err, errRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, errShardInflightLimit):
-		return w.x.shardInflightFull()
+		return w.exchange.shardInflightFull()
 	}
 	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
 	if p.breaker.IsTripped() {
@@ -202,7 +204,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
-	v.detail = w.s.unreachableReason(err)
+	v.detail = w.server.unreachableReason(err)
 	return v
 }
 
@@ -224,10 +226,10 @@ const upstreamRead = 32 << 10
 
 // dialUpstream connects to the app.
 func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
-	set := s.set.Load()
+	set := s.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
-	conn, err := s.o.DialUpstream(ctx)
+	conn, err := s.options.DialUpstream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -239,10 +241,10 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
 func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, error) {
-	set := s.set.Load()
+	set := s.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
-	conn, err := s.o.Cluster.Dial(ctx, node)
+	conn, err := s.options.Cluster.Dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}

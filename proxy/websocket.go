@@ -45,8 +45,8 @@ func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
 
 // begin permits the goroutines of both directions and closeBoth to write.
 func (ws *webSocketTunnel) begin() {
-	ws.up.to.Writer().BeginBody(h1.UntilClose, 0)
-	ws.down.to.Writer().BeginBody(h1.UntilClose, 0)
+	ws.up.receiver.Writer().BeginBody(h1.UntilClose, 0)
+	ws.down.receiver.Writer().BeginBody(h1.UntilClose, 0)
 	close(ws.began)
 }
 
@@ -100,7 +100,7 @@ func (ws *webSocketTunnel) closeBoth() {
 	}
 	// A reset would discard the close frame, so a FIN must follow it.
 	if ws.up.closeSent() {
-		_ = ws.up.to.Close()
+		_ = ws.up.receiver.Close()
 	}
 	ws.abort()
 }
@@ -110,11 +110,11 @@ func (ws *webSocketTunnel) closeBoth() {
 func (ws *webSocketTunnel) abort() {
 	if ws.down.closeSent() {
 		ws.lingers.Store(true)
-		ws.down.to.StopRead()
+		ws.down.receiver.StopRead()
 	} else {
-		_ = ws.down.to.Abort() // its goroutine gets the error
+		_ = ws.down.receiver.Abort() // its goroutine gets the error
 	}
-	_ = ws.up.to.Abort()
+	_ = ws.up.receiver.Abort()
 }
 
 // copyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
@@ -141,7 +141,7 @@ var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 //	idle ──lockWrite──► busy ──unlockWrite──► idle, or in a frame that has not ended
 //	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested in the meantime
 type tunnelDirection struct {
-	to            *h1.Conn
+	receiver      *h1.Conn
 	masked        bool
 	code          int // set before state contains directionCloseRequested or directionClosed
 	state         atomic.Uint32
@@ -159,13 +159,13 @@ const (
 )
 
 func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
-	s.to, s.masked, s.replied = to, masked, make(chan struct{})
+	s.receiver, s.masked, s.replied = to, masked, make(chan struct{})
 }
 
 // copyFrom copies data from the connection from until it ends, and then closes the sending side of
 // the receiver. It returns an error if the tunnel must be aborted.
 func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
-	w := s.to.Writer()
+	w := s.receiver.Writer()
 	for {
 		p, err := from.ReadData()
 		end := errors.Is(err, io.EOF)
@@ -182,7 +182,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			continue
 		}
 		if end { // keep the write lock, because nothing may follow the FIN
-			if !s.to.CloseWrite() {
+			if !s.receiver.CloseWrite() {
 				return errReceiverFailed
 			}
 			return nil
@@ -265,7 +265,7 @@ func (s *tunnelDirection) requestClose() {
 
 // writeClose sends the close frame. The caller has set directionClosed.
 func (s *tunnelDirection) writeClose() {
-	w := s.to.Writer()
+	w := s.receiver.Writer()
 	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
 	_, _ = w.Write(wsframe.AppendClose(make([]byte, 0, 64), s.code, wsession.ReasonOf(s.code), s.masked)) // an error does not matter, because the connection ends in any case
 	_ = w.Flush()

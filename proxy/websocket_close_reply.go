@@ -17,16 +17,18 @@ const closeReplyTimeout = 10 * time.Second
 const activeNow = math.MaxInt64
 
 // noteActivity records that a direction has copied all available data.
-func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.Now())) }
+func (l *webSocketRelay) noteActivity(h *direction) {
+	h.lastActivity.Store(int64(l.server.clock.Now()))
+}
 
 // closeReplyWait limits the wait for the response to a close frame that was sent to an endpoint.
 type closeReplyWait struct {
-	l     *webSocketRelay
-	from  *direction    // the direction in which the response is expected
-	begun time.Duration // start, by the clock of the server
-	most  time.Duration // latest end of the wait, even if other data arrives
-	end   func()
-	timer *time.Timer
+	relay     *webSocketRelay
+	from      *direction    // the direction in which the response is expected
+	startedAt time.Duration // start, by the clock of the server
+	latestEnd time.Duration // latest end of the wait, even if other data arrives
+	onTimeout func()
+	timer     *time.Timer
 }
 
 // awaitCloseReply calls end if the response does not arrive in time. The source of the direction from
@@ -34,24 +36,24 @@ type closeReplyWait struct {
 // is copying data, its source does not count as silent, because then the receiver is slow. end must
 // not block, and must have no effect after the relay has ended.
 func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
-	now, idle := l.s.clock.Now(), l.s.set.Load().IdleTimeout
-	p := &closeReplyWait{l: l, from: from, begun: now, most: now + idle, end: end}
+	now, idle := l.server.clock.Now(), l.server.settings.Load().IdleTimeout
+	p := &closeReplyWait{relay: l, from: from, startedAt: now, latestEnd: now + idle, onTimeout: end}
 	p.timer = time.AfterFunc(math.MaxInt64, p.check) // p.timer must be set before check runs
 	p.timer.Reset(min(closeReplyTimeout, idle))
 	return p
 }
 
 func (p *closeReplyWait) check() {
-	now, since := p.l.s.clock.Now(), p.begun
+	now, since := p.relay.server.clock.Now(), p.startedAt
 	switch last := p.from.lastActivity.Load(); last {
 	case activeNow:
 		since = now
 	default:
 		since = max(since, time.Duration(last))
 	}
-	if until := min(since+closeReplyTimeout, p.most); until > now && !p.l.hasEnded() {
+	if until := min(since+closeReplyTimeout, p.latestEnd); until > now && !p.relay.hasEnded() {
 		p.timer.Reset(until - now)
 		return
 	}
-	p.end()
+	p.onTimeout()
 }

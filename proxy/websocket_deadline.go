@@ -19,30 +19,30 @@ const maxResumeWaits = 6
 // queue is long. If the clients in such a queue were closed, all of them would reconnect together.
 // check extends the limit after checking for progress.
 type resumeDeadline struct {
-	s     *Server
-	shard shardmap.Shard
-	end   context.CancelFunc
-	most  time.Duration // latest deadline, by the clock of the server
-	timer *time.Timer
+	server    *Server
+	shard     shardmap.Shard
+	onExpired context.CancelFunc
+	latestEnd time.Duration // latest deadline, by the clock of the server
+	timer     *time.Timer
 }
 
 // limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
 // permits, unless the caller calls stop first.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.Now() + maxResumeWaits*s.o.ResumeTimeout}
+	w := &resumeDeadline{server: s, shard: shard, onExpired: end, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
 	w.timer = time.AfterFunc(math.MaxInt64, w.check) // w.timer must be set before check runs
-	w.timer.Reset(s.o.ResumeTimeout)
+	w.timer.Reset(s.options.ResumeTimeout)
 	return w.timer.Stop
 }
 
 func (w *resumeDeadline) check() {
-	now := w.s.clock.Now()
+	now := w.server.clock.Now()
 	var until time.Duration
-	if p := w.s.poolOf(w.shard); p != nil {
-		until = min(time.Duration(p.lastResumed.Load())+w.s.o.ResumeTimeout, w.most)
+	if p := w.server.poolOf(w.shard); p != nil {
+		until = min(time.Duration(p.lastResumed.Load())+w.server.options.ResumeTimeout, w.latestEnd)
 	}
 	if until <= now {
-		w.end()
+		w.onExpired()
 		return
 	}
 	w.timer.Reset(until - now)
@@ -50,7 +50,7 @@ func (w *resumeDeadline) check() {
 
 // poolOf returns the pool of the present destination of a shard, or nil if no node serves it.
 func (s *Server) poolOf(shard shardmap.Shard) *pool {
-	t := s.o.Cluster.Table()
+	t := s.options.Cluster.Table()
 	if int(shard) >= t.Shards() {
 		return nil
 	}

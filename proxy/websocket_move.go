@@ -27,7 +27,7 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bo
 			s.cancelRun(c, r, causeMoveTest)
 		} else {
 			l.request(requestMove)
-			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)
+			time.AfterFunc(s.options.DrainTimeout, l.lateToMove)
 		}
 		many++
 	})

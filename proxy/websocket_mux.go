@@ -30,7 +30,7 @@ const (
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
 func (c *client) getWebSocketStream(p *pool) *upstreamConn {
-	if c.x.isResumption() || p.breaker.IsTripped() || c.s.nonResumable.Large(&c.req) {
+	if c.exchange.isResumption() || p.breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return p.addStream(p.openWebSocketStream(c.life.within))
@@ -41,16 +41,16 @@ func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
 func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
-	if s.o.Disable.Multiplexing {
+	if s.options.Disable.Multiplexing {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	conn := s.o.Cluster.OpenWebSocketStream(ctx, node)
+	conn := s.options.Cluster.OpenWebSocketStream(ctx, node)
 	if conn == nil {
 		return nil
 	}
-	l := s.newPeerConn(conn, s.set.Load())
+	l := s.newPeerConn(conn, s.settings.Load())
 	l.singleUse = true
 	return l
 }
@@ -78,7 +78,7 @@ func (l *webSocketRelay) transferred() int64 {
 
 // isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
 func (l *webSocketRelay) isBulk() bool {
-	n, d := l.transferred(), l.s.clock.Now()-l.startedAt
+	n, d := l.transferred(), l.server.clock.Now()-l.startedAt
 	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
 }
 
@@ -86,6 +86,6 @@ func (l *webSocketRelay) isBulk() bool {
 // to the response of the owner. unkept means that they are not.
 func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
 	if p.route.Kind == route.Remote {
-		y.s.nonResumable.Record(y.s.nonResumable.Key(&y.req), unkept)
+		y.server.nonResumable.Record(y.server.nonResumable.Key(&y.req), unkept)
 	}
 }

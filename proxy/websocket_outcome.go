@@ -64,16 +64,16 @@ func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *route.Route) bo
 	case why != causeNone, l.isRequested(requestMove), l.appClose == wsession.CloseMoved:
 		return true
 	case l.toApp:
-		return l.s.elsewhere(x.shard, r) || l.s.appRefuses()
+		return l.server.elsewhere(x.shard, r) || l.server.appRefuses()
 	case l.ownerCode == endEnded:
-		return l.s.elsewhere(x.shard, r)
+		return l.server.elsewhere(x.shard, r)
 	}
 	return true
 }
 
 // elsewhere reports whether the route of the shard, or its ownership epoch, differs from r.
 func (s *Server) elsewhere(shard shardmap.Shard, r *route.Route) bool {
-	t := s.o.Cluster.Table()
+	t := s.options.Cluster.Table()
 	return int(shard) >= t.Shards() || *t.Route(shard) != *r
 }
 
@@ -115,7 +115,7 @@ func (l *webSocketRelay) endCode(why cause) byte {
 		return endLate
 	case why != causeNone, l.closeSent.Load() != 0, l.clientEnded, l.appClose != 0, l.invalid:
 		return 0
-	case l.s.appRefuses():
+	case l.server.appRefuses():
 		return endRefused
 	}
 	return endEnded

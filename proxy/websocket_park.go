@@ -33,10 +33,10 @@ type direction struct {
 
 // parkDelay returns how long a direction that reads from conn must be idle before it parks.
 func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
-	if !conn.CanPark() || l.s.o.Disable.Parking {
+	if !conn.CanPark() || l.server.options.Disable.Parking {
 		return 0
 	}
-	return time.Duration(l.s.parkAfter.Load())
+	return time.Duration(l.server.parkAfter.Load())
 }
 
 // wakeFunc returns a function that continues a parked direction with f in another goroutine. The
@@ -56,13 +56,13 @@ func (l *webSocketRelay) wakeFunc(f func()) func() {
 // parked, and false if it has ended.
 func (l *webSocketRelay) runDirection(direction func() (parked bool), h *direction) (parked bool) {
 	if h.parkedAt != 0 {
-		h.parkDelay = time.Duration(l.s.parkAfter.Load())
-		if l.s.clock.Now()-h.parkedAt < parkAfterReturn {
-			h.parkDelay = time.Duration(l.s.parkSoon.Load())
+		h.parkDelay = time.Duration(l.server.parkAfter.Load())
+		if l.server.clock.Now()-h.parkedAt < parkAfterReturn {
+			h.parkDelay = time.Duration(l.server.parkSoon.Load())
 		}
 		h.parkedAt = 0
 	}
-	if !l.s.copySafely(func() bool { parked = direction(); return true }) {
+	if !l.server.copySafely(func() bool { parked = direction(); return true }) {
 		l.abortBoth()
 	}
 	return parked
@@ -70,14 +70,14 @@ func (l *webSocketRelay) runDirection(direction func() (parked bool), h *directi
 
 // countParked adds n to the number of parked directions.
 func (l *webSocketRelay) countParked(n int) {
-	l.s.webSockets.parkedDirections.Add(int32(n))
-	l.s.conns.markQuiescent(l.clientConn, n)
+	l.server.webSockets.parkedDirections.Add(int32(n))
+	l.server.conns.markQuiescent(l.clientConn, n)
 }
 
 // parkDirection parks a direction that reads from conn and has been idle for its parkDelay. It
 // returns false if the direction must continue.
 func (l *webSocketRelay) parkDirection(h *direction, conn *h1.Conn) bool {
-	s, hands := l.s, l.clientConn.goroutines
+	s, hands := l.server, l.clientConn.goroutines
 	h.parkedAt = max(s.clock.Now(), 1)
 	l.countParked(1)
 	hands.Add(1)

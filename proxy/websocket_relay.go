@@ -29,7 +29,7 @@ import (
 // Other goroutines request actions by bits in requests. After the direction up has stopped, the
 // goroutine of the direction down decides what follows for the session (websocket_outcome.go).
 type webSocketRelay struct {
-	s                    *Server
+	server               *Server
 	clientConn           *client // nil means that the relay has not started
 	session              *webSocketSession
 	downstream, upstream *h1.Conn
@@ -62,8 +62,8 @@ type webSocketRelay struct {
 
 // addRunning adds n to the counts of running relays.
 func (l *webSocketRelay) addRunning(n int32) {
-	l.s.webSockets.relays.Add(n)
-	l.s.metrics.tunnels.Add(int64(n))
+	l.server.webSockets.relays.Add(n)
+	l.server.metrics.tunnels.Add(int64(n))
 	if l.load != nil {
 		l.load.WebSockets.Add(n)
 	}
@@ -127,9 +127,9 @@ const maxHeldMessage = 64 << 10
 
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	l := &webSocketRelay{
-		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, toClient: y.ingress == "", toApp: p.route.Kind == route.Local,
-		attempt: *p, load: y.s.loadOf(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
-		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.s.clock.Now(),
+		server: y.server, session: y.exchange.session, downstream: y.conn, upstream: p.conn.Conn, toClient: y.ingress == "", toApp: p.route.Kind == route.Local,
+		attempt: *p, load: y.server.loadOf(&y.exchange, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
+		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.server.clock.Now(),
 	}
 	l.code.Store(wsession.CloseMoved)
 	l.frameComplete, l.upScanner = true, &l.session.up

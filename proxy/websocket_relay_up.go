@@ -135,7 +135,7 @@ func (l *webSocketRelay) shouldStopUp() bool {
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
-	l.abortUpstreamAfter(l.s.o.DrainTimeout + 2*wsession.HandoverDelay)
+	l.abortUpstreamAfter(l.server.options.DrainTimeout + 2*wsession.HandoverDelay)
 	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
 		_ = l.upstream.Abort()
 	}
@@ -146,7 +146,7 @@ func (l *webSocketRelay) shouldStopUp() bool {
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
 func (l *webSocketRelay) handOver() {
-	within := l.s.o.DrainTimeout
+	within := l.server.options.DrainTimeout
 	l.runAfter(within, func() {
 		l.drainExpired.Store(true)
 		_ = l.upstream.Abort()

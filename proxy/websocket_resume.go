@@ -16,7 +16,7 @@ import (
 // to the ingress. The relay itself runs after the request flow has returned. startSession returns
 // false if the run was cancelled before.
 func (y *responseRelay) startSession(p *attempt) bool {
-	k, later := y.x.session, y.x.isResumption()
+	k, later := y.exchange.session, y.exchange.isResumption()
 	l := newWebSocketRelay(y, p)
 	y.slot.webSocket.Store(l)
 	if !y.slot.mark(slotResponseBegun | slotTunnel | slotWebSocket) {
@@ -28,7 +28,7 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	if l.toApp {
 		p.conn.pool.detach(p.conn, nil)
 	}
-	y.x.aborted, k.relayStarted = true, true
+	y.exchange.aborted, k.relayStarted = true, true
 	k.releaseUpgrade()
 	p.conn.pool.breaker.OnAccepted()
 	if later {
@@ -75,7 +75,7 @@ func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 // connection. It returns as soon as a relay has started; the connection's goroutine then runs that
 // relay and calls resume again.
 func (c *client) resume() {
-	k := c.x.session
+	k := c.exchange.session
 	if k == nil || c.hasRelay() {
 		return
 	}
@@ -108,12 +108,12 @@ func (c *client) resume() {
 // session has passed. If an app accepts it, the next relay has started and code is zero. Otherwise
 // code and why describe the close frame for the client.
 func (c *client) resumeSession() (code int, why string) {
-	k := c.x.session
+	k := c.exchange.session
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
-	defer c.s.limitResume(c.x.shard, cancel)()
-	c.s.webSockets.pacer.SessionLost()
-	defer c.s.webSockets.pacer.SessionResumed()
+	defer c.server.limitResume(c.exchange.shard, cancel)()
+	c.server.webSockets.pacer.SessionLost()
+	defer c.server.webSockets.pacer.SessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
@@ -121,7 +121,7 @@ func (c *client) resumeSession() (code int, why string) {
 	defer stop()
 	c.wait.attemptContext = ctx //nolint:fatcontext // reset on return
 	defer func() { c.wait.attemptContext = nil }()
-	c.x.prepareRetry(maxResumeWaits * c.s.o.ResumeTimeout)
+	c.exchange.prepareRetry(maxResumeWaits * c.server.options.ResumeTimeout)
 	for {
 		k.delivered, k.relayStarted, k.refused = false, false, 0
 		c.routeUntilAnswered(c.attemptNow())
@@ -131,18 +131,18 @@ func (c *client) resumeSession() (code int, why string) {
 		}
 		switch {
 		case c.closing.Load() || k.relayStarted:
-			c.x.leaveQueue()
+			c.exchange.leaveQueue()
 			return 0, ""
 		case k.refused != 0:
-			c.x.leaveQueue()
+			c.exchange.leaveQueue()
 			return k.refused, cmp.Or(k.closeReason, wsession.ReasonRefused)
 		}
-		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
+		c.exchange.tries, c.exchange.reusedTries, c.exchange.responsesBegun, c.exchange.notAcquired = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
-		v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.s.o.Cluster.Table().Generation()}
+		v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, generation: c.server.options.Cluster.Table().Generation()}
 		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
-			c.x.leaveQueue()
-			if c.s.closing.Load() {
+			c.exchange.leaveQueue()
+			if c.server.closing.Load() {
 				return wsession.CloseMoved, wsession.ReasonOf(wsession.CloseLeaving)
 			}
 			return wsession.CloseMoved, wsession.ReasonLate
@@ -173,10 +173,10 @@ func (c *client) handleDeclined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
 	case p.route.Kind != route.Remote || word == nil:
-		c.x.session.refused = closesWith(res)
+		c.exchange.session.refused = closesWith(res)
 		p.conn.pool.noteResumed()
 	case neverSent(problem.Code(word)):
-		c.x.noteNotDelivered()
+		c.exchange.noteNotDelivered()
 	}
 	p.abort()
 	return done

@@ -119,7 +119,7 @@ func (k *webSocketSession) appendHeaders(b []byte, attempt uint64) []byte {
 
 // appendSession appends the headers of the request's session, if it has one.
 func (f requestWriter) appendSession(b []byte) []byte {
-	switch k := f.x.session; {
+	switch k := f.exchange.session; {
 	case k == nil:
 		return b
 	case f.ingress != "" || k.relays == 0:

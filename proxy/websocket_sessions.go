@@ -70,9 +70,9 @@ func (s *Server) appRefuses() bool {
 		return x.refused
 	}
 	x.probed = time.Now()
-	ctx, cancel := context.WithTimeout(s.lifeCtx, s.set.Load().ConnectTimeout)
+	ctx, cancel := context.WithTimeout(s.lifeCtx, s.settings.Load().ConnectTimeout)
 	defer cancel()
-	conn, err := s.o.DialUpstream(ctx)
+	conn, err := s.options.DialUpstream(ctx)
 	x.refused = err != nil || !staysOpen(conn)
 	return x.refused
 }
@@ -89,10 +89,10 @@ func staysOpen(conn net.Conn) bool {
 
 // createSession creates the session of a request for a WebSocket that may be resumable.
 func (c *client) createSession() {
-	if isWebSocketRequest(&c.req) && !c.set.CloseSockets {
-		c.x.session = newSession()
+	if isWebSocketRequest(&c.req) && !c.settings.CloseSockets {
+		c.exchange.session = newSession()
 		c.escaped = true
-		c.session.Store(c.x.session)
+		c.session.Store(c.exchange.session)
 	}
 }
 
@@ -112,9 +112,9 @@ func (x *exchange) upgradeQueue(p *pool) *backoff.ShardQueue {
 // runByKind runs an attempt of a WebSocket, of a resumed event stream, or of any other request.
 func (c *client) runByKind(p *attempt) decision {
 	switch {
-	case c.x.session != nil:
+	case c.exchange.session != nil:
 		return c.runWebSocket(p)
-	case c.x.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume an event stream
+	case c.exchange.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume an event stream
 		p.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
 		return done
@@ -125,9 +125,9 @@ func (c *client) runByKind(p *attempt) decision {
 // runWebSocket runs an attempt of a request for a resumable WebSocket. The response may start a
 // relay.
 func (c *client) runWebSocket(p *attempt) decision {
-	k := c.x.session
+	k := c.exchange.session
 	if p.route.Kind != route.Local {
-		k.delivered = c.x.isResumption()
+		k.delivered = c.exchange.isResumption()
 		b := &p.conn.pool.upgradeBackoff
 		v := c.runAttempt(p)
 		if k.delivered && !k.relayStarted {
@@ -136,20 +136,20 @@ func (c *client) runWebSocket(p *attempt) decision {
 		return v
 	}
 	if p.conn.inproc != nil { // an app in this process cannot upgrade
-		if k.refused = wsession.CloseMoved; c.x.isResumption() {
+		if k.refused = wsession.CloseMoved; c.exchange.isResumption() {
 			p.cancelUnsent()
 			return done
 		}
 		return c.runAttempt(p)
 	}
-	if k.resumed > 0 || c.x.isResumption() {
+	if k.resumed > 0 || c.exchange.isResumption() {
 		if crowd := c.acquireUpgrade(p); crowd != nil {
 			p.cancelUnsent()
 			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
 		}
 	}
 	mine := c.slot.load()
-	release, ok := c.s.webSockets.exclusive.Acquire(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
+	release, ok := c.server.webSockets.exclusive.Acquire(c.wait.context(), k.id, func() { c.server.cancelRun(c, mine, causeClientGone) })
 	if !ok {
 		k.releaseUpgrade()
 		p.cancelUnsent()
@@ -161,27 +161,27 @@ func (c *client) runWebSocket(p *attempt) decision {
 		lower()
 		release()
 	}
-	k.delivered = c.x.isResumption()
+	k.delivered = c.exchange.isResumption()
 	return c.runAttempt(p)
 }
 
 // replaced reports whether the run was cancelled because a newer request of the same session has
 // arrived. The ingress has given up the older request then.
 func (c *client) replaced(why cause) bool {
-	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.clientErr == nil
+	return why == causeClientGone && c.ingress != "" && c.exchange.session != nil && c.body.clientErr == nil
 }
 
 // yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
 // newer run in turn.
 func (c *client) yieldToNewer() decision {
-	c.x.aborted = true
+	c.exchange.aborted = true
 	return done
 }
 
 // acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
 // is free, it returns the backoff.ShardQueue that the request must join.
 func (c *client) acquireUpgrade(p *attempt) *backoff.ShardQueue {
-	b, n := &p.conn.pool.upgradeBackoff, &c.s.webSockets.upgrades
+	b, n := &p.conn.pool.upgradeBackoff, &c.server.webSockets.upgrades
 	if crowd := b.Allow(0, true); crowd != nil {
 		return crowd
 	}
@@ -189,7 +189,7 @@ func (c *client) acquireUpgrade(p *attempt) *backoff.ShardQueue {
 		n.Add(-1)
 		return b.OnRefused(0, false)
 	}
-	c.x.session.freeUpgrade = func() {
+	c.exchange.session.freeUpgrade = func() {
 		n.Add(-1)
 		b.OnAccepted(0)
 	}
@@ -213,7 +213,7 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 		return
 	}
 	if k.reconnectAt == 0 {
-		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
+		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
 	}
 	if now < k.reconnectAt {
 		return

@@ -33,21 +33,21 @@ func (n *sessionStatus) load() wsession.State { return wsession.State(n.state.Lo
 
 // recordStart records the start of a relay at the ingress.
 func (y *responseRelay) recordStart(k *webSocketSession) {
-	m := y.s.metrics
+	m := y.server.metrics
 	switch {
 	case k.gap:
 		k.startedBy = wsession.StartGap
 	case k.relays > 0:
 		k.startedBy = wsession.StartPlanned
 	default:
-		k.startedBy, k.shard, k.keyHash = wsession.StartFirst, y.x.shard, shardkey.Hash(nil, y.x.Key)
+		k.startedBy, k.shard, k.keyHash = wsession.StartFirst, y.exchange.shard, shardkey.Hash(nil, y.exchange.Key)
 	}
 	if m.relayStarts[k.startedBy].Add(1); k.startedBy != wsession.StartFirst {
 		m.sessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
 		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
 		if k.waves {
-			y.s.webSockets.summary.Resumed(now, now.Sub(k.lost), k.gap)
+			y.server.webSockets.summary.Resumed(now, now.Sub(k.lost), k.gap)
 		}
 	}
 	k.set(wsession.Attached)
@@ -58,16 +58,16 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 func (l *webSocketRelay) recordEnd() wsession.RelayEnd {
 	k := l.session
 	end := l.outcome()
-	l.s.metrics.relayEnds[end].Add(1)
+	l.server.metrics.relayEnds[end].Add(1)
 	k.set(0)
 	if end == wsession.EndReconnect && !l.isRequested(requestReconnect) {
-		l.s.webSockets.summary.Lost(k.shard, time.Now())
-		l.s.webSockets.summary.Ended(time.Now(), 0, true)
+		l.server.webSockets.summary.Lost(k.shard, time.Now())
+		l.server.webSockets.summary.Ended(time.Now(), 0, true)
 	}
 	k.waves = l.appClose != wsession.CloseMoved || l.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
 	if k.resumes {
 		if k.waves {
-			l.s.webSockets.summary.Lost(k.shard, time.Now())
+			l.server.webSockets.summary.Lost(k.shard, time.Now())
 		}
 		if k.lost = l.handoverRequestedAt; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
@@ -100,7 +100,7 @@ func (l *webSocketRelay) outcome() wsession.RelayEnd {
 // recordLost records that a session has not found another relay. It does nothing if the session has
 // started one.
 func (c *client) recordLost() {
-	k, end := c.x.session, wsession.SessionLate
+	k, end := c.exchange.session, wsession.SessionLate
 	switch {
 	case k.relayStarted:
 		return
@@ -110,11 +110,11 @@ func (c *client) recordLost() {
 		end = wsession.SessionRefused
 	}
 	k.set(0)
-	c.s.metrics.sessionEnds[end].Add(1)
+	c.server.metrics.sessionEnds[end].Add(1)
 	sessionLog{&c.requestState}.sessionLost(end)
 	if k.waves {
 		now := time.Now()
-		c.s.webSockets.summary.Ended(now, now.Sub(k.lost), end != wsession.SessionClientGone)
+		c.server.webSockets.summary.Ended(now, now.Sub(k.lost), end != wsession.SessionClientGone)
 	}
 }
 

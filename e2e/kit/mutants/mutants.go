@@ -59,10 +59,10 @@ func edits() []overlay.Edit {
 		status = 200
 	}
 `),
-		before("proxy.client.beginExchange", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
+		before("proxy.client.beginExchange", "	c.exchange = exchange{\n		safety:", `	last, again := c.exchange.shard, c.exchange.sharded
 `),
 		after("proxy.client.beginExchange", "	c.body.reset()\n", `	if planted == "other-shard" && again {
-		c.x.shard, c.x.sharded = last, true
+		c.exchange.shard, c.exchange.sharded = last, true
 	}
 `),
 		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),
