@@ -136,6 +136,40 @@ func TestTransferFindsALivingVoter(t *testing.T) {
 	}
 }
 
+// A leader that is replaced while it waits for the log of the chosen voter must not make that voter
+// campaign: the campaign would depose the new leader.
+func TestTransferSendsNothingAfterLeadershipIsLost(t *testing.T) {
+	bubble(t, abc(), nil, func(g *group) {
+		t := g.t
+		l := g.leader(g.all...)
+		slow, next := without(g.all, l)[0], without(g.all, l)[1]
+		resume := make(chan struct{})
+		slow.mem.SetFault(func(string) error {
+			<-resume
+			return nil
+		})
+		g.apply(l, "x")
+		transferred := make(chan error, 1)
+		go func() { transferred <- l.TransferTo(slow.id()) }()
+		time.Sleep(50 * time.Millisecond) // the transfer waits for the log of slow
+		if err := next.Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		g.until("the other voter leads", next.IsLeader)
+		term := next.Term()
+		time.Sleep(50 * time.Millisecond)
+		slow.mem.SetFault(nil)
+		close(resume)
+		if err := <-transferred; err != nil {
+			t.Errorf("Transfer: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if now, leads := next.Leadership(); !leads || now != term {
+			t.Errorf("the new leader leads %v in term %d, want it to lead in term %d", leads, now, term)
+		}
+	})
+}
+
 func TestLeadershipIsALevel(t *testing.T) {
 	bubble(t, abc(), nil, func(g *group) {
 		t := g.t

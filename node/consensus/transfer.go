@@ -68,6 +68,9 @@ func (r *Raft) transferTo(term uint64, server string) error {
 		if !r.waitFor(term, hasAll) {
 			return fmt.Errorf("%s lags behind", server)
 		}
+		if now, leads := r.Leadership(); !leads || now != term {
+			return nil // a campaign now would depose the new leader
+		}
 		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
 		if err := c.trans.TimeoutNow(raft.ServerID(server), raft.ServerAddress(server), req, &raft.TimeoutNowResponse{}); err != nil {
 			return err
