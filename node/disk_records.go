@@ -183,7 +183,7 @@ func (a *diskRecords) learn(s diskhistory.Statement) error {
 func (a *diskRecords) onUnknownProcess() {
 	select {
 	case <-a.n.raftOpen:
-		a.n.raft.Greet()
+		a.n.raft.AnnounceLeader()
 	default:
 	}
 }
@@ -237,7 +237,7 @@ func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	c, err = consensus.Over(n.port)(ctx, node, id)
+	c, err = consensus.PeerDialer(n.port)(ctx, node, id)
 	if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedPast {
 		n.failStale(fmt.Errorf("node %q knows: %s", node, re.Reason))
 	}

@@ -39,7 +39,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	c := s.Committed()
 	in := diagnosis.Inputs{
 		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
-		Leader: n.view.Leader(), LeaderUnknown: n.raft.CutOff(), Lease: n.view.Timing().Lease,
+		Leader: n.view.Leader(), LeaderUnknown: n.raft.IsIsolated(), Lease: n.view.Timing().Lease,
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), HasMap: c.Epoch() != 0,
 		Stopping: n.agent.leaving.Load() || n.stopping.Load(),
 	}

@@ -39,7 +39,7 @@ type suspicionRaft struct{ *consensus.Raft }
 
 // LogEnd returns the term and the index of the last log entry.
 func (v suspicionRaft) LogEnd() election.LogEnd {
-	term, index := v.Raft.LogEnd()
+	term, index := v.Raft.LastEntry()
 	return election.LogEnd{Term: term, Index: index}
 }
 

@@ -39,7 +39,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 			})
 		}
 		port := at(here, "b", 9)
-		stream := consensus.NewStream("b/x", consensus.Over(port))
+		stream := consensus.NewStream("b/x", consensus.PeerDialer(port))
 		port.Handle(peer.Raft, stream.Handle)
 		ln, err := here.Listen(":1")
 		if err != nil {
@@ -49,7 +49,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		defer cancel()
 		go func() { _ = port.Serve(ctx, ln) }() // ends with ctx
 		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Queue: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: diskhistory.New(nil)}
-		c, err := consensus.Over(at(there, "a", 1))(ctx, "b", "x")
+		c, err := consensus.PeerDialer(at(there, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)
 		}

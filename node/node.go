@@ -259,8 +259,8 @@ const snapshotEvery = 10 * time.Second
 func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
-		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery, Stated: n.diskRecords.table.Term, Heard: n.onRaftHeartbeat,
+		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, OnFailure: n.fail, OnStall: n.hung, Log: n.o.Log,
+		SnapshotInterval: snapshotEvery, OnTerm: n.diskRecords.table.Term, OnHeartbeat: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // this error already contains a remedy

@@ -128,7 +128,7 @@ func (a *API) Status() api.Status {
 		role = "leader"
 	case a.o.Gateway:
 		role = "gateway"
-	case a.o.View.Raft.Candidate():
+	case a.o.View.Raft.IsCandidate():
 		role = "candidate"
 	}
 	var timing *api.TimingState

@@ -84,7 +84,7 @@ func (v *View) IsAlive(node string) bool {
 // become leader.
 func (v *View) Leader() string {
 	leader := v.Raft.Leader()
-	if leader == v.self && v.Raft.CutOff() {
+	if leader == v.self && v.Raft.IsIsolated() {
 		return ""
 	}
 	return leader
@@ -137,7 +137,7 @@ func (v *View) IsDrained() bool { return v.state().Policy().Drained[shardmap.Nod
 // HasNode reports whether a node belongs to this cluster, or belonged to it recently.
 func (v *View) HasNode(node string) bool {
 	voters, others := v.Servers()
-	return consensus.ServerOf(slices.Concat(voters, others), node) != "" || v.state().Committed().Has(shardmap.NodeID(node)) ||
+	return consensus.ServerOfNode(slices.Concat(voters, others), node) != "" || v.state().Committed().Has(shardmap.NodeID(node)) ||
 		slices.ContainsFunc(v.Gossip.Members(), func(m gossip.Member) bool { return m.ID == node && m.Node })
 }
 
@@ -180,5 +180,5 @@ func (v *View) MayConnect(node string) bool {
 		return true
 	}
 	voters, others := v.Servers()
-	return consensus.ServerOf(slices.Concat(voters, others), node) != ""
+	return consensus.ServerOfNode(slices.Concat(voters, others), node) != ""
 }

@@ -14,52 +14,52 @@ func (r *Raft) Apply(data []byte) error {
 	return err
 }
 
-// ApplyIndex is Apply and returns the index of the entry.
+// ApplyIndex does the same as Apply, and returns the index of the entry.
 func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
-	var f raft.ApplyFuture
-	err := r.call(func(c *instance) raft.Future {
-		f = c.Apply(data, enqueueTimeout)
-		return f
+	var future raft.ApplyFuture
+	err := r.callLibrary(func(inst *instance) raft.Future {
+		future = inst.Apply(data, enqueueTimeout)
+		return future
 	})
 	if err != nil {
 		return 0, err
 	}
-	r.Nudge()
-	return f.Index(), nil
+	r.PropagateCommit()
+	return future.Index(), nil
 }
 
 // Barrier returns once all earlier log entries are applied on this server.
 func (r *Raft) Barrier() error {
-	return r.call(func(c *instance) raft.Future { return c.Barrier(enqueueTimeout) })
+	return r.callLibrary(func(inst *instance) raft.Future { return inst.Barrier(enqueueTimeout) })
 }
 
-// Nudge makes the followers learn the commit index now, by appending an entry. Otherwise they
+// PropagateCommit makes the followers learn the commit index now, by appending an entry. Otherwise they
 // learn it with the next entry, or after up to twice commitRepeatInterval. It does not wait.
-func (r *Raft) Nudge() { notify(r.barrierRequested) }
+func (r *Raft) PropagateCommit() { notify(r.barrierRequested) }
 
-// greetInterval is the minimum interval between two effects of Greet.
-const greetInterval = 50 * time.Millisecond
+// announceInterval is the minimum interval between two heartbeats that AnnounceLeader triggers.
+const announceInterval = 50 * time.Millisecond
 
-// Greet makes the leader send a heartbeat to its followers now. Call it when a server has
+// AnnounceLeader makes the leader send a heartbeat to its followers now. Call it when a server has
 // returned: otherwise this server learns its leader only from the next heartbeat, up to 300 ms
 // later (see leaderHeartbeatFactor), and an unreachable server is retried after a pause. It does
 // not wait, and has no effect on a server that does not lead.
-func (r *Raft) Greet() {
-	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.greetLimit.allow(time.Now()) {
+func (r *Raft) AnnounceLeader() {
+	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.announceLimit.allow(time.Now()) {
 		return
 	}
-	r.o.Stream.retryDials()
+	r.options.Stream.retryDials()
 	notify(r.heartbeatRequested)
 }
 
-// Beat makes the leader send a heartbeat to all followers now. It is for a caller that is awake
-// anyway: each heartbeat that a timer of the library triggers wakes an idle process twice, and the
-// monitor thread of the runtime as well. If Beat is called slightly more often than such a timer
-// expires (150 to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain necessary,
-// because Beat waits for writes of the leader and for its caller; no lease depends on either. It
-// does not wait, and has no effect on a server that does not lead.
-func (r *Raft) Beat() {
-	if c := r.current.Load(); c != nil && c.State() == raft.Leader {
+// SendHeartbeat makes the leader send a heartbeat to all followers now. It is intended for a caller that
+// is awake anyway, because each heartbeat that a timer of the library triggers wakes an idle process
+// twice, and the monitor thread of the runtime as well. If SendHeartbeat is called slightly more often
+// than such a timer expires (150 to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain
+// necessary, because SendHeartbeat waits for writes of the leader and for its caller; no lease depends
+// on either. It does not wait, and has no effect on a server that does not lead.
+func (r *Raft) SendHeartbeat() {
+	if inst := r.current.Load(); inst != nil && inst.State() == raft.Leader {
 		notify(r.heartbeatRequested)
 	}
 }
@@ -83,11 +83,11 @@ func (r *Raft) requestLoop() {
 	}
 }
 
-// call sends a request to the current instance and returns its result.
-func (r *Raft) call(f func(c *instance) raft.Future) error {
+// callLibrary sends a request to the current instance and returns its result.
+func (r *Raft) callLibrary(request func(inst *instance) raft.Future) error {
 	return r.runUntilStopped(func() error {
-		c := r.current.Load()
-		return c.await(f(c))
+		inst := r.current.Load()
+		return inst.await(request(inst))
 	})
 }
 

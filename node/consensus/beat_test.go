@@ -21,7 +21,7 @@ func asks(s *server) (stop func()) {
 			case <-end:
 				return
 			case <-t.C:
-				s.Beat()
+				s.SendHeartbeat()
 			}
 		}
 	}()
@@ -33,7 +33,7 @@ func asks(s *server) (stop func()) {
 
 // beaten counts the heartbeats that servers hear.
 func beaten(n *atomic.Int64) func(*consensus.Options) {
-	return func(o *consensus.Options) { o.Heard = func() { n.Add(1) } }
+	return func(o *consensus.Options) { o.OnHeartbeat = func() { n.Add(1) } }
 }
 
 // A leader that is asked for its heartbeats sends no others: each would wake the process, and
@@ -42,7 +42,7 @@ func TestHeartbeatsThatAreAskedForAreTheOnlyOnes(t *testing.T) {
 	moments := map[time.Time]int{}
 	var mu sync.Mutex
 	note := func(o *consensus.Options) {
-		o.Heard = func() {
+		o.OnHeartbeat = func() {
 			mu.Lock()
 			defer mu.Unlock()
 			moments[time.Now().Truncate(5*time.Millisecond)]++
@@ -107,7 +107,7 @@ func TestAskingForHeartbeatsNeverWaits(t *testing.T) {
 		}
 		began := time.Now()
 		for range 1000 {
-			l.Beat()
+			l.SendHeartbeat()
 		}
 		if took := time.Since(began); took > 0 {
 			g.t.Errorf("1000 asked for took %v, want nothing", took)

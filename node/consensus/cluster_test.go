@@ -175,7 +175,7 @@ func (s *server) start() {
 		Node: s.dir.Node(), Disk: s.dir.Disk(), Boot: s.dir.Boot(),
 		Cluster: func() string { return "c" }, Lookup: s.g.lookup, Dial: s.host.Dial,
 	})
-	stream := consensus.NewStream(s.id(), consensus.Over(p))
+	stream := consensus.NewStream(s.id(), consensus.PeerDialer(p))
 	p.Handle(peer.Raft, stream.Handle)
 	ln, err := s.host.Listen(s.host.Addr(port))
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *server) open(stream *consensus.Stream) (*consensus.Raft, error) {
 	s.failed = make(chan error, 1)
 	o := consensus.Options{
 		ID: s.id(), Stream: stream, FSM: s.fsm, Stores: stores, Log: zerolog.Nop(),
-		Failed: func(err error) { s.failed <- err },
+		OnFailure: func(err error) { s.failed <- err },
 	}
 	if s.o != nil {
 		s.o(&o)

@@ -8,40 +8,41 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// intercept sees every request except heartbeats before the library. It handles the request, or
-// returns it for the library, possibly modified.
-func (r *Raft) intercept(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
-	c := r.current.Load()
-	if c == nil || c.trans != t {
+// intercept receives every request except heartbeats before the library does. It either handles the
+// request, or returns the request for the library, possibly modified.
+func (r *Raft) intercept(t *transport, rpc raft.RPC) (forwarded raft.RPC, handled bool) {
+	inst := r.current.Load()
+	if inst == nil || inst.transport != t {
 		return rpc, false // the instance is starting
 	}
 	switch req := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
-		return r.wrapInstall(c, rpc, req), false
+		return r.wrapInstall(inst, rpc, req), false
 	case *raft.AppendEntriesRequest:
-		r.fixPrevEntry(c, req)
+		r.fixPrevEntry(inst, req)
 	case *raft.TimeoutNowRequest:
-		if r.rejectStaleCampaign(c, rpc, req) {
+		if r.rejectStaleCampaign(inst, rpc, req) {
 			return rpc, true
 		}
 	}
-	return rpc, r.abstainsFromElections(c, rpc) || r.correctVote(c, rpc)
+	return rpc, r.rejectElectionRequest(inst, rpc) || r.correctVote(inst, rpc)
 }
 
 // errInstallingSnapshot rejects a request to start an election.
 var errInstallingSnapshot = errors.New("consensus: a snapshot is being installed")
 
-// abstainsFromElections keeps a server out of elections while its log may contradict the snapshot
-// that it has just received; see install.go.
-func (r *Raft) abstainsFromElections(c *instance, rpc raft.RPC) (taken bool) {
-	if c.pendingSnapshots.Load() == 0 {
+// rejectElectionRequest rejects requests of an election while the log of this server may contradict
+// the snapshot that the server has just received; see install.go. It reports whether it has handled
+// the request.
+func (r *Raft) rejectElectionRequest(inst *instance, rpc raft.RPC) (handled bool) {
+	if inst.pendingSnapshots.Load() == 0 {
 		return false
 	}
 	switch rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
-		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: inst.CurrentTerm()}, nil)
 	case *raft.RequestVoteRequest:
-		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: r.header(), Term: inst.CurrentTerm()}, nil)
 	case *raft.TimeoutNowRequest:
 		rpc.Respond(&raft.TimeoutNowResponse{}, errInstallingSnapshot)
 	default:
@@ -50,22 +51,22 @@ func (r *Raft) abstainsFromElections(c *instance, rpc raft.RPC) (taken bool) {
 	return true
 }
 
-// campaignTerm encodes the term of the leader against which this server campaigns. It is sent as
+// encodeCampaignTerm encodes the term of the leader against which this server campaigns. It is sent as
 // an address, which the library ignores in this message.
-func campaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
+func encodeCampaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
 
 // rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main
 // loop of the library may still be writing the vote for another candidate, which a slow disk
 // delays, and has the old term until then. That vote elects a leader, which the campaign would
 // depose immediately. So this function first sends a request without effect through the loop. The
 // loop receives no other request in the meantime.
-func (r *Raft) rejectStaleCampaign(c *instance, rpc raft.RPC, req *raft.TimeoutNowRequest) bool {
+func (r *Raft) rejectStaleCampaign(inst *instance, rpc raft.RPC, req *raft.TimeoutNowRequest) bool {
 	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
-	if err != nil || string(req.ID) != r.o.ID {
+	if err != nil || string(req.ID) != r.options.ID {
 		return false // a leader transfers its leadership
 	}
-	c.trans.drainLoop()
-	if c.CurrentTerm() == term {
+	inst.transport.drainLibraryLoop()
+	if inst.CurrentTerm() == term {
 		return false
 	}
 	rpc.Respond(nil, ErrTooLate)
@@ -82,30 +83,30 @@ func (r *Raft) rejectStaleCampaign(c *instance, rpc raft.RPC, req *raft.TimeoutN
 // pre-vote, which changes nothing on this server, is granted. A vote is passed on without the ID
 // of the candidate; the library treats it as a request of an older version and decides by term and
 // log only. A removed server cannot win, because the other servers have a leader or a newer log.
-func (r *Raft) correctVote(c *instance, rpc raft.RPC) (taken bool) {
+func (r *Raft) correctVote(inst *instance, rpc raft.RPC) (handled bool) {
 	switch req := rpc.Command.(type) {
 	case *raft.RequestPreVoteRequest:
-		if req.Term < c.CurrentTerm() || !r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if req.Term < inst.CurrentTerm() || !r.isUnlistedCandidate(inst, req.ID, req.LastLogTerm, req.LastLogIndex) {
 			return false
 		}
 		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: req.Term, Granted: true}, nil)
 		return true
 	case *raft.RequestVoteRequest:
-		if r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
+		if r.isUnlistedCandidate(inst, req.ID, req.LastLogTerm, req.LastLogIndex) {
 			req.ID = nil
 		}
 	}
 	return false
 }
 
-// unknownVoter reports whether a candidate is not a voter in the configuration of this server, but
+// isUnlistedCandidate reports whether a candidate is not a voter in the configuration of this server, but
 // has a newer log, while this server knows no leader.
-func (r *Raft) unknownVoter(c *instance, id []byte, term, index uint64) bool {
-	all := r.Configuration()
-	if len(all) == 0 || slices.Contains(all, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
+func (r *Raft) isUnlistedCandidate(inst *instance, id []byte, term, index uint64) bool {
+	servers := r.Configuration()
+	if len(servers) == 0 || slices.Contains(servers, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
 		return false
 	}
-	ourTerm, ourIndex := lastEntry(c.Stats())
+	ourTerm, ourIndex := lastEntry(inst.Stats())
 	return term > ourTerm || term == ourTerm && index > ourIndex
 }
 
@@ -114,8 +115,8 @@ func (r *Raft) unknownVoter(c *instance, id []byte, term, index uint64) bool {
 // library then decides about the vote.
 func lastEntry(stats map[string]string) (term, index uint64) {
 	term, index = statUint(stats, "last_log_term"), statUint(stats, "last_log_index")
-	if snap := statUint(stats, "last_snapshot_index"); snap > index {
-		term, index = statUint(stats, "last_snapshot_term"), snap
+	if snapshotIndex := statUint(stats, "last_snapshot_index"); snapshotIndex > index {
+		term, index = statUint(stats, "last_snapshot_term"), snapshotIndex
 	}
 	return term, index
 }
@@ -131,5 +132,5 @@ func statUint(stats map[string]string, key string) uint64 {
 
 // header returns the header of messages of this server.
 func (r *Raft) header() raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.o.ID), Addr: []byte(r.o.ID)}
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.options.ID), Addr: []byte(r.options.ID)}
 }

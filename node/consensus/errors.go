@@ -15,8 +15,8 @@ var (
 	// ErrUnknown means that leadership was lost, or Raft stopped, during the request. The entry may
 	// be applied.
 	ErrUnknown = errors.New("consensus: outcome unknown")
-	// ErrNoVote means that this server is not a voter.
-	ErrNoVote = errors.New("consensus: not a voter")
+	// ErrNotVoter means that this server is not a voter.
+	ErrNotVoter = errors.New("consensus: not a voter")
 	// ErrTooSoon means that the last campaign was less than two election timeouts ago.
 	ErrTooSoon = errors.New("consensus: campaigned a moment ago")
 	// ErrTooLate means that the term of the leader against which the campaign was directed has ended.

@@ -48,9 +48,9 @@ func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader)
 	h := r.header()
 	h.ID, h.Addr = []byte(from), []byte(from)
 	answer := make(chan raft.RPCResponse, 1)
-	rpc, taken := r.intercept(c.trans, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
+	rpc, taken := r.intercept(c.transport, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
 	if !taken {
-		c.trans.inbox <- rpc
+		c.transport.inbox <- rpc
 	}
 	resp := <-answer
 	return resp.Response, resp.Error
@@ -63,7 +63,7 @@ func (r *Raft) TransferTo(server string) error {
 		return translate(raft.ErrNotLeader)
 	}
 	if !slices.Contains(r.Voters(), server) {
-		return ErrNoVote
+		return ErrNotVoter
 	}
 	return r.transferTo(term, server)
 }
@@ -76,7 +76,7 @@ func (r *Raft) Indexes() (last, committed uint64) {
 // CaughtUp reports, at the leader, whether a server has told that it has all that
 // is committed.
 func (r *Raft) CaughtUp(server string) bool {
-	return r.progress.matchIndex(server, r.Term()) >= r.library().CommitIndex()
+	return r.matchIndexes.matchIndex(server, r.Term()) >= r.library().CommitIndex()
 }
 
 // Timeouts returns how long the server waits for a leader, and for votes.
@@ -88,9 +88,9 @@ func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
 // Patience returns how long the server waits for votes whose last write took so long, and
 // which stood so often since it knew a leader.
 func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
-	s := r.current.Load().terms
-	s.lastWrite.Store(int64(took))
-	s.campaigns.Store(stood)
+	s := r.current.Load().termStore
+	s.lastWriteTime.Store(int64(took))
+	s.electionCount.Store(stood)
 	r.updateTimeouts()
 	_, election := r.Timeouts()
 	return election
@@ -101,14 +101,14 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	last, index := r.LastLog()
 	req := raft.RequestVoteRequest{RPCHeader: r.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
 	var resp raft.RequestVoteResponse
-	err = r.current.Load().trans.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
+	err = r.current.Load().transport.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
 	return resp.Granted, err
 }
 
 // HandleHeartbeat gives a heartbeat of the term to the server outside its loop. here means that it
 // arrived at the present transport; otherwise it arrived at another one.
 func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool) {
-	t := r.current.Load().trans
+	t := r.current.Load().transport
 	if !here {
 		t = new(transport)
 	}
@@ -117,15 +117,15 @@ func (r *Raft) HandleHeartbeat(term uint64, here bool, take func()) (taken bool)
 
 // TermHeld reports whether nobody could write a term now.
 func (r *Raft) TermHeld() bool {
-	s := r.current.Load().terms
-	if !s.changing.TryLock() {
+	s := r.current.Load().termStore
+	if !s.termMu.TryLock() {
 		return true
 	}
-	s.changing.Unlock()
+	s.termMu.Unlock()
 	return false
 }
 
 // WriteTerm writes a term as the library does.
 func (r *Raft) WriteTerm(term uint64) error {
-	return r.current.Load().terms.SetUint64([]byte(keyCurrentTerm), term)
+	return r.current.Load().termStore.SetUint64([]byte(keyCurrentTerm), term)
 }

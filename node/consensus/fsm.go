@@ -29,12 +29,12 @@ type FSM interface {
 //
 // The checksum of the library protects the data on disk, but not data from another server.
 const (
-	magic        = "SWS\n"
-	snapVersion  = 1
-	headerLen    = len(magic) + 1 + 8 + sha256.Size
-	maxSnapshot  = 256 << 20
-	indexAt      = len(magic) + 1
-	checksumFrom = indexAt + 8
+	snapshotMagic     = "SWS\n"
+	snapshotVersion   = 1
+	snapshotHeaderLen = len(snapshotMagic) + 1 + 8 + sha256.Size
+	maxSnapshotBytes  = 256 << 20
+	indexOffset       = len(snapshotMagic) + 1
+	checksumOffset    = indexOffset + 8
 )
 
 // fsmAdapter adapts an FSM to the library.
@@ -48,63 +48,63 @@ type fsmAdapter struct {
 var _ raft.FSM = (*fsmAdapter)(nil)
 
 // Apply applies one entry.
-func (m *fsmAdapter) Apply(l *raft.Log) any {
-	v := m.fsm.Apply(l.Index, l.Term, l.Data)
-	m.applied.Store(l.Index)
-	return v
+func (a *fsmAdapter) Apply(entry *raft.Log) any {
+	result := a.fsm.Apply(entry.Index, entry.Term, entry.Data)
+	a.applied.Store(entry.Index)
+	return result
 }
 
 // Snapshot encodes the complete state at once, so that Apply can continue while it is written.
-func (m *fsmAdapter) Snapshot() (raft.FSMSnapshot, error) {
-	state, err := m.fsm.Snapshot()
+func (a *fsmAdapter) Snapshot() (raft.FSMSnapshot, error) {
+	state, err := a.fsm.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot{header: encodeHeader(m.applied.Load(), state), state: state}, nil
+	return &snapshot{header: encodeHeader(a.applied.Load(), state), state: state}, nil
 }
 
 // Restore verifies a snapshot and passes its state to the FSM.
-func (m *fsmAdapter) Restore(r io.ReadCloser) error {
-	b, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
+func (a *fsmAdapter) Restore(reader io.ReadCloser) error {
+	data, err := io.ReadAll(io.LimitReader(reader, maxSnapshotBytes+1))
 	if err != nil {
 		return fmt.Errorf("consensus: read snapshot: %w", err)
 	}
-	index, state, err := decodeSnapshot(b)
+	index, state, err := decodeSnapshot(data)
 	if err != nil {
 		return err
 	}
-	if err := m.fsm.Restore(state); err != nil {
+	if err := a.fsm.Restore(state); err != nil {
 		return fmt.Errorf("consensus: restore snapshot at index %d: %w", index, err)
 	}
-	m.applied.Store(index)
+	a.applied.Store(index)
 	return nil
 }
 
 // encodeHeader returns the header of a snapshot.
 func encodeHeader(index uint64, state []byte) []byte {
-	b := make([]byte, 0, headerLen)
-	b = append(b, magic...)
-	b = append(b, snapVersion)
-	b = binary.BigEndian.AppendUint64(b, index)
+	header := make([]byte, 0, snapshotHeaderLen)
+	header = append(header, snapshotMagic...)
+	header = append(header, snapshotVersion)
+	header = binary.BigEndian.AppendUint64(header, index)
 	sum := sha256.Sum256(state)
-	return append(b, sum[:]...)
+	return append(header, sum[:]...)
 }
 
 // decodeSnapshot verifies the header of a snapshot and returns its state.
-func decodeSnapshot(b []byte) (index uint64, state []byte, err error) {
+func decodeSnapshot(data []byte) (index uint64, state []byte, err error) {
 	switch {
-	case len(b) > maxSnapshot:
-		return 0, nil, fmt.Errorf("consensus: snapshot is larger than %d bytes", maxSnapshot)
-	case len(b) < headerLen || string(b[:len(magic)]) != magic:
+	case len(data) > maxSnapshotBytes:
+		return 0, nil, fmt.Errorf("consensus: snapshot is larger than %d bytes", maxSnapshotBytes)
+	case len(data) < snapshotHeaderLen || string(data[:len(snapshotMagic)]) != snapshotMagic:
 		return 0, nil, errors.New("consensus: not a snapshot")
-	case b[len(magic)] != snapVersion:
-		return 0, nil, fmt.Errorf("consensus: snapshot has version %d, this program knows version %d", b[len(magic)], snapVersion)
+	case data[len(snapshotMagic)] != snapshotVersion:
+		return 0, nil, fmt.Errorf("consensus: snapshot has version %d, this program knows version %d", data[len(snapshotMagic)], snapshotVersion)
 	}
-	state = b[headerLen:]
-	if sum := sha256.Sum256(state); !bytes.Equal(sum[:], b[checksumFrom:headerLen]) {
+	state = data[snapshotHeaderLen:]
+	if sum := sha256.Sum256(state); !bytes.Equal(sum[:], data[checksumOffset:snapshotHeaderLen]) {
 		return 0, nil, errors.New("consensus: snapshot is damaged: wrong checksum")
 	}
-	return binary.BigEndian.Uint64(b[indexAt:checksumFrom]), state, nil
+	return binary.BigEndian.Uint64(data[indexOffset:checksumOffset]), state, nil
 }
 
 // snapshot is an encoded state that is being written to disk.

@@ -34,13 +34,13 @@ func TestSnapshotRoundTrip(t *testing.T) {
 func TestForeignSnapshotsAreRefused(t *testing.T) {
 	good := append(encodeHeader(42, []byte("state")), "state"...)
 	newer := bytes.Clone(good)
-	newer[len(magic)] = 2
+	newer[len(snapshotMagic)] = 2
 	for name, c := range map[string]struct {
 		b    []byte
 		want string
 	}{
 		"empty":     {nil, "not a snapshot"},
-		"short":     {good[:headerLen-1], "not a snapshot"},
+		"short":     {good[:snapshotHeaderLen-1], "not a snapshot"},
 		"foreign":   {append([]byte("X"), good[1:]...), "not a snapshot"},
 		"version":   {newer, "version 2, this program knows version 1"},
 		"cut":       {good[:len(good)-1], "checksum"},

@@ -13,7 +13,7 @@ func FuzzOpenSnapshot(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)-1])
 	f.Add(append(bytes.Clone(whole), 0))
-	f.Add([]byte(magic))
+	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		index, state, err := decodeSnapshot(b)
 		if err != nil {

@@ -28,13 +28,13 @@ type heartbeatSender struct {
 
 // heartbeatConn is the heartbeat connection to one server.
 type heartbeatConn struct {
-	mu           sync.Mutex // held while a heartbeat is sent; protects the following fields
-	conn         net.Conn   // nil means not connected
-	req          raft.AppendEntriesRequest
-	encoded      []byte // req as sent
-	resp         raft.AppendEntriesResponse
-	lastResponse []byte // resp as received; nil means no response yet
-	buf          [512]byte
+	mu              sync.Mutex // held while a heartbeat is sent; protects the following fields
+	conn            net.Conn   // nil means not connected
+	lastRequest     raft.AppendEntriesRequest
+	encodedRequest  []byte // req as sent
+	lastResponse    raft.AppendEntriesResponse
+	encodedResponse []byte // resp as received; nil means no response yet
+	buf             [512]byte
 }
 
 // heartbeatCodec has the same settings as the transport of the library, except for times, which
@@ -53,20 +53,20 @@ func (h *heartbeatSender) send(addr raft.ServerAddress, req *raft.AppendEntriesR
 	if req.PrevLogTerm != 0 || req.Entries != nil {
 		return false, nil
 	}
-	b := h.connTo(addr)
-	if !b.mu.TryLock() {
+	conn := h.connTo(addr)
+	if !conn.mu.TryLock() {
 		return false, nil
 	}
-	defer b.mu.Unlock()
-	if err = b.write(h, addr, req); err == nil {
-		if err = b.read(resp); err == nil {
+	defer conn.mu.Unlock()
+	if err = conn.write(h, addr, req); err == nil {
+		if err = conn.read(resp); err == nil {
 			return true, nil
 		}
 	}
 	var remote *remoteError
-	if !errors.As(err, &remote) && b.conn != nil {
-		_ = b.conn.Close() // the connection is out of step
-		b.conn = nil
+	if !errors.As(err, &remote) && conn.conn != nil {
+		_ = conn.conn.Close() // the connection is out of step
+		conn.conn = nil
 	}
 	return true, err
 }
@@ -81,36 +81,36 @@ func (e *remoteError) Error() string { return e.text }
 func (h *heartbeatSender) connTo(addr raft.ServerAddress) *heartbeatConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.byServer[addr]
-	if b == nil {
-		b = &heartbeatConn{}
-		h.byServer[addr] = b
+	conn := h.byServer[addr]
+	if conn == nil {
+		conn = &heartbeatConn{}
+		h.byServer[addr] = conn
 	}
-	return b
+	return conn
 }
 
 // write sends a heartbeat, and connects first if necessary. It encodes req only if req differs from the
 // previous heartbeat.
-func (b *heartbeatConn) write(h *heartbeatSender, addr raft.ServerAddress, req *raft.AppendEntriesRequest) (err error) {
-	if b.encoded == nil || !equalHeartbeats(&b.req, req) {
-		said := []byte{rpcAppendEntries}
+func (hc *heartbeatConn) write(sender *heartbeatSender, addr raft.ServerAddress, req *raft.AppendEntriesRequest) (err error) {
+	if hc.encodedRequest == nil || !equalHeartbeats(&hc.lastRequest, req) {
+		message := []byte{rpcAppendEntries}
 		var body []byte
 		if err = codec.NewEncoderBytes(&body, heartbeatCodec).Encode(req); err != nil {
 			return fmt.Errorf("consensus: heartbeat: %w", err)
 		}
-		b.req, b.encoded = *req, append(said, body...)
+		hc.lastRequest, hc.encodedRequest = *req, append(message, body...)
 	}
-	if b.conn == nil {
-		if b.conn, err = h.dial(addr, h.timeout); err != nil {
+	if hc.conn == nil {
+		if hc.conn, err = sender.dial(addr, sender.timeout); err != nil {
 			return err
 		}
 	}
-	if h.timeout > 0 {
-		if err = b.conn.SetDeadline(time.Now().Add(h.timeout)); err != nil {
+	if sender.timeout > 0 {
+		if err = hc.conn.SetDeadline(time.Now().Add(sender.timeout)); err != nil {
 			return err
 		}
 	}
-	_, err = b.conn.Write(b.encoded)
+	_, err = hc.conn.Write(hc.encodedRequest)
 	return err
 }
 
@@ -122,32 +122,32 @@ func equalHeartbeats(a, b *raft.AppendEntriesRequest) bool {
 
 // read reads the response to a heartbeat. It decodes the response only if the bytes differ from the previous
 // response.
-func (b *heartbeatConn) read(resp *raft.AppendEntriesResponse) error {
-	n, err := b.conn.Read(b.buf[:])
+func (hc *heartbeatConn) read(resp *raft.AppendEntriesResponse) error {
+	n, err := hc.conn.Read(hc.buf[:])
 	if err != nil {
 		return err
 	}
-	if b.lastResponse != nil && bytes.Equal(b.buf[:n], b.lastResponse) { // a MessagePack value is self-delimiting
-		*resp = b.resp
+	if hc.encodedResponse != nil && bytes.Equal(hc.buf[:n], hc.encodedResponse) { // a MessagePack value is self-delimiting
+		*resp = hc.lastResponse
 		return nil
 	}
-	var raw bytes.Buffer
-	r := bufio.NewReader(io.TeeReader(io.MultiReader(bytes.NewReader(b.buf[:n]), b.conn), &raw))
-	d := codec.NewDecoder(r, heartbeatCodec)
-	var said string
-	var got raft.AppendEntriesResponse
-	if err = d.Decode(&said); err == nil {
-		err = d.Decode(&got)
+	var received bytes.Buffer
+	reader := bufio.NewReader(io.TeeReader(io.MultiReader(bytes.NewReader(hc.buf[:n]), hc.conn), &received))
+	decoder := codec.NewDecoder(reader, heartbeatCodec)
+	var remoteErr string
+	var decoded raft.AppendEntriesResponse
+	if err = decoder.Decode(&remoteErr); err == nil {
+		err = decoder.Decode(&decoded)
 	}
 	if err != nil {
 		return err
 	}
-	if r.Buffered() > 0 {
+	if reader.Buffered() > 0 {
 		return errTrailingData
 	}
-	if *resp = got; said != "" {
-		return &remoteError{said}
+	if *resp = decoded; remoteErr != "" {
+		return &remoteError{remoteErr}
 	}
-	b.lastResponse, b.resp = raw.Bytes(), got
+	hc.encodedResponse, hc.lastResponse = received.Bytes(), decoded
 	return nil
 }

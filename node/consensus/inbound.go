@@ -20,37 +20,37 @@ import (
 // another one is disconnected.
 type inbound struct {
 	*raft.NetworkTransport
-	t      *transport
-	conn   *streamConn
-	server string // server at the other end; "" means this server
+	transport *transport
+	conn      *streamConn
+	server    string // server at the other end; "" means this server
 }
 
 // acceptLoop accepts streams until the layer is closed.
 func (t *transport) acceptLoop() {
 	for {
-		c, err := t.layer.Accept()
+		conn, err := t.layer.Accept()
 		if errors.Is(err, net.ErrClosed) && t.layer.ctx.Err() != nil {
 			return
 		}
-		if sc, ok := c.(*streamConn); ok && err == nil {
-			go t.serveStream(sc) // ends with the stream
+		if tracked, ok := conn.(*streamConn); ok && err == nil {
+			go t.serveStream(tracked) // ends with the stream
 		}
 	}
 }
 
 // serveStream serves one stream and returns when the stream has ended.
-func (t *transport) serveStream(c *streamConn) {
-	in := &inbound{t: t, conn: c, server: c.server()}
+func (t *transport) serveStream(conn *streamConn) {
+	in := &inbound{transport: t, conn: conn, server: conn.server()}
 	in.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: newSingleConnLayer(c), Timeout: t.timeout, Logger: logs.Hclog(t.log, "raft-net"),
+		Stream: newSingleConnLayer(conn), Timeout: t.messageTimeout, Logger: logs.Hclog(t.log, "raft-net"),
 	})
-	in.SetHeartbeatHandler(in.heartbeat)
+	in.SetHeartbeatHandler(in.handleHeartbeat)
 	defer func() { _ = in.Close() }() // never returns an error
 	for {
 		select {
 		case rpc := <-in.Consumer():
 			in.forwardVerified(rpc)
-		case <-c.done:
+		case <-conn.done:
 			return
 		case <-t.closed:
 			return
@@ -58,17 +58,17 @@ func (t *transport) serveStream(c *streamConn) {
 	}
 }
 
-// heartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
+// handleHeartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
 // this is not possible, the heartbeat is forwarded like other requests.
-func (in *inbound) heartbeat(rpc raft.RPC) {
+func (in *inbound) handleHeartbeat(rpc raft.RPC) {
 	if !in.verifySender(rpc) {
 		return
 	}
-	in.t.onHeartbeat()
-	in.t.heartbeatHandler.Lock()
-	beat := in.t.heartbeatHandler.take
-	in.t.heartbeatHandler.Unlock()
-	if beat == nil || !in.t.handleHeartbeat(in.t, rpc, beat) {
+	in.transport.onHeartbeat()
+	in.transport.heartbeatHandler.Lock()
+	handle := in.transport.heartbeatHandler.handle
+	in.transport.heartbeatHandler.Unlock()
+	if handle == nil || !in.transport.handleHeartbeat(in.transport, rpc, handle) {
 		in.forward(rpc)
 	}
 }
@@ -83,9 +83,9 @@ func (in *inbound) forwardVerified(rpc raft.RPC) {
 // forward sends a request to relayLoop.
 func (in *inbound) forward(rpc raft.RPC) {
 	select {
-	case in.t.received <- rpc:
+	case in.transport.received <- rpc:
 	case <-in.conn.done:
-	case <-in.t.closed:
+	case <-in.transport.closed:
 	}
 }
 
@@ -95,11 +95,11 @@ func (in *inbound) verifySender(rpc raft.RPC) bool {
 	if in.server == "" {
 		return true
 	}
-	if h, ok := rpc.Command.(raft.WithRPCHeader); ok {
-		if id := string(h.GetRPCHeader().ID); id != in.server {
+	if message, ok := rpc.Command.(raft.WithRPCHeader); ok {
+		if id := string(message.GetRPCHeader().ID); id != in.server {
 			err := fmt.Errorf("consensus: server %.128q speaks as %.128q", in.server, id)
-			if in.t.spoofLogLimit.allow(time.Now()) {
-				in.t.log.Warn().Err(err).Msg("raft stream closed")
+			if in.transport.spoofLogLimit.allow(time.Now()) {
+				in.transport.log.Warn().Err(err).Msg("raft stream closed")
 			}
 			rpc.Respond(nil, err)
 			_ = in.conn.Close()
@@ -107,19 +107,19 @@ func (in *inbound) verifySender(rpc raft.RPC) bool {
 		}
 	}
 	if term := senderTerm(rpc.Command); term > 0 {
-		in.t.reportTerm(raft.ServerID(in.server), term)
+		in.transport.reportTerm(raft.ServerID(in.server), term)
 	}
 	return true
 }
 
 // server returns the server at the other end, or "" for this server.
 func (c *streamConn) server() string {
-	p, ok := c.Conn.(*peer.Conn)
+	peerConn, ok := c.Conn.(*peer.Conn)
 	if !ok {
 		return ""
 	}
-	far := p.Peer()
-	return ServerID(far.Node, far.Disk)
+	remote := peerConn.Peer()
+	return ServerID(remote.Node, remote.Disk)
 }
 
 // singleConnLayer is a stream layer with one connection.
@@ -131,17 +131,17 @@ type singleConnLayer struct {
 }
 
 // newSingleConnLayer returns a stream layer whose only connection is c.
-func newSingleConnLayer(c *streamConn) *singleConnLayer {
-	s := &singleConnLayer{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: c.stream.Addr()}
-	s.conns <- c
+func newSingleConnLayer(conn *streamConn) *singleConnLayer {
+	s := &singleConnLayer{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: conn.stream.Addr()}
+	s.conns <- conn
 	return s
 }
 
 // Accept returns the connection at the first call, and blocks until Close after that.
 func (s *singleConnLayer) Accept() (net.Conn, error) {
 	select {
-	case c := <-s.conns:
-		return c, nil
+	case conn := <-s.conns:
+		return conn, nil
 	case <-s.closed:
 		return nil, net.ErrClosed
 	}
@@ -174,10 +174,10 @@ func (d dialOnlyLayer) Accept() (net.Conn, error) {
 // vote is long.
 type voteLayer struct {
 	dialOnlyLayer
-	maxDial time.Duration
+	maxDialTimeout time.Duration
 }
 
-// Dial connects to a server within min(timeout, maxDial).
+// Dial connects to a server within min(timeout, maxDialTimeout).
 func (v voteLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return v.dialOnlyLayer.Dial(address, min(timeout, v.maxDial))
+	return v.dialOnlyLayer.Dial(address, min(timeout, v.maxDialTimeout))
 }

@@ -18,28 +18,28 @@ import (
 // in memory, so the instance is stopped, and another one is started after a repair. Until then the
 // server takes no part in elections, because it would vote according to the wrong log.
 
-// wrapInstall lets the library install a snapshot, and reconciles the log before the leader
+// wrapInstall makes the library install a snapshot, and reconciles the log before the leader
 // receives the response.
-func (r *Raft) wrapInstall(c *instance, rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
-	answer := rpc.RespChan
+func (r *Raft) wrapInstall(inst *instance, rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
+	respChan := rpc.RespChan
 	done := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = done
-	c.pendingSnapshots.Add(1)
+	inst.pendingSnapshots.Add(1)
 	go func() {
 		select {
 		case resp := <-done:
 			restart := false
-			if ok, is := resp.Response.(*raft.InstallSnapshotResponse); is && ok.Success {
-				restart = r.reconcileLog(c, req.LastLogIndex, req.LastLogTerm)
+			if installed, ok := resp.Response.(*raft.InstallSnapshotResponse); ok && installed.Success {
+				restart = r.reconcileLog(inst, req.LastLogIndex, req.LastLogTerm)
 			}
 			if !restart {
-				c.pendingSnapshots.Add(-1)
+				inst.pendingSnapshots.Add(-1)
 			}
-			answer <- resp
+			respChan <- resp
 			if restart {
-				r.restartInstance(c)
+				r.restartInstance(inst)
 			}
-		case <-c.trans.closed:
+		case <-inst.transport.closed:
 		}
 	}()
 	return rpc
@@ -47,9 +47,9 @@ func (r *Raft) wrapInstall(c *instance, rpc raft.RPC, req *raft.InstallSnapshotR
 
 // reconcileLog reconciles the log with an installed snapshot. It reports whether the instance must
 // be restarted.
-func (r *Raft) reconcileLog(c *instance, index, term uint64) (restart bool) {
-	logs := r.o.Stores.Logs
-	last := statUint(c.Stats(), "last_log_index")
+func (r *Raft) reconcileLog(inst *instance, index, term uint64) (restart bool) {
+	logs := r.options.Stores.Logs
+	last := statUint(inst.Stats(), "last_log_index")
 	if last == 0 {
 		return false
 	}
@@ -63,8 +63,8 @@ func (r *Raft) reconcileLog(c *instance, index, term uint64) (restart bool) {
 		}
 		return false
 	}
-	var e raft.Log
-	return logs.GetLog(index, &e) == nil && e.Term != term
+	var entry raft.Log
+	return logs.GetLog(index, &entry) == nil && entry.Term != term
 }
 
 // fixPrevEntry corrects how the library compares the previous entry of an AppendEntries request.
@@ -72,15 +72,15 @@ func (r *Raft) reconcileLog(c *instance, index, term uint64) (restart bool) {
 // it, the library looks only in the log and rejects the request. The entries of a snapshot are
 // committed, so the entry matches. The request is passed on without the comparison, and with a
 // commit index limited to its own entries, because only the comparison would justify a higher one.
-func (r *Raft) fixPrevEntry(c *instance, req *raft.AppendEntriesRequest) {
+func (r *Raft) fixPrevEntry(inst *instance, req *raft.AppendEntriesRequest) {
 	if req.PrevLogEntry == 0 {
 		return
 	}
-	var e raft.Log
-	if err := r.o.Stores.Logs.GetLog(req.PrevLogEntry, &e); !errors.Is(err, raft.ErrLogNotFound) {
+	var entry raft.Log
+	if err := r.options.Stores.Logs.GetLog(req.PrevLogEntry, &entry); !errors.Is(err, raft.ErrLogNotFound) {
 		return
 	}
-	stats := c.Stats()
+	stats := inst.Stats()
 	if statUint(stats, "last_snapshot_index") != req.PrevLogEntry || statUint(stats, "last_snapshot_term") != req.PrevLogTerm ||
 		statUint(stats, "last_log_index") <= req.PrevLogEntry {
 		return
@@ -90,18 +90,18 @@ func (r *Raft) fixPrevEntry(c *instance, req *raft.AppendEntriesRequest) {
 }
 
 // restartInstance stops instance c and starts another one.
-func (r *Raft) restartInstance(c *instance) {
+func (r *Raft) restartInstance(inst *instance) {
 	select {
 	case r.instanceLock <- struct{}{}:
 		defer func() { <-r.instanceLock }()
 	case <-r.stopped:
 		return
 	}
-	if r.current.Load() != c || r.isStopping() {
+	if r.current.Load() != inst || r.isStopping() {
 		return
 	}
 	r.log.Info().Msg("log dropped, contradicts leader's snapshot")
-	if !r.stopInstance(c, r.stopped) || r.isStopping() {
+	if !r.stopInstance(inst, r.stopped) || r.isStopping() {
 		return
 	}
 	if err := r.startInstance(); err != nil {
@@ -124,61 +124,61 @@ func (r *Raft) isStopping() bool {
 // repairLog deletes the log entries that the newest snapshot contradicts or replaces. It runs
 // before the library reads the stores.
 func (r *Raft) repairLog() error {
-	s := r.o.Stores
-	snaps, err := s.Snapshots.List()
-	if err != nil || len(snaps) == 0 {
-		return wrap("list snapshots", err)
+	stores := r.options.Stores
+	snapshots, err := stores.Snapshots.List()
+	if err != nil || len(snapshots) == 0 {
+		return wrapError("list snapshots", err)
 	}
-	first, err := s.Logs.FirstIndex()
+	first, err := stores.Logs.FirstIndex()
 	if err != nil {
-		return wrap("read log", err)
+		return wrapError("read log", err)
 	}
-	last, err := s.Logs.LastIndex()
+	last, err := stores.Logs.LastIndex()
 	if err != nil || last == 0 {
-		return wrap("read log", err)
+		return wrapError("read log", err)
 	}
-	until, err := r.obsoleteUntil(first, last, snaps[0].Index, snaps[0].Term)
-	if err != nil || until < first {
+	lastObsolete, err := r.lastObsoleteIndex(first, last, snapshots[0].Index, snapshots[0].Term)
+	if err != nil || lastObsolete < first {
 		return err
 	}
-	r.log.Info().Uint64("from", first).Uint64("index", until).Msg("log entries covered by snapshot deleted")
-	return wrap("delete log", s.Logs.DeleteRange(first, until))
+	r.log.Info().Uint64("from", first).Uint64("index", lastObsolete).Msg("log entries covered by snapshot deleted")
+	return wrapError("delete log", stores.Logs.DeleteRange(first, lastObsolete))
 }
 
-// obsoleteUntil returns the index up to which the log (from first to last) must be deleted, given
+// lastObsoleteIndex returns the index up to which the log (from first to last) must be deleted, given
 // the newest snapshot. A result below first means that nothing must be deleted.
-func (r *Raft) obsoleteUntil(first, last, index, term uint64) (uint64, error) {
-	if last < index {
+func (r *Raft) lastObsoleteIndex(first, last, snapshotIndex, snapshotTerm uint64) (uint64, error) {
+	if last < snapshotIndex {
 		return last, nil
 	}
-	var e raft.Log
-	switch err := r.o.Stores.Logs.GetLog(index, &e); {
-	case err == nil && e.Term == term:
+	var entry raft.Log
+	switch err := r.options.Stores.Logs.GetLog(snapshotIndex, &entry); {
+	case err == nil && entry.Term == snapshotTerm:
 		return first - 1, nil
 	case err == nil:
 		return last, nil
 	case !errors.Is(err, raft.ErrLogNotFound):
-		return 0, wrap("read log", err)
-	case last == index:
+		return 0, wrapError("read log", err)
+	case last == snapshotIndex:
 		return last, nil
 	}
 	// The entry itself was deleted. The next entry shows whether the log continues the snapshot: terms
 	// never decrease, and a contradicting log was written earlier.
-	switch err := r.o.Stores.Logs.GetLog(index+1, &e); {
+	switch err := r.options.Stores.Logs.GetLog(snapshotIndex+1, &entry); {
 	case errors.Is(err, raft.ErrLogNotFound):
-		return 0, fmt.Errorf("consensus: raft log ends at %d and lacks entry %d after the snapshot: restore the data directory, or start with an empty one", last, index+1)
+		return 0, fmt.Errorf("consensus: raft log ends at %d and lacks entry %d after the snapshot: restore the data directory, or start with an empty one", last, snapshotIndex+1)
 	case err != nil:
-		return 0, wrap("read log", err)
-	case e.Term < term:
+		return 0, wrapError("read log", err)
+	case entry.Term < snapshotTerm:
 		return last, nil
 	}
-	return index, nil
+	return snapshotIndex, nil
 }
 
-// wrap adds the failed operation to an error. It returns nil for a nil error.
-func wrap(what string, err error) error {
+// wrapError adds the failed operation to an error. It returns nil for a nil error.
+func wrapError(operation string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("consensus: %s: %w", what, err)
+	return fmt.Errorf("consensus: %s: %w", operation, err)
 }

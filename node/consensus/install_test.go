@@ -39,7 +39,7 @@ func withLog(t *testing.T, first uint64, terms []uint64, index, term uint64) *Ra
 			t.Fatal(err)
 		}
 	}
-	return &Raft{o: Options{Stores: s}, log: zerolog.Nop()}
+	return &Raft{options: Options{Stores: s}, log: zerolog.Nop()}
 }
 
 func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
@@ -66,11 +66,11 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		first, err := r.o.Stores.Logs.FirstIndex()
+		first, err := r.options.Stores.Logs.FirstIndex()
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := r.o.Stores.Logs.LastIndex()
+		last, err := r.options.Stores.Logs.LastIndex()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 // contradicts the log; see install.go.
 type instance struct {
 	*raft.Raft
-	trans *transport
-	terms *terms
+	transport *transport
+	termStore *termStore
 	// pendingSnapshots is the number of received snapshots whose log was not reconciled yet. An
 	// instance that ends because of a snapshot keeps counting it.
 	pendingSnapshots atomic.Int32
@@ -25,37 +25,37 @@ func (r *Raft) library() *raft.Raft { return r.current.Load().Raft }
 
 // startInstance starts an instance. The caller must hold instanceLock.
 func (r *Raft) startInstance() error {
-	c := &instance{trans: newTransport(&r.o, &r.progress, r), terms: &terms{StableStore: r.o.Stores.Stable}, ended: newOnceChan()}
-	started := func() bool { return r.current.Load() == c } // false while the library is starting
-	c.terms.isCandidate = func() bool { return started() && c.State() == raft.Candidate }
-	c.terms.onWrite = func() {
-		if started() {
+	inst := &instance{transport: newTransport(&r.options, &r.matchIndexes, r), termStore: &termStore{StableStore: r.options.Stores.Stable}, ended: newOnceChan()}
+	isCurrent := func() bool { return r.current.Load() == inst } // false while the library is starting
+	inst.termStore.isCandidate = func() bool { return isCurrent() && inst.State() == raft.Candidate }
+	inst.termStore.onWrite = func() {
+		if isCurrent() {
 			r.updateTimeouts()
 		}
 	}
-	if err := r.runGuarded(func() error { return r.build(c) }); err != nil {
-		return errors.Join(err, c.trans.Close())
+	if err := r.runGuarded(func() error { return r.buildInstance(inst) }); err != nil {
+		return errors.Join(err, inst.transport.Close())
 	}
-	c.RegisterObserver(raft.NewObserver(r.observations, false, leaderChange))
-	r.current.Store(c)
+	inst.RegisterObserver(raft.NewObserver(r.observations, false, isLeaderChange))
+	r.current.Store(inst)
 	notify(r.changed)
 	return nil
 }
 
-// build repairs the log and starts the library.
-func (r *Raft) build(c *instance) error {
-	s := r.o.Stores
+// buildInstance repairs the log and starts the library.
+func (r *Raft) buildInstance(inst *instance) error {
+	stores := r.options.Stores
 	if err := r.repairLog(); err != nil {
 		return err
 	}
-	has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
+	hasState, err := raft.HasExistingState(stores.Logs, stores.Stable, stores.Snapshots)
 	if err != nil {
 		return fmt.Errorf("consensus: %w", err)
 	}
 	if r.current.Load() == nil {
-		r.fresh = !has
+		r.startedEmpty = !hasState
 	}
-	c.Raft, err = raft.NewRaft(r.o.config(r.notify), r.fsm, s.Logs, c.terms, s.Snapshots, c.trans)
+	inst.Raft, err = raft.NewRaft(r.options.libraryConfig(r.notify), r.fsm, stores.Logs, inst.termStore, stores.Snapshots, inst.transport)
 	if err != nil {
 		return fmt.Errorf("consensus: start raft: %w", err)
 	}
@@ -69,8 +69,8 @@ func (r *Raft) runGuarded(f func() error) error {
 	go func() {
 		err := errors.New("consensus: the stores failed") // result if the store ends the goroutine
 		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("consensus: %v", p)
+			if panicValue := recover(); panicValue != nil {
+				err = fmt.Errorf("consensus: %v", panicValue)
 			}
 			done <- err
 		}()
@@ -80,7 +80,7 @@ func (r *Raft) runGuarded(f func() error) error {
 	case err := <-done:
 		return err
 	case <-r.failed:
-		r.o.Stores.Release()
+		r.options.Stores.Release()
 		<-done //nolint:errcheck // Err has the cause
 		return r.Err()
 	}
@@ -89,19 +89,19 @@ func (r *Raft) runGuarded(f func() error) error {
 // stopInstance stops an instance. It returns true when its goroutines have ended, or false if
 // giveUp is closed first, because a stalled write blocks the goroutines. The caller must hold
 // instanceLock.
-func (r *Raft) stopInstance(c *instance, giveUp <-chan struct{}) (ended bool) {
-	defer c.ended.close()
-	f := c.Shutdown()
-	_ = c.trans.Close() // never returns an error
+func (r *Raft) stopInstance(inst *instance, giveUp <-chan struct{}) (ended bool) {
+	defer inst.ended.close()
+	future := inst.Shutdown()
+	_ = inst.transport.Close() // never returns an error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = f.Error() // waits for the goroutines; never returns an error
+		_ = future.Error() // waits for the goroutines; never returns an error
 	}()
 	select {
 	case <-done:
 	case <-r.failed:
-		r.o.Stores.Release()
+		r.options.Stores.Release()
 		<-done
 	case <-giveUp:
 		return false

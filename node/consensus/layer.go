@@ -19,25 +19,25 @@ const (
 // layer is the Stream as one instance of the library sees it. Its connections end with the
 // instance; the Stream remains for the next one.
 type layer struct {
-	s      *Stream
+	stream *Stream
 	ctx    context.Context //nolint:containedctx // cancels dials when the layer is closed
 	cancel context.CancelFunc
 }
 
 // Addr returns the server ID.
-func (l *layer) Addr() net.Addr { return l.s.Addr() }
+func (l *layer) Addr() net.Addr { return l.stream.Addr() }
 
 // Accept returns the next connection.
 func (l *layer) Accept() (net.Conn, error) {
 	select {
-	case c := <-l.s.accepts:
-		l.s.mu.Lock()
-		c.layer = l
-		l.s.mu.Unlock()
+	case conn := <-l.stream.accepted:
+		l.stream.mu.Lock()
+		conn.layer = l
+		l.stream.mu.Unlock()
 		if l.ctx.Err() != nil {
-			return nil, errors.Join(net.ErrClosed, c.Close())
+			return nil, errors.Join(net.ErrClosed, conn.Close())
 		}
-		return c, nil
+		return conn, nil
 	case <-l.ctx.Done():
 		return nil, net.ErrClosed
 	}
@@ -46,41 +46,41 @@ func (l *layer) Accept() (net.Conn, error) {
 // Close closes the layer's connections.
 func (l *layer) Close() error {
 	l.cancel()
-	l.s.closeAll(func(c *streamConn) bool { return c.layer == l })
+	l.stream.closeMatching(func(conn *streamConn) bool { return conn.layer == l })
 	return nil
 }
 
 // Dial connects to a server. It retries until timeout, because an error for a server that is just
 // starting would cause a pause in the library.
 func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	if string(address) == l.s.local {
+	if string(address) == l.stream.local {
 		return l.connectSelf()
 	}
-	node, disk, err := split(string(address))
+	node, disk, err := parseServerID(string(address))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
 	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
-		hurried := l.s.retrySignal()
-		c, err := l.dialOnce(ctx, node, disk)
+		retryNow := l.stream.retrySignal()
+		conn, err := l.dialOnce(ctx, node, disk)
 		if err == nil {
-			return c, nil
+			return conn, nil
 		}
-		d := &dialError{err: err, final: isFinal(err) || l.ctx.Err() != nil}
-		if d.final {
-			return nil, d
+		dialErr := &dialError{err: err, permanent: isPermanentRejection(err) || l.ctx.Err() != nil}
+		if dialErr.permanent {
+			return nil, dialErr
 		}
-		t := time.NewTimer(pause)
+		timer := time.NewTimer(pause)
 		select {
-		case <-t.C:
-		case <-hurried:
-			t.Stop()
+		case <-timer.C:
+		case <-retryNow:
+			timer.Stop()
 			pause = dialPauseMin / 2
 		case <-ctx.Done():
-			t.Stop()
-			return nil, d
+			timer.Stop()
+			return nil, dialErr
 		}
 	}
 }
@@ -88,65 +88,65 @@ func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 // dialError is an error of Dial. Nothing was sent.
 type dialError struct {
 	err error
-	// final means that a retry cannot succeed.
-	final bool
+	// permanent means that a retry cannot succeed.
+	permanent bool
 }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// isFinal reports whether a rejection is permanent: the node has another disk.
-func isFinal(err error) bool {
-	var r *peer.RefusedError
-	return errors.As(err, &r) && r.Code == peer.RefusedDisk
+// isPermanentRejection reports whether a rejection is permanent: the node has another disk.
+func isPermanentRejection(err error) bool {
+	var refused *peer.RefusedError
+	return errors.As(err, &refused) && refused.Code == peer.RefusedDisk
 }
 
 // dialOnce makes one attempt to connect.
 func (l *layer) dialOnce(ctx context.Context, node, disk string) (net.Conn, error) {
-	if l.s.Isolated() {
+	if l.stream.Isolated() {
 		return nil, errIsolated
 	}
-	c, err := l.s.dial(ctx, node, disk)
+	conn, err := l.stream.dial(ctx, node, disk)
 	if err != nil {
 		return nil, err
 	}
-	sc, err := l.s.track(l, c)
+	tracked, err := l.stream.track(l, conn)
 	if err != nil {
 		return nil, err
 	}
-	return sc, nil
+	return tracked, nil
 }
 
 // probe reports, by one attempt to connect, whether a server is reachable.
 func (l *layer) probe(address raft.ServerAddress, timeout time.Duration) error {
-	node, disk, err := split(string(address))
+	node, disk, err := parseServerID(string(address))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
-	c, err := l.dialOnce(ctx, node, disk)
+	conn, err := l.dialOnce(ctx, node, disk)
 	if err != nil {
 		return err
 	}
-	return c.Close()
+	return conn.Close()
 }
 
 // connectSelf connects the server to itself in memory, for TimeoutNow.
 func (l *layer) connectSelf() (net.Conn, error) {
-	a, b := net.Pipe()
-	near, err := l.s.track(l, a)
+	clientPipe, serverPipe := net.Pipe()
+	client, err := l.stream.track(l, clientPipe)
 	if err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, errors.Join(err, serverPipe.Close())
 	}
-	far, err := l.s.track(l, b)
+	server, err := l.stream.track(l, serverPipe)
 	if err != nil {
-		return nil, errors.Join(err, near.Close())
+		return nil, errors.Join(err, client.Close())
 	}
 	select {
-	case l.s.accepts <- far:
-		return near, nil
+	case l.stream.accepted <- server:
+		return client, nil
 	case <-l.ctx.Done():
-		return nil, errors.Join(net.ErrClosed, near.Close(), far.Close())
+		return nil, errors.Join(net.ErrClosed, client.Close(), server.Close())
 	}
 }

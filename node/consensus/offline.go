@@ -14,12 +14,12 @@ import (
 // keyCurrentTerm is the key of the current term in the stable store of the library.
 const keyCurrentTerm = "CurrentTerm"
 
-// Offline is the content of stores on which no Raft is running.
-type Offline struct {
-	// Index and Entry are the index and the term of the last entry, committed or not.
-	Index, Entry uint64
-	// Term is the last term of the server.
-	Term uint64
+// OfflineState is the content of stores on which no Raft is running.
+type OfflineState struct {
+	// LastIndex and LastEntryTerm are the index and the term of the last entry, committed or not.
+	LastIndex, LastEntryTerm uint64
+	// CurrentTerm is the last term of the server.
+	CurrentTerm uint64
 	// Servers is the last configuration in the log.
 	Servers []Server
 }
@@ -27,98 +27,98 @@ type Offline struct {
 // Replay passes the newest snapshot and all later entries to fsm. It includes entries that were
 // not committed on this server, like RecoverCluster of the library: the lost servers may have
 // committed them. If an entry was not committed, its effects do no harm: a later map change reverts them.
-func Replay(s *disk.Stores, fsm FSM) (Offline, error) {
-	var o Offline
-	err := withStores(s, func() error {
-		has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
+func Replay(stores *disk.Stores, fsm FSM) (OfflineState, error) {
+	var offline OfflineState
+	err := withStores(stores, func() error {
+		hasState, err := raft.HasExistingState(stores.Logs, stores.Stable, stores.Snapshots)
 		if err != nil {
 			return err
 		}
-		if !has {
+		if !hasState {
 			return errors.New("the raft log is empty")
 		}
-		if o.Term, err = s.Stable.GetUint64([]byte(keyCurrentTerm)); err != nil && err.Error() != "not found" {
+		if offline.CurrentTerm, err = stores.Stable.GetUint64([]byte(keyCurrentTerm)); err != nil && err.Error() != "not found" {
 			return err
 		}
-		if err := o.restoreSnapshot(s, fsm); err != nil {
+		if err := offline.restoreSnapshot(stores, fsm); err != nil {
 			return err
 		}
-		return o.applyEntries(s, fsm)
+		return offline.applyEntries(stores, fsm)
 	})
 	if err != nil {
-		return Offline{}, fmt.Errorf("consensus: read the log: %w", err)
+		return OfflineState{}, fmt.Errorf("consensus: read the log: %w", err)
 	}
-	return o, nil
+	return offline, nil
 }
 
 // restoreSnapshot restores the newest snapshot, if there is one. A damaged snapshot is an error,
 // because the log no longer has the entries that an older snapshot lacks.
-func (o *Offline) restoreSnapshot(s *disk.Stores, fsm FSM) error {
-	list, err := s.Snapshots.List()
-	if err != nil || len(list) == 0 {
+func (o *OfflineState) restoreSnapshot(stores *disk.Stores, fsm FSM) error {
+	snapshots, err := stores.Snapshots.List()
+	if err != nil || len(snapshots) == 0 {
 		return err
 	}
-	meta, r, err := s.Snapshots.Open(list[0].ID)
+	meta, reader, err := stores.Snapshots.Open(snapshots[0].ID)
 	if err != nil {
 		return err
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxSnapshot+1))
-	if err = errors.Join(err, r.Close()); err != nil {
+	data, err := io.ReadAll(io.LimitReader(reader, maxSnapshotBytes+1))
+	if err = errors.Join(err, reader.Close()); err != nil {
 		return err
 	}
-	_, state, err := decodeSnapshot(b)
+	_, state, err := decodeSnapshot(data)
 	if err != nil {
 		return err
 	}
-	o.Index, o.Entry, o.Servers = meta.Index, meta.Term, servers(meta.Configuration)
+	o.LastIndex, o.LastEntryTerm, o.Servers = meta.Index, meta.Term, fromLibrary(meta.Configuration)
 	return fsm.Restore(state)
 }
 
 // applyEntries applies the entries after the snapshot.
-func (o *Offline) applyEntries(s *disk.Stores, fsm FSM) error {
-	last, err := s.Logs.LastIndex()
+func (o *OfflineState) applyEntries(stores *disk.Stores, fsm FSM) error {
+	lastIndex, err := stores.Logs.LastIndex()
 	if err != nil {
 		return err
 	}
-	for i := o.Index + 1; i <= last; i++ {
-		var l raft.Log
-		if err := s.Logs.GetLog(i, &l); err != nil {
+	for i := o.LastIndex + 1; i <= lastIndex; i++ {
+		var entry raft.Log
+		if err := stores.Logs.GetLog(i, &entry); err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
 		}
-		switch l.Type {
+		switch entry.Type {
 		case raft.LogCommand:
-			if err, failed := fsm.Apply(l.Index, l.Term, l.Data).(error); failed {
+			if err, failed := fsm.Apply(entry.Index, entry.Term, entry.Data).(error); failed {
 				return err
 			}
 		case raft.LogConfiguration:
-			o.Servers = servers(raft.DecodeConfiguration(l.Data))
+			o.Servers = fromLibrary(raft.DecodeConfiguration(entry.Data))
 		case raft.LogNoop, raft.LogBarrier, raft.LogAddPeerDeprecated, raft.LogRemovePeerDeprecated:
 		}
-		o.Index, o.Entry = l.Index, l.Term
+		o.LastIndex, o.LastEntryTerm = entry.Index, entry.Term
 	}
 	return nil
 }
 
-// Found initialises empty stores with a log whose only server is id: a snapshot of state at this
+// InitStores initialises empty stores with a log whose only server is id: a snapshot of state at this
 // index and term. The server is in this term and has not voted.
-func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
-	if _, _, err := split(id); err != nil {
+func InitStores(stores *disk.Stores, id string, state []byte, index, term uint64) error {
+	if _, _, err := parseServerID(id); err != nil {
 		return err
 	}
-	one := raft.Configuration{Servers: []raft.Server{{
+	configuration := raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id),
 	}}}
-	err := withStores(s, func() error {
-		if has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots); err != nil {
+	err := withStores(stores, func() error {
+		if hasState, err := raft.HasExistingState(stores.Logs, stores.Stable, stores.Snapshots); err != nil {
 			return err
-		} else if has {
+		} else if hasState {
 			return errors.New("the stores are not empty")
 		}
-		if err := s.Stable.SetUint64([]byte(keyCurrentTerm), term); err != nil {
+		if err := stores.Stable.SetUint64([]byte(keyCurrentTerm), term); err != nil {
 			return err
 		}
 		_, addresses := raft.NewInmemTransport(raft.ServerAddress(id)) // only encodes addresses
-		sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, one, 1, addresses)
+		sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, index, term, configuration, 1, addresses)
 		if err != nil {
 			return err
 		}
@@ -136,9 +136,9 @@ func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 
 // withStores runs f on stores that no Raft uses. A failing store does not return to f, but ends
 // its goroutine.
-func withStores(s *disk.Stores, f func() error) error {
+func withStores(stores *disk.Stores, f func() error) error {
 	failed := make(chan error, 1) // called once
-	s.Notify(func(err error) { failed <- err }, nil)
+	stores.Notify(func(err error) { failed <- err }, nil)
 	done := make(chan error, 1)
 	go func() {
 		err := errors.New("the stores failed") // result if the store ends the goroutine
@@ -149,7 +149,7 @@ func withStores(s *disk.Stores, f func() error) error {
 	case err := <-done:
 		return err
 	case err := <-failed:
-		s.Release()
+		stores.Release()
 		<-done //nolint:errcheck // err has the cause
 		return err
 	}

@@ -20,77 +20,78 @@ type Options struct {
 	FSM FSM
 	// Stores are the Raft stores. The caller closes them after Shutdown.
 	Stores *disk.Stores
-	// Failed is called once when a store has failed; the node must then stop. It must not block. nil
+	// OnFailure is called once when a store has failed; the node must then stop. It must not block. nil
 	// means no call; see also Raft.Failed.
-	Failed func(error)
-	// Hung is called when a write stalls, and when it completes. It must not block. nil means no call.
-	Hung func(bool)
-	// Stated is called with the term in a message of a server. The server has this term on its disk. It
+	OnFailure func(error)
+	// OnStall is called when a write stalls, and when it completes. It must not block. nil means no call.
+	OnStall func(bool)
+	// OnTerm is called with the term in a message of a server. The server has this term on its disk. It
 	// must not block. nil means no call.
-	Stated func(server string, term uint64)
-	// Heard is called when a heartbeat of another server has arrived, before the response. It must not
+	OnTerm func(server string, term uint64)
+	// OnHeartbeat is called when a heartbeat of another server has arrived, before the response. It must not
 	// block. nil means no call.
-	Heard func()
-	// Heartbeat is how long a follower waits for a heartbeat. The default is 500 ms.
-	Heartbeat time.Duration
-	// Election is how long a candidate waits for votes. The default is 500 ms.
-	Election time.Duration
+	OnHeartbeat func()
+	// HeartbeatTimeout is how long a follower waits for a heartbeat. The default is 500 ms.
+	HeartbeatTimeout time.Duration
+	// ElectionTimeout is how long a candidate waits for votes. The default is 500 ms.
+	ElectionTimeout time.Duration
 	// LeaderLease is how long a leader stays leader without a quorum, at most Heartbeat. The default is
 	// 500 ms. The leases of this program do not depend on it, and a shorter value does not elect a new
 	// leader sooner. But with a short value, a leader that is delayed by a busy CPU steps down.
 	LeaderLease time.Duration
-	// Timeout limits one message between servers. The default is 2 s.
-	Timeout time.Duration
-	// Trailing is the number of entries that are kept after a snapshot, and the number of new entries
+	// MessageTimeout limits one message between servers. The default is 2 s.
+	MessageTimeout time.Duration
+	// TrailingLogs is the number of entries that are kept after a snapshot, and the number of new entries
 	// that trigger the next one. The default is 256.
-	Trailing uint64
+	TrailingLogs uint64
 	// SnapshotInterval is the interval of checks whether a snapshot is due. The default is 30 s.
 	SnapshotInterval time.Duration
 	// Log receives the messages of this package and, at a lower level, those of the library.
 	Log zerolog.Logger
 }
 
-// defaults sets the default values of fields that are zero.
-func (o *Options) defaults() {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d <= 0 {
-			*d = v
+// setDefaults sets the default values of fields that are zero.
+func (o *Options) setDefaults() {
+	setDefault := func(field *time.Duration, value time.Duration) {
+		if *field <= 0 {
+			*field = value
 		}
 	}
-	def(&o.Heartbeat, 500*time.Millisecond)
-	def(&o.Election, 500*time.Millisecond)
-	def(&o.LeaderLease, 500*time.Millisecond)
-	def(&o.Timeout, 2*time.Second)
-	def(&o.SnapshotInterval, 30*time.Second)
-	if o.Heard == nil {
-		o.Heard = func() {}
+	setDefault(&o.HeartbeatTimeout, 500*time.Millisecond)
+	setDefault(&o.ElectionTimeout, 500*time.Millisecond)
+	setDefault(&o.LeaderLease, 500*time.Millisecond)
+	setDefault(&o.MessageTimeout, 2*time.Second)
+	setDefault(&o.SnapshotInterval, 30*time.Second)
+	if o.OnHeartbeat == nil {
+		o.OnHeartbeat = func() {}
 	}
-	if o.Trailing == 0 {
-		o.Trailing = 256
+	if o.TrailingLogs == 0 {
+		o.TrailingLogs = 256
 	}
 }
 
 // commitRepeatInterval is how long (up to twice this value) the leader sends no AppendEntries to a
-// follower that has the whole log, apart from heartbeats. The commit index needs no repetition
-// (see Nudge), and each repetition wakes both processes. It is for a follower that has missed the
-// commit index, in case the leader does not detect this and nudge again.
+// follower that has the whole log, apart from heartbeats. The commit index needs no repetition (see
+// Raft.PropagateCommit), and each repetition wakes both processes. The repetition helps a follower
+// that has missed the commit index, in case the leader does not detect this and propagate the
+// commit index again.
 const commitRepeatInterval = 2 * time.Second
 
-// config returns the settings of the library.
-func (o *Options) config(notify chan<- bool) *raft.Config {
-	c := raft.DefaultConfig()
-	c.LocalID = raft.ServerID(o.ID)
-	c.HeartbeatTimeout = o.Heartbeat
-	c.ElectionTimeout = o.Election
-	c.LeaderLeaseTimeout = o.LeaderLease
-	c.CommitTimeout = commitRepeatInterval
-	c.ShutdownOnRemove = false
-	c.TrailingLogs = o.Trailing
-	c.SnapshotThreshold = o.Trailing
-	c.SnapshotInterval = o.SnapshotInterval
-	c.PreVoteDisabled = false
-	c.NotifyCh = notify
-	c.NoLegacyTelemetry = true
-	c.Logger = logs.Hclog(o.Log, "raft")
-	return c
+// libraryConfig returns the settings of the library.
+func (o *Options) libraryConfig(notify chan<- bool) *raft.Config {
+	config := raft.DefaultConfig()
+	config.LocalID = raft.ServerID(o.ID)
+	config.HeartbeatTimeout = o.HeartbeatTimeout
+	config.ElectionTimeout = o.ElectionTimeout
+	config.LeaderLeaseTimeout = o.LeaderLease
+	config.CommitTimeout = commitRepeatInterval
+	config.ShutdownOnRemove = false
+	config.TrailingLogs = o.TrailingLogs
+	config.SnapshotThreshold = o.TrailingLogs
+	config.SnapshotInterval = o.SnapshotInterval
+	config.PreVoteDisabled = false
+	config.NotifyCh = notify
+	config.NoLegacyTelemetry = true
+	config.Logger = logs.Hclog(o.Log, "raft")
+	return config
 }

@@ -97,7 +97,7 @@ func TestCandidateWaitsForVotesButNotForDeadVoters(t *testing.T) {
 		{2 * time.Second, 7500 * time.Millisecond}, // of two
 		{24 * time.Second, 11 * time.Second},
 	} {
-		bubble(t, abc(), func(o *consensus.Options) { o.Timeout = c.timeout }, func(g *group) {
+		bubble(t, abc(), func(o *consensus.Options) { o.MessageTimeout = c.timeout }, func(g *group) {
 			l := g.leader(g.all...)
 			voter, other := without(g.all, l)[0], without(g.all, l)[1]
 			// What begins a term is one write more, if it is still under way then.

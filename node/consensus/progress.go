@@ -2,16 +2,16 @@ package consensus
 
 import "sync"
 
-// progress is the match index of each server, from its responses to this leader. The library has
+// matchIndexTable is the match index of each server, from its responses to this leader. The library has
 // it, but does not export it.
-type progress struct {
+type matchIndexTable struct {
 	mu    sync.Mutex // protects the following fields
 	term  uint64
 	match map[string]uint64
 }
 
 // record records that a server has the log of the leader of the term up to index.
-func (p *progress) record(server string, term, index uint64) {
+func (p *matchIndexTable) record(server string, term, index uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if term < p.term {
@@ -24,7 +24,7 @@ func (p *progress) record(server string, term, index uint64) {
 }
 
 // matchIndex returns the match index of a server in the term, or 0 if it is unknown.
-func (p *progress) matchIndex(server string, term uint64) uint64 {
+func (p *matchIndexTable) matchIndex(server string, term uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if term != p.term {

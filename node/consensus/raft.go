@@ -24,10 +24,10 @@ const (
 
 // Raft is the Raft server of this node. It is safe for concurrent use.
 type Raft struct {
-	o            Options
+	options      Options
 	log          zerolog.Logger
 	fsm          *fsmAdapter
-	fresh        bool
+	startedEmpty bool
 	current      atomic.Pointer[instance]
 	instanceLock chan struct{} // capacity 1; held while an instance is started or stopped
 
@@ -40,27 +40,27 @@ type Raft struct {
 	observations       chan raft.Observation // capacity 1; the library drops further observations
 	wg                 sync.WaitGroup
 
-	electorate    atomic.Pointer[voterCache]
-	progress      progress
+	cachedVoters  atomic.Pointer[voterCache]
+	matchIndexes  matchIndexTable
 	stopOnce      sync.Once
 	failOnce      sync.Once
 	err           atomic.Pointer[error]
 	pending       atomic.Int64
 	campaignLimit rateLimit
-	greetLimit    rateLimit
+	announceLimit rateLimit
 	timeoutsMu    sync.Mutex // serialises updateTimeouts, which the library also calls
 }
 
 // Open restores the state and starts the library.
-func Open(o Options) (*Raft, error) {
-	o.defaults()
-	if _, _, err := split(o.ID); err != nil {
+func Open(options Options) (*Raft, error) {
+	options.setDefaults()
+	if _, _, err := parseServerID(options.ID); err != nil {
 		return nil, err
 	}
 	r := &Raft{
-		o:                  o,
-		log:                o.Log,
-		fsm:                &fsmAdapter{fsm: o.FSM},
+		options:            options,
+		log:                options.Log,
+		fsm:                &fsmAdapter{fsm: options.FSM},
 		instanceLock:       make(chan struct{}, 1),
 		failed:             make(chan struct{}),
 		stopped:            make(chan struct{}),
@@ -70,13 +70,13 @@ func Open(o Options) (*Raft, error) {
 		notify:             make(chan bool, 16),
 		observations:       make(chan raft.Observation, 1),
 
-		campaignLimit: rateLimit{interval: 2 * o.Election},
-		greetLimit:    rateLimit{interval: greetInterval},
+		campaignLimit: rateLimit{interval: 2 * options.ElectionTimeout},
+		announceLimit: rateLimit{interval: announceInterval},
 	}
-	o.Stores.Notify(r.fail, r.hang)
+	options.Stores.Notify(r.fail, r.onStall)
 	if err := r.startInstance(); err != nil {
-		o.Stores.Release()
-		return nil, errors.Join(err, o.Stream.Close())
+		options.Stores.Release()
+		return nil, errors.Join(err, options.Stream.Close())
 	}
 	r.wg.Go(r.observe)
 	r.wg.Go(r.requestLoop)
@@ -88,20 +88,20 @@ func (r *Raft) fail(err error) {
 	r.failOnce.Do(func() {
 		r.err.Store(&err)
 		close(r.failed)
-		if r.o.Failed != nil {
-			r.o.Failed(err)
+		if r.options.OnFailure != nil {
+			r.options.OnFailure(err)
 		}
 	})
 }
 
-// hang is called by the stores when a write stalls or completes. A leader with a stalled write
+// onStall is called by the stores when a write stalls or completes. A leader with a stalled write
 // would continue to send heartbeats and would never be replaced, so it is isolated.
-func (r *Raft) hang(on bool) {
-	if c := r.current.Load(); c != nil {
-		r.o.Stream.Isolate(on && c.State() == raft.Leader)
+func (r *Raft) onStall(stalled bool) {
+	if inst := r.current.Load(); inst != nil {
+		r.options.Stream.Isolate(stalled && inst.State() == raft.Leader)
 	}
-	if r.o.Hung != nil {
-		r.o.Hung(on)
+	if r.options.OnStall != nil {
+		r.options.OnStall(stalled)
 	}
 }
 
@@ -116,19 +116,20 @@ func (r *Raft) shouldRetry(id raft.ServerID, term uint64) bool {
 	if r.current.Load() == nil {
 		return false
 	}
-	now, leads := r.Leadership()
-	return leads && now == term && slices.ContainsFunc(r.Configuration(), func(s Server) bool {
-		return s.ID == string(id)
+	currentTerm, leads := r.Leadership()
+	return leads && currentTerm == term && slices.ContainsFunc(r.Configuration(), func(server Server) bool {
+		return server.ID == string(id)
 	})
 }
 
-// CutOff reports whether this server led when its disk stalled, and has isolated itself from the
-// other voters. One of them then leads or will lead, which this server cannot detect.
-func (r *Raft) CutOff() bool { return r.o.Stream.Isolated() && len(r.Voters()) > 1 }
+// IsIsolated reports whether this server was the leader when its disk stalled, and has isolated
+// itself from the other voters. One of the other voters then leads or will lead, which this server
+// cannot detect.
+func (r *Raft) IsIsolated() bool { return r.options.Stream.Isolated() && len(r.Voters()) > 1 }
 
-// leaderChange reports whether an observation of the library may mean another leader or another role.
-func leaderChange(o *raft.Observation) bool {
-	switch o.Data.(type) {
+// isLeaderChange reports whether an observation of the library may mean another leader or another role.
+func isLeaderChange(observation *raft.Observation) bool {
+	switch observation.Data.(type) {
 	case raft.LeaderObservation, raft.RaftState:
 		return true
 	}
@@ -150,9 +151,9 @@ func (r *Raft) observe() {
 }
 
 // notify sends to a channel of capacity 1 without blocking.
-func notify(c chan struct{}) {
+func notify(signal chan struct{}) {
 	select {
-	case c <- struct{}{}:
+	case signal <- struct{}{}:
 	default:
 	}
 }
@@ -164,20 +165,21 @@ func (r *Raft) Changed() <-chan struct{} { return r.changed }
 // same node have different terms.
 func (r *Raft) Leadership() (term uint64, leads bool) {
 	for {
-		c := r.library()
-		term = c.CurrentTerm()
-		leads = c.State() == raft.Leader
-		if c.CurrentTerm() == term {
+		library := r.library()
+		term = library.CurrentTerm()
+		leads = library.State() == raft.Leader
+		if library.CurrentTerm() == term {
 			return term, leads
 		}
 	}
 }
 
-// IsLeader reports whether this node is the leader as far as it has been informed.
+// IsLeader reports whether this node is the leader according to its own state, which may be out of
+// date.
 func (r *Raft) IsLeader() bool { return r.library().State() == raft.Leader }
 
-// Candidate reports whether this server is a candidate.
-func (r *Raft) Candidate() bool { return r.library().State() == raft.Candidate }
+// IsCandidate reports whether this server is a candidate.
+func (r *Raft) IsCandidate() bool { return r.library().State() == raft.Candidate }
 
 // Term returns the current term. It is the only information of Raft on which leases depend.
 func (r *Raft) Term() uint64 { return r.library().CurrentTerm() }
@@ -195,11 +197,11 @@ func (r *Raft) LeaderServer() string {
 	return string(id)
 }
 
-// LogEnd returns the term and the index of the last entry in the log, committed or not.
-func (r *Raft) LogEnd() (term, index uint64) { return lastEntry(r.library().Stats()) }
+// LastEntry returns the term and the index of the last entry in the log, committed or not.
+func (r *Raft) LastEntry() (term, index uint64) { return lastEntry(r.library().Stats()) }
 
-// Fresh reports whether the server had neither a log nor a snapshot when it was opened.
-func (r *Raft) Fresh() bool { return r.fresh }
+// StartedEmpty reports whether the server had neither a log nor a snapshot when it was opened.
+func (r *Raft) StartedEmpty() bool { return r.startedEmpty }
 
 // Applied returns the index of the last entry that the FSM has applied.
 func (r *Raft) Applied() uint64 { return r.fsm.applied.Load() }
@@ -227,11 +229,11 @@ func (r *Raft) Err() error {
 
 // Configuration returns the latest configuration in the log of this server, committed or not.
 func (r *Raft) Configuration() []Server {
-	f := r.library().GetConfiguration()
-	if f.Error() != nil {
+	future := r.library().GetConfiguration()
+	if future.Error() != nil {
 		return nil
 	}
-	return servers(f.Configuration())
+	return fromLibrary(future.Configuration())
 }
 
 // voterCache has the voters of a configuration.
@@ -243,26 +245,26 @@ type voterCache struct {
 // Voters returns the IDs of the voters in Configuration, sorted. The caller must not modify the
 // result, which is shared. The result is cached, because each heartbeat needs it.
 func (r *Raft) Voters() []string {
-	f := r.library().GetConfiguration()
-	if f.Error() != nil {
+	future := r.library().GetConfiguration()
+	if future.Error() != nil {
 		return nil
 	}
-	by := f.Configuration().Servers
-	if len(by) == 0 {
+	configured := future.Configuration().Servers
+	if len(configured) == 0 {
 		return nil
 	}
-	if e := r.electorate.Load(); e != nil && len(e.servers) == len(by) && &e.servers[0] == &by[0] {
-		return e.voters
+	if cached := r.cachedVoters.Load(); cached != nil && len(cached.servers) == len(configured) && &cached.servers[0] == &configured[0] {
+		return cached.voters
 	}
-	e := &voterCache{servers: by}
-	for _, s := range servers(f.Configuration()) {
-		if s.Voter {
-			e.voters = append(e.voters, s.ID)
+	cached := &voterCache{servers: configured}
+	for _, server := range fromLibrary(future.Configuration()) {
+		if server.Voter {
+			cached.voters = append(cached.voters, server.ID)
 		}
 	}
-	slices.Sort(e.voters)
-	r.electorate.Store(e)
-	return e.voters
+	slices.Sort(cached.voters)
+	r.cachedVoters.Store(cached)
+	return cached.voters
 }
 
 // Shutdown stops the library. It returns when its goroutines have ended, or when ctx ends, because
@@ -275,13 +277,13 @@ func (r *Raft) Shutdown(ctx context.Context) error {
 	case r.instanceLock <- struct{}{}:
 		defer func() { <-r.instanceLock }()
 	case <-ctx.Done():
-		r.o.Stores.Release()
-		return errors.Join(fmt.Errorf("consensus: shutdown: %w", ctx.Err()), r.o.Stream.Close())
+		r.options.Stores.Release()
+		return errors.Join(fmt.Errorf("consensus: shutdown: %w", ctx.Err()), r.options.Stream.Close())
 	}
 	ended := r.stopInstance(r.current.Load(), ctx.Done())
-	err := r.o.Stream.Close()
+	err := r.options.Stream.Close()
 	if !ended {
-		r.o.Stores.Release()
+		r.options.Stores.Release()
 		return fmt.Errorf("consensus: shutdown: %w", ctx.Err())
 	}
 	r.wg.Wait()
@@ -290,14 +292,14 @@ func (r *Raft) Shutdown(ctx context.Context) error {
 
 // waitForPending waits a short time for responses to pending requests.
 func (r *Raft) waitForPending(ctx context.Context) {
-	t := time.NewTicker(time.Millisecond)
-	defer t.Stop()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
 	for range pendingTimeout / time.Millisecond {
 		if r.pending.Load() == 0 {
 			return
 		}
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-r.failed:
 			return
 		case <-ctx.Done():

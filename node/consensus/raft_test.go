@@ -202,7 +202,7 @@ func TestCrashedLeaderIsReplacedAndReturns(t *testing.T) {
 		n := g.leader(rest...)
 		g.apply(n, "after")
 		l.restart()
-		if l.Fresh() {
+		if l.StartedEmpty() {
 			t.Error("a restarted server says that it is new")
 		}
 		g.agree(6, g.all...)
@@ -283,7 +283,7 @@ func TestCampaignIsForVotersAndRare(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.until("demoted", func() bool { return other.Rank("") < 0 })
-		if err := other.Campaign(); !errors.Is(err, consensus.ErrNoVote) {
+		if err := other.Campaign(); !errors.Is(err, consensus.ErrNotVoter) {
 			t.Errorf("Campaign without a vote: %v, want ErrNoVote", err)
 		}
 		term := l.Term()

@@ -13,7 +13,7 @@ type rateLimit struct {
 }
 
 // allow reports whether the action is permitted at the time now, and records it.
-func (p *rateLimit) allow(now time.Time) bool {
-	last := p.last.Load()
-	return (last == nil || now.Sub(*last) >= p.interval) && p.last.CompareAndSwap(last, &now)
+func (l *rateLimit) allow(now time.Time) bool {
+	last := l.last.Load()
+	return (last == nil || now.Sub(*last) >= l.interval) && l.last.CompareAndSwap(last, &now)
 }

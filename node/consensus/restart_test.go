@@ -11,7 +11,7 @@ import (
 	"shardway/node/consensus"
 )
 
-func compacting(o *consensus.Options) { o.Trailing, o.SnapshotInterval = 8, time.Second }
+func compacting(o *consensus.Options) { o.TrailingLogs, o.SnapshotInterval = 8, time.Second }
 
 func TestRestartAfterCompaction(t *testing.T) {
 	bubble(t, abc(), compacting, func(g *group) {
@@ -104,7 +104,7 @@ func TestWipedDiskDoesNotVote(t *testing.T) {
 		old := wiped.id()
 		wiped.mem = newMemory()
 		wiped.restart()
-		if wiped.id() == old || !wiped.Fresh() {
+		if wiped.id() == old || !wiped.StartedEmpty() {
 			t.Fatalf("server %s after the wipe, was %s", wiped.id(), old)
 		}
 		l.crash()

@@ -27,7 +27,7 @@ func TestTermsInVotesAreStated(t *testing.T) {
 		mu.Lock()
 		told[o.ID] = hears
 		mu.Unlock()
-		o.Stated = func(server string, term uint64) {
+		o.OnTerm = func(server string, term uint64) {
 			mu.Lock()
 			defer mu.Unlock()
 			hears[server] = max(hears[server], term)
@@ -74,7 +74,7 @@ func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 			})
 		}
 		far := at(b, "b", 2)
-		stream := consensus.NewStream("b/x", consensus.Over(far))
+		stream := consensus.NewStream("b/x", consensus.PeerDialer(far))
 		far.Handle(peer.Raft, stream.Handle)
 		ln, err := b.Listen(b.Addr(port))
 		if err != nil {
@@ -83,7 +83,7 @@ func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = far.Serve(ctx, ln) }() // ends with ctx
-		c, err := consensus.Over(at(a, "a", 1))(ctx, "b", "x")
+		c, err := consensus.PeerDialer(at(a, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestSenderCannotImpersonateAnotherServer(t *testing.T) {
 	terms := map[string]uint64{}
 	var mu sync.Mutex
 	bubble(t, []string{"a"}, func(o *consensus.Options) {
-		o.Stated = func(server string, term uint64) {
+		o.OnTerm = func(server string, term uint64) {
 			mu.Lock()
 			defer mu.Unlock()
 			terms[server] = term
@@ -145,7 +145,7 @@ func TestSenderCannotImpersonateAnotherServer(t *testing.T) {
 			return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(id), Addr: []byte(id)}
 		}
 		speak := func(send func(n *raft.NetworkTransport) error) error {
-			c, err := consensus.Over(thief)(g.t.Context(), "a", a.dir.Disk())
+			c, err := consensus.PeerDialer(thief)(g.t.Context(), "a", a.dir.Disk())
 			if err != nil {
 				g.t.Fatal(err)
 			}

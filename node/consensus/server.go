@@ -36,16 +36,16 @@ func NodeOf(server string) string {
 	return node
 }
 
-// ServerOf returns the first of ids (server IDs) that belongs to a node, or "".
-func ServerOf(ids []string, node string) string {
-	if i := slices.IndexFunc(ids, func(s string) bool { return NodeOf(s) == node }); i >= 0 {
-		return ids[i]
+// ServerOfNode returns the first of ids (server IDs) that belongs to a node, or "".
+func ServerOfNode(servers []string, node string) string {
+	if index := slices.IndexFunc(servers, func(server string) bool { return NodeOf(server) == node }); index >= 0 {
+		return servers[index]
 	}
 	return ""
 }
 
-// split splits a server ID into its node ID and its disk ID.
-func split(id string) (node, disk string, err error) {
+// parseServerID splits a server ID into its node ID and its disk ID.
+func parseServerID(id string) (node, disk string, err error) {
 	node, disk, ok := strings.Cut(id, "/")
 	if !ok || node == "" || disk == "" {
 		return "", "", fmt.Errorf("consensus: server id %q, want node/disk", id)
@@ -53,11 +53,11 @@ func split(id string) (node, disk string, err error) {
 	return node, disk, nil
 }
 
-// servers converts a configuration of the library.
-func servers(c raft.Configuration) []Server {
-	out := make([]Server, len(c.Servers))
-	for i, s := range c.Servers {
-		out[i] = Server{ID: string(s.ID), Voter: s.Suffrage == raft.Voter}
+// fromLibrary converts a configuration of the library.
+func fromLibrary(configuration raft.Configuration) []Server {
+	result := make([]Server, len(configuration.Servers))
+	for i, server := range configuration.Servers {
+		result[i] = Server{ID: string(server.ID), Voter: server.Suffrage == raft.Voter}
 	}
-	return out
+	return result
 }

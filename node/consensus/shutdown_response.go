@@ -14,10 +14,10 @@ import (
 // FSM goroutine. A caller would wait forever, even if another instance has started by then. The
 // futures support a shutdown channel (deferError.ShutdownCh), but the library uses it only for
 // snapshots and restores. The type is not exported, but the field is.
-func (c *instance) await(f raft.Future) error {
+func (inst *instance) await(f raft.Future) error {
 	if v := reflect.Indirect(reflect.ValueOf(f)); v.Kind() == reflect.Struct {
 		if end := v.FieldByName("ShutdownCh"); end.IsValid() && end.IsNil() && end.CanSet() {
-			end.Set(reflect.ValueOf(c.ended.ch))
+			end.Set(reflect.ValueOf(inst.ended.ch))
 		}
 	}
 	return f.Error()

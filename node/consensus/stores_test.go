@@ -160,7 +160,7 @@ func alone(t *testing.T, path string) (*consensus.Raft, *list, func() error, err
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
 	fsm := &list{}
 	r, err := consensus.Open(consensus.Options{
-		ID: id, Stream: consensus.NewStream(id, dial), FSM: fsm, Stores: stores, Log: zerolog.Nop(), Trailing: 8,
+		ID: id, Stream: consensus.NewStream(id, dial), FSM: fsm, Stores: stores, Log: zerolog.Nop(), TrailingLogs: 8,
 	})
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, d.Close())
@@ -192,7 +192,7 @@ func TestRealFilesSurviveARestartAfterCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		if round == 0 {
-			if !r.Fresh() {
+			if !r.StartedEmpty() {
 				t.Error("a new directory is not fresh")
 			}
 			if err := r.Bootstrap(); err != nil {

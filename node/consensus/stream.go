@@ -14,72 +14,72 @@ import (
 // DialFunc opens a Raft stream to a node that has this disk.
 type DialFunc func(ctx context.Context, node, disk string) (net.Conn, error)
 
-// Over returns a DialFunc that uses the peer port.
-func Over(p *peer.Port) DialFunc {
+// PeerDialer returns a DialFunc that uses the peer port.
+func PeerDialer(port *peer.Port) DialFunc {
 	return func(ctx context.Context, node, disk string) (net.Conn, error) {
-		c, err := p.DialServer(ctx, node, disk, peer.Raft)
+		conn, err := port.DialServer(ctx, node, disk, peer.Raft)
 		if err != nil {
 			return nil, err
 		}
-		return c, nil
+		return conn, nil
 	}
 }
 
 // Stream owns all connections of Raft, so that closing it ends the goroutines of the library.
 type Stream struct {
-	local   string
-	dial    DialFunc
-	accepts chan *streamConn // unbuffered
-	ctx     context.Context
-	cancel  context.CancelFunc
+	local    string
+	dial     DialFunc
+	accepted chan *streamConn // unbuffered
+	ctx      context.Context
+	cancel   context.CancelFunc
 
 	// mu protects the following fields.
-	mu       sync.Mutex
-	open     map[*streamConn]struct{}
-	isolated bool
-	retryNow chan struct{} // closed and replaced by retryDials
+	mu        sync.Mutex
+	openConns map[*streamConn]struct{}
+	isolated  bool
+	retryNow  chan struct{} // closed and replaced by retryDials
 }
 
 // NewStream returns a Stream for the server local ("node/disk").
 func NewStream(local string, dial DialFunc) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Stream{
-		local:    local,
-		dial:     dial,
-		accepts:  make(chan *streamConn),
-		ctx:      ctx,
-		cancel:   cancel,
-		open:     make(map[*streamConn]struct{}),
-		retryNow: make(chan struct{}),
+		local:     local,
+		dial:      dial,
+		accepted:  make(chan *streamConn),
+		ctx:       ctx,
+		cancel:    cancel,
+		openConns: make(map[*streamConn]struct{}),
+		retryNow:  make(chan struct{}),
 	}
 }
 
 // Handle serves an accepted stream until it ends. It is the handler of the peer port for Raft.
-func (s *Stream) Handle(ctx context.Context, c *peer.Conn) { s.Serve(ctx, c) }
+func (s *Stream) Handle(ctx context.Context, conn *peer.Conn) { s.Serve(ctx, conn) }
 
 // Serve passes a connection to the library. It returns when the connection is closed or ctx ends.
-func (s *Stream) Serve(ctx context.Context, c net.Conn) {
-	sc, err := s.track(nil, c)
+func (s *Stream) Serve(ctx context.Context, conn net.Conn) {
+	tracked, err := s.track(nil, conn)
 	if err != nil {
 		return
 	}
-	defer func() { _ = sc.Close() }()
+	defer func() { _ = tracked.Close() }()
 	select {
-	case s.accepts <- sc:
+	case s.accepted <- tracked:
 	case <-ctx.Done():
 		return
-	case <-sc.done:
+	case <-tracked.done:
 		return
 	}
 	select {
-	case <-sc.done:
+	case <-tracked.done:
 	case <-ctx.Done():
 	}
 }
 
 // layer returns a stream layer for one instance of the library.
 func (s *Stream) layer() *layer {
-	l := &layer{s: s}
+	l := &layer{stream: s}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	return l
 }
@@ -89,12 +89,12 @@ var errIsolated = errors.New("consensus: cut off while a write hangs")
 
 // Isolate isolates the server from all other servers if on is true: it closes all connections and rejects
 // new ones. If on is false, it ends the isolation.
-func (s *Stream) Isolate(on bool) {
+func (s *Stream) Isolate(isolate bool) {
 	s.mu.Lock()
-	s.isolated = on
+	s.isolated = isolate
 	s.mu.Unlock()
-	if on {
-		s.closeAll(func(*streamConn) bool { return true })
+	if isolate {
+		s.closeMatching(func(*streamConn) bool { return true })
 	}
 }
 
@@ -106,8 +106,8 @@ func (s *Stream) Isolated() bool {
 }
 
 // track registers a connection of l, which may be nil, or closes it if no connection is allowed.
-func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
-	sc := &streamConn{Conn: c, stream: s, layer: l, done: make(chan struct{})}
+func (s *Stream) track(l *layer, conn net.Conn) (*streamConn, error) {
+	tracked := &streamConn{Conn: conn, stream: s, layer: l, done: make(chan struct{})}
 	s.mu.Lock()
 	err := s.ctx.Err()
 	if l != nil {
@@ -117,13 +117,13 @@ func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
 		err = errIsolated
 	}
 	if err == nil {
-		s.open[sc] = struct{}{}
+		s.openConns[tracked] = struct{}{}
 	}
 	s.mu.Unlock()
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
-	return sc, nil
+	return tracked, nil
 }
 
 // retryDials ends the pauses between dial attempts.
@@ -141,45 +141,45 @@ func (s *Stream) retrySignal() <-chan struct{} {
 	return s.retryNow
 }
 
-// remove ends the tracking of a closed connection.
-func (s *Stream) remove(c *streamConn) {
+// untrack ends the tracking of a closed connection.
+func (s *Stream) untrack(conn *streamConn) {
 	s.mu.Lock()
-	delete(s.open, c)
+	delete(s.openConns, conn)
 	s.mu.Unlock()
 }
 
-// closeAll closes the open connections for which which returns true.
-func (s *Stream) closeAll(which func(*streamConn) bool) {
+// closeMatching closes the open connections for which match returns true.
+func (s *Stream) closeMatching(match func(*streamConn) bool) {
 	s.mu.Lock()
-	all := make([]*streamConn, 0, len(s.open))
-	for c := range s.open {
-		if which(c) {
-			all = append(all, c)
+	matching := make([]*streamConn, 0, len(s.openConns))
+	for conn := range s.openConns {
+		if match(conn) {
+			matching = append(matching, conn)
 		}
 	}
 	s.mu.Unlock()
-	for _, c := range all {
-		_ = c.Close()
+	for _, conn := range matching {
+		_ = conn.Close()
 	}
 }
 
 // CloseOtherProcesses closes the connections to all processes of a server except the one with this
-// nonce. They are older.
+// nonce. The other processes are older.
 func (s *Stream) CloseOtherProcesses(server string, nonce uint64) {
-	s.closeAll(func(c *streamConn) bool {
-		p, ok := c.Conn.(*peer.Conn)
+	s.closeMatching(func(conn *streamConn) bool {
+		peerConn, ok := conn.Conn.(*peer.Conn)
 		if !ok {
 			return false
 		}
-		far := p.Peer()
-		return ServerID(far.Node, far.Disk) == server && far.Nonce != nonce
+		remote := peerConn.Peer()
+		return ServerID(remote.Node, remote.Disk) == server && remote.Nonce != nonce
 	})
 }
 
 // Close closes all connections and rejects new ones.
 func (s *Stream) Close() error {
 	s.cancel()
-	s.closeAll(func(*streamConn) bool { return true })
+	s.closeMatching(func(*streamConn) bool { return true })
 	return nil
 }
 

@@ -18,7 +18,7 @@ type streamConn struct {
 // Close closes the connection. Repeated calls return the same error.
 func (c *streamConn) Close() error {
 	c.once.Do(func() {
-		c.stream.remove(c)
+		c.stream.untrack(c)
 		c.err = c.Conn.Close()
 		close(c.done)
 	})

@@ -13,7 +13,7 @@ import (
 // the heartbeat interval, which is random between a tenth and a fifth of it. Each heartbeat wakes
 // both processes, the timer that sends it usually twice, which is most of the work of an idle
 // leader. So a leader uses three times the timeout of its followers. With 500 ms it sends a
-// heartbeat every 150 to 300 ms unless the caller triggers one sooner (see Raft.Beat, called every
+// heartbeat every 150 to 300 ms unless the caller triggers one sooner (see Raft.SendHeartbeat, called every
 // 97 ms), and starts a timer each time, whose expiry wakes the monitor thread of the runtime.
 //
 // A single lost heartbeat, which TCP retransmits after 200 ms, still does not cause an election,
@@ -46,24 +46,24 @@ const maxVoteWait = 8 * time.Second
 func (r *Raft) updateTimeouts() {
 	r.timeoutsMu.Lock()
 	defer r.timeoutsMu.Unlock()
-	c := r.current.Load()
-	now := c.ReloadableConfig()
-	want := now
-	want.HeartbeatTimeout, want.ElectionTimeout = r.o.Heartbeat, r.o.Election
-	if leader, _ := c.LeaderWithID(); leader != "" {
-		c.terms.lastWrite.Store(0)
-		c.terms.campaigns.Store(0)
+	inst := r.current.Load()
+	current := inst.ReloadableConfig()
+	want := current
+	want.HeartbeatTimeout, want.ElectionTimeout = r.options.HeartbeatTimeout, r.options.ElectionTimeout
+	if leader, _ := inst.LeaderWithID(); leader != "" {
+		inst.termStore.lastWriteTime.Store(0)
+		inst.termStore.electionCount.Store(0)
 	}
-	if c.State() == raft.Leader { // a leadership transfer uses the election timeout
+	if inst.State() == raft.Leader { // a leadership transfer uses the election timeout
 		want.HeartbeatTimeout *= leaderHeartbeatFactor
 	}
-	disk := writesPerVote * time.Duration(c.terms.lastWrite.Load())
-	backoff := r.o.Election << min(max(c.terms.campaigns.Load()-1, 0), 8)
-	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout, min(disk, maxVoteWait), min(backoff, maxVoteWait/2))
-	if now == want {
+	diskWait := writesPerVote * time.Duration(inst.termStore.lastWriteTime.Load())
+	backoff := r.options.ElectionTimeout << min(max(inst.termStore.electionCount.Load()-1, 0), 8)
+	want.ElectionTimeout = max(want.ElectionTimeout, want.HeartbeatTimeout, min(diskWait, maxVoteWait), min(backoff, maxVoteWait/2))
+	if current == want {
 		return
 	}
-	if err := c.ReloadConfig(want); err != nil {
+	if err := inst.ReloadConfig(want); err != nil {
 		r.log.Warn().Err(err).Msg("raft timeouts not changed")
 	}
 }

@@ -18,7 +18,7 @@ type termCounter struct {
 
 func (h *termCounter) countTerms(o *consensus.Options) {
 	server := o.ID
-	o.Stated = func(string, uint64) {
+	o.OnTerm = func(string, uint64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.times[server]++

@@ -100,7 +100,7 @@ type dialOnly struct {
 }
 
 func (d *dialOnly) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
-	return consensus.Over(d.port)(context.Background(), d.voter.dir.Node(), d.voter.dir.Disk())
+	return consensus.PeerDialer(d.port)(context.Background(), d.voter.dir.Node(), d.voter.dir.Disk())
 }
 
 func (d *dialOnly) Accept() (net.Conn, error) { return nil, net.ErrClosed }

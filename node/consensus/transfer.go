@@ -16,10 +16,10 @@ const transferPollInterval = 2 * time.Millisecond
 // errNoSuccessor means that no other voter can become leader.
 var errNoSuccessor = errors.New("consensus: no other voter to lead")
 
-// Transfer transfers leadership to the voter with the longest log, preferably one for which
-// keepsUp returns true, and to the next one if this fails. It returns when this node no longer
-// leads, or after it has tried all voters, about 0.5 s each. The caller provides keepsUp, because
-// a server can have the whole log without applying it.
+// Transfer transfers leadership to the voter with the longest log, preferably one for which keepsUp
+// returns true, and to the next one if this fails. It returns when this node no longer leads, or
+// after it has tried all voters, about 0.5 s each. keepsUp comes from the caller, because Raft
+// cannot detect that a server has the whole log without applying it.
 //
 // It uses the messages of the transfer in the library, but not its code. That code selects dead
 // voters, accepts no entries during the transfer, and can remain in this state permanently
@@ -32,47 +32,47 @@ func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	if !leads {
 		return translate(raft.ErrNotLeader)
 	}
-	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(s string) bool { return s == r.o.ID })
+	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(server string) bool { return server == r.options.ID })
 	slices.SortStableFunc(voters, func(a, b string) int {
-		return cmp.Compare(r.progress.matchIndex(b, term), r.progress.matchIndex(a, term))
+		return cmp.Compare(r.matchIndexes.matchIndex(b, term), r.matchIndexes.matchIndex(a, term))
 	})
-	var first, last []string
-	for _, s := range voters {
-		if keepsUp(s) {
-			first = append(first, s)
+	var preferred, others []string
+	for _, server := range voters {
+		if keepsUp(server) {
+			preferred = append(preferred, server)
 		} else {
-			last = append(last, s)
+			others = append(others, server)
 		}
 	}
 	err := errNoSuccessor
-	for _, s := range append(first, last...) {
-		if err = r.transferTo(term, s); err == nil {
+	for _, server := range append(preferred, others...) {
+		if err = r.transferTo(term, server); err == nil {
 			break
 		}
 	}
 	return err
 }
 
-// transferTo makes a server campaign once it has the whole log. It returns nil when this node no
-// longer leads in term.
+// transferTo makes a server campaign once the server has the whole log. It returns nil when this
+// node no longer leads in term.
 func (r *Raft) transferTo(term uint64, server string) error {
 	return r.runUntilStopped(func() error {
-		c := r.current.Load()
-		if err := c.trans.layer.probe(raft.ServerAddress(server), r.o.Election); err != nil {
+		inst := r.current.Load()
+		if err := inst.transport.layer.probe(raft.ServerAddress(server), r.options.ElectionTimeout); err != nil {
 			return err
 		}
-		hasAll := func() bool { return r.progress.matchIndex(server, term) >= c.LastIndex() }
-		if !hasAll() {
-			r.Nudge() // otherwise the server may receive the missing entries only after commitRepeatInterval
+		hasWholeLog := func() bool { return r.matchIndexes.matchIndex(server, term) >= inst.LastIndex() }
+		if !hasWholeLog() {
+			r.PropagateCommit() // otherwise the server may receive the missing entries only after commitRepeatInterval
 		}
-		if !r.waitFor(term, hasAll) {
+		if !r.waitFor(term, hasWholeLog) {
 			return fmt.Errorf("%s lags behind", server)
 		}
-		if now, leads := r.Leadership(); !leads || now != term {
+		if currentTerm, leads := r.Leadership(); !leads || currentTerm != term {
 			return nil // a campaign now would depose the new leader
 		}
 		req := &raft.TimeoutNowRequest{RPCHeader: r.header()}
-		if err := c.trans.TimeoutNow(raft.ServerID(server), raft.ServerAddress(server), req, &raft.TimeoutNowResponse{}); err != nil {
+		if err := inst.transport.TimeoutNow(raft.ServerID(server), raft.ServerAddress(server), req, &raft.TimeoutNowResponse{}); err != nil {
 			return err
 		}
 		if !r.waitFor(term, func() bool { return false }) {
@@ -84,11 +84,11 @@ func (r *Raft) transferTo(term uint64, server string) error {
 
 // waitFor waits up to an election timeout until cond holds or this node no longer leads in term.
 // It returns false on timeout.
-func (r *Raft) waitFor(term uint64, cond func() bool) bool {
-	t := time.NewTicker(transferPollInterval)
-	defer t.Stop()
-	for start := time.Now(); time.Since(start) <= r.o.Election; <-t.C {
-		if now, leads := r.Leadership(); cond() || !leads || now != term {
+func (r *Raft) waitFor(term uint64, condition func() bool) bool {
+	ticker := time.NewTicker(transferPollInterval)
+	defer ticker.Stop()
+	for start := time.Now(); time.Since(start) <= r.options.ElectionTimeout; <-ticker.C {
+		if currentTerm, leads := r.Leadership(); condition() || !leads || currentTerm != term {
 			return true
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"shardway/node/logs"
 )
 
-// maxPool is the number of idle connections to a server: one for entries, one for heartbeats. Each
+// maxIdleConns is the number of idle connections to a server: one for entries, one for heartbeats. Each
 // needs 512 KB.
-const maxPool = 2
+const maxIdleConns = 2
 
 // transport is the transport of the library with these corrections:
 //
@@ -27,32 +27,32 @@ const maxPool = 2
 // checks.
 type transport struct {
 	*raft.NetworkTransport
-	layer    *layer
-	progress *progress
-	inbox    chan raft.RPC // unbuffered, like that of the library
+	layer        *layer
+	matchIndexes *matchIndexTable
+	inbox        chan raft.RPC // unbuffered, like that of the library
 	// received is unbuffered. It carries requests from the streams to relayLoop.
-	received chan raft.RPC
-	closed   chan struct{} // closed by Close
-	once     sync.Once
-	// votes sends vote requests. Its timeout includes the disk writes of the other server.
-	votes      *raft.NetworkTransport
-	heartbeats heartbeatSender
+	received  chan raft.RPC
+	closed    chan struct{} // closed by Close
+	closeOnce sync.Once
+	// voteTransport sends vote requests. Its timeout includes the disk writes of the other server.
+	voteTransport   *raft.NetworkTransport
+	heartbeatSender heartbeatSender
 	// intercept is Raft.intercept.
 	intercept func(*transport, raft.RPC) (out raft.RPC, taken bool)
 	// handleHeartbeat is Raft.handleHeartbeat.
 	handleHeartbeat func(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool)
 	// shouldRetry is Raft.shouldRetry.
 	shouldRetry func(id raft.ServerID, term uint64) bool
-	// onTerm is Options.Stated; nil means no call.
-	onTerm        func(server string, term uint64)
-	onHeartbeat   func() // Options.Heard, never nil
-	timeout       time.Duration
-	log           zerolog.Logger
-	spoofLogLimit rateLimit // limits log lines about wrong senders
+	// onTerm is Options.OnTerm; nil means no call.
+	onTerm         func(server string, term uint64)
+	onHeartbeat    func() // Options.OnHeartbeat, never nil
+	messageTimeout time.Duration
+	log            zerolog.Logger
+	spoofLogLimit  rateLimit // limits log lines about wrong senders
 
 	heartbeatHandler struct {
 		sync.Mutex
-		take func(raft.RPC) // heartbeat handler of the library
+		handle func(raft.RPC) // heartbeat handler of the library
 	}
 }
 
@@ -63,29 +63,29 @@ var (
 )
 
 // newTransport returns the transport of r over o.Stream. It runs until Close.
-func newTransport(o *Options, seen *progress, r *Raft) *transport {
-	l := o.Stream.layer()
+func newTransport(options *Options, matchIndexes *matchIndexTable, r *Raft) *transport {
+	layer := options.Stream.layer()
 	t := &transport{
-		layer:           l,
-		progress:        seen,
+		layer:           layer,
+		matchIndexes:    matchIndexes,
 		inbox:           make(chan raft.RPC),
 		received:        make(chan raft.RPC),
 		closed:          make(chan struct{}),
 		intercept:       r.intercept,
 		handleHeartbeat: r.handleHeartbeat,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:          dialOnlyLayer{l},
-			MaxPool:         maxPool,
+			Stream:          dialOnlyLayer{layer},
+			MaxPool:         maxIdleConns,
 			MaxRPCsInFlight: 1,
-			Timeout:         o.Timeout,
-			Logger:          logs.Hclog(o.Log, "raft-net"),
+			Timeout:         options.MessageTimeout,
+			Logger:          logs.Hclog(options.Log, "raft-net"),
 		}),
-		votes: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: voteLayer{dialOnlyLayer{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*maxVoteWait), Logger: logs.Hclog(o.Log, "raft-net"),
+		voteTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: voteLayer{dialOnlyLayer{layer}, options.MessageTimeout}, MaxPool: 1, Timeout: max(options.MessageTimeout, 2*maxVoteWait), Logger: logs.Hclog(options.Log, "raft-net"),
 		}),
-		heartbeats:  heartbeatSender{dial: l.Dial, timeout: o.Timeout, byServer: map[raft.ServerAddress]*heartbeatConn{}},
-		shouldRetry: r.shouldRetry,
-		onTerm:      o.Stated, onHeartbeat: o.Heard, timeout: o.Timeout, log: o.Log, spoofLogLimit: rateLimit{interval: time.Second},
+		heartbeatSender: heartbeatSender{dial: layer.Dial, timeout: options.MessageTimeout, byServer: map[raft.ServerAddress]*heartbeatConn{}},
+		shouldRetry:     r.shouldRetry,
+		onTerm:          options.OnTerm, onHeartbeat: options.OnHeartbeat, messageTimeout: options.MessageTimeout, log: options.Log, spoofLogLimit: rateLimit{interval: time.Second},
 	}
 	go t.acceptLoop()
 	go t.relayLoop()
@@ -93,10 +93,10 @@ func newTransport(o *Options, seen *progress, r *Raft) *transport {
 }
 
 // SetHeartbeatHandler sets the heartbeat handler of the library.
-func (t *transport) SetHeartbeatHandler(take func(raft.RPC)) {
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.heartbeatHandler.Lock()
 	defer t.heartbeatHandler.Unlock()
-	t.heartbeatHandler.take = take
+	t.heartbeatHandler.handle = handle
 }
 
 // Consumer returns the channel of requests for the library.
@@ -104,8 +104,8 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
 
 // Close stops the transport.
 func (t *transport) Close() error {
-	t.once.Do(func() { close(t.closed) })
-	return errors.Join(t.votes.Close(), t.NetworkTransport.Close())
+	t.closeOnce.Do(func() { close(t.closed) })
+	return errors.Join(t.voteTransport.Close(), t.NetworkTransport.Close())
 }
 
 // relayLoop passes requests to intercept and then to the library, until Close. It waits until the
@@ -114,12 +114,12 @@ func (t *transport) relayLoop() {
 	for {
 		select {
 		case rpc := <-t.received:
-			out, taken := t.intercept(t, rpc)
-			if taken {
+			forwarded, handled := t.intercept(t, rpc)
+			if handled {
 				continue
 			}
 			select {
-			case t.inbox <- out:
+			case t.inbox <- forwarded:
 			case <-t.closed:
 				return
 			}
@@ -129,14 +129,14 @@ func (t *transport) relayLoop() {
 	}
 }
 
-// drainLoop returns once the main loop of the library has handled all accepted requests. Only
+// drainLibraryLoop returns once the main loop of the library has handled all accepted requests. Only
 // intercept may call it.
-func (t *transport) drainLoop() {
+func (t *transport) drainLibraryLoop() {
 	done := make(chan raft.RPCResponse, 1)
 	// AppendEntries with term 0: the library responds after it has compared the term.
-	old := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	staleRequest := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	select {
-	case t.inbox <- raft.RPC{Command: old, RespChan: done}:
+	case t.inbox <- raft.RPC{Command: staleRequest, RespChan: done}:
 	case <-t.closed:
 		return
 	}
@@ -150,29 +150,29 @@ func (t *transport) drainLoop() {
 // soon sends the next one.
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	send := func() error {
-		return t.retryBroken(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
+		return t.retryBrokenConn(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
 	}
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
-		return t.retryBroken(func() error {
-			if sent, err := t.heartbeats.send(addr, req, resp); sent {
+		return t.retryBrokenConn(func() error {
+			if sent, err := t.heartbeatSender.send(addr, req, resp); sent {
 				return err
 			}
 			return t.NetworkTransport.AppendEntries(id, addr, req, resp)
 		})
 	}
-	err := t.retryUnreachable(id, req.Term, func() error { return t.retryCut(send) })
+	err := t.retryUnreachable(id, req.Term, func() error { return t.asDialErrorIfClosed(send) })
 	if err == nil {
 		t.reportTerm(id, resp.Term)
 	}
 	if err == nil && resp.Success {
-		t.progress.record(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
+		t.matchIndexes.record(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
 	return err
 }
 
 // RequestVote requests a vote. A voter that receives the request twice grants it twice.
 func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	err := t.retryBroken(func() error { return t.votes.RequestVote(id, addr, req, resp) })
+	err := t.retryBrokenConn(func() error { return t.voteTransport.RequestVote(id, addr, req, resp) })
 	if err == nil {
 		t.reportTerm(id, resp.Term)
 	}
@@ -181,18 +181,18 @@ func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *
 
 // RequestPreVote requests a pre-vote.
 func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.retryBroken(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
+	return t.retryBrokenConn(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
 }
 
-// retryBroken repeats send while the error may come from a broken idle connection: it is not a
+// retryBrokenConn repeats send while the error may come from a broken idle connection: it is not a
 // dial error and occurs quickly. It is for messages that may be sent twice, so not for TimeoutNow:
 // the second one would depose the leader that the first one has elected.
-func (t *transport) retryBroken(send func() error) error {
-	began := time.Now()
-	for tries := 0; ; tries++ {
+func (t *transport) retryBrokenConn(send func() error) error {
+	start := time.Now()
+	for attempts := 0; ; attempts++ {
 		err := send()
-		var d *dialError
-		if err == nil || tries == maxPool || errors.As(err, &d) || time.Since(began) > brokenConnTimeout {
+		var dialErr *dialError
+		if err == nil || attempts == maxIdleConns || errors.As(err, &dialErr) || time.Since(start) > brokenConnTimeout {
 			return err
 		}
 	}
@@ -202,14 +202,14 @@ func (t *transport) retryBroken(send func() error) error {
 // means that the server does not respond.
 const brokenConnTimeout = 100 * time.Millisecond
 
-// retryCut runs send and converts an error of a stream that is closed immediately to a dial error.
+// asDialErrorIfClosed runs send and converts an error of a stream that is closed immediately to a dial error.
 // The message may be sent twice, and the server is not reachable now. It pauses, because
 // Stream.Dial did not.
-func (t *transport) retryCut(send func() error) error {
-	began := time.Now()
+func (t *transport) asDialErrorIfClosed(send func() error) error {
+	start := time.Now()
 	err := send()
-	var d *dialError
-	if err == nil || errors.As(err, &d) || !isStreamError(err) || time.Since(began) > brokenConnTimeout {
+	var dialErr *dialError
+	if err == nil || errors.As(err, &dialErr) || !isStreamError(err) || time.Since(start) > brokenConnTimeout {
 		return err
 	}
 	pause := time.NewTimer(dialPauseMax)
@@ -224,21 +224,21 @@ func (t *transport) retryCut(send func() error) error {
 // isStreamError reports whether err is an error of the stream, not of the server at its other end.
 func isStreamError(err error) bool {
 	// The decoder of the library wraps the error of a read in an error that errors.As does not unwrap.
-	var decoding interface{ Cause() error }
-	if errors.As(err, &decoding) {
-		return isStreamError(decoding.Cause())
+	var decodeErr interface{ Cause() error }
+	if errors.As(err, &decodeErr) {
+		return isStreamError(decodeErr.Cause())
 	}
-	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op) && !op.Timeout()
+	var opErr *net.OpError
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &opErr) && !opErr.Timeout()
 }
 
 // InstallSnapshot sends a snapshot. It reads nothing of data before the connection exists.
-func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, snapshot io.Reader) error {
 	err := t.retryUnreachable(id, req.Term, func() error {
-		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, data)
+		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, snapshot)
 	})
 	if err == nil && resp.Success {
-		t.progress.record(string(id), req.Term, req.LastLogIndex)
+		t.matchIndexes.record(string(id), req.Term, req.LastLogIndex)
 	}
 	return err
 }
@@ -247,8 +247,8 @@ func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, r
 func (t *transport) retryUnreachable(id raft.ServerID, term uint64, send func() error) error {
 	for {
 		err := send()
-		var d *dialError
-		if !errors.As(err, &d) || d.final || !t.shouldRetry(id, term) {
+		var dialErr *dialError
+		if !errors.As(err, &dialErr) || dialErr.permanent || !t.shouldRetry(id, term) {
 			return err
 		}
 	}

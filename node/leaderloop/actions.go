@@ -38,7 +38,7 @@ func (l *Leadership) Do(ctx context.Context, a api.Action) error {
 // the leader would add that node again.
 func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 	voters, others := l.o.View.Servers()
-	server := consensus.ServerOf(slices.Concat(voters, others), a.Node)
+	server := consensus.ServerOfNode(slices.Concat(voters, others), a.Node)
 	s := l.o.View.State()
 	id := shardmap.NodeID(a.Node)
 	if server == "" && !s.Committed().Has(id) && !l.o.View.Remembers(a.Node) {

@@ -34,7 +34,7 @@ const ViewTimeout = 250 * time.Millisecond
 // Leadership returns the current leadership of this node, or nil if this node does not lead. It is also nil
 // if the node has isolated itself because its disk has stalled, see cluster.View.Leader.
 func (c *Client) Leadership() *Leadership {
-	if c.View.Raft.CutOff() {
+	if c.View.Raft.IsIsolated() {
 		return nil
 	}
 	return c.Current()

@@ -137,7 +137,7 @@ func (l *Loop) perform(ctx context.Context, effects []leader.Effect, answer func
 func (l *Loop) nudgeIfBehind(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.shouldNudge(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
-		l.raft.Nudge()
+		l.raft.PropagateCommit()
 	}
 }
 

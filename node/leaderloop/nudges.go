@@ -8,7 +8,7 @@ import (
 
 // A nudge is a log entry without content, which the leader appends so that its followers receive the commit
 // index immediately. Without nudges, the Raft library sends the commit index only every few seconds, see
-// consensus.Raft.Nudge. The leader nudges when a process sends its first heartbeat, and when a process lacks
+// consensus.Raft.PropagateCommit. The leader nudges when a process sends its first heartbeat, and when a process lacks
 // a committed map. It repeats a nudge after nudgeRetryPause, doubles the pause each time, and nudges up to
 // maxNudges times for the same map.
 const (

@@ -7,7 +7,7 @@ import (
 
 const (
 	// raftHeartbeatEvery is the interval at which a leader sends Raft heartbeats. It is slightly
-	// shorter than the timers of the Raft library (see consensus.Raft.Beat), so none of them expires.
+	// shorter than the timers of the Raft library (see consensus.Raft.SendHeartbeat), so none of them expires.
 	// It is also slightly shorter than the 100 ms between the heartbeats of a node, because a voter
 	// sends its own heartbeat when it receives one of Raft (see onRaftHeartbeat).
 	raftHeartbeatEvery = 97 * time.Millisecond
@@ -35,7 +35,7 @@ func (l *Loop) sendIfDueSoon() {
 // sendRaftHeartbeats sends Raft's heartbeats now, and returns the time until the next ones.
 func (l *Loop) sendRaftHeartbeats() time.Duration {
 	l.raftHeartbeatsSent, l.voterHeard = time.Now(), false
-	l.raft.Beat()
+	l.raft.SendHeartbeat()
 	return raftHeartbeatEvery
 }
 

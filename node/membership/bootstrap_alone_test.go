@@ -26,7 +26,7 @@ type aloneNode struct {
 func (l *aloneNode) Cluster() (id string, shards int)  { return "", 8 }
 func (l *aloneNode) Promised() (to string, err error)  { return l.promised, nil }
 func (l *aloneNode) Promise(to string) error           { l.promised = to; return nil }
-func (l *aloneNode) Fresh() bool                       { return !l.log.Load() }
+func (l *aloneNode) StartedEmpty() bool                { return !l.log.Load() }
 func (l *aloneNode) Configuration() []consensus.Server { return nil }
 func (l *aloneNode) Bootstrap() error                  { l.log.Store(true); return nil }
 func (l *aloneNode) Campaign() error                   { return nil }

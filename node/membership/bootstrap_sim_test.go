@@ -98,7 +98,7 @@ func (w *schedule) lock() (unlock func()) {
 }
 
 // Fresh, Configuration, Bootstrap and Campaign implement membership.BootstrapRaft.
-func (n *simNode) Fresh() bool {
+func (n *simNode) StartedEmpty() bool {
 	defer n.w.lock()()
 	return !n.disk.log
 }

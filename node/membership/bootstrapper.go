@@ -71,9 +71,9 @@ type PromiseStore interface {
 
 // BootstrapRaft is Raft before the node belongs to a cluster.
 type BootstrapRaft interface {
-	// Fresh reports whether the log is empty. Configuration returns the servers of the cluster, if the
+	// StartedEmpty reports whether the log is empty. Configuration returns the servers of the cluster, if the
 	// node belongs to one.
-	Fresh() bool
+	StartedEmpty() bool
 	Configuration() []consensus.Server
 	Bootstrap() error
 	Campaign() error
@@ -222,7 +222,7 @@ func (b *Bootstrapper) HandleNeeds() (bool, error) {
 // BelongsToCluster reports whether this node belongs to a cluster or has the log of one.
 func (b *Bootstrapper) BelongsToCluster() bool {
 	cluster, _ := b.o.Dir.Cluster()
-	return cluster != "" || !b.o.Raft.Fresh() || len(b.o.Raft.Configuration()) > 0
+	return cluster != "" || !b.o.Raft.StartedEmpty() || len(b.o.Raft.Configuration()) > 0
 }
 
 // Run bootstraps a cluster if this node should do so. It returns once the node belongs to a

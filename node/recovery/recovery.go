@@ -126,7 +126,7 @@ func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Res
 	r.Kept, err = d.Found(disk.Foundation{
 		Cluster: r.Cluster, Shards: r.Shards, Stores: disk.StoreOptions{Log: o.Log},
 		Write: func(disk string, s *disk.Stores) error {
-			return consensus.Found(s, consensus.ServerID(r.Node, disk), b, r.Floor, term+1)
+			return consensus.InitStores(s, consensus.ServerID(r.Node, disk), b, r.Floor, term+1)
 		},
 	})
 	if r.Kept != "" {

@@ -114,7 +114,7 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	nobody := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody is there") }
 	raft, err := consensus.Open(consensus.Options{
 		ID: id, Stream: consensus.NewStream(id, nobody), FSM: f, Stores: stores,
-		Heartbeat: 50 * time.Millisecond, Election: 50 * time.Millisecond, LeaderLease: 50 * time.Millisecond,
+		HeartbeatTimeout: 50 * time.Millisecond, ElectionTimeout: 50 * time.Millisecond, LeaderLease: 50 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	if err != nil || index <= r.Floor {
 		t.Errorf("the next entry has index %d, %v, want one above %d", index, err, r.Floor)
 	}
-	if f.restored == nil || raft.Fresh() {
-		t.Errorf("the state was not restored, fresh %v", raft.Fresh())
+	if f.restored == nil || raft.StartedEmpty() {
+		t.Errorf("the state was not restored, fresh %v", raft.StartedEmpty())
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// terms is the stable store of the library, and prevents the term from decreasing.
+// termStore is the stable store of the library, and prevents the term from decreasing.
 //
 // The library (v1.7.3) handles heartbeats outside its main loop, so that a loop that waits for the
 // disk still detects its leader. But it uses code that must only run in the loop. When a server
@@ -20,23 +20,23 @@ import (
 //
 // So the handler receives only heartbeats that do not change the term, and none while a term is
 // being written. All others pass through the main loop like any request. See Raft.handleHeartbeat.
-type terms struct {
+type termStore struct {
 	raft.StableStore
-	// changing is locked while a term is written, and read-locked while a heartbeat is handled. No
+	// termMu is locked while a term is written, and read-locked while a heartbeat is handled. No
 	// holder of a read lock waits for the disk.
-	changing    sync.RWMutex
+	termMu      sync.RWMutex
 	writtenTerm atomic.Uint64 // last written term plus 1; zero means none
-	// lastWrite is the duration of the last write of a term or a vote, in ns. campaigns is the number of
+	// lastWriteTime is the duration of the last write of a term or a vote, in ns. electionCount is the number of
 	// elections of this server. Both count since this server last had a leader.
-	lastWrite, campaigns atomic.Int64
-	isCandidate          func() bool // reports whether this server is a candidate
-	onWrite              func()      // called after each write; nil means no call
+	lastWriteTime, electionCount atomic.Int64
+	isCandidate                  func() bool // reports whether this server is a candidate
+	onWrite                      func()      // called after each write; nil means no call
 }
 
 // SetUint64 writes a number. It writes a term only if it differs from the last written one, or if
 // it is the first write of this instance, which shows whether the disk is writable. A heartbeat
 // handler may set the same term again; a write would deadlock with itself.
-func (s *terms) SetUint64(key []byte, val uint64) error {
+func (s *termStore) SetUint64(key []byte, val uint64) error {
 	if string(key) != keyCurrentTerm {
 		return s.StableStore.SetUint64(key, val)
 	}
@@ -44,27 +44,27 @@ func (s *terms) SetUint64(key []byte, val uint64) error {
 		return nil
 	}
 	defer s.recordWrite(time.Now())
-	s.changing.Lock()
-	defer s.changing.Unlock()
+	s.termMu.Lock()
+	defer s.termMu.Unlock()
 	err := s.StableStore.SetUint64(key, val)
 	if err == nil {
 		s.writtenTerm.Store(val + 1)
 		if s.isCandidate != nil && s.isCandidate() {
-			s.campaigns.Add(1)
+			s.electionCount.Add(1)
 		}
 	}
 	return err
 }
 
 // Set writes the vote of this server, together with its term.
-func (s *terms) Set(key, val []byte) error {
+func (s *termStore) Set(key, val []byte) error {
 	defer s.recordWrite(time.Now())
 	return s.StableStore.Set(key, val)
 }
 
 // recordWrite records the duration of a write.
-func (s *terms) recordWrite(began time.Time) {
-	s.lastWrite.Store(int64(time.Since(began)))
+func (s *termStore) recordWrite(start time.Time) {
+	s.lastWriteTime.Store(int64(time.Since(start)))
 	if s.onWrite != nil {
 		s.onWrite()
 	}
@@ -72,16 +72,16 @@ func (s *terms) recordWrite(began time.Time) {
 
 // handleHeartbeat passes a heartbeat to the handler of the library, outside its main loop. It
 // returns false if the heartbeat may change the term; it must then pass through the loop.
-func (r *Raft) handleHeartbeat(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool) {
-	c := r.current.Load()
+func (r *Raft) handleHeartbeat(t *transport, rpc raft.RPC, handle func(raft.RPC)) (handled bool) {
+	inst := r.current.Load()
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
-	if !ok || c == nil || c.trans != t || !c.terms.changing.TryRLock() {
+	if !ok || inst == nil || inst.transport != t || !inst.termStore.termMu.TryRLock() {
 		return false
 	}
-	defer c.terms.changing.RUnlock()
-	if req.Term != c.CurrentTerm() || c.State() != raft.Follower {
+	defer inst.termStore.termMu.RUnlock()
+	if req.Term != inst.CurrentTerm() || inst.State() != raft.Follower {
 		return false
 	}
-	take(rpc)
+	handle(rpc)
 	return true
 }
