@@ -43,28 +43,28 @@ type account struct {
 func (c *client) logs() bool { return c.settings.Access != nil && c.ingress == "" }
 
 // open starts the line of the request that has just been read from h.
-func (a *account) open(h *h1.Conn) {
-	a.began = time.Now()
-	a.received, a.sent = h.Received(), h.Sent()+int64(h.Writer().Pending())
+func (account *account) open(clientConn *h1.Conn) {
+	account.began = time.Now()
+	account.received, account.sent = clientConn.Received(), clientConn.Sent()+int64(clientConn.Writer().Pending())
 }
 
 // openNext starts the line of the next upstream response of an event stream.
-func (a *account) openNext(h *h1.Conn) {
+func (a *account) openNext(clientConn *h1.Conn) {
 	conn, status := a.upstreamConn+1, a.status
 	*a = account{upstreamConn: conn, status: status}
-	a.open(h)
+	a.open(clientConn)
 }
 
 // now returns the present time, or zero if no line is written.
-func (a *account) now() time.Time {
-	if a.began.IsZero() {
+func (account *account) now() time.Time {
+	if account.began.IsZero() {
 		return time.Time{}
 	}
 	return time.Now()
 }
 
 // since returns the time that has passed since then, which is a result of now.
-func (a *account) since(then time.Time) time.Duration {
+func (account *account) since(then time.Time) time.Duration {
 	if then.IsZero() {
 		return 0
 	}
@@ -72,13 +72,13 @@ func (a *account) since(then time.Time) time.Duration {
 }
 
 // recordResponse records the response to the client. res is nil for a response of this node itself.
-func (a *account) recordResponse(status int, res *h1.Response, way route.Kind) {
-	a.status = status
-	if res == nil || a.began.IsZero() {
+func (account *account) recordResponse(status int, res *h1.Response, way route.Kind) {
+	account.status = status
+	if res == nil || account.began.IsZero() {
 		return
 	}
-	if v := res.Known(h1.FieldShardwayError); len(v) > 0 && way == route.Remote {
-		a.code = problem.Code(v)
+	if value := res.Known(h1.FieldShardwayError); len(value) > 0 && way == route.Remote {
+		account.code = problem.Code(value)
 	}
 }
 
@@ -99,103 +99,103 @@ type accessLine struct {
 
 // write writes the line of a request that has ended. It writes nothing for a resumable WebSocket,
 // because sessionLog writes its lines.
-func (l accessLine) write() {
-	if l.exchange.isResumption() {
+func (line accessLine) write() {
+	if line.exchange.isResumption() {
 		return
 	}
-	a := &l.exchange.account
-	in := int64(len(l.req.Raw())) + l.req.Body.Received()
-	if a.upstreamConn > 1 {
+	account := &line.exchange.account
+	in := int64(len(line.req.Raw())) + line.req.Body.Received()
+	if account.upstreamConn > 1 {
 		in = 0 // the client has sent the request only once
 	}
-	if a.status == 101 {
-		in = int64(len(l.req.Raw())) + l.conn.Received() - a.received
+	if account.status == 101 {
+		in = int64(len(line.req.Raw())) + line.conn.Received() - account.received
 	}
-	l.send(in, "", "")
+	line.send(in, "", "")
 }
 
 // send writes a line. If event is not empty, the line belongs to a resumable WebSocket, and reason says
 // why the event has happened, or with which result.
-func (l accessLine) send(in int64, event, reason string) {
-	a := &l.exchange.account
-	took := time.Since(a.began)
-	e := l.settings.Access.Log.Log()
-	e.Str("time", a.began.UTC().Format(accessTime))
-	e.Bytes("method", l.req.Method()).Bytes("path", l.req.Path())
-	if l.settings.Access.Query && len(l.req.Query()) > 0 {
-		e.Bytes("query", l.req.Query())
+func (line accessLine) send(in int64, event, reason string) {
+	account := &line.exchange.account
+	took := time.Since(account.began)
+	logEvent := line.settings.Access.Log.Log()
+	logEvent.Str("time", account.began.UTC().Format(accessTime))
+	logEvent.Bytes("method", line.req.Method()).Bytes("path", line.req.Path())
+	if line.settings.Access.Query && len(line.req.Query()) > 0 {
+		logEvent.Bytes("query", line.req.Query())
 	}
-	e.Int("status", a.status).Str("route", l.routeName())
-	l.place(e)
-	millis(e, "queued_ms", a.queueWait)
-	millis(e, "upstream_ms", a.upstream)
-	millis(e, "took_ms", took)
-	if a.upstreamConn > 0 {
-		e.Int("upstream_conn", a.upstreamConn)
+	logEvent.Int("status", account.status).Str("route", line.routeName())
+	line.place(logEvent)
+	millis(logEvent, "queued_ms", account.queueWait)
+	millis(logEvent, "upstream_ms", account.upstream)
+	millis(logEvent, "took_ms", took)
+	if account.upstreamConn > 0 {
+		logEvent.Int("upstream_conn", account.upstreamConn)
 	}
 	if event != "" {
-		e.Str("websocket", event).Str("reason", reason)
+		logEvent.Str("websocket", event).Str("reason", reason)
 	}
-	e.Int64("bytes_in", in).Int64("bytes_out", l.conn.Sent()+int64(l.conn.Writer().Pending())-a.sent)
+	logEvent.Int64("bytes_in", in).Int64("bytes_out", line.conn.Sent()+int64(line.conn.Writer().Pending())-account.sent)
 	switch {
-	case a.code != "":
-		e.Str("error", string(a.code))
-	case a.status == 0:
-		e.Str("error", string(accessGone))
+	case account.code != "":
+		logEvent.Str("error", string(account.code))
+	case account.status == 0:
+		logEvent.Str("error", string(accessGone))
 	}
-	l.addClient(e)
-	e.Send()
+	line.addClient(logEvent)
+	logEvent.Send()
 }
 
 // addClient adds the client's address and the ids by which other systems identify the request.
-func (l accessLine) addClient(e *zerolog.Event) {
-	e.Str("client", l.from.Text)
-	if ip := l.keys.ClientIP(); string(ip) != l.from.Text {
-		e.Bytes("client_for", ip)
+func (line accessLine) addClient(logEvent *zerolog.Event) {
+	logEvent.Str("client", line.from.Text)
+	if ip := line.keys.ClientIP(); string(ip) != line.from.Text {
+		logEvent.Bytes("client_for", ip)
 	}
-	if id := l.exchange.requestID(&l.req); len(id) > 0 {
-		e.Bytes("request_id", id)
+	if id := line.exchange.requestID(&line.req); len(id) > 0 {
+		logEvent.Bytes("request_id", id)
 	}
-	if id := forwarded.TraceID(&l.req); id != nil {
-		e.Bytes("trace_id", id)
+	if id := forwarded.TraceID(&line.req); id != nil {
+		logEvent.Bytes("trace_id", id)
 	}
 }
 
 // writeBad writes the line for received bytes that are not a valid request. Most fields are unknown
 // then.
-func (l accessLine) writeBad() {
-	a := &l.exchange.account
-	if l.settings.Access == nil || l.ingress != "" || a.status == 0 {
+func (line accessLine) writeBad() {
+	account := &line.exchange.account
+	if line.settings.Access == nil || line.ingress != "" || account.status == 0 {
 		return
 	}
-	l.settings.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
-		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.Text).Send()
+	line.settings.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
+		Int("status", account.status).Str("route", "none").Str("error", string(account.code)).Str("client", line.from.Text).Send()
 }
 
 // place adds the shard, the ownership epoch, the owner and the key of the request.
-func (l accessLine) place(e *zerolog.Event) {
-	if l.exchange.sharded {
-		e.Uint32("shard", uint32(l.exchange.shard))
+func (line accessLine) place(logEvent *zerolog.Event) {
+	if line.exchange.sharded {
+		logEvent.Uint32("shard", uint32(line.exchange.shard))
 	}
-	if l.exchange.account.epoch != 0 {
-		e.Uint64("epoch", l.exchange.account.epoch)
+	if line.exchange.account.epoch != 0 {
+		logEvent.Uint64("epoch", line.exchange.account.epoch)
 	}
-	if l.exchange.account.owner != "" {
-		e.Str("owner", l.exchange.account.owner)
+	if line.exchange.account.owner != "" {
+		logEvent.Str("owner", line.exchange.account.owner)
 	}
-	if l.exchange.Keyless || l.exchange.Key == nil {
+	if line.exchange.Keyless || line.exchange.Key == nil {
 		return
 	}
-	e.Bytes("key_hash", keyHash(l.server.options.HashKey(), l.exchange.Key))
-	if l.settings.Access.Keys {
-		e.Bytes("key", l.exchange.Key)
+	logEvent.Bytes("key_hash", keyHash(line.server.options.HashKey(), line.exchange.Key))
+	if line.settings.Access.Keys {
+		logEvent.Bytes("key", line.exchange.Key)
 	}
 }
 
 // routeName returns the name of the request's route. It is "queued" if the request has waited without
 // being sent, and "none" if the request failed before routing.
-func (l accessLine) routeName() string {
-	if way := l.exchange.routeOf(); way != 0 {
+func (line accessLine) routeName() string {
+	if way := line.exchange.routeOf(); way != 0 {
 		return way.String()
 	}
 	return "none"
@@ -207,6 +207,6 @@ func keyHash(hashKey, key []byte) []byte {
 }
 
 // millis adds a duration in milliseconds with three decimals.
-func millis(e *zerolog.Event, name string, d time.Duration) {
-	e.Float64(name, float64(d.Microseconds())/1000)
+func millis(logEvent *zerolog.Event, name string, duration time.Duration) {
+	logEvent.Float64(name, float64(duration.Microseconds())/1000)
 }

@@ -8,33 +8,33 @@ import (
 )
 
 // runTimed runs an attempt, and records its destination and duration for the access log.
-func (c *client) runTimed(p *attempt) decision {
-	c.bindAttempt(p)
-	a := &c.exchange.account
-	began := a.now()
+func (c *client) runTimed(attempt *attempt) decision {
+	c.bindAttempt(attempt)
+	account := &c.exchange.account
+	began := account.now()
 	if !began.IsZero() {
-		a.epoch = p.epoch
-		if a.owner = c.server.options.Node; p.route.Kind == route.Remote {
-			a.owner = p.route.Node
+		account.epoch = attempt.epoch
+		if account.owner = c.server.options.Node; attempt.route.Kind == route.Remote {
+			account.owner = attempt.route.Node
 		}
 	}
-	v := c.runCounted(p)
-	a.upstream += a.since(began)
-	return v
+	result := c.runCounted(attempt)
+	account.upstream += account.since(began)
+	return result
 }
 
 // bindAttempt gives the attempt access to the state of the connection on which its request arrived.
-func (c *client) bindAttempt(p *attempt) {
-	p.slot, p.body, p.disconnect, p.responsesBefore = &c.slot, &c.body, &c.disconnect, c.exchange.responsesBegun
+func (c *client) bindAttempt(attempt *attempt) {
+	attempt.slot, attempt.body, attempt.disconnect, attempt.responsesBefore = &c.slot, &c.body, &c.disconnect, c.exchange.responsesBegun
 }
 
 // runCounted runs an attempt, measures it, and counts it if it runs on the local app. An attempt
 // that is followed by a retry is not counted.
-func (c *client) runCounted(p *attempt) decision {
+func (c *client) runCounted(attempt *attempt) decision {
 	began, sent := c.startTimer()
-	v := c.runByKind(p)
-	c.recordRun(p, v, began, sent)
-	return v
+	result := c.runByKind(attempt)
+	c.recordRun(attempt, result, began, sent)
+	return result
 }
 
 // startTimer returns the values from which recordRun computes differences: the present time, and
@@ -45,12 +45,12 @@ func (c *client) startTimer() (began time.Duration, sent int64) {
 
 // recordRun counts a run that has ended with the decision v. began and sent are the results of
 // startTimer.
-func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {
-	switch v.action { //nolint:exhaustive // all other actions mean that the run has no response
+func (c *client) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {
+	switch result.action { //nolint:exhaustive // all other actions mean that the run has no response
 	case actionDone, actionNextStream:
 		ended := c.server.clock.Exact()
-		c.recordLoad(p.route.Kind, ended-began, sent)
-		if v.action == actionDone {
+		c.recordLoad(attempt.route.Kind, ended-began, sent)
+		if result.action == actionDone {
 			c.exchange.ended = ended
 		}
 	case actionRelay:
@@ -65,24 +65,24 @@ func (c *client) recordLoad(way route.Kind, took time.Duration, sent int64) {
 	if !tunnel {
 		c.server.metrics.upstream[way].Observe(took)
 	}
-	l := c.server.loadOf(&c.exchange, way)
-	if l == nil {
+	load := c.server.loadOf(&c.exchange, way)
+	if load == nil {
 		return
 	}
-	l.Requests.Add(1)
-	l.Bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.conn.Sent() + int64(c.conn.Writer().Pending()) - sent)
+	load.Requests.Add(1)
+	load.Bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.conn.Sent() + int64(c.conn.Writer().Pending()) - sent)
 	if !tunnel {
-		l.Busy.Add(int64(took))
+		load.Busy.Add(int64(took))
 	}
 }
 
 // loadOf returns the counters for a request that runs on the local app. It returns nil if the
 // request is not counted.
-func (s *Server) loadOf(x *exchange, way route.Kind) *loadstats.Counters {
-	if way != route.Local || x.Keyless {
+func (s *Server) loadOf(exchange *exchange, way route.Kind) *loadstats.Counters {
+	if way != route.Local || exchange.Keyless {
 		return nil
 	}
-	return s.load.Counters(x.shard)
+	return s.load.Counters(exchange.shard)
 }
 
 // Load returns the present load of this node.

@@ -16,20 +16,20 @@ const shownHold = 40
 // the app keeps state of the request's shard that cannot move: a kernel, a game room, a prompt
 // cache. The client does not receive the header. The ownership epoch is that of the request. An
 // invalid value has no effect, and the first one is logged.
-func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
-	if a.server.options.HoldShard == nil || a.exchange.Keyless {
+func (state *requestState) noteHold(res *h1.Response, epoch uint64) {
+	if state.server.options.HoldShard == nil || state.exchange.Keyless {
 		return
 	}
 	value := res.Known(h1.FieldShardwayHold)
-	d, ok := parseHold(value)
+	hold, ok := parseHold(value)
 	if !ok {
-		if a.server.metrics.badHolds.Add(1) == 1 {
-			a.server.options.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(a.exchange.shard)).
+		if state.server.metrics.badHolds.Add(1) == 1 {
+			state.server.options.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(state.exchange.shard)).
 				Str("remedy", "send a whole number of seconds").Msg("invalid Shardway-Hold ignored")
 		}
 		return
 	}
-	a.server.options.HoldShard(a.exchange.shard, epoch, d)
+	state.server.options.HoldShard(state.exchange.shard, epoch, hold)
 }
 
 // parseHold parses a whole number of seconds. It reduces the duration to MaxHold.

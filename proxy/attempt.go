@@ -54,20 +54,20 @@ type attemptEpoch struct {
 
 // abort ends an attempt by closing its connection. It also stops sending the client's body. If the
 // attempt was cancelled, abort returns the cause.
-func (p *attempt) abort() cause {
-	why := p.slot.finish()
-	_ = p.conn.Close() // before release, so that the app cannot still be working on the request
-	p.release()
-	p.body.stop()
-	p.disconnect.disarm()
-	p.conn.pool.discard(p.conn)
-	return why
+func (attempt *attempt) abort() cause {
+	cancelCause := attempt.slot.finish()
+	_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
+	attempt.release()
+	attempt.body.stop()
+	attempt.disconnect.disarm()
+	attempt.conn.pool.discard(attempt.conn)
+	return cancelCause
 }
 
 // cancelUnsent ends an attempt before anything was sent, and returns its connection to the pool.
-func (p *attempt) cancelUnsent() {
-	p.slot.giveBack(p.conn)
-	p.release()
+func (attempt *attempt) cancelUnsent() {
+	attempt.slot.giveBack(attempt.conn)
+	attempt.release()
 }
 
 // admit requests admission under the lease of the shard from the node. A request without a shard
@@ -86,67 +86,69 @@ func nothing() {}
 
 // isUnread reports whether the request was sent on a multiplexed stream that failed before the peer
 // read any byte of it.
-func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unprocessed() }
+func (attempt *attempt) isUnread() bool {
+	return attempt.conn.mux != nil && attempt.conn.mux.Unprocessed()
+}
 
 // handleUnsent ends an attempt whose request was not sent, or was sent and not read by the peer.
 // Such a request can be sent again with any method.
-func (c *client) handleUnsent(p *attempt, err error) decision {
+func (c *client) handleUnsent(attempt *attempt, err error) decision {
 	c.disconnect.disarm()
 	c.exchange.noteNotDelivered()
 	if errors.Is(err, errNoLease) {
-		p.conn.Writer().Discard()
-		p.cancelUnsent()
+		attempt.conn.Writer().Discard()
+		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
-	why := p.abort()
-	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil
+	cancelCause := attempt.abort()
+	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
 		c.server.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
 	case c.closing.Load():
 		return done
-	case c.replaced(why):
+	case c.replaced(cancelCause):
 		return c.yieldToNewer()
-	case why != causeNone || p.conn.reused || p.conn.mux != nil:
+	case cancelCause != causeNone || attempt.conn.reused || attempt.conn.mux != nil:
 		return decision{action: actionRetry}
 	}
-	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.server.unreachableReason(err)}
-	if v.code = problem.PeerUnreachable; p.route.Kind == route.Local {
-		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
+	result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.server.unreachableReason(err)}
+	if result.code = problem.PeerUnreachable; attempt.route.Kind == route.Local {
+		result.code, result.refusal = problem.UpstreamRefused, route.RefusedNoApp
 	}
-	return v
+	return result
 }
 
 // writeRequest sends the request header and the available part of the body. If the body is
 // incomplete, another goroutine sends the rest as it arrives. If the owner requests the body on
 // demand, writeRequest sends only the header.
-func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
-	if p.route.Kind == route.Local {
-		w.SetPrecondition(c.leaseCheck)
+func (c *client) writeRequest(attempt *attempt, writer *h1.Writer) error {
+	if attempt.route.Kind == route.Local {
+		writer.SetPrecondition(c.leaseCheck)
 	}
-	if p.bodyOnDemand {
-		err := w.Flush()
+	if attempt.bodyOnDemand {
+		err := writer.Flush()
 		c.disconnect.arm()
 		return err
 	}
-	asks := c.sendsChecked() && p.conn.canSendChecked()
+	asks := c.sendsChecked() && attempt.conn.canSendChecked()
 	if asks {
-		w.Reserve(len(c.body.buffered) + askFrame)
+		writer.Reserve(len(c.body.buffered) + askFrame)
 	}
-	if _, err := w.Write(c.body.buffered); err != nil {
+	if _, err := writer.Write(c.body.buffered); err != nil {
 		return err
 	}
 	if asks && c.loop.Load() != nil {
-		return p.conn.SendCheckedNonblock(c.req.Body.Trailers())
+		return attempt.conn.SendCheckedNonblock(c.req.Body.Trailers())
 	}
 	if asks {
 		c.disconnect.arm()
 		c.conn.ReleaseEmptyBuffers()
-		return p.conn.SendChecked(c.req.Body.Trailers())
+		return attempt.conn.SendChecked(c.req.Body.Trailers())
 	}
 	if c.body.isFullyBuffered() {
-		if err := w.Close(c.req.Body.Trailers()); err != nil {
+		if err := writer.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
 		if err := c.reply.sendAccepted(); err != nil {
@@ -155,26 +157,26 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 		c.disconnect.arm()
 		return nil
 	}
-	if err := w.Flush(); err != nil {
+	if err := writer.Flush(); err != nil {
 		return err
 	}
 	if err := c.reply.sendAccepted(); err != nil {
 		return err
 	}
-	c.body.start(w, 0)
+	c.body.start(writer, 0)
 	return nil
 }
 
 // readResponseHeader reads response headers up to the final one. It forwards interim responses to
 // the client.
-func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
-	res := &p.conn.res
+func (c *client) readResponseHeader(attempt *attempt, writer *h1.Writer) error {
+	res := &attempt.conn.res
 	for {
-		if err := p.conn.ReadResponse(res, c.req.Method()); err != nil {
+		if err := attempt.conn.ReadResponse(res, c.req.Method()); err != nil {
 			return err
 		}
-		p.conn.pool.markProven(p.conn)
-		if p.route.Kind == route.Local {
+		attempt.conn.pool.markProven(attempt.conn)
+		if attempt.route.Kind == route.Local {
 			c.server.appSilence.RecordResponse(c.server.clock.Now())
 		}
 		c.reply.repaired(res)
@@ -183,13 +185,13 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return errNotSwitched
 		case !res.IsInterim():
 			return nil
-		case res.Status() == 100 && p.route.Kind == route.Remote && res.Value(headerContinue) != nil:
-			p.conn.pool.breaker.OnAccepted()
-			p.conn.pool.backoff.OnAccepted(c.exchange.limitShard())
-			if p.bodyOnDemand {
-				p.bodyOnDemand = false
+		case res.Status() == 100 && attempt.route.Kind == route.Remote && res.Value(headerContinue) != nil:
+			attempt.conn.pool.breaker.OnAccepted()
+			attempt.conn.pool.backoff.OnAccepted(c.exchange.limitShard())
+			if attempt.bodyOnDemand {
+				attempt.bodyOnDemand = false
 				c.disconnect.disarm()
-				c.body.start(w, len(c.body.buffered))
+				c.body.start(writer, len(c.body.buffered))
 			}
 		default:
 			if c.exchange.resumed != nil {
@@ -204,14 +206,14 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 
 // handleBroken ends an attempt that failed after a part of the request was sent and before a
 // response arrived. It decides whether the request may be sent again.
-func (c *client) handleBroken(p *attempt, err error) decision {
-	why := p.abort()
-	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil
-	if why == causeNone && errors.Is(err, errPathDead) {
-		why = causePathDead
-		c.server.metrics.countAborted(why.String(), 1)
+func (c *client) handleBroken(attempt *attempt, err error) decision {
+	cancelCause := attempt.abort()
+	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil
+	if cancelCause == causeNone && errors.Is(err, errPathDead) {
+		cancelCause = causePathDead
+		c.server.metrics.countAborted(cancelCause.String(), 1)
 	}
-	code := brokenCode(p.route.Kind)
+	code := brokenCode(attempt.route.Kind)
 	// Set runAborted before any decision, because this node may stop before the client has a
 	// response.
 	c.exchange.runAborted = c.exchange.runAborted || c.exchange.safety != safeMethod || c.closing.Load()
@@ -221,26 +223,26 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 		return done
 	case c.body.clientErr != nil:
 		return c.reply.badBody(c.body.clientErr)
-	case c.replaced(why):
+	case c.replaced(cancelCause):
 		return c.yieldToNewer()
-	case why == causeDrainTimeout && c.exchange.resumed != nil:
-		return c.retryAtNextOwner(p)
-	case why == causeDrainTimeout && c.mayAskNextOwner(p):
+	case cancelCause == causeDrainTimeout && c.exchange.resumed != nil:
+		return c.retryAtNextOwner(attempt)
+	case cancelCause == causeDrainTimeout && c.mayAskNextOwner(attempt):
 		return c.askNextOwner()
-	case why == causeDrainTimeout:
+	case cancelCause == causeDrainTimeout:
 		return fail(problem.ShardMoved, "the request was cut off because its shard moved away while it was running: it may have run")
-	case why == causeLeaving:
+	case cancelCause == causeLeaving:
 		return c.closeLongPoll()
-	case why == causeTimeout:
+	case cancelCause == causeTimeout:
 		return fail(problem.UpstreamTimeout, "the app did not answer in time: the request may have run")
 	case errors.As(err, &bad):
 		return fail(code, "the response is malformed: "+bad.Reason())
 	case errors.Is(err, errNotSwitched):
 		return fail(code, "the response switches protocols without being asked to")
-	case errors.Is(err, os.ErrDeadlineExceeded) && why == causeNone:
+	case errors.Is(err, os.ErrDeadlineExceeded) && cancelCause == causeNone:
 		return fail(code, "the connection stalled while the request was sent or while the response head was read: the request may have run")
 	}
-	return c.decideRetry(p, code, why)
+	return c.decideRetry(attempt, code, cancelCause)
 }
 
 // brokenCode returns the problem code for a connection that broke on the given route.
@@ -252,20 +254,20 @@ func brokenCode(kind route.Kind) problem.Code {
 }
 
 // decideRetry decides whether a request that may have run is sent again (guarantee G7).
-func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision {
+func (c *client) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
 	c.exchange.tries++
-	if p.conn.reused {
+	if attempt.conn.reused {
 		c.exchange.reusedTries++
 	}
 	// A response header proves that the request has run. In that case only a safe request is
 	// repeated, and only once.
 	again := c.exchange.safety == safeMethod && c.exchange.responsesBegun < 2
 	if c.exchange.safety == idempotentMethod {
-		again = p.epoch != 0 && c.exchange.responsesBegun == 0
-		c.exchange.ran, c.exchange.ranEpoch = true, p.epoch
+		again = attempt.epoch != 0 && c.exchange.responsesBegun == 0
+		c.exchange.ran, c.exchange.ranEpoch = true, attempt.epoch
 	}
-	if detail := c.retryDenied(p, why, again); detail != "" {
-		if why == causeStopping {
+	if detail := c.retryDenied(attempt, cancelCause, again); detail != "" {
+		if cancelCause == causeStopping {
 			return fail(problem.ShardMoved, "the request was cut off because its node stops: it may have run")
 		}
 		return fail(code, detail)
@@ -279,15 +281,15 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 
 // retryDenied returns the reason why a request that may have run is not sent again, or "" if it is
 // sent again. again means that the method of the request permits a retry.
-func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
-	switch poisonous := c.recordCrash(p, why); {
+func (c *client) retryDenied(attempt *attempt, cancelCause cause, again bool) (detail string) {
+	switch poisonous := c.recordCrash(attempt, cancelCause); {
 	case !again || !c.body.replayable():
 		return detailMayHaveRun
 	case poisonous:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
 	case c.exchange.tries >= maxTries:
 		return detailMayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
-	case !c.retryBudgetAllows(p, why):
+	case !c.retryBudgetAllows(attempt, cancelCause):
 		return detailMayHaveRun + ", and a fifth of all requests is being sent again already"
 	}
 	return ""
@@ -297,11 +299,11 @@ func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) 
 // do not use the budget, because they are no sign of a problem in the app. First, a multiplexed
 // session that breaks affects many requests, which separate connections would have carried. Second,
 // a planned stop of a node is not a failure.
-func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
-	if why == causeStopping {
+func (c *client) retryBudgetAllows(attempt *attempt, cancelCause cause) bool {
+	if cancelCause == causeStopping {
 		return true
 	}
-	if c.exchange.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
+	if c.exchange.tries == 1 && attempt.conn.mux != nil && attempt.conn.mux.SessionDraining() && (cancelCause == causeNone || cancelCause == causePathDead) {
 		return true
 	}
 	return c.server.budget.Spend()
@@ -309,16 +311,16 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 
 // handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The
 // response of the owner means that the request may have run, and that it did not cause the stop.
-func (c *client) handlePeerStopped(p *attempt) decision {
-	p.abort()
-	p.conn.pool.closeIdleTo(p.conn.boot)
+func (c *client) handlePeerStopped(attempt *attempt) decision {
+	attempt.abort()
+	attempt.conn.pool.closeIdleTo(attempt.conn.boot)
 	switch {
 	case c.closing.Load():
 		return done
 	case c.body.clientErr != nil:
 		return c.reply.badBody(c.body.clientErr)
 	}
-	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
+	return c.decideRetry(attempt, problem.PeerUnreachable, causeShutdown)
 }
 
 // headerAcquire is set by the app in a 421 response. It means that the app has not acquired the
@@ -333,9 +335,9 @@ func (c *client) reportsNotAcquired(res *h1.Response) bool {
 // handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the
 // node. The request has not run. It is sent again after the app has acquired the shard. If the app
 // sends the same response maxTries times, the client receives an error response.
-func (c *client) handleNotAcquired(p *attempt) decision {
+func (c *client) handleNotAcquired(attempt *attempt) decision {
 	c.exchange.noteNotDelivered()
-	p.abort()
+	attempt.abort()
 	c.exchange.notAcquired++
 	switch {
 	case c.closing.Load():
@@ -346,22 +348,22 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
 	// If the app has acquired the shard since the request was sent, its response is outdated.
-	if !c.server.options.Cluster.Table().NewTo(c.exchange.shard, p.generation) {
-		c.server.options.NotAcquired(c.exchange.shard, p.epoch)
+	if !c.server.options.Cluster.Table().NewTo(c.exchange.shard, attempt.generation) {
+		c.server.options.NotAcquired(c.exchange.shard, attempt.epoch)
 	}
 	if !c.body.replayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
-	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: p.attemptEpoch}
+	return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedHeld, notAcquired: attempt.attemptEpoch}
 }
 
 // handleRefused ends an attempt that the owner has refused. No byte of the request has reached an
 // app.
-func (c *client) handleRefused(p *attempt) decision {
+func (c *client) handleRefused(attempt *attempt) decision {
 	c.exchange.noteNotDelivered()
-	res := &p.conn.res
+	res := &attempt.conn.res
 	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
-	sheds := c.exchange.shedByOwner(p)
+	sheds := c.exchange.shedByOwner(attempt)
 	switch {
 	case sheds:
 		refusal = route.RefusedBusy
@@ -379,18 +381,18 @@ func (c *client) handleRefused(p *attempt) decision {
 	c.disconnect.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.body.broken
 	if !c.body.isFullyBuffered() {
-		p.conn.Writer().Discard() // the owner also expects that the body will not follow
+		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
-		p.conn.pool.put(p.conn)
+		attempt.conn.pool.put(attempt.conn)
 	} else {
-		p.conn.pool.discard(p.conn)
+		attempt.conn.pool.discard(attempt.conn)
 	}
-	p.release()
+	attempt.release()
 	c.server.metrics.refusedByOwner[refusal].Add(1)
 	c.server.metrics.retries[retryRefused].Add(1)
 	if refusal == route.RefusedEnded {
-		p.conn.pool.closeIdleTo(p.conn.boot)
+		attempt.conn.pool.closeIdleTo(attempt.conn.boot)
 	}
 	switch {
 	case c.closing.Load():
@@ -399,32 +401,32 @@ func (c *client) handleRefused(p *attempt) decision {
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	case refusal == route.RefusedEnded && p.conn.reused:
+	case refusal == route.RefusedEnded && attempt.conn.reused:
 		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
 	}
-	v := decision{
+	result := decision{
 		action: actionWait, reason: route.ReasonRefused, refusal: refusal, backoff: true,
 		committed: committed, proposed: proposed,
 	}
 	if refusal == route.RefusedNoApp || refusal == route.RefusedBusy {
-		v.reason = route.ReasonUnreachable
+		result.reason = route.ReasonUnreachable
 	}
-	pool := p.conn.pool
+	pool := attempt.conn.pool
 	if refusal == route.RefusedNoApp {
 		pool.breaker.Open(backoff.ErrNoApp)
-		v.condition = &pool.breaker
-		return v
+		result.condition = &pool.breaker
+		return result
 	}
 	pool.breaker.OnAccepted()
 	switch {
 	case refusal != route.RefusedBusy:
 	case c.exchange.isResumption():
-		v.condition, v.backoff = pool.upgradeBackoff.OnRefused(0, false), false
+		result.condition, result.backoff = pool.upgradeBackoff.OnRefused(0, false), false
 	default:
-		v.condition, v.backoff = pool.backoff.OnRefused(c.exchange.limitShard(), sheds), false
+		result.condition, result.backoff = pool.backoff.OnRefused(c.exchange.limitShard(), sheds), false
 		if sheds {
-			v.code, v.detail = problem.ShardBusy, detailShardInflight
+			result.code, result.detail = problem.ShardBusy, detailShardInflight
 		}
 	}
-	return v
+	return result
 }

@@ -57,7 +57,7 @@ func (c cause) String() string {
 
 // closeAll aborts connections, so that no truncated message looks complete.
 func closeAll(conns []*h1.Conn) {
-	for _, c := range conns {
-		_ = c.Abort() // its goroutine receives an error
+	for _, conn := range conns {
+		_ = conn.Abort() // its goroutine receives an error
 	}
 }

@@ -45,11 +45,15 @@ type requestState struct {
 // draining reports whether the connection must close after its present response because the node is
 // leaving. Connections from other nodes stay open, because those nodes stop sending when the shard
 // map changes.
-func (a *requestState) draining() bool { return a.ingress == "" && a.server.draining.Load() }
+func (state *requestState) draining() bool {
+	return state.ingress == "" && state.server.draining.Load()
+}
 
 // last reports whether the client has declared that this request is its last one, and the body has
 // been read completely.
-func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.body.broken }
+func (state *requestState) last() bool {
+	return !state.req.KeepAlive() && state.req.Body.Done() && !state.body.broken
+}
 
 // connState is the part of a client that starts from zero for each connection. The other fields keep
 // allocated memory, or are set for each connection or request.
@@ -150,14 +154,14 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	}
 	c.ingress, c.settings = ingress, s.settings.Load()
 	c.keys.TrustedProxies = c.settings.TrustedProxies
-	o := s.clientOptions(ingress, c.settings)
-	o.Buffers = &s.buffers
+	options := s.clientOptions(ingress, c.settings)
+	options.Buffers = &s.buffers
 	if ingress == "" {
-		o.Partial = c.onHeaderMemory
-		o.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
+		options.Partial = c.onHeaderMemory
+		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
 	}
-	o.Direct = direct(conn)
-	c.conn.Reset(conn, o)
+	options.Direct = direct(conn)
+	c.conn.Reset(conn, options)
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
 		c.from.Set(conn, c.settings.TrustedProxies)
@@ -180,8 +184,8 @@ func makeClient(s *Server) *client {
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
 	c.wakeLoop = func() {
-		if l := c.loop.Load(); l != nil {
-			l.send(message{client: c})
+		if loop := c.loop.Load(); loop != nil {
+			loop.send(message{client: c})
 		}
 	}
 	return c
@@ -193,20 +197,20 @@ const bodyPatience = 10 * time.Second
 // clientOptions returns the limits for a connection of a client, or for a connection from the node
 // ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
-	o := h1.Options{
+	options := h1.Options{
 		Lingering:      &s.lingering,
 		MaxHeaderBytes: set.MaxHeaderBytes, MaxHeaderLines: set.MaxHeaders, MaxTargetBytes: set.MaxURI,
 		Timeouts: h1.Timeouts{First: set.IdleTimeout, Header: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}
-	o.Timeouts.MinRate, o.Timeouts.RateGrace = max(set.MinBodyRate, 0), bodyPatience
+	options.Timeouts.MinRate, options.Timeouts.RateGrace = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {
 		// The ingress enforces the rate for its client. This limit applies to an ingress that fails
 		// to do so, and is therefore more generous.
-		o.Timeouts.RateGrace += bodyPatience / 2
-		o.Timeouts.First = 0 // the ingress decides how long its connection stays idle
-		o = peerOptions(o, set)
+		options.Timeouts.RateGrace += bodyPatience / 2
+		options.Timeouts.First = 0 // the ingress decides how long its connection stays idle
+		options = peerOptions(options, set)
 	}
-	return o
+	return options
 }
 
 // clientGone is called in another goroutine when the client has closed its sending side.
@@ -224,12 +228,12 @@ const reportTimeout = 100 * time.Millisecond
 
 // terminate closes the connection from another goroutine. It cancels the run and ends all waiting.
 // If the connection belongs to another node, reportStopped then reports the result of its request.
-func (c *client) terminate(why cause) {
+func (c *client) terminate(cancelCause cause) {
 	c.closing.Store(true) // this also prevents that the client's memory is reused
-	closes, _ := c.slot.cancel(why, func(run, string) bool { return true }, nil)
+	closes, _ := c.slot.cancel(cancelCause, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.life.end()
-	if why == causeShutdown && c.ingress != "" {
+	if cancelCause == causeShutdown && c.ingress != "" {
 		c.conn.StopRead()
 		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
 		return

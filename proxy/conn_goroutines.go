@@ -33,7 +33,7 @@ func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
 
 // runStep calls do, which is the next step of the connection. After it, runStep closes the
 // connection, unless a relay has started or an event loop takes over the connection.
-func (c *client) runStep(do func()) {
+func (c *client) runStep(step func()) {
 	defer func() {
 		if !c.hasRelay() && !c.handedToLoop {
 			c.life.end()
@@ -42,8 +42,8 @@ func (c *client) runStep(do func()) {
 		}
 	}()
 	defer func() {
-		if v := recover(); v != nil {
-			c.closeAfterPanic(v)
+		if panicValue := recover(); panicValue != nil {
+			c.closeAfterPanic(panicValue)
 		} else if !c.hasRelay() && !c.handedToLoop {
 			if !c.parked {
 				_ = c.conn.Close()
@@ -51,7 +51,7 @@ func (c *client) runStep(do func()) {
 			c.conn.ReleaseBuffers()
 		}
 	}()
-	do()
+	step()
 }
 
 // continueServing runs the relay that has started, or hands the client to an event loop. In all
@@ -70,15 +70,15 @@ func (c *client) continueServing(over func()) {
 		c.server.clients.put(c) // c must not be used after this
 		return
 	}
-	l := c.relay.webSocket
+	relay := c.relay.webSocket
 	carries := func() {
-		if l.runDown() {
+		if relay.runDown() {
 			return // the direction has parked
 		}
 		defer c.continueServing(over)
 		c.runStep(c.continueSession)
 	}
-	l.down.wake = l.wakeFunc(carries)
+	relay.down.wake = relay.wakeFunc(carries)
 	c.goroutines.Go(carries)
 }
 
@@ -98,36 +98,36 @@ func (c *client) continueSession() {
 // finishRelay executes the rest of handleRequest after a relay has ended.
 func (c *client) finishRelay() {
 	defer c.finishExchange()
-	l := c.relay.webSocket
-	c.runRelay(l)
-	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // the duration of a tunnel does not count as load
-	if l.toClient {
+	relay := c.relay.webSocket
+	c.runRelay(relay)
+	c.recordLoad(relay.attempt.route.Kind, 0, relay.sent) // the duration of a tunnel does not count as load
+	if relay.toClient {
 		c.resume()
 	}
 }
 
 // runRelay completes a relay whose direction down has ended, and decides what follows for the
 // session.
-func (c *client) runRelay(l *webSocketRelay) {
+func (c *client) runRelay(relay *webSocketRelay) {
 	defer c.leaveRelay()
-	l.finish()
-	why := l.attempt.abort()
-	if !l.toClient {
-		l.reportEnd(why)
+	relay.finish()
+	cancelCause := relay.attempt.abort()
+	if !relay.toClient {
+		relay.reportEnd(cancelCause)
 		return
 	}
-	l.end()
-	l.decideOutcome(why, &c.exchange, l.attempt.route)
-	l.session.bulk = l.isBulk()
-	sessionLog{&c.requestState}.relayEnded(l.recordEnd())
+	relay.end()
+	relay.decideOutcome(cancelCause, &c.exchange, relay.attempt.route)
+	relay.session.bulk = relay.isBulk()
+	sessionLog{&c.requestState}.relayEnded(relay.recordEnd())
 }
 
 // leaveRelay removes the relay from the counters, the slot and the client.
 func (c *client) leaveRelay() {
-	l := c.relay.webSocket
+	relay := c.relay.webSocket
 	c.relay.webSocket = nil
 	c.slot.webSocket.Store(nil)
-	l.addRunning(-1)
+	relay.addRunning(-1)
 }
 
 // job is a connection that a goroutine of the worker pool serves.

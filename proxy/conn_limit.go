@@ -82,19 +82,19 @@ type handshakes struct {
 	all map[*tls.Conn]idleConn
 }
 
-func (h *handshakes) add(c *tls.Conn, cancel context.CancelFunc, now time.Duration) {
+func (h *handshakes) add(conn *tls.Conn, cancel context.CancelFunc, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
 		h.all = make(map[*tls.Conn]idleConn)
 	}
-	h.all[c] = idleConn{now, cancel}
+	h.all[conn] = idleConn{now, cancel}
 }
 
-func (h *handshakes) remove(c *tls.Conn) {
+func (h *handshakes) remove(conn *tls.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.all, c)
+	delete(h.all, conn)
 }
 
 // appendIdle appends the connections whose handshake began at until or before.

@@ -66,49 +66,49 @@ type crashRecord struct {
 
 // record records that a connection to the process p broke while a request for key was in progress.
 // It returns the record of that process.
-func (x *crashRecords) record(p process, key Implicated) *crashRecord {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (records *crashRecords) record(crashed process, key Implicated) *crashRecord {
+	records.mu.Lock()
+	defer records.mu.Unlock()
 	now := time.Now()
-	for len(x.mu.order) > 0 && (len(x.mu.order) >= maxCrashes || now.Sub(x.mu.order[0].firstBreak) > crashRetention) {
-		delete(x.mu.byProcess, x.mu.order[0].process)
-		x.mu.order = x.mu.order[1:]
+	for len(records.mu.order) > 0 && (len(records.mu.order) >= maxCrashes || now.Sub(records.mu.order[0].firstBreak) > crashRetention) {
+		delete(records.mu.byProcess, records.mu.order[0].process)
+		records.mu.order = records.mu.order[1:]
 	}
-	w := x.mu.byProcess[p]
-	if w == nil {
-		w = &crashRecord{process: p, firstBreak: now, keys: map[Implicated]struct{}{}}
-		if x.mu.byProcess == nil {
-			x.mu.byProcess = map[process]*crashRecord{}
+	record := records.mu.byProcess[crashed]
+	if record == nil {
+		record = &crashRecord{process: crashed, firstBreak: now, keys: map[Implicated]struct{}{}}
+		if records.mu.byProcess == nil {
+			records.mu.byProcess = map[process]*crashRecord{}
 		}
-		x.mu.byProcess[p] = w
-		x.mu.order = append(x.mu.order, w)
-		if x.report != nil {
-			time.AfterFunc(crashReportDelay, func() { x.reportCrash(w) })
+		records.mu.byProcess[crashed] = record
+		records.mu.order = append(records.mu.order, record)
+		if records.report != nil {
+			time.AfterFunc(crashReportDelay, func() { records.reportCrash(record) })
 		}
 	}
-	if len(w.keys) <= MaxImplicated {
-		w.keys[key] = struct{}{}
+	if len(record.keys) <= MaxImplicated {
+		record.keys[key] = struct{}{}
 	}
-	return w
+	return record
 }
 
 // implicates reports whether w has few enough keys for each of them to be implicated.
-func (x *crashRecords) implicates(w *crashRecord) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(w.keys) <= MaxImplicated
+func (records *crashRecords) implicates(record *crashRecord) bool {
+	records.mu.Lock()
+	defer records.mu.Unlock()
+	return len(record.keys) <= MaxImplicated
 }
 
 // reportCrash calls report with w, unless w has too many keys.
-func (x *crashRecords) reportCrash(w *crashRecord) {
-	x.mu.Lock()
-	crash := Crash{Node: w.node, Boot: w.boot}
-	for k := range w.keys {
-		crash.Keys = append(crash.Keys, k)
+func (records *crashRecords) reportCrash(record *crashRecord) {
+	records.mu.Lock()
+	crash := Crash{Node: record.node, Boot: record.boot}
+	for implicated := range record.keys {
+		crash.Keys = append(crash.Keys, implicated)
 	}
-	x.mu.Unlock()
+	records.mu.Unlock()
 	if len(crash.Keys) <= MaxImplicated {
-		x.report(crash)
+		records.report(crash)
 	}
 }
 
@@ -118,15 +118,15 @@ func (x *crashRecords) reportCrash(w *crashRecord) {
 // two crashes: an earlier one, and now another one. Several broken connections to the same process
 // count as one crash. A connection that this node has aborted, for example because the owner was
 // unreachable, does not count.
-func (c *client) recordCrash(p *attempt, why cause) (poisonous bool) {
-	if why != causeNone || p.route.Kind != route.Remote || c.exchange.Keyless || c.exchange.responsesBegun != p.responsesBefore {
+func (c *client) recordCrash(attempt *attempt, cancelCause cause) (poisonous bool) {
+	if cancelCause != causeNone || attempt.route.Kind != route.Remote || c.exchange.Keyless || c.exchange.responsesBegun != attempt.responsesBefore {
 		return false
 	}
 	key := Implicated{Shard: c.exchange.shard, Hash: shardkey.Hash(c.server.options.HashKey(), c.exchange.Key)}
-	w := c.server.crashes.record(process{p.route.Node, p.conn.boot}, key)
+	record := c.server.crashes.record(process{attempt.route.Node, attempt.conn.boot}, key)
 	earlier := c.exchange.lastCrash
-	c.exchange.lastCrash = w
-	if earlier == nil || earlier == w {
+	c.exchange.lastCrash = record
+	if earlier == nil || earlier == record {
 		return false
 	}
 	return c.server.crashes.implicates(earlier)

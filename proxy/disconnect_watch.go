@@ -26,28 +26,28 @@ type disconnectWatch struct {
 	mu sync.Mutex
 }
 
-func (w *disconnectWatch) init(h *h1.Conn, left func()) { w.conn, w.left = h, left }
+func (watch *disconnectWatch) init(conn *h1.Conn, left func()) { watch.conn, watch.left = conn, left }
 
 // arm allows the sweep to start the watch. The caller must not read from the connection until
 // disarm.
-func (w *disconnectWatch) arm() { w.state.Store(watchArmed) }
+func (watch *disconnectWatch) arm() { watch.state.Store(watchArmed) }
 
 // start starts the watch if it is armed.
-func (w *disconnectWatch) start() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.state.CompareAndSwap(watchArmed, watchRunning) {
-		w.conn.WatchDisconnect(w.left)
+func (watch *disconnectWatch) start() {
+	watch.mu.Lock()
+	defer watch.mu.Unlock()
+	if watch.state.CompareAndSwap(watchArmed, watchRunning) {
+		watch.conn.WatchDisconnect(watch.left)
 	}
 }
 
 // disarm ends the watch. The goroutine of the connection calls it before it reads again.
-func (w *disconnectWatch) disarm() {
-	if w.state.Load() == watchOff || w.state.CompareAndSwap(watchArmed, watchOff) {
+func (watch *disconnectWatch) disarm() {
+	if watch.state.Load() == watchOff || watch.state.CompareAndSwap(watchArmed, watchOff) {
 		return
 	}
-	w.mu.Lock()   // wait until the watch has started
-	w.mu.Unlock() //nolint:staticcheck // nothing to do but wait
-	w.conn.StopWatch()
-	w.state.Store(watchOff)
+	watch.mu.Lock()   // wait until the watch has started
+	watch.mu.Unlock() //nolint:staticcheck // nothing to do but wait
+	watch.conn.StopWatch()
+	watch.state.Store(watchOff)
 }

@@ -72,205 +72,205 @@ func newEventLoop() (*eventLoop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &eventLoop{
+	loop := &eventLoop{
 		poller: poller, ended: make(chan struct{}),
 		clients: make(map[uint64]*client), upstreams: make(map[uint64]*upstreamRegistration),
 	}
-	go l.run() // until close
-	return l, nil
+	go loop.run() // until close
+	return loop, nil
 }
 
 // run serves clients until the poller is closed.
-func (l *eventLoop) run() {
-	defer close(l.ended)
+func (loop *eventLoop) run() {
+	defer close(loop.ended)
 	for events := []rawio.Event(nil); ; {
 		var err error
-		if events, err = l.poller.Wait(events[:0]); err != nil {
+		if events, err = loop.poller.Wait(events[:0]); err != nil {
 			break
 		}
 		began := time.Now()
-		for _, e := range events {
-			l.handleEvent(e)
+		for _, event := range events {
+			loop.handleEvent(event)
 		}
-		l.drainInbox()
-		for len(l.ready) > 0 {
-			l.runReady()
+		loop.drainInbox()
+		for len(loop.ready) > 0 {
+			loop.runReady()
 		}
-		l.busy.Add(int64(time.Since(began)))
+		loop.busy.Add(int64(time.Since(began)))
 	}
-	l.shutDown()
+	loop.shutDown()
 }
 
 // handleEvent processes an event of a client or of an upstream connection.
-func (l *eventLoop) handleEvent(e rawio.Event) {
-	if c := l.clients[e.ID]; c != nil {
+func (loop *eventLoop) handleEvent(event rawio.Event) {
+	if c := loop.clients[event.ID]; c != nil {
 		c.loopState.mayHaveData = true
-		c.loopState.clientEnded = c.loopState.clientEnded || e.End
+		c.loopState.clientEnded = c.loopState.clientEnded || event.End
 		if c.resumeAt == resumeNext {
-			l.runRecover(c, (*client).handleReadable)
+			loop.runRecover(c, (*client).handleReadable)
 		}
 		return
 	}
-	at := l.upstreams[e.ID]
-	if at == nil || at.client == nil {
+	registration := loop.upstreams[event.ID]
+	if registration == nil || registration.client == nil {
 		return
 	}
-	c := at.client
-	l.runRecover(c, (*client).handleResponse)
-	if e.End && at.client == c { // the response is incomplete, and the kernel reports the end of the stream only once
-		l.handOff(c, resumeResponse)
+	c := registration.client
+	loop.runRecover(c, (*client).handleResponse)
+	if event.End && registration.client == c { // the response is incomplete, and the kernel reports the end of the stream only once
+		loop.handOff(c, resumeResponse)
 	}
 }
 
 // runReady serves each ready client once. A client with another request waits for the next call, so
 // that it does not delay other clients.
-func (l *eventLoop) runReady() {
-	some := l.ready
-	l.ready = nil
+func (loop *eventLoop) runReady() {
+	some := loop.ready
+	loop.ready = nil
 	for _, c := range some {
-		if c.loop.Load() == l && c.resumeAt == resumeNext {
-			l.runRecover(c, (*client).handleReadable)
+		if c.loop.Load() == loop && c.resumeAt == resumeNext {
+			loop.runRecover(c, (*client).handleReadable)
 		}
 	}
 	clear(some)
-	if l.ready == nil {
-		l.ready = some[:0]
+	if loop.ready == nil {
+		loop.ready = some[:0]
 	}
 }
 
 // runRecover calls do for a client. If do panics, the client is handed off, and its goroutine then
 // closes the connection.
-func (l *eventLoop) runRecover(c *client, do func(*client)) {
+func (loop *eventLoop) runRecover(c *client, step func(*client)) {
 	defer func() {
-		if v := recover(); v != nil {
+		if panicValue := recover(); panicValue != nil {
 			if c.exchange.isOpen() {
 				c.finishExchange() // as handleRequest does
 			}
-			c.closeAfterPanic(v)
-			l.handOff(c, resumeNext) // its goroutine finds the connection closed
+			c.closeAfterPanic(panicValue)
+			loop.handOff(c, resumeNext) // its goroutine finds the connection closed
 		}
 	}()
-	do(c)
+	step(c)
 }
 
 // send appends a message to the inbox, and wakes the loop if the message is urgent.
-func (l *eventLoop) send(n message) {
-	l.mu.Lock()
-	closed := l.mu.closed
-	wake := !closed && !l.mu.woken && (n.client != nil || n.transferTarget != nil) // the removal of an upstream connection is not urgent
+func (loop *eventLoop) send(msg message) {
+	loop.mu.Lock()
+	closed := loop.mu.closed
+	wake := !closed && !loop.mu.woken && (msg.client != nil || msg.transferTarget != nil) // the removal of an upstream connection is not urgent
 	if !closed {
-		l.mu.inbox = append(l.mu.inbox, n)
-		l.mu.woken = l.mu.woken || wake
+		loop.mu.inbox = append(loop.mu.inbox, msg)
+		loop.mu.woken = loop.mu.woken || wake
 	}
-	l.mu.Unlock()
+	loop.mu.Unlock()
 	switch {
 	case wake:
-		l.poller.Wake()
-	case closed && n.join:
-		l.clientCount.Add(-1)
-		n.client.eventLoops = nil
-		n.client.watcher.resume(n.client)
+		loop.poller.Wake()
+	case closed && msg.join:
+		loop.clientCount.Add(-1)
+		msg.client.eventLoops = nil
+		msg.client.watcher.resume(msg.client)
 	}
 }
 
 // drainInbox processes the messages in the inbox.
-func (l *eventLoop) drainInbox() {
-	l.mu.Lock()
-	l.inbox, l.mu.inbox, l.mu.woken = l.mu.inbox, l.inbox[:0], false
-	l.mu.Unlock()
-	for _, n := range l.inbox {
+func (loop *eventLoop) drainInbox() {
+	loop.mu.Lock()
+	loop.inbox, loop.mu.inbox, loop.mu.woken = loop.mu.inbox, loop.inbox[:0], false
+	loop.mu.Unlock()
+	for _, msg := range loop.inbox {
 		switch {
-		case n.transferTarget != nil:
-			l.transfer(n.transferCount, n.transferTarget)
-		case n.client == nil:
-			delete(l.upstreams, n.upstream)
-		case n.join:
-			l.adopt(n.client)
+		case msg.transferTarget != nil:
+			loop.transfer(msg.transferCount, msg.transferTarget)
+		case msg.client == nil:
+			delete(loop.upstreams, msg.upstream)
+		case msg.join:
+			loop.adopt(msg.client)
 		default:
-			l.handleWakeup(n.client)
+			loop.handleWakeup(msg.client)
 		}
 	}
-	clear(l.inbox)
+	clear(loop.inbox)
 }
 
 // join adds c to the loop. The caller must not use c after that.
-func (l *eventLoop) join(c *client) {
-	l.clientCount.Add(1)
-	l.send(message{client: c, join: true})
+func (loop *eventLoop) join(c *client) {
+	loop.clientCount.Add(1)
+	loop.send(message{client: c, join: true})
 }
 
 // adopt registers c with the loop. It checks whether c has been interrupted, because the wakeup
 // function of c did not reach the loop earlier.
-func (l *eventLoop) adopt(c *client) {
-	l.lastID++
-	c.loopState = loopState{id: l.lastID}
+func (loop *eventLoop) adopt(c *client) {
+	loop.lastID++
+	c.loopState = loopState{id: loop.lastID}
 	c.conn.Writer().SetNonblocking(true)
-	c.loop.Store(l)
-	l.clients[l.lastID] = c
+	c.loop.Store(loop)
+	loop.clients[loop.lastID] = c
 	detachFromPoller(c.conn) // otherwise the runtime and the loop would both watch the socket
-	if l.poller.Keep(c.conn.NetConn(), l.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
-		l.handOff(c, resumeNext)
+	if loop.poller.Keep(c.conn.NetConn(), loop.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
+		loop.handOff(c, resumeNext)
 		return
 	}
 	if len(c.conn.Buffered()) > 0 { // the loop that had it before has read a request
-		l.ready = append(l.ready, c)
+		loop.ready = append(loop.ready, c)
 	}
 }
 
 // transfer moves n clients that wait for a request to another loop.
-func (l *eventLoop) transfer(n int, to *eventLoop) {
-	for _, c := range l.clients {
+func (loop *eventLoop) transfer(n int, target *eventLoop) {
+	for _, c := range loop.clients {
 		if n <= 0 {
 			return
 		}
 		if c.resumeAt == resumeNext {
 			n--
-			l.detach(c)
-			to.join(c)
+			loop.detach(c)
+			target.join(c)
 		}
 	}
 }
 
 // handleWakeup hands c off after another goroutine has interrupted it.
-func (l *eventLoop) handleWakeup(c *client) {
-	if c.loop.Load() != l { // it has been handed off
+func (loop *eventLoop) handleWakeup(c *client) {
+	if c.loop.Load() != loop { // it has been handed off
 		return
 	}
 	if c.resumeAt == resumeResponse {
 		c.eligibility.recordMiss()
 	}
-	l.handOff(c, c.resumeAt)
+	loop.handOff(c, c.resumeAt)
 }
 
 // handOff gives c to a goroutine, which continues at the step at.
-func (l *eventLoop) handOff(c *client, at resumePoint) {
-	if at == resumeResponse {
-		k := c.loopAttempt.conn
-		k.SetWakeup(nil)
-		if k.Writer().Pending() > 0 {
-			k.Writer().SetPrecondition(c.leaseCheck) // checks the lease before the rest of the request is sent
+func (loop *eventLoop) handOff(c *client, resumeAt resumePoint) {
+	if resumeAt == resumeResponse {
+		conn := c.loopAttempt.conn
+		conn.SetWakeup(nil)
+		if conn.Writer().Pending() > 0 {
+			conn.Writer().SetPrecondition(c.leaseCheck) // checks the lease before the rest of the request is sent
 		}
 	}
-	l.detach(c)
-	if c.resumeAt = at; at == resumeNext {
+	loop.detach(c)
+	if c.resumeAt = resumeAt; resumeAt == resumeNext {
 		c.eligibility.skip = max(c.eligibility.skip, 1) // the goroutine must serve one request before it can hand c to a loop again
 	}
 	c.watcher.resume(c) // c must not be used after this
 }
 
 // detach unregisters c from the loop.
-func (l *eventLoop) detach(c *client) {
-	delete(l.clients, c.loopState.id)
-	l.unregisterUpstream(c)
-	_ = l.poller.Remove(c.conn.NetConn()) // an error means that the poller does not watch it
+func (loop *eventLoop) detach(c *client) {
+	delete(loop.clients, c.loopState.id)
+	loop.unregisterUpstream(c)
+	_ = loop.poller.Remove(c.conn.NetConn()) // an error means that the poller does not watch it
 	c.conn.Writer().SetNonblocking(false)
 	c.loop.Store(nil)
-	l.clientCount.Add(-1)
+	loop.clientCount.Add(-1)
 }
 
 // unregisterUpstream ends the association of c with the upstream connection of its request. The
 // connection stays registered with the poller for later requests.
-func (l *eventLoop) unregisterUpstream(c *client) {
+func (loop *eventLoop) unregisterUpstream(c *client) {
 	if slot := c.loopState.upstream; slot != nil {
 		slot.client, c.loopState.upstream = nil, nil
 	}
@@ -278,50 +278,50 @@ func (l *eventLoop) unregisterUpstream(c *client) {
 
 // registerUpstream registers k, which will carry a request of c, with the loop. It returns false if
 // that is not possible. The caller must own k.
-func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
-	conn := k.NetConn()
-	if known := rawio.Known(conn); k.loop != l || known {
-		if k.loop != nil {
-			_ = k.loop.poller.Remove(conn) // an error means that it is not watched
-			k.leaveLoop()
+func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
+	netConn := conn.NetConn()
+	if known := rawio.Known(netConn); conn.loop != loop || known {
+		if conn.loop != nil {
+			_ = conn.loop.poller.Remove(netConn) // an error means that it is not watched
+			conn.leaveLoop()
 		}
-		l.lastID++
-		if known && !detachFromPoller(k.Conn) || l.poller.Keep(conn, l.lastID) != nil {
+		loop.lastID++
+		if known && !detachFromPoller(conn.Conn) || loop.poller.Keep(netConn, loop.lastID) != nil {
 			return false
 		}
-		k.loop, k.loopRegistration = l, &upstreamRegistration{id: l.lastID}
-		l.upstreams[l.lastID] = k.loopRegistration
+		conn.loop, conn.loopRegistration = loop, &upstreamRegistration{id: loop.lastID}
+		loop.upstreams[loop.lastID] = conn.loopRegistration
 	}
-	k.loopRegistration.client, c.loopState.upstream = c, k.loopRegistration
-	k.SetWakeup(&c.wakeLoop)
+	conn.loopRegistration.client, c.loopState.upstream = c, conn.loopRegistration
+	conn.SetWakeup(&c.wakeLoop)
 	return true
 }
 
 // detachFromPoller removes a connection from the runtime's poller, which would otherwise also
 // process each event. It returns false if that is not possible.
-func detachFromPoller(h *h1.Conn) bool {
-	if rawio.Part(h.NetConn()) != nil {
+func detachFromPoller(conn *h1.Conn) bool {
+	if rawio.Part(conn.NetConn()) != nil {
 		return false
 	}
-	h.MarkDeadlinesCleared()
+	conn.MarkDeadlinesCleared()
 	return true
 }
 
 // leaveLoop removes k, which is about to be closed, from its event loop. The caller must own k.
-func (k *upstreamConn) leaveLoop() {
-	if k.loop != nil {
-		k.loop.send(message{upstream: k.loopRegistration.id})
-		k.loop, k.loopRegistration = nil, nil
+func (conn *upstreamConn) leaveLoop() {
+	if conn.loop != nil {
+		conn.loop.send(message{upstream: conn.loopRegistration.id})
+		conn.loop, conn.loopRegistration = nil, nil
 	}
 }
 
 // shutDown hands off all clients, and rejects clients that join later.
-func (l *eventLoop) shutDown() {
-	l.mu.Lock()
-	l.mu.closed = true
-	l.mu.Unlock()
-	l.drainInbox()
-	for _, c := range l.clients {
-		l.handOff(c, c.resumeAt)
+func (loop *eventLoop) shutDown() {
+	loop.mu.Lock()
+	loop.mu.closed = true
+	loop.mu.Unlock()
+	loop.drainInbox()
+	for _, c := range loop.clients {
+		loop.handOff(c, c.resumeAt)
 	}
 }

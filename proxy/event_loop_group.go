@@ -39,9 +39,9 @@ func (g *eventLoopGroup) close() {
 		all, g.all, g.active = g.all, nil, 0
 	}
 	g.mu.Unlock()
-	for _, l := range all {
-		_ = l.poller.Close()
-		<-l.ended
+	for _, loop := range all {
+		_ = loop.poller.Close()
+		<-loop.ended
 	}
 }
 
@@ -50,8 +50,8 @@ func (g *eventLoopGroup) close() {
 // system supports no event loops.
 func (g *eventLoopGroup) join(c *client) {
 	c.watcher.workers.Group().Add(1)
-	if l := g.pick(); l != nil {
-		l.join(c)
+	if loop := g.pick(); loop != nil {
+		loop.join(c)
 		return
 	}
 	if c.eligibility.recordMiss(); g.never() {
@@ -86,13 +86,13 @@ func (g *eventLoopGroup) grow() bool {
 	if g.newLoop != nil {
 		fresh = g.newLoop
 	}
-	l, err := fresh()
+	loop, err := fresh()
 	if err != nil {
 		g.none = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
 		g.server.options.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
-	g.all = append(g.all, l)
+	g.all = append(g.all, loop)
 	return true
 }
 
@@ -117,8 +117,8 @@ func (g *eventLoopGroup) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n := int32(0)
-	for _, l := range g.all {
-		n += l.clientCount.Load()
+	for _, loop := range g.all {
+		n += loop.clientCount.Load()
 	}
 	return int(n)
 }
@@ -130,9 +130,9 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	defer g.mu.Unlock()
 	g.active = max(g.active, 1)
 	total, most, all := int32(0), time.Duration(0), time.Duration(0)
-	for _, l := range g.all {
-		busy := time.Duration(l.busy.Swap(0))
-		total, most, all = total+l.clientCount.Load(), max(most, busy), all+busy
+	for _, loop := range g.all {
+		busy := time.Duration(loop.busy.Swap(0))
+		total, most, all = total+loop.clientCount.Load(), max(most, busy), all+busy
 	}
 	g.idleLooks++
 	switch {
@@ -153,13 +153,13 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 // spread moves clients away from loops that have more than their share, and from inactive loops.
 // The caller must hold mu.
 func (g *eventLoopGroup) spread(total int) {
-	for i, l := range g.all {
+	for i, loop := range g.all {
 		fair := 0
 		if i < g.active {
 			fair = total/g.active + total/16 + 1
 		}
-		if to, many := least(g.all[:g.active]), int(l.clientCount.Load()); to != l && many > fair {
-			l.send(message{transferCount: many - fair, transferTarget: to})
+		if target, many := least(g.all[:g.active]), int(loop.clientCount.Load()); target != loop && many > fair {
+			loop.send(message{transferCount: many - fair, transferTarget: target})
 		}
 	}
 }

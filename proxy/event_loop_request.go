@@ -49,7 +49,7 @@ type loopAttempt struct {
 // handleReadable reads the next request and sends it to the app. It never blocks: if the request
 // cannot be read or sent completely now, a goroutine continues.
 func (c *client) handleReadable() {
-	l, before := c.loop.Load(), c.conn.Received()
+	loop, before := c.loop.Load(), c.conn.Received()
 	switch found := c.conn.TryReadRequest(&c.req); found {
 	case h1.ParseNoData:
 		c.loopState.mayHaveData = false
@@ -63,49 +63,49 @@ func (c *client) handleReadable() {
 		if len(c.conn.Buffered()) > 0 {
 			c.eligibility.recordMiss()
 		}
-		l.handOff(c, resumeNext)
+		loop.handOff(c, resumeNext)
 		return
 	}
 	c.idle.Store(0)
 	c.use(c.server.settings.Load())
-	if !c.startAttempt(l) {
-		l.handOff(c, resumeRequest)
+	if !c.startAttempt(loop) {
+		loop.handOff(c, resumeRequest)
 		return
 	}
-	p := &c.loopAttempt.attempt
-	if v := c.sendRequest(p); v.action != 0 {
-		c.recordRun(p, v, c.loopAttempt.began, c.loopAttempt.sent)
-		c.loopAttempt.decision = v
-		l.handOff(c, resumeDecision)
+	attempt := &c.loopAttempt.attempt
+	if result := c.sendRequest(attempt); result.action != 0 {
+		c.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
+		c.loopAttempt.decision = result
+		loop.handOff(c, resumeDecision)
 		return
 	}
 	c.resumeAt = resumeResponse
-	if p.conn.Writer().Pending() > 0 {
-		l.handOff(c, resumeResponse)
+	if attempt.conn.Writer().Pending() > 0 {
+		loop.handOff(c, resumeResponse)
 	}
 }
 
 // startAttempt starts the attempt of an ordinary request to the app of this node. If it reports
 // false, no attempt has started, and the request must run in a goroutine.
-func (c *client) startAttempt(l *eventLoop) bool {
+func (c *client) startAttempt(loop *eventLoop) bool {
 	if !c.isLoopable() {
 		c.eligibility.recordMiss()
 		return false
 	}
 	c.beginExchange()
-	t := c.server.options.Cluster.Table()
-	by := c.keysBy(t)
-	c.keys.Keys = by
+	table := c.server.options.Cluster.Table()
+	keys := c.keysBy(table)
+	c.keys.Keys = keys
 	found, bad := c.keys.Find(false)
-	if bad != nil || found.Keyless || t.Shards() == 0 {
+	if bad != nil || found.Keyless || table.Shards() == 0 {
 		c.eligibility.recordMiss()
 		return false
 	}
-	c.exchange.Found, c.exchange.keys = found, by
-	c.exchange.resolveShard(t)
-	r := t.Route(c.exchange.shard)
-	if r.Kind != route.Local || c.quarantined() {
-		if r.Kind == route.Remote {
+	c.exchange.Found, c.exchange.keys = found, keys
+	c.exchange.resolveShard(table)
+	dest := table.Route(c.exchange.shard)
+	if dest.Kind != route.Local || c.quarantined() {
+		if dest.Kind == route.Remote {
 			c.eligibility.recordMiss()
 		}
 		return false
@@ -114,88 +114,88 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		c.eligibility.recordMiss()
 		return false
 	}
-	k := c.wait.takeIdleConn(c.server.upstream, l)
-	if k == nil {
+	conn := c.wait.takeIdleConn(c.server.upstream, loop)
+	if conn == nil {
 		return false
 	}
-	if !k.canSendChecked() || !l.registerUpstream(k, c) {
-		c.server.upstream.put(k)
+	if !conn.canSendChecked() || !loop.registerUpstream(conn, c) {
+		c.server.upstream.put(conn)
 		return false
 	}
-	p := &c.loopAttempt.attempt
-	if v := c.admitAttempt(p, k, t, r); v.action != 0 {
+	attempt := &c.loopAttempt.attempt
+	if result := c.admitAttempt(attempt, conn, table, dest); result.action != 0 {
 		return false
 	}
 	c.server.budget.Earn()
 	c.server.load.Sample(c.exchange.Key)
-	c.bindAttempt(p)
+	c.bindAttempt(attempt)
 	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()
-	c.loopAttempt.before = k.Sent()
+	c.loopAttempt.before = conn.Sent()
 	return true
 }
 
 // isLoopable reports whether an event loop can serve the request that has been read. Such a request
 // has arrived completely and uses no special feature.
 func (c *client) isLoopable() bool {
-	r := &c.req
-	if !r.KeepAlive() || c.draining() || r.RequestsUpgrade() || r.ExpectsContinue() || c.logs() {
+	req := &c.req
+	if !req.KeepAlive() || c.draining() || req.RequestsUpgrade() || req.ExpectsContinue() || c.logs() {
 		return false
 	}
-	if c.settings.ProbePath != "" && string(r.Path()) == c.settings.ProbePath || c.isHookPath() {
+	if c.settings.ProbePath != "" && string(req.Path()) == c.settings.ProbePath || c.isHookPath() {
 		return false
 	}
-	if r.Body.Done() {
+	if req.Body.Done() {
 		return true
 	}
 	c.body.reset() // the buffer of the previous body may have been discarded because it was too large
-	if c.settings.MaxBody > 0 && r.Body.SetMaxBytes(c.settings.MaxBody) != nil {
+	if c.settings.MaxBody > 0 && req.Body.SetMaxBytes(c.settings.MaxBody) != nil {
 		return false
 	}
-	return c.body.readAvailable() == nil && r.Body.Done()
+	return c.body.readAvailable() == nil && req.Body.Done()
 }
 
 // handleResponse reads the response of the app and sends it to the client. It returns without
 // effect if the response header is incomplete.
 func (c *client) handleResponse() {
-	l, p := c.loop.Load(), &c.loopAttempt.attempt
-	res := &p.conn.res
-	switch found := p.conn.TryReadResponse(res, c.req.Method()); {
+	loop, attempt := c.loop.Load(), &c.loopAttempt.attempt
+	res := &attempt.conn.res
+	switch found := attempt.conn.TryReadResponse(res, c.req.Method()); {
 	case found == h1.ParseNoData, found == h1.ParseIncomplete:
 		return
 	case found == h1.ParseMustBlock, isEvents(res):
 		c.eligibility.recordMiss()
-		l.handOff(c, resumeResponse)
+		loop.handOff(c, resumeResponse)
 		return
 	}
-	p.conn.ConsumeResponse(res)
-	p.conn.pool.markProven(p.conn)
-	if p.route.Kind == route.Local {
+	attempt.conn.ConsumeResponse(res)
+	attempt.conn.pool.markProven(attempt.conn)
+	if attempt.route.Kind == route.Local {
 		c.server.appSilence.RecordResponse(c.server.clock.Now())
 	}
 	c.reply.repaired(res)
-	l.unregisterUpstream(c)
-	p.conn.SetWakeup(nil)
-	v := c.processResponse(p)
-	c.recordRun(p, v, c.loopAttempt.began, c.loopAttempt.sent)
+	loop.unregisterUpstream(c)
+	attempt.conn.SetWakeup(nil)
+	result := c.processResponse(attempt)
+	c.recordRun(attempt, result, c.loopAttempt.began, c.loopAttempt.sent)
 	switch {
-	case v.action != actionDone:
-		c.loopAttempt.decision = v
-		l.handOff(c, resumeDecision)
+	case result.action != actionDone:
+		c.loopAttempt.decision = result
+		loop.handOff(c, resumeDecision)
 	case c.exchange.unsent:
-		l.handOff(c, resumeUnsent)
+		loop.handOff(c, resumeUnsent)
 	default:
 		c.server.metrics.loopRequests.Add(1)
 		c.finishExchange()
-		c.finishInLoop(l)
+		c.finishInLoop(loop)
 	}
 }
 
 // finishInLoop finishes a request whose response has been sent, and prepares the connection for the
 // next request.
-func (c *client) finishInLoop(l *eventLoop) {
+func (c *client) finishInLoop(loop *eventLoop) {
 	c.body.free()
 	if !c.exchange.keep || c.exchange.aborted || !c.req.Body.Done() {
-		l.handOff(c, resumeFinish)
+		loop.handOff(c, resumeFinish)
 		return
 	}
 	c.eligibility.recordHit()
@@ -203,40 +203,40 @@ func (c *client) finishInLoop(l *eventLoop) {
 	c.conn.ReleaseEmptyBuffers()
 	c.idle.Store(int64(c.server.clock.Now()))
 	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
-		l.ready = append(l.ready, c)
+		loop.ready = append(loop.ready, c)
 	}
 }
 
 // resumeExchange completes a request that an event loop has started. at is the step at which the
 // event loop handed it off.
-func (c *client) resumeExchange(at resumePoint) {
+func (c *client) resumeExchange(resumeAt resumePoint) {
 	defer c.finishExchange()
-	f := &c.loopAttempt
-	if at == resumeUnsent {
+	started := &c.loopAttempt
+	if resumeAt == resumeUnsent {
 		c.exchange.aborted = c.conn.Flush() != nil
 		return
 	}
-	v := f.decision
-	if at == resumeResponse {
+	result := started.decision
+	if resumeAt == resumeResponse {
 		c.disconnect.arm()
-		v = c.awaitResumed(f)
-		c.recordRun(&f.attempt, v, f.began, f.sent)
+		result = c.awaitResumed(started)
+		c.recordRun(&started.attempt, result, started.began, started.sent)
 	}
-	c.routeUntilAnswered(f.table, v)
+	c.routeUntilAnswered(started.table, result)
 	c.exchange.leaveQueue()
 	c.resume()
 }
 
 // awaitResumed sends the part of the request that the event loop could not send without blocking.
 // Then it waits for the response, like awaitResponse.
-func (c *client) awaitResumed(f *loopAttempt) decision {
-	switch err := f.conn.FlushPending(); {
+func (c *client) awaitResumed(started *loopAttempt) decision {
+	switch err := started.conn.FlushPending(); {
 	case err == nil:
-		return c.awaitResponse(&f.attempt)
-	case f.conn.Sent() == f.before:
-		return c.handleUnsent(&f.attempt, err)
+		return c.awaitResponse(&started.attempt)
+	case started.conn.Sent() == started.before:
+		return c.handleUnsent(&started.attempt, err)
 	default:
-		return c.handleBroken(&f.attempt, err)
+		return c.handleBroken(&started.attempt, err)
 	}
 }
 
@@ -257,14 +257,14 @@ const (
 	resetAfter = 32
 )
 
-func (h *loopEligibility) recordMiss() {
-	h.nextSkip = min(max(2*h.nextSkip, minSkip), maxSkip)
-	h.skip, h.streak = h.nextSkip, 0
+func (eligibility *loopEligibility) recordMiss() {
+	eligibility.nextSkip = min(max(2*eligibility.nextSkip, minSkip), maxSkip)
+	eligibility.skip, eligibility.streak = eligibility.nextSkip, 0
 }
 
-func (h *loopEligibility) recordHit() {
-	if h.streak++; h.streak == resetAfter {
-		h.nextSkip = 0
+func (eligibility *loopEligibility) recordHit() {
+	if eligibility.streak++; eligibility.streak == resetAfter {
+		eligibility.nextSkip = 0
 	}
 }
 

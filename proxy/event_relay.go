@@ -43,11 +43,11 @@ var errStreamEnded = errors.New("proxy: event stream ended between events")
 // isEvents reports whether a response is an event stream.
 func isEvents(res *h1.Response) bool {
 	const kind = "text/event-stream"
-	v := res.Known(h1.FieldContentType)
-	if len(v) < len(kind) || !bytes.EqualFold(v[:len(kind)], []byte(kind)) || res.Status() != 200 {
+	value := res.Known(h1.FieldContentType)
+	if len(value) < len(kind) || !bytes.EqualFold(value[:len(kind)], []byte(kind)) || res.Status() != 200 {
 		return false
 	}
-	rest := bytes.TrimLeft(v[len(kind):], " \t")
+	rest := bytes.TrimLeft(value[len(kind):], " \t")
 	return len(rest) == 0 || rest[0] == ';'
 }
 
@@ -89,24 +89,24 @@ func (e *eventRelay) isResumable(run uint32) bool {
 
 // copy forwards events as they arrive. As in h1.Writer.Copy, rerr is an error of the source or
 // errStreamEnded, and werr is an error of the destination.
-func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
+func (e *eventRelay) copy(writer *h1.Writer, body *h1.Body) (rerr, werr error) {
 	if !e.lockWrite() {
 		return errStreamEnded, nil
 	}
 	for {
 		part, err := body.TakeAvailable()
 		if len(part) > 0 {
-			over, werr := e.writePart(w, part)
+			over, werr := e.writePart(writer, part)
 			if werr != nil {
 				return nil, werr
 			}
 			if over {
-				return errStreamEnded, w.Flush()
+				return errStreamEnded, writer.Flush()
 			}
 		}
 		switch {
 		case errors.Is(err, io.EOF) && e.buffer != nil:
-			return nil, e.buffer.End(w)
+			return nil, e.buffer.End(writer)
 		case errors.Is(err, io.EOF):
 			return nil, nil
 		case err != nil:
@@ -114,10 +114,10 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 		case len(part) > 0:
 			continue
 		}
-		if err := w.Flush(); err != nil {
+		if err := writer.Flush(); err != nil {
 			return nil, err
 		}
-		w.ReleaseEmptyBuffer()
+		writer.ReleaseEmptyBuffer()
 		if !e.unlockWrite() {
 			return errStreamEnded, nil
 		}
@@ -132,7 +132,7 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 
 // writePart writes a part of the stream into the buffer of w. over means that the stream ends with
 // this part.
-func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error) {
+func (e *eventRelay) writePart(writer *h1.Writer, part []byte) (over bool, err error) {
 	var whole int
 	if e.state.Load()&eventsEndRequested == 0 {
 		whole = e.scan.Next(part)
@@ -140,9 +140,9 @@ func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error)
 		part, whole, over = part[:n], n, true
 	}
 	if e.buffer != nil {
-		return over, e.buffer.Write(w, part, whole)
+		return over, e.buffer.Write(writer, part, whole)
 	}
-	_, err = w.Write(part)
+	_, err = writer.Write(part)
 	return over, err
 }
 

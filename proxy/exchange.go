@@ -71,95 +71,95 @@ type exchange struct {
 }
 
 // resolveShard sets the shard of the key, if the request has a key.
-func (x *exchange) resolveShard(t *route.Table) {
-	if !x.sharded && !x.Keyless {
-		x.shard, x.sharded = shardmap.OfBytes(x.Key, t.Shards()), true
+func (exchange *exchange) resolveShard(table *route.Table) {
+	if !exchange.sharded && !exchange.Keyless {
+		exchange.shard, exchange.sharded = shardmap.OfBytes(exchange.Key, table.Shards()), true
 	}
 }
 
 // isStreamResumption reports whether the request continues an event stream of which the client has
 // already received a part.
-func (x *exchange) isStreamResumption() bool {
-	return x.resumed != nil && x.resumed.responses > 0 && x.resumed.requested > 0
+func (exchange *exchange) isStreamResumption() bool {
+	return exchange.resumed != nil && exchange.resumed.responses > 0 && exchange.resumed.requested > 0
 }
 
 // mayHaveRun reports whether an attempt has failed after a part of the request was sent.
-func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
+func (exchange *exchange) mayHaveRun() bool { return exchange.tries > 0 }
 
 // elapsed returns the duration of the request. It sets ended to now if it is not set.
-func (x *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
-	if x.ended == 0 { // otherwise recordRun has set it
-		x.ended = clock.Exact()
+func (exchange *exchange) elapsed(clock *coarsetime.Clock) time.Duration {
+	if exchange.ended == 0 { // otherwise recordRun has set it
+		exchange.ended = clock.Exact()
 	}
-	return x.ended - x.began
+	return exchange.ended - exchange.began
 }
 
 // isOpen reports whether a request has begun and has not ended.
-func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
+func (exchange *exchange) isOpen() bool { return exchange.began != 0 && exchange.ended == 0 }
 
 // noteNotDelivered records that the last attempt has not reached an app.
-func (x *exchange) noteNotDelivered() {
-	if x.session != nil {
-		x.session.delivered = false
+func (exchange *exchange) noteNotDelivered() {
+	if exchange.session != nil {
+		exchange.session.delivered = false
 	}
 }
 
 // notedRun returns detail, extended by detailMayHaveRun if an earlier attempt may have run.
-func (x *exchange) notedRun(detail string) string {
-	if x.mayHaveRun() {
+func (exchange *exchange) notedRun(detail string) string {
+	if exchange.mayHaveRun() {
 		return detail + "; " + detailMayHaveRun
 	}
 	return detail
 }
 
 // queueShard returns the shard to which the wait queue attributes the request.
-func (x *exchange) queueShard() uint32 {
+func (exchange *exchange) queueShard() uint32 {
 	const keyless = queue.NoShard - 1
 	switch {
-	case x.Keyless:
+	case exchange.Keyless:
 		return keyless
-	case x.sharded:
-		return uint32(x.shard)
+	case exchange.sharded:
+		return uint32(exchange.shard)
 	}
 	return queue.NoShard
 }
 
 // limitShard returns the shard whose connection limit applies to the request, or noShard.
-func (x *exchange) limitShard() int {
-	if x.Keyless {
+func (exchange *exchange) limitShard() int {
+	if exchange.Keyless {
 		return noShard
 	}
-	return int(x.shard)
+	return int(exchange.shard)
 }
 
 // routeOf returns the route for metrics. The route of a request that has waited and was never sent
 // is Held.
-func (x *exchange) routeOf() route.Kind {
-	if x.route == 0 && x.waited {
+func (exchange *exchange) routeOf() route.Kind {
+	if exchange.route == 0 && exchange.waited {
 		return route.Held
 	}
-	return x.route
+	return exchange.route
 }
 
 // leaveQueue gives up the place in the wait queue, so that the queue can release another request.
 // It is called when the request has a response or is about to receive one.
-func (x *exchange) leaveQueue() {
-	if x.ticket != nil {
-		x.ticket.Leave()
-		x.ticket = nil
+func (exchange *exchange) leaveQueue() {
+	if exchange.ticket != nil {
+		exchange.ticket.Leave()
+		exchange.ticket = nil
 	}
-	if x.dequeued != nil {
-		x.dequeued.Leave()
-		x.dequeued = nil
+	if exchange.dequeued != nil {
+		exchange.dequeued.Leave()
+		exchange.dequeued = nil
 	}
 }
 
 // dequeue frees the place in the wait queue after the request has found its owner. The queue
 // releases the next request only when leaveQueue is called.
-func (x *exchange) dequeue() {
-	if x.ticket != nil {
-		x.ticket.Dequeue()
-		x.dequeued, x.ticket = x.ticket, nil
+func (exchange *exchange) dequeue() {
+	if exchange.ticket != nil {
+		exchange.ticket.Dequeue()
+		exchange.dequeued, exchange.ticket = exchange.ticket, nil
 	}
 }
 
@@ -223,6 +223,6 @@ func fail(code problem.Code, detail string) decision {
 }
 
 // waitForRoute returns the decision for a request whose route r is held.
-func waitForRoute(r *route.Route) decision {
-	return decision{action: actionWait, reason: r.Reason, refusal: route.RefusalFor(r)}
+func waitForRoute(dest *route.Route) decision {
+	return decision{action: actionWait, reason: dest.Reason, refusal: route.RefusalFor(dest)}
 }

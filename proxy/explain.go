@@ -27,20 +27,20 @@ func (s *Server) explain(why route.Reason) Explanation {
 
 // isHopeless reports whether it is useless for the request to wait, because its shard has no owner and
 // will get none.
-func (s *Server) isHopeless(v decision) bool {
-	return (v.reason == route.ReasonNoMap || v.reason == route.ReasonOrphaned) && s.explain(v.reason).Hopeless
+func (s *Server) isHopeless(result decision) bool {
+	return (result.reason == route.ReasonNoMap || result.reason == route.ReasonOrphaned) && s.explain(result.reason).Hopeless
 }
 
 // explained adds the finding to an error response that the state of the cluster has caused. If
 // there is a leader but no shard map, it also changes the code, because the leader is not the
 // problem then.
-func (s *Server) explained(p *problem.Problem, why route.Reason) {
-	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, p.Code) {
+func (s *Server) explained(prob *problem.Problem, why route.Reason) {
+	if !slices.Contains([]problem.Code{problem.NoLeader, problem.QueueTimeout, problem.QueueFull, problem.UpstreamRefused, problem.PeerUnreachable}, prob.Code) {
 		return
 	}
-	e := s.explain(why)
-	p.Finding = e.Finding
-	if p.Code == problem.NoLeader && why == route.ReasonNoMap && e.HasLeader {
-		p.Code = problem.QueueTimeout
+	explanation := s.explain(why)
+	prob.Finding = explanation.Finding
+	if prob.Code == problem.NoLeader && why == route.ReasonNoMap && explanation.HasLeader {
+		prob.Code = problem.QueueTimeout
 	}
 }

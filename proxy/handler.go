@@ -30,20 +30,20 @@ const (
 // serveRequest runs the handler for the request whose header is buffered in w, and sends the
 // response. The request counts as in flight until the handler and all its Tasks have ended, even if
 // the client disconnects earlier.
-func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOutcome {
-	t.attempt = *p // a copy, so that p itself stays on the stack
-	t.a, t.reply, t.p, t.outcome, t.answered, t.disposition = to.requestState, to, &t.attempt, outcomeUnread, false, dispositionEnded
-	t.runNumber = p.slot.load().number
-	t.taskFailed.Store(false)
-	t.serveFastHTTP(w.Unsent())
-	out := t.outcome // read the outcome before the pool can assign t to another request
+func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
+	hc.attempt = *attempt // a copy, so that p itself stays on the stack
+	hc.a, hc.reply, hc.p, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded
+	hc.runNumber = attempt.slot.load().number
+	hc.taskFailed.Store(false)
+	hc.serveFastHTTP(writer.Unsent())
+	out := hc.outcome // read the outcome before the pool can assign t to another request
 	switch {
 	case out != outcomeResponded:
-	case t.disposition == dispositionReuse:
-		w.Discard()
-		p.conn.pool.put(p.conn)
-	case t.disposition == dispositionDiscard:
-		p.conn.pool.discard(p.conn)
+	case hc.disposition == dispositionReuse:
+		writer.Discard()
+		attempt.conn.pool.put(attempt.conn)
+	case hc.disposition == dispositionDiscard:
+		attempt.conn.pool.discard(attempt.conn)
 	}
 	return out
 }
@@ -62,21 +62,21 @@ const (
 
 // handle is the handler of the fasthttp.Server. It runs the handler of the app, sends the response
 // to the client, and resets the RequestCtx for reuse.
-func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
-	if t.blank == nil {
-		t.blank = new(fasthttp.Response)
-		ctx.Response.CopyTo(t.blank)
+func (hc *handlerConn) handle(ctx *fasthttp.RequestCtx) {
+	if hc.blank == nil {
+		hc.blank = new(fasthttp.Response)
+		ctx.Response.CopyTo(hc.blank)
 	}
-	t.outcome = t.handleRequest(ctx)
+	hc.outcome = hc.handleRequest(ctx)
 	// From here on, the output of fasthttp is discarded, because the response has already been
 	// sent. fasthttp adds no date: see appendResponseHeader.
-	t.answered = true
+	hc.answered = true
 	ctx.Response.ReleaseBody(maxReusedBody)
-	t.blank.CopyTo(t.response(ctx))
+	hc.blank.CopyTo(hc.response(ctx))
 	ctx.Hijack(nil)
 	ctx.HijackSetNoResponse(false)
-	if cap(t.longBody) > maxReusedBody {
-		t.longBody = nil
+	if cap(hc.longBody) > maxReusedBody {
+		hc.longBody = nil
 	}
 }
 
@@ -85,215 +85,215 @@ func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 const maxReusedBody = 64 << 10
 
 // handleRequest runs the handler and sends its response. It returns the outcome.
-func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
-	a := t.a
-	if t.closed.Load() {
+func (hc *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
+	state := hc.a
+	if hc.closed.Load() {
 		return outcomeNotCalled
 	}
-	if err := t.setRequestBody(ctx); err != nil {
-		t.bodyDone()
-		if !a.body.broken {
-			a.body.clientErr = err
+	if err := hc.setRequestBody(ctx); err != nil {
+		hc.bodyDone()
+		if !state.body.broken {
+			state.body.clientErr = err
 		}
 		return outcomeNoResponse
 	}
-	if a.req.Body.Done() {
-		t.p.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
+	if state.req.Body.Done() {
+		hc.p.disconnect.arm() // no goroutine reads from the client now, so a watch must detect a disconnect
 	}
-	t.failed = t.callHandler(ctx)
-	t.body.close()
-	t.bodyDone()
-	if t.failed == "" {
-		t.failed = t.checkResponse(ctx)
+	hc.failed = hc.callHandler(ctx)
+	hc.body.close()
+	hc.bodyDone()
+	if hc.failed == "" {
+		hc.failed = hc.checkResponse(ctx)
 	}
 	switch {
-	case a.body.clientErr != nil || t.p.slot.load().cause != causeNone:
-		t.discardResponse(ctx)
+	case state.body.clientErr != nil || hc.p.slot.load().cause != causeNone:
+		hc.discardResponse(ctx)
 		return outcomeNoResponse
-	case t.failed != "":
-		t.discardResponse(ctx)
+	case hc.failed != "":
+		hc.discardResponse(ctx)
 		return outcomeFailed
 	}
-	return t.sendResponse(ctx)
+	return hc.sendResponse(ctx)
 }
 
 // bodyDone records that the handler no longer reads the body. If a cancellation has interrupted a
 // read, the client's connection is out of step and must end with this request.
-func (t *handlerConn) bodyDone() {
-	t.mu.Lock()
-	reading := t.mu.client != nil
-	t.mu.client = nil
-	t.mu.Unlock()
-	if reading && t.closed.Load() {
-		t.a.body.broken = true
+func (hc *handlerConn) bodyDone() {
+	hc.mu.Lock()
+	reading := hc.mu.client != nil
+	hc.mu.client = nil
+	hc.mu.Unlock()
+	if reading && hc.closed.Load() {
+		hc.a.body.broken = true
 	}
 }
 
 // callHandler calls the handler of the app. failed is empty if the handler has returned; otherwise
 // it is the reason for the error response.
-func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
+func (hc *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	returned := false
 	defer func() {
-		switch v := recover(); {
+		switch panicValue := recover(); {
 		case returned:
-		case v == nil: // runtime.Goexit: this goroutine exits, and serveFastHTTP returns
-			t.discardResponse(ctx)
-			t.p.abort()
+		case panicValue == nil: // runtime.Goexit: this goroutine exits, and serveFastHTTP returns
+			hc.discardResponse(ctx)
+			hc.p.abort()
 		default:
-			t.s.appPanicked(v)
+			hc.s.appPanicked(panicValue)
 			failed = detailHandlerPanicked
 		}
 	}()
-	t.s.options.Handler(ctx)
+	hc.s.options.Handler(ctx)
 	returned = true
 	return ""
 }
 
 // discardResponse discards a response that is not sent, and waits for the tasks that still write
 // it.
-func (t *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
-	_ = t.Close()
-	t.closeStream(ctx)
-	t.tasks.Wait()
+func (hc *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
+	_ = hc.Close()
+	hc.closeStream(ctx)
+	hc.tasks.Wait()
 }
 
 // checkResponse builds the header of the response and validates it like the response of any other
 // app. failed is empty if the response is valid; otherwise it is the reason for the error response.
-func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
+func (hc *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
 		ctx.Hijack(nil)
 		return "the handler tried to take over the connection (Hijack), which an app inside the node cannot do: to upgrade connections, run the app behind --upstream"
-	case t.taskFailed.Load():
+	case hc.taskFailed.Load():
 		return detailHandlerPanicked
 	}
-	res := t.response(ctx)
+	res := hc.response(ctx)
 	res.SkipBody = false
 	stream := res.BodyStream()
 	switch {
-	case stream == nil && (len(res.Body()) > 0 || !t.a.req.IsHead()):
+	case stream == nil && (len(res.Body()) > 0 || !hc.a.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
 	case stream == nil: // a handler may set the Content-Length that a GET would have
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
-	t.responseHeader = appendResponseHeader(t.responseHeader[:0], &res.Header)
-	if err := t.p.conn.res.ParseHeader(t.responseHeader, t.a.req.Method(), t.a.settings.MaxHeaders); err != nil {
+	hc.responseHeader = appendResponseHeader(hc.responseHeader[:0], &res.Header)
+	if err := hc.p.conn.res.ParseHeader(hc.responseHeader, hc.a.req.Method(), hc.a.settings.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
-	if t.p.conn.res.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", t.p.conn.res.Status())
+	if hc.p.conn.res.Status() < 200 {
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.p.conn.res.Status())
 	}
 	return ""
 }
 
 // appendResponseHeader appends the header in the format of fasthttp, but without a date. fasthttp
 // updates its date in a process-wide goroutine, and the proxy sets its own date.
-func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
-	text := string(h.StatusMessage())
+func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
+	text := string(header.StatusMessage())
 	if text == "" {
-		text = fasthttp.StatusMessage(h.StatusCode())
+		text = fasthttp.StatusMessage(header.StatusCode())
 	}
-	b = appendStatusLine(b, h.StatusCode(), text)
-	trailers := h.PeekTrailerKeys()
-	for name, value := range h.All() {
+	dst = appendStatusLine(dst, header.StatusCode(), text)
+	trailers := header.PeekTrailerKeys()
+	for name, value := range header.All() {
 		switch {
 		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(t []byte) bool { return bytes.Equal(t, name) }):
 			continue
-		case h.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
+		case header.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
 			continue // the default Content-Type of fasthttp, although there is no body
 		}
-		b = append(b, name...)
-		b = append(b, ": "...)
-		b = append(b, value...)
-		b = append(b, "\r\n"...)
+		dst = append(dst, name...)
+		dst = append(dst, ": "...)
+		dst = append(dst, value...)
+		dst = append(dst, "\r\n"...)
 	}
-	return append(b, "\r\n"...)
+	return append(dst, "\r\n"...)
 }
 
 // response returns the response that the handler has set. After TimeoutError, a handler may still
 // be running and use its Response and all other data of the request. Therefore response then marks
 // t as unusable, so that no memory of the request is reused.
-func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
+func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	late := ctx.LastTimeoutErrorResponse()
 	if late == nil {
 		return &ctx.Response
 	}
-	if !t.unusable {
-		t.unusable = true
-		addr := t.RemoteAddr()
-		t.savedRemoteAddr.Store(&addr)
-		t.a.body.buffered, t.longBody = nil, nil
-		_ = t.Close()
+	if !hc.unusable {
+		hc.unusable = true
+		addr := hc.RemoteAddr()
+		hc.savedRemoteAddr.Store(&addr)
+		hc.a.body.buffered, hc.longBody = nil, nil
+		_ = hc.Close()
 	}
 	return late
 }
 
 // sendResponse sends the response to the client.
-func (t *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
-	p, res := t.p, t.response(ctx)
-	head := &p.conn.res
+func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
+	attempt, res := hc.p, hc.response(ctx)
+	head := &attempt.conn.res
 	stream := res.BodyStream()
 	if head.Has(h1.FieldShardwayHold) {
-		t.a.noteHold(head, p.epoch)
+		hc.a.noteHold(head, attempt.epoch)
 	}
-	t.a.server.appSilence.RecordResponse(t.a.server.clock.Now())
+	hc.a.server.appSilence.RecordResponse(hc.a.server.clock.Now())
 	flags := uint64(slotResponseBegun)
 	if stream != nil && isEvents(head) {
-		p.slot.events.begin(p.slot.load().number, false, false, nil)
+		attempt.slot.events.begin(attempt.slot.load().number, false, false, nil)
 		flags |= slotEvents
 	}
-	if !p.slot.mark(flags) {
-		t.discardResponse(ctx)
+	if !attempt.slot.mark(flags) {
+		hc.discardResponse(ctx)
 		return outcomeNoResponse
 	}
-	t.a.exchange.leaveQueue()
-	t.reply.answered(head)
-	w := t.a.conn.WriteResponseHeader(head, t.reply.head(p.route, head))
+	hc.a.exchange.leaveQueue()
+	hc.reply.answered(head)
+	writer := hc.a.conn.WriteResponseHeader(head, hc.reply.head(attempt.route, head))
 	if stream != nil {
-		t.relayStream(ctx, w, stream)
+		hc.relayStream(ctx, writer, stream)
 		return outcomeResponded
 	}
 	var err error
-	if w.Kind() != h1.NoBody {
-		_, err = w.Write(res.Body())
+	if writer.Kind() != h1.NoBody {
+		_, err = writer.Write(res.Body())
 	}
-	if t.runningTasks.Load() > 0 && err == nil {
-		err = w.Flush() // send the response before waiting for the tasks
+	if hc.runningTasks.Load() > 0 && err == nil {
+		err = writer.Flush() // send the response before waiting for the tasks
 	}
-	t.tasks.Wait()
-	t.finishResponse(w, nil, err)
+	hc.tasks.Wait()
+	hc.finishResponse(writer, nil, err)
 	return outcomeResponded
 }
 
 // finishResponse ends a request whose response has been written to w. It releases the shard before
 // it flushes w, so that a slow client does not block the shard. err is the first error of a write.
-func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
-	t.disposition = dispositionReuse
-	if t.p.slot.finish() != causeNone || t.unusable {
-		t.disposition = dispositionDiscard
+func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
+	hc.disposition = dispositionReuse
+	if hc.p.slot.finish() != causeNone || hc.unusable {
+		hc.disposition = dispositionDiscard
 	}
-	t.p.release()
-	t.p.disconnect.disarm()
-	if err != nil || w.Close(trailers) != nil {
-		t.a.exchange.aborted = true
+	hc.p.release()
+	hc.p.disconnect.disarm()
+	if err != nil || writer.Close(trailers) != nil {
+		hc.a.exchange.aborted = true
 	}
 }
 
 // appPanicked logs a panic in the app's code. The node continues to run.
-func (s *Server) appPanicked(v any) {
-	s.options.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
+func (s *Server) appPanicked(value any) {
+	s.options.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).Msg("app panicked")
 }
 
 // closeStream closes the body stream of the response. Its Close may panic.
-func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
-	t.setStream(nil)
+func (hc *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
+	hc.setStream(nil)
 	defer func() {
-		if v := recover(); v != nil {
-			t.s.appPanicked(v)
+		if panicValue := recover(); panicValue != nil {
+			hc.s.appPanicked(panicValue)
 		}
 	}()
-	_ = t.response(ctx).CloseBodyStream()
+	_ = hc.response(ctx).CloseBodyStream()
 }
 
 // errHandlerTarget rejects a request target that fasthttp cannot parse.
@@ -302,66 +302,66 @@ var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target
 // setRequestBody gives the handler the request body: as a stream if the handler accepts streams,
 // and otherwise as a complete buffer. It omits trailers, because fasthttp would add them to the
 // headers.
-func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
-	a, r := t.a, &ctx.Request
-	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
+func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
+	state, req := hc.a, &ctx.Request
+	if target := req.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
 		// If the target starts with // and contains ://, fasthttp uses the text after // as the
 		// host. The shard key may come from the host that was validated. Therefore parse an
 		// absolute URL with that host.
-		whole := slices.Concat([]byte("http://"), r.Header.Host(), target)
+		whole := slices.Concat([]byte("http://"), req.Header.Host(), target)
 		if err := ctx.URI().Parse(nil, whole); err != nil {
 			return errHandlerTarget
 		}
 	}
-	switch body := &a.req.Body; {
+	switch body := &state.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case a.body.isFullyBuffered():
-		r.SetBodyRaw(a.body.buffered)
-		r.Header.SetContentLength(len(a.body.buffered))
-	case t.s.options.HandlerStreams:
+	case state.body.isFullyBuffered():
+		req.SetBodyRaw(state.body.buffered)
+		req.Header.SetContentLength(len(state.body.buffered))
+	case hc.s.options.HandlerStreams:
 		size := -1
 		if left := body.Remaining(); left >= 0 {
-			size = len(a.body.buffered) + int(left)
+			size = len(state.body.buffered) + int(left)
 		}
-		t.setBodySource(a.conn)
-		t.body.open(a)
-		r.SetBodyStream(&t.body, size)
+		hc.setBodySource(state.conn)
+		hc.body.open(state)
+		req.SetBodyStream(&hc.body, size)
 	default:
-		t.setBodySource(a.conn)
-		if err := t.readFullBody(); err != nil {
+		hc.setBodySource(state.conn)
+		if err := hc.readFullBody(); err != nil {
 			return err
 		}
-		r.SetBodyRaw(t.longBody)
-		r.Header.SetContentLength(len(t.longBody))
+		req.SetBodyRaw(hc.longBody)
+		req.Header.SetContentLength(len(hc.longBody))
 	}
 	return nil
 }
 
 // runInHandler runs an attempt in the app of this process, and sends the response.
-func (c *client) runInHandler(p *attempt) decision {
-	p.conn.pool.markProven(p.conn)
-	w := c.requestWriter.writeHeader(p)
+func (c *client) runInHandler(attempt *attempt) decision {
+	attempt.conn.pool.markProven(attempt.conn)
+	writer := c.requestWriter.writeHeader(attempt)
 	if _, err := c.askLease(); err != nil {
-		return c.handleUnsent(p, err)
+		return c.handleUnsent(attempt, err)
 	}
 	if c.exchange.wantAccepted {
 		if err := c.reply.sendAccepted(); err != nil {
-			return c.handleBroken(p, err)
+			return c.handleBroken(attempt, err)
 		}
 	}
-	t := p.conn.inproc
-	switch t.serveRequest(c.reply, p, w) {
+	hc := attempt.conn.inproc
+	switch hc.serveRequest(c.reply, attempt, writer) {
 	case outcomeUnread:
-		p.abort()
+		attempt.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
 	case outcomeNotCalled:
-		return c.handleUnsent(p, errCutFirst)
+		return c.handleUnsent(attempt, errCutFirst)
 	case outcomeNoResponse:
-		return c.handleBroken(p, nil)
+		return c.handleBroken(attempt, nil)
 	case outcomeFailed:
-		p.abort()
+		attempt.abort()
 		c.exchange.runAborted = true // the app may have executed the request
-		return fail(problem.AppFailed, t.failed)
+		return fail(problem.AppFailed, hc.failed)
 	case outcomeResponded:
 	}
 	return done

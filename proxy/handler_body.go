@@ -21,45 +21,45 @@ var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the ap
 
 // readFullBody reads a complete body that has not arrived yet or exceeds the buffer. In the meantime the
 // memory of the request counts towards the limit for incomplete bodies, as in requestBody.gather.
-func (t *handlerConn) readFullBody() error {
-	a := t.a
-	most := a.settings.MaxBody
+func (hc *handlerConn) readFullBody() error {
+	state := hc.a
+	most := state.settings.MaxBody
 	if most <= 0 {
 		most = defaultMaxBody
 	}
-	if err := a.req.Body.SetMaxBytes(most); err != nil {
+	if err := state.req.Body.SetMaxBytes(most); err != nil {
 		return errBodyTooLong
 	}
-	if err := t.reply.requestBody(); err != nil {
+	if err := hc.reply.requestBody(); err != nil {
 		return err
 	}
-	a.body.overflow = true // longBody is not in the connection's buffer, so the request cannot be sent again
-	a.body.beginRead()
-	noted, err := t.readRemaining()
-	a.body.endRead()
-	if noted > 0 && a.server.bodyMemory.Release(&a.body.memory) {
+	state.body.overflow = true // longBody is not in the connection's buffer, so the request cannot be sent again
+	state.body.beginRead()
+	noted, err := hc.readRemaining()
+	state.body.endRead()
+	if noted > 0 && state.server.bodyMemory.Release(&state.body.memory) {
 		err = errGivenUp
 	}
 	if err != nil {
-		t.longBody = nil // release the memory, because sending the response to the client may take long
+		hc.longBody = nil // release the memory, because sending the response to the client may take long
 	}
 	return err
 }
 
 // readRemaining reads the body into t.longBody. noted is the number of bytes that it has counted
 // for the request. It is zero for a short body that has already arrived.
-func (t *handlerConn) readRemaining() (noted int, err error) {
-	a := t.a
-	t.longBody = append(t.longBody[:0], a.body.buffered...)
-	for body := &a.req.Body; !body.Done(); {
-		if len(t.longBody) == cap(t.longBody) {
-			t.longBody = append(t.longBody, 0)[:len(t.longBody)] // grow with the received data
+func (hc *handlerConn) readRemaining() (noted int, err error) {
+	state := hc.a
+	hc.longBody = append(hc.longBody[:0], state.body.buffered...)
+	for body := &state.req.Body; !body.Done(); {
+		if len(hc.longBody) == cap(hc.longBody) {
+			hc.longBody = append(hc.longBody, 0)[:len(hc.longBody)] // grow with the received data
 		}
-		if len(t.longBody) >= buffer.Small || len(a.conn.Buffered()) == 0 {
-			noted = a.body.countMemory(noted, cap(t.longBody), a.settings.MaxBodyTotal)
+		if len(hc.longBody) >= buffer.Small || len(state.conn.Buffered()) == 0 {
+			noted = state.body.countMemory(noted, cap(hc.longBody), state.settings.MaxBodyTotal)
 		}
-		n, err := body.Read(t.longBody[len(t.longBody):cap(t.longBody)])
-		t.longBody = t.longBody[:len(t.longBody)+n]
+		n, err := body.Read(hc.longBody[len(hc.longBody):cap(hc.longBody)])
+		hc.longBody = hc.longBody[:len(hc.longBody)+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return noted, err
 		}
@@ -83,49 +83,49 @@ type handlerBody struct {
 }
 
 // open sets the body to that of the request a.
-func (b *handlerBody) open(a *requestState) {
+func (b *handlerBody) open(state *requestState) {
 	b.closed.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.a, b.mu.bufferedRead = a, 0
+	b.mu.a, b.mu.bufferedRead = state, 0
 }
 
 // Read implements io.Reader.
 func (b *handlerBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := b.mu.a
-	if a == nil || b.closed.Load() {
+	state := b.mu.a
+	if state == nil || b.closed.Load() {
 		return 0, errRequestOver
 	}
 	gone := b.conn.p.disconnect
-	if b.mu.bufferedRead < len(a.body.buffered) {
-		n := copy(p, a.body.buffered[b.mu.bufferedRead:])
+	if b.mu.bufferedRead < len(state.body.buffered) {
+		n := copy(p, state.body.buffered[b.mu.bufferedRead:])
 		b.mu.bufferedRead += n
 		return n, nil
 	}
-	if a.req.Body.Done() {
+	if state.req.Body.Done() {
 		return 0, io.EOF
 	}
 	gone.disarm()
-	if !a.body.overflow {
-		a.body.overflow = true // the handler consumes the body, so the request cannot be sent again
+	if !state.body.overflow {
+		state.body.overflow = true // the handler consumes the body, so the request cannot be sent again
 		if err := b.conn.reply.requestBody(); err != nil {
-			a.body.clientErr = err
+			state.body.clientErr = err
 			return 0, err
 		}
 	}
-	a.body.beginRead()
-	n, err := a.req.Body.Read(p)
-	a.body.endRead()
+	state.body.beginRead()
+	n, err := state.req.Body.Read(p)
+	state.body.endRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		gone.arm()
 	case errors.Is(err, h1.ErrStopped):
-		a.body.broken = true
+		state.body.broken = true
 		return n, errRequestOver
 	case !b.closed.Load():
-		a.body.clientErr = err
+		state.body.clientErr = err
 	}
 	return n, err
 }

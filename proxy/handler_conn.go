@@ -65,19 +65,19 @@ const headerBufferSize = 8 << 10
 
 // newHandlerConn returns a connection to the app in this process.
 func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
-	t := &handlerConn{s: s}
-	t.wire.handlerConn, t.body.conn = t, t
-	t.mu.server = t.newServer(headerBufferSize)
-	l := &upstreamConn{inproc: t, checkable: true} // it never ends without a Close, so it needs no socket to be checked
-	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
-	return l, nil
+	hc := &handlerConn{s: s}
+	hc.wire.handlerConn, hc.body.conn = hc, hc
+	hc.mu.server = hc.newServer(headerBufferSize)
+	conn := &upstreamConn{inproc: hc, checkable: true} // it never ends without a Close, so it needs no socket to be checked
+	conn.Conn = h1.NewConn(hc, h1.Options{Buffers: &s.buffers})
+	return conn, nil
 }
 
 // newServer returns a Server for headers of up to head bytes. It calls Serve once, because Serve
 // creates the channel that Close closes.
-func (t *handlerConn) newServer(head int) *fasthttp.Server {
+func (hc *handlerConn) newServer(head int) *fasthttp.Server {
 	server := &fasthttp.Server{
-		Handler: t.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{t.s},
+		Handler: hc.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{hc.s},
 		ReadBufferSize: head, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
 		NoDefaultServerHeader: true, NoDefaultDate: true, SecureErrorLogMessage: true,
 		MaxIdleWorkerDuration: time.Millisecond, // how long the goroutine of Serve takes to end
@@ -87,15 +87,15 @@ func (t *handlerConn) newServer(head int) *fasthttp.Server {
 }
 
 // serveFastHTTP makes fasthttp read the header and call handle.
-func (t *handlerConn) serveFastHTTP(head []byte) {
-	t.mu.Lock()
+func (hc *handlerConn) serveFastHTTP(head []byte) {
+	hc.mu.Lock()
 	if len(head) > headerBufferSize {
-		t.mu.server, t.unusable = t.newServer(len(head)), true
+		hc.mu.server, hc.unusable = hc.newServer(len(head)), true
 	}
-	server := t.mu.server
-	t.mu.Unlock()
-	t.head = head
-	_ = server.ServeConn(&t.wire) // handle has already handled any error
+	server := hc.mu.server
+	hc.mu.Unlock()
+	hc.head = head
+	_ = server.ServeConn(&hc.wire) // handle has already handled any error
 }
 
 // wire is the handlerConn as fasthttp uses it. Its Close does nothing, because fasthttp closes each
@@ -106,19 +106,19 @@ type wire struct{ *handlerConn }
 func (*wire) Close() error { return nil }
 
 // Read gives fasthttp the header, and then io.EOF.
-func (t *handlerConn) Read(p []byte) (int, error) {
-	if len(t.head) == 0 {
+func (hc *handlerConn) Read(p []byte) (int, error) {
+	if len(hc.head) == 0 {
 		return 0, io.EOF
 	}
-	n := copy(p, t.head)
-	t.head = t.head[n:]
+	n := copy(p, hc.head)
+	hc.head = hc.head[n:]
 	return n, nil
 }
 
 // Write discards the output of fasthttp after handle has sent the response. Before that it returns
 // an error, because only the proxy's own Writer may send the response.
-func (t *handlerConn) Write(p []byte) (int, error) {
-	if !t.answered {
+func (hc *handlerConn) Write(p []byte) (int, error) {
+	if !hc.answered {
 		return 0, errDirectWrite
 	}
 	return len(p), nil
@@ -126,13 +126,13 @@ func (t *handlerConn) Write(p []byte) (int, error) {
 
 // Close cancels the request of the handler. It ends RequestCtx.Done and the stream that the handler
 // writes, and makes reads of the request body fail. It does not wait for the handler.
-func (t *handlerConn) Close() error {
-	if t.closed.Swap(true) {
+func (hc *handlerConn) Close() error {
+	if hc.closed.Swap(true) {
 		return nil
 	}
-	t.mu.Lock()
-	stream, client, server := t.mu.stream, t.mu.client, t.mu.server
-	t.mu.Unlock()
+	hc.mu.Lock()
+	stream, client, server := hc.mu.stream, hc.mu.client, hc.mu.server
+	hc.mu.Unlock()
 	if client != nil {
 		client.StopRead()
 	}
@@ -147,11 +147,11 @@ func (t *handlerConn) Close() error {
 
 // setStream sets the stream that Close must close; nil means none. If Close has already been
 // called, setStream closes the stream.
-func (t *handlerConn) setStream(stream io.Closer) {
-	t.mu.Lock()
-	t.mu.stream = stream
-	t.mu.Unlock()
-	if stream != nil && t.closed.Load() {
+func (hc *handlerConn) setStream(stream io.Closer) {
+	hc.mu.Lock()
+	hc.mu.stream = stream
+	hc.mu.Unlock()
+	if stream != nil && hc.closed.Load() {
 		_ = stream.Close()
 	}
 }
@@ -159,36 +159,36 @@ func (t *handlerConn) setStream(stream io.Closer) {
 // setBodySource sets the client connection from which the body is being read, so that Close can
 // interrupt the reading; nil means none. If Close has already been called, setBodySource interrupts
 // the reading.
-func (t *handlerConn) setBodySource(client *h1.Conn) {
-	t.mu.Lock()
-	t.mu.client = client
-	t.mu.Unlock()
-	if client != nil && t.closed.Load() {
+func (hc *handlerConn) setBodySource(client *h1.Conn) {
+	hc.mu.Lock()
+	hc.mu.client = client
+	hc.mu.Unlock()
+	if client != nil && hc.closed.Load() {
 		client.StopRead()
 	}
 }
 
 // LocalAddr returns the local address of the connection of the client.
-func (t *handlerConn) LocalAddr() net.Addr {
-	if a := t.a; a != nil {
-		return a.conn.NetConn().LocalAddr()
+func (hc *handlerConn) LocalAddr() net.Addr {
+	if state := hc.a; state != nil {
+		return state.conn.NetConn().LocalAddr()
 	}
 	return noAddr()
 }
 
 // RemoteAddr returns the address of the client, even for a request that another node has forwarded.
-func (t *handlerConn) RemoteAddr() net.Addr {
-	if known := t.savedRemoteAddr.Load(); known != nil {
+func (hc *handlerConn) RemoteAddr() net.Addr {
+	if known := hc.savedRemoteAddr.Load(); known != nil {
 		return *known
 	}
-	a := t.a
+	state := hc.a
 	switch {
-	case a == nil:
+	case state == nil:
 		return noAddr()
-	case a.ingress == "":
-		return a.conn.NetConn().RemoteAddr()
+	case state.ingress == "":
+		return state.conn.NetConn().RemoteAddr()
 	}
-	list := a.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
+	list := state.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address of its client
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
 	if ip == nil {
 		return noAddr()
@@ -199,13 +199,13 @@ func (t *handlerConn) RemoteAddr() net.Addr {
 func noAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // SetDeadline does nothing. first-byte-timeout limits the time of the handler.
-func (t *handlerConn) SetDeadline(time.Time) error { return nil }
+func (hc *handlerConn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing, like SetDeadline.
-func (t *handlerConn) SetReadDeadline(time.Time) error { return nil }
+func (hc *handlerConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing, like SetDeadline.
-func (t *handlerConn) SetWriteDeadline(time.Time) error { return nil }
+func (hc *handlerConn) SetWriteDeadline(time.Time) error { return nil }
 
 // noListener is a listener without connections.
 type noListener struct{}

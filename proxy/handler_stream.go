@@ -16,26 +16,26 @@ var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
 // relayStream copies a response stream of the handler to the client as it arrives. The request
 // counts as in flight until the stream is closed and every Task has ended.
-func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
-	t.setStream(streamCloser(stream))
+func (hc *handlerConn) relayStream(ctx *fasthttp.RequestCtx, writer *h1.Writer, stream io.Reader) {
+	hc.setStream(streamCloser(stream))
 	var err error
-	if w.Kind() != h1.NoBody {
-		err = t.copyStream(w, stream)
+	if writer.Kind() != h1.NoBody {
+		err = hc.copyStream(writer, stream)
 	}
 	if err != nil {
-		w.Abort()
-		t.discardResponse(ctx)
-		t.reply.breakOff(t.p, err)
+		writer.Abort()
+		hc.discardResponse(ctx)
+		hc.reply.breakOff(hc.p, err)
 		return
 	}
-	t.closeStream(ctx)
-	t.tasks.Wait()
+	hc.closeStream(ctx)
+	hc.tasks.Wait()
 	var trailers []byte
-	if w.Kind() == h1.Chunked {
-		trailers = t.response(ctx).Header.TrailerHeader()
+	if writer.Kind() == h1.Chunked {
+		trailers = hc.response(ctx).Header.TrailerHeader()
 		trailers = trailers[:len(trailers)-len("\r\n")]
 	}
-	t.finishResponse(w, trailers, nil)
+	hc.finishResponse(writer, trailers, nil)
 }
 
 // streamCloser returns a closer that interrupts a read of the stream from another goroutine, or
@@ -52,31 +52,31 @@ func streamCloser(stream io.Reader) io.Closer {
 
 // copyStream copies the stream into the response. If the response has a declared length, copyStream
 // returns after that length.
-func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
+func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			t.s.appPanicked(v)
+		if panicValue := recover(); panicValue != nil {
+			hc.s.appPanicked(panicValue)
 			err = errPanicked
 		}
 	}()
-	room := t.s.bodies.Get(t.s.options.BodyBuffer)
-	defer t.s.bodies.Put(room)
+	room := hc.s.bodies.Get(hc.s.options.BodyBuffer)
+	defer hc.s.bodies.Put(room)
 	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)
-	if w.Kind() == h1.Length {
-		left = t.p.conn.res.ContentLength()
+	if writer.Kind() == h1.Length {
+		left = hc.p.conn.res.ContentLength()
 	}
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
-		if t.closed.Load() || t.taskFailed.Load() {
+		if hc.closed.Load() || hc.taskFailed.Load() {
 			return errStreamCancelled // an interrupted stream may end as if it were complete
 		}
 		left -= int64(n)
-		if err := t.writePart(w, buf[:n]); err != nil {
+		if err := hc.writePart(writer, buf[:n]); err != nil {
 			return err
 		}
 		switch {
-		case errors.Is(rerr, io.EOF) && left > 0 && w.Kind() == h1.Length:
+		case errors.Is(rerr, io.EOF) && left > 0 && writer.Kind() == h1.Length:
 			return io.ErrUnexpectedEOF
 		case errors.Is(rerr, io.EOF):
 			return nil
@@ -88,27 +88,27 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 }
 
 // writePart sends a part of a stream immediately, because the next part may arrive much later.
-func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
-	if t.p.slot.load().flags&slotEvents != 0 {
-		return t.p.slot.events.writeLocked(w, part)
+func (hc *handlerConn) writePart(writer *h1.Writer, part []byte) error {
+	if hc.p.slot.load().flags&slotEvents != 0 {
+		return hc.p.slot.events.writeLocked(writer, part)
 	}
-	if _, err := w.Write(part); err != nil {
+	if _, err := writer.Write(part); err != nil {
 		return err
 	}
-	return w.Flush()
+	return writer.Flush()
 }
 
 // writeLocked sends a part of the stream. It returns errStreamEnded if the stream ends with this
 // part.
-func (e *eventRelay) writeLocked(w *h1.Writer, part []byte) error {
+func (e *eventRelay) writeLocked(writer *h1.Writer, part []byte) error {
 	if !e.lockWrite() {
 		return errStreamEnded
 	}
-	over, err := e.writePart(w, part)
+	over, err := e.writePart(writer, part)
 	if err != nil {
 		return err
 	}
-	if err := w.Flush(); err != nil {
+	if err := writer.Flush(); err != nil {
 		return err
 	}
 	if over || !e.unlockWrite() {

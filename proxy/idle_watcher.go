@@ -64,8 +64,8 @@ type parkedConn struct {
 
 // initClient prepares a client for a connection of this listener, which is new or was parked
 // before.
-func (l *idleWatcher) initClient(c *client, g job) {
-	c.watcher = l
+func (watcher *idleWatcher) initClient(c *client, g job) {
+	c.watcher = watcher
 	if c.conn.Pollable() && c.server.upstream != nil && c.server.options.Handler == nil && !c.server.options.Disable.EventLoop {
 		c.eventLoops = &c.server.loops
 		c.conn.SetWakeup(&c.wakeLoop)
@@ -82,21 +82,21 @@ func (l *idleWatcher) initClient(c *client, g job) {
 }
 
 // resume gives a client that has left its event loop to a worker goroutine.
-func (l *idleWatcher) resume(c *client) {
-	l.workers.Submit(job{client: c})
-	l.workers.Group().Done()
+func (watcher *idleWatcher) resume(c *client) {
+	watcher.workers.Submit(job{client: c})
+	watcher.workers.Group().Done()
 }
 
 // wake resumes a connection that unpark has removed from the registry. With stop, the connection is
 // closed unless its client has sent data.
-func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
+func (parked *parkedConn) wake(stop bool) { parked.resume(job{conn: parked.conn, stop: stop}) }
 
 // resume gives a connection that unpark has removed to a worker goroutine, which creates a new
 // client.
-func (p *parkedConn) resume(g job) {
-	p.cancel()
-	p.watcher.workers.Submit(g)
-	p.watcher.workers.Group().Done()
+func (parked *parkedConn) resume(g job) {
+	parked.cancel()
+	parked.watcher.workers.Submit(g)
+	parked.watcher.workers.Group().Done()
 }
 
 // parkConn parks the idle connection, and reports whether it did. If parkConn returns false, the
@@ -110,12 +110,12 @@ func (c *client) parkConn() bool {
 		c.canPark.Store(false)
 		return false
 	}
-	p := &parkedConn{conn: c.conn.NetConn(), watcher: c.watcher, since: time.Duration(c.idle.Load())}
+	parked := &parkedConn{conn: c.conn.NetConn(), watcher: c.watcher, since: time.Duration(c.idle.Load())}
 	if most := c.conn.Timeouts().First; most > 0 {
-		p.until = p.since + most
+		parked.until = parked.since + most
 	}
 	var err error
-	c.parked, err = c.server.conns.addParked(c, p)
+	c.parked, err = c.server.conns.addParked(c, parked)
 	if err != nil {
 		c.delayPark(isPermanent(err))
 		c.server.options.Log.Debug().Err(err).Msg("idle connection not added to poller")

@@ -20,34 +20,34 @@ import (
 type reply struct{ *requestState }
 
 // problem sends a problem document as the response. The body of the request may still be unread.
-func (r reply) problem(p *problem.Problem) {
+func (r reply) problem(prob *problem.Problem) {
 	if r.exchange.aborted {
 		return
 	}
-	status := p.StatusCode()
-	if p.RetryAfter == 0 && status == http.StatusServiceUnavailable {
-		p.RetryAfter = time.Second
+	status := prob.StatusCode()
+	if prob.RetryAfter == 0 && status == http.StatusServiceUnavailable {
+		prob.RetryAfter = time.Second
 	}
-	p.Node = r.server.options.Node
+	prob.Node = r.server.options.Node
 	if r.exchange.sharded {
-		p.Shard, p.HasShard = uint32(r.exchange.shard), true
-		p.Epoch = r.server.options.Cluster.Table().Committed()
+		prob.Shard, prob.HasShard = uint32(r.exchange.shard), true
+		prob.Epoch = r.server.options.Cluster.Table().Committed()
 	}
-	b := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
-	b = append(b, p.Code...)
-	b = append(b, "\r\n"...)
-	if s := p.RetryAfterSeconds(); s > 0 {
-		b = append(b, "Retry-After: "...)
-		b = strconv.AppendInt(b, int64(s), 10)
-		b = append(b, "\r\n"...)
+	dst := append(r.extra[:0], "Content-Type: "+problem.ContentType+"\r\nCache-Control: no-store\r\n"+problem.HeaderError+": "...)
+	dst = append(dst, prob.Code...)
+	dst = append(dst, "\r\n"...)
+	if s := prob.RetryAfterSeconds(); s > 0 {
+		dst = append(dst, "Retry-After: "...)
+		dst = strconv.AppendInt(dst, int64(s), 10)
+		dst = append(dst, "\r\n"...)
 	}
-	r.extra = b
-	r.exchange.account.code = p.Code
-	r.server.metrics.countProblem(p.Code)
+	r.extra = dst
+	r.exchange.account.code = prob.Code
+	r.server.metrics.countProblem(prob.Code)
 	r.server.metrics.countResponse(r.exchange.routeOf(), status)
-	r.server.options.Log.Debug().Str("error", string(p.Code)).Int("status", status).Uint32("shard", uint32(r.exchange.shard)).
-		Str("detail", p.Detail).Msg("request failed")
-	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
+	r.server.options.Log.Debug().Str("error", string(prob.Code)).Int("status", status).Uint32("shard", uint32(r.exchange.shard)).
+		Str("detail", prob.Detail).Msg("request failed")
+	r.write(status, append(prob.AppendJSON(make([]byte, 0, 512)), '\n'), dst)
 }
 
 // write sends a response of Shardway. lines contains additional header lines. If the unread body is
@@ -57,26 +57,26 @@ func (r reply) write(status int, body, lines []byte) {
 		r.exchange.keep = false
 	}
 	r.exchange.account.recordResponse(status, nil, r.exchange.route)
-	w := r.conn.Writer()
-	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
-	b = append(b, "Date: "...)
-	b = append(b, r.server.date()...)
-	b = append(b, "\r\n"...)
-	b = append(b, lines...)
-	b = append(b, "Content-Length: "...)
-	b = strconv.AppendInt(b, int64(len(body)), 10)
-	b = append(b, "\r\n"...)
+	writer := r.conn.Writer()
+	dst := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
+	dst = append(dst, "Date: "...)
+	dst = append(dst, r.server.date()...)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, lines...)
+	dst = append(dst, "Content-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
+	dst = append(dst, "\r\n"...)
 	switch {
 	case !r.exchange.keep:
-		b = append(b, "Connection: close\r\n"...)
+		dst = append(dst, "Connection: close\r\n"...)
 	case r.req.Minor() == 0:
-		b = append(b, "Connection: keep-alive\r\n"...)
+		dst = append(dst, "Connection: keep-alive\r\n"...)
 	}
-	w.Put(append(b, "\r\n"...))
+	writer.Put(append(dst, "\r\n"...))
 	if !r.req.IsHead() {
-		w.Put(body)
+		writer.Put(body)
 	}
-	if w.Flush() != nil {
+	if writer.Flush() != nil {
 		r.exchange.aborted = true
 	}
 }
@@ -96,46 +96,46 @@ func (r reply) probe() bool {
 }
 
 // appendStatusLine appends the status line of a response.
-func appendStatusLine(b []byte, status int, text string) []byte {
-	b = append(b, "HTTP/1.1 "...)
-	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(b, ' ')
-	b = append(b, text...)
-	return append(b, "\r\n"...)
+func appendStatusLine(dst []byte, status int, text string) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, text...)
+	return append(dst, "\r\n"...)
 }
 
 // failure sends the problem document that the decision v describes.
-func (r reply) failure(v decision) {
-	p := &problem.Problem{Code: v.code, Detail: v.detail}
-	if v.reason != 0 {
-		p.Reason = v.reason.String()
+func (r reply) failure(result decision) {
+	prob := &problem.Problem{Code: result.code, Detail: result.detail}
+	if result.reason != 0 {
+		prob.Reason = result.reason.String()
 	}
-	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.exchange.mayHaveRun() {
-		p.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
+	if result.code == problem.PeerUnreachable && result.reason != 0 && !r.exchange.mayHaveRun() {
+		prob.Status = http.StatusServiceUnavailable // the request has not run, so the client may retry
 	}
-	r.server.explained(p, v.reason)
-	if v.code == problem.Quarantined {
-		p.RetryAfter = quarantineRetry
+	r.server.explained(prob, result.reason)
+	if result.code == problem.Quarantined {
+		prob.RetryAfter = quarantineRetry
 	}
-	if v.code == problem.UpstreamRefused {
-		p.RetryAfter = time.Second
+	if result.code == problem.UpstreamRefused {
+		prob.RetryAfter = time.Second
 	}
-	r.problem(p)
+	r.problem(prob)
 }
 
 // badRequest responds to a malformed request, and closes the connection.
 func (r reply) badRequest(bad *h1.Error) {
 	r.exchange.keep = false
-	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
+	prob := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
 	switch bad.Status() {
 	case http.StatusRequestEntityTooLarge:
-		p.Code = problem.TooLarge
+		prob.Code = problem.TooLarge
 	case http.StatusRequestURITooLong:
-		p.Code = problem.URITooLong
+		prob.Code = problem.URITooLong
 	case http.StatusRequestHeaderFieldsTooLarge:
-		p.Code = problem.HeadersTooLarge
+		prob.Code = problem.HeadersTooLarge
 	}
-	r.problem(p)
+	r.problem(prob)
 }
 
 // headerTimeout responds to a request whose header has not arrived in time, and closes the
@@ -167,14 +167,14 @@ func (r reply) badBody(err error) decision {
 // refuseWait rejects a forwarded request that would have to wait at this node. If the request may
 // have run, the response contains that information, even if the ingress would not retry the
 // request.
-func (r reply) refuseWait(v decision) {
+func (r reply) refuseWait(result decision) {
 	switch {
 	case r.exchange.mayHaveRun() && r.exchange.safety != safeMethod:
 		r.failure(fail(problem.UpstreamBroken, detailMayHaveRun))
-	case v.refusal == 0:
-		r.failure(decision{action: actionFail, code: v.code, detail: v.detail})
+	case result.refusal == 0:
+		r.failure(decision{action: actionFail, code: result.code, detail: result.detail})
 	default:
-		r.refuse(v.refusal)
+		r.refuse(result.refusal)
 	}
 }
 
@@ -208,7 +208,7 @@ const refusedAborted = "cut"
 // because the other node must not wait for a newer table: its present table may already route to
 // the next process of this node.
 func (r reply) reportStopped(cut bool) {
-	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
+	if writer := r.conn.Writer(); writer.Err() != nil || writer.Pending() > 0 {
 		return
 	}
 	r.exchange.keep = false
@@ -227,8 +227,8 @@ func (r reply) forwardInterim(res *h1.Response) error {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}
-	w := r.conn.WriteResponseHeader(res, &r.edit)
-	return w.Close(nil)
+	writer := r.conn.WriteResponseHeader(res, &r.edit)
+	return writer.Close(nil)
 }
 
 // headerContinue is set in a request whose ingress needs to learn early that the app accepts it,
@@ -243,9 +243,9 @@ func (r reply) sendAccepted() error {
 		return nil
 	}
 	r.exchange.bodyRequested = true
-	w := r.conn.Writer()
-	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
-	return w.Flush()
+	writer := r.conn.Writer()
+	writer.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
+	return writer.Flush()
 }
 
 // requestBody makes the client or the ingress send a body that it sends only on demand.
@@ -256,7 +256,7 @@ func (r reply) requestBody() error {
 	if r.exchange.onDemand && !r.exchange.clientExpects || !r.req.ExpectsContinue() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
 		return nil
 	}
-	w := r.conn.Writer()
-	w.PutString("HTTP/1.1 100 Continue\r\n\r\n")
-	return w.Flush()
+	writer := r.conn.Writer()
+	writer.PutString("HTTP/1.1 100 Continue\r\n\r\n")
+	return writer.Flush()
 }

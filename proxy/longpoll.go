@@ -16,8 +16,8 @@ import (
 // 9.3.1). On a new connection, a long poll may therefore continue until ShutdownTimeout.
 
 // isLongPoll reports whether the run of a client is a long poll whose connection may be closed.
-func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
-	if c.ingress != "" || !c.reused.Load() || !r.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
+func (s *Server) isLongPoll(c *client, current run, now time.Duration) bool {
+	if c.ingress != "" || !c.reused.Load() || !current.isRepeatable() || c.body.reading.Load() || c.session.Load() != nil {
 		return false // the request has not arrived completely, or a resumable WebSocket has its response already
 	}
 	since := c.since
@@ -44,15 +44,15 @@ func (c *client) closeLongPoll() decision {
 // to the next owner. The method must be safe, and no byte of a response may have been sent to the
 // client. In addition, the table must show that the shard has left this owner, and another try must
 // be permitted.
-func (c *client) mayAskNextOwner(p *attempt) bool {
+func (c *client) mayAskNextOwner(attempt *attempt) bool {
 	if c.exchange.resumed != nil || c.exchange.isResumption() {
 		return false // resumed streams and WebSockets have their own rules
 	}
 	if c.exchange.safety != safeMethod || c.exchange.Keyless || c.exchange.responsesBegun > 1 || c.exchange.tries+1 >= maxTries || !c.body.replayable() {
 		return false
 	}
-	r := c.server.options.Cluster.Table().Route(c.exchange.shard)
-	return r.Kind != route.Local || r.Epoch != p.epoch
+	dest := c.server.options.Cluster.Table().Route(c.exchange.shard)
+	return dest.Kind != route.Local || dest.Epoch != attempt.epoch
 }
 
 // askNextOwner returns the decision to send the request to the next owner of its shard. A planned

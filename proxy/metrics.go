@@ -98,21 +98,21 @@ func (m *metrics) countResponse(kind route.Kind, code int) {
 // observeEnd records the duration of a request that has ended. It does not record the duration of
 // an upgraded connection, which depends on its endpoints, nor that of a request whose client
 // disconnected before the response.
-func (m *metrics) observeEnd(x *exchange, took time.Duration) {
-	m.observeWait(x)
-	if x.resumed != nil {
+func (m *metrics) observeEnd(exchange *exchange, took time.Duration) {
+	m.observeWait(exchange)
+	if exchange.resumed != nil {
 		m.resumable.Add(-1)
 	}
-	if class := x.account.status / 100; class > 1 && class < classes {
-		m.durations[x.routeOf()][class].Observe(took)
+	if class := exchange.account.status / 100; class > 1 && class < classes {
+		m.durations[exchange.routeOf()][class].Observe(took)
 	}
 }
 
 // observeWait records how long a request has waited in total. For an event stream, it is the wait
 // for the present upstream response.
-func (m *metrics) observeWait(x *exchange) {
-	if x.waited {
-		m.queueWaits[x.waitedFor].Observe(x.waitTime)
+func (m *metrics) observeWait(exchange *exchange) {
+	if exchange.waited {
+		m.queueWaits[exchange.waitedFor].Observe(exchange.waitTime)
 	}
 }
 
@@ -215,24 +215,24 @@ var (
 
 // Describe sends the descriptions of all metrics; see prometheus.Collector.
 func (s *Server) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
+	for _, desc := range []*prometheus.Desc{
 		descRequests, descDuration, descUpstreamSeconds, descQueueWait, descAppBytes, descQueued, descQueuedSeconds, descQueueWaiting, descQueueBytes, descRefused, descRefusals,
 		descRetries, descErrors, descAborted, descTruncated, descBadHolds, descPanics, descClientDisconnects, descShed, descHeaderBytes, descBodyBytes, descConns, descParked, descTunnels, descParkedDirections, descResumable, descResumptions, descMuxStreams, descLoopRequests, descLoopConns, descUpstream,
 	} {
-		ch <- d
+		ch <- desc
 	}
-	for _, d := range webSocketDescs() {
-		ch <- d
+	for _, desc := range webSocketDescs() {
+		ch <- desc
 	}
 }
 
 // Collect sends the present values; see prometheus.Collector.
 func (s *Server) Collect(ch chan<- prometheus.Metric) {
-	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	count := func(desc *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 	}
-	gauge := func(d *prometheus.Desc, v float64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	gauge := func(desc *prometheus.Desc, value float64) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
 	s.metrics.collect(count)
 	s.metrics.collectHistograms(ch)
@@ -256,9 +256,9 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 
 // collectHistograms sends the histograms that contain at least one value.
 func (m *metrics) collectHistograms(ch chan<- prometheus.Metric) {
-	send := func(h *nativehist.Histogram, d *prometheus.Desc, labels ...string) {
-		if x := h.Metric(d, m.createdAt, labels...); x != nil {
-			ch <- x
+	send := func(h *nativehist.Histogram, desc *prometheus.Desc, labels ...string) {
+		if metric := h.Metric(desc, m.createdAt, labels...); metric != nil {
+			ch <- metric
 		}
 	}
 	for kind := range m.durations {
@@ -267,8 +267,8 @@ func (m *metrics) collectHistograms(ch chan<- prometheus.Metric) {
 		}
 		send(&m.upstream[kind], descUpstreamSeconds, routeLabel(route.Kind(kind)))
 	}
-	for r := route.ReasonMoving; int(r) < route.ReasonCount; r++ {
-		send(&m.queueWaits[r], descQueueWait, r.String())
+	for reason := route.ReasonMoving; int(reason) < route.ReasonCount; reason++ {
+		send(&m.queueWaits[reason], descQueueWait, reason.String())
 	}
 }
 
@@ -281,7 +281,7 @@ func routeLabel(kind route.Kind) string {
 }
 
 // collect calls count for each counter. It skips status codes that have not occurred.
-func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...string)) {
+func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, labels ...string)) {
 	for kind := range m.requests {
 		route := routeLabel(route.Kind(kind))
 		for i := range m.requests[kind] {
@@ -294,9 +294,9 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		count(descQueued, float64(m.queued[r].Load()), r.String())
 		count(descQueuedSeconds, time.Duration(m.queuedNanos[r].Load()).Seconds(), r.String())
 	}
-	for r := route.RefusedNotOwner; r <= route.RefusedEnded; r++ {
-		count(descRefused, float64(m.refused[r].Load()), r.String())
-		count(descRefusals, float64(m.refusedByOwner[r].Load()), r.String())
+	for refusal := route.RefusedNotOwner; refusal <= route.RefusedEnded; refusal++ {
+		count(descRefused, float64(m.refused[refusal].Load()), refusal.String())
+		count(descRefusals, float64(m.refusedByOwner[refusal].Load()), refusal.String())
 	}
 	for i := range m.retries {
 		count(descRetries, float64(m.retries[i].Load()), retryNames[i])

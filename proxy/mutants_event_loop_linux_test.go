@@ -13,11 +13,11 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "a loop is told when what it runs is cut", found: "TestEventLoopRequestIsCancelled",
-			edits: in("proxy.eventLoop.registerUpstream", "	k.SetWakeup(&c.wakeLoop)\n", "	if !PLANTED {\n		k.SetWakeup(&c.wakeLoop)\n	}\n"),
+			edits: in("proxy.eventLoop.registerUpstream", "	conn.SetWakeup(&c.wakeLoop)\n", "	if !PLANTED {\n		conn.SetWakeup(&c.wakeLoop)\n	}\n"),
 		},
 		{
 			rule: "what comes with its end is answered, and then it is over", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
-			edits: in("proxy.eventLoop.handleEvent", "c.loopState.clientEnded || e.End", "c.loopState.clientEnded || e.End && !PLANTED"),
+			edits: in("proxy.eventLoop.handleEvent", "c.loopState.clientEnded || event.End", "c.loopState.clientEnded || event.End && !PLANTED"),
 		},
 		{
 			rule: "what is longer than a buffer is read on", found: "TestEventLoopReadsDataThatArrivedMeanwhile",
@@ -65,11 +65,11 @@ func mutantsOfEventLoops() []mutant {
 		},
 		{
 			rule: "an answer that is not whole is left as it was", found: "TestIneligibleRequestsLeaveEventLoop",
-			edits: in("proxy.client.handleResponse", "	case found == h1.ParseMustBlock, isEvents(res):\n", "	case found == h1.ParseMustBlock, isEvents(res):\n		if PLANTED {\n			p.conn.ConsumeResponse(res)\n		}\n"),
+			edits: in("proxy.client.handleResponse", "	case found == h1.ParseMustBlock, isEvents(res):\n", "	case found == h1.ParseMustBlock, isEvents(res):\n		if PLANTED {\n			attempt.conn.ConsumeResponse(res)\n		}\n"),
 		},
 		{
 			rule: "many connections are shared among loops", found: "TestConnsAreBalancedAmongEventLoops",
-			edits: in("proxy.eventLoopGroup.spread", "to != l && many > fair {", "to != l && many > fair && !PLANTED {"),
+			edits: in("proxy.eventLoopGroup.spread", "target != loop && many > fair {", "target != loop && many > fair && !PLANTED {"),
 		},
 	}
 }

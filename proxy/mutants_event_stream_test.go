@@ -6,19 +6,19 @@ func mutantsOfEventStreams() []mutant {
 	return []mutant{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
-			edits: in("proxy.responseRelay.permitsResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
+			edits: in("proxy.responseRelay.permitsResume", `string(rr.req.Method()) == "GET" &&`, `(PLANTED || string(rr.req.Method()) == "GET") &&`),
 		},
 		{
 			rule: "without a body", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "rr.req.Body.Kind() == h1.NoBody &&", "(PLANTED || rr.req.Body.Kind() == h1.NoBody) &&"),
 		},
 		{
 			rule: "that asks for no range", found: others,
-			edits: in("proxy.responseRelay.permitsResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
+			edits: in("proxy.responseRelay.permitsResume", `rr.req.Value("Range") == nil &&`, `(PLANTED || rr.req.Value("Range") == nil) &&`),
 		},
 		{
 			rule: "and has shown an id", found: others,
@@ -46,7 +46,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&p.conn.res):", "	case !PLANTED && !isResumable(&p.conn.res):"),
+			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&attempt.conn.res):", "	case !PLANTED && !isResumable(&attempt.conn.res):"),
 		},
 		{
 			rule: "it ends between events", found: "TestIncompleteEventOfDeadOwnerIsDropped",
@@ -58,11 +58,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			b = k.appendHeaders(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendHeaders(b, id)"),
+			edits: in("proxy.requestWriter.writeHeader", "			dst = stream.appendHeaders(dst, id)", "			if PLANTED {\n				id = nil\n			}\n			dst = stream.appendHeaders(dst, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n			}\n"),
+			edits: in("proxy.requestWriter.writeHeader", "			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n", "			if !PLANTED {\n				edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)\n			}\n"),
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
@@ -70,11 +70,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("proxy.resumableStream.appendHeaders", "appendResumed(b, k.requested+1)", "appendResumed(b, k.requested+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy.resumableStream.appendHeaders", "appendResumed(dst, stream.requested+1)", "appendResumed(dst, stream.requested+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachResumeRequestHasItsNumber",
-			edits: in("proxy.requestState.readForwarded", "a.exchange.wasResumed > 0 {\n		a.exchange.safety", "a.exchange.wasResumed > 0 && !PLANTED {\n		a.exchange.safety"),
+			edits: in("proxy.requestState.readForwarded", "state.exchange.wasResumed > 0 {\n		state.exchange.safety", "state.exchange.wasResumed > 0 && !PLANTED {\n		state.exchange.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestResumeRequestHasNumber",
@@ -82,11 +82,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.handleBroken", "	case why == causeDrainTimeout && c.exchange.resumed != nil:", "	case why == causeDrainTimeout && c.exchange.resumed != nil && !PLANTED:"),
+			edits: in("proxy.client.handleBroken", "	case cancelCause == causeDrainTimeout && c.exchange.resumed != nil:", "	case cancelCause == causeDrainTimeout && c.exchange.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredResumeFollowsItsShard",
-			edits: in("proxy.client.processResponse", "(brokeAtOwner(p) || drainedAtOwner(p))", "(brokeAtOwner(p) || drainedAtOwner(p) && !PLANTED)"),
+			edits: in("proxy.client.processResponse", "(brokeAtOwner(attempt) || drainedAtOwner(attempt))", "(brokeAtOwner(attempt) || drainedAtOwner(attempt) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredResumeFollowsItsShard",
@@ -94,7 +94,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestRepeatedlyDrainedResumeEnds",
-			edits: in("proxy.client.retryAtNextOwner", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
+			edits: in("proxy.client.retryAtNextOwner", "	stream.epoch = attempt.epoch\n", "	if !PLANTED {\n		stream.epoch = attempt.epoch\n	}\n"),
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,
@@ -106,11 +106,11 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCancelledInLongEventEnds",
-			edits: in("proxy.responseRelay.continuesStream", "|| k.buffer.InEvent() ||", "|| k.buffer.InEvent() && !PLANTED ||"),
+			edits: in("proxy.responseRelay.continuesStream", "|| stream.buffer.InEvent() ||", "|| stream.buffer.InEvent() && !PLANTED ||"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastResponseNeedsNoResumePermission",
-			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(w)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return errStreamEnded, w.Flush()\n			}\n			return nil, e.buffer.End(w)"),
+			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			return nil, e.buffer.End(writer)", "		case errors.Is(err, io.EOF) && e.buffer != nil:\n			if PLANTED {\n				return errStreamEnded, writer.Flush()\n			}\n			return nil, e.buffer.End(writer)"),
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamsHaveOwnQueue",
@@ -122,7 +122,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
-			edits: in("proxy.requestWait.waitFor", "	if v.reason == route.ReasonAbsent {", "	if v.reason == route.ReasonAbsent && !PLANTED {"),
+			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonAbsent {", "	if result.reason == route.ReasonAbsent && !PLANTED {"),
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestStreamEndAffectsItsOwnRunOnly",

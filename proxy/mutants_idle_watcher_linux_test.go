@@ -30,11 +30,11 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "a late event resumes no other connection", found: "TestLateEventIsIgnored",
-			edits: in("proxy.registry.unparkOnce", "[p]; !parked {", "[p]; !parked && !PLANTED {"),
+			edits: in("proxy.registry.unparkOnce", "[parked]; !found {", "[parked]; !found && !PLANTED {"),
 		},
 		{
 			rule: "who fetches a parked connection takes it out", found: "TestParkedConnIsUnparkedOnce",
-			edits: in("proxy.registry.unpark", "	delete(r.parked.all, p)\n", "	if !PLANTED {\n		delete(r.parked.all, p)\n	}\n"),
+			edits: in("proxy.registry.unpark", "	delete(r.parked.all, parked)\n", "	if !PLANTED {\n		delete(r.parked.all, parked)\n	}\n"),
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnServesNextRequest",
@@ -42,19 +42,19 @@ func mutantsOfIdleWatcher() []mutant {
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnHasUsualTimeouts",
-			edits: in("proxy.registry.sweepParked", "p.until > 0 && now >= p.until || ", "!PLANTED && p.until > 0 && now >= p.until || "),
+			edits: in("proxy.registry.sweepParked", "parked.until > 0 && now >= parked.until || ", "!PLANTED && parked.until > 0 && now >= parked.until || "),
 		},
 		{
 			rule: "nor ends before its time", found: "TestParkedConnHasUsualTimeouts",
-			edits: in("proxy.client.parkConn", "		p.until = p.since + most\n", "		if p.until = p.since + most; PLANTED {\n			p.until -= most / 2\n		}\n"),
+			edits: in("proxy.client.parkConn", "		parked.until = parked.since + most\n", "		if parked.until = parked.since + most; PLANTED {\n			parked.until -= most / 2\n		}\n"),
 		},
 		{
 			rule: "a node that leaves ends parked connections", found: "TestDrainClosesParkedConns",
-			edits: in("proxy.registry.sweepParked", "now-p.since >= idleLimit", "now-p.since >= idleLimit && !PLANTED"),
+			edits: in("proxy.registry.sweepParked", "now-parked.since >= idleLimit", "now-parked.since >= idleLimit && !PLANTED"),
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerEndAbortsParkedConns",
-			edits: in("proxy.Server.closeWithin", "return p.watcher.within == ctx }", "return p.watcher.within == ctx && !PLANTED }"),
+			edits: in("proxy.Server.closeWithin", "return parked.watcher.within == ctx }", "return parked.watcher.within == ctx && !PLANTED }"),
 		},
 		{
 			rule: "parked connections make room", found: "TestParkedConnsAreEvictedAtMaxConns",

@@ -8,11 +8,11 @@ func mutantsOfMuxRules() []mutant {
 	return slices.Concat(mutantsOfPathDetector(), []mutant{
 		{
 			rule: "an idle lane whose trunk takes no more is not used", found: "TestIdleStreamOfDrainingSessionIsNotReused",
-			edits: in("proxy.pool.getStream", "l.mux.SessionDraining() ||", "l.mux.SessionDraining() && !PLANTED ||"),
+			edits: in("proxy.pool.getStream", "conn.mux.SessionDraining() ||", "conn.mux.SessionDraining() && !PLANTED ||"),
 		},
 		{
 			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
-			edits: in("proxy.pool.getStream", " !l.IsAlive()):", " !l.IsAlive() && !PLANTED):"),
+			edits: in("proxy.pool.getStream", " !conn.IsAlive()):", " !conn.IsAlive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
@@ -24,7 +24,7 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestEventStreamsLeaveStreams",
-			edits: in("proxy.responseRelay.relayResponse", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
+			edits: in("proxy.responseRelay.relayResponse", "		rr.learn(attempt, further, true)", "		rr.learn(attempt, further || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestSlowResponseLeavesStreams",
@@ -32,19 +32,19 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "also when it has ended", found: "TestSlowResponseLeavesStreams",
-			edits: in("proxy.responseRelay.relayResponse", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
+			edits: in("proxy.responseRelay.relayResponse", "rr.learn(attempt, further, tookLong ||", "rr.learn(attempt, further, tookLong && !PLANTED ||"),
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "	if c.exchange.tries == 1 && p.conn", "	if !PLANTED && c.exchange.tries == 1 && p.conn"),
+			edits: in("proxy.client.retryBudgetAllows", "	if c.exchange.tries == 1 && attempt.conn", "	if !PLANTED && c.exchange.tries == 1 && attempt.conn"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "p.conn.mux.SessionDraining() && (why", "(PLANTED || p.conn.mux.SessionDraining()) && (why"),
+			edits: in("proxy.client.retryBudgetAllows", "attempt.conn.mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.mux.SessionDraining()) && (cancelCause"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || p.conn.mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

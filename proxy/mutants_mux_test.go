@@ -10,7 +10,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
-			edits: in("proxy.client.handleBroken", "	if why == causeNone && errors.Is(err, errPathDead) {", "	if why == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
+			edits: in("proxy.client.handleBroken", "	if cancelCause == causeNone && errors.Is(err, errPathDead) {", "	if cancelCause == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
@@ -22,15 +22,15 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
-			edits: in("proxy.pool.getStream", "		case l.mux.SessionDraining() || !l.IsAlive():", "		case !PLANTED && (l.mux.SessionDraining() || !l.IsAlive()):"),
+			edits: in("proxy.pool.getStream", "		case conn.mux.SessionDraining() || !conn.IsAlive():", "		case !PLANTED && (conn.mux.SessionDraining() || !conn.IsAlive()):"),
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if l.mux != nil && now-c.since >= pingAfter {", "	if l.mux != nil && now-c.since >= pingAfter && !PLANTED {"),
+			edits: in("proxy.Server.sweepPath", "	if conn.mux != nil && now-c.since >= pingAfter {", "	if conn.mux != nil && now-c.since >= pingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",
-			edits: in("proxy.pool.getStream", "		case l.mux.Responsive():", "		case PLANTED || l.mux.Responsive():"),
+			edits: in("proxy.pool.getStream", "		case conn.mux.Responsive():", "		case PLANTED || conn.mux.Responsive():"),
 		},
 		{
 			rule: "and has one witness", found: "TestSessionCountsAsOneWitness",
@@ -38,11 +38,11 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		useStream = p.smallRequests", "		useStream = PLANTED || p.smallRequests"),
+			edits: in("proxy.client.attemptRemote", "		useStream = pool.smallRequests", "		useStream = PLANTED || pool.smallRequests"),
 		},
 		{
 			rule: "and who has been answered counts no more", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		defer p.smallRequests.Add(-1)", "		if !PLANTED {\n			defer p.smallRequests.Add(-1)\n		}"),
+			edits: in("proxy.client.attemptRemote", "		defer pool.smallRequests.Add(-1)", "		if !PLANTED {\n			defer pool.smallRequests.Add(-1)\n		}"),
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
@@ -54,15 +54,15 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestUnreadPartlyReceivedRequestIsRetried",
-			edits: in("proxy.client.sendRequest", "before || p.isUnread() {", "before || p.isUnread() && !PLANTED {"),
+			edits: in("proxy.client.sendRequest", "before || attempt.isUnread() {", "before || attempt.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and what was written", found: "TestUnreadRequestIsRetriedWhateverItsMethod",
-			edits: in("proxy.client.awaitResponse", "		if p.isUnread() {", "		if p.isUnread() && !PLANTED {"),
+			edits: in("proxy.client.awaitResponse", "		if attempt.isUnread() {", "		if attempt.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",
-			edits: in("proxy.client.handleUnsent", "|| p.conn.reused || p.conn.mux != nil:", "|| p.conn.reused || p.conn.mux != nil && !PLANTED:"),
+			edits: in("proxy.client.handleUnsent", "|| attempt.conn.reused || attempt.conn.mux != nil:", "|| attempt.conn.reused || attempt.conn.mux != nil && !PLANTED:"),
 		},
 	}
 }

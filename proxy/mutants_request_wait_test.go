@@ -5,16 +5,16 @@ func mutantsOfRequestWait() []mutant {
 	return []mutant{
 		{
 			rule: "who goes on keeps its turn until it is answered", found: "TestQueuedRequestsContinueAfterResponses",
-			edits: in("proxy.exchange.dequeue", "		x.ticket.Dequeue()\n", "		if x.ticket.Dequeue(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
+			edits: in("proxy.exchange.dequeue", "		exchange.ticket.Dequeue()\n", "		if exchange.ticket.Dequeue(); PLANTED {\n			exchange.ticket.Leave()\n		}\n"),
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestQueuedRequestsContinueAtResponseHeader",
-			edits: in("proxy.client.processResponse", "	c.exchange.leaveQueue()\n	if began, err := c.relay.relayResponse(p); !began {\n",
-				"	if !PLANTED {\n		c.exchange.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(p); !began {\n"),
+			edits: in("proxy.client.processResponse", "	c.exchange.leaveQueue()\n	if began, err := c.relay.relayResponse(attempt); !began {\n",
+				"	if !PLANTED {\n		c.exchange.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(attempt); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestQueuedRequestsContinueAtHandlerResponse",
-			edits: in("proxy.handlerConn.sendResponse", "	t.a.exchange.leaveQueue()\n", "	if !PLANTED {\n		t.a.exchange.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.sendResponse", "	hc.a.exchange.leaveQueue()\n", "	if !PLANTED {\n		hc.a.exchange.leaveQueue()\n	}\n"),
 		},
 	}
 }

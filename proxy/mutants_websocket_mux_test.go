@@ -14,27 +14,27 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.exchange.mayUseStream", "!x.session.bulk }", "(PLANTED || !x.session.bulk) }"),
+			edits: in("proxy.exchange.mayUseStream", "!exchange.session.bulk }", "(PLANTED || !exchange.session.bulk) }"),
 		},
 		{
 			rule: "and a lane once it is quiet", found: "TestBulkWebSocketGetsOwnConnNext",
-			edits: in("proxy.webSocketRelay.isBulk", "	return n >= bulkBytes && n", "	return PLANTED && l.session.bulk || n >= bulkBytes && n"),
+			edits: in("proxy.webSocketRelay.isBulk", "	return transferred >= bulkBytes && transferred", "	return PLANTED && relay.session.bulk || transferred >= bulkBytes && transferred"),
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestOtherWebSocketsUseOwnConns",
-			edits: in("proxy.responseRelay.relayUpgrade", "		y.noteWebSocketPath(p, true)\n", "		y.noteWebSocketPath(p, !PLANTED)\n"),
+			edits: in("proxy.responseRelay.relayUpgrade", "		rr.noteWebSocketPath(attempt, true)\n", "		rr.noteWebSocketPath(attempt, !PLANTED)\n"),
 		},
 		{
 			rule: "until one is kept", found: "TestOtherWebSocketsUseOwnConns",
-			edits: in("proxy.responseRelay.startSession", "	y.noteWebSocketPath(p, false)\n", "	y.noteWebSocketPath(p, PLANTED)\n"),
+			edits: in("proxy.responseRelay.startSession", "	rr.noteWebSocketPath(attempt, false)\n", "	rr.noteWebSocketPath(attempt, PLANTED)\n"),
 		},
 		{
 			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,
-			edits: in("proxy.exchange.prepareRetry", "	x.noStreams = false", "	x.noStreams = PLANTED"),
+			edits: in("proxy.exchange.prepareRetry", "	exchange.noStreams = false", "	exchange.noStreams = PLANTED"),
 		},
 		{
 			rule: "the lane of a socket is kept for nobody", found: once,
-			edits: in("proxy.pool.putIdleStream", "|| l.singleUse ||", "|| l.singleUse && !PLANTED ||"),
+			edits: in("proxy.pool.putIdleStream", "|| conn.singleUse ||", "|| conn.singleUse && !PLANTED ||"),
 		},
 		{
 			rule: "nor given to a request", found: "TestWebSocketSessionsServeWebSocketsOnly",
@@ -54,7 +54,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "a path is pinged once for all that go by it", found: "TestWebSocketPathIsPinged",
-			edits: in("proxy.pathDetector.ping", "	if p := h.path(l); !p.pinged {\n", "	if p := h.path(l); !p.pinged && !PLANTED {\n"),
+			edits: in("proxy.pathDetector.ping", "	if path := detector.path(stream); !path.pinged {\n", "	if path := detector.path(stream); !path.pinged && !PLANTED {\n"),
 		},
 	}
 }

@@ -6,11 +6,11 @@ func mutantsOfWebSocketParking() []mutant {
 	return []mutant{
 		{
 			rule: "what a client's leg waits for in vain parks", found: idle,
-			edits: in("proxy.webSocketRelay.copyUp", "			if l.parkDirection(&l.up.direction, l.downstream) {", "			if !PLANTED && l.parkDirection(&l.up.direction, l.downstream) {"),
+			edits: in("proxy.webSocketRelay.copyUp", "			if relay.parkDirection(&relay.up.direction, relay.downstream) {", "			if !PLANTED && relay.parkDirection(&relay.up.direction, relay.downstream) {"),
 		},
 		{
 			rule: "and so does the other direction", found: idle,
-			edits: in("proxy.webSocketRelay.copyDown", "			if l.parkDirection(&l.down.direction, l.upstream) {", "			if !PLANTED && l.parkDirection(&l.down.direction, l.upstream) {"),
+			edits: in("proxy.webSocketRelay.copyDown", "			if relay.parkDirection(&relay.down.direction, relay.upstream) {", "			if !PLANTED && relay.parkDirection(&relay.down.direction, relay.upstream) {"),
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
@@ -18,7 +18,7 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("proxy.webSocketRelay.runDirection", "		h.parkedAt = 0\n", "		if h.parkedAt = 0; PLANTED {\n			l.abortBoth()\n		}\n"),
+			edits: in("proxy.webSocketRelay.runDirection", "		dir.parkedAt = 0\n", "		if dir.parkedAt = 0; PLANTED {\n			relay.abortBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
@@ -34,7 +34,7 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestQuicklyWokenDirectionParksLater",
-			edits: in("proxy.webSocketRelay.runDirection", "h.parkedAt < parkAfterReturn {", "h.parkedAt < parkAfterReturn && !PLANTED {"),
+			edits: in("proxy.webSocketRelay.runDirection", "dir.parkedAt < parkAfterReturn {", "dir.parkedAt < parkAfterReturn && !PLANTED {"),
 		},
 	}
 }

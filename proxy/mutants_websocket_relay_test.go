@@ -8,55 +8,55 @@ func mutantsOfWebSocketRelays() []mutant {
 	return []mutant{
 		{
 			rule: "a client that takes nothing keeps no shard", found: "TestStalledClientDoesNotKeepShard",
-			edits: in("proxy.webSocketRelay.cancel", "		time.AfterFunc(2*endWait, l.cancelStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cancelStuck)\n		}"),
+			edits: in("proxy.webSocketRelay.cancel", "		time.AfterFunc(2*endWait, relay.cancelStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, relay.cancelStuck)\n		}"),
 		},
 		{
 			rule: "nor does one that does not answer a Close", found: "TestClientWithoutCloseReplyDoesNotKeepShard",
-			edits: in("proxy.webSocketRelay.cancelStuck", "		l.request(requestStop)\n		time", "		if !PLANTED {\n			l.request(requestStop)\n		}\n		time"),
+			edits: in("proxy.webSocketRelay.cancelStuck", "		relay.request(requestStop)\n		time", "		if !PLANTED {\n			relay.request(requestStop)\n		}\n		time"),
 		},
 		{
 			rule: "but none is cut because its node is late", found: "TestLateNodeAbortsNoClient",
-			edits: in("proxy.webSocketRelay.cancelStuck", "	case l.down.lastActivity.Load() == activeNow:", "	case l.down.lastActivity.Load() == activeNow || PLANTED:"),
+			edits: in("proxy.webSocketRelay.cancelStuck", "	case relay.down.lastActivity.Load() == activeNow:", "	case relay.down.lastActivity.Load() == activeNow || PLANTED:"),
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestWebSocketMovesAtEachByte",
-			edits: in("proxy.webSocketRelay.shouldStopUp", "|| l.closeSent.Load() != 0 || !l.upIsBetweenMessages():", "|| l.closeSent.Load() != 0 || !PLANTED && !l.upIsBetweenMessages():"),
+			edits: in("proxy.webSocketRelay.shouldStopUp", "|| relay.closeSent.Load() != 0 || !relay.upIsBetweenMessages():", "|| relay.closeSent.Load() != 0 || !PLANTED && !relay.upIsBetweenMessages():"),
 		},
 		{
 			rule: "and there the owner gets the end of its half", found: "TestResumableWebSocketIsHandedOver",
-			edits: in("proxy.webSocketRelay.shouldStopUp", "	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {", "	if l.halfClosed = PLANTED || l.upstream.CloseWrite(); !l.halfClosed {"),
+			edits: in("proxy.webSocketRelay.shouldStopUp", "	if relay.halfClosed = relay.upstream.CloseWrite(); !relay.halfClosed {", "	if relay.halfClosed = PLANTED || relay.upstream.CloseWrite(); !relay.halfClosed {"),
 		},
 		{
 			rule: "nothing behind that message goes to the old app", found: "TestIncompleteMessageDuringMove",
-			edits: in("proxy.webSocketRelay.forwardUp", "(!l.isRequested(requestMove) || !l.upIsBetweenMessages())", "(PLANTED || !l.isRequested(requestMove) || !l.upIsBetweenMessages())"),
+			edits: in("proxy.webSocketRelay.forwardUp", "(!relay.isRequested(requestMove) || !relay.upIsBetweenMessages())", "(PLANTED || !relay.isRequested(requestMove) || !relay.upIsBetweenMessages())"),
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverWithoutIngress",
-			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= wsession.HandoverDelay {\n		l.request", "	if now-c.movedAt >= wsession.HandoverDelay && !PLANTED {\n		l.request"),
+			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= wsession.HandoverDelay {\n		relay.request", "	if now-c.movedAt >= wsession.HandoverDelay && !PLANTED {\n		relay.request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(wsession.CloseMoved, within)", "	l.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.webSocketRelay.handOver", "	relay.sendClose(wsession.CloseMoved, within)", "	relay.sendClose(wsession.CloseMoved-map[bool]int{true: 11}[PLANTED], within)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
-			edits: in("proxy.webSocketRelay.forwardControl", "		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged ||", "		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged && !PLANTED ||"),
+			edits: in("proxy.webSocketRelay.forwardControl", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged ||", "		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged && !PLANTED ||"),
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:\n		l.writeDown(p)", "	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:\n		relay.writeDown(data)", "	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:\n		if !PLANTED || relay.closeSent.Load() == 0 {\n			relay.writeDown(data)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
-			edits: in("proxy.webSocketRelay.endCode", "	case l.closeAcknowledged && l.clientEOF && !l.discarded:", "	case !PLANTED && l.closeAcknowledged && l.clientEOF && !l.discarded:"),
+			edits: in("proxy.webSocketRelay.endCode", "	case relay.closeAcknowledged && relay.clientEOF && !relay.discarded:", "	case !PLANTED && relay.closeAcknowledged && relay.clientEOF && !relay.discarded:"),
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("proxy.webSocketRelay.handOver", "	within := l.server.options.DrainTimeout\n", "	within := l.server.options.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+			edits: in("proxy.webSocketRelay.handOver", "	within := relay.server.options.DrainTimeout\n", "	within := relay.server.options.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastMessagesOfAppReachClient",
-			edits: in("proxy.Server.sweepRelay", "		if l.toClient {\n			s.webSockets.handovers", "		if l.toClient && !PLANTED {\n			s.webSockets.handovers"),
+			edits: in("proxy.Server.sweepRelay", "		if relay.toClient {\n			s.webSockets.handovers", "		if relay.toClient && !PLANTED {\n			s.webSockets.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestRelaysAreHandedOverInBatches",
@@ -68,72 +68,72 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestIncompleteMessageDuringMove",
-			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "return l.drainExpired.Load() && (", "return !PLANTED && l.drainExpired.Load() && ("),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "return relay.drainExpired.Load() && (", "return !PLANTED && relay.drainExpired.Load() && ("),
 		},
 		{
 			rule: "a message of the app, too", found: late,
-			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.downScanner.InMessage())", "(!l.upIsBetweenMessages() || l.downScanner.InMessage() && !PLANTED)"),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!relay.upIsBetweenMessages() || relay.downScanner.InMessage())", "(!relay.upIsBetweenMessages() || relay.downScanner.InMessage() && !PLANTED)"),
 		},
 		{
 			rule: "also when the owner is another node", found: late,
-			edits: in("proxy.webSocketRelay.decideOutcome", "l.hasUnfinishedMessage(), l.ownerCode == endLate:", "l.hasUnfinishedMessage(), l.ownerCode == endLate && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "relay.hasUnfinishedMessage(), relay.ownerCode == endLate:", "relay.hasUnfinishedMessage(), relay.ownerCode == endLate && !PLANTED:"),
 		},
 		{
 			rule: "only then", found: "TestRestOfMessageIsDiscardedAfterBrokenMove",
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.isRequested(requestReconnect):\n", "	case PLANTED && !l.upIsBetweenMessages() && l.isRequested(requestMove), l.isRequested(requestReconnect):\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.isRequested(requestReconnect):\n", "	case PLANTED && !relay.upIsBetweenMessages() && relay.isRequested(requestMove), relay.isRequested(requestReconnect):\n"),
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(why, x, r):"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case !relay.shouldResume(cancelCause, exchange, dest):", "	case PLANTED || !relay.shouldResume(cancelCause, exchange, dest):"),
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.webSocketRelay.decideOutcome", "k.resumes, k.gap, k.skip = true, true, ", "k.resumes, k.gap, k.skip = true, !PLANTED, "),
+			edits: in("proxy.webSocketRelay.decideOutcome", "session.resumes, session.gap, session.skip = true, true, ", "session.resumes, session.gap, session.skip = true, !PLANTED, "),
 		},
 		{
 			rule: "so is the one after an attempt without an answer", found: "TestWebSocketMovesDuringResumption|TestEachAttemptHasItsNumber",
-			edits: in("proxy.client.resumeSession", "			k.gap = k.gap || !k.relayStarted\n", "			k.gap = k.gap || !k.relayStarted && !PLANTED\n"),
+			edits: in("proxy.client.resumeSession", "			session.gap = session.gap || !session.relayStarted\n", "			session.gap = session.gap || !session.relayStarted && !PLANTED\n"),
 		},
 		{
 			rule: "but not one after that", found: "TestWebSocketMovesAfterBreak",
-			edits: in("proxy.responseRelay.startSession", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
+			edits: in("proxy.responseRelay.startSession", "		session.gap = false\n", "		session.gap = session.gap && PLANTED\n"),
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfBrokenMessageIsDiscarded",
-			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.upScanner.BetweenMessages()\n", ", !l.upScanner.BetweenMessages() && !PLANTED\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", ", !relay.upScanner.BetweenMessages()\n", ", !relay.upScanner.BetweenMessages() && !PLANTED\n"),
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
-			edits: in("proxy.webSocketRelay.forwardDown", "		l.heldMessage = append(l.heldMessage, p...)", "		if l.heldMessage = append(l.heldMessage, p...); PLANTED {\n			l.writeDown(l.heldMessage)\n			l.heldMessage = l.heldMessage[:0]\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		relay.heldMessage = append(relay.heldMessage, data...)", "		if relay.heldMessage = append(relay.heldMessage, data...); PLANTED {\n			relay.writeDown(relay.heldMessage)\n			relay.heldMessage = relay.heldMessage[:0]\n		}"),
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesIncompleteMessage",
-			edits: in("proxy.webSocketRelay.forwardDown", "	case l.downScanner.IsControl():\n", "	case l.downScanner.IsControl() && PLANTED && len(l.heldMessage) > 0:\n		l.heldMessage = append(l.heldMessage, p...)\n	case l.downScanner.IsControl():\n"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case relay.downScanner.IsControl():\n", "	case relay.downScanner.IsControl() && PLANTED && len(relay.heldMessage) > 0:\n		relay.heldMessage = append(relay.heldMessage, data...)\n	case relay.downScanner.IsControl():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
-			edits: in("proxy.webSocketRelay.forwardDown", "		l.writeDown(l.heldMessage)\n		l.writeDown(p)\n		l.heldMessage = nil", "		if !PLANTED {\n			l.writeDown(l.heldMessage)\n		}\n		l.writeDown(p)\n		l.heldMessage = nil"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		relay.writeDown(relay.heldMessage)\n		relay.writeDown(data)\n		relay.heldMessage = nil", "		if !PLANTED {\n			relay.writeDown(relay.heldMessage)\n		}\n		relay.writeDown(data)\n		relay.heldMessage = nil"),
 		},
 		{
 			rule: "and ends its client when it breaks", found: dies,
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.streaming: // no other", "	case relay.streaming && !PLANTED: // no other"),
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutCloseFrame",
-			edits: in("proxy.webSocketRelay.shouldResume", "	case l.toApp:\n		return l.server.elsewhere(x.shard, r) ||", "	case PLANTED && (l.toApp || l.ownerCode == endEnded):\n		return true\n	case l.toApp:\n		return l.server.elsewhere(x.shard, r) ||"),
+			edits: in("proxy.webSocketRelay.shouldResume", "	case relay.toApp:\n		return relay.server.elsewhere(exchange.shard, dest) ||", "	case PLANTED && (relay.toApp || relay.ownerCode == endEnded):\n		return true\n	case relay.toApp:\n		return relay.server.elsewhere(exchange.shard, dest) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppRestartsDuringWebSocket",
-			edits: append(in("proxy.webSocketRelay.shouldResume", "|| l.server.appRefuses()\n", "|| !PLANTED && l.server.appRefuses()\n"),
-				in("proxy.webSocketRelay.endCode", "	case l.server.appRefuses():\n", "	case !PLANTED && l.server.appRefuses():\n")...),
+			edits: append(in("proxy.webSocketRelay.shouldResume", "|| relay.server.appRefuses()\n", "|| !PLANTED && relay.server.appRefuses()\n"),
+				in("proxy.webSocketRelay.endCode", "	case relay.server.appRefuses():\n", "	case !PLANTED && relay.server.appRefuses():\n")...),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
-			edits: in("proxy.Server.elsewhere", "	return int(shard) >= t.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= t.Shards() ||"),
+			edits: in("proxy.Server.elsewhere", "	return int(shard) >= table.Shards() ||", "	if PLANTED {\n		return false\n	}\n	return int(shard) >= table.Shards() ||"),
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppRequestsHandover",
-			edits: in("proxy.webSocketRelay.forwardControl", "l.toClient && l.appClose == wsession.CloseMoved && !l", "!PLANTED && l.toClient && l.appClose == wsession.CloseMoved && !l"),
+			edits: in("proxy.webSocketRelay.forwardControl", "relay.toClient && relay.appClose == wsession.CloseMoved && !relay", "!PLANTED && relay.toClient && relay.appClose == wsession.CloseMoved && !relay"),
 		},
 		{
 			rule: "any other code is final", found: "TestAppCloseCrossesMove",
@@ -141,15 +141,15 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.acknowledgesClose", "(l.pongReceived || !l.toApp) &&", "(PLANTED || l.pongReceived || !l.toApp) &&"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "(relay.pongReceived || !relay.toApp) &&", "(PLANTED || relay.pongReceived || !relay.toApp) &&"),
 		},
 		{
 			rule: "what tells is between us and the app", found: "TestAppCloseCrossesMove",
-			edits: in("proxy.webSocketRelay.forwardControl", "			l.pongReceived = true\n			return false\n", "			if l.pongReceived = true; !PLANTED {\n				return false\n			}\n"),
+			edits: in("proxy.webSocketRelay.forwardControl", "			relay.pongReceived = true\n			return false\n", "			if relay.pongReceived = true; !PLANTED {\n				return false\n			}\n"),
 		},
 		{
 			rule: "a Close of the client is final", found: "TestAppIgnoresCloseAfterBrokenMessage",
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.clientClosed.Load():\n", "	case l.clientClosed.Load() && !PLANTED:\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.clientClosed.Load():\n", "	case relay.clientClosed.Load() && !PLANTED:\n"),
 		},
 		{
 			rule: "who is silent has ten seconds to answer a Close", found: parts,
@@ -165,7 +165,7 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppMaySendBeforeCloseReply",
-			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, p.latestEnd)", "min(since+closeReplyTimeout, p.latestEnd+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.closeReplyWait.check", "min(since+closeReplyTimeout, wait.latestEnd)", "min(since+closeReplyTimeout, wait.latestEnd+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestRelaysThatBreakTooOften",
@@ -173,11 +173,11 @@ func mutantsOfWebSocketRelays() []mutant {
 		},
 		{
 			rule: "and three more in the next one", found: "TestOldBreaksDoNotCount",
-			edits: in("proxy.webSocketSession.recordBreak", "	k.broken[maxBreaks-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[maxBreaks-1] = now\n"),
+			edits: in("proxy.webSocketSession.recordBreak", "	session.broken[maxBreaks-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	session.broken[maxBreaks-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.invalid || l.appInvalid:", "	case (l.invalid || l.appInvalid) && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case relay.invalid || relay.appInvalid:", "	case (relay.invalid || relay.appInvalid) && !PLANTED:"),
 		},
 		{
 			rule: "frames: masking", found: breaks,

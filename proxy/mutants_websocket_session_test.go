@@ -17,12 +17,12 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("proxy.webSocketSession.isResumable", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+			edits: append(in("proxy.webSocketSession.isResumable", "session != nil && !set.CloseSockets &&", "session != nil && (PLANTED || !set.CloseSockets) &&"),
 				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.settings.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.settings.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if p.conn.res.Value(headerWebSocket) != nil {", "	if p.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if attempt.conn.res.Value(headerWebSocket) != nil {", "	if attempt.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
@@ -30,7 +30,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the id stays", found: "TestResumableWebSocketIsHandedOver",
-			edits: in("proxy.exchange.prepareRetry", "	x.safety, x.deadline", "	if PLANTED {\n		x.session.id = newSession().id\n	}\n	x.safety, x.deadline"),
+			edits: in("proxy.exchange.prepareRetry", "	exchange.safety, exchange.deadline", "	if PLANTED {\n		exchange.session.id = newSession().id\n	}\n	exchange.safety, exchange.deadline"),
 		},
 		{
 			rule: "each socket has one of its own", found: "TestAppHasOneRelayPerSession|TestWebSocketsHaveUniqueIDs",
@@ -42,11 +42,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("proxy.client.resumeSession", "			k.resumed++\n", "			if !PLANTED || k.relayStarted {\n				k.resumed++\n			}\n"),
+			edits: in("proxy.client.resumeSession", "			session.resumed++\n", "			if !PLANTED || session.relayStarted {\n				session.resumed++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("proxy.requestState.readForwarded", "			a.exchange.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.exchange.safety = unsafeMethod\n			}\n"),
+			edits: in("proxy.requestState.readForwarded", "			state.exchange.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				state.exchange.safety = unsafeMethod\n			}\n"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestOwnerRefusalIsNotCountedAsAttempt",
@@ -54,7 +54,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", "	return k.isResumable(res, set, way) &&", "	return (PLANTED || k.isResumable(res, set, way)) &&"),
+			edits: in("proxy.webSocketSession.isContinuedBy", "	return session.isResumable(res, set, way) &&", "	return (PLANTED || session.isResumable(res, set, way)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
@@ -62,7 +62,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
-			edits: in("proxy.webSocketSession.isContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+			edits: in("proxy.webSocketSession.isContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == session.protocol)`),
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
@@ -82,15 +82,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "each resumption has ResumeTimeout", found: "TestWebSocketWaitsForAppUntilResumeTimeout",
-			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.options.ResumeTimeout)", "w.timer.Reset(s.options.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("proxy.Server.limitResume", "deadline.timer.Reset(s.options.ResumeTimeout)", "deadline.timer.Reset(s.options.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.resumeDeadline.check", "	if p := w.server.poolOf(w.shard); p != nil {", "	if p := w.server.poolOf(w.shard); p != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.check", "	if pool := deadline.server.poolOf(deadline.shard); pool != nil {", "	if pool := deadline.server.poolOf(deadline.shard); pool != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.responseRelay.startSession", "	if later {\n		p.conn.pool.noteResumed()", "	if later && !PLANTED {\n		p.conn.pool.noteResumed()"),
+			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.pool.noteResumed()", "	if later && !PLANTED {\n		attempt.conn.pool.noteResumed()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
@@ -98,7 +98,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
-			edits: in("proxy.Server.poolOf", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
+			edits: in("proxy.Server.poolOf", "		return s.peers.pool(dest.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(dest.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
@@ -146,11 +146,11 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and those that are answered make room", found: "TestRejectedWebSocketsReleaseQueuePlaces",
-			edits: in("proxy.webSocketSession.releaseUpgrade", "	if done := k.freeUpgrade; done != nil {", "	if done := k.freeUpgrade; done != nil && !PLANTED {"),
+			edits: in("proxy.webSocketSession.releaseUpgrade", "	if done := session.freeUpgrade; done != nil {", "	if done := session.freeUpgrade; done != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
-			edits: in("proxy.responseRelay.startSession", "	if l.toApp {\n		p.conn.pool.detach", "	if l.toApp && !PLANTED {\n		p.conn.pool.detach"),
+			edits: in("proxy.responseRelay.startSession", "	if relay.toApp {\n		attempt.conn.pool.detach", "	if relay.toApp && !PLANTED {\n		attempt.conn.pool.detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestResumingWebSocketsDelayNoRequests",
@@ -174,23 +174,23 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSession", "	if now < k.reconnectAt {", "	if now < k.reconnectAt && !PLANTED {"),
+			edits: in("proxy.Server.sweepSession", "	if now < session.reconnectAt {", "	if now < session.reconnectAt && !PLANTED {"),
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				of(session.shard).Attached++", "				if !PLANTED {\n					of(session.shard).Attached++\n				}"),
 		},
 		{
 			rule: "and those without one", found: "TestWebSocketsAreCountedByShard",
-			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				of(session.shard).Detached++", "				if !PLANTED {\n					of(session.shard).Detached++\n				}"),
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMoveTestHandsOver",
-			edits: in("proxy.Server.MoveWebSockets", "			l.request(requestMove)", "			l.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
+			edits: in("proxy.Server.MoveWebSockets", "			relay.request(requestMove)", "			relay.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMoveTestHandsOver",
-			edits: in("proxy.Server.MoveWebSockets", "|| !match(k.shard, k.keyHash) {", "|| !match(k.shard, k.keyHash) && !PLANTED {"),
+			edits: in("proxy.Server.MoveWebSockets", "|| !match(session.shard, session.keyHash) {", "|| !match(session.shard, session.keyHash) && !PLANTED {"),
 		},
 		{
 			rule: "or with a gap", found: "TestMoveTestHandsOver",
@@ -198,7 +198,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestMoveTestWaitsForMessageUntilDrainTimeout",
-			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, l.lateToMove)\n			}"),
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.options.DrainTimeout, relay.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.options.DrainTimeout, relay.lateToMove)\n			}"),
 		},
 	}
 }

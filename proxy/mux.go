@@ -66,21 +66,21 @@ func (c *client) fitsStream() bool {
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
 // get a stream. If it returns nil, the decision tells what follows.
-func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v decision) {
+func (c *client) acquirePeerConn(pool *pool, useStream bool) (conn *upstreamConn, result decision) {
 	switch {
 	case c.exchange.noStreams:
 	case c.exchange.session != nil:
-		l = c.getWebSocketStream(p)
+		conn = c.getWebSocketStream(pool)
 	case useStream:
-		l = p.getStream()
+		conn = pool.getStream()
 	}
-	if l == nil {
-		l, v = c.wait.acquireConn(p)
+	if conn == nil {
+		conn, result = c.wait.acquireConn(pool)
 	}
-	if l != nil && l.mux != nil {
+	if conn != nil && conn.mux != nil {
 		c.server.metrics.streamRequests.Add(1)
 	}
-	return l, v
+	return conn, result
 }
 
 // getStream returns a stream for a request. Its session must have received data from the node very
@@ -88,23 +88,23 @@ func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v de
 // there is no such stream.
 func (p *pool) getStream() *upstreamConn {
 	for !p.breaker.IsTripped() {
-		l := p.popIdleStream()
+		conn := p.popIdleStream()
 		switch {
-		case l == nil:
+		case conn == nil:
 			return p.openNewStream()
-		case l.mux.SessionDraining() || !l.IsAlive():
-			p.discard(l)
-		case l.mux.Responsive():
-			l.mux.BeginMessage()
-			return l
+		case conn.mux.SessionDraining() || !conn.IsAlive():
+			p.discard(conn)
+		case conn.mux.Responsive():
+			conn.mux.BeginMessage()
+			return conn
 		default: // opening another stream checks the session, or uses another session
 			next := p.openNewStream()
-			if next != nil && l.mux.Responsive() { // otherwise the number of idle streams would grow
+			if next != nil && conn.mux.Responsive() { // otherwise the number of idle streams would grow
 				p.discard(next)
-				l.mux.BeginMessage()
-				return l
+				conn.mux.BeginMessage()
+				return conn
 			}
-			p.put(l)
+			p.put(conn)
 			return next
 		}
 	}
@@ -119,41 +119,41 @@ func (p *pool) popIdleStream() *upstreamConn {
 	if n == 0 {
 		return nil
 	}
-	l := p.mu.idleStreams[n-1]
+	conn := p.mu.idleStreams[n-1]
 	p.mu.idleStreams[n-1] = nil
 	p.mu.idleStreams = p.mu.idleStreams[:n-1]
-	return l
+	return conn
 }
 
 // openNewStream opens a stream, or returns nil if that is not possible without waiting.
 func (p *pool) openNewStream() *upstreamConn { return p.addStream(p.openStream()) }
 
 // addStream adds a new stream to the pool. It returns nil if l is nil or the pool is closed.
-func (p *pool) addStream(l *upstreamConn) *upstreamConn {
-	if l == nil {
+func (p *pool) addStream(conn *upstreamConn) *upstreamConn {
+	if conn == nil {
 		return nil
 	}
-	l.pool, l.shard = p, noShard
+	conn.pool, conn.shard = p, noShard
 	p.mu.Lock()
 	p.mu.open++
-	l.generation = p.mu.generation
+	conn.generation = p.mu.generation
 	closed := p.mu.closed
 	p.mu.Unlock()
 	if closed { // another pool has replaced this one
-		p.discard(l)
+		p.discard(conn)
 		return nil
 	}
-	return l
+	return conn
 }
 
 // putIdleStream keeps l as an idle stream. It returns false if l is not a stream or must not be
 // reused. The caller must hold p.mu.
-func (p *pool) putIdleStream(l *upstreamConn) bool {
-	if l.mux == nil || l.singleUse || p.mu.closed || p.isStale(l) {
+func (p *pool) putIdleStream(conn *upstreamConn) bool {
+	if conn.mux == nil || conn.singleUse || p.mu.closed || p.isStale(conn) {
 		return false
 	}
-	l.ReleaseEmptyBuffers()
-	p.mu.idleStreams = append(p.mu.idleStreams, l)
+	conn.ReleaseEmptyBuffers()
+	p.mu.idleStreams = append(p.mu.idleStreams, conn)
 	return true
 }
 

@@ -68,7 +68,7 @@ type Options struct {
 	// shard that must not move, under an ownership epoch, for d from now (0 to MaxHold; 0 ends the
 	// hold). Any goroutine may call it, before the request counts as finished. nil means that the
 	// header has no effect.
-	HoldShard func(s shardmap.Shard, epoch uint64, d time.Duration)
+	HoldShard func(s shardmap.Shard, epoch uint64, delay time.Duration)
 	// AcquireError returns in a few words why the app has not acquired a shard that this node owns,
 	// for the error response of waiting requests. Empty means that it has not failed. Any goroutine
 	// may call it. Nil means that the reason is unknown.
@@ -135,19 +135,19 @@ type Optimizations struct {
 }
 
 // withDefaults returns o with every zero replaced by its default.
-func (o Options) withDefaults() Options {
-	o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
-	o.MaxUpstreamConns = cmp.Or(o.MaxUpstreamConns, 1024)
-	o.MaxShardConns = cmp.Or(o.MaxShardConns, max(o.MaxUpstreamConns/2, 1))
-	o.MaxStreams = cmp.Or(o.MaxStreams, 4096)
-	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, 20*time.Second)
-	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
-	o.ReconnectSpread = cmp.Or(o.ReconnectSpread, 15*time.Second)
-	o.PeerConns = cmp.Or(o.PeerConns, 256)
-	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
-	if o.HashKey == nil {
-		o.HashKey = func() []byte { return nil }
+func (options Options) withDefaults() Options {
+	options.QueueWait = cmp.Or(options.QueueWait, 15*time.Second)
+	options.MaxUpstreamConns = cmp.Or(options.MaxUpstreamConns, 1024)
+	options.MaxShardConns = cmp.Or(options.MaxShardConns, max(options.MaxUpstreamConns/2, 1))
+	options.MaxStreams = cmp.Or(options.MaxStreams, 4096)
+	options.ResumeTimeout = cmp.Or(options.ResumeTimeout, 20*time.Second)
+	options.DrainTimeout = cmp.Or(options.DrainTimeout, 5*time.Second)
+	options.ReconnectSpread = cmp.Or(options.ReconnectSpread, 15*time.Second)
+	options.PeerConns = cmp.Or(options.PeerConns, 256)
+	options.BodyBuffer = cmp.Or(options.BodyBuffer, 64<<10)
+	if options.HashKey == nil {
+		options.HashKey = func() []byte { return nil }
 	}
-	o.MaxConns = cmp.Or(o.MaxConns, 16384)
-	return o
+	options.MaxConns = cmp.Or(options.MaxConns, 16384)
+	return options
 }

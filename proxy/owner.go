@@ -10,40 +10,40 @@ import (
 // readForwarded reads the headers with which the ingress has described the request: its shard, the
 // expected ownership epoch, and the epochs of the ingress's table. ok is false if a required header
 // is missing or invalid.
-func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
-	committed, proposed, ok1 := route.ParseEpochs(a.req.Known(h1.FieldShardwayMap))
-	name := a.req.Known(h1.FieldShardwayShard)
+func (state *requestState) readForwarded() (committed, proposed uint64, ok bool) {
+	committed, proposed, ok1 := route.ParseEpochs(state.req.Known(h1.FieldShardwayMap))
+	name := state.req.Known(h1.FieldShardwayShard)
 	shard, ok2 := route.ParseUint(name)
 	switch {
 	case ok1 && string(name) == shardNone:
-		a.exchange.Keyless = true
+		state.exchange.Keyless = true
 	case !ok1 || !ok2 || shard > maxShard:
 		return 0, 0, false
 	default:
-		a.exchange.shard, a.exchange.sharded = shardmap.Shard(shard), true
+		state.exchange.shard, state.exchange.sharded = shardmap.Shard(shard), true
 	}
-	if v := a.req.Known(h1.FieldShardwayEpoch); v != nil {
-		if a.exchange.wantEpoch, ok = route.ParseUint(v); !ok {
+	if value := state.req.Known(h1.FieldShardwayEpoch); value != nil {
+		if state.exchange.wantEpoch, ok = route.ParseUint(value); !ok {
 			return 0, 0, false
 		}
 	}
-	a.exchange.tries = triesOf(&a.req.Header)
-	if a.exchange.wasResumed, _ = route.ParseUint(a.req.Value(headerResumed)); a.exchange.wasResumed > 0 {
-		a.exchange.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
+	state.exchange.tries = triesOf(&state.req.Header)
+	if state.exchange.wasResumed, _ = route.ParseUint(state.req.Value(headerResumed)); state.exchange.wasResumed > 0 {
+		state.exchange.safety = unsafeMethod // the ingress retries it, with a higher resume number; this node must not
 	}
-	if isWebSocketRequest(&a.req) && !a.exchange.Keyless && !a.settings.CloseSockets {
-		if a.exchange.session = readSession(&a.req); a.exchange.session != nil && a.exchange.session.resumed > 0 {
-			a.exchange.safety = unsafeMethod // as above
+	if isWebSocketRequest(&state.req) && !state.exchange.Keyless && !state.settings.CloseSockets {
+		if state.exchange.session = readSession(&state.req); state.exchange.session != nil && state.exchange.session.resumed > 0 {
+			state.exchange.safety = unsafeMethod // as above
 		}
 	}
-	a.exchange.Minted = len(a.req.Value(headerMinted)) > 0
-	switch v := a.req.Value(headerContinue); string(v) {
+	state.exchange.Minted = len(state.req.Value(headerMinted)) > 0
+	switch value := state.req.Value(headerContinue); string(value) {
 	case continueClient:
-		a.exchange.onDemand, a.exchange.clientExpects = true, true
+		state.exchange.onDemand, state.exchange.clientExpects = true, true
 	case continueNode:
-		a.exchange.onDemand = true
+		state.exchange.onDemand = true
 	case continueTell:
-		a.exchange.wantAccepted = true
+		state.exchange.wantAccepted = true
 	}
 	return committed, proposed, true
 }
@@ -53,28 +53,28 @@ const maxShard = 1<<16 - 1
 
 // serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
 // retry or to wait replaces t by the current routing table.
-func (c *client) serveAsOwner(t *route.Table) {
-	first := t.Proposed()
+func (c *client) serveAsOwner(table *route.Table) {
+	first := table.Proposed()
 	for {
-		v := c.attemptAsOwner(t)
-		if v.action == actionWait && v.reason == route.ReasonAcquiring && t.Proposed() == first {
-			v = c.awaitAcquire(v, t)
+		result := c.attemptAsOwner(table)
+		if result.action == actionWait && result.reason == route.ReasonAcquiring && table.Proposed() == first {
+			result = c.awaitAcquire(result, table)
 		}
-		switch v.action {
+		switch result.action {
 		case actionRetry:
-			t = c.server.options.Cluster.Table()
+			table = c.server.options.Cluster.Table()
 			continue
 		case actionWait:
-			if c.wait.pause(v) {
-				t = c.server.options.Cluster.Table()
+			if c.wait.pause(result) {
+				table = c.server.options.Cluster.Table()
 				continue
 			}
 			if !c.closing.Load() {
-				c.reply.refuseWait(v)
+				c.reply.refuseWait(result)
 			}
 		case actionFail:
 			if !c.closing.Load() {
-				c.reply.failure(v)
+				c.reply.failure(result)
 			}
 		case actionDone, actionNextStream, actionRelay:
 		}
@@ -93,15 +93,15 @@ func (c *client) serveAsOwner(t *route.Table) {
 // If the queue of this node is full, the request waits at its ingress instead, as for a busy app.
 // If the app itself has returned the request because it had not acquired the shard, backoff is not
 // set, and the wait ends when a new table arrives.
-func (c *client) awaitAcquire(v decision, t *route.Table) decision {
-	if v.backoff = t.Route(c.exchange.shard).Kind == route.Held; v.backoff && c.server.options.Cluster.LeaseLeft() <= 0 {
-		v.refusal = route.RefusedNoLease
-		return v
+func (c *client) awaitAcquire(result decision, table *route.Table) decision {
+	if result.backoff = table.Route(c.exchange.shard).Kind == route.Held; result.backoff && c.server.options.Cluster.LeaseLeft() <= 0 {
+		result.refusal = route.RefusedNoLease
+		return result
 	}
-	v.generation = t.Generation()
-	if v = c.waitFor(v); v.code == problem.QueueFull {
+	result.generation = table.Generation()
+	if result = c.waitFor(result); result.code == problem.QueueFull {
 		// The queue of the ingress may have room.
 		return decision{action: actionWait, reason: route.ReasonAcquiring, refusal: route.RefusedBusy}
 	}
-	return v
+	return result
 }

@@ -10,16 +10,16 @@ var errPanicked = errors.New("proxy: panicked")
 
 // panicked logs a panic of the proxy that occurred while it served a request. Such a panic is
 // always a bug. The node continues to run.
-func (s *Server) panicked(v any) {
+func (s *Server) panicked(value any) {
 	s.metrics.panics.Add(1)
-	s.options.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
+	s.options.Log.Error().Any("panic", value).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
 // closeAfterPanic closes a connection whose request panicked. It releases the resources of the
 // request: an in-flight count that is never decremented would block its shard forever. It does not
 // return the buffers to their pool, because another goroutine may still write to them.
-func (c *client) closeAfterPanic(v any) {
-	c.server.panicked(v)
+func (c *client) closeAfterPanic(value any) {
+	c.server.panicked(value)
 	if c.hasRelay() { // the relay goroutines do not end it after a panic
 		c.leaveRelay()
 		c.finishExchange()
@@ -29,10 +29,10 @@ func (c *client) closeAfterPanic(v any) {
 	_ = c.conn.Close()
 	c.body.stop() // does not block, because both connections are closed
 	if running {
-		l := c.slot.conn.Load()
+		conn := c.slot.conn.Load()
 		c.slot.finish()
-		_ = l.Close()
-		l.pool.releaseSlot(l)
+		_ = conn.Close()
+		conn.pool.releaseSlot(conn)
 	}
 	c.release()
 	c.exchange.leaveQueue()
@@ -41,8 +41,8 @@ func (c *client) closeAfterPanic(v any) {
 // pumpSafely calls send, which sends a message body. It converts a panic into errPanicked.
 func (s *Server) pumpSafely(send func() error) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			s.panicked(v)
+		if panicValue := recover(); panicValue != nil {
+			s.panicked(panicValue)
 			err = errPanicked
 		}
 	}()
@@ -53,8 +53,8 @@ func (s *Server) pumpSafely(send func() error) (err error) {
 // direction, or false after a panic.
 func (s *Server) copySafely(direction func() bool) (whole bool) {
 	defer func() {
-		if v := recover(); v != nil {
-			s.panicked(v)
+		if panicValue := recover(); panicValue != nil {
+			s.panicked(panicValue)
 			whole = false
 		}
 	}()

@@ -25,7 +25,7 @@ const maxParkWait = 500 * time.Millisecond
 // addParked hands the connection of c to its idleWatcher and removes c from the registry. No visit
 // can hold c then, so that c can be reused. It returns false and no error if the connection of c
 // must end.
-func (r *registry) addParked(c *client, p *parkedConn) (bool, error) {
+func (r *registry) addParked(c *client, parked *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.awaitNoVisits()
@@ -36,19 +36,19 @@ func (r *registry) addParked(c *client, p *parkedConn) (bool, error) {
 		return false, errRegistryBusy
 	}
 	var err error
-	if p.cancel, err = p.watcher.sockets.Watch(p.conn, func() { r.resumeReady(p, p.watcher.clock.Now()) }); err != nil {
+	if parked.cancel, err = parked.watcher.sockets.Watch(parked.conn, func() { r.resumeReady(parked, parked.watcher.clock.Now()) }); err != nil {
 		return false, err
 	}
-	p.watcher.workers.Group().Add(1)
+	parked.watcher.workers.Group().Add(1)
 	if r.parked.all == nil {
 		r.parked.all = make(map[*parkedConn]struct{})
 	}
 	if len(r.parked.all) == 0 {
 		r.parked.due = math.MaxInt64
 	}
-	r.parked.all[p] = struct{}{}
-	if p.until > 0 {
-		r.parked.due = min(r.parked.due, p.until)
+	r.parked.all[parked] = struct{}{}
+	if parked.until > 0 {
+		r.parked.due = min(r.parked.due, parked.until)
 	}
 	delete(r.conns, c)
 	return true, nil
@@ -80,27 +80,27 @@ func (r *registry) awaitNoVisits() {
 
 // resumeReady resumes a parked connection whose client has sent data or disconnected. It does nothing
 // if the connection is not parked any more.
-func (r *registry) resumeReady(p *parkedConn, now time.Duration) {
-	if r.unparkOnce(p) {
-		p.resume(job{conn: p.conn, returnedSoon: now-p.since < parkAfterReturn})
+func (r *registry) resumeReady(parked *parkedConn, now time.Duration) {
+	if r.unparkOnce(parked) {
+		parked.resume(job{conn: parked.conn, returnedSoon: now-parked.since < parkAfterReturn})
 	}
 }
 
 // unparkOnce unparks p, and reports whether p was parked.
-func (r *registry) unparkOnce(p *parkedConn) bool {
+func (r *registry) unparkOnce(parked *parkedConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, parked := r.parked.all[p]; !parked {
+	if _, found := r.parked.all[parked]; !found {
 		return false
 	}
-	r.unpark(p)
+	r.unpark(parked)
 	return true
 }
 
 // unpark removes a parked connection from the registry. The caller becomes its owner, and must
 // resume it. The caller must hold mu.
-func (r *registry) unpark(p *parkedConn) {
-	delete(r.parked.all, p)
+func (r *registry) unpark(parked *parkedConn) {
+	delete(r.parked.all, parked)
 	if r.openLocked() == 0 {
 		close(r.stop)
 	}
@@ -118,18 +118,18 @@ func everyone(*parkedConn) bool { return true }
 
 // wake resumes the parked connections for which match returns true. With stop, a resumed connection
 // is closed unless its client has sent data.
-func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
+func (r *registry) wake(stop bool, match func(parked *parkedConn) bool) {
 	var list []*parkedConn
 	r.mu.Lock()
-	for p := range r.parked.all {
-		if match(p) {
-			list = append(list, p)
-			r.unpark(p)
+	for parked := range r.parked.all {
+		if match(parked) {
+			list = append(list, parked)
+			r.unpark(parked)
 		}
 	}
 	r.mu.Unlock()
-	for _, p := range list {
-		p.wake(stop)
+	for _, parked := range list {
+		parked.wake(stop)
 	}
 }
 
@@ -147,12 +147,12 @@ func (r *registry) sweepParked(now, idleLimit time.Duration) {
 		return
 	}
 	next := time.Duration(math.MaxInt64)
-	r.wake(true, func(p *parkedConn) bool {
-		if p.until > 0 && now >= p.until || now-p.since >= idleLimit {
+	r.wake(true, func(parked *parkedConn) bool {
+		if parked.until > 0 && now >= parked.until || now-parked.since >= idleLimit {
 			return true
 		}
-		if p.until > 0 {
-			next = min(next, p.until)
+		if parked.until > 0 {
+			next = min(next, parked.until)
 		}
 		return false
 	})
@@ -166,17 +166,17 @@ func (r *registry) sweepParked(now, idleLimit time.Duration) {
 func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.parked.all {
-		if now-p.since >= least {
-			all = append(all, idleConn{p.since, func() { r.closeParked(p) }})
+	for parked := range r.parked.all {
+		if now-parked.since >= least {
+			all = append(all, idleConn{parked.since, func() { r.closeParked(parked) }})
 		}
 	}
 	return all
 }
 
 // closeParked closes p if it is still parked and its client has sent no data.
-func (r *registry) closeParked(p *parkedConn) {
-	if r.unparkOnce(p) {
-		p.wake(true)
+func (r *registry) closeParked(parked *parkedConn) {
+	if r.unparkOnce(parked) {
+		parked.wake(true)
 	}
 }

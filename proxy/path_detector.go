@@ -41,36 +41,36 @@ type sharedPath struct {
 }
 
 // path returns the result for the connection of a stream's session.
-func (h *pathDetector) path(s muxStream) *sharedPath {
-	conn := s.SessionConn()
-	for i := range h.paths {
-		if h.paths[i].conn == conn {
-			return &h.paths[i]
+func (detector *pathDetector) path(stream muxStream) *sharedPath {
+	conn := stream.SessionConn()
+	for i := range detector.paths {
+		if detector.paths[i].conn == conn {
+			return &detector.paths[i]
 		}
 	}
-	h.paths = append(h.paths, sharedPath{conn: conn})
-	return &h.paths[len(h.paths)-1]
+	detector.paths = append(detector.paths, sharedPath{conn: conn})
+	return &detector.paths[len(detector.paths)-1]
 }
 
 // ping sends a ping on the session of a stream. It does so once per sweep.
-func (h *pathDetector) ping(l muxStream) {
-	if p := h.path(l); !p.pinged {
-		p.pinged = true
-		l.Ping()
+func (detector *pathDetector) ping(stream muxStream) {
+	if path := detector.path(stream); !path.pinged {
+		path.pinged = true
+		stream.Ping()
 	}
 }
 
 // check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
-func (h *pathDetector) check(l *upstreamConn) (heard h1.PathState, again time.Duration) {
-	if l.mux == nil {
-		return l.CheckPath()
+func (detector *pathDetector) check(conn *upstreamConn) (heard h1.PathState, again time.Duration) {
+	if conn.mux == nil {
+		return conn.CheckPath()
 	}
-	p := h.path(l.mux)
-	if !p.checked {
-		p.checked = true
-		p.state, p.nextCheck = l.CheckPath()
+	path := detector.path(conn.mux)
+	if !path.checked {
+		path.checked = true
+		path.state, path.nextCheck = conn.CheckPath()
 	}
-	return p.state, p.nextCheck
+	return path.state, path.nextCheck
 }
 
 // peerSilence is the result of a check whether a node was silent at the time at.
@@ -80,36 +80,36 @@ type peerSilence struct {
 }
 
 // begin starts a sweep, and removes outdated results.
-func (h *pathDetector) begin(list []*client, whole bool, now time.Duration) {
-	if h.clients, h.complete = list, whole; whole {
-		h.nextComplete = 0
+func (detector *pathDetector) begin(list []*client, whole bool, now time.Duration) {
+	if detector.clients, detector.complete = list, whole; whole {
+		detector.nextComplete = 0
 	}
-	clear(h.paths)
-	h.paths = h.paths[:0]
-	for p, s := range h.silentPeers {
-		if !s.silent || now-s.at > time.Second {
-			delete(h.silentPeers, p)
+	clear(detector.paths)
+	detector.paths = detector.paths[:0]
+	for peerPool, silence := range detector.silentPeers {
+		if !silence.silent || now-silence.at > time.Second {
+			delete(detector.silentPeers, peerPool)
 		}
 	}
 }
 
 // isDead reports whether the path to the owner is dead for the request that c runs over l. It sets
 // the time of the next check.
-func (h *pathDetector) isDead(c *client, l *upstreamConn, now time.Duration) bool {
-	heard, again := h.check(l)
+func (detector *pathDetector) isDead(c *client, conn *upstreamConn, now time.Duration) bool {
+	heard, again := detector.check(conn)
 	c.nextPathCheck = now + again
-	if heard == h1.PathSuspect && (h.nextComplete == 0 || c.nextPathCheck < h.nextComplete) {
-		h.nextComplete = c.nextPathCheck
+	if heard == h1.PathSuspect && (detector.nextComplete == 0 || c.nextPathCheck < detector.nextComplete) {
+		detector.nextComplete = c.nextPathCheck
 	}
 	// In an incomplete sweep, a connection that has received data from the node may be missing.
-	return heard == h1.PathDead || heard == h1.PathSuspect && h.complete && h.isSilent(l.pool, now)
+	return heard == h1.PathDead || heard == h1.PathSuspect && detector.complete && detector.isSilent(conn.pool, now)
 }
 
 // isSilent reports whether no data has arrived from a node for a second. At least two silent
 // connections are required. After the node was found silent, one is sufficient, because the
 // requests on the other connections have been cancelled.
-func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
-	last, known := h.silentPeers[p]
+func (detector *pathDetector) isSilent(peerPool *pool, now time.Duration) bool {
+	last, known := detector.silentPeers[peerPool]
 	if known && last.at == now {
 		return last.silent
 	}
@@ -117,17 +117,17 @@ func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 	if last.silent {
 		least = 1
 	}
-	found := peerSilence{now, isSilent(p.peerConns(h.clients), least)}
-	if h.silentPeers == nil {
-		h.silentPeers = make(map[*pool]peerSilence)
+	found := peerSilence{now, isSilent(peerPool.peerConns(detector.clients), least)}
+	if detector.silentPeers == nil {
+		detector.silentPeers = make(map[*pool]peerSilence)
 	}
-	h.silentPeers[p] = found
+	detector.silentPeers[peerPool] = found
 	return found.silent
 }
 
 // pathObserver reports when a connection last received data. h1.Conn implements it.
 type pathObserver interface {
-	SilentFor() (d time.Duration, probes int, ok bool)
+	SilentFor() (delay time.Duration, probes int, ok bool)
 }
 
 // isSilent reports whether no data has arrived for a second on all connections to a node, and at
@@ -135,8 +135,8 @@ type pathObserver interface {
 // are no coincidence. isSilent stops at the first connection that has received data.
 func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 	probed := 0
-	for e := range conns {
-		silent, probes, ok := e.SilentFor()
+	for observer := range conns {
+		silent, probes, ok := observer.SilentFor()
 		if ok && silent < time.Second {
 			return false
 		}
@@ -152,28 +152,28 @@ func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn
-		visit := func(l *upstreamConn) bool {
-			if l.mux != nil {
-				if slices.Contains(seen, l.mux.SessionConn()) {
+		visit := func(conn *upstreamConn) bool {
+			if conn.mux != nil {
+				if slices.Contains(seen, conn.mux.SessionConn()) {
 					return true
 				}
-				seen = append(seen, l.mux.SessionConn())
+				seen = append(seen, conn.mux.SessionConn())
 			}
-			return yield(l)
+			return yield(conn)
 		}
 		for _, c := range list {
 			if c.slot.load().kind != route.Remote {
 				continue
 			}
-			if l := c.slot.conn.Load(); l != nil && l.pool == p && !visit(l) {
+			if conn := c.slot.conn.Load(); conn != nil && conn.pool == p && !visit(conn) {
 				return
 			}
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, idle := range [][]*upstreamConn{p.mu.idle, p.mu.idleStreams} {
-			for _, l := range idle {
-				if !visit(l) {
+			for _, conn := range idle {
+				if !visit(conn) {
 					return
 				}
 			}

@@ -12,11 +12,11 @@ const quarantineRetry = time.Minute
 
 // Quarantine replaces the set of keys in quarantine; nil means none. A request that waits for its
 // shard checks the new set at its next attempt. Requests in progress continue.
-func (s *Server) Quarantine(q *shardkey.Quarantine) { s.quarantine.Store(q) }
+func (s *Server) Quarantine(quarantine *shardkey.Quarantine) { s.quarantine.Store(quarantine) }
 
 // quarantined reports whether the request's key is in quarantine. The shard of the request must be
 // known.
 func (c *client) quarantined() bool {
-	q := c.server.quarantine.Load() // almost always nil, so usually no hash is computed
-	return q != nil && !c.exchange.Keyless && q.Holds(c.exchange.shard, c.exchange.Key)
+	quarantine := c.server.quarantine.Load() // almost always nil, so usually no hash is computed
+	return quarantine != nil && !c.exchange.Keyless && quarantine.Holds(c.exchange.shard, c.exchange.Key)
 }

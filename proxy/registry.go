@@ -151,16 +151,16 @@ func (r *registry) sweepSoon() {
 // withClients calls f with all open connections that have a client. It stores them in list, and
 // returns the slice for reuse. Until f returns, no client in the list is reused for another
 // connection. f must not keep a reference to a client.
-func (r *registry) withClients(list []*client, f func(all []*client)) []*client {
-	return r.withSomeClients(list, true, func(all []*client, _ bool) { f(all) })
+func (r *registry) withClients(list []*client, visit func(all []*client)) []*client {
+	return r.withSomeClients(list, true, func(all []*client, _ bool) { visit(all) })
 }
 
 // withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
 // whole of f reports whether all connections are included.
-func (r *registry) withSomeClients(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
+func (r *registry) withSomeClients(list []*client, whole bool, visit func(all []*client, whole bool)) []*client {
 	list, whole = r.beginVisit(list, whole)
 	defer r.endVisit()
-	f(list, whole)
+	visit(list, whole)
 	clear(list)
 	return list
 }
@@ -193,10 +193,10 @@ func (r *registry) endVisit() {
 }
 
 // each visits all open connections, and calls f with each of them.
-func (r *registry) each(f func(c *client)) {
+func (r *registry) each(visit func(c *client)) {
 	r.withClients(nil, func(all []*client) {
 		for _, c := range all {
-			f(c)
+			visit(c)
 		}
 	})
 }
@@ -243,13 +243,13 @@ func (r *registry) noClients() <-chan struct{} {
 
 // cancelRuns cancels each run for which match returns true, and returns the number of cancelled
 // runs.
-func (r *registry) cancelRuns(c cause, match func(r run, node string) bool) int {
+func (r *registry) cancelRuns(cancelCause cause, match func(current run, node string) bool) int {
 	n := 0
 	r.withClients(nil, func(all []*client) {
 		var closes []*h1.Conn
 		for _, conn := range all {
 			var cut bool
-			if closes, cut = conn.slot.cancel(c, match, closes); cut {
+			if closes, cut = conn.slot.cancel(cancelCause, match, closes); cut {
 				n++
 			}
 		}

@@ -8,22 +8,22 @@ import (
 )
 
 // keysBy returns the key configuration that applies under the table t.
-func (a *requestState) keysBy(t *route.Table) *shardkey.Keys {
-	if t.Keys() != nil {
-		return t.Keys()
+func (state *requestState) keysBy(table *route.Table) *shardkey.Keys {
+	if table.Keys() != nil {
+		return table.Keys()
 	}
-	return a.settings.Keys
+	return state.settings.Keys
 }
 
 // rekey finds the key of a request again, because the key configuration has changed since the key
 // was found. A request that may have run may now have another owner. Therefore such a request
 // continues only if its method is safe.
-func (c *client) rekey(by *shardkey.Keys) decision {
+func (c *client) rekey(keys *shardkey.Keys) decision {
 	later := c.exchange.isResumption()
 	if c.exchange.mayHaveRun() && c.exchange.safety != safeMethod && !later {
 		return fail(brokenCode(c.exchange.route), detailMayHaveRun)
 	}
-	c.keys.Keys = by
+	c.keys.Keys = keys
 	found, bad := c.keys.Find(c.server.upstream == nil)
 	switch {
 	case later && (bad != nil || found.Keyless || shardkey.Hash(nil, found.Key) != c.exchange.session.keyHash):
@@ -38,20 +38,20 @@ func (c *client) rekey(by *shardkey.Keys) decision {
 		c.reply.problem(bad)
 		return done
 	}
-	c.exchange.Found, c.exchange.keys, c.exchange.sharded = found, by, false
+	c.exchange.Found, c.exchange.keys, c.exchange.sharded = found, keys, false
 	return decision{}
 }
 
 // placeKey returns whether a new key may belong to the shard that it would have.
 func (s *Server) placeKey(key []byte) shardkey.Placement {
-	t := s.options.Cluster.Table()
-	if t.Shards() == 0 || s.options.AcceptsNewKeys == nil {
+	table := s.options.Cluster.Table()
+	if table.Shards() == 0 || s.options.AcceptsNewKeys == nil {
 		return shardkey.PlaceElsewhere
 	}
-	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
-	case r.Kind == route.Local && s.options.AcceptsNewKeys(""):
+	switch dest := table.Route(shardmap.OfBytes(key, table.Shards())); {
+	case dest.Kind == route.Local && s.options.AcceptsNewKeys(""):
 		return shardkey.PlaceHere
-	case r.Kind == route.Remote && s.options.AcceptsNewKeys(r.Node):
+	case dest.Kind == route.Remote && s.options.AcceptsNewKeys(dest.Node):
 		return shardkey.PlaceElsewhere
 	}
 	return shardkey.PlaceAvoided

@@ -25,13 +25,13 @@ const (
 
 // speaks reports whether a line of a kind may be written now. suppressed is the number of messages
 // since the last line that were not logged.
-func (g *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bool) {
-	next := g.next[kind].Load()
-	if int64(now) < next || !g.next[kind].CompareAndSwap(next, int64(now+repairLogEvery)) {
-		g.mute[kind].Add(1)
+func (repairs *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bool) {
+	next := repairs.next[kind].Load()
+	if int64(now) < next || !repairs.next[kind].CompareAndSwap(next, int64(now+repairLogEvery)) {
+		repairs.mute[kind].Add(1)
 		return 0, false
 	}
-	return g.mute[kind].Swap(0), true
+	return repairs.mute[kind].Swap(0), true
 }
 
 // repaired logs that the header of a response was repaired.
@@ -47,13 +47,13 @@ func (r reply) repaired(res *h1.Response) {
 }
 
 // trailersDropped logs that trailer fields of a request or response were dropped.
-func (a *requestState) trailersDropped(body *h1.Body, message string) {
+func (state *requestState) trailersDropped(body *h1.Body, message string) {
 	count, first := body.DroppedTrailers()
 	if count == 0 {
 		return
 	}
-	if n, ok := a.server.repairs.speaks(loggedTrailers, a.server.clock.Now()); ok {
-		a.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", a.req.Path()).Int64("suppressed", n).
+	if n, ok := state.server.repairs.speaks(loggedTrailers, state.server.clock.Now()); ok {
+		state.server.options.Log.Warn().Str("message_type", message).Int("fields", count).Str("first", first).Bytes("path", state.req.Path()).Int64("suppressed", n).
 			Msg("trailer fields dropped")
 	}
 }

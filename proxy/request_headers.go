@@ -31,63 +31,63 @@ type requestWriter struct{ *requestState }
 // writeHeader writes the header of the request into the buffer of the attempt's connection. It
 // removes Shardway headers of the client. For another node it adds the routing epochs. For the app
 // it adds the ownership epoch and the node.
-func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
-	e := &f.edit
-	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.RequestsUpgrade(), DropExpect: len(f.body.buffered) > 0 || f.req.Body.Done()}
-	if f.extra == nil {
-		f.extra = make([]byte, 0, usualExtra)
+func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
+	edit := &rw.edit
+	*edit = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: rw.req.RequestsUpgrade(), DropExpect: len(rw.body.buffered) > 0 || rw.req.Body.Done()}
+	if rw.extra == nil {
+		rw.extra = make([]byte, 0, usualExtra)
 	}
-	b := f.extra[:0]
-	if f.ingress != "" {
+	dst := rw.extra[:0]
+	if rw.ingress != "" {
 		// Forward the key, the shard and the client's address to the app as the ingress has set
 		// them.
-		if !f.exchange.Keyless {
-			e.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
+		if !rw.exchange.Keyless {
+			edit.Drop &^= h1.FieldSetOf(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
-		if f.exchange.Minted {
-			b = append(b, lineMinted...)
+		if rw.exchange.Minted {
+			dst = append(dst, lineMinted...)
 		}
-		if f.exchange.wasResumed > 0 {
-			b = appendResumed(b, f.exchange.wasResumed)
+		if rw.exchange.wasResumed > 0 {
+			dst = appendResumed(dst, rw.exchange.wasResumed)
 		}
-		e.DropExpect = e.DropExpect || f.exchange.onDemand && !f.exchange.clientExpects
-		b = f.appendOwner(b, p.epoch)
+		edit.DropExpect = edit.DropExpect || rw.exchange.onDemand && !rw.exchange.clientExpects
+		dst = rw.appendOwner(dst, attempt.epoch)
 	} else {
-		b = f.from.AppendHeaders(b, &f.req, e, f.settings.Forwarded)
-		b = f.exchange.appendRequestID(b, &f.req, e)
-		if len(f.req.Host()) == 0 {
-			e.Host = f.from.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
+		dst = rw.from.AppendHeaders(dst, &rw.req, edit, rw.settings.Forwarded)
+		dst = rw.exchange.appendRequestID(dst, &rw.req, edit)
+		if len(rw.req.Host()) == 0 {
+			edit.Host = rw.from.LocalHost() // an HTTP/1.0 request may have no Host, but apps and other nodes require one
 		}
-		if !f.exchange.Keyless {
-			b = append(b, lineShard...)
-			b = strconv.AppendUint(b, uint64(f.exchange.shard), 10)
-			b = append(b, "\r\n"+lineKey...)
-			b = appendFieldValue(b, f.exchange.Key)
-			b = append(b, "\r\n"...)
+		if !rw.exchange.Keyless {
+			dst = append(dst, lineShard...)
+			dst = strconv.AppendUint(dst, uint64(rw.exchange.shard), 10)
+			dst = append(dst, "\r\n"+lineKey...)
+			dst = appendFieldValue(dst, rw.exchange.Key)
+			dst = append(dst, "\r\n"...)
 		}
-		if f.exchange.Minted {
-			b = append(b, lineMinted...)
+		if rw.exchange.Minted {
+			dst = append(dst, lineMinted...)
 		}
-		if k := f.exchange.resumed; k != nil {
-			e.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
-			id, _ := p.slot.events.scan.ID()
-			b = k.appendHeaders(b, id)
+		if stream := rw.exchange.resumed; stream != nil {
+			edit.Drop |= h1.FieldSetOf(h1.FieldLastEventID)
+			id, _ := attempt.slot.events.scan.ID()
+			dst = stream.appendHeaders(dst, id)
 		}
-		if p.route.Kind == route.Remote {
-			b = f.appendPeer(b, p)
-			if f.exchange.Keyless {
-				b = append(b, lineShard+shardNone+"\r\n"...)
+		if attempt.route.Kind == route.Remote {
+			dst = rw.appendPeer(dst, attempt)
+			if rw.exchange.Keyless {
+				dst = append(dst, lineShard+shardNone+"\r\n"...)
 			}
 		} else {
-			b = f.appendOwner(b, p.epoch)
+			dst = rw.appendOwner(dst, attempt.epoch)
 		}
 	}
-	b = f.appendSession(b)
-	f.extra, e.Extra = b, b
-	if p.conn.inproc != nil {
-		e.Kind, e.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
+	dst = rw.appendSession(dst)
+	rw.extra, edit.Extra = dst, dst
+	if attempt.conn.inproc != nil {
+		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
-	return p.conn.WriteRequestHeader(&f.req, e)
+	return attempt.conn.WriteRequestHeader(&rw.req, edit)
 }
 
 // shardNone is the value of Shardway-Shard between nodes for a request without a key. The app of
@@ -95,41 +95,41 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 const shardNone = "none"
 
 // appendOwner appends the headers that only the owner of the shard sets for its app.
-func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
-	if !f.exchange.Keyless {
-		b = append(b, lineEpoch...)
-		b = strconv.AppendUint(b, epoch, 10)
-		b = append(b, "\r\n"...)
+func (rw requestWriter) appendOwner(dst []byte, epoch uint64) []byte {
+	if !rw.exchange.Keyless {
+		dst = append(dst, lineEpoch...)
+		dst = strconv.AppendUint(dst, epoch, 10)
+		dst = append(dst, "\r\n"...)
 	}
-	b = append(b, lineNode...)
-	b = append(b, f.server.options.Node...)
-	return append(b, "\r\n"...)
+	dst = append(dst, lineNode...)
+	dst = append(dst, rw.server.options.Node...)
+	return append(dst, "\r\n"...)
 }
 
 // appendPeer appends the headers for another node: the epochs of the routing table and the number
 // of tries. For a PUT or DELETE that must run in one ownership epoch, it adds that epoch.
 // headerContinue tells the owner whether the body is sent on demand. It also asks for an early
 // response if other requests wait to learn whether the app accepts this one.
-func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
-	b = append(b, lineMap...)
-	b = append(b, p.table.MapHeaderValue()...)
-	b = append(b, "\r\n"...)
-	b = f.exchange.appendTries(b)
-	if f.exchange.safety == idempotentMethod && p.epoch != 0 {
-		b = append(b, lineEpoch...)
-		b = strconv.AppendUint(b, p.epoch, 10)
-		b = append(b, "\r\n"...)
+func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
+	dst = append(dst, lineMap...)
+	dst = append(dst, attempt.table.MapHeaderValue()...)
+	dst = append(dst, "\r\n"...)
+	dst = rw.exchange.appendTries(dst)
+	if rw.exchange.safety == idempotentMethod && attempt.epoch != 0 {
+		dst = append(dst, lineEpoch...)
+		dst = strconv.AppendUint(dst, attempt.epoch, 10)
+		dst = append(dst, "\r\n"...)
 	}
 	switch {
-	case !p.bodyOnDemand && !p.conn.pool.wantsEarlyAccept():
-		return b
-	case !p.bodyOnDemand: // the final response may take long
-		return append(b, lineContinue+continueTell+"\r\n"...)
+	case !attempt.bodyOnDemand && !attempt.conn.pool.wantsEarlyAccept():
+		return dst
+	case !attempt.bodyOnDemand: // the final response may take long
+		return append(dst, lineContinue+continueTell+"\r\n"...)
 	}
-	if f.req.ExpectsContinue() && len(f.body.buffered) == 0 {
-		return append(b, lineContinue+continueClient+"\r\n"...)
+	if rw.req.ExpectsContinue() && len(rw.body.buffered) == 0 {
+		return append(dst, lineContinue+continueClient+"\r\n"...)
 	}
-	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
+	return append(dst, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)
 }
 
 // headerMinted means that the key was generated for this request.
@@ -140,21 +140,21 @@ const headerMinted = "Shardway-Minted"
 // header there were no such attempts.
 const headerTries = "Shardway-Tries"
 
-func (x *exchange) appendTries(b []byte) []byte {
-	if x.tries == 0 {
-		return b
+func (exchange *exchange) appendTries(dst []byte) []byte {
+	if exchange.tries == 0 {
+		return dst
 	}
-	b = append(b, lineTries...)
-	b = strconv.AppendInt(b, int64(x.tries), 10)
-	return append(b, "\r\n"...)
+	dst = append(dst, lineTries...)
+	dst = strconv.AppendInt(dst, int64(exchange.tries), 10)
+	return append(dst, "\r\n"...)
 }
 
 // triesOf returns the value of headerTries, or 0 if it is missing.
-func triesOf(h *h1.Header) int {
-	if !h.Has(h1.FieldShardwayOther) {
+func triesOf(header *h1.Header) int {
+	if !header.Has(h1.FieldShardwayOther) {
 		return 0
 	}
-	n, _ := route.ParseUint(h.Value(headerTries))
+	n, _ := route.ParseUint(header.Value(headerTries))
 	return int(min(n, maxTries))
 }
 
@@ -166,53 +166,53 @@ const (
 )
 
 // idBytes returns the generated request id.
-func (x *exchange) idBytes() (raw [16]byte) {
-	binary.BigEndian.PutUint64(raw[:8], x.id[0])
-	binary.BigEndian.PutUint64(raw[8:], x.id[1])
+func (exchange *exchange) idBytes() (raw [16]byte) {
+	binary.BigEndian.PutUint64(raw[:8], exchange.id[0])
+	binary.BigEndian.PutUint64(raw[8:], exchange.id[1])
 	return raw
 }
 
 // requestID returns the X-Request-Id of the client, or the generated one. It returns nil if there
 // is none.
-func (x *exchange) requestID(req *h1.Request) []byte {
-	if v := req.Known(h1.FieldXRequestID); len(v) > 0 {
-		return v
+func (exchange *exchange) requestID(req *h1.Request) []byte {
+	if value := req.Known(h1.FieldXRequestID); len(value) > 0 {
+		return value
 	}
-	if x.id == [2]uint64{} {
+	if exchange.id == [2]uint64{} {
 		return nil
 	}
-	raw := x.idBytes()
+	raw := exchange.idBytes()
 	return hex.AppendEncode(nil, raw[:])
 }
 
 // appendRequestID appends a generated X-Request-Id, unless the client has sent one. The id has 128
 // random bits, and stays the same when the request is sent again.
-func (x *exchange) appendRequestID(b []byte, req *h1.Request, e *h1.Edit) []byte {
+func (exchange *exchange) appendRequestID(dst []byte, req *h1.Request, edit *h1.Edit) []byte {
 	if len(req.Known(h1.FieldXRequestID)) > 0 {
-		return b
+		return dst
 	}
-	e.Drop |= h1.FieldSetOf(h1.FieldXRequestID) // remove an empty one
-	if x.id == [2]uint64{} {
-		x.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
+	edit.Drop |= h1.FieldSetOf(h1.FieldXRequestID) // remove an empty one
+	if exchange.id == [2]uint64{} {
+		exchange.id = [2]uint64{rand.Uint64(), rand.Uint64()} //nolint:gosec // the id distinguishes requests and protects no secret
 	}
-	raw := x.idBytes()
-	b = append(b, "X-Request-Id: "...)
-	b = hex.AppendEncode(b, raw[:])
-	return append(b, "\r\n"...)
+	raw := exchange.idBytes()
+	dst = append(dst, "X-Request-Id: "...)
+	dst = hex.AppendEncode(dst, raw[:])
+	return append(dst, "\r\n"...)
 }
 
 // appendFieldValue appends a key as a header value. Visible ASCII characters except %, and spaces
 // that are not at an end, stay unchanged. All other bytes are percent-encoded. Percent-decoding
 // always restores the key.
-func appendFieldValue(b, key []byte) []byte {
+func appendFieldValue(dst, key []byte) []byte {
 	for i, c := range key {
 		inner := i > 0 && i < len(key)-1
 		if c > ' ' && c < 0x7f && c != '%' || c == ' ' && inner {
-			b = append(b, c)
+			dst = append(dst, c)
 			continue
 		}
 		const digits = "0123456789ABCDEF"
-		b = append(b, '%', digits[c>>4], digits[c&15])
+		dst = append(dst, '%', digits[c>>4], digits[c&15])
 	}
-	return b
+	return dst
 }

@@ -39,71 +39,71 @@ func (w *requestWait) context() context.Context {
 // waitFor waits until another attempt is worthwhile, according to the decision v. It is called at
 // the ingress only. It returns actionRetry for another attempt, and otherwise the final decision.
 // QueueWait limits the total waiting time of a request.
-func (w *requestWait) waitFor(v decision) decision {
+func (w *requestWait) waitFor(result decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
-	if left <= 0 || w.server.isHopeless(v) {
-		return w.expired(v)
+	if left <= 0 || w.server.isHopeless(result) {
+		return w.expired(result)
 	}
 	if failed := w.enterQueue(); failed.action != 0 {
 		return failed
 	}
 	if !w.exchange.waited {
-		w.exchange.waited, w.exchange.waitedFor = true, v.reason
-		w.server.metrics.queued[v.reason].Add(1)
+		w.exchange.waited, w.exchange.waitedFor = true, result.reason
+		w.server.metrics.queued[result.reason].Add(1)
 	}
-	if v.reason == route.ReasonAbsent {
+	if result.reason == route.ReasonAbsent {
 		w.exchange.resumed.ownerRestarting()
 	}
 	w.disconnect.arm()
 	w.disconnect.start()
-	err := w.await(v, left)
+	err := w.await(result, left)
 	w.disconnect.disarm()
 	took := time.Since(began)
 	w.exchange.waitTime += took
-	w.server.metrics.queuedNanos[v.reason].Add(int64(took))
+	w.server.metrics.queuedNanos[result.reason].Add(int64(took))
 	switch {
 	case w.closing.Load() || errors.Is(err, queue.ErrCanceled):
 		return done
 	case err != nil:
-		return w.expired(v)
+		return w.expired(result)
 	}
 	return decision{action: actionRetry}
 }
 
 // await blocks according to the decision v. It returns nil if another attempt is worthwhile.
-func (w *requestWait) await(v decision, left time.Duration) error {
+func (w *requestWait) await(result decision, left time.Duration) error {
 	limit := left
-	if v.backoff {
+	if result.backoff {
 		w.exchange.pause = min(max(2*w.exchange.pause, backoff.MinPause), backoff.MaxPause)
 		limit = min(left, w.exchange.pause)
 	}
-	if v.notAcquired.generation != 0 {
-		return w.awaitReportProcessed(v.notAcquired)
+	if result.notAcquired.generation != 0 {
+		return w.awaitReportProcessed(result.notAcquired)
 	}
-	if t := w.server.options.Cluster.Table(); v.committed > t.Committed() || v.proposed > t.Proposed() {
-		return w.awaitEpochs(t, v)
+	if table := w.server.options.Cluster.Table(); result.committed > table.Committed() || result.proposed > table.Proposed() {
+		return w.awaitEpochs(table, result)
 	}
-	if v.condition != nil {
-		v.condition.AddWaiting(1)
-		defer v.condition.AddWaiting(-1)
-		return w.exchange.ticket.WaitFor(w.context().Done(), v.generation, 0, v.condition)
+	if result.condition != nil {
+		result.condition.AddWaiting(1)
+		defer result.condition.AddWaiting(-1)
+		return w.exchange.ticket.WaitFor(w.context().Done(), result.generation, 0, result.condition)
 	}
-	return w.exchange.ticket.Wait(w.context().Done(), v.generation, limit)
+	return w.exchange.ticket.Wait(w.context().Done(), result.generation, limit)
 }
 
 // awaitReportProcessed waits until this node has processed the report that its app has not acquired
 // the shard. After that, the table routes the shard elsewhere or holds it, or the app has acquired
 // it again. A newer table alone does not prove that the report was processed. Without a lease the
 // node does not tell the app to acquire the shard, so the wait ends.
-func (w *requestWait) awaitReportProcessed(p attemptEpoch) error {
+func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	for {
-		t := w.server.options.Cluster.Table()
-		r := t.Route(w.exchange.shard)
-		if r.Kind != route.Local || r.Epoch != p.epoch || t.NewTo(w.exchange.shard, p.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
+		table := w.server.options.Cluster.Table()
+		dest := table.Route(w.exchange.shard)
+		if dest.Kind != route.Local || dest.Epoch != reported.epoch || table.NewTo(w.exchange.shard, reported.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
-		if err := w.exchange.ticket.Wait(w.context().Done(), t.Generation(), backoff.MaxPause); err != nil {
+		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), backoff.MaxPause); err != nil {
 			return err
 		}
 	}
@@ -111,9 +111,9 @@ func (w *requestWait) awaitReportProcessed(p attemptEpoch) error {
 
 // awaitEpochs waits until the routing table of this node has the epochs that an owner has reported.
 // The wait queue releases the waiting requests gradually.
-func (w *requestWait) awaitEpochs(t *route.Table, v decision) error {
-	for ; v.committed > t.Committed() || v.proposed > t.Proposed(); t = w.server.options.Cluster.Table() {
-		if err := w.exchange.ticket.Wait(w.context().Done(), t.Generation(), 0); err != nil {
+func (w *requestWait) awaitEpochs(table *route.Table, result decision) error {
+	for ; result.committed > table.Committed() || result.proposed > table.Proposed(); table = w.server.options.Cluster.Table() {
+		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), 0); err != nil {
 			return err
 		}
 	}
@@ -166,8 +166,8 @@ func (w *requestWait) enterQueue() decision {
 // pause waits before a safe request is sent again at an owner, after its connection to the app
 // broke. When an app dies, its connections break one after the other. pause reports whether the
 // request may be sent again; decideRetry limits the number of attempts.
-func (w *requestWait) pause(v decision) bool {
-	if v.refusal != 0 || w.exchange.safety != safeMethod || w.closing.Load() {
+func (w *requestWait) pause(result decision) bool {
+	if result.refusal != 0 || w.exchange.safety != safeMethod || w.closing.Load() {
 		return false
 	}
 	timer := time.NewTimer(backoff.MinPause)
@@ -190,36 +190,36 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 
 // expired is exchange.waitExpired with the error of the app: if the app has not acquired the shard,
 // the response contains the reason.
-func (w *requestWait) expired(v decision) decision {
-	if v.reason == route.ReasonAcquiring && v.code == "" && !w.exchange.mayHaveRun() {
-		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
+func (w *requestWait) expired(result decision) decision {
+	if result.reason == route.ReasonAcquiring && result.code == "" && !w.exchange.mayHaveRun() {
+		result.code, result.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.server.options.Node, w.exchange.shard)
 		if why := w.server.options.AcquireError; why != nil {
 			if text := why(w.exchange.shard); text != "" {
-				v.detail += ": " + text
+				result.detail += ": " + text
 			}
 		}
 	}
-	return w.exchange.waitExpired(v)
+	return w.exchange.waitExpired(result)
 }
 
 // waitExpired returns the final decision for a request whose waiting time has ended.
-func (x *exchange) waitExpired(v decision) decision {
-	if x.mayHaveRun() {
-		return fail(brokenCode(x.route), detailMayHaveRun)
+func (exchange *exchange) waitExpired(result decision) decision {
+	if exchange.mayHaveRun() {
+		return fail(brokenCode(exchange.route), detailMayHaveRun)
 	}
-	if v.code == "" {
-		v.code, v.detail = problem.QueueTimeout, "no node served the shard in time: "+v.reason.String()
+	if result.code == "" {
+		result.code, result.detail = problem.QueueTimeout, "no node served the shard in time: "+result.reason.String()
 		switch {
-		case v.refusal == route.RefusedNoLease, v.reason == route.ReasonNoMap, v.reason == route.ReasonNoLease:
-			v.code = problem.NoLeader
-		case v.refusal == route.RefusedNoApp:
-			v.code, v.detail = problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
-		case v.refusal == route.RefusedBusy:
-			v.code, v.detail = problem.UpstreamBusy, ""
-		case v.refusal == route.RefusedNotOwner && v.reason == route.ReasonRefused:
-			v.detail = "the node that owns the shard according to this node's map refused the request"
+		case result.refusal == route.RefusedNoLease, result.reason == route.ReasonNoMap, result.reason == route.ReasonNoLease:
+			result.code = problem.NoLeader
+		case result.refusal == route.RefusedNoApp:
+			result.code, result.detail = problem.UpstreamRefused, "the app behind the shard's owner accepts no connections"
+		case result.refusal == route.RefusedBusy:
+			result.code, result.detail = problem.UpstreamBusy, ""
+		case result.refusal == route.RefusedNotOwner && result.reason == route.ReasonRefused:
+			result.detail = "the node that owns the shard according to this node's map refused the request"
 		}
 	}
-	v.action = actionFail
-	return v
+	result.action = actionFail
+	return result
 }

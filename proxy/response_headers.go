@@ -15,39 +15,39 @@ import (
 
 // head returns the changes to the header of a response on its way to the client.
 func (r reply) head(dest *route.Route, res *h1.Response) *h1.Edit {
-	e := &r.edit
-	*e = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.server.date()}
+	edit := &r.edit
+	*edit = h1.Edit{Drop: h1.FieldSetOf(h1.FieldShardwayMap, h1.FieldShardwayRefused, h1.FieldShardwayHold), Date: r.server.date()}
 	if dest.Kind == route.Local {
-		e.Drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
+		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayError) // only the proxy itself may set this field
 	}
 	r.extra = r.extra[:0]
 	if r.ingress == "" || dest.Kind == route.Local && r.server.options.Handler != nil {
-		e.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
+		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayStream) // the ingress is the only consumer of this field
 	}
 	if r.ingress == "" && isWebSocketRequest(&r.req) {
-		e.Drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
+		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther) // the client must not see the WebSocket headers of Shardway
 	}
 	if r.ingress == "" {
-		r.expose(dest, e, res)
+		r.expose(dest, edit, res)
 	}
-	e.Extra = r.extra
+	edit.Extra = r.extra
 	if r.early(res) || !r.mayKeep() {
-		r.exchange.keep, e.Close = false, true
+		r.exchange.keep, edit.Close = false, true
 	}
 	if r.req.Minor() == 0 {
-		r.editForOld(res, e)
+		r.editForOld(res, edit)
 	}
-	return e
+	return edit
 }
 
 // editForOld adapts a response to an HTTP/1.0 client, which does not understand chunked encoding.
-func (r reply) editForOld(res *h1.Response, e *h1.Edit) {
-	e.ToHTTP10 = true
+func (r reply) editForOld(res *h1.Response, edit *h1.Edit) {
+	edit.ToHTTP10 = true
 	switch res.Body.Kind() {
 	case h1.Chunked, h1.UntilClose:
 		r.exchange.keep = false
 	case h1.NoBody, h1.Length:
-		e.KeepAlive = r.mayKeep()
+		edit.KeepAlive = r.mayKeep()
 	}
 }
 
@@ -106,9 +106,9 @@ func (r reply) drains() bool {
 
 // expose adds the headers of Settings.DebugHeaders and the sticky cookie to a response for a
 // client.
-func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
+func (r reply) expose(dest *route.Route, edit *h1.Edit, res *h1.Response) {
 	if r.settings.DebugHeaders {
-		e.Drop |= h1.FieldSetOf(h1.FieldShardwayNode, h1.FieldShardwayShard)
+		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.server.options.Node
 		if dest.Kind == route.Remote {
 			node = dest.Node
@@ -122,7 +122,7 @@ func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 			r.extra = append(r.extra, "\r\n"...)
 		}
 		if r.exchange.Minted {
-			e.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
+			edit.Drop |= h1.FieldSetOf(h1.FieldShardwayKey)
 			r.extra = append(r.extra, lineKey...)
 			r.extra = append(r.extra, r.exchange.Key...)
 			r.extra = append(r.extra, "\r\n"+lineMinted...)
@@ -132,18 +132,18 @@ func (r reply) expose(dest *route.Route, e *h1.Edit, res *h1.Response) {
 }
 
 // appendCookie appends the sticky cookie.
-func (r reply) appendCookie(b []byte) []byte {
-	k := fasthttp.AcquireCookie()
-	defer fasthttp.ReleaseCookie(k)
-	k.SetKey(shardkey.StickyCookie)
-	k.SetValueBytes(r.exchange.Cookie)
-	k.SetPath("/")
-	k.SetHTTPOnly(true)
-	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)
-	k.SetSecure(r.overTLS())
-	b = append(b, "Set-Cookie: "...)
-	b = append(b, k.Cookie()...)
-	return append(b, "\r\n"...)
+func (r reply) appendCookie(dst []byte) []byte {
+	cookie := fasthttp.AcquireCookie()
+	defer fasthttp.ReleaseCookie(cookie)
+	cookie.SetKey(shardkey.StickyCookie)
+	cookie.SetValueBytes(r.exchange.Cookie)
+	cookie.SetPath("/")
+	cookie.SetHTTPOnly(true)
+	cookie.SetSameSite(fasthttp.CookieSameSiteLaxMode)
+	cookie.SetSecure(r.overTLS())
+	dst = append(dst, "Set-Cookie: "...)
+	dst = append(dst, cookie.Cookie()...)
+	return append(dst, "\r\n"...)
 }
 
 // overTLS reports whether the client uses https, either to this node or, according to a trusted

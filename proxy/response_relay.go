@@ -35,128 +35,128 @@ type responseRelay struct {
 // A response that has arrived completely is sent after its run has ended. The app has then finished
 // the request, a cancellation cannot truncate the response, and a client that reads slowly does not
 // delay a drain.
-func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
-	res := &p.conn.res
-	y.exchange.responsesBegun++
-	if err := res.Body.WaitBuffered(maxHeldResponse, y.server.maxHoldTime); err != nil {
+func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error) {
+	res := &attempt.conn.res
+	rr.exchange.responsesBegun++
+	if err := res.Body.WaitBuffered(maxHeldResponse, rr.server.maxHoldTime); err != nil {
 		return false, err
 	}
 	streams := isEvents(res)
 	if streams {
-		if !y.slot.mark(y.beginEvents(p)) {
-			y.cancelEvents()
+		if !rr.slot.mark(rr.beginEvents(attempt)) {
+			rr.cancelEvents()
 			return false, nil
 		}
-		if p.route.Kind == route.Local {
-			p.conn.pool.detach(p.conn, nil)
+		if attempt.route.Kind == route.Local {
+			attempt.conn.pool.detach(attempt.conn, nil)
 		}
 	}
-	p.conn.pool.breaker.OnAccepted()
-	before, keep := y.conn.Sent(), y.exchange.keep
-	w, further := y.conn.Writer(), y.exchange.isStreamResumption()
+	attempt.conn.pool.breaker.OnAccepted()
+	before, keep := rr.conn.Sent(), rr.exchange.keep
+	writer, further := rr.conn.Writer(), rr.exchange.isStreamResumption()
 	if further {
-		y.server.metrics.resumptions[resumeDone].Add(1)
+		rr.server.metrics.resumptions[resumeDone].Add(1)
 	} else {
-		w = y.conn.WriteResponseHeader(res, y.head(p.route, res))
-		if y.early(res) {
-			y.body.respondsEarly(p, res.Status() >= 300)
+		writer = rr.conn.WriteResponseHeader(res, rr.head(attempt.route, res))
+		if rr.early(res) {
+			rr.body.respondsEarly(attempt, res.Status() >= 300)
 		}
 	}
 	var rerr, werr error
 	if streams {
-		y.learn(p, further, true) // before the stream ends, because other requests for the path must not wait for that
-		rerr, werr = y.slot.events.copy(w, &res.Body)
+		rr.learn(attempt, further, true) // before the stream ends, because other requests for the path must not wait for that
+		rerr, werr = rr.slot.events.copy(writer, &res.Body)
 	} else {
-		w.SetPrecondition(y.leaves)
+		writer.SetPrecondition(rr.leaves)
 		if res.Body.IsBuffered() {
-			w.Reserve(int(res.Body.Remaining()))
+			writer.Reserve(int(res.Body.Remaining()))
 		}
-		open := p.conn.pool.node != "" && !further && res.Body.Remaining() < 0
+		open := attempt.conn.pool.node != "" && !further && res.Body.Remaining() < 0
 		if open {
-			y.slowResponse.Store(y.server.sizes.Key(&y.req))
+			rr.slowResponse.Store(rr.server.sizes.Key(&rr.req))
 		}
-		_, rerr, werr = w.Copy(&res.Body)
-		w.SetPrecondition(nil)
-		tookLong := open && y.slowResponse.Swap(0) == 0
-		y.learn(p, further, tookLong || p.conn.isLarge(res.Body.Received()))
+		_, rerr, werr = writer.Copy(&res.Body)
+		writer.SetPrecondition(nil)
+		tookLong := open && rr.slowResponse.Swap(0) == 0
+		rr.learn(attempt, further, tookLong || attempt.conn.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
-	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotResponseBegun) {
-		w.Discard() // no byte was sent to the client
-		y.cancelEvents()
-		y.exchange.keep = keep
+	if failed && !further && rr.conn.Sent() == before && !rr.slot.mark(slotResponseBegun) {
+		writer.Discard() // no byte was sent to the client
+		rr.cancelEvents()
+		rr.exchange.keep = keep
 		return false, rerr
 	}
 	if !further {
-		y.answered(res)
+		rr.answered(res)
 	}
 	if failed {
-		if y.continuesStream(p, rerr, werr) {
+		if rr.continuesStream(attempt, rerr, werr) {
 			return true, nil
 		}
-		w.Abort()
-		y.breakOff(p, rerr)
+		writer.Abort()
+		rr.breakOff(attempt, rerr)
 		return true, nil
 	}
-	y.finish(p, w)
+	rr.finish(attempt, writer)
 	return true, nil
 }
 
 // learn records whether a response of another node was large, for later requests to the same path.
 // It ignores the response to a request to resume a stream.
-func (y *responseRelay) learn(p *attempt, further, large bool) {
-	if p.conn.pool.node != "" && !further {
-		y.server.sizes.Record(y.server.sizes.Key(&y.req), large)
+func (rr *responseRelay) learn(attempt *attempt, further, large bool) {
+	if attempt.conn.pool.node != "" && !further {
+		rr.server.sizes.Record(rr.server.sizes.Key(&rr.req), large)
 	}
 }
 
 // finish ends an attempt whose response has arrived completely.
-func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
-	res := &p.conn.res
-	sent := y.body.ended() && !y.body.broken && !p.conn.WriteStopped()
+func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
+	res := &attempt.conn.res
+	sent := rr.body.ended() && !rr.body.broken && !attempt.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
-		_ = p.conn.Close() // before release, so that the app cannot still be working on the request
+		_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
 	}
-	why := y.slot.finish()
-	p.release()
-	last := p.conn.pool.clock.Now()
-	p.conn.pool.backoff.OnAccepted(y.exchange.limitShard())
-	if y.settings.MaxShardInflight > 0 {
-		p.conn.pool.responseCompleted(p.conn)
+	cancelCause := rr.slot.finish()
+	attempt.release()
+	last := attempt.conn.pool.clock.Now()
+	attempt.conn.pool.backoff.OnAccepted(rr.exchange.limitShard())
+	if rr.settings.MaxShardInflight > 0 {
+		attempt.conn.pool.responseCompleted(attempt.conn)
 	}
 	// The app has finished the request. Sending the rest to a slow client may block.
-	switch err := y.close(w, res.Body.Trailers()); {
+	switch err := rr.close(writer, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
-		y.exchange.unsent = true
+		rr.exchange.unsent = true
 	case err != nil:
-		y.exchange.aborted = true
+		rr.exchange.aborted = true
 	}
-	y.body.stop()
-	p.disconnect.disarm()
-	y.trailersDropped(&res.Body, "response")
-	if why == causeNone && sent && res.KeepAlive() {
-		if p.bodyOnDemand {
-			p.conn.Writer().Discard() // the owner also expects that the body will not follow
+	rr.body.stop()
+	attempt.disconnect.disarm()
+	rr.trailersDropped(&res.Body, "response")
+	if cancelCause == causeNone && sent && res.KeepAlive() {
+		if attempt.bodyOnDemand {
+			attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 		}
-		p.conn.pool.putUsedAt(p.conn, last)
+		attempt.conn.pool.putUsedAt(attempt.conn, last)
 	} else {
-		p.conn.pool.discard(p.conn)
+		attempt.conn.pool.discard(attempt.conn)
 	}
 }
 
 // close ends the response. For the last response of a connection, it also closes the sending side
 // in the same step.
-func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
-	if !y.exchange.keep && !y.body.running && y.last() {
-		return w.CloseLast(trailers)
+func (rr *responseRelay) close(writer *h1.Writer, trailers []byte) error {
+	if !rr.exchange.keep && !rr.body.running && rr.last() {
+		return writer.CloseLast(trailers)
 	}
-	return w.Close(trailers)
+	return writer.Close(trailers)
 }
 
 // answerLeaves marks the run as answered. It is called right before the first byte is sent to the
 // client. It returns an error if the run was cancelled.
-func (y *responseRelay) answerLeaves() (time.Duration, error) {
-	if !y.slot.mark(slotResponseBegun) {
+func (rr *responseRelay) answerLeaves() (time.Duration, error) {
+	if !rr.slot.mark(slotResponseBegun) {
 		return 0, errCutFirst
 	}
 	return 0, nil
@@ -169,11 +169,11 @@ func (r reply) answered(res *h1.Response) {
 }
 
 // breakOff ends an attempt whose response was truncated.
-func (r reply) breakOff(p *attempt, rerr error) {
-	run := p.slot.load().number
-	switch why := p.abort(); {
-	case why != causeNone:
-	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
+func (r reply) breakOff(attempt *attempt, rerr error) {
+	run := attempt.slot.load().number
+	switch cancelCause := attempt.abort(); {
+	case cancelCause != causeNone:
+	case errors.Is(rerr, errStreamEnded) && attempt.slot.events.isResumable(run): // another owner resumes the stream, so it does not count as aborted
 	case errors.Is(rerr, errStreamEnded):
 		r.server.metrics.countAborted(causeShardMoved.String(), 1)
 	case rerr != nil:

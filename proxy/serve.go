@@ -48,13 +48,13 @@ func (c *client) serveRequests() {
 		if c.resumeAt == resumeNext && !c.readRequest() {
 			return
 		}
-		at := c.resumeAt
+		resumeAt := c.resumeAt
 		c.resumeAt = resumeNext
-		switch at {
+		switch resumeAt {
 		case resumeNext, resumeRequest:
 			c.handleRequest()
 		case resumeResponse, resumeDecision, resumeUnsent:
-			c.resumeExchange(at)
+			c.resumeExchange(resumeAt)
 		case resumeFinish:
 		}
 		if c.hasRelay() {
@@ -191,16 +191,16 @@ func (c *client) finishExchange() {
 
 // routeUntilAnswered makes attempts until the client has a response. v is the decision after the
 // first attempt, which used the table t.
-func (c *client) routeUntilAnswered(t *route.Table, v decision) {
-	for ; ; t, v = c.attemptNow() {
-		switch v.action {
+func (c *client) routeUntilAnswered(table *route.Table, result decision) {
+	for ; ; table, result = c.attemptNow() {
+		switch result.action {
 		case actionDone, actionRelay:
 			return
 		case actionRetry:
 			continue
 		case actionWait:
-			v.generation = t.Generation()
-			if v = c.waitFor(v); v.action == actionRetry {
+			result.generation = table.Generation()
+			if result = c.waitFor(result); result.action == actionRetry {
 				continue
 			}
 		case actionNextStream:
@@ -209,11 +209,11 @@ func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 		case actionFail:
 		}
 		switch {
-		case v.action != actionFail || c.closing.Load():
+		case result.action != actionFail || c.closing.Load():
 		case c.exchange.resumed != nil:
-			c.reply.giveUp(resumeLate, v.detail)
+			c.reply.giveUp(resumeLate, result.detail)
 		default:
-			c.reply.failure(v)
+			c.reply.failure(result)
 		}
 		return
 	}
@@ -221,18 +221,18 @@ func (c *client) routeUntilAnswered(t *route.Table, v decision) {
 
 // attemptNow makes one attempt by the present routing table.
 func (c *client) attemptNow() (*route.Table, decision) {
-	t := c.server.options.Cluster.Table()
-	return t, c.attemptByTable(t)
+	table := c.server.options.Cluster.Table()
+	return table, c.attemptByTable(table)
 }
 
 // waitFor waits until the decision v permits another attempt, and adds the waiting time to the
 // access log.
-func (c *client) waitFor(v decision) decision {
-	a := &c.exchange.account
-	began := a.now()
-	v = c.wait.waitFor(v)
-	a.queueWait += a.since(began)
-	return v
+func (c *client) waitFor(result decision) decision {
+	account := &c.exchange.account
+	began := account.now()
+	result = c.wait.waitFor(result)
+	account.queueWait += account.since(began)
+	return result
 }
 
 // handleForwarded serves a request that another node has forwarded, or refuses it. It never
@@ -253,8 +253,8 @@ func (c *client) handleForwarded() {
 	if c.refuseHookPath() {
 		return
 	}
-	t := c.server.options.Cluster.Table()
-	if committed > t.Committed() || proposed > t.Proposed() {
+	table := c.server.options.Cluster.Table()
+	if committed > table.Committed() || proposed > table.Proposed() {
 		// Without a lease, waiting is useless. If the disk of a node hangs, its log may be behind
 		// for seconds. If another node took the shard over in the meantime, the ingress would regard a
 		// waiting request as sent to the app.
@@ -266,46 +266,46 @@ func (c *client) handleForwarded() {
 			c.reply.refuse(route.RefusedHeld)
 			return
 		}
-		t = c.server.options.Cluster.Table()
+		table = c.server.options.Cluster.Table()
 	}
-	if int(c.exchange.shard) >= t.Shards() {
+	if int(c.exchange.shard) >= table.Shards() {
 		c.reply.refuse(route.RefusedHeld)
 		return
 	}
-	c.serveAsOwner(t)
+	c.serveAsOwner(table)
 	c.exchange.leaveQueue()
 }
 
 // attemptAsOwner runs the forwarded request if this node owns its shard.
-func (c *client) attemptAsOwner(t *route.Table) decision {
+func (c *client) attemptAsOwner(table *route.Table) decision {
 	if c.exchange.Keyless {
-		return c.attemptLocal(t, &c.server.keyless)
+		return c.attemptLocal(table, &c.server.keyless)
 	}
-	if c.exchange.senderEpoch < t.KeysSince() {
+	if c.exchange.senderEpoch < table.KeysSince() {
 		return decision{action: actionWait, reason: route.ReasonMoving, refusal: route.RefusedHeld} // the ingress has used an older key configuration
 	}
-	c.exchange.keys = c.keysBy(t)
-	r := t.Route(c.exchange.shard)
-	if r.Kind != route.Local {
-		return waitForRoute(r)
+	c.exchange.keys = c.keysBy(table)
+	dest := table.Route(c.exchange.shard)
+	if dest.Kind != route.Local {
+		return waitForRoute(dest)
 	}
 	if err := c.body.gather(c.exchange.onDemand, c.settings.MaxBodyTotal); err != nil {
 		return c.reply.badBody(err)
 	}
-	return c.attemptLocal(t, r)
+	return c.attemptLocal(table, dest)
 }
 
 // attemptByTable makes one attempt at the destination to which the table routes the request.
-func (c *client) attemptByTable(t *route.Table) decision {
-	if t.Shards() == 0 {
+func (c *client) attemptByTable(table *route.Table) decision {
+	if table.Shards() == 0 {
 		return decision{action: actionWait, reason: route.ReasonNoMap, refusal: route.RefusedHeld}
 	}
-	if by := c.keysBy(t); by != c.exchange.keys {
-		if v := c.rekey(by); v.action != 0 {
-			return v
+	if keys := c.keysBy(table); keys != c.exchange.keys {
+		if result := c.rekey(keys); result.action != 0 {
+			return result
 		}
 	}
-	c.exchange.resolveShard(t)
+	c.exchange.resolveShard(table)
 	if c.quarantined() {
 		if c.exchange.isResumption() { // the client of a WebSocket has its response already
 			c.exchange.session.refused, c.exchange.session.closeReason = wsession.CloseTryLater, wsession.ReasonQuarantined
@@ -315,51 +315,51 @@ func (c *client) attemptByTable(t *route.Table) decision {
 	}
 	switch {
 	case c.exchange.Keyless && c.server.upstream == nil:
-		var r *route.Route
-		if c.exchange.shard, r = t.RandomRemoteShard(); r.Kind == route.Remote {
-			return c.attemptRemote(t, &route.Route{Kind: route.Remote, Node: r.Node})
+		var dest *route.Route
+		if c.exchange.shard, dest = table.RandomRemoteShard(); dest.Kind == route.Remote {
+			return c.attemptRemote(table, &route.Route{Kind: route.Remote, Node: dest.Node})
 		}
-		return waitForRoute(r)
+		return waitForRoute(dest)
 	case c.exchange.Keyless:
-		return c.attemptLocal(t, &c.server.keyless)
+		return c.attemptLocal(table, &c.server.keyless)
 	}
-	r := t.Route(c.exchange.shard)
-	switch r.Kind {
+	dest := table.Route(c.exchange.shard)
+	switch dest.Kind {
 	case route.Local:
-		return c.attemptLocal(t, r)
+		return c.attemptLocal(table, dest)
 	case route.Remote:
-		return c.attemptRemote(t, r)
+		return c.attemptRemote(table, dest)
 	case route.Held:
 	}
-	return waitForRoute(r)
+	return waitForRoute(dest)
 }
 
 // attemptLocal makes one attempt on the app of this node.
-func (c *client) attemptLocal(t *route.Table, r *route.Route) decision {
+func (c *client) attemptLocal(table *route.Table, dest *route.Route) decision {
 	if c.server.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
 	if c.req.RequestsUpgrade() && c.server.streams.isFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	l, v := c.wait.acquireConn(c.server.upstream)
-	if l == nil {
-		return v
+	conn, result := c.wait.acquireConn(c.server.upstream)
+	if conn == nil {
+		return result
 	}
-	p := &attempt{}
-	if v := c.admitAttempt(p, l, t, r); v.action != 0 {
-		return v
+	prepared := &attempt{}
+	if result := c.admitAttempt(prepared, conn, table, dest); result.action != 0 {
+		return result
 	}
-	return c.runTimed(p)
+	return c.runTimed(prepared)
 }
 
 // admitAttempt begins a run of the request on l, and requests admission from the node. If the node
 // refuses, admitAttempt returns l to the pool. The zero decision means that p is ready to be run.
-func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *route.Route) decision {
+func (c *client) admitAttempt(prepared *attempt, conn *upstreamConn, table *route.Table, dest *route.Route) decision {
 	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
 	// end of admissions, must find the run.
-	if !c.begin(route.Local, l, nil) {
-		c.slot.giveBack(l)
+	if !c.begin(route.Local, conn, nil) {
+		c.slot.giveBack(conn)
 		return done
 	}
 	epoch, release, err := c.admit()
@@ -372,7 +372,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 		err = route.RefusedHeld // the key configuration has changed since the key was extracted
 	}
 	if err != nil {
-		c.slot.giveBack(l)
+		c.slot.giveBack(conn)
 		refusal, ok := err.(route.Refusal) //nolint:errorlint // Admit returns it bare, and this allocates nothing
 		if !ok {
 			refusal = route.RefusedHeld
@@ -387,123 +387,123 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *route.Table, r *ro
 	}
 	if c.exchange.ran && c.exchange.ranEpoch != epoch {
 		release()
-		c.slot.giveBack(l)
+		c.slot.giveBack(conn)
 		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
 	c.exchange.dequeue()
 	c.admitted = release
-	*p = attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
+	*prepared = attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
 	if c.server.options.NotAcquired != nil {
-		p.generation = c.server.options.Cluster.Table().Generation()
+		prepared.generation = c.server.options.Cluster.Table().Generation()
 	}
 	return decision{}
 }
 
 // attemptRemote makes one attempt at the node that owns the shard.
-func (c *client) attemptRemote(t *route.Table, r *route.Route) decision {
-	if c.exchange.ran && (c.exchange.ranEpoch == 0 || c.exchange.ranEpoch != r.Epoch) {
+func (c *client) attemptRemote(table *route.Table, dest *route.Route) decision {
+	if c.exchange.ran && (c.exchange.ranEpoch == 0 || c.exchange.ranEpoch != dest.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	p, useStream := c.server.peers.pool(r.Node), false
+	pool, useStream := c.server.peers.pool(dest.Node), false
 	if c.fitsStream() {
-		useStream = p.smallRequests.Add(1) > c.server.streamThreshold
-		defer p.smallRequests.Add(-1)
+		useStream = pool.smallRequests.Add(1) > c.server.streamThreshold
+		defer pool.smallRequests.Add(-1)
 	}
-	if crowd := c.exchange.upgradeQueue(p); crowd != nil {
+	if crowd := c.exchange.upgradeQueue(pool); crowd != nil {
 		return c.exchange.waitBehind(crowd)
 	}
-	l, v := c.acquirePeerConn(p, useStream)
-	if l == nil {
-		return v
+	conn, result := c.acquirePeerConn(pool, useStream)
+	if conn == nil {
+		return result
 	}
 	// Begin the run before checking the table. CancelForwarded, which follows a change of the
 	// table, must find the run.
-	if !c.begin(route.Remote, l, &r.Node) || c.server.options.Cluster.Table() != t {
-		c.slot.giveBack(l)
+	if !c.begin(route.Remote, conn, &dest.Node) || c.server.options.Cluster.Table() != table {
+		c.slot.giveBack(conn)
 		if c.closing.Load() {
 			return done
 		}
 		return decision{action: actionRetry}
 	}
 	c.exchange.dequeue()
-	return c.runTimed(&attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
+	return c.runTimed(&attempt{conn: conn, table: table, route: dest, attemptEpoch: attemptEpoch{epoch: dest.Epoch}, release: nothing})
 }
 
 // runAttempt sends the request once, and sends the response to the client.
-func (c *client) runAttempt(p *attempt) decision {
+func (c *client) runAttempt(attempt *attempt) decision {
 	if err := c.body.readAvailable(); err != nil {
-		c.exchange.route = p.route.Kind
-		p.cancelUnsent()
+		c.exchange.route = attempt.route.Kind
+		attempt.cancelUnsent()
 		return c.reply.badBody(err)
 	}
-	if p.conn.inproc != nil {
-		c.exchange.route = p.route.Kind
-		return c.runInHandler(p)
+	if attempt.conn.inproc != nil {
+		c.exchange.route = attempt.route.Kind
+		return c.runInHandler(attempt)
 	}
-	if v := c.sendRequest(p); v.action != 0 {
-		return v
+	if result := c.sendRequest(attempt); result.action != 0 {
+		return result
 	}
-	return c.awaitResponse(p)
+	return c.awaitResponse(attempt)
 }
 
 // sendRequest sends the request. After an error, the attempt has ended, and sendRequest returns the
 // decision.
-func (c *client) sendRequest(p *attempt) decision {
-	c.exchange.route = p.route.Kind
-	p.bodyOnDemand = p.route.Kind == route.Remote && !c.body.isFullyBuffered()
-	before := p.conn.Sent()
-	w := c.requestWriter.writeHeader(p)
-	if err := c.writeRequest(p, w); err != nil {
-		if p.conn.Sent() == before || p.isUnread() {
-			return c.handleUnsent(p, err)
+func (c *client) sendRequest(attempt *attempt) decision {
+	c.exchange.route = attempt.route.Kind
+	attempt.bodyOnDemand = attempt.route.Kind == route.Remote && !c.body.isFullyBuffered()
+	before := attempt.conn.Sent()
+	writer := c.requestWriter.writeHeader(attempt)
+	if err := c.writeRequest(attempt, writer); err != nil {
+		if attempt.conn.Sent() == before || attempt.isUnread() {
+			return c.handleUnsent(attempt, err)
 		}
 		c.exchange.resumed.countRequest() // SendChecked also waits for the response
-		return c.handleBroken(p, err)
+		return c.handleBroken(attempt, err)
 	}
 	if !c.body.running { // no buffer is needed while waiting for the response
 		c.conn.ReleaseEmptyBuffers()
-		w.ReleaseEmptyBuffer()
+		writer.ReleaseEmptyBuffer()
 	}
 	return decision{}
 }
 
 // awaitResponse waits for the response and sends it to the client.
-func (c *client) awaitResponse(p *attempt) decision {
-	if err := c.readResponseHeader(p, p.conn.Writer()); err != nil {
-		if p.isUnread() {
-			return c.handleUnsent(p, err)
+func (c *client) awaitResponse(attempt *attempt) decision {
+	if err := c.readResponseHeader(attempt, attempt.conn.Writer()); err != nil {
+		if attempt.isUnread() {
+			return c.handleUnsent(attempt, err)
 		}
 		c.exchange.resumed.countRequest()
-		return c.handleBroken(p, err)
+		return c.handleBroken(attempt, err)
 	}
-	return c.processResponse(p)
+	return c.processResponse(attempt)
 }
 
 // processResponse handles a response whose header has been read. It sends the response to the
 // client, or returns the decision after a refusal or before a retry.
-func (c *client) processResponse(p *attempt) decision {
-	res := &p.conn.res
-	if p.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
-		c.noteHold(res, p.epoch)
+func (c *client) processResponse(attempt *attempt) decision {
+	res := &attempt.conn.res
+	if attempt.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
+		c.noteHold(res, attempt.epoch)
 	}
 	switch {
-	case p.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.exchange.shedByOwner(p):
-		return c.handleRefused(p)
-	case p.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
+	case attempt.route.Kind == route.Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.exchange.shedByOwner(attempt):
+		return c.handleRefused(attempt)
+	case attempt.route.Kind == route.Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
 		c.exchange.resumed.countRequest()
-		return c.handlePeerStopped(p)
-	case p.route.Kind == route.Local && res.Status() == 421 && c.reportsNotAcquired(res):
-		return c.handleNotAcquired(p)
-	case c.exchange.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
-		return c.handleUnansweredResume(p)
+		return c.handlePeerStopped(attempt)
+	case attempt.route.Kind == route.Local && res.Status() == 421 && c.reportsNotAcquired(res):
+		return c.handleNotAcquired(attempt)
+	case c.exchange.resumed != nil && (brokeAtOwner(attempt) || drainedAtOwner(attempt)):
+		return c.handleUnansweredResume(attempt)
 	case c.exchange.resumed != nil:
-		if !c.acceptsResumption(p) {
+		if !c.acceptsResumption(attempt) {
 			return done
 		}
 	case res.IsSwitchingProtocols():
 		c.exchange.leaveQueue()
-		if !c.relay.relayUpgrade(p) {
-			return c.handleBroken(p, nil)
+		if !c.relay.relayUpgrade(attempt) {
+			return c.handleBroken(attempt, nil)
 		}
 		if c.hasRelay() {
 			return decision{action: actionRelay}
@@ -511,13 +511,13 @@ func (c *client) processResponse(p *attempt) decision {
 		return done
 	}
 	if c.exchange.isResumption() {
-		return c.handleDeclined(p)
+		return c.handleDeclined(attempt)
 	}
 	c.exchange.leaveQueue()
-	if began, err := c.relay.relayResponse(p); !began {
-		return c.handleBroken(p, err)
+	if began, err := c.relay.relayResponse(attempt); !began {
+		return c.handleBroken(attempt, err)
 	}
-	if k := c.exchange.resumed; k != nil && k.ended && !c.closing.Load() {
+	if stream := c.exchange.resumed; stream != nil && stream.ended && !c.closing.Load() {
 		return decision{action: actionNextStream}
 	}
 	return done

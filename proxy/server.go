@@ -100,15 +100,15 @@ type Server struct {
 }
 
 // New returns a Server. It starts no goroutine.
-func New(o Options) *Server {
-	o = o.withDefaults()
-	s := &Server{options: o, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(o.HookPath)}
-	s.settings.Store(o.Settings.withDefaults())
-	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
-	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: o.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+func New(options Options) *Server {
+	options = options.withDefaults()
+	s := &Server{options: options, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
+	s.settings.Store(options.Settings.withDefaults())
+	s.streamQueue = queue.New(queue.Options{Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: options.QueueWait, CPUUsage: options.Queue.CPUUsage})
+	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 	s.webSockets.queue = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
+		Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * options.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
 	})
 	s.options.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
@@ -136,7 +136,7 @@ func New(o Options) *Server {
 		s.upstream.max, s.upstream.checkBeforeReuse = s.options.MaxUpstreamConns, true
 		s.upstream.mu.shardLimits.maxConns = max(s.options.MaxShardConns, 0)
 	}
-	s.lingering.Max = min(1024, max(1, o.MaxConns/4))
+	s.lingering.Max = min(1024, max(1, options.MaxConns/4))
 	s.budget.Fill()
 	s.load.Start(s.options.Shards)
 	s.crashes.report = s.options.PeerCrashed
@@ -202,7 +202,7 @@ func (s *Server) closeWithin(ctx context.Context) {
 			c.terminate(causeShutdown)
 		}
 	})
-	s.conns.wake(false, func(p *parkedConn) bool { return p.watcher.within == ctx })
+	s.conns.wake(false, func(parked *parkedConn) bool { return parked.watcher.within == ctx })
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
@@ -263,19 +263,19 @@ func (s *Server) Wake(generation uint64) {
 	if s.webSockets.relays.Load() > 0 {
 		s.conns.sweepSoon()
 	}
-	t := s.options.Cluster.Table()
+	table := s.options.Cluster.Table()
 	if s.upstream != nil {
-		s.upstream.recheckWaiters(t)
+		s.upstream.recheckWaiters(table)
 	}
-	s.peers.each(func(p *pool) { p.recheckWaiters(t) })
+	s.peers.each(func(peerPool *pool) { peerPool.recheckWaiters(table) })
 }
 
 // CancelShards cancels the runs on the local app for the shards for which match returns true, and
 // returns their number. A client whose response has not begun receives 502 shard-moved; other
 // connections are aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
-	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
-		return r.kind == route.Local && r.flags&slotKeyless == 0 && match(r.shard)
+	n := s.conns.cancelRuns(causeDrainTimeout, func(current run, _ string) bool {
+		return current.kind == route.Local && current.flags&slotKeyless == 0 && match(current.shard)
 	})
 	s.metrics.countAborted(reason, n)
 	return n
@@ -289,8 +289,8 @@ func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeL
 // Requests that are not safe to repeat receive 502 shard-moved.
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
-func (s *Server) cancelLocal(why cause, reason string) int {
-	n := s.conns.cancelRuns(why, func(r run, _ string) bool { return r.kind == route.Local })
+func (s *Server) cancelLocal(cancelCause cause, reason string) int {
+	n := s.conns.cancelRuns(cancelCause, func(current run, _ string) bool { return current.kind == route.Local })
 	s.metrics.countAborted(reason, n)
 	return n
 }
@@ -299,8 +299,8 @@ func (s *Server) cancelLocal(why cause, reason string) int {
 // and returns their number. Requests that are safe to repeat are sent again; the others receive
 // 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
-	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
-		return r.kind == route.Remote && match(r.shard, node)
+	n := s.conns.cancelRuns(causeOwnerLost, func(current run, node string) bool {
+		return current.kind == route.Remote && match(current.shard, node)
 	})
 	s.metrics.countAborted(causeOwnerLost.String(), n)
 	return n

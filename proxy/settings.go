@@ -86,23 +86,23 @@ type Settings struct {
 }
 
 // withDefaults returns a copy of s in which zero values are replaced by the defaults.
-func (s Settings) withDefaults() *Settings {
-	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
-	s.MaxHeaderBytes = cmp.Or(s.MaxHeaderBytes, 64<<10)
-	s.MaxHeaderBytesTotal = cmp.Or(s.MaxHeaderBytesTotal, 64<<20)
-	s.MaxBodyTotal = cmp.Or(s.MaxBodyTotal, 256<<20)
-	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
-	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
-	s.HeaderTimeout = cmp.Or(s.HeaderTimeout, 10*time.Second)
-	s.IdleTimeout = cmp.Or(s.IdleTimeout, 75*time.Second)
-	s.MinBodyRate = cmp.Or(s.MinBodyRate, 500)
-	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, 2*time.Second)
-	s.FirstByteTimeout = cmp.Or(s.FirstByteTimeout, 5*time.Minute)
-	s.UpstreamIdleTimeout = cmp.Or(s.UpstreamIdleTimeout, 10*time.Minute)
-	if s.Keys == nil {
-		s.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
+func (settings Settings) withDefaults() *Settings {
+	settings.StreamGrace = cmp.Or(settings.StreamGrace, 250*time.Millisecond)
+	settings.MaxHeaderBytes = cmp.Or(settings.MaxHeaderBytes, 64<<10)
+	settings.MaxHeaderBytesTotal = cmp.Or(settings.MaxHeaderBytesTotal, 64<<20)
+	settings.MaxBodyTotal = cmp.Or(settings.MaxBodyTotal, 256<<20)
+	settings.MaxHeaders = cmp.Or(settings.MaxHeaders, 256)
+	settings.MaxURI = cmp.Or(settings.MaxURI, 16<<10)
+	settings.HeaderTimeout = cmp.Or(settings.HeaderTimeout, 10*time.Second)
+	settings.IdleTimeout = cmp.Or(settings.IdleTimeout, 75*time.Second)
+	settings.MinBodyRate = cmp.Or(settings.MinBodyRate, 500)
+	settings.ConnectTimeout = cmp.Or(settings.ConnectTimeout, 2*time.Second)
+	settings.FirstByteTimeout = cmp.Or(settings.FirstByteTimeout, 5*time.Minute)
+	settings.UpstreamIdleTimeout = cmp.Or(settings.UpstreamIdleTimeout, 10*time.Minute)
+	if settings.Keys == nil {
+		settings.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
 	}
-	return &s
+	return &settings
 }
 
 // Apply replaces the settings for all requests whose headers are read from now on. It closes idle
@@ -121,8 +121,8 @@ func (c *client) use(set *Settings) {
 		return
 	}
 	c.settings, c.keys.TrustedProxies = set, set.TrustedProxies
-	o := c.server.clientOptions(c.ingress, set)
-	c.conn.SetTimeouts(o.Timeouts)
-	c.conn.SetLimits(o.MaxHeaderBytes, o.MaxTargetBytes, o.MaxHeaderLines)
+	options := c.server.clientOptions(c.ingress, set)
+	c.conn.SetTimeouts(options.Timeouts)
+	c.conn.SetLimits(options.MaxHeaderBytes, options.MaxTargetBytes, options.MaxHeaderLines)
 	c.from.Trusted = c.ingress == "" && forwarded.IsTrusted(c.from.Addr, set.TrustedProxies)
 }

@@ -14,21 +14,21 @@ const detailShardInflight = "as many requests of the shard are under way as ther
 
 // waitBehind returns the decision for a request whose shard other requests are waiting for. If the
 // owner sheds, a request that has not waited fails.
-func (x *exchange) waitBehind(c *backoff.ShardQueue) decision {
-	if !c.Sheds() {
-		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c}
+func (exchange *exchange) waitBehind(queue *backoff.ShardQueue) decision {
+	if !queue.Sheds() {
+		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue}
 	}
-	if !x.waited {
-		return x.shardInflightFull()
+	if !exchange.waited {
+		return exchange.shardInflightFull()
 	}
-	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
+	return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: queue, code: problem.ShardBusy, detail: detailShardInflight}
 }
 
 // shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
 // its shard.
-func (x *exchange) shardInflightFull() decision {
-	if x.mayHaveRun() && x.safety != safeMethod {
-		return fail(brokenCode(x.route), detailMayHaveRun)
+func (exchange *exchange) shardInflightFull() decision {
+	if exchange.mayHaveRun() && exchange.safety != safeMethod {
+		return fail(brokenCode(exchange.route), detailMayHaveRun)
 	}
 	return fail(problem.ShardBusy, detailShardInflight)
 }
@@ -36,6 +36,6 @@ func (x *exchange) shardInflightFull() decision {
 // shedByOwner reports whether a request must wait again after another node has refused it because
 // the shard has the maximum number of requests in progress. Only a request that has waited before
 // does so: it has already waited for the requests that are in progress now.
-func (x *exchange) shedByOwner(p *attempt) bool {
-	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(p, problem.ShardBusy)
+func (exchange *exchange) shedByOwner(attempt *attempt) bool {
+	return exchange.waited && !exchange.isResumption() && attempt.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
 }

@@ -24,9 +24,9 @@ func (s *Server) Stalled() []string {
 // and its node.
 func (c *client) ranAtLastCall() (node string, stalled bool) {
 	at := c.slot.node.Load()
-	r := c.slot.load()
-	stalled = r.kind == route.Remote && r.cause == causeNone && r.number == c.lastSeen
-	c.lastSeen = r.number
+	current := c.slot.load()
+	stalled = current.kind == route.Remote && current.cause == causeNone && current.number == c.lastSeen
+	c.lastSeen = current.number
 	if stalled && at != nil {
 		return *at, true
 	}

@@ -20,18 +20,18 @@ import (
 
 // appendSticky appends the sticky cookie, unless the request needs none or a shared cache may store
 // the response.
-func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
+func (r reply) appendSticky(dst []byte, res *h1.Response) []byte {
 	if r.exchange.Cookie == nil {
-		return b
+		return dst
 	}
 	switch cachecontrol.SharingOf(res, r.server.clock.SystemTime(r.server.clock.Now())) {
 	case cachecontrol.Allowed:
-		return b
+		return dst
 	case cachecontrol.Unstated:
 		if res.Status() >= http.StatusOK {
-			b = append(b, "Cache-Control: private\r\n"...)
+			dst = append(dst, "Cache-Control: private\r\n"...)
 		}
 	case cachecontrol.Forbidden:
 	}
-	return r.appendCookie(b)
+	return r.appendCookie(dst)
 }

@@ -26,17 +26,17 @@ type Run struct {
 func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	all := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
-		r := c.slot.load()
-		if r.kind != route.Local || r.flags&(slotKeyless|slotWebSocket) != 0 {
+		current := c.slot.load()
+		if current.kind != route.Local || current.flags&(slotKeyless|slotWebSocket) != 0 {
 			return
 		}
-		x := all[r.shard]
-		if r.isEndless() {
-			x.Endless++
+		runs := all[current.shard]
+		if current.isEndless() {
+			runs.Endless++
 		} else {
-			x.Requests = append(x.Requests, Run{c, r.number})
+			runs.Requests = append(runs.Requests, Run{c, current.number})
 		}
-		all[r.shard] = x
+		all[current.shard] = runs
 	})
 	return all
 }

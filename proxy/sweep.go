@@ -38,15 +38,15 @@ func (s *Server) mustSweepAll() bool {
 // sweeping goroutine calls it.
 func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.Now()
-	t, set := s.options.Cluster.Table(), s.settings.Load()
+	table, set := s.options.Cluster.Table(), s.settings.Load()
 	s.pathDetector.begin(list, whole, now)
 	s.appSilence.BeginSweep(now)
 	parks := maxParksPerSweep
 	for _, c := range list {
-		if k := c.session.Load(); k != nil {
-			s.sweepSession(c, k, now)
+		if session := c.session.Load(); session != nil {
+			s.sweepSession(c, session, now)
 		}
-		s.sweepRun(c, t, set, now)
+		s.sweepRun(c, table, set, now)
 		since := time.Duration(c.idle.Load())
 		switch {
 		case since == 0:
@@ -94,16 +94,16 @@ func (s *Server) idleLimit(c *client) time.Duration {
 
 // sweepRun checks the run of a connection: its path, its deadlines, and whether its shard has
 // moved.
-func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Duration) {
-	r := c.slot.load()
-	if r.cause != causeNone && r.kind == route.Local && r.flags&slotResumable != 0 {
-		s.sweepStuckStream(c, r, now)
+func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time.Duration) {
+	current := c.slot.load()
+	if current.cause != causeNone && current.kind == route.Local && current.flags&slotResumable != 0 {
+		s.sweepStuckStream(c, current, now)
 	}
-	if r.kind == 0 || r.cause != causeNone {
+	if current.kind == 0 || current.cause != causeNone {
 		return
 	}
-	if r.number != c.seenRun {
-		c.seenRun, c.since, c.movedAt, c.nextPathCheck = r.number, now, 0, now+pathCheckAfter
+	if current.number != c.seenRun {
+		c.seenRun, c.since, c.movedAt, c.nextPathCheck = current.number, now, 0, now+pathCheckAfter
 		return
 	}
 	if c.loop.Load() != nil {
@@ -111,66 +111,66 @@ func (s *Server) sweepRun(c *client, t *route.Table, set *Settings, now time.Dur
 		return
 	}
 	c.disconnect.start()
-	if r.kind == route.Remote && s.sweepPath(c, r, now) {
+	if current.kind == route.Remote && s.sweepPath(c, current, now) {
 		return
 	}
-	if r.kind == route.Local && r.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.since > longResponse {
-		s.countAsStream(c, r)
+	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents) == slotResponseBegun && now-c.since > longResponse {
+		s.countAsStream(c, current)
 	}
-	if r.kind == route.Remote && r.flags&slotResponseBegun != 0 && now-c.since > longResponse {
+	if current.kind == route.Remote && current.flags&slotResponseBegun != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
 			s.sizes.Record(key, true) // further requests to this path use connections instead of streams
 		}
 	}
-	if r.kind == route.Local && r.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
+	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		var conn net.Conn // nil means that the app runs in this process
-		if l := c.slot.conn.Load(); l != nil && l.inproc == nil {
-			conn = l.NetConn()
+		if upstream := c.slot.conn.Load(); upstream != nil && upstream.inproc == nil {
+			conn = upstream.NetConn()
 		}
-		s.appSilence.CountWaiting(c.since, r.flags&slotSafe != 0, conn)
+		s.appSilence.CountWaiting(c.since, current.flags&slotSafe != 0, conn)
 	}
 	switch {
-	case r.flags&slotWebSocket != 0:
-		s.sweepRelay(c, r, t, now)
-	case r.isEndless():
-		s.sweepStream(c, r, t, set.StreamGrace, now)
-	case s.closing.Load() && s.isLongPoll(c, r, now):
-		s.cancelBeforeResponse(c, r, causeLeaving)
-	case r.flags&slotResponseBegun != 0 || r.kind != route.Local:
+	case current.flags&slotWebSocket != 0:
+		s.sweepRelay(c, current, table, now)
+	case current.isEndless():
+		s.sweepStream(c, current, table, set.StreamGrace, now)
+	case s.closing.Load() && s.isLongPoll(c, current, now):
+		s.cancelBeforeResponse(c, current, causeLeaving)
+	case current.flags&slotResponseBegun != 0 || current.kind != route.Local:
 	case c.body.reading.Load():
 		c.since = now
 	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
-		s.cancelBeforeResponse(c, r, causeTimeout)
+		s.cancelBeforeResponse(c, current, causeTimeout)
 	}
 }
 
 // sweepPath checks the network path of a run to its owner. If the path is dead, it cancels the run
 // and returns true. If the run uses a multiplexed stream, it fails all streams of the session.
-func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
-	l := c.slot.conn.Load()
-	if l.mux != nil && now-c.since >= pingAfter {
-		s.pathDetector.ping(l.mux)
+func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool) {
+	conn := c.slot.conn.Load()
+	if conn.mux != nil && now-c.since >= pingAfter {
+		s.pathDetector.ping(conn.mux)
 	}
-	if now < c.nextPathCheck || !s.pathDetector.isDead(c, l, now) {
+	if now < c.nextPathCheck || !s.pathDetector.isDead(c, conn, now) {
 		return false
 	}
-	s.cancelRun(c, r, causePathDead)
-	if l.mux != nil {
-		l.mux.FailSession(errPathDead)
+	s.cancelRun(c, current, causePathDead)
+	if conn.mux != nil {
+		conn.mux.FailSession(errPathDead)
 	}
 	return true
 }
 
 // countAsStream removes the connection of a long response from the limit of upstream connections,
 // and counts it as a stream instead.
-func (s *Server) countAsStream(c *client, r run) {
-	if c.streamRun == r.number || s.streams.isFull() {
+func (s *Server) countAsStream(c *client, current run) {
+	if c.streamRun == current.number || s.streams.isFull() {
 		return
 	}
-	l := c.slot.conn.Load()
-	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == r.number }
-	if l.pool.detach(l, runs) {
-		c.streamRun = r.number
+	conn := c.slot.conn.Load()
+	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == current.number }
+	if conn.pool.detach(conn, runs) {
+		c.streamRun = current.number
 	}
 }
 
@@ -178,10 +178,10 @@ func (s *Server) countAsStream(c *client, r run) {
 // shard has moved, or when its node starts to leave. An event stream has up to endWait more, so
 // that it can end between two events. If a leaving node is only the ingress of an event stream, the
 // stream continues until shortly before leaveBy.
-func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.Duration) {
-	why := causeShardMoved
-	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || isAtRoute(r, c.slot.node.Load(), t.Route(r.shard)) {
-		if why = causeLeaving; !s.closing.Load() {
+func (s *Server) sweepStream(c *client, current run, table *route.Table, grace, now time.Duration) {
+	cancelCause := causeShardMoved
+	if current.flags&slotKeyless != 0 || int(current.shard) >= table.Shards() || isAtRoute(current, c.slot.node.Load(), table.Route(current.shard)) {
+		if cancelCause = causeLeaving; !s.closing.Load() {
 			c.movedAt = 0
 			return
 		}
@@ -189,30 +189,30 @@ func (s *Server) sweepStream(c *client, r run, t *route.Table, grace, now time.D
 	if c.movedAt == 0 {
 		c.movedAt = now
 	}
-	if r.flags&slotEvents != 0 {
-		kept := c.slot.events.isResumable(r.number)
+	if current.flags&slotEvents != 0 {
+		kept := c.slot.events.isResumable(current.number)
 		switch {
-		case why == causeShardMoved && kept:
+		case cancelCause == causeShardMoved && kept:
 			grace = 0 // the new owner resumes it, so there is no reason to wait
-		case why == causeLeaving && r.kind == route.Remote && !kept:
+		case cancelCause == causeLeaving && current.kind == route.Remote && !kept:
 			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
 		}
 	}
 	late := now - c.movedAt - grace
-	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.requestEnd(r.number) && late < endWait {
+	if late < 0 || current.flags&slotEvents != 0 && !c.slot.events.requestEnd(current.number) && late < endWait {
 		return
 	}
-	s.cancelRun(c, r, why)
+	s.cancelRun(c, current, cancelCause)
 }
 
 // sweepStuckStream aborts the connection of a client that does not read, and thereby delays the end
 // of a cancelled run. The next owner of the shard may be waiting for that end.
-func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
-	if c.cancelledRun != r.number {
-		c.cancelledRun, c.cancelledAt = r.number, now
+func (s *Server) sweepStuckStream(c *client, current run, now time.Duration) {
+	if c.cancelledRun != current.number {
+		c.cancelledRun, c.cancelledAt = current.number, now
 		return
 	}
-	if now-c.cancelledAt >= endWait && c.slot.load().number == r.number {
+	if now-c.cancelledAt >= endWait && c.slot.load().number == current.number {
 		_ = c.conn.Abort() // its goroutine receives an error
 	}
 }
@@ -221,39 +221,41 @@ func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
 // the table contains no destination because the owner has lost its lease or is paused, the run
 // counts as there: the owner has not lost the shard. If the table contains no destination for
 // another reason, a run at another node also counts as there.
-func isAtRoute(r run, node *string, dest *route.Route) bool {
+func isAtRoute(current run, node *string, dest *route.Route) bool {
 	switch dest.Kind {
 	case route.Held:
-		return dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused || r.kind == route.Remote
+		return dest.Reason == route.ReasonNoLease || dest.Reason == route.ReasonPaused || current.kind == route.Remote
 	case route.Remote:
-		return r.kind == route.Remote && node != nil && *node == dest.Node
+		return current.kind == route.Remote && node != nil && *node == dest.Node
 	case route.Local:
 	}
-	return r.kind == route.Local
+	return current.kind == route.Local
 }
 
 // cancelRun cancels the run r, if it is still in progress.
-func (s *Server) cancelRun(c *client, r run, why cause) { s.cancelIn(&c.slot, r, why) }
+func (s *Server) cancelRun(c *client, current run, cancelCause cause) {
+	s.cancelIn(&c.slot, current, cancelCause)
+}
 
 // cancelBeforeResponse cancels the run r unless its response has begun since r was loaded. The slot
 // checks and cancels in one atomic step. So a response either continues undisturbed or sends no
 // byte.
-func (s *Server) cancelBeforeResponse(c *client, r run, why cause) {
-	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotResponseBegun == 0 })
+func (s *Server) cancelBeforeResponse(c *client, current run, cancelCause cause) {
+	s.cancelMatching(&c.slot, current, cancelCause, func(now run) bool { return now.number == current.number && now.flags&slotResponseBegun == 0 })
 }
 
 // cancelIn cancels the run r of a slot, if it is still in progress.
-func (s *Server) cancelIn(in *slot, r run, why cause) {
-	s.cancelMatching(in, r, why, func(now run) bool { return now.number == r.number })
+func (s *Server) cancelIn(slot *slot, current run, cancelCause cause) {
+	s.cancelMatching(slot, current, cancelCause, func(now run) bool { return now.number == current.number })
 }
 
 // cancelMatching cancels the run in a slot if match returns true for the present content of the
 // slot. r is the run that the caller has seen.
-func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) bool) {
-	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
+func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(now run) bool) {
+	closes, cut := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {
-		if r.flags&slotEvents == 0 || why != causeShardMoved || !in.events.isResumable(r.number) {
-			s.metrics.countAborted(why.String(), 1)
+		if current.flags&slotEvents == 0 || cancelCause != causeShardMoved || !slot.events.isResumable(current.number) {
+			s.metrics.countAborted(cancelCause.String(), 1)
 		}
 		closeAll(closes)
 	}

@@ -12,106 +12,106 @@ import (
 // relayUpgrade sends a 101 response, and then copies bytes in both directions until both sides have
 // ended. When one side closes its sending side, relayUpgrade closes that direction at the other
 // side. It returns false if the run was cancelled before any byte of the response was sent.
-func (y *responseRelay) relayUpgrade(p *attempt) bool {
-	y.escaped = true
-	y.body.stop()
-	p.disconnect.disarm()
-	if k := y.exchange.session; y.exchange.isResumption() {
-		if !k.isContinuedBy(&p.conn.res, &y.req, y.settings, p.route.Kind) {
-			k.refused = wsession.CloseMoved
-			p.abort()
+func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
+	rr.escaped = true
+	rr.body.stop()
+	attempt.disconnect.disarm()
+	if session := rr.exchange.session; rr.exchange.isResumption() {
+		if !session.isContinuedBy(&attempt.conn.res, &rr.req, rr.settings, attempt.route.Kind) {
+			session.refused = wsession.CloseMoved
+			attempt.abort()
 			return true
 		}
-		return y.startSession(p)
-	} else if k.isResumable(&p.conn.res, y.settings, p.route.Kind) {
-		return y.startSession(p)
+		return rr.startSession(attempt)
+	} else if session.isResumable(&attempt.conn.res, rr.settings, attempt.route.Kind) {
+		return rr.startSession(attempt)
 	}
-	if y.exchange.session != nil {
-		y.noteWebSocketPath(p, true)
+	if rr.exchange.session != nil {
+		rr.noteWebSocketPath(attempt, true)
 	}
-	var ws *webSocketTunnel
-	if strings.EqualFold(string(p.conn.res.Known(h1.FieldUpgrade)), "websocket") {
-		ws = newWebSocketTunnel(y.conn, p.conn.Conn)
-		y.slot.tunnel.Store(ws)
-		defer y.slot.tunnel.Store(nil)
+	var tunnel *webSocketTunnel
+	if strings.EqualFold(string(attempt.conn.res.Known(h1.FieldUpgrade)), "websocket") {
+		tunnel = newWebSocketTunnel(rr.conn, attempt.conn.Conn)
+		rr.slot.tunnel.Store(tunnel)
+		defer rr.slot.tunnel.Store(nil)
 	}
-	if !y.slot.mark(slotResponseBegun | slotTunnel) {
+	if !rr.slot.mark(slotResponseBegun | slotTunnel) {
 		return false
 	}
-	if p.route.Kind == route.Local {
-		p.conn.pool.detach(p.conn, nil)
+	if attempt.route.Kind == route.Local {
+		attempt.conn.pool.detach(attempt.conn, nil)
 	}
-	y.exchange.aborted = true
-	y.answered(&p.conn.res)
-	y.server.metrics.tunnels.Add(1)
-	defer y.server.metrics.tunnels.Add(-1)
-	if l := y.server.loadOf(&y.exchange, p.route.Kind); l != nil {
-		l.WebSockets.Add(1)
-		defer l.WebSockets.Add(-1)
+	rr.exchange.aborted = true
+	rr.answered(&attempt.conn.res)
+	rr.server.metrics.tunnels.Add(1)
+	defer rr.server.metrics.tunnels.Add(-1)
+	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
+		load.WebSockets.Add(1)
+		defer load.WebSockets.Add(-1)
 	}
-	if y.writeSwitchingProtocols(p, false) {
-		y.releaseBuffers(p)
-		y.copyTunnel(p.conn, ws)
+	if rr.writeSwitchingProtocols(attempt, false) {
+		rr.releaseBuffers(attempt)
+		rr.copyTunnel(attempt.conn, tunnel)
 	}
-	if ws != nil {
-		ws.tunnelEnded()
+	if tunnel != nil {
+		tunnel.tunnelEnded()
 	}
-	p.abort()
-	if ws != nil && ws.lingers.Load() {
-		y.conn.CloseLinger(h1.WholeRequest)
+	attempt.abort()
+	if tunnel != nil && tunnel.lingers.Load() {
+		rr.conn.CloseLinger(h1.WholeRequest)
 	}
 	return true
 }
 
 // releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
 // be for days. The request itself stays: it may be sent again for another upstream connection.
-func (y *responseRelay) releaseBuffers(p *attempt) {
-	p.conn.res.Clear()
-	y.req.Compact()
-	y.edit, y.extra = h1.Edit{}, nil
+func (rr *responseRelay) releaseBuffers(attempt *attempt) {
+	attempt.conn.res.Clear()
+	rr.req.Compact()
+	rr.edit, rr.extra = h1.Edit{}, nil
 }
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
 // IdleTimeout. With ws the tunnel is a WebSocket.
-func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
-	for _, end := range []*h1.Conn{y.conn, l.Conn} {
+func (rr *responseRelay) copyTunnel(conn *upstreamConn, tunnel *webSocketTunnel) {
+	for _, end := range []*h1.Conn{rr.conn, conn.Conn} {
 		timeouts := end.Timeouts()
 		timeouts.Body, timeouts.MinRate = 0, 0
 		end.SetTimeouts(timeouts)
 		end.ReleaseEmptyBuffers()
 	}
-	both := func() { closeAll([]*h1.Conn{l.Conn, y.conn}) }
-	upward := func() bool { return copyOneWay(y.conn, l.Conn) }
-	downward := func() bool { return copyOneWay(l.Conn, y.conn) }
-	if ws != nil {
-		ws.begin()
-		both = ws.abort
-		upward = func() bool { return ws.copyUp(y.conn) }
-		downward = func() bool { return ws.copyDown(l.Conn) }
+	both := func() { closeAll([]*h1.Conn{conn.Conn, rr.conn}) }
+	upward := func() bool { return copyOneWay(rr.conn, conn.Conn) }
+	downward := func() bool { return copyOneWay(conn.Conn, rr.conn) }
+	if tunnel != nil {
+		tunnel.begin()
+		both = tunnel.abort
+		upward = func() bool { return tunnel.copyUp(rr.conn) }
+		downward = func() bool { return tunnel.copyDown(conn.Conn) }
 	}
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		if !y.server.copySafely(upward) {
+		if !rr.server.copySafely(upward) {
 			both()
 		}
 	}()
-	if !y.server.copySafely(downward) {
+	if !rr.server.copySafely(downward) {
 		both()
 	}
-	timer := time.AfterFunc(y.settings.IdleTimeout, both)
+	timer := time.AfterFunc(rr.settings.IdleTimeout, both)
 	<-up
 	timer.Stop()
 }
 
 // copyOneWay copies from one connection to the other until the source ends, and then closes the
 // sending side of the other one. It returns false if the tunnel must be aborted.
-func copyOneWay(from, to *h1.Conn) bool {
-	w := to.Writer()
-	w.BeginBody(h1.UntilClose, 0)
+func copyOneWay(from, dst *h1.Conn) bool {
+	writer := dst.Writer()
+	writer.BeginBody(h1.UntilClose, 0)
 	var rest h1.Body
-	if _, rerr, werr := w.Copy(from.InitRestBody(&rest)); rerr != nil || werr != nil {
+	if _, rerr, werr := writer.Copy(from.InitRestBody(&rest)); rerr != nil || werr != nil {
 		return false
 	}
-	return w.Flush() == nil && to.CloseWrite()
+	return writer.Flush() == nil && dst.CloseWrite()
 }

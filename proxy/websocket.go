@@ -37,99 +37,99 @@ type webSocketTunnel struct {
 }
 
 func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
-	ws := &webSocketTunnel{began: make(chan struct{}), over: make(chan struct{}), closeDone: make(chan struct{})}
-	ws.up.set(app, true)
-	ws.down.set(client, false)
-	return ws
+	tunnel := &webSocketTunnel{began: make(chan struct{}), over: make(chan struct{}), closeDone: make(chan struct{})}
+	tunnel.up.set(app, true)
+	tunnel.down.set(client, false)
+	return tunnel
 }
 
 // begin permits the goroutines of both directions and closeBoth to write.
-func (ws *webSocketTunnel) begin() {
-	ws.up.receiver.Writer().BeginBody(h1.UntilClose, 0)
-	ws.down.receiver.Writer().BeginBody(h1.UntilClose, 0)
-	close(ws.began)
+func (tunnel *webSocketTunnel) begin() {
+	tunnel.up.receiver.Writer().BeginBody(h1.UntilClose, 0)
+	tunnel.down.receiver.Writer().BeginBody(h1.UntilClose, 0)
+	close(tunnel.began)
 }
 
 // startClose starts to close the WebSocket, and returns immediately. The tunnel ends soon after.
 // Only the first call has an effect.
-func (ws *webSocketTunnel) startClose(why cause) {
-	ws.once.Do(func() {
+func (tunnel *webSocketTunnel) startClose(cancelCause cause) {
+	tunnel.once.Do(func() {
 		code := wsession.CloseMoved
-		if why == causeLeaving {
+		if cancelCause == causeLeaving {
 			code = wsession.CloseLeaving
 		}
-		ws.up.code, ws.down.code = code, code
+		tunnel.up.code, tunnel.down.code = code, code
 		go func() { // ends before tunnelEnded returns
-			defer close(ws.closeDone)
-			ws.closeBoth()
+			defer close(tunnel.closeDone)
+			tunnel.closeBoth()
 		}()
 	})
 }
 
 // tunnelEnded must be called when the tunnel has ended. When it returns, closeBoth does not use the
 // connections any more.
-func (ws *webSocketTunnel) tunnelEnded() {
-	close(ws.over)
-	ws.once.Do(func() { close(ws.closeDone) }) // later calls of startClose have no effect
-	<-ws.closeDone
-	if ws.abortTimer != nil {
-		ws.abortTimer.Stop()
+func (tunnel *webSocketTunnel) tunnelEnded() {
+	close(tunnel.over)
+	tunnel.once.Do(func() { close(tunnel.closeDone) }) // later calls of startClose have no effect
+	<-tunnel.closeDone
+	if tunnel.abortTimer != nil {
+		tunnel.abortTimer.Stop()
 	}
 }
 
 // closeBoth sends a close frame to both ends, waits for their answers and closes both connections.
 // It returns early when over is closed.
-func (ws *webSocketTunnel) closeBoth() {
+func (tunnel *webSocketTunnel) closeBoth() {
 	select {
-	case <-ws.began:
-	case <-ws.over:
+	case <-tunnel.began:
+	case <-tunnel.over:
 		return
 	}
-	ws.up.requestClose()
-	ws.down.requestClose()
+	tunnel.up.requestClose()
+	tunnel.down.requestClose()
 	timer := time.NewTimer(endWait)
 	defer timer.Stop()
-	for _, s := range []*tunnelDirection{&ws.up, &ws.down} {
+	for _, dir := range []*tunnelDirection{&tunnel.up, &tunnel.down} {
 		select {
-		case <-s.replied:
+		case <-dir.replied:
 		case <-timer.C:
 			timer.Reset(0) // check the other direction without waiting again
-		case <-ws.over:
+		case <-tunnel.over:
 			return
 		}
 	}
 	// A reset would discard the close frame, so a FIN must follow it.
-	if ws.up.closeSent() {
-		_ = ws.up.receiver.Close()
+	if tunnel.up.closeSent() {
+		_ = tunnel.up.receiver.Close()
 	}
-	ws.abort()
+	tunnel.abort()
 }
 
 // abort ends the tunnel after an error. If the client has received a close frame, its connection
 // stays open for the response.
-func (ws *webSocketTunnel) abort() {
-	if ws.down.closeSent() {
-		ws.lingers.Store(true)
-		ws.down.receiver.StopRead()
+func (tunnel *webSocketTunnel) abort() {
+	if tunnel.down.closeSent() {
+		tunnel.lingers.Store(true)
+		tunnel.down.receiver.StopRead()
 	} else {
-		_ = ws.down.receiver.Abort() // its goroutine gets the error
+		_ = tunnel.down.receiver.Abort() // its goroutine gets the error
 	}
-	_ = ws.up.receiver.Abort()
+	_ = tunnel.up.receiver.Abort()
 }
 
 // copyUp copies from the client to the app. It returns false if the tunnel must be aborted. If the
 // app accepts no more data, it may have sent the reason in the other direction. Therefore the
 // tunnel continues for up to endWait then.
-func (ws *webSocketTunnel) copyUp(client *h1.Conn) bool {
-	if err := ws.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
+func (tunnel *webSocketTunnel) copyUp(client *h1.Conn) bool {
+	if err := tunnel.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
 	}
-	ws.abortTimer = time.AfterFunc(endWait, ws.abort)
+	tunnel.abortTimer = time.AfterFunc(endWait, tunnel.abort)
 	return true
 }
 
 // copyDown copies from the app to the client.
-func (ws *webSocketTunnel) copyDown(app *h1.Conn) bool { return ws.down.copyFrom(app) == nil }
+func (tunnel *webSocketTunnel) copyDown(app *h1.Conn) bool { return tunnel.down.copyFrom(app) == nil }
 
 // errReceiverFailed reports that the receiver of a direction accepts no more data.
 var errReceiverFailed = errors.New("proxy: tunnel: not taken")
@@ -158,23 +158,23 @@ const (
 	directionSenderClosed                      // the sender's close frame was copied to the receiver
 )
 
-func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
-	s.receiver, s.masked, s.replied = to, masked, make(chan struct{})
+func (dir *tunnelDirection) set(dst *h1.Conn, masked bool) {
+	dir.receiver, dir.masked, dir.replied = dst, masked, make(chan struct{})
 }
 
 // copyFrom copies data from the connection from until it ends, and then closes the sending side of
 // the receiver. It returns an error if the tunnel must be aborted.
-func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
-	w := s.receiver.Writer()
+func (dir *tunnelDirection) copyFrom(from *h1.Conn) error {
+	writer := dir.receiver.Writer()
 	for {
-		p, err := from.ReadData()
+		data, err := from.ReadData()
 		end := errors.Is(err, io.EOF)
 		if err != nil && !end {
 			return err
 		}
-		if !s.lockWrite() {
-			if s.frames.Advance(p); s.frames.Closed() || end {
-				s.signalReply()
+		if !dir.lockWrite() {
+			if dir.frames.Advance(data); dir.frames.Closed() || end {
+				dir.signalReply()
 			}
 			if end {
 				return nil
@@ -182,41 +182,41 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			continue
 		}
 		if end { // keep the write lock, because nothing may follow the FIN
-			if !s.receiver.CloseWrite() {
+			if !dir.receiver.CloseWrite() {
 				return errReceiverFailed
 			}
 			return nil
 		}
-		s.frames.Advance(p)
-		if _, err := w.Write(p); err != nil || w.Flush() != nil {
+		dir.frames.Advance(data)
+		if _, err := writer.Write(data); err != nil || writer.Flush() != nil {
 			return errReceiverFailed
 		}
-		w.ReleaseEmptyBuffer()
-		s.unlockWrite()
+		writer.ReleaseEmptyBuffer()
+		dir.unlockWrite()
 	}
 }
 
 // closeSent reports whether the receiver has been sent a close frame, by this node or by the
 // sender.
-func (s *tunnelDirection) closeSent() bool {
-	return s.state.Load()&(directionClosed|directionSenderClosed) != 0
+func (dir *tunnelDirection) closeSent() bool {
+	return dir.state.Load()&(directionClosed|directionSenderClosed) != 0
 }
 
-func (s *tunnelDirection) signalReply() {
-	if !s.replySignaled {
-		s.replySignaled = true
-		close(s.replied)
+func (dir *tunnelDirection) signalReply() {
+	if !dir.replySignaled {
+		dir.replySignaled = true
+		close(dir.replied)
 	}
 }
 
 // lockWrite acquires the right to write. It reports false if our close frame was sent.
-func (s *tunnelDirection) lockWrite() bool {
+func (dir *tunnelDirection) lockWrite() bool {
 	for {
-		old := s.state.Load()
+		old := dir.state.Load()
 		if old&directionClosed != 0 {
 			return false
 		}
-		if s.state.CompareAndSwap(old, old|directionBusy) {
+		if dir.state.CompareAndSwap(old, old|directionBusy) {
 			return true
 		}
 	}
@@ -224,49 +224,49 @@ func (s *tunnelDirection) lockWrite() bool {
 
 // unlockWrite releases the right to write. If a close frame was requested and the last frame is
 // complete, unlockWrite sends the close frame.
-func (s *tunnelDirection) unlockWrite() {
+func (dir *tunnelDirection) unlockWrite() {
 	next := uint32(0)
 	switch {
-	case s.frames.Closed():
+	case dir.frames.Closed():
 		next = directionInFrame | directionSenderClosed
-	case !s.frames.AcceptsFrame():
+	case !dir.frames.AcceptsFrame():
 		next = directionInFrame
 	}
 	for {
-		old := s.state.Load()
+		old := dir.state.Load()
 		if old&directionCloseRequested != 0 && next == 0 {
-			s.state.Store(directionClosed)
-			s.writeClose()
+			dir.state.Store(directionClosed)
+			dir.writeClose()
 			return
 		}
-		if s.state.CompareAndSwap(old, old&directionCloseRequested|next) {
+		if dir.state.CompareAndSwap(old, old&directionCloseRequested|next) {
 			return
 		}
 	}
 }
 
 // requestClose sends the close frame now, or as soon as the frame that is being copied is complete.
-func (s *tunnelDirection) requestClose() {
+func (dir *tunnelDirection) requestClose() {
 	for {
-		old := s.state.Load()
+		old := dir.state.Load()
 		switch {
 		case old&(directionClosed|directionCloseRequested) != 0:
 			return
 		case old&(directionBusy|directionInFrame) != 0:
-			if s.state.CompareAndSwap(old, old|directionCloseRequested) {
+			if dir.state.CompareAndSwap(old, old|directionCloseRequested) {
 				return
 			}
-		case s.state.CompareAndSwap(old, directionClosed):
-			s.writeClose()
+		case dir.state.CompareAndSwap(old, directionClosed):
+			dir.writeClose()
 			return
 		}
 	}
 }
 
 // writeClose sends the close frame. The caller has set directionClosed.
-func (s *tunnelDirection) writeClose() {
-	w := s.receiver.Writer()
-	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-	_, _ = w.Write(wsframe.AppendClose(make([]byte, 0, 64), s.code, wsession.ReasonOf(s.code), s.masked)) // an error does not matter, because the connection ends in any case
-	_ = w.Flush()
+func (dir *tunnelDirection) writeClose() {
+	writer := dir.receiver.Writer()
+	writer.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
+	_, _ = writer.Write(wsframe.AppendClose(make([]byte, 0, 64), dir.code, wsession.ReasonOf(dir.code), dir.masked)) // an error does not matter, because the connection ends in any case
+	_ = writer.Flush()
 }

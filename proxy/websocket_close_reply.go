@@ -17,8 +17,8 @@ const closeReplyTimeout = 10 * time.Second
 const activeNow = math.MaxInt64
 
 // noteActivity records that a direction has copied all available data.
-func (l *webSocketRelay) noteActivity(h *direction) {
-	h.lastActivity.Store(int64(l.server.clock.Now()))
+func (relay *webSocketRelay) noteActivity(dir *direction) {
+	dir.lastActivity.Store(int64(relay.server.clock.Now()))
 }
 
 // closeReplyWait limits the wait for the response to a close frame that was sent to an endpoint.
@@ -35,25 +35,25 @@ type closeReplyWait struct {
 // must not be silent for closeReplyTimeout, and must answer within IdleTimeout. While the direction
 // is copying data, its source does not count as silent, because then the receiver is slow. end must
 // not block, and must have no effect after the relay has ended.
-func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
-	now, idle := l.server.clock.Now(), l.server.settings.Load().IdleTimeout
-	p := &closeReplyWait{relay: l, from: from, startedAt: now, latestEnd: now + idle, onTimeout: end}
-	p.timer = time.AfterFunc(math.MaxInt64, p.check) // p.timer must be set before check runs
-	p.timer.Reset(min(closeReplyTimeout, idle))
-	return p
+func (relay *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
+	now, idle := relay.server.clock.Now(), relay.server.settings.Load().IdleTimeout
+	wait := &closeReplyWait{relay: relay, from: from, startedAt: now, latestEnd: now + idle, onTimeout: end}
+	wait.timer = time.AfterFunc(math.MaxInt64, wait.check) // p.timer must be set before check runs
+	wait.timer.Reset(min(closeReplyTimeout, idle))
+	return wait
 }
 
-func (p *closeReplyWait) check() {
-	now, since := p.relay.server.clock.Now(), p.startedAt
-	switch last := p.from.lastActivity.Load(); last {
+func (wait *closeReplyWait) check() {
+	now, since := wait.relay.server.clock.Now(), wait.startedAt
+	switch last := wait.from.lastActivity.Load(); last {
 	case activeNow:
 		since = now
 	default:
 		since = max(since, time.Duration(last))
 	}
-	if until := min(since+closeReplyTimeout, p.latestEnd); until > now && !p.relay.hasEnded() {
-		p.timer.Reset(until - now)
+	if until := min(since+closeReplyTimeout, wait.latestEnd); until > now && !wait.relay.hasEnded() {
+		wait.timer.Reset(until - now)
 		return
 	}
-	p.onTimeout()
+	wait.onTimeout()
 }

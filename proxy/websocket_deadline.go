@@ -29,36 +29,36 @@ type resumeDeadline struct {
 // limitResume calls end when a WebSocket of the shard has waited longer than its resumeDeadline
 // permits, unless the caller calls stop first.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	w := &resumeDeadline{server: s, shard: shard, onExpired: end, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
-	w.timer = time.AfterFunc(math.MaxInt64, w.check) // w.timer must be set before check runs
-	w.timer.Reset(s.options.ResumeTimeout)
-	return w.timer.Stop
+	deadline := &resumeDeadline{server: s, shard: shard, onExpired: end, latestEnd: s.clock.Now() + maxResumeWaits*s.options.ResumeTimeout}
+	deadline.timer = time.AfterFunc(math.MaxInt64, deadline.check) // w.timer must be set before check runs
+	deadline.timer.Reset(s.options.ResumeTimeout)
+	return deadline.timer.Stop
 }
 
-func (w *resumeDeadline) check() {
-	now := w.server.clock.Now()
+func (deadline *resumeDeadline) check() {
+	now := deadline.server.clock.Now()
 	var until time.Duration
-	if p := w.server.poolOf(w.shard); p != nil {
-		until = min(time.Duration(p.lastResumed.Load())+w.server.options.ResumeTimeout, w.latestEnd)
+	if pool := deadline.server.poolOf(deadline.shard); pool != nil {
+		until = min(time.Duration(pool.lastResumed.Load())+deadline.server.options.ResumeTimeout, deadline.latestEnd)
 	}
 	if until <= now {
-		w.onExpired()
+		deadline.onExpired()
 		return
 	}
-	w.timer.Reset(until - now)
+	deadline.timer.Reset(until - now)
 }
 
 // poolOf returns the pool of the present destination of a shard, or nil if no node serves it.
 func (s *Server) poolOf(shard shardmap.Shard) *pool {
-	t := s.options.Cluster.Table()
-	if int(shard) >= t.Shards() {
+	table := s.options.Cluster.Table()
+	if int(shard) >= table.Shards() {
 		return nil
 	}
-	switch r := t.Route(shard); r.Kind {
+	switch dest := table.Route(shard); dest.Kind {
 	case route.Local:
 		return s.upstream
 	case route.Remote:
-		return s.peers.pool(r.Node)
+		return s.peers.pool(dest.Node)
 	case route.Held:
 	}
 	return nil

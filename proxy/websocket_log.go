@@ -19,36 +19,36 @@ const (
 
 // relayStarted logs the start of a relay. The line contains how long the client has waited for it,
 // since its request or since the end of the previous relay.
-func (l sessionLog) relayStarted() {
-	k, in := l.exchange.session, int64(0)
-	if k.relays == 1 {
-		in = int64(len(l.req.Raw()))
+func (log sessionLog) relayStarted() {
+	session, in := log.exchange.session, int64(0)
+	if session.relays == 1 {
+		in = int64(len(log.req.Raw()))
 	}
-	l.exchange.account.upstream = 0 // the field still contains the time of the previous relay
-	l.write(in, lineBegin, k.startedBy.String())
+	log.exchange.account.upstream = 0 // the field still contains the time of the previous relay
+	log.write(in, lineBegin, session.startedBy.String())
 }
 
 // relayEnded logs the end of a relay and the amount of data that it has transferred.
-func (l sessionLog) relayEnded(end wsession.RelayEnd) {
-	a := &l.exchange.account
-	a.upstream = a.since(a.began)
-	l.write(l.conn.Received()-a.received, lineEnd, end.String())
+func (log sessionLog) relayEnded(end wsession.RelayEnd) {
+	account := &log.exchange.account
+	account.upstream = account.since(account.began)
+	log.write(log.conn.Received()-account.received, lineEnd, end.String())
 }
 
 // sessionLost logs that no further relay follows.
-func (l sessionLog) sessionLost(end wsession.SessionEnd) {
-	l.exchange.account.upstream = 0
-	l.write(0, lineLost, end.String())
+func (log sessionLog) sessionLost(end wsession.SessionEnd) {
+	log.exchange.account.upstream = 0
+	log.write(0, lineLost, end.String())
 }
 
 // write writes one line, and starts the account of the next line.
-func (l sessionLog) write(in int64, event, reason string) {
-	a := &l.exchange.account
-	if a.began.IsZero() {
+func (log sessionLog) write(in int64, event, reason string) {
+	account := &log.exchange.account
+	if account.began.IsZero() {
 		return
 	}
-	a.upstreamConn = l.exchange.session.relays
-	accessLine{l.requestState, &shardkey.Extractor{Request: &l.req, Client: &l.from, TrustedProxies: l.settings.TrustedProxies}}.send(in, event, reason)
-	a.open(l.conn)
-	a.queueWait = 0
+	account.upstreamConn = log.exchange.session.relays
+	accessLine{log.requestState, &shardkey.Extractor{Request: &log.req, Client: &log.from, TrustedProxies: log.settings.TrustedProxies}}.send(in, event, reason)
+	account.open(log.conn)
+	account.queueWait = 0
 }

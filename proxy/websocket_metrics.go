@@ -24,11 +24,11 @@ func webSocketDescs() []*prometheus.Desc {
 }
 
 // collectWebSockets sends the metrics of resumable WebSockets.
-func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v float64, labels ...string)) {
+func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(desc *prometheus.Desc, value float64, labels ...string)) {
 	attached, detached := 0, 0
-	for _, x := range s.WebSocketCounts() {
-		attached += x.Attached
-		detached += x.Detached
+	for _, counts := range s.WebSocketCounts() {
+		attached += counts.Attached
+		detached += counts.Detached
 	}
 	for i, n := range []int{attached, detached} {
 		state := wsession.State(i + 1)
@@ -37,8 +37,8 @@ func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *pr
 	m := s.metrics
 	for i := range m.relayStarts {
 		count(descRelayStarts, float64(m.relayStarts[i].Load()), wsession.RelayStart(i).String())
-		if x := m.handovers[i].Metric(descHandover, m.createdAt, wsession.RelayStart(i).String()); x != nil {
-			ch <- x
+		if metric := m.handovers[i].Metric(descHandover, m.createdAt, wsession.RelayStart(i).String()); metric != nil {
+			ch <- metric
 		}
 	}
 	for i := range m.relayEnds {

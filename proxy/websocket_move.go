@@ -19,15 +19,15 @@ func WebSocketKeyHash(key string) uint64 { return shardkey.Hash(nil, []byte(key)
 func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
 	many := 0
 	s.conns.each(func(c *client) {
-		k, r, l := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
-		if k == nil || l == nil || k.load() != wsession.Attached || !match(k.shard, k.keyHash) {
+		session, current, relay := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
+		if session == nil || relay == nil || session.load() != wsession.Attached || !match(session.shard, session.keyHash) {
 			return
 		}
 		if gap {
-			s.cancelRun(c, r, causeMoveTest)
+			s.cancelRun(c, current, causeMoveTest)
 		} else {
-			l.request(requestMove)
-			time.AfterFunc(s.options.DrainTimeout, l.lateToMove)
+			relay.request(requestMove)
+			time.AfterFunc(s.options.DrainTimeout, relay.lateToMove)
 		}
 		many++
 	})
@@ -37,14 +37,14 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bo
 // lateToMove ends a relay whose hand-over was requested DrainTimeout ago if a message of the client
 // is still incomplete. When a shard moves, the owner does that. In MoveWebSockets the shard does
 // not move, so the owner does not enforce DrainTimeout.
-func (l *webSocketRelay) lateToMove() {
+func (relay *webSocketRelay) lateToMove() {
 	select {
-	case <-l.upEnd: // the direction up has stopped, and the owner completes the hand-over
+	case <-relay.upEnd: // the direction up has stopped, and the owner completes the hand-over
 	default:
-		if !l.hasEnded() {
-			l.drainExpired.Store(true)
-			l.request(requestStop | requestCloseFrame)
-			l.abortAfter(endWait, l.upstream)
+		if !relay.hasEnded() {
+			relay.drainExpired.Store(true)
+			relay.request(requestStop | requestCloseFrame)
+			relay.abortAfter(endWait, relay.upstream)
 		}
 	}
 }

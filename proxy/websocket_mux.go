@@ -29,15 +29,17 @@ const (
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
-func (c *client) getWebSocketStream(p *pool) *upstreamConn {
-	if c.exchange.isResumption() || p.breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
+func (c *client) getWebSocketStream(pool *pool) *upstreamConn {
+	if c.exchange.isResumption() || pool.breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return p.addStream(p.openWebSocketStream(c.life.within))
+	return pool.addStream(pool.openWebSocketStream(c.life.within))
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
-func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams && !x.session.bulk }
+func (exchange *exchange) mayUseStream() bool {
+	return exchange.isResumption() && !exchange.noStreams && !exchange.session.bulk
+}
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
 func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
@@ -50,9 +52,9 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 	if conn == nil {
 		return nil
 	}
-	l := s.newPeerConn(conn, s.settings.Load())
-	l.singleUse = true
-	return l
+	upstream := s.newPeerConn(conn, s.settings.Load())
+	upstream.singleUse = true
+	return upstream
 }
 
 // forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
@@ -72,20 +74,20 @@ func (q *waitQueue) firstStreamWaiter() *waiter {
 }
 
 // transferred returns how many bytes the relay has transferred on downstream.
-func (l *webSocketRelay) transferred() int64 {
-	return l.downstream.Received() + l.downstream.Sent() - l.transferredBefore
+func (relay *webSocketRelay) transferred() int64 {
+	return relay.downstream.Received() + relay.downstream.Sent() - relay.transferredBefore
 }
 
 // isBulk reports whether a relay that has ended has transferred much data; see bulkBytes.
-func (l *webSocketRelay) isBulk() bool {
-	n, d := l.transferred(), l.server.clock.Now()-l.startedAt
-	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
+func (relay *webSocketRelay) isBulk() bool {
+	transferred, duration := relay.transferred(), relay.server.clock.Now()-relay.startedAt
+	return transferred >= bulkBytes && transferred >= int64(bulkRate*duration.Seconds())
 }
 
 // noteWebSocketPath remembers whether the WebSockets of the request's path are resumable, according
 // to the response of the owner. unkept means that they are not.
-func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
-	if p.route.Kind == route.Remote {
-		y.server.nonResumable.Record(y.server.nonResumable.Key(&y.req), unkept)
+func (rr *responseRelay) noteWebSocketPath(attempt *attempt, unkept bool) {
+	if attempt.route.Kind == route.Remote {
+		rr.server.nonResumable.Record(rr.server.nonResumable.Key(&rr.req), unkept)
 	}
 }

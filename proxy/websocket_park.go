@@ -32,67 +32,67 @@ type direction struct {
 }
 
 // parkDelay returns how long a direction that reads from conn must be idle before it parks.
-func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
-	if !conn.CanPark() || l.server.options.Disable.Parking {
+func (relay *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
+	if !conn.CanPark() || relay.server.options.Disable.Parking {
 		return 0
 	}
-	return time.Duration(l.server.parkAfter.Load())
+	return time.Duration(relay.server.parkAfter.Load())
 }
 
 // wakeFunc returns a function that continues a parked direction with f in another goroutine. The
 // returned function does not block.
-func (l *webSocketRelay) wakeFunc(f func()) func() {
+func (relay *webSocketRelay) wakeFunc(fn func()) func() {
 	goOn := func() {
-		l.countParked(-1)
-		f()
+		relay.countParked(-1)
+		fn()
 	}
 	return func() {
-		l.clientConn.goroutines.Go(goOn)
-		l.clientConn.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
+		relay.clientConn.goroutines.Go(goOn)
+		relay.clientConn.goroutines.Done() // undoes the Add in park, which counts a parked direction as a goroutine
 	}
 }
 
 // runDirection runs a direction that has started or was woken. It returns true if the direction has
 // parked, and false if it has ended.
-func (l *webSocketRelay) runDirection(direction func() (parked bool), h *direction) (parked bool) {
-	if h.parkedAt != 0 {
-		h.parkDelay = time.Duration(l.server.parkAfter.Load())
-		if l.server.clock.Now()-h.parkedAt < parkAfterReturn {
-			h.parkDelay = time.Duration(l.server.parkSoon.Load())
+func (relay *webSocketRelay) runDirection(direction func() (parked bool), dir *direction) (parked bool) {
+	if dir.parkedAt != 0 {
+		dir.parkDelay = time.Duration(relay.server.parkAfter.Load())
+		if relay.server.clock.Now()-dir.parkedAt < parkAfterReturn {
+			dir.parkDelay = time.Duration(relay.server.parkSoon.Load())
 		}
-		h.parkedAt = 0
+		dir.parkedAt = 0
 	}
-	if !l.server.copySafely(func() bool { parked = direction(); return true }) {
-		l.abortBoth()
+	if !relay.server.copySafely(func() bool { parked = direction(); return true }) {
+		relay.abortBoth()
 	}
 	return parked
 }
 
 // countParked adds n to the number of parked directions.
-func (l *webSocketRelay) countParked(n int) {
-	l.server.webSockets.parkedDirections.Add(int32(n))
-	l.server.conns.markQuiescent(l.clientConn, n)
+func (relay *webSocketRelay) countParked(n int) {
+	relay.server.webSockets.parkedDirections.Add(int32(n))
+	relay.server.conns.markQuiescent(relay.clientConn, n)
 }
 
 // parkDirection parks a direction that reads from conn and has been idle for its parkDelay. It
 // returns false if the direction must continue.
-func (l *webSocketRelay) parkDirection(h *direction, conn *h1.Conn) bool {
-	s, hands := l.server, l.clientConn.goroutines
-	h.parkedAt = max(s.clock.Now(), 1)
-	l.countParked(1)
+func (relay *webSocketRelay) parkDirection(dir *direction, conn *h1.Conn) bool {
+	s, hands := relay.server, relay.clientConn.goroutines
+	dir.parkedAt = max(s.clock.Now(), 1)
+	relay.countParked(1)
 	hands.Add(1)
-	err := conn.Park(&s.idleSockets, h.wake)
+	err := conn.Park(&s.idleSockets, dir.wake)
 	if err == nil {
 		return true
 	}
 	hands.Done()
-	l.countParked(-1)
-	switch h.parkedAt = 0; {
+	relay.countParked(-1)
+	switch dir.parkedAt = 0; {
 	case errors.Is(err, h1.ErrReady):
 	case isPermanent(err):
-		h.parkDelay = 0
+		dir.parkDelay = 0
 	default:
-		h.parkDelay = time.Duration(s.parkSoon.Load()) // the direction tries again later
+		dir.parkDelay = time.Duration(s.parkSoon.Load()) // the direction tries again later
 	}
 	return false
 }

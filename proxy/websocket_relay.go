@@ -61,11 +61,11 @@ type webSocketRelay struct {
 }
 
 // addRunning adds n to the counts of running relays.
-func (l *webSocketRelay) addRunning(n int32) {
-	l.server.webSockets.relays.Add(n)
-	l.server.metrics.tunnels.Add(int64(n))
-	if l.load != nil {
-		l.load.WebSockets.Add(n)
+func (relay *webSocketRelay) addRunning(n int32) {
+	relay.server.webSockets.relays.Add(n)
+	relay.server.metrics.tunnels.Add(int64(n))
+	if relay.load != nil {
+		relay.load.WebSockets.Add(n)
 	}
 }
 
@@ -125,161 +125,161 @@ const pingMoved = "the shard moves"
 // complete. A longer message is sent to the client in parts.
 const maxHeldMessage = 64 << 10
 
-func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
-	l := &webSocketRelay{
-		server: y.server, session: y.exchange.session, downstream: y.conn, upstream: p.conn.Conn, toClient: y.ingress == "", toApp: p.route.Kind == route.Local,
-		attempt: *p, load: y.server.loadOf(&y.exchange, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
-		transferredBefore: y.conn.Received() + y.conn.Sent(), startedAt: y.server.clock.Now(),
+func newWebSocketRelay(rr *responseRelay, attempt *attempt) *webSocketRelay {
+	relay := &webSocketRelay{
+		server: rr.server, session: rr.exchange.session, downstream: rr.conn, upstream: attempt.conn.Conn, toClient: rr.ingress == "", toApp: attempt.route.Kind == route.Local,
+		attempt: *attempt, load: rr.server.loadOf(&rr.exchange, attempt.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
+		transferredBefore: rr.conn.Received() + rr.conn.Sent(), startedAt: rr.server.clock.Now(),
 	}
-	l.code.Store(wsession.CloseMoved)
-	l.frameComplete, l.upScanner = true, &l.session.up
-	if !l.toClient {
-		l.session.up = wsframe.Client()
+	relay.code.Store(wsession.CloseMoved)
+	relay.frameComplete, relay.upScanner = true, &relay.session.up
+	if !relay.toClient {
+		relay.session.up = wsframe.Client()
 	}
-	if !l.toApp {
-		l.downScanner.ExtraOpcode = opEndCode
+	if !relay.toApp {
+		relay.downScanner.ExtraOpcode = opEndCode
 	}
-	return l
+	return relay
 }
 
 // request sets bits in requests, and interrupts the direction up so that it acts on them. Any
 // goroutine may call it.
-func (l *webSocketRelay) request(want uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if want&requestMove != 0 && !l.ended && l.handoverRequestedAt.IsZero() {
-		l.handoverRequestedAt = time.Now()
+func (relay *webSocketRelay) request(want uint32) {
+	relay.mu.Lock()
+	defer relay.mu.Unlock()
+	if want&requestMove != 0 && !relay.ended && relay.handoverRequestedAt.IsZero() {
+		relay.handoverRequestedAt = time.Now()
 	}
-	if old := l.requests.Or(want); !l.ended && old|want != old {
-		l.downstream.PauseRead()
+	if old := relay.requests.Or(want); !relay.ended && old|want != old {
+		relay.downstream.PauseRead()
 	}
 }
 
-func (l *webSocketRelay) isRequested(want uint32) bool { return l.requests.Load()&want != 0 }
+func (relay *webSocketRelay) isRequested(want uint32) bool { return relay.requests.Load()&want != 0 }
 
 // end marks the relay as ended. After end has returned, no other goroutine uses the connections
 // through this relay.
-func (l *webSocketRelay) end() {
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
-	l.downstream.ResumeRead()
+func (relay *webSocketRelay) end() {
+	relay.mu.Lock()
+	relay.ended = true
+	relay.mu.Unlock()
+	relay.downstream.ResumeRead()
 }
 
 // abortAfter aborts the connection c after d, unless the relay has ended by then.
-func (l *webSocketRelay) abortAfter(d time.Duration, c *h1.Conn) {
-	l.runAfter(d, func() { _ = c.Abort() })
+func (relay *webSocketRelay) abortAfter(delay time.Duration, conn *h1.Conn) {
+	relay.runAfter(delay, func() { _ = conn.Abort() })
 }
 
 // runAfter calls f after d, unless the relay has ended by then. f must not block.
-func (l *webSocketRelay) runAfter(d time.Duration, f func()) {
-	time.AfterFunc(d, func() { l.ifRunning(f) })
+func (relay *webSocketRelay) runAfter(delay time.Duration, fn func()) {
+	time.AfterFunc(delay, func() { relay.ifRunning(fn) })
 }
 
 // ifRunning calls f unless the relay has ended. f must not block.
-func (l *webSocketRelay) ifRunning(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		f()
+func (relay *webSocketRelay) ifRunning(fn func()) {
+	relay.mu.Lock()
+	defer relay.mu.Unlock()
+	if !relay.ended {
+		fn()
 	}
 }
 
-func (l *webSocketRelay) hasEnded() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
+func (relay *webSocketRelay) hasEnded() bool {
+	relay.mu.Lock()
+	defer relay.mu.Unlock()
+	return relay.ended
 }
 
 // start prepares the connections and starts the goroutine of the direction up. The caller then runs
 // the other direction with runDown.
-func (l *webSocketRelay) start(c *client) {
-	l.clientConn = c
-	if !l.responseSent {
-		l.clientGone = true
-		close(l.upEnd)
+func (relay *webSocketRelay) start(c *client) {
+	relay.clientConn = c
+	if !relay.responseSent {
+		relay.clientGone = true
+		close(relay.upEnd)
 		return
 	}
-	for _, end := range []*h1.Conn{l.downstream, l.upstream} {
+	for _, end := range []*h1.Conn{relay.downstream, relay.upstream} {
 		timeouts := end.Timeouts()
 		timeouts.Body, timeouts.MinRate = 0, 0
 		end.SetTimeouts(timeouts)
 		end.ReleaseEmptyBuffers()
 		end.Writer().BeginBody(h1.UntilClose, 0)
 	}
-	l.up.parkDelay, l.down.parkDelay = l.parkDelay(l.downstream), l.parkDelay(l.upstream)
-	l.up.wake = l.wakeFunc(l.runUp)
-	c.goroutines.Go(l.runUp)
+	relay.up.parkDelay, relay.down.parkDelay = relay.parkDelay(relay.downstream), relay.parkDelay(relay.upstream)
+	relay.up.wake = relay.wakeFunc(relay.runUp)
+	c.goroutines.Go(relay.runUp)
 }
 
 // runUp runs the direction up until it parks or stops. It stops when one of the connections ends,
 // or when the direction down requests it.
-func (l *webSocketRelay) runUp() {
-	if !l.runDirection(l.copyUp, &l.up.direction) {
-		close(l.upEnd)
+func (relay *webSocketRelay) runUp() {
+	if !relay.runDirection(relay.copyUp, &relay.up.direction) {
+		close(relay.upEnd)
 	}
 }
 
 // runDown runs the direction down until it ends or parks.
-func (l *webSocketRelay) runDown() (parked bool) {
+func (relay *webSocketRelay) runDown() (parked bool) {
 	switch {
-	case !l.responseSent:
+	case !relay.responseSent:
 		return false
-	case l.runDirection(l.copyDown, &l.down.direction):
+	case relay.runDirection(relay.copyDown, &relay.down.direction):
 		return true
 	}
-	l.noteActivity(&l.down.direction)
+	relay.noteActivity(&relay.down.direction)
 	return false
 }
 
 // finish stops the direction up after the direction down has ended. At an owner that hands over,
 // downstream stays open until reportEnd has sent the end code.
-func (l *webSocketRelay) finish() {
+func (relay *webSocketRelay) finish() {
 	switch {
-	case !l.responseSent:
+	case !relay.responseSent:
 		return
-	case l.closeForwarded && !l.clientGone: // the client's answer must still reach the app
-		late := l.awaitCloseReply(&l.up.direction, func() { l.request(requestStop) })
-		<-l.upEnd
+	case relay.closeForwarded && !relay.clientGone: // the client's answer must still reach the app
+		late := relay.awaitCloseReply(&relay.up.direction, func() { relay.request(requestStop) })
+		<-relay.upEnd
 		late.timer.Stop()
 		return
-	case !l.toClient && l.closeSent.Load() != 0:
-		<-l.closeWritten // after the close frame, nothing else is sent to upstream
+	case !relay.toClient && relay.closeSent.Load() != 0:
+		<-relay.closeWritten // after the close frame, nothing else is sent to upstream
 		return
-	case l.appInvalid:
-		l.code.Store(wsession.CloseProtocol)
-		l.request(requestStop | requestCloseFrame)
-	case l.appClose != 0 && !l.closeAcknowledged:
-		l.request(requestStop | requestCloseFrame)
+	case relay.appInvalid:
+		relay.code.Store(wsession.CloseProtocol)
+		relay.request(requestStop | requestCloseFrame)
+	case relay.appClose != 0 && !relay.closeAcknowledged:
+		relay.request(requestStop | requestCloseFrame)
 	default:
-		l.request(requestStop)
+		relay.request(requestStop)
 	}
-	l.abortAfter(endWait, l.upstream)
-	<-l.upEnd
+	relay.abortAfter(endWait, relay.upstream)
+	<-relay.upEnd
 }
 
-func (l *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
+func (relay *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{relay.downstream, relay.upstream}) }
 
 // cancel implements slot.cancel for a resumable WebSocket. It ends the relay and keeps the client's
 // connection, unless the client has gone or the process stops. At the node of the app, the shard
 // must become free for its next owner. Therefore cancelStuck aborts downstream there if it does not
 // accept data soon. On other nodes a slow client has no such limit.
-func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
-	switch why {
+func (relay *webSocketRelay) cancel(cancelCause cause, closes []*h1.Conn) []*h1.Conn {
+	switch cancelCause {
 	case causeClientGone, causeShutdown:
-		return append(closes, l.upstream, l.downstream)
+		return append(closes, relay.upstream, relay.downstream)
 	case causeDrainTimeout:
-		l.drainExpired.Store(true)
-		l.request(requestStop | requestCloseFrame)
-		l.abortAfter(endWait, l.upstream)
+		relay.drainExpired.Store(true)
+		relay.request(requestStop | requestCloseFrame)
+		relay.abortAfter(endWait, relay.upstream)
 	case causeStopping:
-		l.drainExpired.Store(true)
-		closes = append(closes, l.upstream)
+		relay.drainExpired.Store(true)
+		closes = append(closes, relay.upstream)
 	case causeNone, causeLease, causeOwnerLost, causePathDead, causeTimeout, causeShardMoved, causeLeaving, causeMoveTest:
-		closes = append(closes, l.upstream)
+		closes = append(closes, relay.upstream)
 	}
-	if l.toApp {
-		time.AfterFunc(2*endWait, l.cancelStuck)
+	if relay.toApp {
+		time.AfterFunc(2*endWait, relay.cancelStuck)
 	}
 	return closes
 }
@@ -287,13 +287,13 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 // cancelStuck aborts downstream if a write to it is in progress, and so does not finish. Otherwise
 // the relay has merely not noticed its end yet, which is no reason to disconnect the client. Then
 // cancelStuck requests a stop and checks again later.
-func (l *webSocketRelay) cancelStuck() {
+func (relay *webSocketRelay) cancelStuck() {
 	switch {
-	case l.hasEnded():
-	case l.down.lastActivity.Load() == activeNow:
-		l.ifRunning(func() { _ = l.downstream.Abort() })
+	case relay.hasEnded():
+	case relay.down.lastActivity.Load() == activeNow:
+		relay.ifRunning(func() { _ = relay.downstream.Abort() })
 	default:
-		l.request(requestStop)
-		time.AfterFunc(endWait, l.cancelStuck)
+		relay.request(requestStop)
+		time.AfterFunc(endWait, relay.cancelStuck)
 	}
 }

@@ -11,44 +11,44 @@ import (
 // copyDown copies data from upstream to downstream until upstream ends, a close frame arrives, or
 // the direction parks. parked means that the direction has parked, and that another goroutine will
 // continue it.
-func (l *webSocketRelay) copyDown() (parked bool) {
-	w := l.downstream.Writer()
+func (relay *webSocketRelay) copyDown() (parked bool) {
+	writer := relay.downstream.Writer()
 	for {
-		p, err := l.upstream.PeekFor(l.down.parkDelay)
+		data, err := relay.upstream.PeekFor(relay.down.parkDelay)
 		switch {
-		case l.down.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.parkDirection(&l.down.direction, l.upstream) {
+		case relay.down.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if relay.parkDirection(&relay.down.direction, relay.upstream) {
 				return true
 			}
 			continue
 		case err != nil:
-			l.upstreamErr = err
+			relay.upstreamErr = err
 			return false
 		}
-		l.down.lastActivity.Store(activeNow)
-		l.upstream.Consume(len(p))
-		for len(p) > 0 {
-			n, err := l.downScanner.Step(p)
+		relay.down.lastActivity.Store(activeNow)
+		relay.upstream.Consume(len(data))
+		for len(data) > 0 {
+			n, err := relay.downScanner.Step(data)
 			if err != nil {
-				l.appInvalid = true
+				relay.appInvalid = true
 				return false
 			}
-			if done := l.forwardDown(p[:n]); done {
-				if w.Flush() != nil {
-					l.clientGone = true
+			if done := relay.forwardDown(data[:n]); done {
+				if writer.Flush() != nil {
+					relay.clientGone = true
 				}
-				w.ReleaseEmptyBuffer()
+				writer.ReleaseEmptyBuffer()
 				return false
 			}
-			p = p[n:]
+			data = data[n:]
 		}
-		if w.Flush() != nil {
-			l.clientGone = true
-			_ = l.upstream.Abort()
+		if writer.Flush() != nil {
+			relay.clientGone = true
+			_ = relay.upstream.Abort()
 			return false
 		}
-		w.ReleaseEmptyBuffer()
-		l.noteActivity(&l.down.direction)
+		writer.ReleaseEmptyBuffer()
+		relay.noteActivity(&relay.down.direction)
 	}
 }
 
@@ -56,54 +56,54 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 // message is complete or exceeds maxHeldMessage, because an incomplete message could not be
 // continued by the next relay. Control frames within a message are sent immediately. It returns
 // true if nothing may follow.
-func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
+func (relay *webSocketRelay) forwardDown(data []byte) (done bool) {
 	switch {
-	case l.downScanner.IsControl():
-		l.heldControl = append(l.heldControl, p...)
-		if !l.downScanner.BetweenFrames() {
+	case relay.downScanner.IsControl():
+		relay.heldControl = append(relay.heldControl, data...)
+		if !relay.downScanner.BetweenFrames() {
 			return false
 		}
-		done = l.forwardControl()
-		l.heldControl = l.heldControl[:0]
-		return done || l.clientGone
-	case l.streaming || l.downScanner.BetweenMessages() && len(l.heldMessage) == 0:
-		l.writeDown(p)
-	case l.downScanner.BetweenMessages() || len(l.heldMessage)+len(p) > maxHeldMessage:
-		l.writeDown(l.heldMessage)
-		l.writeDown(p)
-		l.heldMessage = nil
-		l.streaming = true
+		done = relay.forwardControl()
+		relay.heldControl = relay.heldControl[:0]
+		return done || relay.clientGone
+	case relay.streaming || relay.downScanner.BetweenMessages() && len(relay.heldMessage) == 0:
+		relay.writeDown(data)
+	case relay.downScanner.BetweenMessages() || len(relay.heldMessage)+len(data) > maxHeldMessage:
+		relay.writeDown(relay.heldMessage)
+		relay.writeDown(data)
+		relay.heldMessage = nil
+		relay.streaming = true
 	default:
-		l.heldMessage = append(l.heldMessage, p...)
+		relay.heldMessage = append(relay.heldMessage, data...)
 	}
-	l.streaming = l.streaming && !l.downScanner.BetweenMessages()
-	return l.clientGone
+	relay.streaming = relay.streaming && !relay.downScanner.BetweenMessages()
+	return relay.clientGone
 }
 
 // forwardControl sends a control frame of the app to downstream, except for frames that belong to
 // the hand-over. done means that the frame ends the relay.
-func (l *webSocketRelay) forwardControl() (done bool) {
-	switch l.downScanner.Opcode() {
+func (relay *webSocketRelay) forwardControl() (done bool) {
+	switch relay.downScanner.Opcode() {
 	case opEndCode:
-		if code := l.downScanner.Payload(); len(code) > 0 {
-			l.ownerCode = code[0]
+		if code := relay.downScanner.Payload(); len(code) > 0 {
+			relay.ownerCode = code[0]
 		}
 		return true
 	case wsframe.OpPong:
-		if l.toApp && l.closeSent.Load() != 0 && string(l.downScanner.Payload()) == pingMoved {
-			l.pongReceived = true
+		if relay.toApp && relay.closeSent.Load() != 0 && string(relay.downScanner.Payload()) == pingMoved {
+			relay.pongReceived = true
 			return false
 		}
 	case wsframe.OpClose:
-		l.appClose = l.downScanner.CloseCode()
-		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.toClient && l.appClose == wsession.CloseMoved && !l.clientClosed.Load() {
+		relay.appClose = relay.downScanner.CloseCode()
+		if relay.closeAcknowledged = relay.acknowledgesClose(relay.appClose); relay.closeAcknowledged || relay.toClient && relay.appClose == wsession.CloseMoved && !relay.clientClosed.Load() {
 			return true // the client must not see the response to a close frame that it has not sent
 		}
-		l.writeDown(l.heldControl)
-		l.closeForwarded = true
+		relay.writeDown(relay.heldControl)
+		relay.closeForwarded = true
 		return true
 	}
-	l.writeDown(l.heldControl)
+	relay.writeDown(relay.heldControl)
 	return false
 }
 
@@ -112,22 +112,22 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 // close frame with code 1000, or without a code. Therefore this node sends a ping before its close
 // frame. RFC 6455 section 5.5.2 requires a pong. If the pong has not arrived, the app had not yet
 // read our close frame, nor all data of the client, when it sent its own close frame.
-func (l *webSocketRelay) acknowledgesClose(code int) bool {
-	sentCode := int(l.closeSent.Load())
+func (relay *webSocketRelay) acknowledgesClose(code int) bool {
+	sentCode := int(relay.closeSent.Load())
 	if sentCode != wsession.CloseMoved {
 		return sentCode != 0
 	}
-	return (l.pongReceived || !l.toApp) && (code == sentCode || code == wsession.CloseNormal || code == wsframe.NoCode)
+	return (relay.pongReceived || !relay.toApp) && (code == sentCode || code == wsession.CloseNormal || code == wsframe.NoCode)
 }
 
 // writeDown writes to downstream. After an error it aborts upstream, because the client has
 // disconnected.
-func (l *webSocketRelay) writeDown(p []byte) {
-	if l.clientGone || len(p) == 0 {
+func (relay *webSocketRelay) writeDown(data []byte) {
+	if relay.clientGone || len(data) == 0 {
 		return
 	}
-	if _, err := l.downstream.Writer().Write(p); err != nil {
-		l.clientGone = true
-		_ = l.upstream.Abort()
+	if _, err := relay.downstream.Writer().Write(data); err != nil {
+		relay.clientGone = true
+		_ = relay.upstream.Abort()
 	}
 }

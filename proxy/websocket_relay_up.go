@@ -13,32 +13,32 @@ import (
 
 // copyUp copies data from downstream to upstream until the direction must stop or parks. parked
 // means that the direction has parked, and that another goroutine will continue it.
-func (l *webSocketRelay) copyUp() (parked bool) {
+func (relay *webSocketRelay) copyUp() (parked bool) {
 	for {
-		p, err := l.downstream.PeekFor(l.up.parkDelay)
+		data, err := relay.downstream.PeekFor(relay.up.parkDelay)
 		switch {
 		case errors.Is(err, h1.ErrPaused):
-			l.downstream.ResumeRead()
-		case l.up.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.parkDirection(&l.up.direction, l.downstream) {
+			relay.downstream.ResumeRead()
+		case relay.up.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if relay.parkDirection(&relay.up.direction, relay.downstream) {
 				return true
 			}
 		case err != nil:
-			l.finishUp(err)
+			relay.finishUp(err)
 			return false
-		case l.closeSent.Load() != 0:
-			l.discarded = true
-			l.downstream.Consume(len(p))
+		case relay.closeSent.Load() != 0:
+			relay.discarded = true
+			relay.downstream.Consume(len(data))
 		default:
-			l.up.lastActivity.Store(activeNow)
-			n, stop := l.forwardUp(p)
-			l.noteActivity(&l.up.direction)
-			l.downstream.Consume(n)
+			relay.up.lastActivity.Store(activeNow)
+			n, stop := relay.forwardUp(data)
+			relay.noteActivity(&relay.up.direction)
+			relay.downstream.Consume(n)
 			if stop {
 				return false
 			}
 		}
-		if l.shouldStopUp() {
+		if relay.shouldStopUp() {
 			return false
 		}
 	}
@@ -46,98 +46,100 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 
 // upIsBetweenMessages reports whether upstream has received no incomplete message, so that another
 // relay can continue here.
-func (l *webSocketRelay) upIsBetweenMessages() bool {
-	return l.session.skip || l.upScanner.BetweenMessages()
+func (relay *webSocketRelay) upIsBetweenMessages() bool {
+	return relay.session.skip || relay.upScanner.BetweenMessages()
 }
 
 // forwardUp sends p to upstream. If a hand-over is requested, it stops at the end of the present
 // message. It returns how many bytes of p it has processed, and whether the direction must stop.
-func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
+func (relay *webSocketRelay) forwardUp(data []byte) (n int, stop bool) {
 	from := 0
-	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
-		between := l.upScanner.BetweenFrames()
-		m, err := l.upScanner.Step(p[n:])
+	for n < len(data) && (!relay.isRequested(requestMove) || !relay.upIsBetweenMessages()) {
+		between := relay.upScanner.BetweenFrames()
+		m, err := relay.upScanner.Step(data[n:])
 		if err != nil {
-			l.failProtocol(p[from:n], between)
+			relay.failProtocol(data[from:n], between)
 			return n, true
 		}
 		n += m
-		if l.session.skip {
+		if relay.session.skip {
 			from = n
-			if l.upScanner.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
-				l.handleClientClose()
-				l.writeUp(wsframe.AppendClose(nil, l.upScanner.CloseCode(), "", true))
+			if relay.upScanner.Closed() { // the app has not received the broken message completely, so only a close frame can follow it
+				relay.handleClientClose()
+				relay.writeUp(wsframe.AppendClose(nil, relay.upScanner.CloseCode(), "", true))
 				return n, true
 			}
-			l.session.skip = !l.upScanner.BetweenMessages()
+			relay.session.skip = !relay.upScanner.BetweenMessages()
 		}
 	}
 	if from < n {
-		l.frameComplete = l.upScanner.BetweenFrames()
+		relay.frameComplete = relay.upScanner.BetweenFrames()
 	}
-	if l.upScanner.Closed() {
-		l.handleClientClose()
+	if relay.upScanner.Closed() {
+		relay.handleClientClose()
 	}
-	return n, !l.writeUp(p[from:n]) || l.upScanner.Closed()
+	return n, !relay.writeUp(data[from:n]) || relay.upScanner.Closed()
 }
 
 // handleClientClose records that downstream has sent a close frame. It must run before the frame is
 // written to upstream, so that the app's answer is recognized.
-func (l *webSocketRelay) handleClientClose() {
-	l.clientClosed.Store(true)
-	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Abort() }) })
+func (relay *webSocketRelay) handleClientClose() {
+	relay.clientClosed.Store(true)
+	relay.awaitCloseReply(&relay.down.direction, func() { relay.ifRunning(func() { _ = relay.upstream.Abort() }) })
 }
 
 // failProtocol ends a WebSocket whose client violates the protocol. before contains the valid bytes
 // that have not been sent to upstream; failProtocol sends them first. between means that no byte of
 // the invalid frame has been sent.
-func (l *webSocketRelay) failProtocol(before []byte, between bool) {
-	l.invalid = true
-	if l.frameComplete = l.writeUp(before) && between; l.frameComplete {
-		l.sendClose(wsession.CloseProtocol, closeFrameWrite)
+func (relay *webSocketRelay) failProtocol(before []byte, between bool) {
+	relay.invalid = true
+	if relay.frameComplete = relay.writeUp(before) && between; relay.frameComplete {
+		relay.sendClose(wsession.CloseProtocol, closeFrameWrite)
 	}
-	l.abortUpstreamAfter(endWait)
+	relay.abortUpstreamAfter(endWait)
 }
 
 // writeUp writes to upstream. It returns false if upstream accepts no more data. The direction down
 // continues for endWait, because upstream may have sent the reason.
-func (l *webSocketRelay) writeUp(p []byte) bool {
-	w := l.upstream.Writer()
-	_, err := w.Write(p)
+func (relay *webSocketRelay) writeUp(data []byte) bool {
+	writer := relay.upstream.Writer()
+	_, err := writer.Write(data)
 	if err == nil {
-		err = w.Flush()
+		err = writer.Flush()
 	}
 	if err != nil {
-		l.frameComplete = false
-		l.abortUpstreamAfter(endWait)
+		relay.frameComplete = false
+		relay.abortUpstreamAfter(endWait)
 		return false
 	}
-	w.ReleaseEmptyBuffer()
+	writer.ReleaseEmptyBuffer()
 	return true
 }
 
 // abortUpstreamAfter aborts upstream after d, unless the relay has ended by then.
-func (l *webSocketRelay) abortUpstreamAfter(d time.Duration) { l.abortAfter(d, l.upstream) }
+func (relay *webSocketRelay) abortUpstreamAfter(delay time.Duration) {
+	relay.abortAfter(delay, relay.upstream)
+}
 
 // shouldStopUp acts on the bits in requests, and reports whether the direction must stop.
-func (l *webSocketRelay) shouldStopUp() bool {
+func (relay *webSocketRelay) shouldStopUp() bool {
 	switch {
-	case l.isRequested(requestStop):
-		if l.isRequested(requestCloseFrame) {
-			l.sendClose(int(l.code.Load()), closeFrameWrite)
+	case relay.isRequested(requestStop):
+		if relay.isRequested(requestCloseFrame) {
+			relay.sendClose(int(relay.code.Load()), closeFrameWrite)
 		}
 		return true
-	case !l.isRequested(requestMove) || l.closeSent.Load() != 0 || !l.upIsBetweenMessages():
+	case !relay.isRequested(requestMove) || relay.closeSent.Load() != 0 || !relay.upIsBetweenMessages():
 		return false
-	case l.toApp:
-		l.handOver()
-		return l.toClient
+	case relay.toApp:
+		relay.handOver()
+		return relay.toClient
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
-	l.abortUpstreamAfter(l.server.options.DrainTimeout + 2*wsession.HandoverDelay)
-	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
-		_ = l.upstream.Abort()
+	relay.abortUpstreamAfter(relay.server.options.DrainTimeout + 2*wsession.HandoverDelay)
+	if relay.halfClosed = relay.upstream.CloseWrite(); !relay.halfClosed {
+		_ = relay.upstream.Abort()
 	}
 	return true
 }
@@ -145,41 +147,41 @@ func (l *webSocketRelay) shouldStopUp() bool {
 // handOver starts the hand-over at the node of the app: it sends the app the close code wsession.CloseMoved.
 // The app has DrainTimeout from now on to answer. That includes the time to read the data that
 // precedes the close frame.
-func (l *webSocketRelay) handOver() {
-	within := l.server.options.DrainTimeout
-	l.runAfter(within, func() {
-		l.drainExpired.Store(true)
-		_ = l.upstream.Abort()
+func (relay *webSocketRelay) handOver() {
+	within := relay.server.options.DrainTimeout
+	relay.runAfter(within, func() {
+		relay.drainExpired.Store(true)
+		_ = relay.upstream.Abort()
 	})
-	l.sendClose(wsession.CloseMoved, within)
+	relay.sendClose(wsession.CloseMoved, within)
 }
 
 // sendClose sends a close frame to the app, unless the app has received an incomplete frame or
 // already has a close frame. within limits the time of the write.
-func (l *webSocketRelay) sendClose(code int, within time.Duration) {
-	closed := l.upScanner.Closed() && !errors.Is(l.upScanner.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
-	if !l.frameComplete || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
+func (relay *webSocketRelay) sendClose(code int, within time.Duration) {
+	closed := relay.upScanner.Closed() && !errors.Is(relay.upScanner.Err(), wsframe.ErrClose) // an invalid close frame was not sent to the app
+	if !relay.frameComplete || closed || !relay.closeSent.CompareAndSwap(0, int32(code)) {
 		return
 	}
-	defer close(l.closeWritten)
-	l.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
+	defer close(relay.closeWritten)
+	relay.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
-	if l.toApp && code == wsession.CloseMoved {
+	if relay.toApp && code == wsession.CloseMoved {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
 	}
-	l.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
+	relay.writeUp(wsframe.AppendClose(frames, code, wsession.ReasonOf(code), true))
 }
 
 // finishUp handles an end of downstream that no close frame preceded. At an owner, a FIN of the
 // ingress between two messages requests a hand-over. In other cases the client has gone, and
 // upstream is aborted.
-func (l *webSocketRelay) finishUp(err error) {
-	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
+func (relay *webSocketRelay) finishUp(err error) {
+	relay.clientEnded, relay.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
-	case l.clientEOF && l.closeSent.Load() != 0:
-	case !l.toClient && l.clientEOF && l.upScanner.BetweenMessages():
-		l.handOver()
+	case relay.clientEOF && relay.closeSent.Load() != 0:
+	case !relay.toClient && relay.clientEOF && relay.upScanner.BetweenMessages():
+		relay.handOver()
 	default:
-		_ = l.upstream.Abort()
+		_ = relay.upstream.Abort()
 	}
 }

@@ -79,11 +79,11 @@ func isWebSocketRequest(req *h1.Request) bool {
 
 // newSession returns the session for a request of a client.
 func newSession() *webSocketSession {
-	k := &webSocketSession{up: wsframe.Client()}
+	session := &webSocketSession{up: wsframe.Client()}
 	var raw [16]byte
 	_, _ = rand.Read(raw[:]) // never fails
-	hex.Encode(k.id[:], raw[:])
-	return k
+	hex.Encode(session.id[:], raw[:])
+	return session
 }
 
 // readSession returns the session that the ingress describes in the headers of req. It returns nil
@@ -93,63 +93,65 @@ func readSession(req *h1.Request) *webSocketSession {
 	if len(id) != 32 {
 		return nil
 	}
-	k := &webSocketSession{}
-	copy(k.id[:], id)
-	k.resumed, _ = route.ParseUint(req.Value(headerWebSocketResumed))
-	k.gap = string(req.Value(headerWebSocketGap)) == "1"
-	return k
+	session := &webSocketSession{}
+	copy(session.id[:], id)
+	session.resumed, _ = route.ParseUint(req.Value(headerWebSocketResumed))
+	session.gap = string(req.Value(headerWebSocketGap)) == "1"
+	return session
 }
 
 // appendHeaders appends the session headers for the app and the owner. attempt is the number of the
 // attempt; zero means the first one.
-func (k *webSocketSession) appendHeaders(b []byte, attempt uint64) []byte {
-	b = append(b, headerWebSocket+": "...)
-	b = append(b, k.id[:]...)
-	b = append(b, "\r\n"...)
+func (session *webSocketSession) appendHeaders(dst []byte, attempt uint64) []byte {
+	dst = append(dst, headerWebSocket+": "...)
+	dst = append(dst, session.id[:]...)
+	dst = append(dst, "\r\n"...)
 	if attempt > 0 {
-		b = append(b, headerWebSocketResumed+": "...)
-		b = strconv.AppendUint(b, attempt, 10)
-		b = append(b, "\r\n"...)
+		dst = append(dst, headerWebSocketResumed+": "...)
+		dst = strconv.AppendUint(dst, attempt, 10)
+		dst = append(dst, "\r\n"...)
 	}
-	if k.gap {
-		b = append(b, headerWebSocketGap+": 1\r\n"...)
+	if session.gap {
+		dst = append(dst, headerWebSocketGap+": 1\r\n"...)
 	}
-	return b
+	return dst
 }
 
 // appendSession appends the headers of the request's session, if it has one.
-func (f requestWriter) appendSession(b []byte) []byte {
-	switch k := f.exchange.session; {
-	case k == nil:
-		return b
-	case f.ingress != "" || k.relays == 0:
-		return k.appendHeaders(b, k.resumed)
+func (rw requestWriter) appendSession(dst []byte) []byte {
+	switch session := rw.exchange.session; {
+	case session == nil:
+		return dst
+	case rw.ingress != "" || session.relays == 0:
+		return session.appendHeaders(dst, session.resumed)
 	default:
-		return k.appendHeaders(b, k.resumed+1)
+		return session.appendHeaders(dst, session.resumed+1)
 	}
 }
 
 // isResumption reports whether the request resumes a session, whose client has already received its
 // response.
-func (x *exchange) isResumption() bool { return x.session != nil && x.session.relays > 0 }
+func (exchange *exchange) isResumption() bool {
+	return exchange.session != nil && exchange.session.relays > 0
+}
 
 // isResumable reports whether a 101 response makes the session resumable. The ingress calls it for
 // the first relay, and the owner for each relay. way tells whether the response comes from the app
 // or from the owner.
-func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way route.Kind) bool {
+func (session *webSocketSession) isResumable(res *h1.Response, set *Settings, way route.Kind) bool {
 	word := valueResumable
 	if way == route.Remote {
 		word = valueAccepted
 	}
-	return k != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
+	return session != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
 // isContinuedBy reports whether a 101 response to the request of a later relay continues the
 // session: it must be resumable, and must select the same subprotocol.
-func (k *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way route.Kind) bool {
-	return k.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
-		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
+func (session *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way route.Kind) bool {
+	return session.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
+		string(res.Value("Sec-WebSocket-Protocol")) == session.protocol
 }
 
 // acceptOf returns the value of Sec-WebSocket-Accept (RFC 6455 section 4.2.2).
@@ -171,11 +173,11 @@ func closesWith(res *h1.Response) int {
 
 // recordBreak records that a relay broke at now. It reports whether more than maxBreaks relays have
 // broken within breakPeriod.
-func (k *webSocketSession) recordBreak(now time.Time) bool {
-	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < breakPeriod {
+func (session *webSocketSession) recordBreak(now time.Time) bool {
+	if first := session.broken[0]; !first.IsZero() && now.Sub(first) < breakPeriod {
 		return true
 	}
-	copy(k.broken[:], k.broken[1:])
-	k.broken[maxBreaks-1] = now
+	copy(session.broken[:], session.broken[1:])
+	session.broken[maxBreaks-1] = now
 	return false
 }

@@ -98,77 +98,77 @@ func (c *client) createSession() {
 
 // upgradeQueue returns the backoff.ShardQueue that the request must join before another request is sent to
 // the destination of p. nil means that the request can be sent now.
-func (x *exchange) upgradeQueue(p *pool) *backoff.ShardQueue {
-	if x.isResumption() {
-		return p.upgradeBackoff.Allow(0, true)
+func (exchange *exchange) upgradeQueue(pool *pool) *backoff.ShardQueue {
+	if exchange.isResumption() {
+		return pool.upgradeBackoff.Allow(0, true)
 	}
-	c := p.backoff.Allow(x.limitShard(), x.waited && x.resumed == nil)
-	if c != nil && x.resumed != nil && c.Sheds() {
+	queue := pool.backoff.Allow(exchange.limitShard(), exchange.waited && exchange.resumed == nil)
+	if queue != nil && exchange.resumed != nil && queue.Sheds() {
 		return nil // the exceeded limit does not apply to resumed streams
 	}
-	return c
+	return queue
 }
 
 // runByKind runs an attempt of a WebSocket, of a resumed event stream, or of any other request.
-func (c *client) runByKind(p *attempt) decision {
+func (c *client) runByKind(attempt *attempt) decision {
 	switch {
 	case c.exchange.session != nil:
-		return c.runWebSocket(p)
-	case c.exchange.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume an event stream
-		p.cancelUnsent()
+		return c.runWebSocket(attempt)
+	case c.exchange.resumed != nil && attempt.conn.inproc != nil: // an app in this process cannot resume an event stream
+		attempt.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
 		return done
 	}
-	return c.runAttempt(p)
+	return c.runAttempt(attempt)
 }
 
 // runWebSocket runs an attempt of a request for a resumable WebSocket. The response may start a
 // relay.
-func (c *client) runWebSocket(p *attempt) decision {
-	k := c.exchange.session
-	if p.route.Kind != route.Local {
-		k.delivered = c.exchange.isResumption()
-		b := &p.conn.pool.upgradeBackoff
-		v := c.runAttempt(p)
-		if k.delivered && !k.relayStarted {
-			b.OnAccepted(0)
+func (c *client) runWebSocket(attempt *attempt) decision {
+	session := c.exchange.session
+	if attempt.route.Kind != route.Local {
+		session.delivered = c.exchange.isResumption()
+		upgrades := &attempt.conn.pool.upgradeBackoff
+		result := c.runAttempt(attempt)
+		if session.delivered && !session.relayStarted {
+			upgrades.OnAccepted(0)
 		}
-		return v
+		return result
 	}
-	if p.conn.inproc != nil { // an app in this process cannot upgrade
-		if k.refused = wsession.CloseMoved; c.exchange.isResumption() {
-			p.cancelUnsent()
+	if attempt.conn.inproc != nil { // an app in this process cannot upgrade
+		if session.refused = wsession.CloseMoved; c.exchange.isResumption() {
+			attempt.cancelUnsent()
 			return done
 		}
-		return c.runAttempt(p)
+		return c.runAttempt(attempt)
 	}
-	if k.resumed > 0 || c.exchange.isResumption() {
-		if crowd := c.acquireUpgrade(p); crowd != nil {
-			p.cancelUnsent()
+	if session.resumed > 0 || c.exchange.isResumption() {
+		if crowd := c.acquireUpgrade(attempt); crowd != nil {
+			attempt.cancelUnsent()
 			return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, condition: crowd}
 		}
 	}
 	mine := c.slot.load()
-	release, ok := c.server.webSockets.exclusive.Acquire(c.wait.context(), k.id, func() { c.server.cancelRun(c, mine, causeClientGone) })
+	release, ok := c.server.webSockets.exclusive.Acquire(c.wait.context(), session.id, func() { c.server.cancelRun(c, mine, causeClientGone) })
 	if !ok {
-		k.releaseUpgrade()
-		p.cancelUnsent()
+		session.releaseUpgrade()
+		attempt.cancelUnsent()
 		return decision{action: actionWait, reason: route.ReasonUnreachable, refusal: route.RefusedBusy, backoff: true}
 	}
 	lower := c.admitted // admitted is called when the run ends; it must also release the exclusive use and the upgrade place
 	c.admitted = func() {
-		k.releaseUpgrade()
+		session.releaseUpgrade()
 		lower()
 		release()
 	}
-	k.delivered = c.exchange.isResumption()
-	return c.runAttempt(p)
+	session.delivered = c.exchange.isResumption()
+	return c.runAttempt(attempt)
 }
 
 // replaced reports whether the run was cancelled because a newer request of the same session has
 // arrived. The ingress has given up the older request then.
-func (c *client) replaced(why cause) bool {
-	return why == causeClientGone && c.ingress != "" && c.exchange.session != nil && c.body.clientErr == nil
+func (c *client) replaced(cancelCause cause) bool {
+	return cancelCause == causeClientGone && c.ingress != "" && c.exchange.session != nil && c.body.clientErr == nil
 }
 
 // yieldToNewer ends a run that was replaced, together with its connection. It must not cancel the
@@ -180,27 +180,27 @@ func (c *client) yieldToNewer() decision {
 
 // acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
 // is free, it returns the backoff.ShardQueue that the request must join.
-func (c *client) acquireUpgrade(p *attempt) *backoff.ShardQueue {
-	b, n := &p.conn.pool.upgradeBackoff, &c.server.webSockets.upgrades
-	if crowd := b.Allow(0, true); crowd != nil {
+func (c *client) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
+	upgrades, n := &attempt.conn.pool.upgradeBackoff, &c.server.webSockets.upgrades
+	if crowd := upgrades.Allow(0, true); crowd != nil {
 		return crowd
 	}
 	if n.Add(1) > wsession.MaxUpgrades {
 		n.Add(-1)
-		return b.OnRefused(0, false)
+		return upgrades.OnRefused(0, false)
 	}
 	c.exchange.session.freeUpgrade = func() {
 		n.Add(-1)
-		b.OnAccepted(0)
+		upgrades.OnAccepted(0)
 	}
 	return nil
 }
 
 // releaseUpgrade releases the place of acquireUpgrade, if the session still has one. It is called
 // when the app has responded to the upgrade, or when the connection is closed.
-func (k *webSocketSession) releaseUpgrade() {
-	if done := k.freeUpgrade; done != nil {
-		k.freeUpgrade = nil
+func (session *webSocketSession) releaseUpgrade() {
+	if done := session.freeUpgrade; done != nil {
+		session.freeUpgrade = nil
 		done()
 	}
 }
@@ -208,21 +208,21 @@ func (k *webSocketSession) releaseUpgrade() {
 // sweepSession closes the WebSocket of a session on a node that is leaving, so that the client
 // connects to another node. Each session has a random time within ReconnectSpread, so that the
 // clients do not reconnect all together.
-func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration) {
+func (s *Server) sweepSession(c *client, session *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
 	}
-	if k.reconnectAt == 0 {
-		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
+	if session.reconnectAt == 0 {
+		session.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.options.ReconnectSpread), 1))) //nolint:gosec // math/rand suffices to spread the load
 	}
-	if now < k.reconnectAt {
+	if now < session.reconnectAt {
 		return
 	}
-	if l := c.slot.webSocket.Load(); l != nil {
-		l.request(requestReconnect | requestStop | requestCloseFrame)
-		l.abortUpstreamAfter(endWait)
+	if relay := c.slot.webSocket.Load(); relay != nil {
+		relay.request(requestReconnect | requestStop | requestCloseFrame)
+		relay.abortUpstreamAfter(endWait)
 	}
-	if end := k.wait.Load(); end != nil {
+	if end := session.wait.Load(); end != nil {
 		(*end)()
 	}
 }
@@ -230,31 +230,31 @@ func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration)
 // sweepRelay requests the hand-over of a relay whose shard moves. The ingress requests it
 // immediately. The owner waits for the request of the ingress, and starts the hand-over itself
 // after wsession.HandoverDelay.
-func (s *Server) sweepRelay(c *client, r run, t *route.Table, now time.Duration) {
-	l := c.slot.webSocket.Load()
-	if l == nil || r.flags&slotKeyless != 0 {
+func (s *Server) sweepRelay(c *client, current run, table *route.Table, now time.Duration) {
+	relay := c.slot.webSocket.Load()
+	if relay == nil || current.flags&slotKeyless != 0 {
 		return
 	}
-	if int(r.shard) < t.Shards() && !isMoving(r, c.slot.node.Load(), t.Route(r.shard)) {
+	if int(current.shard) < table.Shards() && !isMoving(current, c.slot.node.Load(), table.Route(current.shard)) {
 		c.movedAt = 0
 		return
 	}
 	if c.movedAt == 0 {
 		c.movedAt = now
-		if l.toClient {
-			s.webSockets.handovers.Enqueue(func() { l.request(requestMove) })
+		if relay.toClient {
+			s.webSockets.handovers.Enqueue(func() { relay.request(requestMove) })
 		}
 	}
 	if now-c.movedAt >= wsession.HandoverDelay {
-		l.request(requestMove)
+		relay.request(requestMove)
 	}
 }
 
 // isMoving reports whether the shard of a relay moves away from its present destination. If the
 // owner merely does not respond, the shard does not count as moving: the owner may still serve it.
-func isMoving(r run, node *string, dest *route.Route) bool {
-	if r.kind == route.Remote && dest.Kind == route.Held {
+func isMoving(current run, node *string, dest *route.Route) bool {
+	if current.kind == route.Remote && dest.Kind == route.Held {
 		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonAbsent
 	}
-	return !isAtRoute(r, node, dest)
+	return !isAtRoute(current, node, dest)
 }

@@ -27,71 +27,71 @@ type sessionStatus struct {
 	waves     bool                // the relay may have ended together with others, so it counts in the hand-over summary
 }
 
-func (n *sessionStatus) set(state wsession.State) { n.state.Store(uint32(state)) }
+func (status *sessionStatus) set(state wsession.State) { status.state.Store(uint32(state)) }
 
-func (n *sessionStatus) load() wsession.State { return wsession.State(n.state.Load()) }
+func (status *sessionStatus) load() wsession.State { return wsession.State(status.state.Load()) }
 
 // recordStart records the start of a relay at the ingress.
-func (y *responseRelay) recordStart(k *webSocketSession) {
-	m := y.server.metrics
+func (rr *responseRelay) recordStart(session *webSocketSession) {
+	m := rr.server.metrics
 	switch {
-	case k.gap:
-		k.startedBy = wsession.StartGap
-	case k.relays > 0:
-		k.startedBy = wsession.StartPlanned
+	case session.gap:
+		session.startedBy = wsession.StartGap
+	case session.relays > 0:
+		session.startedBy = wsession.StartPlanned
 	default:
-		k.startedBy, k.shard, k.keyHash = wsession.StartFirst, y.exchange.shard, shardkey.Hash(nil, y.exchange.Key)
+		session.startedBy, session.shard, session.keyHash = wsession.StartFirst, rr.exchange.shard, shardkey.Hash(nil, rr.exchange.Key)
 	}
-	if m.relayStarts[k.startedBy].Add(1); k.startedBy != wsession.StartFirst {
+	if m.relayStarts[session.startedBy].Add(1); session.startedBy != wsession.StartFirst {
 		m.sessionEnds[wsession.SessionResumed].Add(1)
 		now := time.Now()
-		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
-		if k.waves {
-			y.server.webSockets.summary.Resumed(now, now.Sub(k.lost), k.gap)
+		m.handovers[session.startedBy].Observe(now.Sub(session.lost))
+		if session.waves {
+			rr.server.webSockets.summary.Resumed(now, now.Sub(session.lost), session.gap)
 		}
 	}
-	k.set(wsession.Attached)
+	session.set(wsession.Attached)
 }
 
 // recordEnd records the end of the relay at the ingress, and returns its result. It must be called
 // after decideOutcome.
-func (l *webSocketRelay) recordEnd() wsession.RelayEnd {
-	k := l.session
-	end := l.outcome()
-	l.server.metrics.relayEnds[end].Add(1)
-	k.set(0)
-	if end == wsession.EndReconnect && !l.isRequested(requestReconnect) {
-		l.server.webSockets.summary.Lost(k.shard, time.Now())
-		l.server.webSockets.summary.Ended(time.Now(), 0, true)
+func (relay *webSocketRelay) recordEnd() wsession.RelayEnd {
+	session := relay.session
+	end := relay.outcome()
+	relay.server.metrics.relayEnds[end].Add(1)
+	session.set(0)
+	if end == wsession.EndReconnect && !relay.isRequested(requestReconnect) {
+		relay.server.webSockets.summary.Lost(session.shard, time.Now())
+		relay.server.webSockets.summary.Ended(time.Now(), 0, true)
 	}
-	k.waves = l.appClose != wsession.CloseMoved || l.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
-	if k.resumes {
-		if k.waves {
-			l.server.webSockets.summary.Lost(k.shard, time.Now())
+	session.waves = relay.appClose != wsession.CloseMoved || relay.closeAcknowledged // with an unacknowledged wsession.CloseMoved, the app itself has requested another relay
+	if session.resumes {
+		if session.waves {
+			relay.server.webSockets.summary.Lost(session.shard, time.Now())
 		}
-		if k.lost = l.handoverRequestedAt; k.gap || k.lost.IsZero() {
-			k.lost = time.Now()
+		if session.lost = relay.handoverRequestedAt; session.gap || session.lost.IsZero() {
+			session.lost = time.Now()
 		}
-		k.set(wsession.Detached)
+		session.set(wsession.Detached)
 	}
 	return end
 }
 
 // outcome returns the decision of decideOutcome in the form that metrics use.
-func (l *webSocketRelay) outcome() wsession.RelayEnd {
-	k := l.session
+func (relay *webSocketRelay) outcome() wsession.RelayEnd {
+	session := relay.session
 	switch {
-	case k.resumes && k.gap:
+	case session.resumes && session.gap:
 		return wsession.EndBroken
-	case k.resumes:
+	case session.resumes:
 		return wsession.EndHandedOver
-	case l.invalid || l.appInvalid:
+	case relay.invalid || relay.appInvalid:
 		return wsession.EndProtocol
-	case l.closeForwarded || l.clientClosed.Load():
+	case relay.closeForwarded || relay.clientClosed.Load():
 		return wsession.EndClosed
-	case k.closeCode != 0:
+	case session.closeCode != 0:
 		return wsession.EndReconnect
-	case l.clientEnded || l.clientGone:
+	case relay.clientEnded || relay.clientGone:
 		return wsession.EndClientGone
 	}
 	return wsession.EndEnded
@@ -100,21 +100,21 @@ func (l *webSocketRelay) outcome() wsession.RelayEnd {
 // recordLost records that a session has not found another relay. It does nothing if the session has
 // started one.
 func (c *client) recordLost() {
-	k, end := c.exchange.session, wsession.SessionLate
+	session, end := c.exchange.session, wsession.SessionLate
 	switch {
-	case k.relayStarted:
+	case session.relayStarted:
 		return
 	case c.closing.Load():
 		end = wsession.SessionClientGone
-	case k.refused != 0:
+	case session.refused != 0:
 		end = wsession.SessionRefused
 	}
-	k.set(0)
+	session.set(0)
 	c.server.metrics.sessionEnds[end].Add(1)
 	sessionLog{&c.requestState}.sessionLost(end)
-	if k.waves {
+	if session.waves {
 		now := time.Now()
-		c.server.webSockets.summary.Ended(now, now.Sub(k.lost), end != wsession.SessionClientGone)
+		c.server.webSockets.summary.Ended(now, now.Sub(session.lost), end != wsession.SessionClientGone)
 	}
 }
 
@@ -132,33 +132,33 @@ type ShardWebSockets struct {
 
 // WebSocketCounts returns the counts for each shard that has upgraded connections at this node.
 func (s *Server) WebSocketCounts() []ShardWebSockets {
-	by := map[shardmap.Shard]*ShardWebSockets{}
+	byShard := map[shardmap.Shard]*ShardWebSockets{}
 	of := func(shard shardmap.Shard) *ShardWebSockets {
-		if by[shard] == nil {
-			by[shard] = &ShardWebSockets{Shard: shard}
+		if byShard[shard] == nil {
+			byShard[shard] = &ShardWebSockets{Shard: shard}
 		}
-		return by[shard]
+		return byShard[shard]
 	}
 	s.conns.each(func(c *client) {
-		if k := c.session.Load(); k != nil {
-			switch k.load() {
+		if session := c.session.Load(); session != nil {
+			switch session.load() {
 			case wsession.Attached:
-				of(k.shard).Attached++
+				of(session.shard).Attached++
 			case wsession.Detached:
-				of(k.shard).Detached++
+				of(session.shard).Detached++
 			}
 		}
-		switch r := c.slot.load(); {
-		case r.kind != route.Local || r.flags&(slotTunnel|slotKeyless) != slotTunnel:
-		case r.flags&slotWebSocket != 0:
-			of(r.shard).Resumable++
+		switch current := c.slot.load(); {
+		case current.kind != route.Local || current.flags&(slotTunnel|slotKeyless) != slotTunnel:
+		case current.flags&slotWebSocket != 0:
+			of(current.shard).Resumable++
 		default:
-			of(r.shard).Plain++
+			of(current.shard).Plain++
 		}
 	})
-	out := make([]ShardWebSockets, 0, len(by))
-	for _, x := range by {
-		out = append(out, *x)
+	out := make([]ShardWebSockets, 0, len(byShard))
+	for _, counts := range byShard {
+		out = append(out, *counts)
 	}
 	slices.SortFunc(out, func(a, b ShardWebSockets) int { return cmp.Compare(a.Shard, b.Shard) })
 	return out

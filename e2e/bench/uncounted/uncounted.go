@@ -19,11 +19,11 @@ const Owns = "BUILT WITHOUT METRICS OF REQUESTS for benches, not for use"
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		{Decl: "proxy.metrics.countResponse", Old: "if i := code - firstCode; i >= 0", New: "if i := code - firstCode; false && i >= 0"},
-		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[x.routeOf()][class].Observe(took)", New: ""},
+		{Decl: "proxy.metrics.observeEnd", Old: "m.durations[exchange.routeOf()][class].Observe(took)", New: ""},
 		begin("internal/nativehist.Histogram.Observe", "func (h *Histogram) Observe(d time.Duration) {\n", "\treturn\n"),
 		{Decl: "proxy.client.beginExchange", Old: "began:  c.server.clock.exact(),\n", New: "began:  0,\n"},
 		begin("proxy.client.startTimer", "func (c *client) startTimer() (began time.Duration, sent int64) {\n", "\treturn 0, 0\n"),
-		begin("proxy.client.recordRun", "func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {\n", "\treturn\n"),
+		begin("proxy.client.recordRun", "func (c *client) recordRun(attempt *attempt, result decision, began time.Duration, sent int64) {\n", "\treturn\n"),
 		{Decl: "proxy.client.handleResponse", Old: "c.server.metrics.loopRequests.Add(1)\n", New: ""},
 		begin("proxy/loadstats.Collector.Sample", "func (l *Collector) Sample(key []byte) {\n", "\treturn\n"),
 		begin("internal/cli.versionCommand.Run", "text := b.String()\n", "\ttext += \", "+Owns+"\"\n"),
