@@ -60,14 +60,14 @@ func (c *client) runStep(step func()) {
 func (c *client) continueServing(over func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
-		c.eventLoops.join(c) // c must not be used after this
+		c.eventLoops.join(c) // c belongs to another goroutine now
 		return
 	}
 	if !c.hasRelay() {
 		if !c.parked {
 			over()
 		}
-		c.server.clients.put(c) // c must not be used after this
+		c.server.clients.put(c) // c belongs to another goroutine now
 		return
 	}
 	relay := c.relay.webSocket

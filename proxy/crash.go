@@ -64,8 +64,8 @@ type crashRecord struct {
 	keys       map[Implicated]struct{} // crashRecords.mu protects it; MaxImplicated+1 entries mean too many keys
 }
 
-// record records that a connection to the process p broke while a request for key was in progress.
-// It returns the record of that process.
+// record records that a connection to the crashed process broke while a request for key was in
+// progress. It returns the record of that process.
 func (records *crashRecords) record(crashed process, key Implicated) *crashRecord {
 	records.mu.Lock()
 	defer records.mu.Unlock()
@@ -92,14 +92,14 @@ func (records *crashRecords) record(crashed process, key Implicated) *crashRecor
 	return record
 }
 
-// implicates reports whether w has few enough keys for each of them to be implicated.
+// implicates reports whether record has few enough keys for each of them to be implicated.
 func (records *crashRecords) implicates(record *crashRecord) bool {
 	records.mu.Lock()
 	defer records.mu.Unlock()
 	return len(record.keys) <= MaxImplicated
 }
 
-// reportCrash calls report with w, unless w has too many keys.
+// reportCrash calls report with the crash, unless record has too many keys.
 func (records *crashRecords) reportCrash(record *crashRecord) {
 	records.mu.Lock()
 	crash := Crash{Node: record.node, Boot: record.boot}

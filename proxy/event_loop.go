@@ -255,7 +255,7 @@ func (loop *eventLoop) handOff(c *client, resumeAt resumePoint) {
 	if c.resumeAt = resumeAt; resumeAt == resumeNext {
 		c.eligibility.skip = max(c.eligibility.skip, 1) // the goroutine must serve one request before it can hand c to a loop again
 	}
-	c.watcher.resume(c) // c must not be used after this
+	c.watcher.resume(c) // c belongs to another goroutine now
 }
 
 // detach unregisters c from the loop.
@@ -276,8 +276,8 @@ func (loop *eventLoop) unregisterUpstream(c *client) {
 	}
 }
 
-// registerUpstream registers k, which will carry a request of c, with the loop. It returns false if
-// that is not possible. The caller must own k.
+// registerUpstream registers conn, which will carry a request of c, with the loop. It returns false
+// if that is not possible. The caller must own conn.
 func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
 	netConn := conn.NetConn()
 	if known := rawio.Known(netConn); conn.loop != loop || known {
@@ -307,7 +307,8 @@ func detachFromPoller(conn *h1.Conn) bool {
 	return true
 }
 
-// leaveLoop removes k, which is about to be closed, from its event loop. The caller must own k.
+// leaveLoop removes conn, which is about to be closed, from its event loop. The caller must own
+// conn.
 func (conn *upstreamConn) leaveLoop() {
 	if conn.loop != nil {
 		conn.loop.send(message{upstream: conn.loopRegistration.id})

@@ -222,7 +222,7 @@ func fail(code problem.Code, detail string) decision {
 	return decision{action: actionFail, code: code, detail: detail}
 }
 
-// waitForRoute returns the decision for a request whose route r is held.
+// waitForRoute returns the decision for a request whose route dest is held.
 func waitForRoute(dest *route.Route) decision {
 	return decision{action: actionWait, reason: dest.Reason, refusal: route.RefusalFor(dest)}
 }

@@ -27,16 +27,16 @@ const (
 	outcomeResponded                        // a response was sent, completely or in part, and the attempt has ended
 )
 
-// serveRequest runs the handler for the request whose header is buffered in w, and sends the
+// serveRequest runs the handler for the request whose header is buffered in writer, and sends the
 // response. The request counts as in flight until the handler and all its Tasks have ended, even if
 // the client disconnects earlier.
 func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h1.Writer) handlerOutcome {
-	hc.attempt = *attempt // a copy, so that p itself stays on the stack
+	hc.attempt = *attempt // a copy, so that the caller's attempt stays on the stack
 	hc.a, hc.reply, hc.p, hc.outcome, hc.answered, hc.disposition = responder.requestState, responder, &hc.attempt, outcomeUnread, false, dispositionEnded
 	hc.runNumber = attempt.slot.load().number
 	hc.taskFailed.Store(false)
 	hc.serveFastHTTP(writer.Unsent())
-	out := hc.outcome // read the outcome before the pool can assign t to another request
+	out := hc.outcome // read the outcome before the pool can assign hc to another request
 	switch {
 	case out != outcomeResponded:
 	case hc.disposition == dispositionReuse:
@@ -213,7 +213,7 @@ func appendResponseHeader(dst []byte, header *fasthttp.ResponseHeader) []byte {
 
 // response returns the response that the handler has set. After TimeoutError, a handler may still
 // be running and use its Response and all other data of the request. Therefore response then marks
-// t as unusable, so that no memory of the request is reused.
+// hc as unusable, so that no memory of the request is reused.
 func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	late := ctx.LastTimeoutErrorResponse()
 	if late == nil {
@@ -267,7 +267,8 @@ func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 }
 
 // finishResponse ends a request whose response has been written to w. It releases the shard before
-// it flushes w, so that a slow client does not block the shard. err is the first error of a write.
+// it flushes writer, so that a slow client does not block the shard. err is the first error of a
+// write.
 func (hc *handlerConn) finishResponse(writer *h1.Writer, trailers []byte, err error) {
 	hc.disposition = dispositionReuse
 	if hc.p.slot.finish() != causeNone || hc.unusable {

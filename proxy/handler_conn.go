@@ -30,7 +30,7 @@ type handlerConn struct {
 	a              *requestState
 	reply          reply
 	p              *attempt
-	attempt        attempt            // p points to it
+	attempt        attempt            // copy of the attempt that runs the request
 	runNumber      uint32             // number of the run
 	head           []byte             // header for fasthttp to read
 	answered       bool               // handle has sent the response, so the output of fasthttp is discarded

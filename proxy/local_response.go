@@ -104,7 +104,7 @@ func appendStatusLine(dst []byte, status int, text string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// failure sends the problem document that the decision v describes.
+// failure sends the problem document that result describes.
 func (r reply) failure(result decision) {
 	prob := &problem.Problem{Code: result.code, Detail: result.detail}
 	if result.reason != 0 {

@@ -134,7 +134,7 @@ type Optimizations struct {
 	Splice       bool // copies long bodies from connection to connection inside the kernel
 }
 
-// withDefaults returns o with every zero replaced by its default.
+// withDefaults returns options with every zero replaced by its default.
 func (options Options) withDefaults() Options {
 	options.QueueWait = cmp.Or(options.QueueWait, 15*time.Second)
 	options.MaxUpstreamConns = cmp.Or(options.MaxUpstreamConns, 1024)

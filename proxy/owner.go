@@ -52,7 +52,7 @@ func (state *requestState) readForwarded() (committed, proposed uint64, ok bool)
 const maxShard = 1<<16 - 1
 
 // serveAsOwner routes a forwarded request until it has a response or is refused. A decision to
-// retry or to wait replaces t by the current routing table.
+// retry or to wait replaces table by the current routing table.
 func (c *client) serveAsOwner(table *route.Table) {
 	first := table.Proposed()
 	for {
@@ -82,8 +82,8 @@ func (c *client) serveAsOwner(table *route.Table) {
 	}
 }
 
-// awaitAcquire lets a forwarded request wait until the app has acquired its shard. t is the routing
-// table with which v was decided.
+// awaitAcquire lets a forwarded request wait until the app has acquired its shard. table is the
+// routing table with which result was decided.
 //
 // If this node holds no lease, awaitAcquire refuses the request, because the app is not told to
 // acquire a shard without a lease. Each waiting request occupies a connection from its ingress,

@@ -86,7 +86,7 @@ func (r *registry) resumeReady(parked *parkedConn, now time.Duration) {
 	}
 }
 
-// unparkOnce unparks p, and reports whether p was parked.
+// unparkOnce unparks the connection parked, and reports whether it was parked.
 func (r *registry) unparkOnce(parked *parkedConn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +174,7 @@ func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleCo
 	return all
 }
 
-// closeParked closes p if it is still parked and its client has sent no data.
+// closeParked closes the connection parked if it is still parked and its client has sent no data.
 func (r *registry) closeParked(parked *parkedConn) {
 	if r.unparkOnce(parked) {
 		parked.wake(true)

@@ -36,7 +36,7 @@ func (p *peers) renewTo(match func(node string) bool) {
 	})
 }
 
-// each calls f for each pool.
+// each calls visit for each pool.
 func (p *peers) each(visit func(*pool)) {
 	p.pools.Range(func(_, value any) bool {
 		visit(value.(*pool)) //nolint:errcheck,forcetypeassert // as above

@@ -148,15 +148,15 @@ func (r *registry) sweepSoon() {
 	}
 }
 
-// withClients calls f with all open connections that have a client. It stores them in list, and
-// returns the slice for reuse. Until f returns, no client in the list is reused for another
-// connection. f must not keep a reference to a client.
+// withClients calls visit with all open connections that have a client. It stores them in list, and
+// returns the slice for reuse. Until visit returns, no client in the list is reused for another
+// connection. visit must not keep a reference to a client.
 func (r *registry) withClients(list []*client, visit func(all []*client)) []*client {
 	return r.withSomeClients(list, true, func(all []*client, _ bool) { visit(all) })
 }
 
 // withSomeClients is like withClients, but includes quiescent WebSockets only with whole. The argument
-// whole of f reports whether all connections are included.
+// whole reports whether all connections are included.
 func (r *registry) withSomeClients(list []*client, whole bool, visit func(all []*client, whole bool)) []*client {
 	list, whole = r.beginVisit(list, whole)
 	defer r.endVisit()
@@ -192,7 +192,7 @@ func (r *registry) endVisit() {
 	}
 }
 
-// each visits all open connections, and calls f with each of them.
+// each visits all open connections, and calls visit with each of them.
 func (r *registry) each(visit func(c *client)) {
 	r.withClients(nil, func(all []*client) {
 		for _, c := range all {

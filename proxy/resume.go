@@ -58,15 +58,15 @@ func (stream *resumableStream) mayFollow(epoch uint64, now time.Time) bool {
 }
 
 // ownerRestarting records that the owner restarts: it has ended its responses as planned, and will
-// return with the same epoch. k may be nil.
+// return with the same epoch. stream may be nil.
 func (stream *resumableStream) ownerRestarting() {
 	if stream != nil {
 		stream.epoch, stream.recent = 0, [maxResumes]time.Time{}
 	}
 }
 
-// countRequest increments the number of requests to resume that may have reached an app. k may be
-// nil.
+// countRequest increments the number of requests to resume that may have reached an app. stream may
+// be nil.
 func (stream *resumableStream) countRequest() {
 	if stream != nil {
 		stream.requested++

@@ -189,8 +189,8 @@ func (c *client) finishExchange() {
 	c.server.metrics.observeEnd(&c.exchange, c.exchange.elapsed(&c.server.clock))
 }
 
-// routeUntilAnswered makes attempts until the client has a response. v is the decision after the
-// first attempt, which used the table t.
+// routeUntilAnswered makes attempts until the client has a response. result is the decision after
+// the first attempt, which used table.
 func (c *client) routeUntilAnswered(table *route.Table, result decision) {
 	for ; ; table, result = c.attemptNow() {
 		switch result.action {
@@ -225,8 +225,7 @@ func (c *client) attemptNow() (*route.Table, decision) {
 	return table, c.attemptByTable(table)
 }
 
-// waitFor waits until the decision v permits another attempt, and adds the waiting time to the
-// access log.
+// waitFor waits until result permits another attempt, and adds the waiting time to the access log.
 func (c *client) waitFor(result decision) decision {
 	account := &c.exchange.account
 	began := account.now()
@@ -353,8 +352,9 @@ func (c *client) attemptLocal(table *route.Table, dest *route.Route) decision {
 	return c.runTimed(prepared)
 }
 
-// admitAttempt begins a run of the request on l, and requests admission from the node. If the node
-// refuses, admitAttempt returns l to the pool. The zero decision means that p is ready to be run.
+// admitAttempt begins a run of the request on conn, and requests admission from the node. If the
+// node refuses, admitAttempt returns conn to the pool. The zero decision means that prepared is
+// ready to be run.
 func (c *client) admitAttempt(prepared *attempt, conn *upstreamConn, table *route.Table, dest *route.Route) decision {
 	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
 	// end of admissions, must find the run.

@@ -85,7 +85,7 @@ type Settings struct {
 	UpstreamIdleTimeout time.Duration
 }
 
-// withDefaults returns a copy of s in which zero values are replaced by the defaults.
+// withDefaults returns a copy of settings in which zero values are replaced by the defaults.
 func (settings Settings) withDefaults() *Settings {
 	settings.StreamGrace = cmp.Or(settings.StreamGrace, 250*time.Millisecond)
 	settings.MaxHeaderBytes = cmp.Or(settings.MaxHeaderBytes, 64<<10)

@@ -232,25 +232,25 @@ func isAtRoute(current run, node *string, dest *route.Route) bool {
 	return current.kind == route.Local
 }
 
-// cancelRun cancels the run r, if it is still in progress.
+// cancelRun cancels current, if it is still in progress.
 func (s *Server) cancelRun(c *client, current run, cancelCause cause) {
 	s.cancelIn(&c.slot, current, cancelCause)
 }
 
-// cancelBeforeResponse cancels the run r unless its response has begun since r was loaded. The slot
-// checks and cancels in one atomic step. So a response either continues undisturbed or sends no
-// byte.
+// cancelBeforeResponse cancels current unless its response has begun since current was
+// loaded. The slot checks and cancels in one atomic step. So a response either continues
+// undisturbed or sends no byte.
 func (s *Server) cancelBeforeResponse(c *client, current run, cancelCause cause) {
 	s.cancelMatching(&c.slot, current, cancelCause, func(now run) bool { return now.number == current.number && now.flags&slotResponseBegun == 0 })
 }
 
-// cancelIn cancels the run r of a slot, if it is still in progress.
+// cancelIn cancels current of a slot, if it is still in progress.
 func (s *Server) cancelIn(slot *slot, current run, cancelCause cause) {
 	s.cancelMatching(slot, current, cancelCause, func(now run) bool { return now.number == current.number })
 }
 
 // cancelMatching cancels the run in a slot if match returns true for the present content of the
-// slot. r is the run that the caller has seen.
+// slot. current is the run that the caller has seen.
 func (s *Server) cancelMatching(slot *slot, current run, cancelCause cause, match func(now run) bool) {
 	closes, cut := slot.cancel(cancelCause, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {

@@ -62,7 +62,7 @@ func (task Task) Fail() {
 	}
 }
 
-// Panicked is Fail for a panic with value v. It logs v and the stack of the caller.
+// Panicked is Fail for a panic with the given value. It logs the value and the stack of the caller.
 func (task Task) Panicked(value any) {
 	if task.conn == nil {
 		return

@@ -11,8 +11,9 @@ import (
 )
 
 // decideOutcome decides what follows at the ingress after a relay has ended: another relay, a close
-// frame for the client, or the end of the client's connection without a close frame. why is the
-// cause for which the relay was cancelled, or causeNone. r is the route that the relay has used.
+// frame for the client, or the end of the client's connection without a close frame. cancelCause is
+// the cause for which the relay was cancelled, or causeNone. dest is the route that the relay has
+// used.
 func (relay *webSocketRelay) decideOutcome(cancelCause cause, exchange *exchange, dest *route.Route) {
 	session := relay.session
 	switch {

@@ -39,7 +39,7 @@ func (relay *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
 	return time.Duration(relay.server.parkAfter.Load())
 }
 
-// wakeFunc returns a function that continues a parked direction with f in another goroutine. The
+// wakeFunc returns a function that continues a parked direction with fn in another goroutine. The
 // returned function does not block.
 func (relay *webSocketRelay) wakeFunc(fn func()) func() {
 	goOn := func() {

@@ -166,17 +166,17 @@ func (relay *webSocketRelay) end() {
 	relay.downstream.ResumeRead()
 }
 
-// abortAfter aborts the connection c after d, unless the relay has ended by then.
+// abortAfter aborts conn after delay, unless the relay has ended by then.
 func (relay *webSocketRelay) abortAfter(delay time.Duration, conn *h1.Conn) {
 	relay.runAfter(delay, func() { _ = conn.Abort() })
 }
 
-// runAfter calls f after d, unless the relay has ended by then. f must not block.
+// runAfter calls fn after delay, unless the relay has ended by then. fn must not block.
 func (relay *webSocketRelay) runAfter(delay time.Duration, fn func()) {
 	time.AfterFunc(delay, func() { relay.ifRunning(fn) })
 }
 
-// ifRunning calls f unless the relay has ended. f must not block.
+// ifRunning calls fn unless the relay has ended. fn must not block.
 func (relay *webSocketRelay) ifRunning(fn func()) {
 	relay.mu.Lock()
 	defer relay.mu.Unlock()

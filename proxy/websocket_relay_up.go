@@ -50,8 +50,8 @@ func (relay *webSocketRelay) upIsBetweenMessages() bool {
 	return relay.session.skip || relay.upScanner.BetweenMessages()
 }
 
-// forwardUp sends p to upstream. If a hand-over is requested, it stops at the end of the present
-// message. It returns how many bytes of p it has processed, and whether the direction must stop.
+// forwardUp sends data to upstream. If a hand-over is requested, it stops at the end of the present
+// message. It returns how many bytes of data it has processed, and whether the direction must stop.
 func (relay *webSocketRelay) forwardUp(data []byte) (n int, stop bool) {
 	from := 0
 	for n < len(data) && (!relay.isRequested(requestMove) || !relay.upIsBetweenMessages()) {
@@ -116,7 +116,7 @@ func (relay *webSocketRelay) writeUp(data []byte) bool {
 	return true
 }
 
-// abortUpstreamAfter aborts upstream after d, unless the relay has ended by then.
+// abortUpstreamAfter aborts upstream after delay, unless the relay has ended by then.
 func (relay *webSocketRelay) abortUpstreamAfter(delay time.Duration) {
 	relay.abortAfter(delay, relay.upstream)
 }
