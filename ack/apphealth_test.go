@@ -12,7 +12,7 @@ import (
 func (s *stage) sicken(ids ...shardmap.NodeID) {
 	for _, id := range ids {
 		a := s.actor(id)
-		a.unhealthy, a.app.Failing, a.app.Falls = true, true, a.app.Falls+1
+		a.unhealthy, a.app.Failing, a.app.FlapCount = true, true, a.app.FlapCount+1
 	}
 }
 
@@ -27,7 +27,7 @@ func (s *stage) heal(ids ...shardmap.NodeID) {
 // all of them, and back afterwards.
 func TestAppsThatFailTogetherKeepTheirShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	epoch := s.state.Last().Epoch()
+	epoch := s.state.Proposed().Epoch()
 	for _, id := range []shardmap.NodeID{"a", "b", "c"} { // their checks fail one after the other
 		s.actor(id).app.Failing = true
 		s.run(200 * time.Millisecond)
@@ -42,7 +42,7 @@ func TestAppsThatFailTogetherKeepTheirShards(t *testing.T) {
 		s.run(2 * time.Second)
 	}
 	s.run(10 * time.Second)
-	if got := s.state.Last().Epoch(); got != epoch {
+	if got := s.state.Proposed().Epoch(); got != epoch {
 		t.Errorf("map %d after %d:\n%s", got, epoch, s)
 	}
 }
@@ -98,7 +98,7 @@ func TestElectionWhileMostAppsAreUnhealthyMovesNothing(t *testing.T) {
 		s.elect(id)
 		s.run(time.Second)
 	}
-	if moves := shardmap.Diff(before, s.state.Last()); len(moves) > 0 {
+	if moves := shardmap.Diff(before, s.state.Proposed()); len(moves) > 0 {
 		t.Errorf("%d shards moved:\n%s", len(moves), s)
 	}
 }
@@ -122,14 +122,14 @@ func TestAppThatFlapsGetsItsShardsBackLaterEachTime(t *testing.T) {
 			t.Errorf("after fall %d: back after %v, want %v and at most a second more", i+1, pauses[i], least)
 		}
 	}
-	epoch := s.state.Last().Epoch()
+	epoch := s.state.Proposed().Epoch()
 	for range 60 {
 		s.sicken("c")
 		s.run(300 * time.Millisecond)
 		s.heal("c")
 		s.run(time.Second)
 	}
-	if maps := (s.state.Last().Epoch() - epoch) / 2; maps > 1 {
+	if maps := (s.state.Proposed().Epoch() - epoch) / 2; maps > 1 {
 		t.Errorf("%d maps for an app that flaps, want one:\n%s", maps, s)
 	}
 }
@@ -143,7 +143,7 @@ func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 		s.heal("b")
 		s.run(100 * time.Millisecond)
 	}
-	if s.state.Last().Has("b") {
+	if s.state.Proposed().Has("b") {
 		t.Fatalf("b is in the map:\n%s", s)
 	}
 	s.actor("a").leaving = true
@@ -152,7 +152,7 @@ func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 
 // A heartbeat carries the app health that the node reports.
 func TestHeartbeatCarriesTheHealthOfTheApp(t *testing.T) {
-	want := ack.Heartbeat{Level: 1, Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, App: ack.AppHealth{Failing: true, Starting: true, Falls: 7}}
+	want := ack.Heartbeat{FormatVersion: 1, Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, App: ack.AppHealth{Failing: true, Starting: true, FlapCount: 7}}
 	for _, refused := range []bool{true, false} {
 		want.App.Refused = refused
 		b, err := want.MarshalBinary()
@@ -164,11 +164,11 @@ func TestHeartbeatCarriesTheHealthOfTheApp(t *testing.T) {
 			t.Errorf("%+v, %v; want %+v", got.App, err, want.App)
 		}
 	}
-	want.App.Falls = 1 << 20
+	want.App.FlapCount = 1 << 20
 	b, _ := want.MarshalBinary()
 	var got ack.Heartbeat
-	if err := got.UnmarshalBinary(b); err != nil || got.App.Falls != 1000 {
-		t.Errorf("%d falls, %v; want 1000", got.App.Falls, err)
+	if err := got.UnmarshalBinary(b); err != nil || got.App.FlapCount != 1000 {
+		t.Errorf("%d falls, %v; want 1000", got.App.FlapCount, err)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestUnhealthyNewcomerGetsNoShardsFromUnhealthyApps(t *testing.T) {
 	s.actor("c").unhealthy, s.actor("c").app.Failing = true, true
 	s.joins("c")
 	s.run(5 * time.Second)
-	if s.state.Last().Has("c") || s.state.Committed().Count("a") != 6 {
+	if s.state.Proposed().Has("c") || s.state.Committed().Count("a") != 6 {
 		t.Errorf("shards moved between unhealthy apps:\n%s", s)
 	}
 }

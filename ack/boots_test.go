@@ -70,10 +70,10 @@ func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 		b.follows, b.term = "a", s.term
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
-		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: boot, Nonce: b.nonce, Began: s.now})
+		epoch := s.state.Proposed().Epoch()
+		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: boot, Nonce: b.nonce, RedialStartedAt: s.now})
 		s.run(90 * time.Millisecond)
-		if s.state.Last().Epoch() != epoch {
+		if s.state.Proposed().Epoch() != epoch {
 			t.Errorf("evidence of boot %d made a round, b is in its boot 2:\n%s", boot, s)
 		}
 	}
@@ -87,10 +87,10 @@ func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 		s := servingUnder(t, ack.TakeoverImmediate, "a", "b")
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
-		epoch := s.state.Last().Epoch()
-		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce, Began: s.now})
+		epoch := s.state.Proposed().Epoch()
+		s.step(s.leaders["a"], leader.CrashEvidence{Node: "b", Boot: s.actor("b").boot, Nonce: nonce, RedialStartedAt: s.now})
 		s.run(90 * time.Millisecond)
-		if s.state.Last().Epoch() != epoch {
+		if s.state.Proposed().Epoch() != epoch {
 			t.Errorf("evidence of process %d made a round, b is another:\n%s", nonce, s)
 		}
 	}
@@ -101,7 +101,7 @@ func TestNewLeaderAcceptsCrashEvidenceOfAnyBoot(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	l := s.elect("a")
-	s.step(l, leader.CrashEvidence{Node: "c", Boot: 1, Began: s.now})
+	s.step(l, leader.CrashEvidence{Node: "c", Boot: 1, RedialStartedAt: s.now})
 	s.run(700 * time.Millisecond)
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is gone and still owns %d shards:\n%s", s.state.Committed().Count("c"), s)

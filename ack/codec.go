@@ -17,19 +17,19 @@ const (
 
 // writer appends encoded values to b. Its methods cannot fail. The caller must ensure that
 // values are within the limits that reader checks.
-type writer struct{ b []byte }
+type writer struct{ buf []byte }
 
-func (w *writer) byte(v byte)   { w.b = append(w.b, v) }
-func (w *writer) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
+func (w *writer) byte(v byte)   { w.buf = append(w.buf, v) }
+func (w *writer) uint(v uint64) { w.buf = binary.AppendUvarint(w.buf, v) }
 
 func (w *writer) bytes(v []byte) {
 	w.uint(uint64(len(v)))
-	w.b = append(w.b, v...)
+	w.buf = append(w.buf, v...)
 }
 
 func (w *writer) text(v string) {
 	w.uint(uint64(len(v)))
-	w.b = append(w.b, v...)
+	w.buf = append(w.buf, v...)
 }
 
 func (w *writer) bool(v bool) {
@@ -52,31 +52,31 @@ func (w *writer) timing(t Timing) {
 // ErrCorrupt. The encoding of a value is unique: the reader rejects padded numbers and other
 // alternatives, so that equal states have equal bytes on every node.
 type reader struct {
-	b   []byte
+	buf []byte
 	err error
 }
 
 func (r *reader) fail(what string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: %s", ErrCorrupt, what)
-		r.b = nil
+		r.buf = nil
 	}
 }
 
-func (r *reader) take(n int) []byte {
-	if r.err == nil && n > len(r.b) {
+func (r *reader) read(n int) []byte {
+	if r.err == nil && n > len(r.buf) {
 		r.fail("cut short")
 	}
 	if r.err != nil {
 		return nil
 	}
-	v := r.b[:n]
-	r.b = r.b[n:]
+	v := r.buf[:n]
+	r.buf = r.buf[n:]
 	return v
 }
 
 func (r *reader) byte() byte {
-	if v := r.take(1); v != nil {
+	if v := r.read(1); v != nil {
 		return v[0]
 	}
 	return 0
@@ -94,28 +94,28 @@ func (r *reader) uint(least, most uint64) uint64 {
 	if r.err != nil {
 		return 0
 	}
-	v, n := binary.Uvarint(r.b)
+	v, n := binary.Uvarint(r.buf)
 	switch {
 	case n <= 0:
 		r.fail("bad number")
 		return 0
-	case n > 1 && r.b[n-1] == 0:
+	case n > 1 && r.buf[n-1] == 0:
 		r.fail("number with padding")
 		return 0
 	case v < least || v > most:
 		r.fail(fmt.Sprintf("number %d out of bounds %d to %d", v, least, most))
 		return 0
 	}
-	r.b = r.b[n:]
+	r.buf = r.buf[n:]
 	return v
 }
 
 func (r *reader) text(least, most int) string {
-	return string(r.take(int(r.uint(uint64(least), uint64(most)))))
+	return string(r.read(int(r.uint(uint64(least), uint64(most)))))
 }
 
-func (r *reader) cause() Cause {
-	c := Cause(r.byte())
+func (r *reader) cause() DropCause {
+	c := DropCause(r.byte())
 	if r.err == nil && (c == 0 || int(c) >= len(causeNames)) {
 		r.fail(c.String())
 	}
@@ -139,7 +139,7 @@ func (r *reader) timing() Timing {
 }
 
 func (r *reader) shardMap() *shardmap.Map {
-	b := r.take(int(r.uint(0, maxMap)))
+	b := r.read(int(r.uint(0, maxMap)))
 	if r.err != nil {
 		return nil
 	}
@@ -151,10 +151,10 @@ func (r *reader) shardMap() *shardmap.Map {
 	return m
 }
 
-// end returns the first error of all reads. Bytes that no read has consumed are an error, too.
-func (r *reader) end() error {
-	if r.err == nil && len(r.b) > 0 {
-		r.fail(fmt.Sprintf("%d bytes too many", len(r.b)))
+// finish returns the first error of all reads. Bytes that no read has consumed are an error, too.
+func (r *reader) finish() error {
+	if r.err == nil && len(r.buf) > 0 {
+		r.fail(fmt.Sprintf("%d bytes too many", len(r.buf)))
 	}
 	return r.err
 }

@@ -37,19 +37,19 @@ type departedShards struct {
 // AppReport is the report of a node about restarts of its app.
 type AppReport struct {
 	Node shardmap.NodeID
-	// AfterRestart means that shards that left the app return only after it has restarted.
-	AfterRestart bool
-	// Since is the epoch of a committed map: the app process started after the node had
+	// ReturnsNeedRestart means that shards that left the app return only after it has restarted.
+	ReturnsNeedRestart bool
+	// StartedAfter is the epoch of a committed map: the app process started after the node had
 	// applied that map. Zero means that the start is not known.
-	Since shardmap.Epoch
+	StartedAfter shardmap.Epoch
 }
 
 // AppReportEntry is the entry with which a leader writes the reports of nodes into the log.
 type AppReportEntry struct {
 	// Term is the Raft term of the leader that received the reports (see ProposalEntry).
 	Term uint64
-	// Apps are ordered by node.
-	Apps []AppReport
+	// Reports are ordered by node.
+	Reports []AppReport
 }
 
 // applyAppReports applies the reports of nodes. It ignores an entry that would not change the
@@ -59,13 +59,13 @@ func (s *State) applyAppReports(term uint64, c AppReportEntry) (*State, Outcome,
 		return s.ignore()
 	}
 	changed := false
-	for _, a := range c.Apps {
+	for _, a := range c.Reports {
 		changed = s.applyAppReport(a) || changed
 	}
 	if !changed {
 		return s.ignore()
 	}
-	s.boundDepartures(c.Apps)
+	s.limitDepartures(c.Reports)
 	s.departuresIndex = s.index
 	return s, OutcomeAppsReported, nil
 }
@@ -77,10 +77,10 @@ func (s *State) DeparturesIndex() uint64 { return s.departuresIndex }
 // NeedsAppReport reports whether the report would change the state.
 func (s *State) NeedsAppReport(a AppReport) bool {
 	left, known := s.departures[a.Node]
-	if a.AfterRestart != known {
+	if a.ReturnsNeedRestart != known {
 		return true
 	}
-	return len(left) > 0 && left[0].epoch <= a.Since
+	return len(left) > 0 && left[0].epoch <= a.StartedAfter
 }
 
 // applyAppReport applies one report. It returns true if the state has changed.
@@ -89,22 +89,22 @@ func (s *State) applyAppReport(a AppReport) bool {
 		return false
 	}
 	s.departures = maps.Clone(s.departures)
-	if !a.AfterRestart {
+	if !a.ReturnsNeedRestart {
 		delete(s.departures, a.Node)
 		return true
 	}
 	left := s.departures[a.Node]
 	n := 0
-	for n < len(left) && left[n].epoch <= a.Since {
+	for n < len(left) && left[n].epoch <= a.StartedAfter {
 		n++
 	}
 	setKey(&s.departures, a.Node, slices.Clone(left[n:]))
 	return true
 }
 
-// appRestarted forgets the shards that have left a node: an operator has confirmed that its
+// forgetDepartures forgets the shards that have left a node: an operator has confirmed that its
 // app holds no old copy.
-func (s *State) appRestarted(node shardmap.NodeID) {
+func (s *State) forgetDepartures(node shardmap.NodeID) {
 	if len(s.departures[node]) > 0 {
 		s.departures = maps.Clone(s.departures)
 		s.departures[node], s.departuresIndex = nil, s.index
@@ -117,7 +117,7 @@ func (s *State) recordDepartures() {
 		return
 	}
 	gone := map[shardmap.NodeID]shardmap.ShardSet{}
-	for _, m := range shardmap.Diff(s.committed, s.last) {
+	for _, m := range shardmap.Diff(s.committed, s.proposed) {
 		if _, known := s.departures[m.From]; known {
 			set := gone[m.From]
 			set.Add(m.Shard)
@@ -129,7 +129,7 @@ func (s *State) recordDepartures() {
 	}
 	s.departures = maps.Clone(s.departures)
 	for id, set := range gone {
-		left := append(slices.Clone(s.departures[id]), departedShards{epoch: s.last.Epoch(), shards: set})
+		left := append(slices.Clone(s.departures[id]), departedShards{epoch: s.proposed.Epoch(), shards: set})
 		if len(left) > maxDepartures {
 			left[1].shards = left[0].shards.Union(left[1].shards)
 			left = left[1:]
@@ -138,14 +138,14 @@ func (s *State) recordDepartures() {
 	}
 }
 
-// boundDepartures bounds the nodes outside the committed map, in the same way on every node.
+// limitDepartures bounds the nodes outside the committed map, in the same way on every node.
 // It keeps the nodes that have just reported, because otherwise the leader would submit their
 // next report again.
-func (s *State) boundDepartures(reported []AppReport) {
+func (s *State) limitDepartures(reported []AppReport) {
 	var former []shardmap.NodeID
 	most := maxFormerDepartures
 	for id := range s.departures {
-		if s.committed.Has(id) || s.last.Has(id) {
+		if s.committed.Has(id) || s.proposed.Has(id) {
 			continue
 		}
 		if slices.ContainsFunc(reported, func(a AppReport) bool { return a.Node == id }) {
@@ -171,14 +171,14 @@ func (s *State) boundDepartures(reported []AppReport) {
 	}
 }
 
-// Barred reports whether the shard has left the node, so that the app of the node must restart
+// IsBarred reports whether the shard has left the node, so that the app of the node must restart
 // before the shard may return. It is also true for a shard that has returned.
-func (s *State) Barred(node shardmap.NodeID, shard shardmap.Shard) bool {
+func (s *State) IsBarred(node shardmap.NodeID, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(s.departures[node], func(d departedShards) bool { return d.shards.Has(shard) })
 }
 
-// AfterRestart reports whether shards return to the node's app only after it has restarted.
-func (s *State) AfterRestart(node shardmap.NodeID) bool {
+// ReturnsNeedRestart reports whether shards return to the node's app only after it has restarted.
+func (s *State) ReturnsNeedRestart(node shardmap.NodeID) bool {
 	_, known := s.departures[node]
 	return known
 }
@@ -219,31 +219,31 @@ func (s *State) BarredShards() map[shardmap.NodeID]shardmap.ShardSet {
 }
 
 // EncodeAppReports returns the entry at a level.
-func EncodeAppReports(at Level, c AppReportEntry) []byte {
+func EncodeAppReports(at FormatVersion, c AppReportEntry) []byte {
 	w := newWriter(at)
-	w.byte(kindApps)
+	w.byte(kindAppReports)
 	w.uint(c.Term)
-	w.uint(uint64(len(c.Apps)))
-	for _, a := range c.Apps {
+	w.uint(uint64(len(c.Reports)))
+	for _, a := range c.Reports {
 		w.text(string(a.Node))
-		w.bool(a.AfterRestart)
-		w.uint(uint64(a.Since))
+		w.bool(a.ReturnsNeedRestart)
+		w.uint(uint64(a.StartedAfter))
 	}
-	return w.b
+	return w.buf
 }
 
 func (r *reader) appReportEntry() AppReportEntry {
 	c := AppReportEntry{Term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, MaxChanges) {
-		a := AppReport{Node: r.node(), AfterRestart: r.bool(), Since: shardmap.Epoch(r.uint(0, maxUint))}
+		a := AppReport{Node: r.node(), ReturnsNeedRestart: r.bool(), StartedAfter: shardmap.Epoch(r.uint(0, maxUint))}
 		if r.err == nil && a.Node <= last {
 			r.fail("reports out of order")
 		}
 		if r.err != nil {
 			break
 		}
-		c.Apps = append(c.Apps, a)
+		c.Reports = append(c.Reports, a)
 		last = a.Node
 	}
 	return c
@@ -261,7 +261,7 @@ func (w *writer) departures(s *State) {
 			w.uint(uint64(d.epoch))
 			w.uint(uint64(len(d.shards)))
 			for _, word := range d.shards {
-				w.b = binary.LittleEndian.AppendUint64(w.b, word)
+				w.buf = binary.LittleEndian.AppendUint64(w.buf, word)
 			}
 		}
 	}
@@ -289,7 +289,7 @@ func (r *reader) departures(s *State) {
 // shardSet reads a non-empty set of shards below shards.
 func (r *reader) shardSet(shards int) shardmap.ShardSet {
 	n := int(r.uint(1, uint64(shards+63)/64))
-	b := r.take(8 * n)
+	b := r.read(8 * n)
 	if r.err != nil {
 		return nil
 	}

@@ -42,24 +42,24 @@ func (r *returnStage) owned(ids ...shardmap.NodeID) {
 		members = append(members, shardmap.Member{ID: id, Weight: 1})
 	}
 	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.BarredShards()})
-	entry, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: r.s.Committed().Epoch(), Want: want})
+	entry, err := EncodeProposal(MinFormatVersion, ProposalEntry{Term: 1, Base: r.s.Committed().Epoch(), Want: want})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.apply(entry, OutcomeProposed)
-	r.apply(EncodeCommit(MinLevel, CommitEntry{Epoch: r.s.Last().Epoch(), Digest: r.s.Last().Digest()}), OutcomeCommitted)
+	r.apply(EncodeCommit(MinFormatVersion, CommitEntry{Epoch: r.s.Proposed().Epoch(), Digest: r.s.Proposed().Digest()}), OutcomeCommitted)
 }
 
 func (r *returnStage) reports(want Outcome, apps ...AppReport) {
 	r.t.Helper()
-	r.apply(EncodeAppReports(MinLevel, AppReportEntry{Term: 1, Apps: apps}), want)
+	r.apply(EncodeAppReports(MinFormatVersion, AppReportEntry{Term: 1, Reports: apps}), want)
 }
 
 // barred counts the shards that a node must not get.
 func (r *returnStage) barred(id shardmap.NodeID) int {
 	n := 0
 	for s := range shardmap.Shard(r.s.Shards()) {
-		if r.s.Barred(id, s) {
+		if r.s.IsBarred(id, s) {
 			n++
 		}
 	}
@@ -68,7 +68,7 @@ func (r *returnStage) barred(id shardmap.NodeID) int {
 
 func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 	r := newReturning(t, 12)
-	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true}, AppReport{Node: "c"})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true}, AppReport{Node: "b", ReturnsNeedRestart: true}, AppReport{Node: "c"})
 	r.owned("a", "b", "c")
 	was := slices.Collect(r.s.Committed().Shards("a"))
 	r.owned("b", "c") // a is drained
@@ -85,23 +85,23 @@ func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 	if n := r.s.Committed().Count("a"); n != 4 {
 		t.Errorf("a owns %d shards, want 4 that it never had", n)
 	}
-	if r.barred("c") != 0 || r.s.AfterRestart("c") {
+	if r.barred("c") != 0 || r.s.ReturnsNeedRestart("c") {
 		t.Error("shards are barred from c, which lets them return")
 	}
-	r.reports(OutcomeIgnored, AppReport{Node: "a", AfterRestart: true, Since: left - 1})
-	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true, Since: left})
+	r.reports(OutcomeIgnored, AppReport{Node: "a", ReturnsNeedRestart: true, StartedAfter: left - 1})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true, StartedAfter: left})
 	if n := r.barred("a"); n != 0 {
 		t.Errorf("%d shards are barred from a, which has restarted", n)
 	}
 	r.reports(OutcomeAppsReported, AppReport{Node: "b"})
-	if r.s.AfterRestart("b") || r.barred("b") != 0 {
+	if r.s.ReturnsNeedRestart("b") || r.barred("b") != 0 {
 		t.Error("shards are barred from b, which lets them return now")
 	}
 }
 
 func TestLastNodeGetsShardsBack(t *testing.T) {
 	r := newReturning(t, 12)
-	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true}, AppReport{Node: "b", ReturnsNeedRestart: true})
 	r.owned("a", "b")
 	r.owned("b")
 	r.owned("a")
@@ -112,12 +112,12 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 	if n := r.s.StaleReturns("b"); n != 0 || r.s.Committed().Count("b") != 0 {
 		t.Errorf("b owns %d shards though it has had all of them", r.s.Committed().Count("b"))
 	}
-	r.apply(EncodePolicyChange(MinLevel, PolicyEntry{Term: 1, Changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomePolicyChanged)
+	r.apply(EncodePolicyChange(MinFormatVersion, PolicyEntry{Term: 1, Changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomePolicyChanged)
 	if n := r.s.StaleReturns("a"); n != 0 {
 		t.Errorf("%d stale returns after an operator said that the app has restarted", n)
 	}
 	// A rolled back proposal takes nothing away.
-	entry, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: r.s.Committed().Epoch(), Want: shardmap.Assign(r.s.Committed(), fuzzMembers(2), shardmap.Policy{})})
+	entry, err := EncodeProposal(MinFormatVersion, ProposalEntry{Term: 1, Base: r.s.Committed().Epoch(), Want: shardmap.Assign(r.s.Committed(), fuzzMembers(2), shardmap.Policy{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 // More than maxDepartures sets bar shards for longer, never for shorter.
 func TestDepartedShardsAreBounded(t *testing.T) {
 	r := newReturning(t, 64)
-	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true})
 	all := []shardmap.NodeID{"a"}
 	for i := range 9 {
 		all = append(all, shardmap.NodeID(fmt.Sprint("n", i)))
@@ -145,8 +145,8 @@ func TestDepartedShardsAreBounded(t *testing.T) {
 	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
 		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
 	}
-	r.apply(EncodeAppReports(MinLevel, AppReportEntry{Term: 1, Apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
-	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true, Since: left[6]})
+	r.apply(EncodeAppReports(MinFormatVersion, AppReportEntry{Term: 1, Reports: []AppReport{{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[2]}}}), OutcomeIgnored)
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", ReturnsNeedRestart: true, StartedAfter: left[6]})
 	if m := r.barred("a"); m == 0 || m >= n {
 		t.Errorf("%d of %d shards are barred after a restart before the last two departures", m, n)
 	}
@@ -158,7 +158,7 @@ func TestNodesOutsideTheMapAreBounded(t *testing.T) {
 	for i := 0; i < maxFormerDepartures+200; i += 100 {
 		var apps []AppReport
 		for k := range 100 {
-			apps = append(apps, AppReport{Node: shardmap.NodeID(fmt.Sprintf("n%05d", i+k)), AfterRestart: true})
+			apps = append(apps, AppReport{Node: shardmap.NodeID(fmt.Sprintf("n%05d", i+k)), ReturnsNeedRestart: true})
 		}
 		r.reports(OutcomeAppsReported, apps...)
 	}
@@ -177,7 +177,7 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 	for i := range maxFormerDepartures {
 		setKey(&r.s.departures, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departedShards{{1, set}})
 	}
-	joining := AppReport{Node: "z", AfterRestart: true}
+	joining := AppReport{Node: "z", ReturnsNeedRestart: true}
 	r.reports(OutcomeAppsReported, joining)
 	if r.s.NeedsAppReport(joining) {
 		t.Error("the report that was written is news again")
@@ -191,11 +191,11 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 func TestReportsAreChecked(t *testing.T) {
 	for name, c := range map[string]AppReportEntry{
 		"none":         {Term: 1},
-		"out of order": {Term: 1, Apps: []AppReport{{Node: "b"}, {Node: "a"}}},
-		"twice":        {Term: 1, Apps: []AppReport{{Node: "a"}, {Node: "a"}}},
-		"no node":      {Term: 1, Apps: []AppReport{{}}},
+		"out of order": {Term: 1, Reports: []AppReport{{Node: "b"}, {Node: "a"}}},
+		"twice":        {Term: 1, Reports: []AppReport{{Node: "a"}, {Node: "a"}}},
+		"no node":      {Term: 1, Reports: []AppReport{{}}},
 	} {
-		if _, _, err := decodeCommand(EncodeAppReports(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
+		if _, _, err := decodeCommand(EncodeAppReports(MinFormatVersion, c)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}
@@ -205,8 +205,8 @@ func TestReportsAreChecked(t *testing.T) {
 // in four maps.
 func TestDeparturesTakeOneBitPerShard(t *testing.T) {
 	s := NewState()
-	s.cluster, s.committed = "c1", shardmap.New(MaxShards)
-	s.last, s.timing, s.timingBefore = s.committed, DefaultTiming(), DefaultTiming()
+	s.clusterID, s.committed = "c1", shardmap.New(MaxShards)
+	s.proposed, s.timing, s.previousTiming = s.committed, DefaultTiming(), DefaultTiming()
 	var set shardmap.ShardSet
 	for i := shardmap.Shard(1); i < MaxShards; i += 2 {
 		set.Add(i)

@@ -180,7 +180,7 @@ func (s *stage) perform(verb string, args []string) bool {
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
 		id := shardmap.NodeID(args[0])
-		s.sendToLeaders(leader.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
+		s.sendToLeaders(leader.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, RedialStartedAt: s.now})
 	case "remove":
 		s.sendToLeaders(leader.NodeRemoved{Node: shardmap.NodeID(args[0])})
 	default:

@@ -17,7 +17,7 @@ func TestDropsAreBounded(t *testing.T) {
 	members := []shardmap.Member{{ID: "old", Weight: 1}}
 	propose := func(index uint64, drops []DropRecord) {
 		t.Helper()
-		b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), Drops: drops})
+		b, err := EncodeProposal(MinFormatVersion, ProposalEntry{Term: 1, Want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), Drops: drops})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,11 +35,11 @@ func TestDropsAreBounded(t *testing.T) {
 		many = append(many, DropRecord{Node: shardmap.NodeID(fmt.Sprintf("n%04d", i)), Cause: CauseCrashed})
 	}
 	propose(4, many)
-	if _, ok := s.Drop("old"); ok || len(s.drops) != maxDrops || !s.Dropped("n0000") {
+	if _, ok := s.Drop("old"); ok || len(s.drops) != maxDrops || !s.IsDropped("n0000") {
 		t.Errorf("%d drops, the one not in force is kept: %v", len(s.drops), ok)
 	}
 	propose(5, []DropRecord{{Node: "last", Cause: CauseRemoved}})
-	if s.Dropped("n0000") || !s.Dropped("last") || len(s.drops) != maxDrops {
+	if s.IsDropped("n0000") || !s.IsDropped("last") || len(s.drops) != maxDrops {
 		t.Errorf("%d drops; the oldest must go for the newest", len(s.drops))
 	}
 }

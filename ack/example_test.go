@@ -21,7 +21,7 @@ func Example() {
 	a, b := c.start("a"), c.start("b")
 	c.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
-		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
+		Raft:   c, Clock: func() time.Duration { return c.now }, NewestState: func() *ack.State { return c.state },
 	})
 	for !a.leased() || !b.leased() {
 		c.now += 10 * time.Millisecond
@@ -97,7 +97,7 @@ func (c *toy) append(entry []byte) {
 	if c.quiet {
 		return
 	}
-	fmt.Printf("log %d: map %d proposed, map %d committed\n", c.index, next.Last().Epoch(), next.Committed().Epoch())
+	fmt.Printf("log %d: map %d proposed, map %d committed\n", c.index, next.Proposed().Epoch(), next.Committed().Epoch())
 }
 
 // toyNode is a node: its agent, and its gate.
@@ -114,11 +114,11 @@ type toyNode struct {
 func (c *toy) start(id shardmap.NodeID) *toyNode {
 	n := &toyNode{id: id, toy: c, routing: ack.NewRouting(id, c.state, 0, false)}
 	n.agent = agent.New(agent.Options{
-		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, Term: c.Term,
-		Send: func(hb ack.Heartbeat) {
+		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, RaftTerm: c.Term,
+		SendHeartbeat: func(hb ack.Heartbeat) {
 			c.inbox = append(c.inbox, leader.HeartbeatReceived{Heartbeat: hb, From: string(id)})
 		},
-		Raise: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
+		RaiseBoot: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
 	}, c.now)
 	c.nodes[id] = n
 	return n
@@ -129,7 +129,7 @@ func (n *toyNode) follow() {
 	answers := n.inbox
 	n.inbox = nil
 	for _, ans := range answers {
-		n.agent.Answered(n.toy.now, ans)
+		n.agent.HandleAnswer(n.toy.now, ans)
 		n.look()
 	}
 	n.look()
@@ -151,18 +151,18 @@ func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
 func (n *toyNode) leased() bool { return n.toy.now < n.lease }
 
 // Lease, Route, Running and Cut implement Gate.
-func (n *toyNode) Lease(until time.Duration) (missed bool) {
+func (n *toyNode) PublishLease(until time.Duration) (missed bool) {
 	missed = n.toy.now >= n.lease
 	n.lease = until
 	return missed
 }
 
-func (n *toyNode) Route(r ack.Routing) { n.routing = r }
+func (n *toyNode) PublishRouting(r ack.Routing) { n.routing = r }
 
-func (n *toyNode) Cut(_ agent.CutReason, may func(shardmap.Shard) bool) {
+func (n *toyNode) AbortRequests(_ agent.AbortReason, may func(shardmap.Shard) bool) {
 	n.running = slices.DeleteFunc(n.running, func(s shardmap.Shard) bool { return !may(s) })
 }
 
-func (n *toyNode) Running(may func(shardmap.Shard) bool) int {
+func (n *toyNode) CountRunning(may func(shardmap.Shard) bool) int {
 	return len(slices.DeleteFunc(slices.Clone(n.running), may))
 }

@@ -1,26 +1,26 @@
 package ack
 
 // StateAtLevel returns the state of a new cluster at a level.
-func StateAtLevel(l Level) *State {
+func StateAtLevel(l FormatVersion) *State {
 	s := *NewState()
-	s.cluster, s.level = "c", l
+	s.clusterID, s.formatVersion = "c", l
 	return &s
 }
 
 // LevelEntryIn returns the level entry in entry. ok is false if it is another entry.
-func LevelEntryIn(entry []byte) (e LevelEntry, ok bool) {
+func LevelEntryIn(entry []byte) (e FormatVersionEntry, ok bool) {
 	c, _, err := decodeCommand(entry)
 	if err != nil {
-		return LevelEntry{}, false
+		return FormatVersionEntry{}, false
 	}
-	e, ok = c.(LevelEntry)
+	e, ok = c.(FormatVersionEntry)
 	return e, ok
 }
 
 // ApplyLevel returns the state after a level entry that entered the log in a term.
-func (s *State) ApplyLevel(term uint64, e LevelEntry) *State {
+func (s *State) ApplyLevel(term uint64, e FormatVersionEntry) *State {
 	n := *s
-	next, _, err := n.applyLevel(term, e)
+	next, _, err := n.applyFormatVersion(term, e)
 	if err != nil {
 		return s
 	}

@@ -8,18 +8,18 @@ const FlapWindow = 10 * time.Minute
 // FlapCounter counts consecutive failures of one kind, at most 10 minutes apart. The zero
 // value has none. Times must be of one clock that never runs backwards.
 type FlapCounter struct {
-	count uint32
-	last  time.Duration
+	count       uint32
+	lastFailure time.Duration
 }
 
 // Add counts one more failure. The count restarts at one if the last failure was more than 10
 // minutes ago.
-func (o *FlapCounter) Add(now time.Duration) { o.count, o.last = o.Count(now)+1, now }
+func (o *FlapCounter) Add(now time.Duration) { o.count, o.lastFailure = o.Count(now)+1, now }
 
 // Count returns the number of failures. It is 0 once 10 minutes have passed since the last
 // one.
 func (o *FlapCounter) Count(now time.Duration) uint32 {
-	if o.count == 0 || now-o.last > FlapWindow {
+	if o.count == 0 || now-o.lastFailure > FlapWindow {
 		return 0
 	}
 	return o.count

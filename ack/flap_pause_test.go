@@ -13,9 +13,9 @@ func TestNodeThatMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
 	for i, least := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		c.held = true
 		b.weight++ // a reason for a round
-		s.until("c is dropped", func() bool { return s.state.Dropped("c") })
+		s.until("c is dropped", func() bool { return s.state.IsDropped("c") })
 		dropped := s.now
-		s.until("the others go on", func() bool { return !s.state.Open() })
+		s.until("the others go on", func() bool { return !s.state.HasOpenProposal() })
 		if got, _ := s.state.Drop("c"); got.Strikes != uint32(i+1) {
 			t.Errorf("drop %d: %d strikes, want %d", i, got.Strikes, i+1)
 		}

@@ -27,13 +27,13 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 func (s *State) recordFormerMembers() {
 	next := maps.Clone(s.formerMembers)
 	for _, m := range s.committed.Members() {
-		if _, removed := next[m.ID]; !removed && !s.last.Has(m.ID) {
-			setKey(&next, m.ID, s.last.Epoch())
+		if _, removed := next[m.ID]; !removed && !s.proposed.Has(m.ID) {
+			setKey(&next, m.ID, s.proposed.Epoch())
 		} else {
 			delete(next, m.ID)
 		}
 	}
-	for _, m := range s.last.Members() {
+	for _, m := range s.proposed.Members() {
 		delete(next, m.ID)
 	}
 	if len(next) > maxFormerMembers { // remove the oldest, in the same order on every node

@@ -16,7 +16,7 @@ func departed(t *testing.T, s *ack.State) string {
 	text := func(s *ack.State) string {
 		var all strings.Builder
 		for _, id := range s.FormerMembers() {
-			fmt.Fprintf(&all, "%s:%v ", id, s.Dropped(id))
+			fmt.Fprintf(&all, "%s:%v ", id, s.IsDropped(id))
 		}
 		return all.String()
 	}
@@ -39,7 +39,7 @@ func TestStateNamesFormerMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	want := func(want string) {
 		t.Helper()
-		s.until("former members "+want, func() bool { return departed(t, s.state) == want && !s.state.Open() })
+		s.until("former members "+want, func() bool { return departed(t, s.state) == want && !s.state.HasOpenProposal() })
 	}
 	want("")
 	s.actor("b").leaving = true
@@ -52,13 +52,13 @@ func TestStateNamesFormerMembers(t *testing.T) {
 	s.elect("d")
 	s.run(3 * s.timing.DeadAfter)
 	want("b:false c:true ")
-	if r, err := s.state.Recovered("next", s.state.MaxIndex()+ack.MinJump); err != nil || len(r.FormerMembers()) > 0 {
+	if r, err := s.state.Recovered("next", s.state.MaxIndex()+ack.MinIndexGap); err != nil || len(r.FormerMembers()) > 0 {
 		t.Errorf("%v has former members of another cluster, %v", r.FormerMembers(), err)
 	}
 	s.joins("c")
 	s.actor("c").follows, s.actor("c").term = "d", s.term
 	want("b:false ")
-	s.changePolicy("d", ack.Change{Kind: ack.ChangeForget, Node: "b"})
+	s.changePolicy("d", ack.Change{Kind: ack.ChangeForgetNode, Node: "b"})
 	want("")
 }
 
@@ -66,9 +66,9 @@ func TestStateNamesFormerMembers(t *testing.T) {
 func TestRemovedNodeIsNoFormerMember(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.changePolicy("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeForgetNode, Node: "c"})
 	departed(t, s.state)
-	s.until("c is left out", func() bool { return !s.state.Committed().Has("c") && !s.state.Open() })
+	s.until("c is left out", func() bool { return !s.state.Committed().Has("c") && !s.state.HasOpenProposal() })
 	if got := departed(t, s.state); got != "" {
 		t.Errorf("former members %s", got)
 	}
@@ -87,7 +87,7 @@ func TestFormerMembersAreBounded(t *testing.T) {
 	s.run(3e9)
 	for _, id := range names {
 		s.actor(id).leaving = true
-		s.until("it has left", func() bool { return !s.state.Committed().Has(id) && !s.state.Open() })
+		s.until("it has left", func() bool { return !s.state.Committed().Has(id) && !s.state.HasOpenProposal() })
 	}
 	departed(t, s.state)
 	if got := s.state.FormerMembers(); !slices.Equal(got, names[4:]) {

@@ -40,16 +40,16 @@ func fuzzLog(tb testing.TB) [][]byte {
 		s = next
 	}
 	apply()
-	add(EncodeProposal(MinLevel, ProposalEntry{Term: 1, Reason: "join", Want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
+	add(EncodeProposal(MinFormatVersion, ProposalEntry{Term: 1, Reason: "join", Want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
 	apply()
-	add(EncodeCommit(MinLevel, CommitEntry{Epoch: s.Last().Epoch(), Digest: s.Last().Digest()}), nil)
+	add(EncodeCommit(MinFormatVersion, CommitEntry{Epoch: s.Proposed().Epoch(), Digest: s.Proposed().Digest()}), nil)
 	apply()
-	add(EncodeProposal(MinLevel, ProposalEntry{
+	add(EncodeProposal(MinFormatVersion, ProposalEntry{
 		Term: 1, Base: s.Committed().Epoch(), Want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
 		Drops: []DropRecord{{Node: "c", Cause: CauseSilent, Strikes: 1}},
 	}))
 	apply()
-	add(EncodePolicyChange(MinLevel, PolicyEntry{Term: 1, Changes: []Change{
+	add(EncodePolicyChange(MinFormatVersion, PolicyEntry{Term: 1, Changes: []Change{
 		{Kind: ChangeCordon, Node: "a"},
 		{Kind: ChangeDrain, Node: "b"},
 		{Kind: ChangeUncordon, Node: "a"},
@@ -57,15 +57,15 @@ func fuzzLog(tb testing.TB) [][]byte {
 		{Kind: ChangePin, Shard: 3, Node: "b"},
 		{Kind: ChangePin, Shard: 4, Zone: "z"},
 		{Kind: ChangeUnpin, Shard: 3},
-		{Kind: ChangeForget, Node: "c"},
+		{Kind: ChangeForgetNode, Node: "c"},
 		{Kind: ChangeResume},
-		{Kind: ChangePause, For: time.Hour},
+		{Kind: ChangePause, Duration: time.Hour},
 	}}), nil)
 	apply()
 	if p := s.Policy(); !p.Drained["b"] || len(p.Pins) != 1 || p.Pause != time.Hour {
 		tb.Fatalf("the seed is not what it says: %+v", *p)
 	}
-	if !s.Open() || !s.Dropped("c") {
+	if !s.HasOpenProposal() || !s.IsDropped("c") {
 		tb.Fatal("the seed is not what it says")
 	}
 	return log
@@ -76,10 +76,10 @@ func FuzzApply(f *testing.F) {
 	for i := range log {
 		f.Add(log[i], uint64(i+1), uint64(1))
 	}
-	f.Add([]byte{byte(MinLevel), kindProposal}, uint64(1), uint64(1))
-	f.Add(EncodeLevel(MinLevel, LevelEntry{Term: 1, Level: MinLevel}), uint64(9), uint64(1))
-	f.Add(EncodeLevel(MinLevel, LevelEntry{Term: 1, Level: MaxLevel + 1}), uint64(9), uint64(1))
-	f.Add([]byte{byte(MaxLevel) + 1}, uint64(9), uint64(9))
+	f.Add([]byte{byte(MinFormatVersion), kindProposal}, uint64(1), uint64(1))
+	f.Add(EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 1, Version: MinFormatVersion}), uint64(9), uint64(1))
+	f.Add(EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 1, Version: MaxFormatVersion + 1}), uint64(9), uint64(1))
+	f.Add([]byte{byte(MaxFormatVersion) + 1}, uint64(9), uint64(9))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
 		s := NewState()
@@ -137,8 +137,8 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		f.Add(mustEncode(f, s))
 	}
-	s, _, err := s.Apply(s.Index()+1, 1, EncodeCommit(MinLevel, CommitEntry{Epoch: s.Last().Epoch(), Digest: s.Last().Digest()}))
-	if err != nil || s.OwnerBefore(0)+s.OwnerBefore(1)+s.OwnerBefore(2) == "" {
+	s, _, err := s.Apply(s.Index()+1, 1, EncodeCommit(MinFormatVersion, CommitEntry{Epoch: s.Proposed().Epoch(), Digest: s.Proposed().Digest()}))
+	if err != nil || s.PreviousOwner(0)+s.PreviousOwner(1)+s.PreviousOwner(2) == "" {
 		f.Fatalf("%v, or nobody follows c", err)
 	}
 	f.Add(mustEncode(f, s))

@@ -11,10 +11,10 @@ import (
 // GradualDrain is a drain that moves idle shards first. A shard moves once its owner reports
 // that no request runs for it. The remaining shards move after the duration For.
 type GradualDrain struct {
-	// For is the duration. Each leader measures it as Policy.Pause.
-	For time.Duration
-	// Since is the index of the entry that started the drain.
-	Since uint64
+	// Duration is the duration. Each leader measures it as Policy.Pause.
+	Duration time.Duration
+	// Index is the index of the entry that started the drain.
+	Index uint64
 }
 
 // MaxGradualDrain is the longest gradual drain.
@@ -34,13 +34,13 @@ func (w *writer) gradualDrains(all map[shardmap.NodeID]GradualDrain) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		w.text(string(id))
-		w.uint(uint64(all[id].For))
-		w.uint(all[id].Since)
+		w.uint(uint64(all[id].Duration))
+		w.uint(all[id].Index)
 	}
 }
 
 func (r *reader) gradualDrains() map[shardmap.NodeID]GradualDrain {
 	return readSorted(r, r.node, func() GradualDrain {
-		return GradualDrain{For: r.duration(MaxGradualDrain), Since: r.uint(1, maxUint)}
+		return GradualDrain{Duration: r.duration(MaxGradualDrain), Index: r.uint(1, maxUint)}
 	})
 }

@@ -14,7 +14,7 @@ func TestGradualDrainIsSeparateFromDrain(t *testing.T) {
 	with := func(index uint64, kind ack.ChangeKind) {
 		t.Helper()
 		var err error
-		if p, err = p.With(index, []ack.Change{{Kind: kind, Node: "a", For: time.Minute}}); err != nil {
+		if p, err = p.With(index, []ack.Change{{Kind: kind, Node: "a", Duration: time.Minute}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,12 +34,12 @@ func TestGradualDrainIsSeparateFromDrain(t *testing.T) {
 	is(false, false)
 	with(5, ack.ChangeDrainGradually)
 	is(false, true)
-	if l := p.Lasting(); len(l.GradualDrains) > 0 {
+	if l := p.ForRecoveredCluster(); len(l.GradualDrains) > 0 {
 		t.Errorf("%+v outlives the cluster", l.GradualDrains)
 	}
 	with(6, ack.ChangeUncordon)
 	is(false, false)
 	with(7, ack.ChangeDrainGradually)
-	with(8, ack.ChangeForget)
+	with(8, ack.ChangeForgetNode)
 	is(false, false)
 }

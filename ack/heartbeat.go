@@ -21,10 +21,10 @@ type Echo struct{ Term, Number uint64 }
 // immediately when it acknowledges a proposal or says goodbye. A goodbye is the statement of a
 // stopping process that it has stopped serving permanently.
 type Heartbeat struct {
-	// Level is the level of the encoding: that of the applied state of the sender. Zero means
-	// MinLevel.
-	Level Level
-	Node  shardmap.NodeID
+	// FormatVersion is the level of the encoding: that of the applied state of the sender. Zero
+	// means MinFormatVersion.
+	FormatVersion FormatVersion
+	Node          shardmap.NodeID
 	// Server is the Raft server id of the node, node/disk. A wiped disk does not confirm for
 	// the voter that it replaces, nor one node for another.
 	Server string
@@ -54,27 +54,27 @@ type Heartbeat struct {
 	// RestartWithin is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
 	RestartWithin time.Duration
-	// NotReleased is the number of shards that moved within the last agent.NotReleasedFor although
-	// the app had not released them.
-	NotReleased uint32
-	// NotAcquired is the number of shards of the node whose requests wait because the app
-	// failed to acquire them, or has not responded for a long time. Unacquired are up to
+	// UnreleasedMoves is the number of shards that moved within the last agent.UnreleasedMoveWindow
+	// although the app had not released them.
+	UnreleasedMoves uint32
+	// WaitingShards is the number of shards of the node whose requests wait because the app
+	// failed to acquire them, or has not responded for a long time. UnacquiredShards are up to
 	// MaxUnacquired shards, ascending, that should move to another node for that reason, or
 	// have moved and must not return yet. AcquiresNone reports that the app acquires no shard.
-	NotAcquired  uint32
-	Unacquired   []shardmap.Shard
-	AcquiresNone bool
-	// Kept are up to MaxUnacquired shards, ascending, that remain at the node under a safe
-	// drain because its app has not released them. KeepsAll means that there are more, so all
+	WaitingShards    uint32
+	UnacquiredShards []shardmap.Shard
+	AcquiresNone     bool
+	// KeptShards are up to MaxUnacquired shards, ascending, that remain at the node under a safe
+	// drain because its app has not released them. KeepsAllShards means that there are more, so all
 	// remain.
-	Kept     []shardmap.Shard
-	KeepsAll bool
-	// AfterRestart and AppSince are the fields of AppReport.
-	AfterRestart bool
-	AppSince     shardmap.Epoch
-	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
-	// none.
-	Keys uint64
+	KeptShards     []shardmap.Shard
+	KeepsAllShards bool
+	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
+	ReturnsNeedRestart bool
+	AppStartedAfter    shardmap.Epoch
+	// KeyConfigDigest is the KeyConfigDigest of the key configuration that the node has loaded;
+	// zero means none.
+	KeyConfigDigest uint64
 	// Unhealthy means that the app does not respond. Leaving means that the node should own no
 	// shards. Goodbye means that its process has stopped admitting and running requests.
 	// Gateway means that the node never owns shards.
@@ -101,8 +101,8 @@ const (
 
 // Answer is the response of the leader to one heartbeat.
 type Answer struct {
-	// Level is the level of the heartbeat.
-	Level Level
+	// FormatVersion is the level of the heartbeat.
+	FormatVersion FormatVersion
 	// Term and Number identify the response. Boot and HeartbeatNumber identify the heartbeat
 	// that it answers.
 	Term, Number, Boot, HeartbeatNumber uint64
@@ -110,11 +110,11 @@ type Answer struct {
 	// any case (G5).
 	OK    bool
 	Epoch shardmap.Epoch
-	// ServeFor is the lease: how long the node may admit requests. AbortAfter is the time by
-	// which the node must have aborted its running requests if no other lease follows. Both count from
-	// when the node sent the heartbeat. Zero means no lease. The node uses these values instead
-	// of a timing of its own. LeaseDuration is the full lease length, of which ServeFor is the rest.
-	// A pause of the process for a quarter of LeaseDuration voids the lease.
+	// ServeFor is the lease: how long the node may admit requests. AbortAfter is the time by which
+	// the node must have aborted its running requests if no other lease follows. Both count from
+	// when the node sent the heartbeat. Zero means no lease. The node uses these values instead of
+	// a timing of its own. LeaseDuration is the full lease length, of which ServeFor is the rest. A
+	// pause of the process for a quarter of LeaseDuration voids the lease.
 	ServeFor, AbortAfter, LeaseDuration time.Duration
 	// MapUnchanged is true if the node is leaving or drained and no other node can take its
 	// shards.
@@ -138,10 +138,10 @@ const (
 	flagLeaving
 	flagGoodbye
 	flagGateway
-	flagReleased
-	flagUnable
-	flagKeepsAll
-	flagAfterRestart
+	flagHasReleases
+	flagAcquiresNone
+	flagKeepsAllShards
+	flagReturnsNeedRestart
 )
 
 func flags(set ...bool) byte {
@@ -156,66 +156,66 @@ func flags(set ...bool) byte {
 
 // MarshalBinary encodes the heartbeat. The error is always nil.
 func (h Heartbeat) MarshalBinary() ([]byte, error) {
-	w := newWriter(h.Level)
+	w := newWriter(h.FormatVersion)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Interval.Milliseconds()), uint64(h.Weight), uint64(h.ReleaseTime.Milliseconds()), uint64(h.RestartWithin.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince), h.Keys} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Interval.Milliseconds()), uint64(h.Weight), uint64(h.ReleaseTime.Milliseconds()), uint64(h.RestartWithin.Milliseconds()), uint64(h.UnreleasedMoves), uint64(h.AppStartedAfter), h.KeyConfigDigest} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
-	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.ReleasesDigest != [32]byte{}, h.AcquiresNone, h.KeepsAll, h.AfterRestart))
+	w.byte(flags(h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway, h.ReleasesDigest != [32]byte{}, h.AcquiresNone, h.KeepsAllShards, h.ReturnsNeedRestart))
 	if h.ReleasesDigest != [32]byte{} {
-		w.b = append(w.b, h.ReleasesDigest[:]...)
+		w.buf = append(w.buf, h.ReleasesDigest[:]...)
 	}
-	w.uint(uint64(h.NotAcquired))
-	w.shardList(h.Unacquired)
-	w.shardList(h.Kept)
+	w.uint(uint64(h.WaitingShards))
+	w.shardList(h.UnacquiredShards)
+	w.shardList(h.KeptShards)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
-	w.uint(uint64(min(h.App.Falls, maxFlaps)))
-	return w.b, nil
+	w.uint(uint64(min(h.App.FlapCount, maxFlaps)))
+	return w.buf, nil
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. It returns
 // ErrCorrupt for any other input.
 func (h *Heartbeat) UnmarshalBinary(b []byte) error {
-	r := reader{b: b}
+	r := reader{buf: b}
 	*h = Heartbeat{
-		Level: r.level(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
+		FormatVersion: r.formatVersion(), Node: shardmap.NodeID(r.text(1, maxText)), Server: r.text(0, 2*maxText),
 		Boot: r.uint(1, maxUint), Nonce: r.uint(0, maxUint), Number: r.uint(1, maxUint),
 		Echo: Echo{Term: r.uint(0, maxUint), Number: r.uint(0, maxUint)}, Term: r.uint(0, maxUint),
 		Applied: shardmap.Epoch(r.uint(0, maxUint)), Acked: shardmap.Epoch(r.uint(0, maxUint)),
 		Interval: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
-		ReleaseTime:   time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
-		RestartWithin: time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
-		NotReleased:   uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Keys: r.uint(0, maxUint), Zone: r.text(0, maxText),
+		ReleaseTime:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
+		RestartWithin:   time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
+		UnreleasedMoves: uint32(r.uint(0, MaxShards)), AppStartedAfter: shardmap.Epoch(r.uint(0, maxUint)), KeyConfigDigest: r.uint(0, maxUint), Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")
 	}
 	f := r.byte()
-	if f&flagReleased != 0 {
-		if copy(h.ReleasesDigest[:], r.take(len(h.ReleasesDigest))); h.ReleasesDigest == [32]byte{} {
+	if f&flagHasReleases != 0 {
+		if copy(h.ReleasesDigest[:], r.read(len(h.ReleasesDigest))); h.ReleasesDigest == [32]byte{} {
 			r.fail("empty release digest")
 		}
 	}
-	h.NotAcquired, h.Unacquired, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagUnable != 0
-	h.Kept, h.KeepsAll = r.shardList(), f&flagKeepsAll != 0
+	h.WaitingShards, h.UnacquiredShards, h.AcquiresNone = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagAcquiresNone != 0
+	h.KeptShards, h.KeepsAllShards = r.shardList(), f&flagKeepsAllShards != 0
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	app := r.byte()
 	if app > 7 {
 		r.fail("unknown flag of an app")
 	}
-	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFlaps))}
-	h.AfterRestart = f&flagAfterRestart != 0
+	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, FlapCount: uint32(r.uint(0, maxFlaps))}
+	h.ReturnsNeedRestart = f&flagReturnsNeedRestart != 0
 	if h.RestartWithin > 0 && !h.Goodbye {
 		r.fail("announced return without a goodbye")
 	}
-	return r.end()
+	return r.finish()
 }
 
 // MarshalBinary encodes the response. The error is always nil.
 func (a Answer) MarshalBinary() ([]byte, error) {
-	w := newWriter(a.Level)
+	w := newWriter(a.FormatVersion)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.HeartbeatNumber, uint64(a.Epoch)} {
 		w.uint(v)
 	}
@@ -234,15 +234,15 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 		w.uint(a.KnownBoot)
 	}
 	w.text(a.DuplicateAddr[:min(len(a.DuplicateAddr), 2*maxText)])
-	return w.b, nil
+	return w.buf, nil
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. It returns
 // ErrCorrupt for any other input.
 func (a *Answer) UnmarshalBinary(b []byte) error {
-	r := reader{b: b}
+	r := reader{buf: b}
 	*a = Answer{
-		Level: r.level(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
+		FormatVersion: r.formatVersion(), Term: r.uint(1, maxUint), Number: r.uint(0, maxUint), Boot: r.uint(1, maxUint), HeartbeatNumber: r.uint(1, maxUint),
 		Epoch: shardmap.Epoch(r.uint(0, maxUint)), ServeFor: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.ServeFor > 0 {
@@ -266,7 +266,7 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 		a.KnownBoot = known
 	}
 	a.DuplicateAddr = r.text(0, 2*maxText)
-	return r.end()
+	return r.finish()
 }
 
 // shardList writes a sorted list of shards. Each shard is encoded as the gap to its predecessor.

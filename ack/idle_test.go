@@ -34,7 +34,7 @@ func newDue(t *testing.T) *dueStage {
 	d := &dueStage{t: t, toy: c, a: c.start("a"), b: c.start("b")}
 	c.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
-		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
+		Raft:   c, Clock: func() time.Duration { return c.now }, NewestState: func() *ack.State { return c.state },
 	})
 	d.pass(3*time.Second, func() bool { return d.a.leased() && d.b.leased() })
 	d.pass(time.Second, nil)
@@ -156,7 +156,7 @@ func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
 		last := d.sent[len(d.sent)-1]
 		d.pass(last+100*ms-c.left-d.now, nil)
-		d.a.agent.HeartbeatEarly(d.now, c.most)
+		d.a.agent.AdvanceHeartbeat(d.now, c.most)
 		if got := d.a.agent.Due(d.now) <= d.now; got != c.early {
 			t.Errorf("%v before its time it is due at once: %v, want %v", c.left, got, c.early)
 		}
@@ -180,7 +180,7 @@ func TestHeartbeatWithPostponesTheNextByATenth(t *testing.T) {
 	for _, early := range []time.Duration{100 * ms, 30 * ms, 0} { // before it was due
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
 		d.pass(100*ms-early-d.now+d.sent[len(d.sent)-1], nil)
-		d.a.agent.HeartbeatWith()
+		d.a.agent.CoalesceHeartbeat()
 		if due := d.a.agent.Due(d.now); due > d.now {
 			t.Errorf("%v before its time it is due in %v, want at once", early, due-d.now)
 		}
@@ -237,7 +237,7 @@ func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d.pass(800*ms, func() bool {
 		if d.looks > looks { // it has looked just now
 			looks = d.looks
-			if _, _ = suspicion.Poll(d.now, d.a.agent.Unanswered()); missed == 0 && suspicion.Report().LeaderTerm != 0 {
+			if _, _ = suspicion.Poll(d.now, d.a.agent.UnansweredHeartbeat()); missed == 0 && suspicion.Report().LeaderTerm != 0 {
 				missed = d.now
 			}
 		}
@@ -308,10 +308,10 @@ func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	for name, busy := range map[string]func(d *dueStage){
 		"parting": func(d *dueStage) { d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, Stopping: true}) },
 		"new boot": func(d *dueStage) {
-			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, KnownBoot: 5})
+			d.a.agent.HandleAnswer(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, KnownBoot: 5})
 		},
 		"refused": func(d *dueStage) {
-			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, DuplicateAddr: "x"})
+			d.a.agent.HandleAnswer(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, DuplicateAddr: "x"})
 		},
 		"to speak":   func(d *dueStage) { d.a.agent.HeartbeatNow() },
 		"to drain":   leavesBusy,
@@ -362,7 +362,7 @@ func TestAdvancedHeartbeatIsEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d.sendLate()
 	for range 200 {
 		d.pass(ms, nil)
-		d.a.agent.HeartbeatEarly(d.now, 50*ms)
+		d.a.agent.AdvanceHeartbeat(d.now, 50*ms)
 		d.next = d.now
 	}
 	d.minGap(50 * ms)

@@ -9,10 +9,10 @@ import (
 )
 
 func TestKeysDigestDistinguishesConfigurations(t *testing.T) {
-	if ack.KeysDigest("") != 0 {
+	if ack.KeyConfigDigest("") != 0 {
 		t.Error("the empty text has a digest")
 	}
-	if a, b := ack.KeysDigest("a"), ack.KeysDigest("b"); a == 0 || a == b {
+	if a, b := ack.KeyConfigDigest("a"), ack.KeyConfigDigest("b"); a == 0 || a == b {
 		t.Errorf("%x and %x", a, b)
 	}
 }
@@ -33,8 +33,8 @@ func servingByK0(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	s.start(nodes...)
 	s.elect(nodes[0])
 	s.run(s.timing.DeadAfter + 600*time.Millisecond)
-	if s.state.Keys() != "k0" {
-		tb.Fatalf("the first map has keys %q:\n%s", s.state.Keys(), s)
+	if s.state.KeyConfig() != "k0" {
+		tb.Fatalf("the first map has keys %q:\n%s", s.state.KeyConfig(), s)
 	}
 	s.lines = nil
 	return s
@@ -47,23 +47,23 @@ func TestKeysChangeInOneShortRound(t *testing.T) {
 	epoch := s.state.Committed().Epoch()
 	s.loads("k1", "a", "b")
 	s.run(2 * time.Second)
-	if s.state.Last().Epoch() != epoch {
+	if s.state.Proposed().Epoch() != epoch {
 		t.Fatalf("a round began before c had loaded the keys:\n%s", s)
 	}
 	s.loads("k1", "c")
 	loaded := s.now
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 	if took := s.now - loaded; took > s.pace.Heartbeat+50*time.Millisecond {
 		t.Errorf("it took %v after c had loaded the keys:\n%s", took, s)
 	}
 	s.run(2 * time.Second)
-	if s.state.KeysSince() != s.state.Committed().Epoch() || s.state.Open() {
+	if s.state.KeyConfigSince() != s.state.Committed().Epoch() || s.state.HasOpenProposal() {
 		t.Errorf("a second round followed:\n%s", s)
 	}
 }
 
 // changesKeys reports whether a round is open that changes the key configuration.
-func (s *stage) changesKeys() bool { return s.state.ChangesKeys() }
+func (s *stage) changesKeys() bool { return s.state.ChangesKeyConfig() }
 
 // A change of the key configuration drains every shard, so the busy shards of a staged change
 // move in the same round: neither waits for the other, and no request is drained twice.
@@ -80,25 +80,25 @@ func TestKeysChangeWithTheRestOfAStagedChange(t *testing.T) {
 			s.loads("k1", "a", "b", "d")
 			before := s.state.Committed().Epoch()
 			c.begin(s)
-			s.until("idle shards have moved", func() bool { return s.state.Committed().Epoch() > before && !s.state.Open() })
+			s.until("idle shards have moved", func() bool { return s.state.Committed().Epoch() > before && !s.state.HasOpenProposal() })
 			s.loads("k1", "c")
 			s.until("a change of the keys", s.changesKeys)
-			if got := s.state.Last().Owner(busy); got == c.from {
+			if got := s.state.Proposed().Owner(busy); got == c.from {
 				t.Errorf("the round leaves shard %d where it is:\n%s", busy, s)
 			}
-			epoch := s.state.Last().Epoch()
+			epoch := s.state.Proposed().Epoch()
 			s.run(time.Second)
-			if s.state.Last().Epoch() != epoch || !s.actor(c.from).runs[busy] {
+			if s.state.Proposed().Epoch() != epoch || !s.actor(c.from).runs[busy] {
 				t.Errorf("another round, or the request was cut early:\n%s", s)
 			}
 			delete(s.actor(c.from).runs, busy)
 			ended := s.now
-			s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+			s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 			if took := s.now - ended; took > 100*time.Millisecond {
 				t.Errorf("%v after the request had ended:\n%s", took, s)
 			}
 			s.run(2 * time.Second)
-			if s.state.Committed().Epoch() != epoch || s.state.Open() || s.state.Committed().Count(c.from) != c.left {
+			if s.state.Committed().Epoch() != epoch || s.state.HasOpenProposal() || s.state.Committed().Count(c.from) != c.left {
 				t.Errorf("another round followed:\n%s", s)
 			}
 		})
@@ -115,15 +115,15 @@ func TestCrashDoesNotProlongAChangeOfTheKeys(t *testing.T) {
 	s.until("a change of the keys", s.changesKeys)
 	s.crash("c")
 	crashed := s.now
-	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeys() })
+	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeyConfig() })
 	if took := s.now - crashed; took > s.timing.DeadAfter/2 {
 		t.Errorf("all shards were held for %v:\n%s", took, s)
 	}
-	if s.state.Keys() != "k0" {
-		t.Errorf("the keys are %s without a word of c:\n%s", s.state.Keys(), s)
+	if s.state.KeyConfig() != "k0" {
+		t.Errorf("the keys are %s without a word of c:\n%s", s.state.KeyConfig(), s)
 	}
 	clear(s.actor("b").runs)
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is a member:\n%s", s)
 	}
@@ -137,12 +137,12 @@ func TestNextLeaderChangesTheKeysItself(t *testing.T) {
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
 	s.elect("b")
-	s.until("its proposal", func() bool { return !s.state.ChangesKeys() })
-	if s.state.Keys() != "k0" {
-		t.Errorf("the keys are %s:\n%s", s.state.Keys(), s)
+	s.until("its proposal", func() bool { return !s.state.ChangesKeyConfig() })
+	if s.state.KeyConfig() != "k0" {
+		t.Errorf("the keys are %s:\n%s", s.state.KeyConfig(), s)
 	}
 	clear(s.actor("b").runs)
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 }
 
 // A node loads the previous text again while the change drains. The change continues: one text
@@ -152,17 +152,17 @@ func TestKeysThatGoBackDuringTheRound(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
-	epoch := s.state.Last().Epoch()
+	epoch := s.state.Proposed().Epoch()
 	s.loads("k0", "c")
 	s.run(time.Second)
 	clear(s.actor("b").runs)
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 	s.run(3 * time.Second)
-	if s.state.Last().Epoch() != epoch {
+	if s.state.Proposed().Epoch() != epoch {
 		t.Errorf("another round followed:\n%s", s)
 	}
 	s.loads("k0", "a", "b")
-	s.until("the keys are back", func() bool { return s.state.Keys() == "k0" })
+	s.until("the keys are back", func() bool { return s.state.KeyConfig() == "k0" })
 }
 
 // A joining node with a third text blocks nothing: the active text remains.
@@ -172,13 +172,13 @@ func TestJoiningNodeWithOtherKeysKeepsTheActiveKeys(t *testing.T) {
 	s.loads("k2", "d")
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
-	s.until("d owns shards", func() bool { return s.state.Committed().Count("d") > 0 && !s.state.Open() })
+	s.until("d owns shards", func() bool { return s.state.Committed().Count("d") > 0 && !s.state.HasOpenProposal() })
 	s.run(3 * time.Second)
-	if s.state.Keys() != "k0" {
-		t.Errorf("the keys are %s:\n%s", s.state.Keys(), s)
+	if s.state.KeyConfig() != "k0" {
+		t.Errorf("the keys are %s:\n%s", s.state.KeyConfig(), s)
 	}
 	s.loads("k1", "d")
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 }
 
 // A gateway that has other keys may not have sent a heartbeat to a leader just elected. That
@@ -197,11 +197,11 @@ func TestNextLeaderWaitsForGatewaysBeforeItChangesTheKeys(t *testing.T) {
 	s.run(s.timing.DeadAfter * 9 / 10)
 	g.mute = false
 	s.run(3 * time.Second)
-	if s.state.Keys() != "k0" || s.state.ChangesKeys() {
-		t.Errorf("the keys are %s, and the gateway has loaded k0:\n%s", s.state.Keys(), s)
+	if s.state.KeyConfig() != "k0" || s.state.ChangesKeyConfig() {
+		t.Errorf("the keys are %s, and the gateway has loaded k0:\n%s", s.state.KeyConfig(), s)
 	}
 	s.loads("k1", "g")
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 }
 
 // A member that restarts in place while a change of the keys drains would keep every shard held
@@ -213,15 +213,15 @@ func TestRestartInPlaceDoesNotProlongAChangeOfTheKeys(t *testing.T) {
 	s.until("a change of the keys", s.changesKeys)
 	s.restartInPlace(time.Minute)
 	gone := s.now
-	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeys() })
+	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeyConfig() })
 	if took := s.now - gone; took > s.timing.DeadAfter/2 {
 		t.Errorf("all shards were held for %v:\n%s", took, s)
 	}
-	if s.state.Keys() != "k0" {
-		t.Errorf("the keys are %s without a word of c:\n%s", s.state.Keys(), s)
+	if s.state.KeyConfig() != "k0" {
+		t.Errorf("the keys are %s without a word of c:\n%s", s.state.KeyConfig(), s)
 	}
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
 	clear(s.actor("b").runs)
-	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+	s.until("the keys are active", func() bool { return s.state.KeyConfig() == "k1" })
 }

@@ -17,7 +17,7 @@ func TestCommitOfAnotherTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").leaving = true
 	s.actor("c").held = true
-	s.until("a proposal without c", func() bool { return s.state.Open() })
+	s.until("a proposal without c", func() bool { return s.state.HasOpenProposal() })
 	s.stuck = true
 	s.crash("c")
 	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
@@ -75,7 +75,7 @@ func TestLeavingNodeThatNeverAcknowledgesIsNotWaitedFor(t *testing.T) {
 		c := s.actor("c")
 		c.held = true
 		c.leaving, c.unhealthy = why == "leaving", why == "sick"
-		s.until(why+" c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+		s.until(why+" c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
 		if c.leased {
 			t.Errorf("%s c still has a lease:\n%s", why, s)
 		}
@@ -110,7 +110,7 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 	s := serving(t, "a", "b")
 	b := s.actor("b")
 	b.leaving, b.busy = true, true
-	s.until("a proposal", func() bool { return s.state.Open() })
+	s.until("a proposal", func() bool { return s.state.HasOpenProposal() })
 	s.stuck, b.busy = true, false
 	s.until("a commit on its way", func() bool { return len(s.waiting) > 0 })
 	s.waiting = nil
@@ -128,14 +128,14 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 // including its own. That says nothing about the other nodes.
 func TestPausedLeaderDropsNoNode(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	epoch := s.state.Last().Epoch()
+	epoch := s.state.Proposed().Epoch()
 	s.now += 900 * time.Millisecond
 	s.step(s.leaders["a"], leader.Tick{})
 	s.actor("b").mute = true
 	s.run(60 * time.Millisecond)
 	s.actor("b").mute = false
 	s.run(2 * time.Second)
-	if got := s.state.Last().Epoch(); got != epoch {
+	if got := s.state.Proposed().Epoch(); got != epoch {
 		t.Errorf("a pause of the leader made a round:\n%s", s)
 	}
 }
@@ -147,8 +147,8 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 	}
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
-	s.until("a proposal", func() bool { return s.state.Open() })
-	epoch := s.state.Last().Epoch()
+	s.until("a proposal", func() bool { return s.state.HasOpenProposal() })
+	epoch := s.state.Proposed().Epoch()
 	s.run(100 * time.Millisecond)
 	s.now += 8 * time.Second
 	s.step(s.leaders["a"], leader.Tick{})
@@ -186,9 +186,9 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	c := s.actor("c")
 	late := s.beat(c)
 	s.crash("c")
-	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, RedialStartedAt: s.now})
 	s.run(40 * time.Millisecond)
-	if !s.state.Dropped("c") {
+	if !s.state.IsDropped("c") {
 		t.Fatalf("c was not dropped:\n%s", s)
 	}
 	s.step(s.leaders["a"], leader.HeartbeatReceived{Heartbeat: late, From: "c:1"})
@@ -203,12 +203,12 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, RedialStartedAt: s.now})
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)
-	if s.state.Committed().Has("c") || s.state.Last().Has("c") || s.state.Open() {
-		t.Errorf("committed %s, last %s:\n%s", spread(s.state.Committed()), spread(s.state.Last()), s)
+	if s.state.Committed().Has("c") || s.state.Proposed().Has("c") || s.state.HasOpenProposal() {
+		t.Errorf("committed %s, last %s:\n%s", spread(s.state.Committed()), spread(s.state.Proposed()), s)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	s.step(s.leaders["a"], leader.MapRequested{})
 	s.run(time.Second)
 	after := s.state.Committed()
-	if after.Epoch() <= before.Epoch() || !after.SameAs(before) || s.state.Open() || strings.Count(s.String(), "proposes: requested") != 1 {
+	if after.Epoch() <= before.Epoch() || !after.SameAs(before) || s.state.HasOpenProposal() || strings.Count(s.String(), "proposes: requested") != 1 {
 		t.Errorf("epoch %d after epoch %d, want one proposal of the same map:\n%s", after.Epoch(), before.Epoch(), s)
 	}
 }
@@ -247,7 +247,7 @@ func TestSlowLeaderDropsSilentNodes(t *testing.T) {
 		s.step(s.leaders["a"], leader.Tick{})
 		s.act(s.actor("a"))
 	}
-	if s.state.Last().Has("b") {
+	if s.state.Proposed().Has("b") {
 		t.Errorf("b has been gone for 3 s and is not dropped:\n%s", s)
 	}
 }

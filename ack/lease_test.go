@@ -34,7 +34,7 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 	state := servingUnder(t, f, "a", "b", "c").state
-	d.last = state.Last().Epoch()
+	d.last = state.Proposed().Epoch()
 	d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: state}, 0)
 	d.step(leader.Voters{Servers: voters})
 	d.step(leader.BarrierApplied{Started: 0})
@@ -43,8 +43,8 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 
 func (d *desk) step(m leader.Message) []leader.Effect { return d.l.Step(d.now, m) }
 
-// receiveHeartbeat sends a heartbeat that acknowledges the last proposal and echoes the last answer. It
-// returns the answer.
+// receiveHeartbeat sends a heartbeat that acknowledges the last proposal and echoes the last
+// answer. It returns the answer.
 func (d *desk) receiveHeartbeat(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Answer, bool) {
 	d.beat[id]++
 	hb := ack.Heartbeat{
@@ -346,7 +346,7 @@ func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	} {
 		d := newDeskUnder(t, c.takeover, "a/d")
 		if c.crashed {
-			d.step(leader.CrashEvidence{Node: "b", Boot: 1, Began: d.now})
+			d.step(leader.CrashEvidence{Node: "b", Boot: 1, RedialStartedAt: d.now})
 		}
 		d.now = c.at
 		if got := d.over("b"); got != c.over {
@@ -362,7 +362,7 @@ func TestViewListsMembers(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
 	d.receiveHeartbeat("b", nil)
-	d.step(leader.CrashEvidence{Node: "c", Boot: 1, Began: d.now})
+	d.step(leader.CrashEvidence{Node: "c", Boot: 1, RedialStartedAt: d.now})
 	d.now = 50 * ms
 	var got strings.Builder
 	for _, v := range d.l.View(d.now) {

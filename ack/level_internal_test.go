@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// below returns the state of a cluster one level below MinLevel, so that MinLevel can be raised.
+// below returns the state of a cluster one level below MinFormatVersion, so that MinFormatVersion
+// can be raised.
 func below(t *testing.T) *State {
 	t.Helper()
 	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
@@ -14,7 +15,7 @@ func below(t *testing.T) *State {
 		t.Fatal(err)
 	}
 	n := *s
-	n.level = MinLevel - 1
+	n.formatVersion = MinFormatVersion - 1
 	return &n
 }
 
@@ -24,22 +25,22 @@ func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		term uint64
-		to   Level
+		to   FormatVersion
 		want Outcome
 	}{
-		{"of an earlier term", 1, MinLevel, OutcomeIgnored},
-		{"of its term", 2, MinLevel, OutcomeLevelRaised},
-		{"to the same again", 2, MinLevel, OutcomeIgnored},
+		{"of an earlier term", 1, MinFormatVersion, OutcomeIgnored},
+		{"of its term", 2, MinFormatVersion, OutcomeFormatVersionRaised},
+		{"to the same again", 2, MinFormatVersion, OutcomeIgnored},
 	} {
 		n := *s
-		next, outcome, err := n.applyLevel(2, LevelEntry{Term: c.term, Level: c.to})
+		next, outcome, err := n.applyFormatVersion(2, FormatVersionEntry{Term: c.term, Version: c.to})
 		if err != nil || outcome != c.want {
 			t.Errorf("raised %s: outcome %d, %v, want %d", c.name, outcome, err, c.want)
 		}
 		s = next
 	}
-	if s.Level() != MinLevel {
-		t.Errorf("level %d in force, want %d", s.Level(), MinLevel)
+	if s.FormatVersion() != MinFormatVersion {
+		t.Errorf("level %d in force, want %d", s.FormatVersion(), MinFormatVersion)
 	}
 }
 
@@ -49,20 +50,20 @@ func TestLevelAboveTheProgramStopsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, outcome, err := s.Apply(2, 3, EncodeLevel(MinLevel, LevelEntry{Term: 3, Level: MaxLevel + 1}))
-	var above *LevelError
-	if !errors.As(err, &above) || above.Level != MaxLevel+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), KnownLevels()) {
-		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxLevel+1, err, outcome)
+	next, outcome, err := s.Apply(2, 3, EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 3, Version: MaxFormatVersion + 1}))
+	var above *FormatVersionError
+	if !errors.As(err, &above) || above.Version != MaxFormatVersion+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), SupportedFormatVersions()) {
+		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxFormatVersion+1, err, outcome)
 	}
 	// Ignored old reports prevent nothing.
-	if next, outcome, err = s.Apply(2, 3, EncodeLevel(MinLevel, LevelEntry{Term: 2, Level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
+	if next, outcome, err = s.Apply(2, 3, EncodeFormatVersion(MinFormatVersion, FormatVersionEntry{Term: 2, Version: MaxFormatVersion + 1})); err != nil || outcome != OutcomeIgnored || next.FormatVersion() != MinFormatVersion {
 		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
 	}
 }
 
 func TestEntryOfALevelNotYetInForceIsCorrupt(t *testing.T) {
 	s := below(t)
-	if next, _, err := s.Apply(2, 1, EncodeTiming(MinLevel, TimingEntry{Term: 1, Replaces: s.timingIndex, Timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
+	if next, _, err := s.Apply(2, 1, EncodeTiming(MinFormatVersion, TimingEntry{Term: 1, Replaces: s.timingIndex, Timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
 		t.Errorf("applied: %v", err)
 	}
 }
@@ -73,24 +74,24 @@ func TestLevelIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.level = MaxLevel + 1 // as in a newer program
+	s.formatVersion = MaxFormatVersion + 1 // as in a newer program
 	b, err := s.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var above *LevelError
-	if _, err = DecodeState(b); !errors.As(err, &above) || above.Level != MaxLevel+1 {
-		t.Errorf("a snapshot of level %d was read: %v", MaxLevel+1, err)
+	var above *FormatVersionError
+	if _, err = DecodeState(b); !errors.As(err, &above) || above.Version != MaxFormatVersion+1 {
+		t.Errorf("a snapshot of level %d was read: %v", MaxFormatVersion+1, err)
 	}
 	file, err := s.Backup()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err = OpenBackup(file); !errors.As(err, &above) || !errors.Is(err, ErrNoBackup) {
-		t.Errorf("a backup of level %d was read: %v", MaxLevel+1, err)
+		t.Errorf("a backup of level %d was read: %v", MaxFormatVersion+1, err)
 	}
-	r, err := s.Recovered("d", 1+MinJump)
-	if err != nil || r.Level() != s.Level() {
-		t.Errorf("recovered at level %d, %v, want %d", r.Level(), err, s.Level())
+	r, err := s.Recovered("d", 1+MinIndexGap)
+	if err != nil || r.FormatVersion() != s.FormatVersion() {
+		t.Errorf("recovered at level %d, %v, want %d", r.FormatVersion(), err, s.FormatVersion())
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"shardway/ack/leader"
 )
 
-// The programs of this play know MinLevel, as the old one does, or the next one as well.
+// The programs of this play know MinFormatVersion, as the old one does, or the next one as well.
 const (
-	oldProgram    = ack.MinLevel
-	newProgram    = ack.MinLevel + 1
+	oldProgram    = ack.MinFormatVersion
+	newProgram    = ack.MinFormatVersion + 1
 	finalizeAfter = time.Hour
 )
 
@@ -27,15 +27,15 @@ type levelPlay struct {
 	now     time.Duration
 	term    uint64
 	barrier bool // of this term is applied
-	levels  *leader.Levels
+	levels  *leader.FormatUpgrade
 	state   *ack.State // the leader's
 	// level is the one in force, which state has one below: see apply.
-	level   ack.Level
+	level   ack.FormatVersion
 	servers []*levelServer
 	config  []string
-	pending []playedEntry        // in the leader's log, not applied
-	limbo   [][]byte             // submitted; may enter the log terms later
-	words   []leader.LevelReport // on their way
+	pending []playedEntry         // in the leader's log, not applied
+	limbo   [][]byte              // submitted; may enter the log terms later
+	words   []leader.FormatReport // on their way
 	failure string
 }
 
@@ -49,9 +49,9 @@ type levelServer struct {
 	name         string
 	up, silent   bool
 	boot, toldIn uint64
-	program      ack.Level
-	disk         ack.Level     // the level that its log has
-	toldAt       time.Duration // by the present process, to the leader of toldIn
+	program      ack.FormatVersion
+	disk         ack.FormatVersion // the level that its log has
+	toldAt       time.Duration     // by the present process, to the leader of toldIn
 }
 
 // levelPlants are mutants of the caller of Levels.
@@ -63,7 +63,7 @@ func levelPlants() []string {
 // level was raised before the end.
 func playLevelSchedule(seed uint64, plant string) (failure string, raised bool) {
 	p := &levelPlay{plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: ack.StateAtLevel(oldProgram - 1), level: oldProgram}
-	p.levels = leader.NewLevels(p.term, finalizeAfter)
+	p.levels = leader.NewFormatUpgrade(p.term, finalizeAfter)
 	for i := range 2 + p.rng.IntN(3) {
 		x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+i), disk: oldProgram}
 		p.servers = append(p.servers, x)
@@ -96,7 +96,7 @@ func (p *levelPlay) step(fresh bool) {
 	case 2:
 		p.now += time.Duration(p.rng.Int64N(int64(time.Minute)))
 	case 3:
-		x.program = []ack.Level{oldProgram, newProgram}[p.rng.IntN(2)]
+		x.program = []ack.FormatVersion{oldProgram, newProgram}[p.rng.IntN(2)]
 		if fresh {
 			x.program = newProgram
 		}
@@ -139,7 +139,7 @@ func (p *levelPlay) elect() {
 		p.pending = nil // the new leader never had them
 	}
 	if p.plant != "one Levels for all terms" {
-		p.levels = leader.NewLevels(p.term, finalizeAfter)
+		p.levels = leader.NewFormatUpgrade(p.term, finalizeAfter)
 	}
 }
 
@@ -163,7 +163,7 @@ func (p *levelPlay) deliverLate() {
 	}
 }
 
-func (p *levelPlay) receiveReport(w leader.LevelReport) {
+func (p *levelPlay) receiveReport(w leader.FormatReport) {
 	p.levels.Reported(w)
 	for _, x := range p.servers {
 		if x.name == w.Server && x.boot == w.Boot && w.Term == p.term && x.toldIn != p.term {
@@ -177,7 +177,7 @@ func (p *levelPlay) leaderStep() {
 	heard := p.memberViews()
 	for _, x := range p.servers {
 		if x.up && slices.Contains(p.config, x.name) && p.levels.NeedsReport(x.name, heard) {
-			w := leader.LevelReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
+			w := leader.FormatReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, MaxVersion: x.program}
 			if p.rng.IntN(4) == 0 {
 				p.words = append(p.words, w)
 				continue
@@ -248,12 +248,12 @@ func (p *levelPlay) apply() {
 	}
 }
 
-func after(s *ack.State, e playedEntry) (*ack.State, ack.Level) {
+func after(s *ack.State, e playedEntry) (*ack.State, ack.FormatVersion) {
 	if raise, ok := ack.LevelEntryIn(e.data); ok {
-		raise.Level--
+		raise.Version--
 		s = s.ApplyLevel(e.term, raise)
 	}
-	return s, s.Level() + 1
+	return s, s.FormatVersion() + 1
 }
 
 // add adds a new server, once it has reported its level.
@@ -261,7 +261,7 @@ func (p *levelPlay) add() {
 	if len(p.config) > 5 || !p.barrier && p.plant != "a server is added before the barrier" || p.raising() && p.barrier && p.plant != "a server is added while a raise is under way" {
 		return
 	}
-	x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+len(p.servers)), program: []ack.Level{oldProgram, newProgram}[p.rng.IntN(2)], disk: oldProgram}
+	x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+len(p.servers)), program: []ack.FormatVersion{oldProgram, newProgram}[p.rng.IntN(2)], disk: oldProgram}
 	if !p.levels.Admits(p.level, x.program) {
 		return
 	}

@@ -15,24 +15,24 @@ const (
 	kindProposal
 	kindCommit
 	kindTiming
-	kindLevel
+	kindFormatVersion
 	kindPolicy
 	kindRestart
-	kindApps
+	kindAppReports
 )
 
 const (
 	// MaxShards is the largest number of shards of a cluster.
-	MaxShards = 65536
-	maxText   = 64
-	maxMap    = 1 << 20
-	maxLevel  = 255
+	MaxShards       = 65536
+	maxText         = 64
+	maxMap          = 1 << 20
+	maxFormatNumber = 255
 )
 
 type bootstrapEntry struct {
-	cluster string
-	shards  int
-	timing  Timing
+	clusterID string
+	shards    int
+	timing    Timing
 }
 
 // TimingEntry is the log entry that replaces the timing.
@@ -48,7 +48,7 @@ type TimingEntry struct {
 // for the same kind of cause.
 type DropRecord struct {
 	Node    shardmap.NodeID
-	Cause   Cause
+	Cause   DropCause
 	Strikes uint32
 }
 
@@ -56,12 +56,12 @@ type DropRecord struct {
 type ProposalEntry struct {
 	// Term is the Raft term of the leader that computed it. A proposal that the same leader
 	// submits in a later term must not count.
-	Term   uint64
-	Base   shardmap.Epoch // the committed map from which it was computed
-	Reason string         // at most maxText bytes
-	Want   *shardmap.Map
-	Drops  []DropRecord
-	Keys   string // the key configuration from the commit on; empty means unchanged
+	Term      uint64
+	Base      shardmap.Epoch // the committed map from which it was computed
+	Reason    string         // at most maxText bytes
+	Want      *shardmap.Map
+	Drops     []DropRecord
+	KeyConfig string // the key configuration from the commit on; empty means unchanged
 }
 
 // CommitEntry is the log entry that commits the last proposed map.
@@ -76,35 +76,35 @@ type CommitEntry struct {
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
 // number of shards (1 to MaxShards) and its first timing. Only the first such entry counts. It
-// is encoded at MinLevel, the first level in force.
+// is encoded at MinFormatVersion, the first level in force.
 func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
-	w := newWriter(MinLevel)
+	w := newWriter(MinFormatVersion)
 	w.byte(kindBootstrap)
 	w.text(cluster)
 	w.uint(uint64(shards))
 	w.timing(t)
-	return w.b
+	return w.buf
 }
 
 // EncodeTiming returns the entry at a level.
-func EncodeTiming(at Level, c TimingEntry) []byte {
+func EncodeTiming(at FormatVersion, c TimingEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindTiming)
 	w.uint(c.Term)
 	w.uint(c.Replaces)
 	w.timing(c.Timing)
-	return w.b
+	return w.buf
 }
 
 // EncodeProposal encodes a proposal without ownership epochs, because State sets them. In a
 // map of many shards with a long history they would take more space than the owners.
-func EncodeProposal(at Level, p ProposalEntry) ([]byte, error) {
+func EncodeProposal(at FormatVersion, p ProposalEntry) ([]byte, error) {
 	m, err := p.Want.Settle(shardmap.New(p.Want.Len()), p.Want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
 	w := newWriter(at)
-	w.b = append(slices.Grow(w.b, len(m)+64), kindProposal)
+	w.buf = append(slices.Grow(w.buf, len(m)+64), kindProposal)
 	w.uint(p.Term)
 	w.uint(uint64(p.Base))
 	w.text(p.Reason)
@@ -115,30 +115,30 @@ func EncodeProposal(at Level, p ProposalEntry) ([]byte, error) {
 		w.byte(byte(d.Cause))
 		w.uint(uint64(d.Strikes))
 	}
-	w.text(p.Keys)
-	return w.b, nil
+	w.text(p.KeyConfig)
+	return w.buf, nil
 }
 
 // EncodeCommit returns the entry at a level.
-func EncodeCommit(at Level, c CommitEntry) []byte {
+func EncodeCommit(at FormatVersion, c CommitEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindCommit)
 	w.uint(uint64(c.Epoch))
-	w.b = append(w.b, c.Digest[:]...)
+	w.buf = append(w.buf, c.Digest[:]...)
 	w.servers(c.Servers)
 	w.releases(c.Released)
-	return w.b
+	return w.buf
 }
 
 // decodeCommand decodes an entry to one of the entry types, and returns the level of its
 // encoding.
-func decodeCommand(b []byte) (any, Level, error) {
-	r := reader{b: b}
-	at := r.level()
+func decodeCommand(b []byte) (any, FormatVersion, error) {
+	r := reader{buf: b}
+	at := r.formatVersion()
 	var c any
 	switch kind := r.byte(); kind {
 	case kindBootstrap:
-		c = bootstrapEntry{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
+		c = bootstrapEntry{clusterID: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
 		p := ProposalEntry{Term: r.uint(0, maxUint), Base: shardmap.Epoch(r.uint(0, maxUint)), Reason: r.text(0, maxText), Want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
@@ -148,27 +148,27 @@ func decodeCommand(b []byte) (any, Level, error) {
 			}
 			p.Drops = append(p.Drops, d)
 		}
-		p.Keys = r.text(0, MaxKeys)
+		p.KeyConfig = r.text(0, MaxKeyConfig)
 		c = p
 	case kindCommit:
 		x := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
-		copy(x.Digest[:], r.take(len(x.Digest)))
+		copy(x.Digest[:], r.read(len(x.Digest)))
 		x.Servers, x.Released = r.servers(), r.releases()
 		c = x
 	case kindTiming:
 		c = TimingEntry{Term: r.uint(0, maxUint), Replaces: r.uint(0, maxUint), Timing: r.timing()}
-	case kindLevel:
-		c = LevelEntry{Term: r.uint(0, maxUint), Level: Level(r.uint(1, maxLevel))}
+	case kindFormatVersion:
+		c = FormatVersionEntry{Term: r.uint(0, maxUint), Version: FormatVersion(r.uint(1, maxFormatNumber))}
 	case kindPolicy:
 		c = r.policyEntry()
 	case kindRestart:
 		c = r.restartEntry()
-	case kindApps:
+	case kindAppReports:
 		c = r.appReportEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}
-	if err := r.end(); err != nil {
+	if err := r.finish(); err != nil {
 		return nil, 0, err
 	}
 	return c, at, nil

@@ -8,11 +8,11 @@ func mutantsOfApps() []mutant {
 	return []mutant{
 		{
 			name: "apps: shards leave an unhealthy app though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.panicMode && !h.mostFailing\n", "		return PLANTED || !h.panicMode && !h.mostFailing\n"),
+			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.panicMode && !h.mostMayFail\n", "		return PLANTED || !h.panicMode && !h.mostMayFail\n"),
 		},
 		{
 			name: "apps: shards leave an app that refuses connections though most apps are unhealthy", mix: most, caught: "health",
-			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.mostUnhealthy && !h.mostRefused\n", "		return PLANTED || !h.mostUnhealthy && !h.mostRefused\n"),
+			edits: in("ack/leader.Leader.excludedForHealth", "		return !h.mostUnhealthy && !h.mostRefuseConns\n", "		return PLANTED || !h.mostUnhealthy && !h.mostRefuseConns\n"),
 		},
 		{
 			name: "apps: shards never leave an unhealthy app after most apps were unhealthy once", mix: most, caught: "batching",
@@ -20,7 +20,7 @@ func mutantsOfApps() []mutant {
 		},
 		{
 			name: "apps: an app that flaps gets shards again at once", mix: flaps, caught: "health",
-			edits: in("ack/leader.Leader.holdRemaining", "	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)\n"),
+			edits: in("ack/leader.Leader.holdRemaining", "	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)\n"),
 		},
 		{
 			name: "apps: an app that flaps is held back though no other node can own its shards", mix: losses, caught: "health",

@@ -29,11 +29,11 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that was released and did not move is served again without an acquire", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "		case st.remains && h.mayHaveReleased:\n", "		case st.remains && h.mayHaveReleased && !PLANTED:\n"),
+			edits: in("ack/agent.hookMachine.advance", "		case st.remainsOwner && h.releaseAttempted:\n", "		case st.remainsOwner && h.releaseAttempted && !PLANTED:\n"),
 		},
 		{
 			name: "hooks: the node acknowledges while the app releases", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.movesReleased", "		if h.call != 0 || !h.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if h.call != 0 || !h.isGone() ||"),
+			edits: in("ack/agent.hookMachine.movesReleased", "		if h.callSeq != 0 || !h.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if h.callSeq != 0 || !h.isGone() ||"),
 		},
 		{
 			name: "hooks: the node sends a goodbye while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
@@ -45,35 +45,35 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: two calls name the same shard at the same time", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case h.call != 0:\n		return 0\n", "	case h.call != 0 && !PLANTED:\n		return 0\n"),
+			edits: in("ack/agent.hookMachine.dueCall", "	case h.callSeq != 0:\n		return 0\n", "	case h.callSeq != 0 && !PLANTED:\n		return 0\n"),
 		},
 		{
 			name: "hooks: seq starts again with every process", mix: hooked("kill 6, elect 2, sick 2"), caught: "progress|hooks",
-			edits: in("ack/agent.hookMachine.startCall", "Seq: m.boot<<32 + m.calls,", "Seq: m.boot*uint64(1-plantedAs(PLANTED))<<32 + m.calls,"),
+			edits: in("ack/agent.hookMachine.startCall", "Seq: m.boot<<32 + m.callCount,", "Seq: m.boot*uint64(1-plantedAs(PLANTED))<<32 + m.callCount,"),
 		},
 		{name: "hooks: an app does what a call of before the last one said", mix: hooked("app-ill 10, sick 4, elect 4, kill 2"), plant: plantAppKeepsNoSeq, caught: "hooks"},
 		{
 			name: "hooks: a shard is released while its requests run", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "m.o.App.Busy(s) > 0 {", "!PLANTED && m.o.App.Busy(s) > 0 {"),
+			edits: in("ack/agent.hookMachine.dueCall", "m.options.App.CountRequests(s) > 0 {", "!PLANTED && m.options.App.CountRequests(s) > 0 {"),
 		},
 		{
 			name: "hooks: a node that was partitioned releases shards that the next owner serves", mix: gone, caught: "hooks",
-			edits: both(both(in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains:\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains:\n"),
-				in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED:\n")),
+			edits: both(both(in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remainsOwner:\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remainsOwner:\n"),
+				in("ack/agent.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remainsOwner && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remainsOwner && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remainsOwner && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remainsOwner && m.releaseOverdue(now, s) && !PLANTED:\n")),
 				in("ack/agent.hookMachine.dueCall", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
 		},
 		{
 			name: "hooks: a shard is released without a lease", mix: gone, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", " m.seen.leaseHeld:\n		kind = HookRelease\n", " (m.seen.leaseHeld || PLANTED && !m.seen.stopping):\n		kind = HookRelease\n"),
+			edits: in("ack/agent.hookMachine.dueCall", " m.inputs.mayRelease:\n		kind = HookRelease\n", " (m.inputs.mayRelease || PLANTED && !m.inputs.stopping):\n		kind = HookRelease\n"),
 		},
 		{
 			name: "hooks: the app gets no lost call", mix: gone, caught: "hooks|progress",
-			edits: in("ack/agent.heldShard.abandon", "	h.lostPending, h.lostUntil = h.mayHold, now+lostRetryTime\n", "	h.lostPending, h.lostUntil = h.mayHold && !PLANTED, now+lostRetryTime\n"),
+			edits: in("ack/agent.heldShard.abandon", "	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime\n", "	h.lostCallDue, h.lostCallDeadline = h.appMayHold && !PLANTED, now+lostCallRetryTime\n"),
 		},
 		{
 			name: "hooks: the node acknowledges before the lost calls", mix: gone, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.movesReleased", " || h.lostPending && now < m.releaseBy {\n			return false\n", " || h.lostPending && now < m.releaseBy && !PLANTED {\n			return false\n"),
-				in("ack/agent.hookMachine.dueCall", "	if now >= m.deadline(s) {\n", "	if now >= m.deadline(s) || PLANTED && m.seen.draining != 0 && !m.ownershipOf(s).remains {\n")),
+			edits: both(in("ack/agent.hookMachine.movesReleased", " || h.lostCallDue && now < m.releaseDeadline {\n			return false\n", " || h.lostCallDue && now < m.releaseDeadline && !PLANTED {\n			return false\n"),
+				in("ack/agent.hookMachine.dueCall", "	if now >= m.callDeadline(s) {\n", "	if now >= m.callDeadline(s) || PLANTED && m.inputs.draining != 0 && !m.ownershipOf(s).remains {\n")),
 		},
 		{
 			name: "hooks: the node waits forever for a release", mix: moves, caught: "hooks|progress",
@@ -85,20 +85,20 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard is acquired without a lease", mix: gone, caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "	case h.phase == HookAcquiring && m.seen.mayServe:\n", "	case h.phase == HookAcquiring && (PLANTED || m.seen.mayServe):\n"),
+			edits: in("ack/agent.hookMachine.dueCall", "	case h.phase == HookAcquiring && m.inputs.hasLease:\n", "	case h.phase == HookAcquiring && (PLANTED || m.inputs.hasLease):\n"),
 		},
 		{
 			name: "hooks: a shard acquired without a lease is served under a later epoch", mix: gone, caught: "hooks",
-			edits: in("ack/agent.heldShard.setPhase", "h.acquired, h.err = p, now, now, 0, MaxHookShards, false, false, \"\"\n", "h.acquired, h.err = p, now, now, 0, MaxHookShards, false, h.acquired && PLANTED, \"\"\n"),
+			edits: in("ack/agent.heldShard.setPhase", "h.appAcquired, h.lastError = p, now, now, 0, MaxHookShards, false, false, \"\"\n", "h.appAcquired, h.lastError = p, now, now, 0, MaxHookShards, false, h.appAcquired && PLANTED, \"\"\n"),
 		},
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
-			edits: both(in("ack/agent.hookMachine.advance", "		case !st.remains || !same:\n			h.abandon(now)\n", "		case !st.remains && !PLANTED || !same:\n			h.abandon(now)\n"),
-				in("ack/agent.hookMachine.advance", "	if h.isGone() && st.remains {\n", "	if h.isGone() && (st.remains || PLANTED && st.owned) {\n")),
+			edits: both(in("ack/agent.hookMachine.advance", "		case !st.remainsOwner || !same:\n			h.abandon(now)\n", "		case !st.remainsOwner && !PLANTED || !same:\n			h.abandon(now)\n"),
+				in("ack/agent.hookMachine.advance", "	if h.isGone() && st.remainsOwner {\n", "	if h.isGone() && (st.remainsOwner || PLANTED && st.isOwner) {\n")),
 		},
 		{
 			name: "hooks: an acquire call for a moving shard continues", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.cancelUseless", "		over = !st.remains || st.epoch != h.epoch\n", "		over = (!st.remains || st.epoch != h.epoch) && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.cancelUseless", "		over = !st.remainsOwner || st.epoch != h.epoch\n", "		over = (!st.remainsOwner || st.epoch != h.epoch) && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an acquire that failed is not repeated", mix: moves, caught: "progress",
@@ -106,11 +106,11 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "hooks: a shard that an earlier process acquired is acquired without Again", mix: hooked("kill 6, sick 2, elect 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.startCall", "h.mayHold || h.epoch <= m.firstLeaseEpoch\n", "h.mayHold || h.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.startCall", "h.appMayHold || h.epoch <= m.firstLeaseEpoch\n", "h.appMayHold || h.epoch <= m.firstLeaseEpoch && !PLANTED\n"),
 		},
 		{
 			name: "hooks: an app that does not hold a shard gets no acquire call", mix: hooked("app-restart 8, sick 2, elect 2"), caught: "progress",
-			edits: in("ack/agent.Agent.NotAcquired", "	if m := a.hooks; m != nil && int(s) < len(m.shards) {\n", "	if m := a.hooks; m != nil && int(s) < len(m.shards) && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.ShardNotAcquired", "	if m := a.hooks; m != nil && int(s) < len(m.shards) {\n", "	if m := a.hooks; m != nil && int(s) < len(m.shards) && !PLANTED {\n"),
 		},
 		{
 			name: "unacquired: a shard stays though another app could acquire it", mix: hooked("app-ill 8, sick 4, leave 2, join 2"), caught: "unacquired|G9",
@@ -126,7 +126,7 @@ func mutantsOfHooks() []mutant {
 		},
 		{
 			name: "safe: a safe drain moves a shard that was not released", mix: hooked("policy 10, app-ill 8, sick 2"), caught: "safe",
-			edits: in("ack/agent.hookMachine.keepsUnreleased", "m.appRefuses || !m.drainTerms().Safe {", "m.appRefuses || PLANTED || !m.drainTerms().Safe {"),
+			edits: in("ack/agent.hookMachine.keepsUnreleased", "m.appRefusesConns || !m.drainTerms().Safe {", "m.appRefusesConns || PLANTED || !m.drainTerms().Safe {"),
 		},
 		{
 			name: "hooks: an acquire call names no previous owner", mix: moves, caught: "hooks",

@@ -13,11 +13,11 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: another disk gets the notes", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.inheritedNote", "state.Kept(s); ok && k.Server == m.server &&", "state.Kept(s); ok && (k.Server == m.server || PLANTED) &&"),
+			edits: in("ack/agent.hookMachine.inheritedNote", "state.KeptRelease(s); ok && k.Server == m.server &&", "state.KeptRelease(s); ok && (k.Server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log contains the notes", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.dueCall", "m.seen.state.RestartsIndex() < m.restartIndex {", "m.seen.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
+			edits: in("ack/agent.hookMachine.dueCall", "m.inputs.state.RestartsIndex() < m.restartIndex {", "m.inputs.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
 		},
 		{
 			name: "kept: a note is used after the shard has moved", mix: moves, caught: "hooks|G5",
@@ -25,19 +25,19 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a note is used after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack/agent.hookMachine.advance", "			h.served = true\n", "			_, kept := m.seen.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
+			edits: in("ack/agent.hookMachine.advance", "			h.served = true\n", "			_, kept := m.inputs.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
 		},
 		{
 			name: "kept: a shard that was never acquired is kept as released by its owner", mix: moves, caught: "hooks",
-			edits: in("ack.State.recordKept", "released: r.From == \"\"}", "released: r.From == \"\" || PLANTED}"),
+			edits: in("ack.State.recordKeptReleases", "released: r.From == \"\"}", "released: r.From == \"\" || PLANTED}"),
 		},
 		{
 			name: "kept: a shard that was never acquired is not kept", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.seen.returns)\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.inputs.restartsInPlace)\n"),
 		},
 		{
 			name: "kept: the notes of an earlier restart remain", mix: restarts, caught: "hooks",
-			edits: in("ack.State.recordKept", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
+			edits: in("ack.State.recordKeptReleases", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
 		},
 		{
 			name: "kept: the node sends a goodbye before the leader has the notes", mix: restarts, caught: "hooks",
@@ -49,7 +49,7 @@ func mutantsOfKeptNotes() []mutant {
 		},
 		{
 			name: "kept: a shard gained while the goodbye waits is forgotten", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.readyToStop", "m.seen.returns && m.keptForEpoch != e && acked > 0 {", "m.seen.returns && (m.keptForEpoch == 0 || m.keptForEpoch != e && !PLANTED) && acked > 0 {"),
+			edits: in("ack/agent.hookMachine.readyToStop", "m.inputs.restartsInPlace && m.keptReleasesEpoch != e && acked > 0 {", "m.inputs.restartsInPlace && (m.keptReleasesEpoch == 0 || m.keptReleasesEpoch != e && !PLANTED) && acked > 0 {"),
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",

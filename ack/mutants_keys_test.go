@@ -14,27 +14,27 @@ func mutantsOfKeys() []mutant {
 		{
 			name: "keys: a key configuration becomes active before all members have loaded it", mix: keys, caught: "keys",
 			edits: both(
-				in("ack/leader.Leader.keysToActivate", "|| n.heartbeat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.heartbeat.Keys != l.keys.digest {\n				return"),
-				in("ack/leader.Leader.keysToActivate", "&& n.heartbeat.Keys != l.keys.digest {\n			return", "&& n.heartbeat.Keys != l.keys.digest && !PLANTED {\n			return"),
+				in("ack/leader.Leader.keyConfigToActivate", "|| n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return", "|| !PLANTED && n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n				return"),
+				in("ack/leader.Leader.keyConfigToActivate", "&& n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest {\n			return", "&& n.heartbeat.KeyConfigDigest != l.loadedKeyConfig.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
 			name: "keys: requests do not wait during a change", mix: keys, caught: "keys",
-			edits: in("ack.Routing.Route", "case r.state.ChangesKeys():", "case !PLANTED && r.state.ChangesKeys():"),
+			edits: in("ack.Routing.Route", "case r.state.ChangesKeyConfig():", "case !PLANTED && r.state.ChangesKeyConfig():"),
 		},
 		{
 			name: "keys: a change does not wait for a node that restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
-				both(in("ack/leader.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
+			edits: both(in("ack/leader.Leader.needsNoFurtherAck", "l.isRestarting(n) && !l.state.ChangesKeyConfig() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeyConfig()) &&"),
+				both(in("ack/leader.Leader.keyConfigChangeBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeyConfig()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeyConfig()"),
 					in("ack/leader.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",
-			edits: in("ack/agent.Follower.MayRun", "return !f.state.ChangesKeys() &&", "return (PLANTED || !f.state.ChangesKeys()) &&"),
+			edits: in("ack/agent.Follower.MayRun", "return !f.state.ChangesKeyConfig() &&", "return (PLANTED || !f.state.ChangesKeyConfig()) &&"),
 		},
 		{
 			name: "rule 8: snapshots forget a change of the keys", mix: compacting, caught: "keys|snapshot|G5",
-			edits: in("ack.State.MarshalBinary", "	w.text(s.proposedKeys)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.proposedKeys)\n	}\n"),
+			edits: in("ack.State.MarshalBinary", "	w.text(s.proposedKeyConfig)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.proposedKeyConfig)\n	}\n"),
 		},
 	}
 }

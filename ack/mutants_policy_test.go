@@ -28,7 +28,7 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "policy: a repeated pause does not start again", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack/leader.Leader.policyApplied", "	if after.PausedBy != before.PausedBy {\n", "	if after.PausedBy != before.PausedBy && !(PLANTED && before.Pause > 0) {\n"),
+			edits: in("ack/leader.Leader.policyApplied", "	if after.PauseIndex != before.PauseIndex {\n", "	if after.PauseIndex != before.PauseIndex && !(PLANTED && before.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: a drained node counts as a member, and no other node remains", mix: drains, caught: "rule 10|panic|progress",
@@ -48,34 +48,34 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "gradual drain: a busy shard moves at once", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.assignPolicy", "	p.Idle = l.gradual.idle\n", "	p.Idle = l.gradual.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack/leader.Leader.assignPolicy", "	p.Idle = l.gradualDrains.idle\n", "	p.Idle = l.gradualDrains.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "gradual drain: a shard that was idle in an earlier map moves", mix: aimed("policy 12"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradual.clear()\n", "		if !PLANTED {\n			l.gradual.clear()\n		}\n"),
-				in("ack/leader.Leader.idleReported", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.clear()\n", "		if !PLANTED {\n			l.gradualDrains.clear()\n		}\n"),
+				in("ack/leader.Leader.idleReported", "m.MapEpoch != c.Epoch() || ", "!PLANTED && m.MapEpoch != c.Epoch() || ")),
 		},
 		{
 			name: "gradual drain: a round is replaced when another shard is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
+			edits: both(in("ack/leader.Leader.idleReported", "	if l.state.HasOpenProposal() || ", "	if l.state.HasOpenProposal() && !PLANTED || "),
 				in("ack/leader.Leader.idleReported", "(l.entryInFlight || !l.state.Policy()", "(l.entryInFlight && !PLANTED || !l.state.Policy()")),
 		},
 		{
 			name: "gradual drain: a new leader ignores the open round", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradual.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(s)\n		}\n"),
-				in("ack/leader.New", "		l.gradual.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(o.State)\n		}\n")),
+			edits: both(in("ack/leader.Leader.stateApplied", "		l.gradualDrains.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(s)\n		}\n"),
+				in("ack/leader.New", "		l.gradualDrains.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradualDrains.assumeIdle(o.State)\n		}\n")),
 		},
 		{
 			name: "gradual drain: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.finishGradualDrains", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.gradual.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "seenAt: now}", "seenAt: now - time.Duration(plantedAs(PLANTED && l.gradualDrains.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "gradual drain: a repeated drain does not start again", mix: aimed("policy 8, elect 1"), caught: "gradual drain",
-			edits: in("ack/leader.Leader.finishGradualDrains", "		if s.since != p.GradualDrains[id].Since {\n", "		if s.since != p.GradualDrains[id].Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "		if s.entryIndex != p.GradualDrains[id].Index {\n", "		if s.entryIndex != p.GradualDrains[id].Index && !(PLANTED && s.entryIndex != 0) {\n"),
 		},
 		{
 			name: "gradual drain: a drain never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.Leader.finishGradualDrains", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+			edits: in("ack/leader.Leader.finishGradualDrains", "(owns == 0 || now-s.seenAt", "!PLANTED && (owns == 0 || now-s.seenAt"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
@@ -83,15 +83,15 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
+			edits: in("ack/leader.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stagedMoves.owners[m.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: an answer that arrives during another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack/leader.Leader.idleReported", "m.Staged && !l.stages.awaitingAnswer[m.Node] ||", "m.Staged && (!l.stages.awaitingAnswer[m.Node] || PLANTED && l.entryInFlight) ||"),
+			edits: in("ack/leader.Leader.idleReported", "m.IsAnswer && !l.stagedMoves.awaitingAnswer[m.Node] ||", "m.IsAnswer && (!l.stagedMoves.awaitingAnswer[m.Node] || PLANTED && l.entryInFlight) ||"),
 		},
 		{
 			name: "staging: answers count for the next change", mix: aimed("policy 12").late(), caught: "staging",
-			edits: in("ack/leader.Leader.updateStages", "return s.owners[id] != nil && l.mayDefer", "return PLANTED || s.owners[id] != nil && l.mayDefer"),
+			edits: in("ack/leader.Leader.updateStages", "return s.progress[id] != nil && l.mayDefer", "return PLANTED || s.progress[id] != nil && l.mayDefer"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
@@ -99,16 +99,16 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.began >= l.options.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.options.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
+			edits: in("ack/leader.Leader.updateStages", "		o.timedOut = now-o.startedAt >= l.options.Pace.DrainTimeout\n", "		o.timedOut = now-o.startedAt >= l.options.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
 		},
 		{
 			name: "staging: a shard that was idle in an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|gradual drain",
 			edits: both(in("ack/leader.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
-				in("ack/leader.Leader.forgetAnswers", "		stale[m.ID] = !p.DrainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.DrainsGradually(m.ID)")),
+				in("ack/leader.Leader.forgetIdleShards", "		stale[m.ID] = !p.DrainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.DrainsGradually(m.ID)")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "batching|progress",
-			edits: in("ack/leader.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
+			edits: in("ack/leader.Leader.mayProposeStage", "	if a.isUrgent {\n", "	if !PLANTED && a.isUrgent {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
@@ -124,23 +124,23 @@ func mutantsOfPolicy() []mutant {
 		},
 		{
 			name: "quarantine: a new leader counts the time before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "s = firstSighting{since: q.Since, at: now}", "s = firstSighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
+			edits: in("ack/leader.quarantineTimers.update", "s = firstSighting{entryIndex: q.Index, seenAt: now}", "s = firstSighting{entryIndex: q.Index, seenAt: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: a repeated quarantine does not start again", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if s.entryIndex != q.Index {\n", "		if s.entryIndex != q.Index && !(PLANTED && s.entryIndex != 0) {\n"),
 		},
 		{
 			name: "quarantine: an unlimited quarantine ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack/leader.quarantineTimers.update", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
+			edits: in("ack/leader.quarantineTimers.update", "		if q.Duration == 0 {\n", "		if !PLANTED && q.Duration == 0 {\n"),
 		},
 		{
 			name: "quarantine: no quarantine ends automatically", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack/leader.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEnd {\n", "	if PLANTED || !t.hasEnd || now < t.nextEnd {\n"),
+			edits: in("ack/leader.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEndAt {\n", "	if PLANTED || !t.hasEnd || now < t.nextEndAt {\n"),
 		},
 		{
 			name: "quarantine: another key with the same hash lifts a quarantine", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.Policy.lift", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.HashKeyID != m.HashKeyID) })"),
+			edits: in("ack.Policy.endQuarantine", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.HashKeyID != m.HashKeyID) })"),
 		},
 	}
 }

@@ -19,7 +19,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: the releases for one proposal are forgotten with the next one", mix: moves, caught: "hooks",
-			edits: in("ack/agent.hookMachine.prepareRelease", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.prepareReleases", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
 		},
 		{
 			name: "released: an acquire does not void an earlier release", mix: moves, caught: "hooks",
@@ -48,7 +48,7 @@ func mutantsOfReleases() []mutant {
 		},
 		{
 			name: "released: a release counts for every later owner", mix: moves, caught: "hooks|G5",
-			edits: in("ack.State.recordReleases", "		delete(next, m.Shard)\n", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.last.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n"),
+			edits: in("ack.State.recordReleases", "		delete(next, m.Shard)\n", "		if x, ok := next[m.Shard]; PLANTED && ok {\n			for _, h := range s.proposed.Members() {\n				if h.ID == m.To {\n					x.server = string(m.To) + \"/1\"\n					next[m.Shard] = x\n				}\n			}\n		} else {\n			delete(next, m.Shard)\n		}\n"),
 		},
 		{
 			name: "released: a node waits forever for the leader to confirm its releases", mix: moves, caught: "hooks|progress",

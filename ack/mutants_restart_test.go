@@ -17,7 +17,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a new leader counts the time before its election", mix: elects, caught: "restart",
-			edits: in("ack/leader.Leader.member", "restartTimes{since: l.elected}", "restartTimes{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack/leader.Leader.member", "restartTimes{since: l.electedAt}", "restartTimes{since: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
 			name: "restart: the cluster waits forever for a node that does not return", mix: stuckLater(restarts), caught: "progress",
@@ -29,7 +29,7 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: it ends with the first heartbeat of the next process", mix: restarts, caught: "restart",
-			edits: in("ack/leader.Leader.isServingAgain", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
+			edits: in("ack/leader.Leader.isServingAgain", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease)\n"),
 		},
 		{
 			name: "restart: a joining node gets shards of a restarting node", mix: restarts, caught: "restart|G9",
@@ -41,11 +41,11 @@ func mutantsOfRestarts() []mutant {
 		},
 		{
 			name: "restart: a goodbye is sent while requests run", mix: restarts, caught: "G1",
-			edits: in("ack/agent.Agent.finishStopping", "	if !a.cutAll(CutGoodbye) {\n", "	if !(PLANTED && s.ReturnsWithin > 0) && !a.cutAll(CutGoodbye) {\n"),
+			edits: in("ack/agent.Agent.finishStopping", "	if !a.abortAll(AbortGoodbye) {\n", "	if !(PLANTED && s.RestartWithin > 0) && !a.abortAll(AbortGoodbye) {\n"),
 		},
 		{
 			name: "restart: the statement of an operator ends it for one leader only", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "restart|G4",
-			edits: in("ack.State.endRestart", "ok && !a.Over {", "ok && !a.Over && !PLANTED {"),
+			edits: in("ack.State.endRestart", "ok && !a.Ended {", "ok && !a.Ended && !PLANTED {"),
 		},
 		{
 			name: "rule 8: snapshots forget restarts", mix: aimed("restart 8, compact 4, kill 4, wipe 2"), caught: "G5",

@@ -13,12 +13,12 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: a voter that does not miss the leader counts", mix: pairs, caught: "suspicion",
-			edits: in("ack/election.Suspicion.reportCounts", "	return h.LeaderTerm == s.report.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.report.LeaderTerm) && now"),
+			edits: in("ack/election.Suspicion.reportCounts", "	return h.LeaderTerm == s.ownReport.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.ownReport.LeaderTerm) && now"),
 		},
 		{
 			name: "suspicion: an old report counts", mix: missed, caught: "suspicion",
-			edits: both(in("ack/election.Suspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat)\n"),
-				both(in("ack/election.Suspicion.Poll", "		clear(s.reports)\n", "		if !PLANTED {\n			clear(s.reports)\n		}\n"),
+			edits: both(in("ack/election.Suspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat)\n"),
+				both(in("ack/election.Suspicion.Poll", "		clear(s.peerReports)\n", "		if !PLANTED {\n			clear(s.peerReports)\n		}\n"),
 					in("ack/election.Suspicion.ReportReceived", "asked >= s.missedSince &&", "(PLANTED || asked >= s.missedSince) &&"))),
 		},
 		{
@@ -27,11 +27,11 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: a leader that has not answered yet is missed", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.leaderMissed", " && of.Term == s.o.Raft.Term()\n", " && (PLANTED || of.Term == s.o.Raft.Term())\n"),
+			edits: in("ack/election.Suspicion.leaderMissed", " && of.LeaderTerm == s.options.Raft.Term()\n", " && (PLANTED || of.Term == s.options.Raft.Term())\n"),
 		},
 		{
 			name: "suspicion: a leader is missed only when its leases have almost ended", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.timeout", "max(s.o.Heartbeat*missedTenths/10, minMissedTime)\n", "max(s.o.Heartbeat*missedTenths/10, minMissedTime) * [...]time.Duration{1, 4}[plantedAs(PLANTED)]\n"),
+			edits: in("ack/election.Suspicion.timeout", "max(s.options.Heartbeat*missedTenths/10, minMissedTime)\n", "max(s.options.Heartbeat*missedTenths/10, minMissedTime) * [...]time.Duration{1, 4}[plantedAs(PLANTED)]\n"),
 		},
 		{
 			name: "suspicion: all voters that miss the leader campaign at once", mix: missed, caught: "suspicion",
@@ -39,11 +39,11 @@ func mutantsOfSuspicion() []mutant {
 		},
 		{
 			name: "suspicion: voters campaign in the order of ids alone", mix: missed, caught: "suspicion",
-			edits: in("ack/election.Suspicion.precedes", "	return log.newer(s.report.Log) || log == s.report.Log && strings", "	return !PLANTED && log.newer(s.report.Log) || (PLANTED || log == s.report.Log) && strings"),
+			edits: in("ack/election.Suspicion.precedes", "	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings", "	return !PLANTED && log.isNewerThan(s.ownReport.Log) || (PLANTED || log == s.ownReport.Log) && strings"),
 		},
 		{
 			name: "why 22: a node that has its lease sends no burst, and the other nodes wait a heartbeat for theirs", mix: missed, caught: "suspicion",
-			edits: in("ack/agent.Agent.Answered", "a.burst < minBurst ||", "!PLANTED && a.burst < minBurst ||"),
+			edits: in("ack/agent.Agent.HandleAnswer", "a.burstCount < minBurst ||", "!PLANTED && a.burstCount < minBurst ||"),
 		},
 	}
 }

@@ -67,7 +67,7 @@ func mutantsOfBoots() []mutant {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("ack/leader.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
+	firstQ := in("ack/leader.Leader.mayGrantLease", "n.hadLease || q > n.firstHeartbeatAt", "n.hadLease || PLANTED || q > n.firstHeartbeatAt")
 	return []mutant{
 		{
 			name: "why 1: shards of a new boot that has a lease are taken", mix: restarts, caught: "G1|G4",
@@ -84,7 +84,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedUnheard = 0, false\n	}\n	n.removed = false\n"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedBeforeHeartbeat, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedBeforeHeartbeat = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives its boot", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
@@ -94,7 +94,7 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("ack/leader.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.closed"),
+			edits: in("ack/leader.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.connClosed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.connClosed"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -115,11 +115,11 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "crash evidence alone frees shards under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant > l.maxTiming.LeaseEnd():", "PLANTED || sinceGrant > l.maxTiming.LeaseEnd():"),
+			edits: in("ack/leader.Leader.takeoverRule", "sinceGrant > l.maxTiming.LeaseExpiry():", "PLANTED || sinceGrant > l.maxTiming.LeaseExpiry():"),
 		},
 		{
 			name: "the clock rate tolerance is zero", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
-			edits: in("ack.Timing.LeaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
+			edits: in("ack.Timing.LeaseExpiry", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
 		},
 		{
 			name: "heartbeats from before a drop bring a node back", mix: aimed("last-words 1"), caught: "G4",
@@ -153,11 +153,11 @@ func mutantsOfBoots() []mutant {
 		},
 		{
 			name: "leases: a node that learns of a higher boot keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
-			edits: in("ack/agent.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
+			edits: in("ack/agent.Agent.bootSuperseded", "a.supersedingBoot != 0 || known <= a.holder.Boot() {", "PLANTED || a.supersedingBoot != 0 || known <= a.holder.Boot() {"),
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: in("ack/leader.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: in("ack/leader.Leader.crashEvidence", "	if m.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && m.RedialStartedAt < l.electedAt {\n"),
 		},
 		{
 			name: "the statement of an operator counts against a live node", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
@@ -171,7 +171,7 @@ func mutantsOfTerms() []mutant {
 	deposed.astray = 100
 	astray := aimed("old-boot 4, elect 1")
 	astray.astray = 300
-	oldAnswers := in("ack/agent.Holder.Answered", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
+	oldAnswers := in("ack/agent.LeaseHolder.HandleAnswer", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
 	echoes := aimed("echoes 3, depose 3")
 	echoes.astray = 200
 	newer := aimed("depose 6, elect 2")
@@ -226,11 +226,11 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
-			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmedAt {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
+			edits: in("ack/leader.leaseIssuer.quorumTime", "	slices.Sort(g.sortBuf)\n", "	if PLANTED {\n		g.sortBuf = g.sortBuf[:0]\n		for _, at := range g.confirmedAt {\n			g.sortBuf = append(g.sortBuf, at)\n		}\n		slices.Sort(g.sortBuf)\n		for len(g.sortBuf) > len(g.voters) {\n			g.sortBuf = g.sortBuf[1:]\n		}\n		for len(g.sortBuf) < len(g.voters) {\n			g.sortBuf = append([]time.Duration{-1}, g.sortBuf...)\n		}\n	}\n	slices.Sort(g.sortBuf)\n"),
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack/leader.Leader.member", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack/leader.Leader.member", "lastGrantAt: l.electedAt,", "lastGrantAt: l.electedAt - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
@@ -246,11 +246,11 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
+			edits: in("ack/leader.Leader.reconcile", "		if now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
 			name: "why 17: a refused barrier is not repeated", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack/leader.Driver.Handle", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
+			edits: in("ack/leader.Driver.Handle", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stops after a leadership transfer that failed", mix: mixCalled("lone"), caught: "progress",
@@ -258,14 +258,14 @@ func mutantsOfTerms() []mutant {
 		},
 		{
 			name: "why 18: only members that have sent heartbeats are proposed", mix: mixCalled("quiet"), caught: "rule 4",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "		return now-l.elected < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.elected < l.maxTiming.DeadAfter\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "		return now-l.electedAt < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.electedAt < l.maxTiming.DeadAfter\n"),
 		},
 	}
 }
 
 // termBeforeEcho makes heartbeats name a term that was read up to four heartbeats before.
 func termBeforeEcho() []edit {
-	return both(in("ack/agent.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+	return both(in("ack/agent.Agent.sendHeartbeat", "		Term:    a.options.RaftTerm(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
 		both(in("ack/agent.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
 			in("ack/agent.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
@@ -327,7 +327,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 12: a map equal to the committed one ends the round without a proposal", mix: back, caught: "progress",
-			edits: in("ack/leader.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack/leader.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.stageMap != nil && l.roundDone && a.stageMap.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
@@ -348,13 +348,13 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "why 15: a node that sends heartbeats is eligible without echoes", mix: one, caught: "progress",
-			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(p)\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)"),
+			edits: both(in("ack/leader.member.isSilent", "	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > maxEchoAge(p)\n	}\n	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)"),
 				both(in("ack/leader.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("ack/leader.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
+					in("ack/leader.Leader.mayGrantLease", "	if n.echoedAnswerSentAt < 0 ||", "	if !PLANTED && n.echoedAnswerSentAt < 0 ||"))),
 		},
 		{
 			name: "why 15: an excluded node that receives no answers gets leases", mix: one, caught: "progress",
-			edits: both(in("ack/leader.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
+			edits: both(in("ack/leader.Leader.mayGrantLease", "now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2"),
 				in("ack/leader.Leader.denyLateLeases", "!last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch())")),
 		},
 		{
@@ -375,7 +375,7 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "G4: the leader waits for a node that misses the deadline", mix: held, caught: "progress",
-			edits: in("ack/leader.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundBegan", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundBegan"),
+			edits: in("ack/leader.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundStartedAt", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundStartedAt"),
 		},
 		{
 			name: "rule 5: a shard that could be taken earlier is taken later", mix: twoGone(), caught: "G1|G4",
@@ -384,11 +384,11 @@ func mutantsOfRounds() []mutant {
 		},
 		{
 			name: "rule 1, the predecessor: the timer of the old round continues", mix: slow, caught: "rule 1",
-			edits: in("ack/leader.Leader.stateApplied", "		l.roundBegan = now\n", "		if !PLANTED || l.roundBegan == 0 {\n			l.roundBegan = now\n		}\n"),
+			edits: in("ack/leader.Leader.stateApplied", "		l.roundStartedAt = now\n", "		if !PLANTED || l.roundStartedAt == 0 {\n			l.roundStartedAt = now\n		}\n"),
 		},
 		{
 			name: "rule 3, the predecessor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
+			edits: in("ack/leader.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Proposed().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Proposed().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
@@ -415,11 +415,11 @@ func mutantsOfLog() []mutant {
 	return []mutant{
 		{
 			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G1|G4",
-			edits: in("ack.State.applyCommit", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
+			edits: in("ack.State.applyCommit", "term != s.proposedTerm ||", "!PLANTED && term != s.proposedTerm ||"),
 		},
 		{
 			name: "rule 2: any commit commits the last proposal", mix: late, caught: "G4",
-			edits: in("ack.State.applyCommit", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
+			edits: in("ack.State.applyCommit", "	if !s.HasOpenProposal() || ", "	if PLANTED && s.HasOpenProposal() {\n		s.committed = s.proposed\n		return s, OutcomeCommitted, nil\n	}\n	if !s.HasOpenProposal() || "),
 		},
 		{
 			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "G4|G9",
@@ -431,7 +431,7 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "rule 4: the proposal of the previous leader remains open", mix: late, caught: "progress",
-			edits: in("ack/leader.Leader.neededMap", "case l.state.Open() && !l.ownRoundOpen():", "case !PLANTED && l.state.Open() && !l.ownRoundOpen():"),
+			edits: in("ack/leader.Leader.neededMap", "case l.state.HasOpenProposal() && !l.ownRoundOpen():", "case !PLANTED && l.state.HasOpenProposal() && !l.ownRoundOpen():"),
 		},
 		{
 			name: "why 9: the base of a proposal is not checked, and the leader proposes while a commit is in transit", mix: late, caught: "G9|progress",
@@ -440,11 +440,11 @@ func mutantsOfLog() []mutant {
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("ack.State.applyProposal", "c.Want.Settle(s.committed, epoch)", "c.Want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.applyProposal", "c.Want.Settle(s.committed, epoch)", "c.Want.Settle([]*shardmap.Map{s.committed, s.proposed}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",
-			edits: both(in("ack.State.MarshalBinary", "	w.bool(s.Open())\n	if s.Open() {", "	w.bool(!PLANTED && s.Open())\n	if !PLANTED && s.Open() {"), nil),
+			edits: both(in("ack.State.MarshalBinary", "	w.bool(s.HasOpenProposal())\n	if s.HasOpenProposal() {", "	w.bool(!PLANTED && s.HasOpenProposal())\n	if !PLANTED && s.HasOpenProposal() {"), nil),
 		},
 		{
 			name: "rule 8: snapshots forget drops", mix: compact, caught: "G5",
@@ -461,37 +461,37 @@ func mutantsOfNodes() []mutant {
 	return []mutant{
 		{
 			name: "why 3: the cut time counts from the lease, not from its grant", mix: silent, caught: "G1",
-			edits: in("ack.Timing.CutAfter", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
+			edits: in("ack.Timing.AbortDelay", "return t.DeadAfter*85/100 - t.Lease", "if PLANTED {\n		return t.DeadAfter * 95 / 100\n	}\n	return t.DeadAfter*85/100 - t.Lease"),
 		},
 		{
 			name: "why 3: requests are never cut after the end of the lease", mix: silent, caught: "G1",
-			edits: in("ack/agent.Agent.Poll", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.Poll", "	if a.holder.AbortDue(now) {\n", "	if a.holder.AbortDue(now) && !PLANTED {\n"),
 		},
 		{
 			name: "why 11: the lease counts from the arrival of its answer", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("ack/agent.Holder.Answered", "until := s.at + a.ServeFor", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.ServeFor"),
+			edits: in("ack/agent.LeaseHolder.HandleAnswer", "until := s.sentAt + a.ServeFor", "until := max(s.sentAt, now*time.Duration(plantedAs(PLANTED))) + a.ServeFor"),
 		},
 		{
 			name: "why 11: the node acknowledges before the drain", mix: moves, caught: "G1",
-			edits: in("ack/agent.Agent.acknowledgeDrained", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.acknowledgeDrained", "	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 {\n", "	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "G3, the predecessor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
-			edits: in("ack.Routing.Route", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Last()\n	}\n"),
+			edits: in("ack.Routing.Route", "	committed := r.state.Committed()\n", "	committed := r.state.Committed()\n	if PLANTED {\n		committed = r.state.Proposed()\n	}\n"),
 		},
 		{
 			name: "requests for moving shards do not wait", mix: moves, caught: "G1",
-			edits: in("ack.Routing.Route", "case r.state.Open() && r.state.Last()", "case !PLANTED && r.state.Open() && r.state.Last()"),
+			edits: in("ack.Routing.Route", "case r.state.HasOpenProposal() && r.state.Proposed()", "case !PLANTED && r.state.HasOpenProposal() && r.state.Proposed()"),
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
-			edits: in("ack/agent.Agent.cutOverdue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
+			edits: in("ack/agent.Agent.abortOverdue", "	if !a.follower.AbortDue(now) {\n", "	if PLANTED || !a.follower.AbortDue(now) {\n"),
 		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G1|G4",
-			edits: both(in("ack/agent.Agent.Answered", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
-				in("ack/agent.Holder.Answered", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
+			edits: both(in("ack/agent.Agent.HandleAnswer", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
+				in("ack/agent.LeaseHolder.HandleAnswer", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: "G5|Raft"},
 	}

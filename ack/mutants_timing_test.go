@@ -17,11 +17,11 @@ func mutantsOfTiming() []mutant {
 	return []mutant{
 		{
 			name: "stop-the-world: only requests for moving shards wait", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.Open() || ", "RebalanceStopTheWorld && (!PLANTED && s.Open() || "),
+			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.HasOpenProposal() || ", "RebalanceStopTheWorld && (!PLANTED && s.HasOpenProposal() || "),
 		},
 		{
 			name: "stop-the-world: a map of any leader ends the pause", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "lease != s.LastTerm())", "!PLANTED && lease != s.LastTerm())"),
+			edits: in("ack.NewRouting", "lease != s.ProposedTerm())", "!PLANTED && lease != s.ProposedTerm())"),
 		},
 		{
 			name: "stop-the-world: a lease of another leader does not end the pause", mix: pausing, caught: "G11|progress",
@@ -59,11 +59,11 @@ func mutantsOfTiming() []mutant {
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack/agent.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration\n", "		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration\n		if PLANTED {\n			h.cutBy = until + ack.DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack/agent.LeaseHolder.HandleAnswer", "		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration\n", "		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration\n		if PLANTED {\n			h.abortAt = until + ack.DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the previous timing", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "		w.timing(s.timingBefore)\n", "		w.timing([]Timing{s.timingBefore, s.timing}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "		w.timing(s.previousTiming)\n", "		w.timing([]Timing{s.previousTiming, s.timing}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

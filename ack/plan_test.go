@@ -51,14 +51,14 @@ func TestPlanListsMovesAfterAPause(t *testing.T) {
 	}
 	whys := map[string]int{}
 	for _, m := range p.Resumed {
-		whys[m.Why]++
-		if (m.Shard == pinned) != (m.Why == "pin") || m.Why != "pin" && m.Why != "weight" && m.Why != "spread" {
-			t.Errorf("shard %d moves because of %s", m.Shard, m.Why)
+		whys[m.Reason]++
+		if (m.Shard == pinned) != (m.Reason == "pin") || m.Reason != "pin" && m.Reason != "weight" && m.Reason != "spread" {
+			t.Errorf("shard %d moves because of %s", m.Shard, m.Reason)
 		}
 	}
 	before := s.state.Committed()
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeResume})
-	s.until("the moves", func() bool { return !s.state.Open() && s.state.Committed().Epoch() > before.Epoch() })
+	s.until("the moves", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Epoch() > before.Epoch() })
 	var want []shardmap.Move
 	for _, m := range p.Resumed {
 		want = append(want, m.Move)
@@ -73,13 +73,13 @@ func TestPlanMarksProposedMoves(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.leaving, c.busy = true, true
-	s.until("a proposal without c", func() bool { return s.state.Open() })
+	s.until("a proposal without c", func() bool { return s.state.HasOpenProposal() })
 	p := s.plan()
 	if len(p.Moves) != s.state.Committed().Count("c") {
 		t.Errorf("%d shards are planned to move, want all %d of c", len(p.Moves), s.state.Committed().Count("c"))
 	}
 	for _, m := range p.Moves {
-		if m.From != "c" || m.Why != "leave" || !m.Proposed {
+		if m.From != "c" || m.Reason != "leave" || !m.Proposed {
 			t.Errorf("planned %+v, want a move from c that is proposed, because of leave", m)
 		}
 	}
@@ -127,7 +127,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 			s.run(600 * time.Millisecond)
 			if len(c.before) > 0 {
 				s.changePolicy("a", c.before...)
-				s.until("the moves of before", func() bool { return !s.state.Open() && s.state.Committed().Count("c") > 4 })
+				s.until("the moves of before", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") > 4 })
 			}
 			if paused {
 				s.changePolicy("a", pause(time.Hour))
@@ -146,7 +146,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 				s.run(2 * time.Second)
 				return s.plan().Resumed
 			}
-			s.until("a proposal", func() bool { return s.state.Open() })
+			s.until("a proposal", func() bool { return s.state.HasOpenProposal() })
 			s.run(stageTick) // the leader has applied it
 			return s.plan().Moves
 		}
@@ -164,7 +164,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 					if m.Shard < c.pinned {
 						want = "pin"
 					}
-					if m.Why != want || m.Proposed == paused {
+					if m.Reason != want || m.Proposed == paused {
 						t.Errorf("paused %v: planned %+v, want because of %s", paused, m, want)
 					}
 				}
@@ -178,7 +178,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
-	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", For: time.Hour})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", Duration: time.Hour})
 	was := s.state.Committed()
 	var idle []shardmap.Shard
 	for sh := range shardmap.Shard(12) {
@@ -186,11 +186,11 @@ func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 			idle = append(idle, sh)
 		}
 	}
-	s.step(s.leaders["a"], leader.IdleShards{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
-	s.until("a round of what is idle", func() bool { return s.state.Open() })
+	s.step(s.leaders["a"], leader.IdleShards{Node: "c", MapEpoch: was.Epoch(), Shards: idle[:1]})
+	s.until("a round of what is idle", func() bool { return s.state.HasOpenProposal() })
 	s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
 	for _, m := range s.plan().Moves {
-		if first := m.Shard == idle[0]; m.From != "c" || m.Why != "drain" || m.Proposed != first {
+		if first := m.Shard == idle[0]; m.From != "c" || m.Reason != "drain" || m.Proposed != first {
 			t.Errorf("planned %+v, want a drain of c, proposed: %v", m, first)
 		}
 	}

@@ -37,21 +37,21 @@ type Policy struct {
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
 	// Pause is how long planned moves wait; zero means no pause. Each leader measures it from
-	// when it applied the entry PausedBy, or from its election: there is no shared clock, and
+	// when it applied the entry PauseIndex, or from its election: there is no shared clock, and
 	// no pause ends early.
-	Pause    time.Duration
-	PausedBy uint64
+	Pause      time.Duration
+	PauseIndex uint64
 	// GradualDrains are the nodes with a gradual drain: they lose their idle shards first, and the
 	// other shards later. A node in Drained is not among them.
 	GradualDrains map[shardmap.NodeID]GradualDrain
-	// Terms are the options of drains, by node.
-	Terms map[shardmap.NodeID]DrainTerms
+	// DrainOptions are the options of drains, by node.
+	DrainOptions map[shardmap.NodeID]DrainOptions
 	// Quarantined are the keys whose requests are refused. Quarantines do not affect
 	// placement, but need the same replication: all nodes agree on them, and they survive
 	// restarts.
-	Quarantined map[KeyMark]Quarantine
-	// Since is the index of the last entry that changed the policy.
-	Since uint64
+	Quarantined map[KeyFingerprint]Quarantine
+	// ChangedIndex is the index of the last entry that changed the policy.
+	ChangedIndex uint64
 }
 
 // ChangeKind is the kind of a Change.
@@ -67,9 +67,9 @@ const (
 	ChangeUnpin                          // Shard
 	ChangePause                          // For; restarts a present pause
 	ChangeResume
-	ChangeForget         // Node: removes all policy for the node, and its drop record
+	ChangeForgetNode     // Node: removes all policy for the node, and its drop record
 	ChangeQuarantine     // Mark, For; restarts a present quarantine
-	ChangeLift           // Mark: ends its quarantine
+	ChangeEndQuarantine  // Mark: ends its quarantine
 	ChangeDrainGradually // Node, For; restarts the time, no effect on a drained node
 	// ChangeAppRestarted uses Node: its app has restarted, so every shard may return to it. It
 	// does not change the policy.
@@ -78,16 +78,16 @@ const (
 
 // Change is one change of a Policy. It is idempotent.
 type Change struct {
-	Kind   ChangeKind
-	Node   shardmap.NodeID
-	Weight uint32
-	Shard  shardmap.Shard
-	Zone   string
-	For    time.Duration
-	Mark   KeyMark
-	// Release and Safe are the DrainTerms of ChangeDrain and ChangeDrainGradually.
-	Release time.Duration
-	Safe    bool
+	Kind           ChangeKind
+	Node           shardmap.NodeID
+	Weight         uint32
+	Shard          shardmap.Shard
+	Zone           string
+	Duration       time.Duration
+	KeyFingerprint KeyFingerprint
+	// ReleaseTimeout and Safe are the DrainOptions of ChangeDrain and ChangeDrainGradually.
+	ReleaseTimeout time.Duration
+	SafeDrain      bool
 }
 
 // With returns the policy after changes at the given index, or ErrPolicyFull if it would be
@@ -95,14 +95,14 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	n.Quarantined, n.GradualDrains, n.Terms = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.Terms)
+	n.Quarantined, n.GradualDrains, n.DrainOptions = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.DrainOptions)
 	for _, c := range changes {
 		n.apply(index, c)
 	}
-	n.Since = index
+	n.ChangedIndex = index
 	w := writer{}
 	w.policy(&n)
-	if len(w.b) > MaxPolicy {
+	if len(w.buf) > MaxPolicy {
 		return p, ErrPolicyFull
 	}
 	return &n, nil
@@ -116,17 +116,17 @@ func (p *Policy) apply(index uint64, c Change) {
 	case ChangeDrain:
 		setKey(&p.Drained, c.Node, true)
 		delete(p.GradualDrains, c.Node)
-		p.setTerms(index, c)
+		p.setDrainOptions(index, c)
 	case ChangeDrainGradually:
-		p.setTerms(index, c)
+		p.setDrainOptions(index, c)
 		if !p.Drained[c.Node] {
-			setKey(&p.GradualDrains, c.Node, GradualDrain{For: c.For, Since: index})
+			setKey(&p.GradualDrains, c.Node, GradualDrain{Duration: c.Duration, Index: index})
 		}
 	case ChangeUncordon:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
 		delete(p.GradualDrains, c.Node)
-		delete(p.Terms, c.Node)
+		delete(p.DrainOptions, c.Node)
 	case ChangeWeight:
 		if c.Weight > 0 {
 			setKey(&p.Weights, c.Node, c.Weight)
@@ -138,19 +138,19 @@ func (p *Policy) apply(index uint64, c Change) {
 	case ChangeUnpin:
 		delete(p.Pins, c.Shard)
 	case ChangePause:
-		p.Pause, p.PausedBy = c.For, index
+		p.Pause, p.PauseIndex = c.Duration, index
 	case ChangeResume:
-		p.Pause, p.PausedBy = 0, 0
+		p.Pause, p.PauseIndex = 0, 0
 	case ChangeQuarantine:
-		p.lift(c.Mark)
-		setKey(&p.Quarantined, c.Mark, Quarantine{For: c.For, Since: index})
-	case ChangeLift:
-		p.lift(c.Mark)
-	case ChangeForget:
+		p.endQuarantine(c.KeyFingerprint)
+		setKey(&p.Quarantined, c.KeyFingerprint, Quarantine{Duration: c.Duration, Index: index})
+	case ChangeEndQuarantine:
+		p.endQuarantine(c.KeyFingerprint)
+	case ChangeForgetNode:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
 		delete(p.GradualDrains, c.Node)
-		delete(p.Terms, c.Node)
+		delete(p.DrainOptions, c.Node)
 		delete(p.Weights, c.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
 	case ChangeAppRestarted:
@@ -165,11 +165,11 @@ func setKey[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// Lasting returns the part of the policy that a recovered cluster keeps: weights, pins and
-// quarantines (a quarantined key may have caused the failure). Drains and pauses concern nodes
-// that may be gone. If the only survivor were drained, all shards would stay with dead nodes
-// (rule 10).
-func (p *Policy) Lasting() *Policy {
+// ForRecoveredCluster returns the part of the policy that a recovered cluster keeps: weights, pins
+// and quarantines (a quarantined key may have caused the failure). Drains and pauses concern nodes
+// that may be gone. If the only survivor were drained, all shards would stay with dead nodes (rule
+// 10).
+func (p *Policy) ForRecoveredCluster() *Policy {
 	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
 }
 
@@ -203,13 +203,13 @@ func (s *State) applyPolicy(term uint64, c PolicyEntry) (*State, Outcome, error)
 	s.policy = p
 	for _, ch := range c.Changes {
 		if ch.Kind == ChangeAppRestarted {
-			s.appRestarted(ch.Node)
+			s.forgetDepartures(ch.Node)
 		}
-		if ch.Kind == ChangeForget {
+		if ch.Kind == ChangeForgetNode {
 			s.forgetFormerMember(ch.Node)
 		}
 		// The record of a node that owns shards must remain, because it denies leases.
-		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
+		if ch.Kind == ChangeForgetNode && !s.committed.Has(ch.Node) && !s.proposed.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)
 			delete(s.drops, ch.Node)
 		}
@@ -224,7 +224,7 @@ func (s *State) CheckChanges(changes []Change) error {
 	if len(changes) > MaxChanges {
 		return ErrPolicyFull
 	}
-	if _, _, err := decodeCommand(EncodePolicyChange(s.level, PolicyEntry{Changes: changes})); err != nil {
+	if _, _, err := decodeCommand(EncodePolicyChange(s.formatVersion, PolicyEntry{Changes: changes})); err != nil {
 		return fmt.Errorf("%w: %w", ErrChange, err)
 	}
 	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
@@ -234,7 +234,7 @@ func (s *State) CheckChanges(changes []Change) error {
 }
 
 // EncodePolicyChange returns the entry at a level.
-func EncodePolicyChange(at Level, c PolicyEntry) []byte {
+func EncodePolicyChange(at FormatVersion, c PolicyEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindPolicy)
 	w.uint(c.Term)
@@ -242,12 +242,12 @@ func EncodePolicyChange(at Level, c PolicyEntry) []byte {
 	for _, ch := range c.Changes {
 		w.byte(byte(ch.Kind))
 		switch ch.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:
+		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
 			w.text(string(ch.Node))
 		case ChangeDrain:
 			w.text(string(ch.Node))
-			w.uint(uint64(ch.Release))
-			w.bool(ch.Safe)
+			w.uint(uint64(ch.ReleaseTimeout))
+			w.bool(ch.SafeDrain)
 		case ChangeWeight:
 			w.text(string(ch.Node))
 			w.uint(uint64(ch.Weight))
@@ -257,21 +257,21 @@ func EncodePolicyChange(at Level, c PolicyEntry) []byte {
 		case ChangeUnpin:
 			w.uint(uint64(ch.Shard))
 		case ChangePause:
-			w.uint(uint64(ch.For))
+			w.uint(uint64(ch.Duration))
 		case ChangeDrainGradually:
 			w.text(string(ch.Node))
-			w.uint(uint64(ch.For))
-			w.uint(uint64(ch.Release))
-			w.bool(ch.Safe)
+			w.uint(uint64(ch.Duration))
+			w.uint(uint64(ch.ReleaseTimeout))
+			w.bool(ch.SafeDrain)
 		case ChangeQuarantine:
-			w.mark(ch.Mark)
-			w.uint(uint64(ch.For))
-		case ChangeLift:
-			w.mark(ch.Mark)
+			w.keyFingerprint(ch.KeyFingerprint)
+			w.uint(uint64(ch.Duration))
+		case ChangeEndQuarantine:
+			w.keyFingerprint(ch.KeyFingerprint)
 		case ChangeResume:
 		}
 	}
-	return w.b
+	return w.buf
 }
 
 func (r *reader) policyEntry() PolicyEntry {
@@ -279,14 +279,14 @@ func (r *reader) policyEntry() PolicyEntry {
 	for range r.uint(0, MaxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
-		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:
+		case ChangeCordon, ChangeUncordon, ChangeForgetNode, ChangeAppRestarted:
 			ch.Node = r.node()
 		case ChangeDrain:
-			ch.Node, ch.Release, ch.Safe = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			ch.Node, ch.ReleaseTimeout, ch.SafeDrain = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangeWeight:
 			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
 		case ChangeDrainGradually:
-			ch.Node, ch.For, ch.Release, ch.Safe = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+			ch.Node, ch.Duration, ch.ReleaseTimeout, ch.SafeDrain = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangePin:
 			ch.Shard = r.shard()
 			pin := r.pin()
@@ -294,11 +294,11 @@ func (r *reader) policyEntry() PolicyEntry {
 		case ChangeUnpin:
 			ch.Shard = r.shard()
 		case ChangePause:
-			ch.For = r.duration(MaxPause)
+			ch.Duration = r.duration(MaxPause)
 		case ChangeQuarantine:
-			ch.Mark, ch.For = r.mark(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
-		case ChangeLift:
-			ch.Mark = r.mark()
+			ch.KeyFingerprint, ch.Duration = r.keyFingerprint(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
+		case ChangeEndQuarantine:
+			ch.KeyFingerprint = r.keyFingerprint()
 		case ChangeResume:
 		default:
 			r.fail(fmt.Sprintf("change %d", ch.Kind))
@@ -313,9 +313,9 @@ func (r *reader) policyEntry() PolicyEntry {
 
 // policy writes a policy. Equal policies have equal bytes on every node.
 func (w *writer) policy(p *Policy) {
-	w.uint(p.Since)
-	w.nodes(p.Cordoned)
-	w.nodes(p.Drained)
+	w.uint(p.ChangedIndex)
+	w.nodeSet(p.Cordoned)
+	w.nodeSet(p.Drained)
 	w.uint(uint64(len(p.Weights)))
 	for _, id := range slices.Sorted(maps.Keys(p.Weights)) {
 		w.text(string(id))
@@ -327,13 +327,13 @@ func (w *writer) policy(p *Policy) {
 		w.pin(p.Pins[s])
 	}
 	w.uint(uint64(p.Pause))
-	w.uint(p.PausedBy)
+	w.uint(p.PauseIndex)
 	w.quarantines(p.Quarantined)
 	w.gradualDrains(p.GradualDrains)
-	w.drainTerms(p.Terms)
+	w.drainOptions(p.DrainOptions)
 }
 
-func (w *writer) nodes(set map[shardmap.NodeID]bool) {
+func (w *writer) nodeSet(set map[shardmap.NodeID]bool) {
 	w.uint(uint64(len(set)))
 	for _, id := range slices.Sorted(maps.Keys(set)) {
 		w.text(string(id))
@@ -347,22 +347,22 @@ func (w *writer) pin(p shardmap.Pin) {
 
 // policy reads the output of writer.policy.
 func (r *reader) policy() *Policy {
-	p := &Policy{Since: r.uint(0, maxUint), Cordoned: r.nodes(), Drained: r.nodes()}
+	p := &Policy{ChangedIndex: r.uint(0, maxUint), Cordoned: r.nodeSet(), Drained: r.nodeSet()}
 	p.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
 	p.Pins = readSorted(r, r.shard, r.pin)
-	p.Pause, p.PausedBy = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
-	if (p.Pause == 0) != (p.PausedBy == 0) {
+	p.Pause, p.PauseIndex = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
+	if (p.Pause == 0) != (p.PauseIndex == 0) {
 		r.fail("pause without its index, or the reverse")
 	}
 	p.Quarantined = r.quarantines()
 	p.GradualDrains = r.gradualDrains()
-	p.Terms = r.drainTerms()
+	p.DrainOptions = r.drainOptions()
 	for id := range p.GradualDrains {
 		if r.err == nil && p.Drained[id] {
 			r.fail("both drained and gradually drained")
 		}
 	}
-	for id := range p.Terms {
+	for id := range p.DrainOptions {
 		if r.err == nil && !p.IsDraining(id) {
 			r.fail("terms without a drain")
 		}
@@ -370,7 +370,7 @@ func (r *reader) policy() *Policy {
 	return p
 }
 
-func (r *reader) nodes() map[shardmap.NodeID]bool {
+func (r *reader) nodeSet() map[shardmap.NodeID]bool {
 	return readSorted(r, r.node, func() bool { return true })
 }
 

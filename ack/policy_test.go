@@ -28,17 +28,17 @@ func drain(id shardmap.NodeID) ack.Change { return ack.Change{Kind: ack.ChangeDr
 
 func uncordon(id shardmap.NodeID) ack.Change { return ack.Change{Kind: ack.ChangeUncordon, Node: id} }
 
-func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause, For: d} }
+func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause, Duration: d} }
 
 // A drained node only loses its shards: it keeps its lease, so it is ready and forwards
 // requests, and it confirms the leader.
 func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.changePolicy("a", drain("c"))
-	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
 	s.run(10 * time.Second)
-	if m := s.state.Committed(); m.Has("c") || m.Count("a") != 6 || m.Count("b") != 6 || s.state.Dropped("c") {
-		t.Errorf("drained: %v, a owns %d, b %d, c dropped: %v", m.Members(), m.Count("a"), m.Count("b"), s.state.Dropped("c"))
+	if m := s.state.Committed(); m.Has("c") || m.Count("a") != 6 || m.Count("b") != 6 || s.state.IsDropped("c") {
+		t.Errorf("drained: %v, a owns %d, b %d, c dropped: %v", m.Members(), m.Count("a"), m.Count("b"), s.state.IsDropped("c"))
 	}
 	if !s.actor("c").leased {
 		t.Error("the drained node has no lease: it would not be ready")
@@ -56,9 +56,9 @@ func TestDrainThroughAnElectionDropsNoNode(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
 	s.changePolicy("a", drain("c"))
-	s.until("the drain is proposed", func() bool { return s.state.Open() })
+	s.until("the drain is proposed", func() bool { return s.state.HasOpenProposal() })
 	s.elect("b")
-	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
 	if _, ever := s.state.Drop("c"); ever {
 		t.Errorf("the drained node was dropped:\n%s", s)
 	}
@@ -166,12 +166,12 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := saved.Recovered("c2", saved.MaxIndex()+ack.MinJump)
+	n, err := saved.Recovered("c2", saved.MaxIndex()+ack.MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := n.Policy()
-	if len(p.Drained) > 0 || len(p.Cordoned) > 0 || p.Pause > 0 || p.PausedBy > 0 {
+	if len(p.Drained) > 0 || len(p.Cordoned) > 0 || p.Pause > 0 || p.PauseIndex > 0 {
 		t.Errorf("recovered: %+v, want nothing drained, cordoned or paused", *p)
 	}
 	if p.Weights["a"] != 3 || p.Pins[1].Node != "b" || p.Pins[2].Zone != "z" {
@@ -184,8 +184,8 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.changePolicy("a", drain("c"))
-	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
-	n, err := s.state.Recovered("c2", s.state.MaxIndex()+ack.MinJump)
+	s.until("c owns nothing", func() bool { return !s.state.HasOpenProposal() && s.state.Committed().Count("c") == 0 })
+	n, err := s.state.Recovered("c2", s.state.MaxIndex()+ack.MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +201,8 @@ func TestForgottenNodeHasNoRecord(t *testing.T) {
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeCordon, Node: "c"}, ack.Change{Kind: ack.ChangeWeight, Node: "c", Weight: 3},
 		ack.Change{Kind: ack.ChangePin, Shard: 1, Node: "c"}, ack.Change{Kind: ack.ChangePin, Shard: 2, Node: "b"})
 	s.crash("c")
-	s.until("c is dropped", func() bool { return !s.state.Open() && s.state.Dropped("c") })
-	s.changePolicy("a", ack.Change{Kind: ack.ChangeForget, Node: "c"})
+	s.until("c is dropped", func() bool { return !s.state.HasOpenProposal() && s.state.IsDropped("c") })
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeForgetNode, Node: "c"})
 	s.run(time.Second)
 	p := s.state.Policy()
 	if _, known := s.state.Drop("c"); known || p.Cordoned["c"] || p.Weights["c"] > 0 || len(p.Pins) != 1 {
@@ -265,12 +265,12 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 		"no pause":         pause(0),
 		"a past pause":     pause(-time.Second),
 		"a long pause":     pause(ack.MaxPause + 1),
-		"nobody emptied":   {Kind: ack.ChangeDrainGradually, For: time.Second},
+		"nobody emptied":   {Kind: ack.ChangeDrainGradually, Duration: time.Second},
 		"no time to empty": {Kind: ack.ChangeDrainGradually, Node: "b"},
-		"a long emptying":  {Kind: ack.ChangeDrainGradually, Node: "b", For: ack.MaxGradualDrain + 1},
+		"a long emptying":  {Kind: ack.ChangeDrainGradually, Node: "b", Duration: ack.MaxGradualDrain + 1},
 		"a past end":       quarantine(1, -1),
 		"a far end":        quarantine(1, ack.MaxQuarantine+1),
-		"no shard's key":   {Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: ack.MaxShards}},
+		"no shard's key":   {Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: ack.MaxShards}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, "a", "b")
@@ -280,7 +280,7 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 				t.Errorf("Amend(%+v) = %d, %v, with %d effects", c, number, err, len(effects))
 			}
 			s.run(time.Second)
-			if p := s.state.Policy(); p.Since != before.Policy().Since {
+			if p := s.state.Policy(); p.ChangedIndex != before.Policy().ChangedIndex {
 				t.Errorf("the policy is %+v", p)
 			}
 		})

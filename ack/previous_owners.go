@@ -6,28 +6,28 @@ import (
 	"shardway/shardmap"
 )
 
-// OwnerBefore returns the owner of the shard before its present owner, or the last owner if it
+// PreviousOwner returns the owner of the shard before its present owner, or the last owner if it
 // has none; empty if there was none. An owner that returned the shard without having acquired
 // it is skipped.
-func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
-	if s.previous == nil {
+func (s *State) PreviousOwner(shard shardmap.Shard) shardmap.NodeID {
+	if s.previousOwners == nil {
 		return ""
 	}
-	return s.previous[shard]
+	return s.previousOwners[shard]
 }
 
-// PreviousOwners returns the result of OwnerBefore for every shard; nil means that no shard has
+// PreviousOwners returns the result of PreviousOwner for every shard; nil means that no shard has
 // had another owner. It must not be modified.
-func (s *State) PreviousOwners() []shardmap.NodeID { return s.previous }
+func (s *State) PreviousOwners() []shardmap.NodeID { return s.previousOwners }
 
 // recordPreviousOwners records the previous owners of the shards that move with the map being
 // committed.
 func (s *State) recordPreviousOwners(released []Released) {
-	moves := shardmap.Diff(s.committed, s.last)
+	moves := shardmap.Diff(s.committed, s.proposed)
 	if len(moves) == 0 {
 		return
 	}
-	s.previous = slices.Clone(s.previous)
+	s.previousOwners = slices.Clone(s.previousOwners)
 	back := map[shardmap.Shard]bool{}
 	for _, r := range released {
 		back[r.Shard] = r.From != ""
@@ -36,16 +36,16 @@ func (s *State) recordPreviousOwners(released []Released) {
 		if m.From == "" || back[m.Shard] {
 			continue // the previous owner remains the one that last held the shard
 		}
-		if s.previous == nil {
-			s.previous = make([]shardmap.NodeID, s.committed.Len())
+		if s.previousOwners == nil {
+			s.previousOwners = make([]shardmap.NodeID, s.committed.Len())
 		}
-		s.previous[m.Shard] = m.From
+		s.previousOwners[m.Shard] = m.From
 	}
 }
 
-// previous writes the previous owners by shard: the names in order, and then runs of shards
+// previousOwners writes the previous owners by shard: the names in order, and then runs of shards
 // with the same name, as an index that starts at 1. 0 means none.
-func (w *writer) previous(p []shardmap.NodeID) {
+func (w *writer) previousOwners(p []shardmap.NodeID) {
 	names := slices.Clone(p)
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -71,8 +71,8 @@ func (w *writer) previous(p []shardmap.NodeID) {
 	}
 }
 
-// previous reads the output of writer.previous for the given number of shards.
-func (r *reader) previous(shards int) []shardmap.NodeID {
+// previousOwners reads the output of writer.previousOwners for the given number of shards.
+func (r *reader) previousOwners(shards int) []shardmap.NodeID {
 	n := r.uint(0, uint64(shards))
 	if n == 0 {
 		return nil

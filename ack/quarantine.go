@@ -9,8 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// KeyMark identifies the key of a request without revealing it: by its shard and a keyed hash.
-type KeyMark struct {
+// KeyFingerprint identifies the key of a request without revealing it: by its shard and a keyed
+// hash.
+type KeyFingerprint struct {
 	Shard shardmap.Shard
 	Hash  uint64
 	// HashKeyID is the number of the hash key. A node without that key cannot recognize
@@ -19,50 +20,50 @@ type KeyMark struct {
 }
 
 // Compare orders marks by shard, then by hash, then by hash key.
-func (m KeyMark) Compare(o KeyMark) int {
+func (m KeyFingerprint) Compare(o KeyFingerprint) int {
 	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.HashKeyID, o.HashKeyID))
 }
 
 // Quarantine is the record of a key whose requests are refused.
 type Quarantine struct {
-	// For is the duration, which each leader measures like Policy.Pause. Zero means until it
+	// Duration is the duration, which each leader measures like Policy.Pause. Zero means until it
 	// is lifted.
-	For time.Duration
-	// Since is the index of the entry that began it.
-	Since uint64
+	Duration time.Duration
+	// Index is the index of the entry that began it.
+	Index uint64
 }
 
 // MaxQuarantine is the longest Quarantine with an end.
 const MaxQuarantine = MaxPause
 
-// lift ends the quarantine of a key, with any hash key.
-func (p *Policy) lift(m KeyMark) {
-	maps.DeleteFunc(p.Quarantined, func(q KeyMark, _ Quarantine) bool { return q.Shard == m.Shard && q.Hash == m.Hash })
+// endQuarantine ends the quarantine of a key, with any hash key.
+func (p *Policy) endQuarantine(m KeyFingerprint) {
+	maps.DeleteFunc(p.Quarantined, func(q KeyFingerprint, _ Quarantine) bool { return q.Shard == m.Shard && q.Hash == m.Hash })
 }
 
 // quarantines writes the quarantined keys in order.
-func (w *writer) quarantines(all map[KeyMark]Quarantine) {
+func (w *writer) quarantines(all map[KeyFingerprint]Quarantine) {
 	w.uint(uint64(len(all)))
-	for _, m := range slices.SortedFunc(maps.Keys(all), KeyMark.Compare) {
-		w.mark(m)
-		w.uint(uint64(all[m].For))
-		w.uint(all[m].Since)
+	for _, m := range slices.SortedFunc(maps.Keys(all), KeyFingerprint.Compare) {
+		w.keyFingerprint(m)
+		w.uint(uint64(all[m].Duration))
+		w.uint(all[m].Index)
 	}
 }
 
-func (w *writer) mark(m KeyMark) {
+func (w *writer) keyFingerprint(m KeyFingerprint) {
 	w.uint(uint64(m.Shard))
 	w.uint(m.Hash)
 	w.uint(uint64(m.HashKeyID))
 }
 
 // quarantines reads the output of writer.quarantines.
-func (r *reader) quarantines() map[KeyMark]Quarantine {
-	var all map[KeyMark]Quarantine
-	var last KeyMark
+func (r *reader) quarantines() map[KeyFingerprint]Quarantine {
+	var all map[KeyFingerprint]Quarantine
+	var last KeyFingerprint
 	for i := range r.uint(0, MaxPolicy) {
-		m := r.mark()
-		q := Quarantine{For: time.Duration(r.uint(0, uint64(MaxQuarantine))), Since: r.uint(0, maxUint)}
+		m := r.keyFingerprint()
+		q := Quarantine{Duration: time.Duration(r.uint(0, uint64(MaxQuarantine))), Index: r.uint(0, maxUint)}
 		if r.err == nil && i > 0 && m.Compare(last) <= 0 {
 			r.fail("quarantines out of order")
 		}
@@ -75,6 +76,6 @@ func (r *reader) quarantines() map[KeyMark]Quarantine {
 	return all
 }
 
-func (r *reader) mark() KeyMark {
-	return KeyMark{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
+func (r *reader) keyFingerprint() KeyFingerprint {
+	return KeyFingerprint{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func quarantine(hash uint64, d time.Duration) ack.Change {
-	return ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: 3, Hash: hash, HashKeyID: 7}, For: d}
+	return ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: 3, Hash: hash, HashKeyID: 7}, Duration: d}
 }
 
 // quarantined returns the quarantined hashes.
@@ -27,10 +27,10 @@ func (s *stage) quarantined() map[uint64]bool {
 // end lasts until it is lifted. It moves no shards.
 func TestQuarantineExpires(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	epoch := s.state.Last().Epoch()
+	epoch := s.state.Proposed().Epoch()
 	s.changePolicy("a", quarantine(1, 20*time.Second), quarantine(2, 0), quarantine(3, 5*time.Second))
 	s.until("3 is over", func() bool { return !s.quarantined()[3] })
-	if last := s.state.Last().Epoch(); last != epoch {
+	if last := s.state.Proposed().Epoch(); last != epoch {
 		t.Errorf("map %d was proposed for a quarantine", last)
 	}
 	s.changePolicy("a", quarantine(1, 20*time.Second)) // again
@@ -49,7 +49,7 @@ func TestQuarantineExpires(t *testing.T) {
 		t.Error("one without an end has ended")
 	}
 	// A hash under another key is lifted, too: it was that key's name when it was asked for.
-	s.changePolicy("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, HashKeyID: 8}})
+	s.changePolicy("b", ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: 3, Hash: 2, HashKeyID: 8}})
 	s.until("2 is lifted", func() bool { return len(s.quarantined()) == 0 })
 }
 
@@ -58,7 +58,7 @@ func TestQuarantineOutlivesTheCluster(t *testing.T) {
 	s := serving(t, "a")
 	s.changePolicy("a", quarantine(1, time.Hour), drain("a"))
 	s.until("asked", func() bool { return len(s.quarantined()) == 1 })
-	again, err := s.state.Recovered("another", s.state.MaxIndex()+ack.MinJump)
+	again, err := s.state.Recovered("another", s.state.MaxIndex()+ack.MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestQuarantinesAreBounded(t *testing.T) {
 		var some []ack.Change
 		for range 32 {
 			some = append(some, ack.Change{
-				Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(n % ack.MaxShards), Hash: ^uint64(n), HashKeyID: ^uint32(0)}, For: ack.MaxQuarantine,
+				Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(n % ack.MaxShards), Hash: ^uint64(n), HashKeyID: ^uint32(0)}, Duration: ack.MaxQuarantine,
 			})
 			n++
 		}

@@ -12,23 +12,23 @@ func TestReasonOfAnOpenProposalIsKept(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.leaving, c.busy = true, true
-	s.until("a proposal without c", func() bool { return s.state.Open() })
-	if got := s.state.Reason(); got != "leave" {
+	s.until("a proposal without c", func() bool { return s.state.HasOpenProposal() })
+	if got := s.state.ProposalReason(); got != "leave" {
 		t.Errorf("proposed because %q, want leave", got)
 	}
 	b, err := s.state.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := ack.DecodeState(b); err != nil || again.Reason() != "leave" {
-		t.Errorf("after a snapshot: %q, %v", again.Reason(), err)
+	if again, err := ack.DecodeState(b); err != nil || again.ProposalReason() != "leave" {
+		t.Errorf("after a snapshot: %q, %v", again.ProposalReason(), err)
 	}
-	first := s.state.Last().Epoch()
+	first := s.state.Proposed().Epoch()
 	s.elect("b")
-	s.until("b proposes", func() bool { return s.state.Last().Epoch() > first })
+	s.until("b proposes", func() bool { return s.state.Proposed().Epoch() > first })
 	c.busy = false
-	s.until("committed", func() bool { return !s.state.Open() })
-	if got := s.state.Reason(); got != "leave" {
+	s.until("committed", func() bool { return !s.state.HasOpenProposal() })
+	if got := s.state.ProposalReason(); got != "leave" {
 		t.Errorf("committed because %q, want leave", got)
 	}
 }

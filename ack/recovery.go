@@ -7,15 +7,15 @@ import (
 	"shardway/shardmap"
 )
 
-// MinJump is the minimum distance between the last entry in the log of a surviving node and the
+// MinIndexGap is the minimum distance between the last entry in the log of a surviving node and the
 // start of a recovered log. The lost nodes cannot have written so many entries after the survivor
 // lost its connection to them.
-const MinJump = 1 << 32
+const MinIndexGap = 1 << 32
 
 // Recovered returns the initial state of a new cluster that continues where s ends, because
 // the old cluster has lost its quorum or only a backup of it is left. It has the same shards
 // and placement, under another cluster id, as if the entry at the index floor had been a
-// commit. The new log begins at floor, which must be at least MinJump above the last entry of
+// commit. The new log begins at floor, which must be at least MinIndexGap above the last entry of
 // s.
 //
 // # Why floor is an index
@@ -29,37 +29,38 @@ const MinJump = 1 << 32
 //
 // # What is reset
 //
-// Every owner keeps its shards, so that it finds their state on its local disk. No ownership
-// epoch survives, because a shard may have had other owners since s, and a store of the app may
-// have recorded their epochs. All ownership epochs become floor. An open proposal is discarded with its
-// holds: whether the other nodes committed it is unknown, and its epoch is below floor. Drops
-// are discarded: a node that returns has another disk and must acknowledge floor first.
-// Restarts are discarded, too. The policy keeps only weights, pins and quarantines, see
-// Policy.Lasting. No shard counts as released, because its state may have changed since s.
+// Every owner keeps its shards, so that it finds their state on its local disk. No ownership epoch
+// survives, because a shard may have had other owners since s, and a store of the app may have
+// recorded their epochs. All ownership epochs become floor. An open proposal is discarded with its
+// holds: whether the other nodes committed it is unknown, and its epoch is below floor. Drops are
+// discarded: a node that returns has another disk and must acknowledge floor first. Restarts are
+// discarded, too. The policy keeps only weights, pins and quarantines, see
+// Policy.ForRecoveredCluster. No shard counts as released, because its state may have changed since
+// s.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Bootstrapped():
 		return nil, errors.New("ack: recover: the log holds no cluster")
-	case cluster == s.cluster || cluster == "" || len(cluster) > maxText:
-		return nil, fmt.Errorf("ack: recover: cluster id %q after %q", cluster, s.cluster)
-	case floor < s.MaxIndex()+MinJump || floor < s.index:
-		return nil, fmt.Errorf("ack: recover: floor %d is not %d above %d", floor, uint64(MinJump), s.MaxIndex())
+	case cluster == s.clusterID || cluster == "" || len(cluster) > maxText:
+		return nil, fmt.Errorf("ack: recover: cluster id %q after %q", cluster, s.clusterID)
+	case floor < s.MaxIndex()+MinIndexGap || floor < s.index:
+		return nil, fmt.Errorf("ack: recover: floor %d is not %d above %d", floor, uint64(MinIndexGap), s.MaxIndex())
 	}
 	m := s.committed
 	if m.Epoch() > 0 {
 		m = m.Settle(shardmap.New(m.Len()), shardmap.Epoch(floor))
 	}
 	n := *s
-	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.reason, n.drops = cluster, floor, m, m, 0, "", nil
-	n.policy = s.policy.Lasting()
+	n.clusterID, n.index, n.committed, n.proposed, n.proposedTerm, n.proposalReason, n.drops = cluster, floor, m, m, 0, "", nil
+	n.policy = s.policy.ForRecoveredCluster()
 	n.restarts, n.restartsIndex = nil, 0
-	n.previous = nil     // nodes of another cluster
-	n.releaseNotes = nil // their state may have changed since
+	n.previousOwners = nil // nodes of another cluster
+	n.releaseNotes = nil   // their state may have changed since
 	n.keptNotes = nil
 	n.formerMembers = nil // nodes of another cluster
-	n.proposedKeys = ""
+	n.proposedKeyConfig = ""
 	return &n, nil
 }
 
 // MaxIndex returns the largest index or epoch in the state.
-func (s *State) MaxIndex() uint64 { return max(s.index, uint64(s.last.Epoch())) }
+func (s *State) MaxIndex() uint64 { return max(s.index, uint64(s.proposed.Epoch())) }

@@ -32,7 +32,7 @@ func FuzzRestoredState(f *testing.F) {
 		if err != nil || !bytes.Equal(again, file) {
 			t.Fatalf("written again: %v, %x, want %x", err, again, file)
 		}
-		if n, err := s.Recovered(s.Cluster()+".1", s.MaxIndex()+ack.MinJump); err == nil && n.Open() {
+		if n, err := s.Recovered(s.ClusterID()+".1", s.MaxIndex()+ack.MinIndexGap); err == nil && n.HasOpenProposal() {
 			t.Error("a recovered state has an open proposal")
 		}
 	})

@@ -21,13 +21,13 @@ func old(t *testing.T) *ack.State {
 
 func TestRecoveredStateIsAboveEverything(t *testing.T) {
 	s := old(t)
-	floor := s.MaxIndex() + ack.MinJump
+	floor := s.MaxIndex() + ack.MinIndexGap
 	n, err := s.Recovered("c2", floor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Cluster() != "c2" || n.Shards() != 16 || n.Index() != floor || n.Open() {
-		t.Errorf("recovered: cluster %q, %d shards, index %d, open %v", n.Cluster(), n.Shards(), n.Index(), n.Open())
+	if n.ClusterID() != "c2" || n.Shards() != 16 || n.Index() != floor || n.HasOpenProposal() {
+		t.Errorf("recovered: cluster %q, %d shards, index %d, open %v", n.ClusterID(), n.Shards(), n.Index(), n.HasOpenProposal())
 	}
 	for name, f := range map[string]struct {
 		cluster string
@@ -51,15 +51,15 @@ func TestRecoveryMakesAllOwnershipEpochsNew(t *testing.T) {
 	l.actor("a").busy = true // it does not acknowledge what follows
 	l.start("c")
 	l.actor("c").follows, l.actor("c").term = "a", l.term
-	l.until("a proposal is open", func() bool { return l.state.Open() })
+	l.until("a proposal is open", func() bool { return l.state.HasOpenProposal() })
 	m := l.state.Committed()
-	floor := l.state.MaxIndex() + ack.MinJump
+	floor := l.state.MaxIndex() + ack.MinIndexGap
 	n, err := l.state.Recovered("c2", floor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Open() || uint64(n.Committed().Epoch()) != floor {
-		t.Errorf("open %v, epoch %d, want a committed map of epoch %d", n.Open(), n.Committed().Epoch(), floor)
+	if n.HasOpenProposal() || uint64(n.Committed().Epoch()) != floor {
+		t.Errorf("open %v, epoch %d, want a committed map of epoch %d", n.HasOpenProposal(), n.Committed().Epoch(), floor)
 	}
 	for s := range shardmap.Shard(m.Len()) {
 		if got := n.Committed().Owner(s); got != m.Owner(s) {

@@ -26,15 +26,15 @@ type releaseNote struct {
 	released bool
 }
 
-// Released returns the note of the release before the present ownership of the shard, and the
+// ReleaseNote returns the note of the release before the present ownership of the shard, and the
 // server that may use it. ok is false if no release is recorded.
-func (s *State) Released(shard shardmap.Shard) (note []byte, server string, ok bool) {
+func (s *State) ReleaseNote(shard shardmap.Shard) (note []byte, server string, ok bool) {
 	l, ok := s.releaseNotes[shard]
 	return l.note, l.server, ok
 }
 
-// Kept is a shard that its owner has released to restart in place.
-type Kept struct {
+// KeptRelease is a shard that its owner has released to restart in place.
+type KeptRelease struct {
 	// Server and Boot are those of the releasing process. Only the next boot on that disk may
 	// use the note.
 	Server string
@@ -45,17 +45,17 @@ type Kept struct {
 	PassedOn bool
 }
 
-// Kept returns the release of the shard in the last restart in place of its present owner. ok
-// is false if there is none.
-func (s *State) Kept(shard shardmap.Shard) (Kept, bool) {
+// KeptRelease returns the release of the shard in the last restart in place of its present owner.
+// ok is false if there is none.
+func (s *State) KeptRelease(shard shardmap.Shard) (KeptRelease, bool) {
 	l, ok := s.keptNotes[shard]
-	return Kept{l.server, l.boot, l.note, ok && !l.released}, ok
+	return KeptRelease{l.server, l.boot, l.note, ok && !l.released}, ok
 }
 
 // recordReleases records the releases of the shards that move with the map being committed.
 // All earlier records of moving shards are removed.
 func (s *State) recordReleases(c CommitEntry) {
-	moves := shardmap.Diff(s.committed, s.last)
+	moves := shardmap.Diff(s.committed, s.proposed)
 	if len(moves) == 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (s *State) recordReleases(c CommitEntry) {
 	}
 	servers := make(map[shardmap.NodeID]string, len(c.Servers))
 	for _, server := range c.Servers {
-		servers[nodeOf(server)] = server
+		servers[nodeOfServer(server)] = server
 	}
 	for _, r := range c.Released {
 		server := servers[to[r.Shard]]
@@ -79,13 +79,13 @@ func (s *State) recordReleases(c CommitEntry) {
 		}
 		setKey(&next, r.Shard, releaseNote{server: server, note: r.Note})
 	}
-	boundNotes(next, s.last)
+	limitNotes(next, s.proposed)
 	s.releaseNotes, s.keptNotes = next, kept
 }
 
-// recordKept records the releases of a node that restarts in place. Records of earlier
+// recordKeptReleases records the releases of a node that restarts in place. Records of earlier
 // restarts of the node are removed.
-func (s *State) recordKept(c RestartEntry) {
+func (s *State) recordKeptReleases(c RestartEntry) {
 	next := maps.Clone(s.keptNotes)
 	for shard := range s.committed.Shards(c.Node) {
 		delete(next, shard)
@@ -96,13 +96,13 @@ func (s *State) recordKept(c RestartEntry) {
 			setKey(&next, r.Shard, releaseNote{server: c.Server, note: r.Note, boot: c.Boot, index: s.index, released: r.From == ""})
 		}
 	}
-	boundNotes(next, s.committed)
+	limitNotes(next, s.committed)
 	s.keptNotes = next
 }
 
-// boundNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
+// limitNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
 // removed first, because their shards were acquired long ago.
-func boundNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
+func limitNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
 	since := func(s shardmap.Shard) uint64 { return max(all[s].index, uint64(m.OwnedSince(s))) }
 	shards := slices.Collect(maps.Keys(all))
 	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
@@ -159,7 +159,7 @@ func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]rel
 		switch {
 		case r.err != nil:
 			return nil
-		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOf(servers[at]) != m.Owner(shardmap.Shard(s)):
+		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOfServer(servers[at]) != m.Owner(shardmap.Shard(s)):
 			r.fail("release for another server than the owner")
 			return nil
 		case !total.Add(l.note):

@@ -22,7 +22,7 @@ func newNoteStage(t *testing.T, shards int) noteStage {
 // restartWith appends the goodbye of node a under a boot, with the given releases.
 func (s noteStage) restartWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
-	s.apply(EncodeRestart(MinLevel, RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}), OutcomeRestartChanged)
+	s.apply(EncodeRestart(MinFormatVersion, RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}), OutcomeRestartChanged)
 }
 
 // passOn moves every shard from a to b, the ones in notes released with these notes, the
@@ -30,33 +30,33 @@ func (s noteStage) restartWith(boot uint64, proposal shardmap.Epoch, released ..
 func (s noteStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.t.Helper()
 	base := s.s.Committed()
-	entry, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, []shardmap.Member{{ID: "b", Weight: 1}}, shardmap.Policy{})})
+	entry, err := EncodeProposal(MinFormatVersion, ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, []shardmap.Member{{ID: "b", Weight: 1}}, shardmap.Policy{})})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.apply(entry, OutcomeProposed)
-	c := CommitEntry{Epoch: s.s.Last().Epoch(), Digest: s.s.Last().Digest(), Servers: []string{server}}
+	c := CommitEntry{Epoch: s.s.Proposed().Epoch(), Digest: s.s.Proposed().Digest(), Servers: []string{server}}
 	for sh := range shardmap.Shard(s.s.Shards()) {
 		if n, ok := notes[sh]; ok {
 			c.Released = append(c.Released, Released{Shard: sh, Note: []byte(n)})
 		}
 	}
-	s.apply(EncodeCommit(MinLevel, c), OutcomeCommitted)
+	s.apply(EncodeCommit(MinFormatVersion, c), OutcomeCommitted)
 }
 
 // A recovered cluster does not know what the lost one has done since.
 func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
 	s := newNoteStage(t, 2)
 	s.passOn("b/1", map[shardmap.Shard]string{0: "", 1: "there"})
-	if note, server, ok := s.s.Released(1); !ok || server != "b/1" || string(note) != "there" {
+	if note, server, ok := s.s.ReleaseNote(1); !ok || server != "b/1" || string(note) != "there" {
 		t.Fatalf("%q for %q, %v", note, server, ok)
 	}
-	r, err := s.s.Recovered("c2", s.s.MaxIndex()+MinJump)
+	r, err := s.s.Recovered("c2", s.s.MaxIndex()+MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for sh := range shardmap.Shard(2) {
-		if _, _, ok := r.Released(sh); ok {
+		if _, _, ok := r.ReleaseNote(sh); ok {
 			t.Errorf("shard %d counts as released", sh)
 		}
 	}
@@ -75,8 +75,8 @@ func TestSnapshotContainsReleaseNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for sh := range shardmap.Shard(8) {
-		note, server, ok := got.Released(sh)
-		wantNote, wantServer, want := s.s.Released(sh)
+		note, server, ok := got.ReleaseNote(sh)
+		wantNote, wantServer, want := s.s.ReleaseNote(sh)
 		if ok != want || server != wantServer || string(note) != string(wantNote) {
 			t.Errorf("shard %d: %q for %q, %v, want %q for %q, %v", sh, note, server, ok, wantNote, wantServer, want)
 		}
@@ -93,7 +93,7 @@ func TestSnapshotContainsReleaseNotes(t *testing.T) {
 func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	s := newNoteStage(t, 2)
 	s.restartWith(7, s.s.Committed().Epoch(), Released{Shard: 0})
-	r, err := s.s.Recovered("c2", s.s.MaxIndex()+MinJump)
+	r, err := s.s.Recovered("c2", s.s.MaxIndex()+MinIndexGap)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestSnapshotContainsKeptNotes(t *testing.T) {
 // names none.
 func TestRestartEntryContainsReleases(t *testing.T) {
 	whole := RestartEntry{Term: 3, Node: "a", Boot: 7, Grace: time.Second, Released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, Server: "a/1", Proposal: 9}
-	b := EncodeRestart(MinLevel, whole)
+	b := EncodeRestart(MinFormatVersion, whole)
 	if got, _, err := decodeCommand(b); err != nil || !reflect.DeepEqual(got, whole) {
 		t.Errorf("%+v became %+v, %v", whole, got, err)
 	}
@@ -133,7 +133,7 @@ func TestRestartEntryContainsReleases(t *testing.T) {
 	} {
 		c := whole
 		bad(&c)
-		if _, _, err := decodeCommand(EncodeRestart(MinLevel, c)); err == nil {
+		if _, _, err := decodeCommand(EncodeRestart(MinFormatVersion, c)); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}
@@ -150,7 +150,7 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
 	}
 	many[1199] = releaseNote{server: "a/1", note: []byte("n"), boot: 7, index: s.s.Index() + 1}
-	boundNotes(many, s.s.Committed())
+	limitNotes(many, s.s.Committed())
 	if _, ok := many[1199]; !ok || len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
 	}
@@ -161,11 +161,11 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 // it ended.
 func TestRestartInPlaceDelaysNoMap(t *testing.T) {
 	s := newNoteStage(t, 1)
-	r := NewRouting("a", s.s, 1, false).Acquired(make([]shardmap.Epoch, 1))
-	if got := r.Route(0).Kind; got != HeldAcquiring {
+	r := NewRouting("a", s.s, 1, false).WithAcquired(make([]shardmap.Epoch, 1))
+	if got := r.Route(0).Kind; got != QueuedAcquiring {
 		t.Errorf("a shard that is not acquired is %v", got)
 	}
-	if got := r.Restarting().Route(0).Kind; got != HeldRestarting {
+	if got := r.WithRestarting().Route(0).Kind; got != QueuedRestarting {
 		t.Errorf("and on its way out %v", got)
 	}
 }
@@ -177,7 +177,7 @@ func TestNotesOfTheStateAreBounded(t *testing.T) {
 	for sh := range shardmap.Shard(1200) {
 		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
 	}
-	if boundNotes(many, s.s.Committed()); len(many) != MaxNotes {
+	if limitNotes(many, s.s.Committed()); len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, want %d", len(many), MaxNotes)
 	}
 }

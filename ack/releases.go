@@ -33,9 +33,9 @@ type Released struct {
 // shards if it restarts in place. They may be large, so they are sent separately from
 // heartbeats. The heartbeat that acknowledges the proposal contains their digest.
 type Releases struct {
-	// Level is the level of the encoding, as in Heartbeat.
-	Level Level
-	Node  shardmap.NodeID
+	// FormatVersion is the level of the encoding, as in Heartbeat.
+	FormatVersion FormatVersion
+	Node          shardmap.NodeID
 	// Server, Boot and Proposal bind the releases: they are invalid for another disk, process
 	// or proposal.
 	Server   string
@@ -43,9 +43,9 @@ type Releases struct {
 	Proposal shardmap.Epoch
 	// Shards are the released shards, ordered by number.
 	Shards []Released
-	// Over are the shards whose notes exceed MaxNotes or MaxNoteBytes. They move unreleased.
+	// OverLimit are the shards whose notes exceed MaxNotes or MaxNoteBytes. They move unreleased.
 	// Over is not encoded.
-	Over []shardmap.Shard
+	OverLimit []shardmap.Shard
 }
 
 // Digest returns the digest for the heartbeat. It is never zero.
@@ -56,26 +56,26 @@ func (r *Releases) Digest() [sha256.Size]byte {
 
 // MarshalBinary encodes the releases without Over. It does not fail.
 func (r *Releases) MarshalBinary() ([]byte, error) {
-	w := newWriter(r.Level)
+	w := newWriter(r.FormatVersion)
 	w.text(string(r.Node))
 	w.text(r.Server)
 	w.uint(r.Boot)
 	w.uint(uint64(r.Proposal))
 	w.releases(r.Shards)
-	return w.b, nil
+	return w.buf, nil
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
 func (r *Releases) UnmarshalBinary(b []byte) error {
-	d := reader{b: b}
+	d := reader{buf: b}
 	*r = Releases{
-		Level: d.level(), Node: shardmap.NodeID(d.text(1, maxText)), Server: d.text(1, 2*maxText),
+		FormatVersion: d.formatVersion(), Node: shardmap.NodeID(d.text(1, maxText)), Server: d.text(1, 2*maxText),
 		Boot: d.uint(1, maxUint), Proposal: shardmap.Epoch(d.uint(1, maxUint)), Shards: d.releases(),
 	}
 	if !strings.HasPrefix(r.Server, string(r.Node)+"/") {
 		d.fail("server of another node")
 	}
-	return d.end()
+	return d.finish()
 }
 
 // releases writes shards in order, each as the difference to the one before. The releasing
@@ -134,7 +134,7 @@ func (r *reader) releases() []Released {
 }
 
 func (r *reader) note() []byte {
-	n := r.take(int(r.uint(0, MaxNote)))
+	n := r.read(int(r.uint(0, MaxNote)))
 	if len(n) == 0 {
 		return nil
 	}
@@ -156,8 +156,8 @@ func (r *NoteBudget) Add(note []byte) bool {
 	return true
 }
 
-// nodeOf returns the node of a server id.
-func nodeOf(server string) shardmap.NodeID {
+// nodeOfServer returns the node of a server id.
+func nodeOfServer(server string) shardmap.NodeID {
 	return shardmap.NodeID(server[:max(strings.LastIndexByte(server, '/'), 0)])
 }
 
@@ -185,15 +185,15 @@ func (r *reader) servers() []string {
 }
 
 const (
-	// 1/deliverFraction of the release timeout is reserved for delivering the release notes to
-	// the leader. minDeliverTime is the minimum of that reserve, unless it is more than a
+	// 1/deliveryFraction of the release timeout is reserved for delivering the release notes to
+	// the leader. minDeliveryTime is the minimum of that reserve, unless it is more than a
 	// quarter of the release timeout.
-	deliverFraction = 16
-	minDeliverTime  = 100 * time.Millisecond
+	deliveryFraction = 16
+	minDeliveryTime  = 100 * time.Millisecond
 )
 
 // NoteDeliveryTime returns the part of a release timeout that a node reserves for delivering
 // release notes to the leader.
 func NoteDeliveryTime(release time.Duration) time.Duration {
-	return max(release/deliverFraction, min(minDeliverTime, release/4))
+	return max(release/deliveryFraction, min(minDeliveryTime, release/4))
 }

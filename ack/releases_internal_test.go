@@ -8,7 +8,7 @@ import (
 
 // releasesOfA returns the releases of node a for proposal 9.
 func releasesOfA(shards ...Released) Releases {
-	return Releases{Level: MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
+	return Releases{FormatVersion: MinFormatVersion, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
 }
 
 func TestReleasesTravelAsTheyAre(t *testing.T) {

@@ -24,9 +24,9 @@ type Restart struct {
 	// applied the entry, or from its election: there is no shared clock, and the restart never
 	// ends early.
 	Grace time.Duration
-	// Over means that an entry has ended the restart. The record remains, because a boot can
+	// Ended means that an entry has ended the restart. The record remains, because a boot can
 	// restart only once.
-	Over bool
+	Ended bool
 }
 
 // Restart returns the record of the last restart of the node, as long as it is a member of the
@@ -45,7 +45,7 @@ func (s *State) RestartsIndex() uint64 { return s.restartsIndex }
 // Restarting reports whether the cluster waits for the node.
 func (s *State) Restarting(node shardmap.NodeID) bool {
 	a, ok := s.restarts[node]
-	return ok && !a.Over
+	return ok && !a.Ended
 }
 
 // RestartEntry is the log entry that begins a restart, or ends it.
@@ -68,16 +68,16 @@ type RestartEntry struct {
 // process may run for a long time and send its goodbye to the next leader.
 func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, error) {
 	a, known := s.restarts[c.Node]
-	begins := c.Grace > 0 && s.committed.Has(c.Node) && s.last.Has(c.Node) && (!known || a.Boot < c.Boot)
-	ends := c.Grace == 0 && known && a.Boot == c.Boot && !a.Over
+	begins := c.Grace > 0 && s.committed.Has(c.Node) && s.proposed.Has(c.Node) && (!known || a.Boot < c.Boot)
+	ends := c.Grace == 0 && known && a.Boot == c.Boot && !a.Ended
 	if !s.Bootstrapped() || term != c.Term || !begins && !ends {
 		return s.ignore()
 	}
 	if begins {
 		a = Restart{Boot: c.Boot, Grace: c.Grace}
-		s.recordKept(c)
+		s.recordKeptReleases(c)
 	}
-	a.Over = ends
+	a.Ended = ends
 	s.restarts = maps.Clone(s.restarts)
 	setKey(&s.restarts, c.Node, a)
 	s.restartsIndex = s.index
@@ -87,15 +87,15 @@ func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, erro
 // endRestart ends the restart of a dropped node. An operator has reported that it does not
 // return, and the next leader may not know that.
 func (s *State) endRestart(node shardmap.NodeID) {
-	if a, ok := s.restarts[node]; ok && !a.Over {
-		a.Over = true
+	if a, ok := s.restarts[node]; ok && !a.Ended {
+		a.Ended = true
 		s.restarts = maps.Clone(s.restarts)
 		s.restarts[node], s.restartsIndex = a, s.index
 	}
 }
 
-// boundRestarts removes the records of nodes that the committed map no longer has.
-func (s *State) boundRestarts() {
+// removeOldRestarts removes the records of nodes that the committed map no longer has.
+func (s *State) removeOldRestarts() {
 	kept := maps.Clone(s.restarts)
 	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !s.committed.Has(id) })
 	if len(kept) != len(s.restarts) {
@@ -104,7 +104,7 @@ func (s *State) boundRestarts() {
 }
 
 // EncodeRestart returns the entry at a level.
-func EncodeRestart(at Level, c RestartEntry) []byte {
+func EncodeRestart(at FormatVersion, c RestartEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindRestart)
 	w.uint(c.Term)
@@ -117,7 +117,7 @@ func EncodeRestart(at Level, c RestartEntry) []byte {
 		w.uint(uint64(c.Proposal))
 		w.releases(c.Released)
 	}
-	return w.b
+	return w.buf
 }
 
 func (r *reader) restartEntry() RestartEntry {
@@ -126,7 +126,7 @@ func (r *reader) restartEntry() RestartEntry {
 		return c
 	}
 	c.Server, c.Proposal, c.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
-	if r.err == nil && (c.Grace == 0 || len(c.Released) == 0 || nodeOf(c.Server) != c.Node) {
+	if r.err == nil && (c.Grace == 0 || len(c.Released) == 0 || nodeOfServer(c.Server) != c.Node) {
 		r.fail("restart with releases of another node")
 	}
 	return c
@@ -141,7 +141,7 @@ func (w *writer) restarts(s *State) {
 		w.text(string(id))
 		w.uint(a.Boot)
 		w.uint(uint64(a.Grace))
-		w.bool(a.Over)
+		w.bool(a.Ended)
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *writer) restarts(s *State) {
 func (r *reader) restarts(s *State) {
 	s.restartsIndex = r.uint(0, maxUint)
 	s.restarts = readSorted(r, r.node, func() Restart {
-		return Restart{Boot: r.uint(1, maxUint), Grace: r.duration(MaxGrace), Over: r.bool()}
+		return Restart{Boot: r.uint(1, maxUint), Grace: r.duration(MaxGrace), Ended: r.bool()}
 	})
 	for id := range s.restarts {
 		if r.err == nil && !s.committed.Has(id) {

@@ -10,8 +10,8 @@ import (
 	"shardway/shardmap"
 )
 
-// restartInPlace makes c send a goodbye that announces its return, and ends its process once the restart
-// is in the log.
+// restartInPlace makes c send a goodbye that announces its return, and ends its process once the
+// restart is in the log.
 func (s *stage) restartInPlace(back time.Duration) {
 	s.t.Helper()
 	a := s.actor("c")
@@ -31,14 +31,14 @@ func owned(m *shardmap.Map) []byte {
 // map is proposed.
 func TestRestartInPlaceMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	before, epoch := owned(s.state.Committed()), s.state.Last().Epoch()
+	before, epoch := owned(s.state.Committed()), s.state.Proposed().Epoch()
 	s.restartInPlace(8 * time.Second)
 	s.run(6 * time.Second)
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
 	s.until("c is back", func() bool { return !s.state.Restarting("c") && s.serves("c") })
 	s.run(5 * time.Second)
-	if m := s.state.Committed(); !slices.Equal(owned(m), before) || s.state.Last().Epoch() != epoch {
+	if m := s.state.Committed(); !slices.Equal(owned(m), before) || s.state.Proposed().Epoch() != epoch {
 		t.Errorf("the map changed:\n%s", s)
 	}
 	if _, ever := s.state.Drop("c"); ever {
@@ -51,7 +51,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 func TestAnswersContainRestartIndex(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	tells := func() uint64 {
-		d := &desk{t: t, now: time.Second, last: s.state.Last().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
+		d := &desk{t: t, now: time.Second, last: s.state.Proposed().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 		d.l = leader.New(leader.Options{Server: "a/d", Term: 5, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), State: s.state}, 0)
 		a, ok := d.receiveHeartbeat("b", nil)
 		if !ok || a.Refusal != 0 {
@@ -73,10 +73,10 @@ func TestNodeThatDoesNotReturnLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.restartInPlace(3 * time.Second)
 	s.run(2900 * time.Millisecond)
-	if n := s.state.Last().Count("c"); n != 4 {
+	if n := s.state.Proposed().Count("c"); n != 4 {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
 	}
-	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
+	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().Has("c") })
 	if _, known := s.state.Restart("c"); known {
 		t.Error("the map is without c, and its absence is remembered")
 	}
@@ -91,7 +91,7 @@ func TestShardsOfOtherNodesMoveDuringARestart(t *testing.T) {
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(2 * time.Second)
-	if s.state.Open() || s.state.Committed().Count("d") == 0 {
+	if s.state.HasOpenProposal() || s.state.Committed().Count("d") == 0 {
 		t.Errorf("d owns nothing:\n%s", s)
 	}
 	s.actor("b").unhealthy = true
@@ -127,7 +127,7 @@ func TestRestartEntryWaitsForReleases(t *testing.T) {
 		s := serving(t, "a", "b", "c")
 		shards := slices.Collect(s.state.Committed().Shards("c"))
 		c := s.actor("c")
-		c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: shards[0]}}}
+		c.keeps = &ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: shards[0]}}}
 		c.goodbye, c.back = true, time.Minute
 		s.run(100 * time.Millisecond)
 		s.elect("b")
@@ -141,10 +141,10 @@ func TestRestartEntryWaitsForReleases(t *testing.T) {
 		if s.run(200 * time.Millisecond); !s.state.Restarting("c") {
 			t.Fatalf("its absence is not written (arrived: %v):\n%s", arrives, s)
 		}
-		if k, kept := s.state.Kept(shards[0]); kept != arrives || kept && k.Boot != c.last.Boot {
+		if k, kept := s.state.KeptRelease(shards[0]); kept != arrives || kept && k.Boot != c.last.Boot {
 			t.Errorf("kept: %v %+v, though it has arrived: %v", kept, k, arrives)
 		}
-		if s.run(time.Second); s.state.Open() || !slices.Equal(slices.Collect(s.state.Committed().Shards("c")), shards) {
+		if s.run(time.Second); s.state.HasOpenProposal() || !slices.Equal(slices.Collect(s.state.Committed().Shards("c")), shards) {
 			t.Errorf("its shards moved:\n%s", s)
 		}
 	}
@@ -157,7 +157,7 @@ func TestEachLeaveNoticeRestartsTheWait(t *testing.T) {
 	before, _ := s.state.Restart("c")
 	s.run(time.Second)
 	c := s.actor("c")
-	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: "c/1", Boot: 2, Shards: []ack.Released{{Shard: 0}}}
+	c.keeps = &ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "c", Server: "c/1", Boot: 2, Shards: []ack.Released{{Shard: 0}}}
 	s.start("c")
 	s.follow(c)
 	c.goodbye, c.back = true, time.Minute
@@ -175,13 +175,13 @@ func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 	b.busy = true
 	s.start("d")
 	s.follow(s.actor("d"))
-	s.until("it is proposed that d gets some", func() bool { return s.state.Open() })
+	s.until("it is proposed that d gets some", func() bool { return s.state.HasOpenProposal() })
 	s.run(300 * time.Millisecond) // all have acknowledged, but b
-	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
+	c.keeps = &ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
 	c.goodbye, c.back = true, time.Minute
 	s.run(50 * time.Millisecond)
 	b.busy = false
-	if s.run(100 * time.Millisecond); s.state.Open() || !s.state.Committed().Has("d") {
+	if s.run(100 * time.Millisecond); s.state.HasOpenProposal() || !s.state.Committed().Has("d") {
 		t.Errorf("it is not committed:\n%s", s)
 	}
 }
@@ -190,12 +190,12 @@ func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 func TestLostNodeDoesNotWaitForReleases(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	c := s.actor("c")
-	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
+	c.keeps = &ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
 	c.goodbye, c.back = true, time.Minute
 	s.actor("d").unhealthy = true
 	s.run(300 * time.Millisecond)
-	if !s.state.Restarting("c") || s.state.Last().Has("d") {
-		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Restarting("c"), s.state.Last().Has("d"), s)
+	if !s.state.Restarting("c") || s.state.Proposed().Has("d") {
+		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Restarting("c"), s.state.Proposed().Has("d"), s)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.goodbye, c.back = true, 2*time.Second
-	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
+	s.until("its shards are with others", func() bool { return !s.state.HasOpenProposal() && !s.state.Committed().Has("c") })
 	s.elect("b")
 	s.run(5 * time.Second)
 	if s.state.Restarting("c") || s.state.Committed().Has("c") || c.leased {
@@ -241,7 +241,7 @@ func TestAckDeadlineStartsAtTheEndOfARestart(t *testing.T) {
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.until("d owns something", func() bool { return s.state.Committed().Count("d") > 0 })
-	s.until("c is in no map", func() bool { return !s.state.Last().Has("c") })
+	s.until("c is in no map", func() bool { return !s.state.Proposed().Has("c") })
 	if d, ever := s.state.Drop("c"); ever {
 		t.Errorf("c was dropped: %v:\n%s", d.Cause, s)
 	}
@@ -253,7 +253,7 @@ func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
 	s.restartInPlace(time.Minute)
-	if r := ack.NewRouting("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldRestarting {
+	if r := ack.NewRouting("a", s.state, 1, false).Route(shard); r.Kind != ack.QueuedRestarting {
 		t.Errorf("at a it is %v", r.Kind)
 	}
 	if r := ack.NewRouting("c", s.state, 1, false).Route(shard); r.Kind != ack.RouteLocal {

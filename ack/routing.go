@@ -9,14 +9,14 @@ type RouteKind uint8
 // The kinds. A request of a kind that begins with Held waits in the queue of the node until the
 // kind changes, or until its queue timeout.
 const (
-	RouteLocal     RouteKind = iota + 1 // this node serves the request while it has a lease
-	RouteRemote                         // this node forwards the request to the owner
-	HeldNoMap                           // no map has been committed yet
-	HeldPaused                          // all requests wait for a map, see NewRouting
-	HeldMoving                          // the open proposal moves the shard, or changes the keys
-	HeldOrphaned                        // the shard has no owner
-	HeldAcquiring                       // this node owns the shard, and its app has not acquired it yet
-	HeldRestarting                      // the owner restarts in place: it keeps the shard
+	RouteLocal       RouteKind = iota + 1 // this node serves the request while it has a lease
+	RouteRemote                           // this node forwards the request to the owner
+	QueuedNoMap                           // no map has been committed yet
+	QueuedPaused                          // all requests wait for a map, see NewRouting
+	QueuedMoving                          // the open proposal moves the shard, or changes the keys
+	QueuedOrphaned                        // the shard has no owner
+	QueuedAcquiring                       // this node owns the shard, and its app has not acquired it yet
+	QueuedRestarting                      // the owner restarts in place: it keeps the shard
 )
 
 // Route is the destination of requests for one shard.
@@ -47,22 +47,22 @@ type Routing struct {
 func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
 	return Routing{
 		self: self, state: s,
-		paused: s.Timing().RebalanceMode == RebalanceStopTheWorld && (s.Open() || !gateway && (lease == 0 || lease != s.LastTerm())),
+		paused: s.Timing().RebalanceMode == RebalanceStopTheWorld && (s.HasOpenProposal() || !gateway && (lease == 0 || lease != s.ProposedTerm())),
 	}
 }
 
-// Acquired returns a copy of r for a node whose app must acquire a shard before its first
+// WithAcquired returns a copy of r for a node whose app must acquire a shard before its first
 // request. epochs contains, by shard, the ownership epoch under which the app has acquired the
 // shard. Zero means not acquired. The caller must not modify the slice afterwards.
-func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
+func (r Routing) WithAcquired(epochs []shardmap.Epoch) Routing {
 	r.acquired = epochs
 	return r
 }
 
-// Restarting returns a copy of r for a node that restarts in place. This process will never
+// WithRestarting returns a copy of r for a node that restarts in place. This process will never
 // serve its shards again. So requests for them wait at the node that received them from a
 // client, and that node sends them to the next process.
-func (r Routing) Restarting() Routing {
+func (r Routing) WithRestarting() Routing {
 	r.restarting = true
 	return r
 }
@@ -75,26 +75,26 @@ func (r Routing) State() *State { return r.state }
 func (r Routing) Route(s shardmap.Shard) Route {
 	committed := r.state.Committed()
 	if committed.Epoch() == 0 {
-		return Route{Kind: HeldNoMap}
+		return Route{Kind: QueuedNoMap}
 	}
 	owner := committed.Owner(s)
 	switch {
 	case r.paused:
-		return Route{Kind: HeldPaused}
-	case r.state.ChangesKeys():
-		return Route{Kind: HeldMoving}
-	case r.state.Open() && r.state.Last().Owner(s) != owner:
-		return Route{Kind: HeldMoving}
+		return Route{Kind: QueuedPaused}
+	case r.state.ChangesKeyConfig():
+		return Route{Kind: QueuedMoving}
+	case r.state.HasOpenProposal() && r.state.Proposed().Owner(s) != owner:
+		return Route{Kind: QueuedMoving}
 	case owner == "":
-		return Route{Kind: HeldOrphaned}
+		return Route{Kind: QueuedOrphaned}
 	case owner == r.self && r.restarting:
-		return Route{Kind: HeldRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self && !r.hasAcquired(s, committed.OwnedSince(s)):
-		return Route{Kind: HeldAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: QueuedAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self:
 		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(s)}
 	case r.state.Restarting(owner):
-		return Route{Kind: HeldRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
+		return Route{Kind: QueuedRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
 	}
 	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
 }
@@ -104,6 +104,6 @@ func (r Routing) hasAcquired(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }
 
-// Keys returns the key configuration. The caller must use it to find the key, and so the shard,
-// of each request that it routes.
-func (r Routing) Keys() string { return r.state.Keys() }
+// KeyConfig returns the key configuration. The caller must use it to find the key, and so the
+// shard, of each request that it routes.
+func (r Routing) KeyConfig() string { return r.state.KeyConfig() }

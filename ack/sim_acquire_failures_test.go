@@ -23,7 +23,7 @@ func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {
 		if v.SinceHeartbeat >= 0 {
-			all[v.Node] = appReport{v.Heartbeat.Unacquired, v.Heartbeat.AcquiresNone}
+			all[v.Node] = appReport{v.Heartbeat.UnacquiredShards, v.Heartbeat.AcquiresNone}
 		}
 	}
 	return all
@@ -35,7 +35,7 @@ func (l *leaderLoop) earlierReport(hb leader.HeartbeatReceived) appReport {
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]
 	}
-	return appReport{before.Unacquired, before.AcquiresNone}
+	return appReport{before.UnacquiredShards, before.AcquiresNone}
 }
 
 // relocated adds the effect of the reports on a map of the given members to a policy.
@@ -125,13 +125,13 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 
 // checkReport checks the report about the app in a heartbeat.
 func (w *world) checkReport(p *proc, h ack.Heartbeat) {
-	if p.h.app == nil && (len(h.Unacquired) > 0 || h.AcquiresNone || h.NotAcquired > 0) {
-		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.Unacquired)
+	if p.h.app == nil && (len(h.UnacquiredShards) > 0 || h.AcquiresNone || h.WaitingShards > 0) {
+		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.UnacquiredShards)
 	}
-	if len(h.Unacquired) > 0 {
+	if len(h.UnacquiredShards) > 0 {
 		w.cover.reported++
 	}
-	for _, s := range h.Unacquired {
+	for _, s := range h.UnacquiredShards {
 		// What is served now, and was when the app was looked at last, is acquired.
 		epoch, serves := p.owns(s)
 		switch since, known := p.servedSince[shardEpoch{s, epoch}]; {
@@ -156,8 +156,8 @@ func (p *proc) releaseEnded(e agent.ReleaseEnd) {
 	}
 	s := p.table
 	d, _ := s.Drop(p.h.id)
-	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Why == errApp.Error() || !s.Policy().Terms[p.h.id].Safe {
+	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Reason == errApp.Error() || !s.Policy().DrainOptions[p.h.id].Safe {
 		return
 	}
-	p.w.fail("safe: %s moves shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Why)
+	p.w.fail("safe: %s moves shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Reason)
 }

@@ -35,7 +35,7 @@ func (p *proc) initAgent() {
 	p.looked = true
 	p.machine = agent.New(agent.Options{
 		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Hooks: p.hookOptions(),
-		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
+		Gate: p, RaftTerm: func() uint64 { return p.disk.term }, SendHeartbeat: p.send, RaiseBoot: p.raise,
 	}, 0)
 	p.initSuspicion()
 }
@@ -69,11 +69,11 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	s := p.reportApp(agent.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, ReturnsWithin: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
+	s := p.reportApp(agent.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, RestartWithin: p.back, Weight: p.h.weight, KeyConfigDigest: ack.KeyConfigDigest(p.h.keys)})
 	p.machine.Poll(now, s)
 	p.watchLease(now, s)
 	if p.leased && p.firstLease == 0 {
-		p.firstLease = p.table.Last().Epoch()
+		p.firstLease = p.table.Proposed().Epoch()
 	}
 	p.succeeded = slices.DeleteFunc(p.succeeded, func(o shardEpoch) bool {
 		epoch, ok := p.owns(o.shard)
@@ -91,8 +91,8 @@ func (p *proc) stepAt(now time.Duration) {
 	}
 }
 
-// Lease publishes the lease.
-func (p *proc) Lease(until time.Duration) (missed bool) {
+// PublishLease publishes the lease.
+func (p *proc) PublishLease(until time.Duration) (missed bool) {
 	last := p.until
 	p.until = until
 	if (until == 0) != (last == 0) {
@@ -110,8 +110,8 @@ func (p *proc) Lease(until time.Duration) (missed bool) {
 	return p.clock() >= last
 }
 
-// Route publishes the routing.
-func (p *proc) Route(r ack.Routing) {
+// PublishRouting publishes the routing.
+func (p *proc) PublishRouting(r ack.Routing) {
 	p.routing = r
 	if r.State() != p.table {
 		p.table = r.State()
@@ -128,13 +128,13 @@ func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 // opens reports whether a shard is served except for a pause of the whole cluster, which may
 // end before the node applies a proposal.
 func (p *proc) opens(o shardEpoch) bool {
-	return p.routing.Route(o.shard).Kind == ack.HeldPaused && slices.ContainsFunc(p.machine.HeldShards(), func(h agent.HeldShardView) bool {
+	return p.routing.Route(o.shard).Kind == ack.QueuedPaused && slices.ContainsFunc(p.machine.HeldShards(), func(h agent.HeldShardView) bool {
 		return h.Shard == o.shard && h.Epoch == o.epoch && h.Phase == agent.HookServing
 	})
 }
 
-// Running counts.
-func (p *proc) Running(may func(shardmap.Shard) bool) int {
+// CountRunning counts.
+func (p *proc) CountRunning(may func(shardmap.Shard) bool) int {
 	n := 0
 	for _, r := range p.reqs {
 		if !may(r.shard) {
@@ -145,8 +145,8 @@ func (p *proc) Running(may func(shardmap.Shard) bool) int {
 	return n
 }
 
-// Cut ends requests. They may count for some time afterwards.
-func (p *proc) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
+// AbortRequests ends requests. They may count for some time afterwards.
+func (p *proc) AbortRequests(why agent.AbortReason, may func(shardmap.Shard) bool) {
 	n := 0
 	for _, r := range p.reqs {
 		if !may(r.shard) && !r.cut {
@@ -159,7 +159,7 @@ func (p *proc) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
 			p.w.after(d, p, func() { p.finish(r) })
 		}
 	}
-	if why == agent.CutDraining {
+	if why == agent.AbortDraining {
 		p.w.cover.cutDrains++
 	}
 	if n > 0 {
@@ -208,7 +208,7 @@ func (p *proc) send(hb ack.Heartbeat) {
 
 // answer handles an answer of a leader.
 func (p *proc) answer(a ack.Answer) {
-	switch p.machine.Answered(p.clock(), a) {
+	switch p.machine.HandleAnswer(p.clock(), a) {
 	case agent.AnswerIgnored:
 		return
 	case agent.BootSuperseded:
@@ -250,7 +250,7 @@ func (p *proc) leave() {
 	if !p.leaving || p.closing {
 		return
 	}
-	p.closing = !p.table.Committed().Has(p.h.id) && !p.table.Last().Has(p.h.id) || p.machine.MapStays() || p.w.now > p.leaveBy
+	p.closing = !p.table.Committed().Has(p.h.id) && !p.table.Proposed().Has(p.h.id) || p.machine.MapUnchanged() || p.w.now > p.leaveBy
 }
 
 // exitSoon ends a process after its goodbye, whether that is received or not.

@@ -13,7 +13,8 @@ import (
 // shards for that reason. An app that becomes unhealthy repeatedly gets its shards back later.
 
 const (
-	// appsCalm is how long at most half of the apps must have been unhealthy before one loses shards.
+	// appsCalm is how long at most half of the apps must have been unhealthy before one loses
+	// shards.
 	appsCalm = 5 * time.Second
 	// flapFirst is the pause after the second fall; it doubles.
 	flapFirst = 2 * time.Second
@@ -30,7 +31,7 @@ func (h *host) becomeHealthy() { h.unhealthy, h.failing, h.refused = false, fals
 
 // health returns the app health that the node of the host reports.
 func (h *host) health() ack.AppHealth {
-	return ack.AppHealth{Failing: h.failing, Refused: h.failing && h.refused, Falls: h.falls}
+	return ack.AppHealth{Failing: h.failing, Refused: h.failing && h.refused, FlapCount: h.falls}
 }
 
 // faultUnhealthyMost makes several apps unhealthy in quick succession, and lets them recover in the
@@ -133,9 +134,9 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 	s := l.driverState()
 	for _, v := range l.turn.View() {
 		hb := v.Heartbeat
-		member := s.Last().Has(v.Node)
+		member := s.Proposed().Has(v.Node)
 		if v.SinceHeartbeat < 0 {
-			if member && l.p.clock()-l.turn.Began() < l.p.w.deadAfter() {
+			if member && l.p.clock()-l.turn.StartedAt() < l.p.w.deadAfter() {
 				apps++
 				perhaps++
 			}
@@ -159,7 +160,7 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 // unhealthy, and a flapping app returns late.
 func (l *leaderLoop) checkHealth(e leader.Submit) {
 	told, w := l.driverState(), l.p.w
-	if e.Commit || told.Last().Epoch() == 0 {
+	if e.Commit || told.Proposed().Epoch() == 0 {
 		return
 	}
 	next, outcome, err := told.Apply(told.Index()+1, l.term, e.Entry)
@@ -174,7 +175,7 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 	}
 	for _, v := range l.turn.View() {
 		hb, id := v.Heartbeat, v.Node
-		was, is := told.Last().Has(id), next.Last().Has(id)
+		was, is := told.Proposed().Has(id), next.Proposed().Has(id)
 		if v.SinceHeartbeat < 0 || v.Silent || v.Crashed {
 			continue
 		}
@@ -184,12 +185,12 @@ func (l *leaderLoop) checkHealth(e leader.Submit) {
 		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps && l.apps.most {
 			w.fail("health: %s is left out, though %d of %d apps are unhealthy", id, unhealthy, apps)
 		}
-		if was || !is || v.Restarting || hb.App.Falls < 2 || !others(id) {
+		if was || !is || v.Restarting || hb.App.FlapCount < 2 || !others(id) {
 			continue
 		}
-		pause := flapFirst << (hb.App.Falls - 2)
+		pause := flapFirst << (hb.App.FlapCount - 2)
 		if since, ok := l.apps.healthy[id]; ok && l.p.clock()-since < pause {
-			w.fail("health: %s is back %v after its app has recovered for the %d. time", id, l.p.clock()-since, hb.App.Falls)
+			w.fail("health: %s is back %v after its app has recovered for the %d. time", id, l.p.clock()-since, hb.App.FlapCount)
 		}
 	}
 	if 2*unhealthy > apps {
@@ -214,7 +215,7 @@ func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 		return ""
 	}
 	for _, v := range l.turn.View() {
-		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.driverState().Last().Has(v.Node) {
+		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.driverState().Proposed().Has(v.Node) {
 			id = v.Node
 		}
 	}

@@ -95,9 +95,9 @@ func (l *leaderLoop) awaitApplied(i uint64) {
 
 // checkBootstrap checks that a cluster is bootstrapped once.
 func (w *world) checkBootstrap(before, after *ack.State) {
-	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
+	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.ClusterID(), after.Timing())
 	w.cover.bootstraps++
 	if before.Bootstrapped() {
-		w.fail("bootstrap: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
+		w.fail("bootstrap: %q was born, and is born again as %q", before.ClusterID(), after.ClusterID())
 	}
 }

@@ -55,18 +55,18 @@ func (w *world) same(a, b *ack.State) bool {
 		}
 	}
 	for s := range shardmap.Shard(a.Committed().Len()) {
-		if a.Committed().Len() != b.Committed().Len() || a.OwnerBefore(s) != b.OwnerBefore(s) {
+		if a.Committed().Len() != b.Committed().Len() || a.PreviousOwner(s) != b.PreviousOwner(s) {
 			return false
 		}
-		noteA, serverA, okA := a.Released(s)
-		noteB, serverB, okB := b.Released(s)
+		noteA, serverA, okA := a.ReleaseNote(s)
+		noteB, serverB, okB := b.ReleaseNote(s)
 		if okA != okB || kept(a, s) != kept(b, s) || serverA != serverB || string(noteA) != string(noteB) {
 			return false
 		}
 	}
-	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameRestarts(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
-		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
-		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
+	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameRestarts(a, b) && a.Timing() == b.Timing() && a.PreviousTiming() == b.PreviousTiming() && a.TimingIndex() == b.TimingIndex() &&
+		a.Committed().Epoch() == b.Committed().Epoch() && a.Proposed().Epoch() == b.Proposed().Epoch() &&
+		a.ProposedTerm() == b.ProposedTerm() && a.Proposed().Digest() == b.Proposed().Digest()
 }
 
 // victory is a won election.
@@ -119,15 +119,15 @@ func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *log
 		w.checkAppReport(after, e)
 	case ack.OutcomeBootstrapped:
 		w.checkBootstrap(before, after)
-	case ack.OutcomeLevelRaised: // there is one level
+	case ack.OutcomeFormatVersionRaised: // there is one level
 	}
 }
 
 func (w *world) checkProposal(before, after *ack.State) {
-	p := after.Last()
+	p := after.Proposed()
 	w.logf("log: %d proposes %s%s", p.Epoch(), spread(p), drops(after))
-	if p.Epoch() <= before.Last().Epoch() {
-		w.fail("epochs: %d was proposed after %d", p.Epoch(), before.Last().Epoch())
+	if p.Epoch() <= before.Proposed().Epoch() {
+		w.fail("epochs: %d was proposed after %d", p.Epoch(), before.Proposed().Epoch())
 	}
 	if moved := len(shardmap.Diff(before.Committed(), p)); w.quiet && moved > 0 && before.Committed().Epoch() > 0 {
 		w.fail("rule 4: an election alone, or a restart in place, moves %d shards", moved)
@@ -136,10 +136,10 @@ func (w *world) checkProposal(before, after *ack.State) {
 		w.fail("rule 10: %d has no members", p.Epoch())
 	}
 	for _, m := range p.Members() {
-		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && w.deadSince(m.ID, at) {
+		if at, ok := w.dropAt[m.ID]; ok && before.IsDropped(m.ID) && w.deadSince(m.ID, at) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
-		if !before.Last().Has(m.ID) && !before.Restarting(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
+		if !before.Proposed().Has(m.ID) && !before.Restarting(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
@@ -149,19 +149,19 @@ func (w *world) checkProposal(before, after *ack.State) {
 
 // checkDrops checks which nodes a proposal drops.
 func (w *world) checkDrops(before, after *ack.State) {
-	p := after.Last()
+	p := after.Proposed()
 	nobody := true // has acknowledged the proposal before
-	for _, m := range before.Last().Members() {
-		nobody = nobody && w.ackedBy(m.ID) < before.Last().Epoch()
+	for _, m := range before.Proposed().Members() {
+		nobody = nobody && w.ackedBy(m.ID) < before.Proposed().Epoch()
 	}
 	for _, h := range w.hosts {
 		if d, ok := after.Drop(h.id); ok && d.InForce && d.Epoch == p.Epoch() {
 			w.dropAt[h.id] = w.now
 			if since := w.now - max(w.proposedAt, w.backAt[h.id]); d.Cause == ack.CauseMissedAck && since < (w.pace.AckDeadline()+w.releaseTime(h))*9/10 {
-				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Last().Epoch(), since)
+				w.fail("rule 1: %s is dropped for not acknowledging %d within %v", h.id, before.Proposed().Epoch(), since)
 			}
 			if d.Cause == ack.CauseMissedAck && nobody {
-				w.fail("map change: %s is dropped for a missing acknowledgement of %d, which no node has acknowledged", h.id, before.Last().Epoch())
+				w.fail("map change: %s is dropped for a missing acknowledgement of %d, which no node has acknowledged", h.id, before.Proposed().Epoch())
 			}
 			if d.Strikes > 1 {
 				w.cover.damped++
@@ -220,9 +220,9 @@ func (w *world) checkOwner(old, p *shardmap.Map, s shardmap.Shard) {
 // checkTable checks the new routing of a node.
 func (w *world) checkTable(p *proc) {
 	old := p.machine.State()
-	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Last().Epoch() < old.Last().Epoch() {
-		w.fail("epochs: %s goes back from %d and %d to %d and %d", p.h.id, old.Committed().Epoch(), old.Last().Epoch(),
-			p.table.Committed().Epoch(), p.table.Last().Epoch())
+	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Proposed().Epoch() < old.Proposed().Epoch() {
+		w.fail("epochs: %s goes back from %d and %d to %d and %d", p.h.id, old.Committed().Epoch(), old.Proposed().Epoch(),
+			p.table.Committed().Epoch(), p.table.Proposed().Epoch())
 	}
 	w.checkServing(p)
 }
@@ -283,9 +283,9 @@ func (w *world) checkPause(p *proc, r *simReq) {
 		return
 	}
 	w.cover.pausedCluster++
-	if term := p.machine.LeaseTerm(); s.Open() || term != s.LastTerm() {
+	if term := p.machine.LeaseTerm(); s.HasOpenProposal() || term != s.ProposedTerm() {
 		w.fail("G11: %s admits for shard %d while the cluster pauses: map %d of term %d is open: %v, its lease is of term %d",
-			p.h.id, r.shard, s.Last().Epoch(), s.LastTerm(), s.Open(), term)
+			p.h.id, r.shard, s.Proposed().Epoch(), s.ProposedTerm(), s.HasOpenProposal(), term)
 	}
 }
 
@@ -326,7 +326,7 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 // excusedByStop reports that what the node runs has outlived its time only
 // because the process is stopped, or has not come to cutting it since.
 func (p *proc) excusedByStop() bool {
-	return (p.h.stopped || !p.looked) && p.clock() >= p.machine.CutBy()
+	return (p.h.stopped || !p.looked) && p.clock() >= p.machine.AbortAt()
 }
 
 // takenByEvidence notes that a node's shards are taken by evidence. If that was
@@ -350,7 +350,7 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 			c.forged = true
 		}
 		if how == "refusal" {
-			lease := max(l.driverState().Timing().Lease, l.driverState().TimingBefore().Lease)
+			lease := max(l.driverState().Timing().Lease, l.driverState().PreviousTiming().Lease)
 			p.forgedUntil = w.now + lease + lease/10
 		}
 	}
@@ -363,7 +363,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 		return
 	}
 	w.checkSpeak(m, a)
-	last, committed := l.driverState().Last().Epoch(), l.driverState().Committed().Epoch()
+	last, committed := l.driverState().Proposed().Epoch(), l.driverState().Committed().Epoch()
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
 	}
@@ -384,7 +384,7 @@ func (w *world) checkReply(l *leaderLoop, m leader.HeartbeatReceived, sent time.
 
 // serving reports whether all nodes that can serve do, and no request waits.
 func (w *world) serving() bool {
-	if w.truth.Open() || w.truth.Committed().Orphans() > 0 {
+	if w.truth.HasOpenProposal() || w.truth.Committed().Orphans() > 0 {
 		return false
 	}
 	m := w.truth.Committed()
@@ -400,7 +400,7 @@ func (w *world) serving() bool {
 // serves reports whether the host's process does its part.
 func (h *host) serves(m *shardmap.Map) bool {
 	p := h.proc
-	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
+	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Proposed().Epoch() != m.Epoch() {
 		return false
 	}
 	return h.gateway || (m.Has(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)

@@ -355,7 +355,7 @@ func (c *coverage) add(o *coverage) {
 // describe describes the state of a schedule that makes no progress.
 func (w *world) describe() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "map %d (%s), last %d (%s)", w.truth.Committed().Epoch(), spread(w.truth.Committed()), w.truth.Last().Epoch(), spread(w.truth.Last()))
+	fmt.Fprintf(&b, "map %d (%s), last %d (%s)", w.truth.Committed().Epoch(), spread(w.truth.Committed()), w.truth.Proposed().Epoch(), spread(w.truth.Proposed()))
 	for _, h := range w.hosts {
 		p := h.proc
 		if p == nil {
@@ -391,7 +391,7 @@ func spread(m *shardmap.Map) string {
 func drops(s *ack.State) string {
 	var b strings.Builder
 	for _, id := range []shardmap.NodeID{"a", "b", "c", "d", "e", "f", "g"} {
-		if d, ok := s.Drop(id); ok && d.InForce && d.Epoch == s.Last().Epoch() {
+		if d, ok := s.Drop(id); ok && d.InForce && d.Epoch == s.Proposed().Epoch() {
 			fmt.Fprintf(&b, ", %s dropped: %s", id, d.Cause)
 			if d.Strikes > 0 {
 				fmt.Fprintf(&b, " (%d)", d.Strikes)

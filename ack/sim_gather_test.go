@@ -65,7 +65,7 @@ func (l *leaderLoop) checkMessage(m leader.Message) {
 func (l *leaderLoop) checkSubmit(e leader.Submit) {
 	told, w := l.driverState(), l.p.w
 	l.waits.base, l.waits.commit = told, e.Commit
-	if e.Commit || told.Last().Epoch() > 0 {
+	if e.Commit || told.Proposed().Epoch() > 0 {
 		return
 	}
 	next, outcome, err := told.Apply(told.Index()+1, l.term, e.Entry)
@@ -82,8 +82,8 @@ func (l *leaderLoop) checkSubmit(e leader.Submit) {
 			want--
 		}
 	}
-	if have := len(next.Last().Members()); have < want && l.p.clock()-l.turn.Began() < firstMapWait {
-		w.fail("first map: it has %d of %d nodes, %v after the election", have, want, l.p.clock()-l.turn.Began())
+	if have := len(next.Proposed().Members()); have < want && l.p.clock()-l.turn.StartedAt() < firstMapWait {
+		w.fail("first map: it has %d of %d nodes, %v after the election", have, want, l.p.clock()-l.turn.StartedAt())
 	}
 }
 
@@ -101,7 +101,7 @@ func (l *leaderLoop) judgeLoss() {
 	now := p.clock()
 	stalled := now-x.lastTick > 60*time.Millisecond
 	x.lastTick = now
-	if s := l.driverState(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Last() != x.base.Last()) {
+	if s := l.driverState(); x.base != nil && (s.Committed() != x.base.Committed() || !x.commit && s.Proposed() != x.base.Proposed()) {
 		x.base = nil
 	}
 	l.judgeStage(now, stalled)
@@ -119,12 +119,12 @@ func (l *leaderLoop) judgeLoss() {
 // lostMember returns a member of the last map that the leader considers failed or leaving,
 // while another node can own its shards.
 func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
-	if l.driverState().Last().Epoch() == 0 {
+	if l.driverState().Proposed().Epoch() == 0 {
 		return "", false
 	}
 	somebody, staged := false, map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
-		staged[v.Node] = v.Staged
+		staged[v.Node] = v.DefersMoves
 		somebody = somebody || v.Eligible && !l.driverState().Policy().IsDraining(v.Node)
 	}
 	id = l.losingNode()
@@ -134,13 +134,13 @@ func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
 // moving reports whether shards are moving.
 func (l *leaderLoop) moving() bool {
 	s := l.driverState()
-	return s.Open() && len(shardmap.Diff(s.Committed(), s.Last())) > 0
+	return s.HasOpenProposal() && len(shardmap.Diff(s.Committed(), s.Proposed())) > 0
 }
 
 // losingNode returns a member of the last map that should not be one any more; empty if there
 // is none.
 func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
-	last := l.driverState().Last()
+	last := l.driverState().Proposed()
 	for _, v := range l.turn.View() {
 		if !v.Eligible && !v.Restarting && last.Has(v.Node) {
 			id = v.Node

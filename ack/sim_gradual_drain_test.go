@@ -38,7 +38,7 @@ func newGradualDrainChecks() gradualDrainChecks {
 
 // anyGradualDrain returns a random gradual drain.
 func (w *world) anyGradualDrain(node shardmap.NodeID) ack.Change {
-	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
+	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, Duration: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
 }
 
 // askIdle periodically asks all nodes with a gradual drain. Question and answer are delayed,
@@ -58,7 +58,7 @@ func (l *leaderLoop) askIdle() {
 				if p.lead != l || l.over {
 					return
 				}
-				key := idleReport{l.term, m.Node, m.Map}
+				key := idleReport{l.term, m.Node, m.MapEpoch}
 				if w.idle[key] == nil {
 					w.idle[key] = map[shardmap.Shard]bool{}
 				}
@@ -74,7 +74,7 @@ func (l *leaderLoop) askIdle() {
 
 // idle is the answer of a node.
 func (p *proc) idle() leader.IdleShards {
-	m := leader.IdleShards{Node: p.h.id, Map: p.table.Committed().Epoch()}
+	m := leader.IdleShards{Node: p.h.id, MapEpoch: p.table.Committed().Epoch()}
 	for s := range p.table.Committed().Shards(p.h.id) {
 		if !slices.ContainsFunc(p.reqs, func(r *simReq) bool { return r.shard == s }) {
 			m.Shards = append(m.Shards, s)
@@ -89,7 +89,7 @@ func (w *world) checkGradualDrain(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	for id, x := range is.GradualDrains {
 		if was.GradualDrains[id] != x {
-			w.emptyAt[drainStart{id, x.Since}] = w.now
+			w.emptyAt[drainStart{id, x.Index}] = w.now
 			w.cover.emptied++
 		}
 		if is.Drained[id] {
@@ -101,9 +101,9 @@ func (w *world) checkGradualDrain(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		w.cover.gradualDrainsOver++
-		owns := before.Committed().Count(id) + before.Last().Count(id)
-		if lasted := w.now - w.emptyAt[drainStart{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
-			w.fail("gradual drain: busy shards of %s move after %v of %v", id, lasted, x.For)
+		owns := before.Committed().Count(id) + before.Proposed().Count(id)
+		if lasted := w.now - w.emptyAt[drainStart{id, x.Index}]; owns > 0 && lasted < x.Duration*9/10 {
+			w.fail("gradual drain: busy shards of %s move after %v of %v", id, lasted, x.Duration)
 		}
 	}
 }
@@ -127,10 +127,10 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 // started or finished a restart since the round began. A new leader repeats the proposal
 // unchanged.
 func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
-	p, base, policy := after.Last(), before.Committed(), before.Policy()
+	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
 	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}
-	if before.Open() {
-		open = movedFrom(base, before.Last(), policy)
+	if before.HasOpenProposal() {
+		open = movedFrom(base, before.Proposed(), policy)
 	}
 	for s := range idle {
 		w.cover.wentIdle++
@@ -138,9 +138,9 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 			w.fail("gradual drain: %d takes shard %d from %s, which has not reported it as idle", p.Epoch(), s, base.Owner(s))
 		}
 	}
-	last := before.Last()
+	last := before.Proposed()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
+	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.HasOpenProposal() && (before.ProposedTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.ChangedIndex, w.restartEntryAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = movedFrom(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("gradual drain: %d replaces %d, and only the idle shards differ", p.Epoch(), last.Epoch())
@@ -152,7 +152,7 @@ func (w *world) checkIdleMoves(before, after *ack.State, e *logEntry, by shardma
 // gradualDrainsLast reports whether a gradual drain is in force that should end soon.
 func (w *world) gradualDrainsLast() bool {
 	for x := range maps.Values(w.truth.Policy().GradualDrains) {
-		if x.For <= soonOver {
+		if x.Duration <= soonOver {
 			return true
 		}
 	}

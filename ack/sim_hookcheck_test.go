@@ -70,16 +70,16 @@ func (w *world) checkReleaseLeave(p *proc, c *simCall, hs agent.HookShard, mine 
 	if !mine || p.clock() >= p.until && !p.closing && !c.late {
 		w.fail("hooks: %s releases shard %d without a lease, or after it was given away", p.h.id, hs.Shard)
 	}
-	if n := p.Busy(hs.Shard); n > 0 {
+	if n := p.CountRequests(hs.Shard); n > 0 {
 		w.fail("hooks: %s releases shard %d, of which %d requests run", p.h.id, hs.Shard, n)
 	}
-	if to := p.table.Last().Owner(hs.Shard); to != p.h.id && to != hs.To {
+	if to := p.table.Proposed().Owner(hs.Shard); to != p.h.id && to != hs.To {
 		w.fail("hooks: %s releases shard %d to %q, it goes to %q", p.h.id, hs.Shard, hs.To, to)
 	}
 }
 
 func (w *world) checkAcquireLeave(p *proc, c *simCall, hs agent.HookShard, mine bool) {
-	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
+	if !mine || p.table.Proposed().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
 	want := w.follows[shardEpoch{hs.Shard, hs.Epoch}]
@@ -198,7 +198,7 @@ func (w *world) checkFirstByte(p *proc, r *simReq) bool {
 	}
 	w.cover.asked++
 	if w.now >= app.down {
-		p.machine.NotAcquired(r.shard, r.epoch)
+		p.machine.ShardNotAcquired(r.shard, r.epoch)
 		w.after(w.span(0, time.Millisecond), p, p.step)
 	}
 	return false
@@ -213,7 +213,7 @@ func (w *world) checkLook(p *proc) {
 	w.checkPending(p)
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
-			if c.Kind == agent.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {
+			if c.Kind == agent.HookAcquire && !c.cut && p.table.Proposed().Owner(hs.Shard) != p.h.id {
 				w.fail("hooks: %s goes on acquiring shard %d, which moves", p.h.id, hs.Shard)
 			}
 		}
@@ -223,7 +223,7 @@ func (w *world) checkLook(p *proc) {
 		p.drains, p.drainsSince = e, now
 	}
 	kept, _ := p.machine.KeptShards()
-	if most := max(w.releaseTimeout, p.table.Policy().Terms[p.h.id].Release) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
+	if most := max(w.releaseTimeout, p.table.Policy().DrainOptions[p.h.id].ReleaseTimeout) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
 		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
 	}
 }
@@ -232,7 +232,7 @@ func (w *world) checkLook(p *proc) {
 // does.
 func (p *proc) cutStillRunning() bool {
 	for _, r := range p.reqs {
-		if p.table.ChangesKeys() || p.table.Last().Owner(r.shard) != p.h.id {
+		if p.table.ChangesKeyConfig() || p.table.Proposed().Owner(r.shard) != p.h.id {
 			return true
 		}
 	}
@@ -248,13 +248,13 @@ func (p *proc) cutStillRunning() bool {
 // shards it has lost.
 func (w *world) checkAcknowledged(p *proc) {
 	for s := range shardmap.Shard(w.shards) {
-		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Last().Owner(s) != p.h.id {
+		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Proposed().Owner(s) != p.h.id {
 			w.fail("hooks: %s acknowledges %d, and its app goes on holding shard %d of epoch %d", p.h.id, p.machine.Acked(), s, epoch)
 		}
 	}
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
-			if p.table.Last().Owner(hs.Shard) != p.h.id {
+			if p.table.Proposed().Owner(hs.Shard) != p.h.id {
 				w.fail("hooks: %s acknowledges %d during a call to its app to %s shard %d", p.h.id, p.machine.Acked(), c.Kind, hs.Shard)
 			}
 		}

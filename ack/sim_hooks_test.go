@@ -95,15 +95,15 @@ func (p *proc) hookOptions() *agent.HookOptions {
 	}
 	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[shardEpoch]bool{}, servedSince: map[shardEpoch]time.Duration{}}
 	return &agent.HookOptions{
-		App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
-		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff,
+		App: p, SendReleases: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
+		ReleaseEnded: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff,
 	}
 }
 
 var errApp = errors.New("the app refused")
 
-// Busy counts what runs for a shard.
-func (p *proc) Busy(s shardmap.Shard) int {
+// CountRequests counts what runs for a shard.
+func (p *proc) CountRequests(s shardmap.Shard) int {
 	n := 0
 	for _, r := range p.reqs {
 		if r.shard == s {
@@ -114,8 +114,8 @@ func (p *proc) Busy(s shardmap.Shard) int {
 	return n
 }
 
-// Call sends a call.
-func (p *proc) Call(hc agent.HookCall) {
+// StartCall sends a call.
+func (p *proc) StartCall(hc agent.HookCall) {
 	w := p.w
 	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep, forged: w.now < p.forgedUntil}
 	w.checkCall(p, c)
@@ -135,8 +135,8 @@ func (p *proc) Call(hc agent.HookCall) {
 	w.after(hc.Timeout, p, func() { p.reportResult(c, agent.HookResult{Err: errors.New("no answer in time")}) })
 }
 
-// CutCall closes the connection of a call.
-func (p *proc) CutCall(seq uint64) {
+// CancelCall closes the connection of a call.
+func (p *proc) CancelCall(seq uint64) {
 	c := p.calls[seq]
 	if c == nil || c.cut {
 		return

@@ -323,7 +323,7 @@ func (p *proc) redial(h *host, tries int) {
 	w.after(late, p, func() {
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)
 		if l = p.lead; l != nil { // perhaps the next one
-			l.receive(leader.CrashEvidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
+			l.receive(leader.CrashEvidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, RedialStartedAt: began}, origin{})
 		}
 	})
 }
@@ -331,11 +331,11 @@ func (p *proc) redial(h *host, tries int) {
 // serverOf returns the server of a node in the configuration, or "".
 func (c *simConf) serverOf(id shardmap.NodeID) string {
 	for _, s := range slices.Concat(c.voters, c.others) {
-		if nodeOf(s) == id {
+		if nodeOfServer(s) == id {
 			return s
 		}
 	}
 	return ""
 }
 
-func nodeOf(server string) shardmap.NodeID { return shardmap.NodeID(server[:1]) }
+func nodeOfServer(server string) shardmap.NodeID { return shardmap.NodeID(server[:1]) }

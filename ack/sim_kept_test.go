@@ -81,7 +81,7 @@ func (w *world) checkKept(h *host, boot, term uint64, after *ack.State) {
 	for s := range m.Shards(h.id) {
 		x, want := promised[s]
 		want = want && m.OwnedSince(s) <= r.Proposal
-		k, ok := after.Kept(s)
+		k, ok := after.KeptRelease(s)
 		if !ok && want {
 			// What the node said for a later proposal came before the heartbeat that
 			// acknowledges that one: the leader has neither. The next process is told less.
@@ -102,14 +102,14 @@ func (w *world) checkKept(h *host, boot, term uint64, after *ack.State) {
 // isNextProcess reports whether the process is the one after a restart in place of the owner,
 // on the same disk, and its log contains the restart.
 func (p *proc) isNextProcess(s shardmap.Shard, epoch shardmap.Epoch) bool {
-	known, in := p.table.Kept(s)
+	known, in := p.table.KeptRelease(s)
 	k := p.w.kept[shardEpoch{s, epoch}]
 	return in && known.Boot == k.boot && k.server == p.disk.server && k.boot+1 == p.bootNow()
 }
 
 // gotAsReleased reports whether a shard came as released to this process.
 func (p *proc) gotAsReleased(s shardmap.Shard, epoch shardmap.Epoch) bool {
-	_, server, came := p.table.Released(s)
+	_, server, came := p.table.ReleaseNote(s)
 	return came && server == p.disk.server && p.firstLease > 0 && epoch > p.firstLease
 }
 
@@ -129,15 +129,15 @@ func (p *proc) releasedBy(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeI
 
 // noteFor returns the note that the process may get.
 func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
-	if k, _ := p.table.Kept(s); p.isNextProcess(s, epoch) {
+	if k, _ := p.table.KeptRelease(s); p.isNextProcess(s, epoch) {
 		return k.Note
 	}
-	note, _, _ := p.table.Released(s)
+	note, _, _ := p.table.ReleaseNote(s)
 	return note
 }
 
-// checkNoteReceiver checks that only the process that gained a shard gets its note, and the first one
-// after a restart in place.
+// checkNoteReceiver checks that only the process that gained a shard gets its note, and the first
+// one after a restart in place.
 func (w *world) checkNoteReceiver(p *proc, hs agent.HookShard) {
 	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
 	case p.h.hasCopy() || p.gotAsReleased(hs.Shard, hs.Epoch):
@@ -148,8 +148,8 @@ func (w *world) checkNoteReceiver(p *proc, hs agent.HookShard) {
 	}
 }
 
-// checkKeptNoteDelivered checks that the process after a restart in place gets the notes of the previous
-// one, even if its log was behind when it got its lease.
+// checkKeptNoteDelivered checks that the process after a restart in place gets the notes of the
+// previous one, even if its log was behind when it got its lease.
 func (w *world) checkKeptNoteDelivered(p *proc, hs agent.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
 	if k, ok := w.kept[o]; ok && !p.h.hasCopy() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
@@ -194,6 +194,6 @@ func (w *world) checkReleasesAtStop(p *proc) {
 
 // kept returns the record of a release in place in a state, for comparisons.
 func kept(s *ack.State, shard shardmap.Shard) string {
-	k, ok := s.Kept(shard)
+	k, ok := s.KeptRelease(shard)
 	return fmt.Sprint(k, ok)
 }

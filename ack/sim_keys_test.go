@@ -53,25 +53,25 @@ func (w *world) sameKeys() {
 }
 
 // keysSettled reports whether the key configuration that all hosts have loaded is active.
-func (w *world) keysSettled() bool { return w.truth.Keys() == fmt.Sprintf("k%d", w.keyed) }
+func (w *world) keysSettled() bool { return w.truth.KeyConfig() == fmt.Sprintf("k%d", w.keyed) }
 
 // checkKeys checks a commit that changes the key configuration: every member has loaded it.
 func (w *world) checkKeys(before, after *ack.State) {
-	if before.Keys() == after.Keys() {
+	if before.KeyConfig() == after.KeyConfig() {
 		return
 	}
-	w.logf("log: keys %s are active from map %d on", after.Keys(), after.KeysSince())
-	if before.Keys() == "" {
+	w.logf("log: keys %s are active from map %d on", after.KeyConfig(), after.KeyConfigSince())
+	if before.KeyConfig() == "" {
 		return
 	}
 	w.cover.rekeyed++
 	for _, m := range after.Committed().Members() {
 		has := false
 		for _, h := range w.hosts {
-			has = has || h.id == m.ID && h.loaded[after.Keys()]
+			has = has || h.id == m.ID && h.loaded[after.KeyConfig()]
 		}
 		if !has {
-			w.fail("keys: %s become active, and %s has never loaded them", after.Keys(), m.ID)
+			w.fail("keys: %s become active, and %s has never loaded them", after.KeyConfig(), m.ID)
 		}
 	}
 }

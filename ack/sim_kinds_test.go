@@ -264,7 +264,7 @@ func (w *world) forge(l, x *host) {
 	lead := l.proc.lead
 	lead.taken[x] = true
 	lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, RedialStartedAt: l.proc.clock()}, origin{})
 }
 
 func faultLeave(w *world) bool {

@@ -53,12 +53,12 @@ func (p *proc) startLeading() {
 	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
-		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
-		Keys: func() string { return p.h.keys },
+		Raft:   l, Clock: l.clock, NewestState: func() *ack.State { return p.fsm },
+		KeyConfig: func() string { return p.h.keys },
 	})
 	p.lead = l
-	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.driverState().Committed().Epoch(), l.driverState().Last().Epoch())
-	if l.driverState().Open() {
+	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.driverState().Committed().Epoch(), l.driverState().Proposed().Epoch())
+	if l.driverState().HasOpenProposal() {
 		w.cover.openLeads++
 	}
 	w.after(0, p, l.tick)
@@ -319,7 +319,7 @@ func (l *leaderLoop) noted(e leader.Event) {
 	case leader.EventProposing:
 		l.noteStage(e)
 		w.cover.rounds[e.Reason]++
-		if !l.proposes && l.driverState().Open() {
+		if !l.proposes && l.driverState().HasOpenProposal() {
 			w.cover.foundOpen++
 		}
 		l.proposes = true
@@ -330,7 +330,7 @@ func (l *leaderLoop) noted(e leader.Event) {
 	case leader.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
 		l.expectReleases(e.Epoch)
-		for _, m := range l.driverState().Last().Members() {
+		for _, m := range l.driverState().Proposed().Members() {
 			if l.acked[m.ID] < e.Epoch && !l.driverState().Restarting(m.ID) {
 				w.fail("G4: %s commits %d, and the live boot of %s has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}

@@ -59,19 +59,19 @@ func (l *leaderLoop) replaces() bool {
 // nameFree reports whether nothing may run on the disk of this server any more, so that
 // another disk may use the node id.
 func (l *leaderLoop) nameFree(server string) bool {
-	v, ok := l.viewOf(nodeOf(server))
+	v, ok := l.viewOf(nodeOfServer(server))
 	return !l.receivesFrom(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
 }
 
 // receivesFrom reports whether this server sends fresh heartbeats.
 func (l *leaderLoop) receivesFrom(server string) bool {
-	v, _ := l.viewOf(nodeOf(server))
+	v, _ := l.viewOf(nodeOfServer(server))
 	return v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
 // echoes reports whether the node of this server has echoed answers of this leader.
 func (l *leaderLoop) echoes(server string) bool {
-	v, _ := l.viewOf(nodeOf(server))
+	v, _ := l.viewOf(nodeOfServer(server))
 	return v.LinkWorks || l.p.w.plant == plantHeardVotes
 }
 
@@ -148,8 +148,8 @@ func faultDemote(w *world) bool {
 	return true
 }
 
-// faultUnresponsiveSpare restarts a nonvoter next to a cluster of one voter. It gets the log, but no
-// answers to its heartbeats, also not after the faults. As one of two voters it would prevent
+// faultUnresponsiveSpare restarts a nonvoter next to a cluster of one voter. It gets the log, but
+// no answers to its heartbeats, also not after the faults. As one of two voters it would prevent
 // all leases.
 func faultUnresponsiveSpare(w *world) bool {
 	l := w.randomHost(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })

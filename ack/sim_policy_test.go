@@ -57,7 +57,7 @@ func (w *world) anyChange() ack.Change {
 	case 0, 1:
 		return ack.Change{Kind: ack.ChangeCordon, Node: node}
 	case 2, 3, 4:
-		return ack.Change{Kind: ack.ChangeDrain, Node: node, Safe: w.pick(2) > 0, Release: time.Duration(w.pick(3)) * 500 * time.Millisecond}
+		return ack.Change{Kind: ack.ChangeDrain, Node: node, SafeDrain: w.pick(2) > 0, ReleaseTimeout: time.Duration(w.pick(3)) * 500 * time.Millisecond}
 	case 5, 6:
 		return ack.Change{Kind: ack.ChangeUncordon, Node: node}
 	case 7:
@@ -69,14 +69,14 @@ func (w *world) anyChange() ack.Change {
 	case 10:
 		return ack.Change{Kind: ack.ChangeUnpin, Shard: shard}
 	case 11:
-		return ack.Change{Kind: ack.ChangePause, For: []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour}[w.pick(3)]}
+		return ack.Change{Kind: ack.ChangePause, Duration: []time.Duration{300 * time.Millisecond, 2 * time.Second, time.Hour}[w.pick(3)]}
 	case 12, 13, 14:
 		return w.anyQuarantine()
 	case 15, 16:
 		return w.anyGradualDrain(node)
 	}
 	if w.pick(3) == 0 {
-		return ack.Change{Kind: ack.ChangeForget, Node: node}
+		return ack.Change{Kind: ack.ChangeForgetNode, Node: node}
 	}
 	return ack.Change{Kind: ack.ChangeResume}
 }
@@ -139,7 +139,7 @@ func faultPolicyElect(w *world) bool {
 // faultPauseLoss pauses moves and then stops a node: its shards must be placed anyway.
 func faultPauseLoss(w *world) bool {
 	h := w.someLeader()
-	if h == nil || !h.proc.lead.changePolicy(ack.Change{Kind: ack.ChangePause, For: time.Hour}) {
+	if h == nil || !h.proc.lead.changePolicy(ack.Change{Kind: ack.ChangePause, Duration: time.Hour}) {
 		return false
 	}
 	w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
@@ -161,7 +161,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 			w.fail("policy: a pause of %v is over after %v", was.Pause, lasted)
 		}
 	}
-	if is.PausedBy != was.PausedBy {
+	if is.PauseIndex != was.PauseIndex {
 		w.pausedAt = w.now
 	}
 	w.checkQuarantines(after, e)
@@ -172,8 +172,8 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 // policy in force at its place in the log. Only a leader that submits one entry after the other
 // satisfies this.
 func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
-	p, base, policy := after.Last(), before.Committed(), before.Policy()
-	if p.SameAs(before.Last()) {
+	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
+	if p.SameAs(before.Proposed()) {
 		return // rule 10, and what is proposed once more
 	}
 	if !slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return !policy.IsDraining(m.ID) }) {
@@ -183,7 +183,7 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 		Cordoned: policy.Cordoned, Drained: policy.Drained, Weights: policy.Weights, Pins: policy.Pins, Paused: policy.Pause > 0, Zones: e.zones, Absent: w.absent(before), Barred: w.barred(before),
 	}
 	for s := range shardmap.Shard(base.Len()) {
-		by.Before = append(by.Before, before.OwnerBefore(s))
+		by.Before = append(by.Before, before.PreviousOwner(s))
 	}
 	for id := range policy.GradualDrains {
 		if by.Emptying == nil {
@@ -215,8 +215,8 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states have the same policy.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.Terms, q.Terms) &&
-		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.DrainOptions, q.DrainOptions) &&
+		p.Pause == q.Pause && p.PauseIndex == q.PauseIndex && p.ChangedIndex == q.ChangedIndex
 }
 
 // drained reports whether the host should own nothing.

@@ -18,7 +18,7 @@ type quarantineChecks struct{ inForce []quarantinesAt }
 
 type quarantinesAt struct {
 	index uint64
-	keys  map[ack.KeyMark]quarantinedKey
+	keys  map[ack.KeyFingerprint]quarantinedKey
 }
 
 type quarantinedKey struct {
@@ -32,17 +32,17 @@ const soonOver = 2 * time.Second
 // anyQuarantine returns a random quarantine, or the end of one. Two marks that only differ in
 // the hash key lift each other.
 func (w *world) anyQuarantine() ack.Change {
-	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(w.pick(2)), Hash: uint64(w.pick(2)), HashKeyID: uint32(w.pick(2))}}
+	c := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(w.pick(2)), Hash: uint64(w.pick(2)), HashKeyID: uint32(w.pick(2))}}
 	if w.pick(3) == 0 {
-		c.Kind = ack.ChangeLift
+		c.Kind = ack.ChangeEndQuarantine
 		return c
 	}
-	c.For = []time.Duration{0, 300 * time.Millisecond, soonOver, time.Hour}[w.pick(4)]
+	c.Duration = []time.Duration{0, 300 * time.Millisecond, soonOver, time.Hour}[w.pick(4)]
 	return c
 }
 
 // keysAt returns the quarantined keys according to the log up to an index.
-func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyMark]quarantinedKey {
+func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyFingerprint]quarantinedKey {
 	for _, in := range slices.Backward(c.inForce) {
 		if in.index <= index {
 			return in.keys
@@ -56,14 +56,16 @@ func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyMark]quarantinedKey {
 func (w *world) checkQuarantines(after *ack.State, e *logEntry) {
 	keys, is := maps.Clone(w.keysAt(after.Index())), after.Policy().Quarantined
 	if keys == nil {
-		keys = map[ack.KeyMark]quarantinedKey{}
+		keys = map[ack.KeyFingerprint]quarantinedKey{}
 	}
 	for _, c := range e.changes {
-		if c.Kind == ack.ChangeQuarantine || c.Kind == ack.ChangeLift {
-			maps.DeleteFunc(keys, func(m ack.KeyMark, _ quarantinedKey) bool { return m.Shard == c.Mark.Shard && m.Hash == c.Mark.Hash })
+		if c.Kind == ack.ChangeQuarantine || c.Kind == ack.ChangeEndQuarantine {
+			maps.DeleteFunc(keys, func(m ack.KeyFingerprint, _ quarantinedKey) bool {
+				return m.Shard == c.KeyFingerprint.Shard && m.Hash == c.KeyFingerprint.Hash
+			})
 		}
 		if c.Kind == ack.ChangeQuarantine {
-			keys[c.Mark] = quarantinedKey{c.For, w.now}
+			keys[c.KeyFingerprint] = quarantinedKey{c.Duration, w.now}
 			w.cover.quarantined++
 		}
 	}
@@ -86,7 +88,7 @@ func (w *world) checkQuarantines(after *ack.State, e *logEntry) {
 func (w *world) refuses(who string, s *ack.State) {
 	want, got := w.keysAt(s.Index()), s.Policy().Quarantined
 	for m, k := range want {
-		if q, ok := got[m]; !ok || q.For != k.lasts {
+		if q, ok := got[m]; !ok || q.Duration != k.lasts {
 			w.fail("quarantine: by entry %d %s lets key %v through, or for another time: %v", s.Index(), who, m, got)
 		}
 	}
@@ -98,7 +100,7 @@ func (w *world) refuses(who string, s *ack.State) {
 // quarantinesLast reports whether a quarantine is in force that should end soon.
 func (w *world) quarantinesLast() bool {
 	for _, q := range w.truth.Policy().Quarantined {
-		if q.For > 0 && q.For <= soonOver {
+		if q.Duration > 0 && q.Duration <= soonOver {
 			return true
 		}
 	}

@@ -225,7 +225,7 @@ func (p *proc) restored(snap []byte) *ack.State {
 			p.w.fail("snapshot: %s: it does not survive being read and written", p.h.id)
 		}
 	}
-	if s.Open() {
+	if s.HasOpenProposal() {
 		p.w.cover.openRestores++
 	}
 	return s

@@ -126,7 +126,7 @@ func (w *world) checkGivenUp(p *proc) {
 	}
 	m := p.table.Committed()
 	for s := range shardmap.Shard(w.shards) {
-		if m.Owner(s) != p.h.id || p.table.Last().Owner(s) == p.h.id {
+		if m.Owner(s) != p.h.id || p.table.Proposed().Owner(s) == p.h.id {
 			continue
 		}
 		o := shardEpoch{s, m.OwnedSince(s)}
@@ -181,7 +181,7 @@ func (w *world) checkPending(p *proc) {
 // that have acknowledged it, each by its newest heartbeat.
 func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 	w := l.p.w
-	base, p := l.driverState().Committed(), l.driverState().Last()
+	base, p := l.driverState().Committed(), l.driverState().Proposed()
 	all := map[shardmap.Shard]ack.Released{}
 	for _, m := range base.Members() {
 		hb := l.beats[m.ID]
@@ -207,9 +207,9 @@ func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 func (w *world) checkPassedOn(before, after *ack.State) {
 	p := after.Committed()
 	for _, m := range shardmap.Diff(before.Committed(), p) {
-		note, server, ok := after.Released(m.Shard)
+		note, server, ok := after.ReleaseNote(m.Shard)
 		x, promised := w.promised[p.Epoch()][m.Shard]
-		if promised = promised && m.To != "" && m.From != ""; ok != promised || ok && (string(note) != string(x.Note) || nodeOf(server) != m.To) {
+		if promised = promised && m.To != "" && m.From != ""; ok != promised || ok && (string(note) != string(x.Note) || nodeOfServer(server) != m.To) {
 			w.fail("hooks: %d passes shard %d on from %q to %q as released: %v, with %q for %s; want %v with %q", p.Epoch(), m.Shard, m.From, m.To, ok, note, server, promised, x.Note)
 		}
 		if ok {

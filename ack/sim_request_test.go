@@ -36,7 +36,7 @@ func (p *proc) admit(s shardmap.Shard) {
 		return
 	}
 	w := p.w
-	r := &simReq{shard: s, epoch: epoch, keys: p.routing.Keys()}
+	r := &simReq{shard: s, epoch: epoch, keys: p.routing.KeyConfig()}
 	w.checkAdmission(p, r)
 	p.reqs = append(p.reqs, r)
 	w.cover.requests++

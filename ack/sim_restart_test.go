@@ -172,7 +172,7 @@ func (w *world) checkRestartEntry(before, after *ack.State, e *logEntry) {
 		}
 		w.restartEntryAt = after.Index()
 		boot := speakingBoot{h.id, is.Boot}
-		if is.Over {
+		if is.Ended {
 			w.logf("log: %s is absent no more", h.id)
 			w.backAt[h.id] = w.now
 			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.hasReturned(is.Boot) {
@@ -208,14 +208,14 @@ func (h *host) hasReturned(boot uint64) bool { return h.speaks > boot || h.disks
 
 // checkRestarting checks that a proposal leaves the shards of restarting nodes in place.
 func (w *world) checkRestarting(before, after *ack.State) {
-	if after.Last().SameAs(before.Last()) {
+	if after.Proposed().SameAs(before.Proposed()) {
 		return // rule 10, and what is proposed once more
 	}
 	for id := range w.absent(before) {
 		switch {
-		case !w.sameShards(before.Committed(), after.Last(), id) && !w.dead[id]:
-			w.fail("restart: %d moves shards of %s, which is absent", after.Last().Epoch(), id)
-		case len(shardmap.Diff(before.Committed(), after.Last())) > 0:
+		case !w.sameShards(before.Committed(), after.Proposed(), id) && !w.dead[id]:
+			w.fail("restart: %d moves shards of %s, which is absent", after.Proposed().Epoch(), id)
+		case len(shardmap.Diff(before.Committed(), after.Proposed())) > 0:
 			w.cover.movedBeside++
 		}
 	}

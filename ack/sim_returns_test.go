@@ -68,7 +68,7 @@ func (p *proc) watchApp() {
 // checkApp checks the app periodically. The map is read before the check begins.
 func (p *proc) checkApp() {
 	w, c := p.w, p.h.cache
-	attempt := p.watch.Begin(p.fsm.Committed().Epoch())
+	attempt := p.watch.BeginAttempt(p.fsm.Committed().Epoch())
 	w.after(w.span(0, 20*time.Millisecond), p, func() {
 		refused, process, instance := w.now < c.downUntil, c.process, c.instance()
 		late := w.span(0, 10*time.Millisecond)
@@ -77,7 +77,7 @@ func (p *proc) checkApp() {
 		}
 		w.after(late, p, func() {
 			if w.plant == plantLateCheck {
-				attempt = p.watch.Begin(p.fsm.Committed().Epoch())
+				attempt = p.watch.BeginAttempt(p.fsm.Committed().Epoch())
 			}
 			p.checkedApp(attempt, refused, process, instance)
 		})
@@ -101,7 +101,7 @@ func (p *proc) checkedApp(a agent.Attempt, refused bool, process int, instance s
 // reportApp adds the report about the app to the observation of the node.
 func (p *proc) reportApp(s agent.Observation) agent.Observation {
 	if p.watch != nil {
-		s.AfterRestart, s.AppSince = !p.h.cache.any, p.watch.Since()
+		s.ReturnsNeedRestart, s.AppStartedAfter = !p.h.cache.any, p.watch.StartedAfter()
 	}
 	return s
 }
@@ -129,7 +129,7 @@ func (p *proc) appRefuses() bool {
 		return false
 	}
 	if p.w.now < p.h.cache.downUntil {
-		p.watch.Refused(p.watch.Begin(p.fsm.Committed().Epoch()))
+		p.watch.Refused(p.watch.BeginAttempt(p.fsm.Committed().Epoch()))
 		return true
 	}
 	p.watch.Connected()
@@ -154,7 +154,7 @@ func (w *world) checkReturns(before, after *ack.State) {
 	if w.needed == nil {
 		return
 	}
-	p, policy := after.Last(), before.Policy()
+	p, policy := after.Proposed(), before.Policy()
 	var present, open []shardmap.NodeID
 	for _, m := range w.placed {
 		if policy.IsDraining(m.ID) || before.Restarting(m.ID) {
@@ -170,7 +170,7 @@ func (w *world) checkReturns(before, after *ack.State) {
 	}
 	for _, mv := range shardmap.Diff(before.Committed(), p) {
 		w.cover.departures++
-		barred := func(id shardmap.NodeID) bool { return before.Barred(id, mv.Shard) }
+		barred := func(id shardmap.NodeID) bool { return before.IsBarred(id, mv.Shard) }
 		if mv.To != "" && barred(mv.To) && !slices.ContainsFunc(open, func(id shardmap.NodeID) bool { return !barred(id) }) {
 			w.needed[shardEpoch{mv.Shard, p.Epoch()}] = true
 			w.cover.staleReturns++
@@ -190,11 +190,11 @@ func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 // sameReturns reports whether two states bar the same shards.
 func (w *world) sameReturns(a, b *ack.State) bool {
 	for _, h := range w.hosts {
-		if a.AfterRestart(h.id) != b.AfterRestart(h.id) || a.StaleReturns(h.id) != b.StaleReturns(h.id) {
+		if a.ReturnsNeedRestart(h.id) != b.ReturnsNeedRestart(h.id) || a.StaleReturns(h.id) != b.StaleReturns(h.id) {
 			return false
 		}
 		for s := range shardmap.Shard(a.Committed().Len()) {
-			if a.Barred(h.id, s) != b.Barred(h.id, s) {
+			if a.IsBarred(h.id, s) != b.IsBarred(h.id, s) {
 				return false
 			}
 		}
@@ -208,7 +208,7 @@ func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
 	for _, h := range w.hosts {
 		var set shardmap.ShardSet
 		for shard := range shardmap.Shard(s.Committed().Len()) {
-			if s.Barred(h.id, shard) {
+			if s.IsBarred(h.id, shard) {
 				set.Add(shard)
 			}
 		}
@@ -293,8 +293,8 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.State.applyAppReport", "	for n < len(left) && left[n].epoch <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].epoch <= a.Since) {\n"),
-				in("ack.State.NeedsAppReport", "	return len(left) > 0 && left[0].epoch <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.Since)\n")),
+			edits: both(in("ack.State.applyAppReport", "	for n < len(left) && left[n].epoch <= a.StartedAfter {\n", "	for n < len(left) && (PLANTED || left[n].epoch <= a.StartedAfter) {\n"),
+				in("ack.State.NeedsAppReport", "	return len(left) > 0 && left[0].epoch <= a.StartedAfter\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.StartedAfter)\n")),
 		},
 		{
 			name: "returns: a report to an earlier leader counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
@@ -306,11 +306,11 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: an app that has had requests still counts as unused", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Connected", "	w.unused = false\n", "	w.unused = w.unused && PLANTED\n"),
+			edits: in("ack/agent.AppWatch.Connected", "	w.noRequestYet = false\n", "	w.noRequestYet = w.noRequestYet && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Refused", "	fresh := a.connections == w.connections", "	fresh := PLANTED || a.connections == w.connections"),
+			edits: in("ack/agent.AppWatch.Refused", "	fresh := a.connectionCount == w.connectionCount", "	fresh := PLANTED || a.connectionCount == w.connectionCount"),
 		},
 		{
 			name: "returns: an app that reports its instance counts as restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
@@ -318,7 +318,7 @@ func mutantsOfDepartures() []mutant {
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("ack/agent.AppWatch.Checked", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
+			edits: in("ack/agent.AppWatch.Checked", "			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)\n", "			w.startedAfter = max(w.startedAfter, []shardmap.Epoch{w.instanceSeenEpoch, a.committedEpoch}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",

@@ -61,12 +61,12 @@ func (l *leaderLoop) sendIdleQuestion(e leader.AskIdle) {
 	l.noteDeferred(id)
 	l.question = l.p.clock()
 	key := idleReport{l.term, id, l.driverState().Committed().Epoch()}
-	if !e.Held {
+	if !e.OpenRound {
 		delete(w.answered, key)
 		delete(w.ended, key)
 		delete(w.busy, idleReport{l.term, id, 0})
 	}
-	if e.Number == 0 && !e.Held {
+	if e.QuestionNumber == 0 && !e.OpenRound {
 		w.silent[key] = true
 	}
 	for _, h := range w.hosts {
@@ -75,7 +75,7 @@ func (l *leaderLoop) sendIdleQuestion(e leader.AskIdle) {
 		}
 		w.send(l.p.h, h, func(q *proc) {
 			m := q.idle()
-			m.Staged = true
+			m.IsAnswer = true
 			w.send(h, l.p.h, func(p *proc) {
 				if p.lead == l && !l.over {
 					l.receiveIdleAnswer(m)
@@ -92,20 +92,20 @@ func (l *leaderLoop) receiveIdleAnswer(m leader.IdleShards) {
 		l.inbox = append(l.inbox, func() { l.receiveIdleAnswer(m) })
 		return
 	}
-	if l.driverState().Open() {
+	if l.driverState().HasOpenProposal() {
 		w.cover.freed++
 		l.receive(m, origin{})
 		return
 	}
 	waits, first := l.turn.AwaitsIdleShards(m.Node)
-	key := idleReport{l.term, m.Node, m.Map}
+	key := idleReport{l.term, m.Node, m.MapEpoch}
 	told := map[shardmap.Shard]bool{}
 	for _, s := range m.Shards {
 		told[s] = true
 	}
 	// The proposal may be a part of the turn that takes the answer. The leader waits for 100 ms:
 	// a later answer may count.
-	if waits && m.Map == l.driverState().Committed().Epoch() {
+	if waits && m.MapEpoch == l.driverState().Committed().Epoch() {
 		inTime := l.p.clock()-l.question < 90*time.Millisecond
 		w.answered[key], w.firstAnswer[key] = told, first && inTime
 		w.busy[idleReport{l.term, m.Node, 0}] = l.busyAt(m)
@@ -129,7 +129,7 @@ func (l *leaderLoop) busyAt(m leader.IdleShards) map[shardmap.Shard]bool {
 // change only.
 func (l *leaderLoop) endAnswers() {
 	base := l.driverState().Committed()
-	if l.driverState().Open() {
+	if l.driverState().HasOpenProposal() {
 		return
 	}
 	for _, m := range base.Members() {
@@ -178,7 +178,7 @@ func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 // checkStage judges what a proposal takes from owners whose moves the leader stages. It adds
 // them to the policy, and returns the members that may own shards in the end.
 func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
-	p, base, policy := after.Last(), before.Committed(), before.Policy()
+	p, base, policy := after.Proposed(), before.Committed(), before.Policy()
 	members := slices.DeleteFunc(slices.Clone(p.Members()), func(m shardmap.Member) bool {
 		return e.stage.deferred[m.ID] && (policy.Drained[m.ID] || e.stage.left[m.ID])
 	})
@@ -198,11 +198,11 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		}
 		key := idleReport{e.asked, from, base.Epoch()}
 		goes, told, silent := p.Owner(s) != from, w.answered[key][s] && !w.ended[key], w.silent[key] && !w.ended[key]
-		open := before.Open() && before.Last().Owner(s) != from
+		open := before.HasOpenProposal() && before.Proposed().Owner(s) != from
 		switch {
 		case goes && !told && !open && !silent:
 			w.fail("staging: %d takes busy shard %d from %s", p.Epoch(), s, from)
-		case !goes && told && w.firstAnswer[key] && !before.Open() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
+		case !goes && told && w.firstAnswer[key] && !before.HasOpenProposal() && final.Owner(s) != from && len(e.reports[e.heard].failed) == len(e.earlier.failed):
 			w.fail("staging: %d leaves idle shard %d with %s", p.Epoch(), s, from)
 		case goes:
 			if by.Idle == nil {
@@ -218,12 +218,12 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 // checkEarly judges a map that defers nothing of an owner any more. A change of the keys may do
 // that early, for it drains every shard.
 func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
-	if after.ChangesKeys() {
+	if after.ChangesKeyConfig() {
 		return
 	}
-	base, p, policy := before.Committed(), after.Last(), before.Policy()
+	base, p, policy := before.Committed(), after.Proposed(), before.Policy()
 	for id := range e.stage.early {
-		if _, emptied := policy.GradualDrains[id]; emptied || before.Open() || !w.wasDeferred(id, before) {
+		if _, emptied := policy.GradualDrains[id]; emptied || before.HasOpenProposal() || !w.wasDeferred(id, before) {
 			continue
 		}
 		for s := range base.Shards(id) {
@@ -259,21 +259,21 @@ func (w *world) drainedOnce(id shardmap.NodeID) bool {
 func (l *leaderLoop) judgeStage(now time.Duration, stalled bool) {
 	owners := map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
-		if v.Staged {
+		if v.DefersMoves {
 			owners[v.Node] = true
 		}
 	}
 	staged := len(owners) > 0
-	if !staged && !l.driverState().Open() && l.waits.base == nil && l.p.h.keys == l.driverState().Keys() {
+	if !staged && !l.driverState().HasOpenProposal() && l.waits.base == nil && l.p.h.keys == l.driverState().KeyConfig() {
 		// The next change begins again. The change of an owner which is not well for a moment goes
 		// on, and so does one that waits for a change of the keys, which defers nothing.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
-	if stalled || l.driverState().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {
+	if stalled || l.driverState().HasOpenProposal() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {
 		clear(owners)
 	}
 	maps.DeleteFunc(l.from, func(id shardmap.NodeID, _ time.Duration) bool { return !owners[id] })
-	gathering := min(max(l.driverState().Timing().DeadAfter, l.driverState().TimingBefore().DeadAfter)/5, 2*time.Second) // additions are gathered before
+	gathering := min(max(l.driverState().Timing().DeadAfter, l.driverState().PreviousTiming().DeadAfter)/5, 2*time.Second) // additions are gathered before
 	for id := range owners {
 		since, known := l.from[id]
 		if !known {

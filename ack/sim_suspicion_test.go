@@ -65,7 +65,7 @@ func (p *proc) pollSuspicion(now time.Duration) {
 	}
 	var of election.UnansweredHeartbeat
 	if !p.leader {
-		of = p.machine.Unanswered()
+		of = p.machine.UnansweredHeartbeat()
 	}
 	ask, campaign := p.suspicion.Poll(now, of)
 	for _, server := range ask {
@@ -109,8 +109,8 @@ func (p *proc) requestReport(server string) {
 	})
 }
 
-// suspicionReport returns the report of the node, and checks that it misses the leader only if that is
-// true.
+// suspicionReport returns the report of the node, and checks that it misses the leader only if that
+// is true.
 func (p *proc) suspicionReport() election.Report {
 	m, w := p.suspicion.Report(), p.w
 	if m.LeaderTerm == 0 {
@@ -275,8 +275,8 @@ func (w *world) delayEntries(l *host) {
 	w.run(w.now+10*time.Millisecond, nil)
 }
 
-// canLoseLeader reports whether the cluster can lose this leader without loss: it has at least three
-// voters, and everything works.
+// canLoseLeader reports whether the cluster can lose this leader without loss: it has at least
+// three voters, and everything works.
 func (w *world) canLoseLeader(l *host) bool {
 	c := l.proc.disk.conf
 	if len(c.voters) < 3 || w.loss+w.dup+w.slow > 0 {

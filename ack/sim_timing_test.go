@@ -52,15 +52,15 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 // checkTiming notes when a timing came into force.
 func (w *world) checkTiming(after *ack.State) {
 	w.cover.retimed++
-	w.timedAt[after.TimingSince()] = w.now
+	w.timedAt[after.TimingIndex()] = w.now
 	w.logf("log: %d sets timing %+v", after.Index(), after.Timing())
 }
 
 // strictly reports whether a leader with the given state must treat evidence by the timeout
 // rule: it is in force, or was so recently that its effects may last.
 func (w *world) strictly(s *ack.State) bool {
-	t, before := s.Timing(), s.TimingBefore()
-	at, changed := w.timedAt[s.TimingSince()]
+	t, before := s.Timing(), s.PreviousTiming()
+	at, changed := w.timedAt[s.TimingIndex()]
 	return t.Takeover == ack.TakeoverTimeout ||
 		changed && before.Takeover == ack.TakeoverTimeout && w.now-at < max(t.DeadAfter, before.DeadAfter)*9/10
 }
@@ -263,7 +263,7 @@ func faultTimingTakeover(w *world) bool {
 	l.proc.lead.taken[x] = true
 	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
 	l.proc.lead.receive(leader.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	l.proc.lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	l.proc.lead.receive(leader.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, RedialStartedAt: l.proc.clock()}, origin{})
 	w.run(w.now+w.deadAfter(), nil)
 	return true
 }

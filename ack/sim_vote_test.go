@@ -239,7 +239,7 @@ func (p *proc) becomeLeader(why string) {
 	}
 	w.leaders[p.disk.term] = p
 	w.won = append(w.won, victory{p.disk.term, w.now})
-	if p.fsm.Open() {
+	if p.fsm.HasOpenProposal() {
 		w.cover.openElections++
 	}
 	if p.commit-p.raftApplied > behindBy {

@@ -11,25 +11,25 @@ import (
 // MarshalBinary encodes the whole state, an open proposal included (rule 8). Equal states have
 // equal bytes on every node. The encoding begins with the level in force.
 func (s *State) MarshalBinary() ([]byte, error) {
-	w := newWriter(s.level)
+	w := newWriter(s.formatVersion)
 	w.uint(s.index)
-	w.uint(s.ignored)
-	w.text(s.cluster)
+	w.uint(s.ignoredEntries)
+	w.text(s.clusterID)
 	if s.Bootstrapped() {
 		w.timing(s.timing)
-		w.timing(s.timingBefore)
+		w.timing(s.previousTiming)
 		w.uint(s.timingIndex)
 	}
-	w.uint(s.lastTerm)
-	w.text(s.reason)
+	w.uint(s.proposedTerm)
+	w.text(s.proposalReason)
 	m, err := s.committed.MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: snapshot: %w", err)
 	}
 	w.bytes(m)
-	w.bool(s.Open())
-	if s.Open() {
-		if m, err = s.last.MarshalBinary(); err != nil {
+	w.bool(s.HasOpenProposal())
+	if s.HasOpenProposal() {
+		if m, err = s.proposed.MarshalBinary(); err != nil {
 			return nil, fmt.Errorf("ack: snapshot: %w", err)
 		}
 		w.bytes(m)
@@ -43,32 +43,32 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.uint(uint64(d.Strikes))
 		w.bool(d.InForce)
 	}
-	w.previous(s.previous)
+	w.previousOwners(s.previousOwners)
 	w.releaseNotes(s.releaseNotes)
 	w.releaseNotes(s.keptNotes)
 	w.policy(s.policy)
 	w.restarts(s)
 	w.departures(s)
 	w.formerMembers(s.formerMembers)
-	w.text(s.keys)
-	w.uint(uint64(s.keysSince))
-	w.text(s.proposedKeys)
-	return w.b, nil
+	w.text(s.keyConfig)
+	w.uint(uint64(s.keyConfigSince))
+	w.text(s.proposedKeyConfig)
+	return w.buf, nil
 }
 
 // DecodeState decodes the output of MarshalBinary. For any other input the error is
 // ErrCorrupt, and describes the cause.
 func DecodeState(b []byte) (*State, error) {
-	r := reader{b: b}
-	s := &State{level: r.level(), index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}
+	r := reader{buf: b}
+	s := &State{formatVersion: r.formatVersion(), index: r.uint(0, maxUint), ignoredEntries: r.uint(0, maxUint), clusterID: r.text(0, maxText)}
 	if s.Bootstrapped() {
-		s.timing, s.timingBefore, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
+		s.timing, s.previousTiming, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
-	s.lastTerm, s.reason = r.uint(0, maxUint), r.text(0, maxText)
+	s.proposedTerm, s.proposalReason = r.uint(0, maxUint), r.text(0, maxText)
 	s.committed = r.shardMap()
-	s.last = s.committed
+	s.proposed = s.committed
 	if r.bool() {
-		s.last = r.shardMap()
+		s.proposed = r.shardMap()
 	}
 	if n := r.uint(0, maxDrops); n > 0 {
 		s.drops = make(map[shardmap.NodeID]Drop, min(n, 64))
@@ -87,7 +87,7 @@ func DecodeState(b []byte) (*State, error) {
 		}
 	}
 	if r.err == nil {
-		s.previous = r.previous(s.committed.Len())
+		s.previousOwners = r.previousOwners(s.committed.Len())
 	}
 	if r.err == nil {
 		s.releaseNotes, s.keptNotes = r.releaseNotes(s.committed, false), r.releaseNotes(s.committed, true)
@@ -100,15 +100,15 @@ func DecodeState(b []byte) (*State, error) {
 	if r.err == nil {
 		s.formerMembers = r.formerMembers(s.committed)
 	}
-	s.keys, s.keysSince, s.proposedKeys = r.text(0, MaxKeys), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeys)
-	if err := r.end(); err != nil {
+	s.keyConfig, s.keyConfigSince, s.proposedKeyConfig = r.text(0, MaxKeyConfig), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeyConfig)
+	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if s.proposedKeys != "" && (s.last == s.committed || s.proposedKeys == s.keys) || s.keysSince > s.committed.Epoch() || (s.keys == "") != (s.keysSince == 0) {
-		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keysSince, s.committed.Epoch())
+	if s.proposedKeyConfig != "" && (s.proposed == s.committed || s.proposedKeyConfig == s.keyConfig) || s.keyConfigSince > s.committed.Epoch() || (s.keyConfig == "") != (s.keyConfigSince == 0) {
+		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keyConfigSince, s.committed.Epoch())
 	}
-	if s.last != s.committed && (s.last.Len() != s.committed.Len() || s.last.Epoch() <= s.committed.Epoch()) {
-		return nil, fmt.Errorf("%w: open proposal %d does not follow map %d", ErrCorrupt, s.last.Epoch(), s.committed.Epoch())
+	if s.proposed != s.committed && (s.proposed.Len() != s.committed.Len() || s.proposed.Epoch() <= s.committed.Epoch()) {
+		return nil, fmt.Errorf("%w: open proposal %d does not follow map %d", ErrCorrupt, s.proposed.Epoch(), s.committed.Epoch())
 	}
 	return s, nil
 }

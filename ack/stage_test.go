@@ -150,8 +150,8 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.up, a.leased, a.goodbye, a.leaving, a.last = true, false, false, false, ack.Heartbeat{}
 		a.machine = agent.New(agent.Options{
 			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone,
-			Gate: gate{s, a}, Term: func() uint64 { return a.term }, Send: func(hb ack.Heartbeat) { s.send(a, hb) },
-			Raise: func(known uint64) (uint64, bool) { return known + 1, true },
+			Gate: gate{s, a}, RaftTerm: func() uint64 { return a.term }, SendHeartbeat: func(hb ack.Heartbeat) { s.send(a, hb) },
+			RaiseBoot: func(known uint64) (uint64, bool) { return known + 1, true },
 		}, s.now)
 		s.notef("%s starts, boot %d", id, a.boot)
 	}
@@ -195,8 +195,8 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
 	l.turn = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
-		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
-		Keys: func() string { return s.actor(id).keys },
+		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return s.newest(l) },
+		KeyConfig: func() string { return s.actor(id).keys },
 	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
@@ -274,7 +274,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	s.state = next
 	switch outcome {
 	case ack.OutcomeProposed:
-		s.notef("log %d: proposed %s%s", s.index, spread(next.Last()), drops(next))
+		s.notef("log %d: proposed %s%s", s.index, spread(next.Proposed()), drops(next))
 	case ack.OutcomeCommitted:
 		s.notef("log %d: committed %d", s.index, next.Committed().Epoch())
 	case ack.OutcomeIgnored:
@@ -282,7 +282,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 	case ack.OutcomeTimingChanged:
 		t := next.Timing()
 		s.notef("log %d: lease %v, dead-after %v, takeover %v", s.index, t.Lease, t.DeadAfter, t.Takeover)
-	case ack.OutcomeBootstrapped, ack.OutcomeLevelRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported:
+	case ack.OutcomeBootstrapped, ack.OutcomeFormatVersionRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported:
 	}
 	return outcome
 }
@@ -319,7 +319,7 @@ func (s *stage) until(what string, cond func() bool) {
 // map.
 func (s *stage) serves(id shardmap.NodeID) bool {
 	a := s.actor(id)
-	return a.up && a.machine.LeaseRemaining(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().Open()
+	return a.up && a.machine.LeaseRemaining(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().HasOpenProposal()
 }
 
 func (a *actor) state() *ack.State { return a.routing.State() }
@@ -330,7 +330,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, ReturnsWithin: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
+	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, RestartWithin: a.back, Weight: a.weight, KeyConfigDigest: ack.KeyConfigDigest(a.keys)})
 }
 
 // beat returns the next heartbeat of the node without sending it.
@@ -349,8 +349,8 @@ type gate struct {
 	a *actor
 }
 
-// Lease records that a lease began or ended.
-func (g gate) Lease(until time.Duration) bool {
+// PublishLease records that a lease began or ended.
+func (g gate) PublishLease(until time.Duration) bool {
 	if held := until != 0; held != g.a.leased {
 		g.a.leased = held
 		g.s.notef("%s has %s", g.a.id, map[bool]string{true: "a lease", false: "no lease any more"}[held])
@@ -358,9 +358,9 @@ func (g gate) Lease(until time.Duration) bool {
 	return false
 }
 
-func (g gate) Route(r ack.Routing) { g.a.routing = r }
+func (g gate) PublishRouting(r ack.Routing) { g.a.routing = r }
 
-func (g gate) Running(may func(shardmap.Shard) bool) int {
+func (g gate) CountRunning(may func(shardmap.Shard) bool) int {
 	n := 0
 	for s := range g.a.runs {
 		if !may(s) {
@@ -373,7 +373,7 @@ func (g gate) Running(may func(shardmap.Shard) bool) int {
 	return n
 }
 
-func (g gate) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
+func (g gate) AbortRequests(why agent.AbortReason, may func(shardmap.Shard) bool) {
 	for _, s := range slices.Sorted(maps.Keys(g.a.runs)) {
 		if !may(s) {
 			g.s.notef("%s cuts a request of shard %d: %s", g.a.id, s, why)
@@ -429,7 +429,7 @@ func (s *stage) receiveAnswers(a *actor) {
 		case ack.RefusedRollback:
 			s.notef("%s gets the answer that its disk was rolled back", a.id)
 		}
-		a.machine.Answered(s.now, ans)
+		a.machine.HandleAnswer(s.now, ans)
 		s.act(a)
 	}
 }
@@ -479,7 +479,7 @@ func (s *stage) reportIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
 	}
-	m := leader.IdleShards{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
+	m := leader.IdleShards{Node: a.id, MapEpoch: a.state().Committed().Epoch(), IsAnswer: true}
 	for x := range a.state().Committed().Shards(a.id) {
 		if !a.runs[x] {
 			m.Shards = append(m.Shards, x)

@@ -89,7 +89,7 @@ func moving(t *testing.T, change string) []shardmap.Shard {
 	c := planned[change]
 	before := s.owned(c.from)
 	c.begin(s)
-	s.until("the change is over", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
+	s.until("the change is over", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.HasOpenProposal() })
 	return slices.DeleteFunc(before, func(x shardmap.Shard) bool { return s.state.Committed().Owner(x) == c.from })
 }
 
@@ -103,12 +103,12 @@ func TestPlannedChangeMovesIdleShardsFirst(t *testing.T) {
 				s := beforePlanned(t, name)
 				busy := moves[0]
 				s.runs(c.from, busy)
-				epoch := s.state.Last().Epoch()
+				epoch := s.state.Proposed().Epoch()
 				c.begin(s)
 				began := s.now
-				s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
+				s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
 				proposed := s.now
-				s.until("idle shards have moved", func() bool { return !s.state.Open() })
+				s.until("idle shards have moved", func() bool { return !s.state.HasOpenProposal() })
 				if took := s.now - proposed; took > 50*time.Millisecond {
 					t.Errorf("the first map took %v", took)
 				}
@@ -128,7 +128,7 @@ func TestPlannedChangeMovesIdleShardsFirst(t *testing.T) {
 				} else {
 					most += 2 * s.pace.DrainTimeout // until the hold, and for the request
 				}
-				s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.Open() })
+				s.until("the last shard has moved", func() bool { return s.state.Committed().Count(c.from) == c.left && !s.state.HasOpenProposal() })
 				if took := s.now - began; took > most {
 					t.Errorf("it moved after %v, want up to %v", took, most)
 				}
@@ -159,7 +159,7 @@ func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
 				delete(s.actor("b").runs, x)
 			}
 		}
-		return s.state.Committed().Count("b") == 0 && !s.state.Open()
+		return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal()
 	})
 	if took := s.now - began; took < 2*s.pace.DrainTimeout || took > 2*s.pace.DrainTimeout+500*time.Millisecond {
 		t.Errorf("it took %v, want twice %v:\n%s", took, s.pace.DrainTimeout, s)
@@ -178,7 +178,7 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.changePolicy("a", drain("b"))
 	began := s.now
-	for flips := 0; s.state.Last().Count("b") > 0; flips++ {
+	for flips := 0; s.state.Proposed().Count("b") > 0; flips++ {
 		if flips > 100 {
 			t.Fatalf("the leader never takes %v:\n%s", s.owned("b"), s)
 		}
@@ -208,9 +208,9 @@ func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	began := s.now
-	s.until("a proposal", func() bool { return s.state.Last().Count("b") == 0 })
+	s.until("a proposal", func() bool { return s.state.Proposed().Count("b") == 0 })
 	if took := s.now - began; took > 200*time.Millisecond {
-		t.Errorf("after %v %s:\n%s", took, spread(s.state.Last()), s)
+		t.Errorf("after %v %s:\n%s", took, spread(s.state.Proposed()), s)
 	}
 }
 
@@ -221,10 +221,10 @@ func TestCrashDoesNotWaitForAStage(t *testing.T) {
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
 	s.crash("c")
 	crashed := s.now
-	s.until("c owns nothing", func() bool { return s.state.Committed().Count("c") == 0 && !s.state.Open() })
+	s.until("c owns nothing", func() bool { return s.state.Committed().Count("c") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
 		t.Errorf("it took %v:\n%s", took, s)
 	}
@@ -238,10 +238,10 @@ func TestCrashOfAStagedOwnerEndsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.actor("b").leaving = true
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
 	s.crash("b")
 	crashed := s.now
-	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - crashed; took > s.timing.DeadAfter+200*time.Millisecond {
 		t.Errorf("it took %v:\n%s", took, s)
 	}
@@ -255,17 +255,17 @@ func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 		s.runs("b", busy)
 		s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 		s.actor("c").held = open
-		s.until("a proposal", func() bool { return s.state.Last().Count("b") == 1 })
+		s.until("a proposal", func() bool { return s.state.Proposed().Count("b") == 1 })
 		if !open {
-			s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+			s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
 		}
 		s.actor("c").held = false
 		s.elect("c")
 		s.run(2 * time.Second)
-		if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.Open() {
+		if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.HasOpenProposal() {
 			t.Errorf("open %v: b owns %v, want %d:\n%s", open, got, busy, s)
 		}
-		s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+		s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
 	}
 }
 
@@ -278,9 +278,9 @@ func TestClusterPauseIsNotStaged(t *testing.T) {
 	s.run(600 * time.Millisecond)
 	s.runs("b", s.owned("b")[0])
 	s.actor("b").leaving = true
-	s.until("a proposal", func() bool { return s.state.Open() })
-	if s.state.Last().Has("b") {
-		t.Errorf("a map for all: %s", spread(s.state.Last()))
+	s.until("a proposal", func() bool { return s.state.HasOpenProposal() })
+	if s.state.Proposed().Has("b") {
+		t.Errorf("a map for all: %s", spread(s.state.Proposed()))
 	}
 }
 
@@ -290,10 +290,10 @@ func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
 	s.actor("b").leaving = true
-	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.Open() })
+	s.until("idle shards have moved", func() bool { return s.state.Committed().Count("b") == 1 && !s.state.HasOpenProposal() })
 	s.actor("a").leaving, s.actor("c").leaving = true, true
 	s.run(12 * time.Second)
-	if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.Open() {
+	if got := s.owned("b"); !slices.Equal(got, []shardmap.Shard{busy}) || s.state.HasOpenProposal() {
 		t.Errorf("b owns %v, want %d:\n%s", got, busy, s)
 	}
 }
@@ -302,10 +302,10 @@ func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
-	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Second})
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", Duration: time.Second})
 	s.until("b is drained", func() bool { return s.state.Policy().Drained["b"] })
 	drained := s.now
-	s.until("a proposal without b", func() bool { return s.state.Open() && !s.state.Last().Has("b") })
+	s.until("a proposal without b", func() bool { return s.state.HasOpenProposal() && !s.state.Proposed().Has("b") })
 	if took := s.now - drained; took > 100*time.Millisecond {
 		t.Errorf("proposed after %v:\n%s", took, s)
 	}
@@ -318,9 +318,9 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	late := s.owned("b")[0]
 	s.actor("b").begins = []shardmap.Shard{late}
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
-	s.until("a proposal takes all shards", func() bool { return s.state.Open() && s.state.Last().Count("b") == 0 })
+	s.until("a proposal takes all shards", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().Count("b") == 0 })
 	proposed := s.now
-	s.until("idle shards have moved", func() bool { return !s.state.Open() })
+	s.until("idle shards have moved", func() bool { return !s.state.HasOpenProposal() })
 	if took := s.now - proposed; took > 150*time.Millisecond {
 		t.Errorf("they moved after %v:\n%s", took, s)
 	}
@@ -328,7 +328,7 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 		t.Errorf("b owns %v, want %d; its request runs: %v:\n%s", got, late, s.actor("b").runs[late], s)
 	}
 	delete(s.actor("b").runs, late)
-	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
 }
 
 // Requests that end one after the other cost up to ten maps that leave busy shards, each later
@@ -341,7 +341,7 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	s.elect("a")
 	s.run(600 * time.Millisecond)
 	s.changePolicy("a", drain("a"))
-	s.until("b owns all shards", func() bool { return s.state.Committed().Count("b") == 12 && !s.state.Open() })
+	s.until("b owns all shards", func() bool { return s.state.Committed().Count("b") == 12 && !s.state.HasOpenProposal() })
 	busy := s.owned("b")
 	for _, x := range busy {
 		s.runs("b", x)
@@ -349,7 +349,7 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	s.changePolicy("a", uncordon("a"), drain("b"))
 	s.run(time.Second)
 	owns := func(n int) func() bool {
-		return func() bool { return s.state.Committed().Count("b") == n && !s.state.Open() }
+		return func() bool { return s.state.Committed().Count("b") == n && !s.state.HasOpenProposal() }
 	}
 	pause := time.Duration(0) // before the next map
 	for i := range 10 {
@@ -368,9 +368,9 @@ func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
 	}
 	s.actor("b").begins = []shardmap.Shard{busy[10]}
 	delete(s.actor("b").runs, busy[11])
-	s.until("both shards are proposed", func() bool { return s.state.Open() && s.state.Last().Count("b") == 0 })
+	s.until("both shards are proposed", func() bool { return s.state.HasOpenProposal() && s.state.Proposed().Count("b") == 0 })
 	s.run(time.Second)
-	if !s.state.Open() || s.state.Last().Count("b") != 0 {
+	if !s.state.HasOpenProposal() || s.state.Proposed().Count("b") != 0 {
 		t.Fatalf("another map leaves b the shard of the request that began:\n%s", s)
 	}
 	delete(s.actor("b").runs, busy[10])
@@ -394,7 +394,7 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 		delete(s.actor("b").runs, x)
 	}
 	ended := s.now
-	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
+	s.until("b owns nothing", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.HasOpenProposal() })
 	if took := s.now - ended; took > time.Second {
 		t.Errorf("the last shard moved %v after its request had ended:\n%s", took, s)
 	}
@@ -404,18 +404,18 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 // may have begun since the owner reported a shard as idle.
 func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
-	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
+	busy, epoch := s.owned("b")[0], s.state.Proposed().Epoch()
+	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", Duration: time.Hour})
 	s.run(50 * time.Millisecond)
-	s.step(s.leaders["a"], leader.IdleShards{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
+	s.step(s.leaders["a"], leader.IdleShards{Node: "b", MapEpoch: s.state.Committed().Epoch(), Shards: s.owned("b")})
 	s.stuck = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.runs("b", busy)
 	s.run(700 * time.Millisecond)
 	s.stuck = false
 	s.flush()
-	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-	if got := s.state.Last().Owner(busy); got != "b" {
+	s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
+	if got := s.state.Proposed().Owner(busy); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
 	}
 }
@@ -424,7 +424,7 @@ func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 // to ask again.
 func TestAnswersEndWithTheirChange(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	moving, next, epoch := s.owned("b")[0], s.owned("b")[1], s.state.Last().Epoch()
+	moving, next, epoch := s.owned("b")[0], s.owned("b")[1], s.state.Proposed().Epoch()
 	s.runs("b", moving)
 	for _, x := range s.owned("a") {
 		s.runs("a", x)
@@ -437,11 +437,11 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 	s.stuck = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.crash("c")
-	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], leader.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, RedialStartedAt: s.now})
 	s.stuck = false
 	s.flush()
-	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-	if got := s.state.Last().Owner(next); got != "b" {
+	s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
+	if got := s.state.Proposed().Owner(next); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", next, got, s)
 	}
 }
@@ -450,7 +450,7 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 // busy shards stay.
 func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Proposed().Epoch()
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
@@ -461,8 +461,8 @@ func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	s.reportIdle(l, s.actor("b"))
 	s.stuck = false
 	s.flush()
-	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-	if got := s.state.Last().Owner(busy); got != "b" {
+	s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
+	if got := s.state.Proposed().Owner(busy); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
 	}
 }
@@ -471,7 +471,7 @@ func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 // again.
 func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Proposed().Epoch()
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
@@ -483,8 +483,8 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	s.runs("b", busy)
 	s.stuck = false
 	s.flush()
-	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-	if got := s.state.Last().Owner(busy); got != "b" {
+	s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
+	if got := s.state.Proposed().Owner(busy); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
 	}
 }
@@ -492,7 +492,7 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 // The leader is paused between its question and the answer. The answer counts.
 func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
+	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Proposed().Epoch()
 	s.runs("b", busy)
 	s.actor("b").reticent = true
 	s.changePolicy("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
@@ -501,8 +501,8 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	s.step(l, leader.Tick{})
 	s.actor("b").reticent = false
 	s.reportIdle(l, s.actor("b"))
-	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
-	if got := s.state.Last().Owner(busy); got != "b" {
+	s.until("a proposal", func() bool { return s.state.Proposed().Epoch() != epoch })
+	if got := s.state.Proposed().Owner(busy); got != "b" {
 		t.Errorf("busy shard %d goes to %q:\n%s", busy, got, s)
 	}
 }
@@ -516,13 +516,13 @@ func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 		s.actor("b").reticent = true
 		s.changePolicy("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
 		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdleShards("b"); return awaits })
-		s.changePolicy("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
+		s.changePolicy("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", Duration: time.Hour})
 		if answers {
 			s.actor("b").reticent = false
 			s.reportIdle(l, s.actor("b"))
 		}
 		s.run(200 * time.Millisecond)
-		if got := s.state.Last().Count("b"); got != 4 {
+		if got := s.state.Proposed().Count("b"); got != 4 {
 			t.Errorf("answers %v: b owns %d shards, want 4:\n%s", answers, got, s)
 		}
 	}

@@ -18,15 +18,15 @@ var ErrCorrupt = errors.New("ack: corrupt entry")
 // removed first.
 const maxDrops = 4096
 
-// Cause is the reason why a node was dropped from the map.
-type Cause uint8
+// DropCause is the reason why a node was dropped from the map.
+type DropCause uint8
 
 // The causes of a drop. CauseSilent means that the leader received no fresh heartbeat.
 // CauseCrashed means that the leader received crash evidence. CauseMissedAck means that the
 // node did not acknowledge a proposal in time. CauseBehind means that its log is too far
 // behind. CauseRemoved means that an operator removed it.
 const (
-	CauseSilent Cause = iota + 1
+	CauseSilent DropCause = iota + 1
 	CauseCrashed
 	CauseMissedAck
 	CauseBehind
@@ -36,7 +36,7 @@ const (
 var causeNames = [...]string{CauseSilent: "silent", CauseCrashed: "crashed", CauseMissedAck: "missed-ack", CauseBehind: "behind", CauseRemoved: "removed"}
 
 // String returns the cause as logs and metrics spell it.
-func (c Cause) String() string {
+func (c DropCause) String() string {
 	if c == 0 || int(c) >= len(causeNames) {
 		return fmt.Sprintf("Cause(%d)", uint8(c))
 	}
@@ -45,13 +45,13 @@ func (c Cause) String() string {
 
 // MissedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
 // node must first prove that it keeps up again.
-func (c Cause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
+func (c DropCause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
 // Drop is the record of a node that was excluded from a map.
 type Drop struct {
 	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
-	Cause Cause
+	Cause DropCause
 	// Strikes is the number of its consecutive missed acknowledgements. It determines how long
 	// the node must wait before it gets shards again.
 	Strikes uint32
@@ -61,44 +61,44 @@ type Drop struct {
 
 // State is the replicated state. It is immutable: Apply returns a new one.
 type State struct {
-	cluster         string
-	committed       *shardmap.Map
-	last            *shardmap.Map // the last proposal; equals committed when none is open
-	lastTerm        uint64
-	reason          string // of last
-	drops           map[shardmap.NodeID]Drop
-	previous        []shardmap.NodeID              // by shard: the owner before the present one; nil means none
-	releaseNotes    map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
-	keptNotes       map[shardmap.Shard]releaseNote // releases with which their owners restart in place
-	timing          Timing                         // in force; zero before the bootstrap
-	timingBefore    Timing                         // the previous one; equals timing if it has never changed
-	timingIndex     uint64                         // index of the entry that set timing
-	index           uint64
-	ignored         uint64
-	level           Level // in force
-	policy          *Policy
-	restarts        map[shardmap.NodeID]Restart
-	restartsIndex   uint64                               // index of the last entry that changed restarts
-	departures      map[shardmap.NodeID][]departedShards // shards that have left nodes whose apps must restart before they return, oldest first
-	formerMembers   map[shardmap.NodeID]shardmap.Epoch   // previous members, and the first map without them
-	departuresIndex uint64                               // index of the last entry, other than a commit, that changed departures
-	keys            string                               // the active key configuration; empty before the first map
-	keysSince       shardmap.Epoch
-	proposedKeys    string // of the open proposal; empty means unchanged
+	clusterID         string
+	committed         *shardmap.Map
+	proposed          *shardmap.Map // the last proposal; equals committed when none is open
+	proposedTerm      uint64
+	proposalReason    string // of last
+	drops             map[shardmap.NodeID]Drop
+	previousOwners    []shardmap.NodeID              // by shard: the owner before the present one; nil means none
+	releaseNotes      map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
+	keptNotes         map[shardmap.Shard]releaseNote // releases with which their owners restart in place
+	timing            Timing                         // in force; zero before the bootstrap
+	previousTiming    Timing                         // the previous one; equals timing if it has never changed
+	timingIndex       uint64                         // index of the entry that set timing
+	index             uint64
+	ignoredEntries    uint64
+	formatVersion     FormatVersion // in force
+	policy            *Policy
+	restarts          map[shardmap.NodeID]Restart
+	restartsIndex     uint64                               // index of the last entry that changed restarts
+	departures        map[shardmap.NodeID][]departedShards // shards that have left nodes whose apps must restart before they return, oldest first
+	formerMembers     map[shardmap.NodeID]shardmap.Epoch   // former members, and the first map without them
+	departuresIndex   uint64                               // index of the last entry, other than a commit, that changed departures
+	keyConfig         string                               // the active key configuration; empty before the first map
+	keyConfigSince    shardmap.Epoch
+	proposedKeyConfig string // of the open proposal; empty means unchanged
 }
 
 // NewState returns the state before the first log entry. It has no cluster, and a map of one
 // shard without an owner, because a map has at least one shard.
 func NewState() *State {
 	m := shardmap.New(1)
-	return &State{committed: m, last: m, level: MinLevel, policy: &Policy{}}
+	return &State{committed: m, proposed: m, formatVersion: MinFormatVersion, policy: &Policy{}}
 }
 
 // Bootstrapped reports whether the id and the number of shards of the cluster are known.
-func (s *State) Bootstrapped() bool { return s.cluster != "" }
+func (s *State) Bootstrapped() bool { return s.clusterID != "" }
 
-// Cluster returns the id of the cluster, empty before the bootstrap.
-func (s *State) Cluster() string { return s.cluster }
+// ClusterID returns the id of the cluster, empty before the bootstrap.
+func (s *State) ClusterID() string { return s.clusterID }
 
 // Shards returns the number of shards, which the bootstrap fixes; zero before it.
 func (s *State) Shards() int {
@@ -112,17 +112,17 @@ func (s *State) Shards() int {
 // the first.
 func (s *State) Committed() *shardmap.Map { return s.committed }
 
-// Last returns the last proposal in the log, committed or not.
-func (s *State) Last() *shardmap.Map { return s.last }
+// Proposed returns the last proposal in the log, committed or not.
+func (s *State) Proposed() *shardmap.Map { return s.proposed }
 
-// LastTerm returns the Raft term in which Last was proposed.
-func (s *State) LastTerm() uint64 { return s.lastTerm }
+// ProposedTerm returns the Raft term in which Last was proposed.
+func (s *State) ProposedTerm() uint64 { return s.proposedTerm }
 
-// Reason returns the reason of Last, as its leader spelled it; empty if there is none.
-func (s *State) Reason() string { return s.reason }
+// ProposalReason returns the reason of Last, as its leader spelled it; empty if there is none.
+func (s *State) ProposalReason() string { return s.proposalReason }
 
-// Open reports whether the last proposal is not committed.
-func (s *State) Open() bool { return s.last.Epoch() != s.committed.Epoch() }
+// HasOpenProposal reports whether the last proposal is not committed.
+func (s *State) HasOpenProposal() bool { return s.proposed.Epoch() != s.committed.Epoch() }
 
 // Drop returns the record of the last drop of node.
 func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
@@ -130,8 +130,8 @@ func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
 	return d, ok
 }
 
-// Dropped reports whether a drop of node is in force.
-func (s *State) Dropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
+// IsDropped reports whether a drop of node is in force.
+func (s *State) IsDropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
 // DroppedBy returns the nodes that the proposal e excludes and that have not returned since,
 // sorted.
@@ -148,18 +148,18 @@ func (s *State) DroppedBy(e shardmap.Epoch) (nodes []shardmap.NodeID) {
 // Timing returns the timing in force, the zero value before the bootstrap.
 func (s *State) Timing() Timing { return s.timing }
 
-// TimingBefore returns the previous timing, or the present one if it never changed.
-func (s *State) TimingBefore() Timing { return s.timingBefore }
+// PreviousTiming returns the previous timing, or the present one if it never changed.
+func (s *State) PreviousTiming() Timing { return s.previousTiming }
 
-// TimingSince returns the index of the entry that set the timing. The next change must name
+// TimingIndex returns the index of the entry that set the timing. The next change must name
 // it. Zero before the bootstrap.
-func (s *State) TimingSince() uint64 { return s.timingIndex }
+func (s *State) TimingIndex() uint64 { return s.timingIndex }
 
 // Index returns the Raft index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
 
-// Ignored counts the ignored entries.
-func (s *State) Ignored() uint64 { return s.ignored }
+// IgnoredEntries counts the ignored entries.
+func (s *State) IgnoredEntries() uint64 { return s.ignoredEntries }
 
 // Outcome is the effect of an entry on the state.
 type Outcome uint8
@@ -171,7 +171,7 @@ const (
 	OutcomeCommitted
 	OutcomeIgnored
 	OutcomeTimingChanged
-	OutcomeLevelRaised
+	OutcomeFormatVersionRaised
 	OutcomePolicyChanged
 	OutcomeRestartChanged
 	OutcomeAppsReported
@@ -182,7 +182,7 @@ const (
 // and the node must stop.
 func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	c, at, err := decodeCommand(cmd)
-	if err == nil && at > s.level {
+	if err == nil && at > s.formatVersion {
 		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, at)
 	}
 	if err != nil {
@@ -205,8 +205,8 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 		return n.applyRestart(term, c)
 	case AppReportEntry:
 		return n.applyAppReports(term, c)
-	case LevelEntry:
-		next, outcome, err := n.applyLevel(term, c)
+	case FormatVersionEntry:
+		next, outcome, err := n.applyFormatVersion(term, c)
 		if err != nil {
 			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
@@ -219,7 +219,7 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 // The following methods modify the copy that Apply has made.
 
 func (s *State) ignore() (*State, Outcome, error) {
-	s.ignored++
+	s.ignoredEntries++
 	return s, OutcomeIgnored, nil
 }
 
@@ -227,10 +227,10 @@ func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
 	if s.Bootstrapped() {
 		return s.ignore()
 	}
-	s.cluster = c.cluster
+	s.clusterID = c.clusterID
 	s.committed = shardmap.New(c.shards)
-	s.last = s.committed
-	s.timing, s.timingBefore, s.timingIndex = c.timing, c.timing, s.index
+	s.proposed = s.committed
+	s.timing, s.previousTiming, s.timingIndex = c.timing, c.timing, s.index
 	return s, OutcomeBootstrapped, nil
 }
 
@@ -241,7 +241,7 @@ func (s *State) applyTiming(term uint64, c TimingEntry) (*State, Outcome, error)
 	if !s.Bootstrapped() || term != c.Term || c.Replaces != s.timingIndex {
 		return s.ignore()
 	}
-	s.timingBefore, s.timing, s.timingIndex = s.timing, c.Timing, s.index
+	s.previousTiming, s.timing, s.timingIndex = s.timing, c.Timing, s.index
 	return s, OutcomeTimingChanged, nil
 }
 
@@ -254,26 +254,26 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
-	s.last = c.Want.Settle(s.committed, epoch)
-	s.lastTerm, s.reason = term, c.Reason
-	s.setProposedKeys(c.Keys)
+	s.proposed = c.Want.Settle(s.committed, epoch)
+	s.proposedTerm, s.proposalReason = term, c.Reason
+	s.setProposedKeyConfig(c.KeyConfig)
 	s.drops = maps.Clone(s.drops)
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}
 	}
-	for _, m := range s.last.Members() {
+	for _, m := range s.proposed.Members() {
 		if d, ok := s.drops[m.ID]; ok {
 			d.InForce = false
 			s.drops[m.ID] = d
 		}
 	}
 	for _, d := range c.Drops {
-		if !s.last.Has(d.Node) {
+		if !s.proposed.Has(d.Node) {
 			s.drops[d.Node] = Drop{Epoch: epoch, Cause: d.Cause, Strikes: d.Strikes, InForce: true}
 			s.endRestart(d.Node)
 		}
 	}
-	s.boundDrops()
+	s.limitDrops()
 	return s, OutcomeProposed, nil
 }
 
@@ -281,21 +281,21 @@ func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, er
 // proposal. The leader of that term decided on the commit from the leases that it had granted.
 // Before a later term, another leader may have granted leases for the old map.
 func (s *State) applyCommit(term uint64, c CommitEntry) (*State, Outcome, error) {
-	if !s.Open() || term != s.lastTerm || c.Epoch != s.last.Epoch() || c.Digest != s.last.Digest() {
+	if !s.HasOpenProposal() || term != s.proposedTerm || c.Epoch != s.proposed.Epoch() || c.Digest != s.proposed.Digest() {
 		return s.ignore()
 	}
 	s.recordPreviousOwners(c.Released)
 	s.recordReleases(c)
 	s.recordDepartures()
 	s.recordFormerMembers()
-	s.committed = s.last
-	s.commitKeys()
-	s.boundRestarts()
+	s.committed = s.proposed
+	s.commitKeyConfig()
+	s.removeOldRestarts()
 	return s, OutcomeCommitted, nil
 }
 
-// boundDrops bounds the drop records, in the same way on every node.
-func (s *State) boundDrops() {
+// limitDrops bounds the drop records, in the same way on every node.
+func (s *State) limitDrops() {
 	if len(s.drops) <= maxDrops {
 		return
 	}

@@ -42,13 +42,13 @@ func entries(t *testing.T) (s *ack.State, proposal, commit []byte) {
 
 func TestOnlyTheFirstBootstrapCounts(t *testing.T) {
 	s := ack.NewState()
-	if s.Bootstrapped() || s.Shards() != 0 || s.Cluster() != "" {
-		t.Errorf("before its birth: %q with %d shards", s.Cluster(), s.Shards())
+	if s.Bootstrapped() || s.Shards() != 0 || s.ClusterID() != "" {
+		t.Errorf("before its birth: %q with %d shards", s.ClusterID(), s.Shards())
 	}
 	s = apply(t, s, 1, ack.EncodeBootstrap("first", 64, ack.DefaultTiming()), ack.OutcomeBootstrapped)
 	s = apply(t, s, 2, ack.EncodeBootstrap("second", 8, ack.DefaultTiming()), ack.OutcomeIgnored)
-	if s.Cluster() != "first" || s.Shards() != 64 || s.Committed().Orphans() != 64 || s.Ignored() != 1 {
-		t.Errorf("%q with %d shards, %d ignored", s.Cluster(), s.Shards(), s.Ignored())
+	if s.ClusterID() != "first" || s.Shards() != 64 || s.Committed().Orphans() != 64 || s.IgnoredEntries() != 1 {
+		t.Errorf("%q with %d shards, %d ignored", s.ClusterID(), s.Shards(), s.IgnoredEntries())
 	}
 }
 
@@ -70,8 +70,8 @@ func TestProposalFromAnotherMapIsVoid(t *testing.T) {
 	s = apply(t, s, at, proposal, ack.OutcomeProposed)
 	s = apply(t, s, at+1, proposal, ack.OutcomeProposed) // from the same map: it replaces the first
 	s = apply(t, s, at+2, commit, ack.OutcomeIgnored)    // of the first
-	if s.Ignored() != 1 || s.Last().Epoch() != shardmap.Epoch(at+1) || !s.Open() {
-		t.Errorf("last %d, open %v, %d ignored", s.Last().Epoch(), s.Open(), s.Ignored())
+	if s.IgnoredEntries() != 1 || s.Proposed().Epoch() != shardmap.Epoch(at+1) || !s.HasOpenProposal() {
+		t.Errorf("last %d, open %v, %d ignored", s.Proposed().Epoch(), s.HasOpenProposal(), s.IgnoredEntries())
 	}
 }
 
@@ -85,18 +85,18 @@ func TestCommitCountsOnce(t *testing.T) {
 	apply(t, s, at+1, bad, ack.OutcomeIgnored) // another digest
 	s = apply(t, s, at+1, commit, ack.OutcomeCommitted)
 	apply(t, s, at+2, commit, ack.OutcomeIgnored)
-	if s.Open() || s.Committed() != s.Last() || s.Committed().Epoch() != shardmap.Epoch(at) {
-		t.Errorf("open %v, committed %d, want %d", s.Open(), s.Committed().Epoch(), at)
+	if s.HasOpenProposal() || s.Committed() != s.Proposed() || s.Committed().Epoch() != shardmap.Epoch(at) {
+		t.Errorf("open %v, committed %d, want %d", s.HasOpenProposal(), s.Committed().Epoch(), at)
 	}
 }
 
 func TestDropIsRememberedUntilTheNodeIsProposedAgain(t *testing.T) {
 	st := serving(t, "a", "b", "c")
 	st.crash("c")
-	st.until("c is dropped", func() bool { return st.state.Dropped("c") })
+	st.until("c is dropped", func() bool { return st.state.IsDropped("c") })
 	d, ok := st.state.Drop("c")
-	if !ok || d.Cause != ack.CauseSilent || d.Epoch != st.state.Last().Epoch() || !d.InForce || d.Strikes != 0 {
-		t.Errorf("drop %+v %v, want one for silence in %d", d, ok, st.state.Last().Epoch())
+	if !ok || d.Cause != ack.CauseSilent || d.Epoch != st.state.Proposed().Epoch() || !d.InForce || d.Strikes != 0 {
+		t.Errorf("drop %+v %v, want one for silence in %d", d, ok, st.state.Proposed().Epoch())
 	}
 	epoch := d.Epoch
 	st.begin("c")
@@ -125,8 +125,8 @@ func TestSnapshotContainsTheWholeState(t *testing.T) {
 		if err != nil || !bytes.Equal(b, again) {
 			t.Errorf("%s: other bytes after reading: %v", name, err)
 		}
-		if got.Open() != s.Open() || got.Last().Digest() != s.Last().Digest() || got.Committed().Digest() != s.Committed().Digest() ||
-			got.LastTerm() != s.LastTerm() || got.Index() != s.Index() || got.Ignored() != s.Ignored() || got.Dropped("c") != s.Dropped("c") {
+		if got.HasOpenProposal() != s.HasOpenProposal() || got.Proposed().Digest() != s.Proposed().Digest() || got.Committed().Digest() != s.Committed().Digest() ||
+			got.ProposedTerm() != s.ProposedTerm() || got.Index() != s.Index() || got.IgnoredEntries() != s.IgnoredEntries() || got.IsDropped("c") != s.IsDropped("c") {
 			t.Errorf("%s: read %+v, want %+v", name, got, s)
 		}
 	}
@@ -167,11 +167,11 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 		}
 		newer := bytes.Clone(c.b)
 		newer[0] = 9
-		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "format version 9, and this program knows "+ack.KnownLevels()) {
+		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "format version 9, and this program knows "+ack.SupportedFormatVersions()) {
 			t.Errorf("%s of format version 9: %v, want both numbers", c.name, err)
 		}
 	}
-	next, outcome, err := s.Apply(99, 1, []byte{byte(ack.MinLevel), 77})
+	next, outcome, err := s.Apply(99, 1, []byte{byte(ack.MinFormatVersion), 77})
 	if !errors.Is(err, ack.ErrCorrupt) || outcome != 0 || next != s {
 		t.Errorf("an entry of kind 77: %v, outcome %d", err, outcome)
 	}
@@ -179,9 +179,9 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 
 func TestMessagesRoundTrip(t *testing.T) {
 	h := ack.Heartbeat{
-		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
+		FormatVersion: ack.MaxFormatVersion, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
 		Applied: 6, Acked: 7, Interval: 8 * time.Millisecond, Weight: 1000, ReleaseTime: 9 * time.Millisecond,
-		NotReleased: 10, NotAcquired: 11, Unacquired: []shardmap.Shard{0, 7, ack.MaxShards - 1}, AcquiresNone: true,
+		UnreleasedMoves: 10, WaitingShards: 11, UnacquiredShards: []shardmap.Shard{0, 7, ack.MaxShards - 1}, AcquiresNone: true,
 	}
 	for i := range 16 {
 		h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0
@@ -189,13 +189,13 @@ func TestMessagesRoundTrip(t *testing.T) {
 			t.Errorf("read %+v, want %+v", got, h)
 		}
 	}
-	a := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, OK: true, Epoch: 5, ServeFor: 6, AbortAfter: 8, LeaseDuration: 7, MapUnchanged: true, Refusal: ack.RefusedDuplicate, KnownBoot: 7, DuplicateAddr: "10.0.0.1:7"}
+	a := ack.Answer{FormatVersion: ack.MaxFormatVersion, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, OK: true, Epoch: 5, ServeFor: 6, AbortAfter: 8, LeaseDuration: 7, MapUnchanged: true, Refusal: ack.RefusedDuplicate, KnownBoot: 7, DuplicateAddr: "10.0.0.1:7"}
 	if got := (ack.Answer{}); roundTrip(t, a, &got) != nil || got != a {
 		t.Errorf("read %+v, want %+v", got, a)
 	}
 	// Of the two that share a place, the one that the refusal, or its lack, is about.
 	for _, refusal := range []ack.Refusal{0, ack.RefusedBoot} {
-		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, Refusal: refusal, RestartIndex: 1 << 40, KnownBoot: 1 << 41}
+		both := ack.Answer{FormatVersion: ack.MaxFormatVersion, Term: 1, Number: 2, Boot: 3, HeartbeatNumber: 4, Refusal: refusal, RestartIndex: 1 << 40, KnownBoot: 1 << 41}
 		want := both
 		if want.KnownBoot = 0; refusal != 0 {
 			want.KnownBoot, want.RestartIndex = both.KnownBoot, 0
@@ -220,7 +220,7 @@ func roundTrip(t *testing.T, from encoding.BinaryMarshaler, to encoding.BinaryUn
 }
 
 func TestCausesHaveNames(t *testing.T) {
-	for c, want := range map[ack.Cause]string{ack.CauseMissedAck: "missed-ack", 0: "Cause(0)", 77: "Cause(77)"} {
+	for c, want := range map[ack.DropCause]string{ack.CauseMissedAck: "missed-ack", 0: "Cause(0)", 77: "Cause(77)"} {
 		if got := fmt.Sprint(c); got != want {
 			t.Errorf("cause %d is called %q, want %q", uint8(c), got, want)
 		}

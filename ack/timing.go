@@ -55,13 +55,13 @@ func DefaultPace() Pace {
 // timeout, and one second for the messages.
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
 
-// CutAfter returns how long after the end of its lease a node lets requests continue (why 3).
+// AbortDelay returns how long after the end of its lease a node lets requests continue (why 3).
 // They end at 85 % of DeadAfter, before another node may own the shard.
-func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
+func (t Timing) AbortDelay() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 
-// LeaseEnd returns how long after a grant the lease has certainly expired, by the clock of any
+// LeaseExpiry returns how long after a grant the lease has certainly expired, by the clock of any
 // holder.
-func (t Timing) LeaseEnd() time.Duration { return t.Lease + t.Lease/10 }
+func (t Timing) LeaseExpiry() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
 // of each, and the stricter takeover. RebalanceMode is that of t.

@@ -33,8 +33,8 @@ func (s *stage) changeTiming(id shardmap.NodeID, t ack.Timing) error {
 
 func TestBootstrapSetsTheTiming(t *testing.T) {
 	s := apply(t, ack.NewState(), 4, ack.EncodeBootstrap("c", 8, slower()), ack.OutcomeBootstrapped)
-	if s.Timing() != slower() || s.TimingBefore() != slower() || s.TimingSince() != 4 {
-		t.Errorf("timing %+v, before %+v, since %d", s.Timing(), s.TimingBefore(), s.TimingSince())
+	if s.Timing() != slower() || s.PreviousTiming() != slower() || s.TimingIndex() != 4 {
+		t.Errorf("timing %+v, before %+v, since %d", s.Timing(), s.PreviousTiming(), s.TimingIndex())
 	}
 }
 
@@ -60,8 +60,8 @@ func TestOnlyTheNextTimingCounts(t *testing.T) {
 	st.append(st.term, first)
 	st.append(st.term, second) // both replace the first timing
 	s = st.state
-	if s.Timing() != slower() || s.TimingBefore() != ack.DefaultTiming() || s.TimingSince() != s.Index()-1 || s.Ignored() != 1 {
-		t.Errorf("timing %+v since %d of %d, before %+v, %d ignored", s.Timing(), s.TimingSince(), s.Index(), s.TimingBefore(), s.Ignored())
+	if s.Timing() != slower() || s.PreviousTiming() != ack.DefaultTiming() || s.TimingIndex() != s.Index()-1 || s.IgnoredEntries() != 1 {
+		t.Errorf("timing %+v since %d of %d, before %+v, %d ignored", s.Timing(), s.TimingIndex(), s.Index(), s.PreviousTiming(), s.IgnoredEntries())
 	}
 }
 
@@ -72,8 +72,8 @@ func TestTimingSurvivesSnapshotBackupAndRecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	same := func(what string, s *ack.State, err error) {
-		if err != nil || s.Timing() != slower() || s.TimingBefore() != ack.DefaultTiming() || s.TimingSince() != st.state.TimingSince() {
-			t.Errorf("%s: %v, timing %+v, before %+v, since %d", what, err, s.Timing(), s.TimingBefore(), s.TimingSince())
+		if err != nil || s.Timing() != slower() || s.PreviousTiming() != ack.DefaultTiming() || s.TimingIndex() != st.state.TimingIndex() {
+			t.Errorf("%s: %v, timing %+v, before %+v, since %d", what, err, s.Timing(), s.PreviousTiming(), s.TimingIndex())
 		}
 	}
 	b, _ := st.state.MarshalBinary()

@@ -123,17 +123,17 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.timer.C:
 			// The timer may fire slightly early, and would not fire again within clock.MinInterval.
 			now = a.beginTurn()
-			a.machine.HeartbeatEarly(now, clock.MinInterval/2)
+			a.machine.AdvanceHeartbeat(now, clock.MinInterval/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
 		case <-a.router.InFlight.Zero: // the last request of a shard has ended, so poll may acknowledge a proposal
 		case <-a.wake:
 			a.machine.HeartbeatNow()
 		case <-a.beatWithVoters:
-			a.machine.HeartbeatWith()
+			a.machine.CoalesceHeartbeat()
 		case <-a.beatIfNearlyDue:
 			now = a.beginTurn()
-			a.machine.HeartbeatEarly(now, maxEarlyHeartbeat)
+			a.machine.AdvanceHeartbeat(now, maxEarlyHeartbeat)
 		case ans := <-a.answers:
 			now = a.beginTurn()
 			a.handleAnswer(now, ans)
@@ -147,7 +147,7 @@ func (a *agent) run(ctx context.Context) {
 		case f := <-a.calls:
 			f()
 		case <-told: // the app has reported that it does not hold a shard
-			a.hooking.takeNotAcquired(a.machine.NotAcquired)
+			a.hooking.takeNotAcquired(a.machine.ShardNotAcquired)
 		}
 		if now == 0 {
 			now = a.beginTurn()
@@ -169,7 +169,7 @@ func (a *agent) beginTurn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
 	case ran:
-		a.machine.RanUntil(now)
+		a.machine.MarkRunning(now)
 	case gap > a.machine.Timing().Lease/4:
 		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.LeaseEnd()) {
 			a.lastPause.Store(&processPause{now, gap})
@@ -182,7 +182,7 @@ func (a *agent) beginTurn() time.Duration {
 // call.
 func (a *agent) poll(now time.Duration) (next time.Duration) {
 	s := ackagent.Observation{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), Keys: a.keysDigest(),
+		State: a.newest(), AppUnchecked: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), RestartWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.HadRequests(), KeyConfigDigest: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
 	a.machine.Poll(now, s)
@@ -218,10 +218,10 @@ func (a *agent) keysDigest() uint64 {
 	return a.keys()
 }
 
-// Lease publishes the end of the lease to the request path; zero means no lease. missed reports that
+// PublishLease publishes the end of the lease to the request path; zero means no lease. missed reports that
 // the previous lease had already ended when this one was published.
-func (a *agent) Lease(until time.Duration) (missed bool) {
-	a.router.SetAbortTime(a.machine.CutBy()) // first, because requests that the lease admits read it
+func (a *agent) PublishLease(until time.Duration) (missed bool) {
+	a.router.SetAbortTime(a.machine.AbortAt()) // first, because requests that the lease admits read it
 	last, now := a.router.SetLease(until)
 	if until == last {
 		return false // unchanged
@@ -238,12 +238,12 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 	return max(now, a.clock.Now()) >= last
 }
 
-// Route replaces the routing table, and performs what follows from a new state.
-func (a *agent) Route(r ack.Routing) {
+// PublishRouting replaces the routing table, and performs what follows from a new state.
+func (a *agent) PublishRouting(r ack.Routing) {
 	old, s := a.router.State(), r.State()
 	a.acquireFailures.stale = true
 	a.releases.lookLeaving(a.leaving.Load() || s.Policy().IsDraining(a.self))
-	if s.Last().Epoch() != old.Last().Epoch() {
+	if s.Proposed().Epoch() != old.Proposed().Epoch() {
 		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
 	a.proxy.Wake(a.router.Swap(r))
@@ -251,16 +251,16 @@ func (a *agent) Route(r ack.Routing) {
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.onCommit(old.Committed(), s)
 	}
-	if s.Level() != old.Level() {
-		a.log.Info().Uint8("format_version", uint8(s.Level())).Msg("format version in force")
+	if s.FormatVersion() != old.FormatVersion() {
+		a.log.Info().Uint8("format_version", uint8(s.FormatVersion())).Msg("format version in force")
 	}
-	if s.TimingSince() != old.TimingSince() {
-		a.log.Info().Str("timing", leaderloop.DescribeTiming(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
+	if s.TimingIndex() != old.TimingIndex() {
+		a.log.Info().Str("timing", leaderloop.DescribeTiming(s.Timing())).Uint64("index", s.TimingIndex()).Msg("timing in force")
 	}
-	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
-	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
+	a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
+	if s.Proposed().Epoch() != old.Proposed().Epoch() && s.HasOpenProposal() {
 		a.moveStages.recordHeld(s, a.self, a.router.InFlight.Of)
-		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
+		a.log.Debug().Uint64("epoch", uint64(s.Proposed().Epoch())).Msg("map proposed")
 	}
 }
 
@@ -289,26 +289,26 @@ func (a *agent) onCommit(old *shardmap.Map, s *ack.State) {
 	a.orphans.checkPending = true
 }
 
-// Running counts the requests that run at the local app.
-func (a *agent) Running(may func(shardmap.Shard) bool) int {
+// CountRunning counts the requests that run at the local app.
+func (a *agent) CountRunning(may func(shardmap.Shard) bool) int {
 	return a.router.InFlight.CountUnowned(may)
 }
 
-// Cut aborts requests that run at the local app, for the reason why. With CutDraining, it aborts only the
+// AbortRequests aborts requests that run at the local app, for the reason why. With CutDraining, it aborts only the
 // requests of shards for which may returns false. Otherwise it aborts all requests.
-func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
+func (a *agent) AbortRequests(why ackagent.AbortReason, may func(shardmap.Shard) bool) {
 	switch why {
-	case ackagent.CutDraining:
+	case ackagent.AbortDraining:
 		a.moveStages.recordAborted(may, a.router.InFlight.Of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
-		a.log.Warn().Uint64("epoch", uint64(a.router.State().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
-	case ackagent.CutLeaseLost:
+		a.log.Warn().Uint64("epoch", uint64(a.router.State().Proposed().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
+	case ackagent.AbortLeaseLost:
 		n := a.proxy.CancelUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
-	case ackagent.CutNewBoot: // this node takes a higher boot number and continues like a new process
+	case ackagent.AbortNewBoot: // this node takes a higher boot number and continues like a new process
 		a.proxy.CancelUpstream(why.String())
-	case ackagent.CutGoodbye:
+	case ackagent.AbortGoodbye:
 		a.proxy.CancelForStop(why.String())
 	}
 }
@@ -316,7 +316,7 @@ func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 // handleAnswer handles a leader's response ans to a heartbeat. The machine decides what the response means: it
 // may grant a lease, refuse the heartbeat, or belong to an earlier heartbeat.
 func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
-	switch a.machine.Answered(now, ans) {
+	switch a.machine.HandleAnswer(now, ans) {
 	case ackagent.AnswerIgnored:
 	case ackagent.AnswerCounted:
 		a.refusalLogged = false
@@ -328,9 +328,9 @@ func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 		}
 		a.orphans.observeEpoch(ans.Epoch)
 		s := a.router.State()
-		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
-		a.keepsShards.Store(a.machine.MapStays())
-		if current := a.machine.UpToDate(); current && !a.upToDate.Swap(current) {
+		a.orphans.abortIfCaughtUp(s.Proposed().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
+		a.keepsShards.Store(a.machine.MapUnchanged())
+		if current := a.machine.IsUpToDate(); current && !a.upToDate.Swap(current) {
 			a.changes.CaughtUp(a.router.State())
 		}
 	case ackagent.BootSuperseded:
@@ -392,7 +392,7 @@ func (a *agent) unhooked(s *ack.State, leased bool) (held []ackagent.HeldShardVi
 		}
 		h := ackagent.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ackagent.HookServing, Since: a.receivedAt[sh]}
 		switch {
-		case s.Last().Owner(sh) != a.self:
+		case s.Proposed().Owner(sh) != a.self:
 			h.Phase = ackagent.HookReleasing
 		case !leased:
 			h.Phase = ackagent.HookAcquiring

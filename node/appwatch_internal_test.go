@@ -15,8 +15,8 @@ func TestRefusedConnectionIsNoRestartWhileTheAppIsConnected(t *testing.T) {
 		w.checked(w.begin(), "", nil)
 		w.watch.Connected()
 		w.watch.Applied(7, true)
-		w.refused(w.watch.Begin(7))
-		if restarted := w.watch.Since() == 7; restarted == connected {
+		w.refused(w.watch.BeginAttempt(7))
+		if restarted := w.watch.StartedAfter() == 7; restarted == connected {
 			t.Errorf("connected %v: counts as a restart: %v", connected, restarted)
 		}
 	}

@@ -34,7 +34,7 @@ func (th *attacker) as(id string, to *process, what string, words any) error {
 }
 
 func (th *attacker) dial(id string, to *process) (*peer.Conn, error) {
-	cluster := th.w.leader().node.State().Cluster()
+	cluster := th.w.leader().node.State().ClusterID()
 	port := peer.New(peer.Options{
 		Node: id, Cluster: func() string { return cluster }, Dial: th.host.Dial, WrapClient: th.seal.Client,
 		Lookup: func(string) (string, bool) { return to.host.Addr(7947), true },

@@ -13,10 +13,10 @@ func TestVoterStandsAfterOneThatCannotWin(t *testing.T) {
 		w.untilVoters(3)
 		leader, rest := w.leader(), w.others(w.leader())
 		laggard, other := w.all[rest[0]], w.all[rest[1]]
-		before := other.node.State().Last().Epoch()
+		before := other.node.State().Proposed().Epoch()
 		w.net.Cut(leader.name, laggard.name) // it confirms, and is told nothing
 		w.start("d")                         // a reason for entries
-		w.until("the other one has an entry more", func() bool { return other.node.State().Last().Epoch() > before })
+		w.until("the other one has an entry more", func() bool { return other.node.State().Proposed().Epoch() > before })
 		w.net.Heal()
 		leader.kill()
 		killed := time.Now()

@@ -30,7 +30,7 @@ func (fixedHistory) Meet(context.Context, peer.Meeting) (peer.Refusal, string) {
 // plays returns a port that passes for p, which has been killed.
 func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
 	w.t.Helper()
-	cluster := w.leader().node.State().Cluster()
+	cluster := w.leader().node.State().ClusterID()
 	_, id, _ := strings.Cut(p.node.Server(), "/")
 	return peer.New(peer.Options{
 		Node: p.name, Disk: id, Boot: boot, Past: s, Cluster: func() string { return cluster }, Dial: w.net.Host(fmt.Sprint(p.name, time.Now().UnixNano())).Dial,

@@ -32,7 +32,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	}
 	a.machine = ackagent.New(ackagent.Options{
 		Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
-		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+		Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	a.overdue.tell = func(error) {}
@@ -40,9 +40,9 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 		now := clock.Precise()
 		a.machine.HeartbeatNow()
 		a.poll(a.beginTurn())
-		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.CutAfter(), LeaseDuration: timing.Lease})
+		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
 		a.poll(a.beginTurn())
-		return now + timing.Lease + timing.CutAfter()
+		return now + timing.Lease + timing.AbortDelay()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
 		if a.poll(a.beginTurn()); stop > 0 && !a.router.AbortOverdue() {
@@ -88,7 +88,7 @@ func TestCallsAskTheClock(t *testing.T) {
 		h.ctx, h.outlived = t.Context(), func() bool { return over }
 		again := func() { over = true }
 		call := func(kind ackagent.HookKind, before func()) error {
-			h.Call(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+			h.StartCall(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
 			synctest.Wait()
 			before()
 			goes <- struct{}{}
@@ -106,7 +106,7 @@ func TestCallsAskTheClock(t *testing.T) {
 			if err := call(kind, again); err == nil {
 				t.Errorf("%v begun after that is not told", kind)
 			}
-			h.Call(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+			h.StartCall(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
 			over = false // a lease
 			synctest.Wait()
 			again()
@@ -148,7 +148,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 		over  bool
 	}{{time.Hour + 1, false}, {time.Hour, true}} {
 		n.router.SetAbortTime(c.cutBy)
-		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Minute})
+		h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Minute})
 		if r := <-h.results; (r.Err != nil) != c.over {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)
 		}

@@ -22,7 +22,7 @@ func TestNodeThatNeverAcknowledgesIsDroppedAndReturns(t *testing.T) {
 		w.until("the others go on without it", func() bool {
 			for _, n := range append(rest, "d") {
 				c := w.all[n].node.State().Committed()
-				if c.Has(shardmap.NodeID(p.name)) || !c.Has("d") || w.all[n].node.State().Open() {
+				if c.Has(shardmap.NodeID(p.name)) || !c.Has("d") || w.all[n].node.State().HasOpenProposal() {
 					return false
 				}
 			}
@@ -48,7 +48,10 @@ func TestRunningRequestDelaysTheMoveOfItsShard(t *testing.T) {
 		}
 		w.start("d")
 		w.until("idle shards have moved", func() bool { return w.committed().Count("d") > 0 })
-		w.until("busy shards are proposed", func() bool { s := w.leader().node.State(); return s.Open() && s.Last().Count("b") < len(releases) })
+		w.until("busy shards are proposed", func() bool {
+			s := w.leader().node.State()
+			return s.HasOpenProposal() && s.Proposed().Count("b") < len(releases)
+		})
 		before := w.committed()
 		if got := before.Count("b"); got != len(releases) {
 			w.t.Fatalf("b owns %d shards, and requests of %d run there", got, len(releases))
@@ -199,10 +202,10 @@ func TestStopTheWorldHoldsEverything(t *testing.T) {
 			}
 		}
 		w.start("d")
-		w.until("the join is proposed", func() bool { return b.State().Open() })
+		w.until("the join is proposed", func() bool { return b.State().HasOpenProposal() })
 		for _, p := range w.running() {
 			for s := range shardmap.Shard(shards) {
-				if _, ok := p.node.Admits(s); ok && p.node.State().Open() {
+				if _, ok := p.node.Admits(s); ok && p.node.State().HasOpenProposal() {
 					w.t.Fatalf("%s admits shard %d during a round", p.name, s)
 				}
 			}
@@ -346,7 +349,7 @@ func TestLeadershipGoesToUpToDateNode(t *testing.T) {
 				defer other.log.open()
 			}
 			w.asks(l, api.Action{Verb: api.Pin, Shard: uint32(shardAsked(w.committed(), l.name)), Node: other.name})
-			w.until("a map is proposed", func() bool { return l.node.State().Open() })
+			w.until("a map is proposed", func() bool { return l.node.State().HasOpenProposal() })
 			time.Sleep(200 * time.Millisecond) // whoever keeps up has said so
 			w.asks(l, api.Action{Verb: api.StepDown})
 			if next := w.leader(); next == nil || next == l || next == behind && !alone {

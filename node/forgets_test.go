@@ -43,7 +43,7 @@ func TestAppOfBrieflyAbsentNodeKeepsItsState(t *testing.T) {
 						time.Sleep(time.Duration(d) * time.Millisecond)
 						end()
 						w.until("it is settled", func() bool {
-							dropped = dropped || p.node.State().Dropped(shardmap.NodeID(p.name))
+							dropped = dropped || p.node.State().IsDropped(shardmap.NodeID(p.name))
 							return w.settled("a", "b", "c") && w.allServed()
 						})
 						if n := l.count(agent.HookLost); n > 0 {

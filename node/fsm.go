@@ -58,7 +58,7 @@ func (f *fsm) Apply(index, term uint64, data []byte) any {
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s, s.Reason())
+	f.publish(s, s.ProposalReason())
 	return outcome
 }
 
@@ -86,7 +86,7 @@ func (f *fsm) Restore(b []byte) error {
 // fail freezes the state because of err, and calls failed.
 func (f *fsm) fail(err error) error {
 	f.broken = true
-	if _, ok := errors.AsType[*ack.LevelError](err); ok {
+	if _, ok := errors.AsType[*ack.FormatVersionError](err); ok {
 		f.failed(unknownLevel(err))
 		return err
 	}

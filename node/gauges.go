@@ -119,7 +119,7 @@ func (a *agent) lag(now time.Duration) time.Duration {
 
 // noteLeaderEpoch records whether this node lacks the map with the given epoch, which the leader has reported.
 func (a *agent) noteLeaderEpoch(epoch shardmap.Epoch, now time.Duration) {
-	switch lacks := epoch > a.newest().Last().Epoch(); {
+	switch lacks := epoch > a.newest().Proposed().Epoch(); {
 	case !lacks:
 		a.missingMapSince.Store(0)
 	case a.missingMapSince.Load() == 0:

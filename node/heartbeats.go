@@ -39,7 +39,7 @@ func (n *Node) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
 		if n.invalidHeartbeats.Pass(string(in.Heartbeat.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.Heartbeat.Node)).Msg("heartbeat refused")
 		}
-		in.Respond(ack.Answer{Level: in.Heartbeat.Level, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: n.diskRecords.table.Of(in.Heartbeat.Server).Boot})
+		in.Respond(ack.Answer{FormatVersion: in.Heartbeat.FormatVersion, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: n.diskRecords.table.Of(in.Heartbeat.Server).Boot})
 		return
 	}
 	l.Deliver(ctx, in)

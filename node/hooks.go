@@ -76,8 +76,8 @@ func newHooking(h Hooks, running *router.InFlight, log zerolog.Logger) *hooking 
 // never is an outlived function that returns false.
 func never() bool { return false }
 
-// Call starts a call of a hook in the background. Its result is sent on results.
-func (h *hooking) Call(c ackagent.HookCall) {
+// StartCall starts a call of a hook in the background. Its result is sent on results.
+func (h *hooking) StartCall(c ackagent.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
 	over := h.outlived
@@ -134,16 +134,16 @@ func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 	}
 }
 
-// CutCall aborts a call. Its result is still sent on results.
-func (h *hooking) CutCall(seq uint64) {
+// CancelCall aborts a call. Its result is still sent on results.
+func (h *hooking) CancelCall(seq uint64) {
 	if cancel := h.under[seq]; cancel != nil {
 		cancel()
 	}
 }
 
-// Busy counts the requests that run for a shard. If there are any, the agent polls when the last one has
+// CountRequests counts the requests that run for a shard. If there are any, the agent polls when the last one has
 // ended.
-func (h *hooking) Busy(s shardmap.Shard) int { return h.running.CountShard(s) }
+func (h *hooking) CountRequests(s shardmap.Shard) int { return h.running.CountShard(s) }
 
 // count returns the number of running calls. h may be nil.
 func (h *hooking) count() int {

@@ -32,14 +32,14 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 			}), router.NewInFlight(4), zerolog.Nop())
 			h.ctx = t.Context()
 			began := time.Now()
-			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
-			h.CutCall(8) // another one
+			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
+			h.CancelCall(8) // another one
 			if h.count() != 1 {
 				t.Errorf("%d calls are under way, want 1", h.count())
 			}
 			if cut > 0 {
 				time.Sleep(cut)
-				h.CutCall(7)
+				h.CancelCall(7)
 			}
 			r := <-h.results
 			if took := time.Since(began); took != want || r.Seq != 7 {
@@ -65,9 +65,9 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 			}), router.NewInFlight(4), zerolog.Nop())
 			failed := 0
 			h.ctx, h.failed = t.Context(), func() { failed++ }
-			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
+			h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
 			if cut {
-				h.CutCall(7)
+				h.CancelCall(7)
 			}
 			<-h.results
 			h.calls.Wait()
@@ -84,7 +84,7 @@ func TestCallEndsWithTheRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), router.NewInFlight(4), zerolog.Nop())
 		h.ctx = ctx
-		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
+		h.StartCall(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
 		synctest.Wait()
 		cancel()
 		began := time.Now()
@@ -126,7 +126,7 @@ func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 				h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), router.NewInFlight(4), zerolog.New(&log))
 				h.ctx, h.failed = t.Context(), func() { failed++ }
 				for range tc.calls {
-					h.Call(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
+					h.StartCall(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
 					<-h.results
 				}
 				h.calls.Wait()

@@ -91,17 +91,17 @@ type webSocketPacer struct {
 
 // nextBatch returns how many of total WebSockets must move now.
 func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDrain) int {
-	if drain.Since == 0 {
+	if drain.Index == 0 {
 		return 0 // this node has not applied the entry of the drain yet
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.drainSince != drain.Since {
-		p.drainSince, p.started, p.lastBatch = drain.Since, now, now.Add(-leaderloop.IdlePollEvery)
+	if p.drainSince != drain.Index {
+		p.drainSince, p.started, p.lastBatch = drain.Index, now, now.Add(-leaderloop.IdlePollEvery)
 	}
 	step := now.Sub(p.lastBatch)
 	p.lastBatch = now
-	remaining := drain.For*3/4 - now.Sub(p.started) // the last quarter is for shards that were busy
+	remaining := drain.Duration*3/4 - now.Sub(p.started) // the last quarter is for shards that were busy
 	if remaining <= step {
 		return total
 	}

@@ -84,7 +84,7 @@ func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 // Who is asked for the first time gives away what is due in one look: none has been missed.
 func TestHandOversBeginAtOnce(t *testing.T) {
 	var p webSocketPacer
-	by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
+	by := ack.GradualDrain{Duration: 40 * time.Second, Index: 7}
 	if n := p.nextBatch(time.Now(), 6000, by); n != 50 {
 		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, leaderloop.IdlePollEvery)
 	}
@@ -96,7 +96,7 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
 	for _, look := range []time.Duration{leaderloop.IdlePollEvery, 4 * leaderloop.IdlePollEvery, 5 * time.Second} {
-		by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
+		by := ack.GradualDrain{Duration: 40 * time.Second, Index: 7}
 		var p webSocketPacer
 		if n := p.nextBatch(began, 6000, ack.GradualDrain{}); n != 0 {
 			t.Errorf("%d go of a node that does not know of it", n)
@@ -113,7 +113,7 @@ func TestHandOversAreSpread(t *testing.T) {
 		if at < 25*time.Second {
 			t.Errorf("asked every %v: all have gone after %v, want 30s", look, at)
 		}
-		by.Since++
+		by.Index++
 		if n := p.nextBatch(began.Add(time.Hour), 60, by); n != minWebSocketBatch {
 			t.Errorf("%d of 60 go the next time, want %d", n, minWebSocketBatch)
 		}

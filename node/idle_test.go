@@ -59,20 +59,20 @@ func TestIdleShardsAreTheOnesThatTheNodeReports(t *testing.T) {
 			want  leader.IdleShards
 			told  bool
 		}{
-			{`{"value":{"map":7,"shards":[1,3]}}`, leader.IdleShards{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
+			{`{"value":{"map":7,"shards":[1,3]}}`, leader.IdleShards{Node: "b", MapEpoch: 7, Shards: []shardmap.Shard{1, 3}}, true},
 			{`{"value":{}}`, leader.IdleShards{Node: "b"}, true},
 			{`{"error":"no"}`, leader.IdleShards{}, false},
 		} {
 			h := w.net.Host(string(rune('p' + i)))
 			end := replies(w, h, tc.reply)
 			got, told := node.AskIdle(w.t.Context(), s, "a", "b", func(ctx context.Context, _ string) (net.Conn, error) { return here.Dial(ctx, h.Addr(1)) })
-			if told != tc.told || got.Node != tc.want.Node || got.Map != tc.want.Map || !slices.Equal(got.Shards, tc.want.Shards) {
+			if told != tc.told || got.Node != tc.want.Node || got.MapEpoch != tc.want.MapEpoch || !slices.Equal(got.Shards, tc.want.Shards) {
 				w.t.Errorf("%s is taken for %+v, %v, want %+v", tc.reply, got, told, tc.want)
 			}
 			end()
 		}
 		got, told := node.AskIdle(w.t.Context(), s, "a", "a", func(context.Context, string) (net.Conn, error) { return nil, errors.New("asked itself") })
-		if !told || got.Node != "a" || got.Map != s.Committed().Epoch() || len(got.Shards) != shards {
+		if !told || got.Node != "a" || got.MapEpoch != s.Committed().Epoch() || len(got.Shards) != shards {
 			w.t.Errorf("of itself %+v, %v, want all %d shards by epoch %d", got, told, shards, s.Committed().Epoch())
 		}
 	})

@@ -54,7 +54,7 @@ func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	if w.orphaned.Update(now, current && in.HasMap && s.Committed().Orphans() > 0) {
 		in.Orphaned = s.Committed().Orphans()
 	}
-	in.NotInMap = w.joins.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !n.view.IsDrained() && !s.Last().Has(n.self))
+	in.NotInMap = w.joins.Update(now, in.HasMap && !in.Gateway && !in.Stopping && !n.view.IsDrained() && !s.Proposed().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
 	in.OnlyGateways = w.ownerless.Update(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
@@ -139,7 +139,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 		if x == nil {
 			node := shardmap.NodeID(id)
 			x = &diagnosis.Node{ID: id, Shards: c.Count(node), Drained: policy.IsDraining(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
-			if a, ok := s.Restart(node); ok && !a.Over {
+			if a, ok := s.Restart(node); ok && !a.Ended {
 				x.Restarting, x.Grace = true, a.Grace
 			}
 			all[id] = x
@@ -184,14 +184,14 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node
 // addLeaderView adds the leader's view of a node.
 func addLeaderView(x *diagnosis.Node, v leader.MemberView, committed shardmap.Epoch) {
 	x.Alive = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
-	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
-		x.NotReleased = int(v.Heartbeat.NotReleased)
+	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.UnreleasedMoveWindow { // also a node that has stopped
+		x.NotReleased = int(v.Heartbeat.UnreleasedMoves)
 	}
 	if !x.Alive {
 		return
 	}
 	x.Gateway = v.Heartbeat.Gateway
-	x.NotAcquired, x.MovedElsewhere, x.AcquiresNone = int(v.Heartbeat.NotAcquired), len(v.Heartbeat.Unacquired), v.Heartbeat.AcquiresNone
+	x.NotAcquired, x.MovedElsewhere, x.AcquiresNone = int(v.Heartbeat.WaitingShards), len(v.Heartbeat.UnacquiredShards), v.Heartbeat.AcquiresNone
 	x.Stopping = x.Stopping || v.Heartbeat.Leaving
 	x.AppliedEpoch = uint64(v.Heartbeat.Applied)
 	x.Lagging = v.Heartbeat.Applied < committed // the node has not applied the committed map yet
@@ -200,7 +200,7 @@ func addLeaderView(x *diagnosis.Node, v leader.MemberView, committed shardmap.Ep
 		if v.Heartbeat.Unhealthy {
 			x.App = diagnosis.AppFailing
 		}
-		x.KeepsShards, x.NoShardsFor, x.FailuresInRow = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
+		x.KeepsShards, x.NoShardsFor, x.FailuresInRow = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.FlapCount)
 	}
 }
 

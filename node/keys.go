@@ -17,7 +17,7 @@ type loadedKeys struct {
 // set replaces the loaded key configuration by text, which must be in canonical form.
 func (k *loadedKeys) set(text string) {
 	k.text.Store(&text)
-	k.digest.Store(ack.KeysDigest(text))
+	k.digest.Store(ack.KeyConfigDigest(text))
 }
 
 // get returns the loaded key configuration; empty means none.

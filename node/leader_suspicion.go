@@ -58,7 +58,7 @@ func newLeaderSuspicion(n *Node) *leaderSuspicion {
 // poll updates the failure detector, sends the requests that the machine asks for, and campaigns if
 // the machine decides so. agent.poll calls it.
 func (d *leaderSuspicion) poll(now time.Duration) {
-	unanswered := d.n.agent.machine.Unanswered()
+	unanswered := d.n.agent.machine.UnansweredHeartbeat()
 	if d.n.raft.IsLeader() {
 		unanswered = election.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
 	}

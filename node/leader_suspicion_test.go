@@ -118,7 +118,7 @@ func (w *world) replaces(how string, after time.Duration) {
 	}
 	end()
 	w.until("the old one follows", func() bool { return !old.node.Leads() && w.leader() != nil })
-	w.until("nothing is open", func() bool { return !w.leader().node.State().Open() })
+	w.until("nothing is open", func() bool { return !w.leader().node.State().HasOpenProposal() })
 	if moves := shardmap.Diff(before, w.leader().node.State().Committed()); len(moves) != 0 {
 		w.t.Errorf("%d shards moved because a leader hung for less than dead-after", len(moves))
 	}

@@ -28,7 +28,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}
 	a.machine = ackagent.New(ackagent.Options{
 		Node: "a", Boot: 1, Pace: pace, Timing: timing,
-		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+		Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	beat := func() uint64 {

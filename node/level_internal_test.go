@@ -9,13 +9,13 @@ import (
 
 func TestDataDirectoryOfDevelopmentVersionIsRefusedWithRemedy(t *testing.T) {
 	for _, c := range []struct {
-		level ack.Level
+		level ack.FormatVersion
 		want  string
 	}{
 		{1, "created by a development version: format version 1, and this program knows format version 2: start with an empty --data directory"},
 		{9, "format version 9, and this program knows format version 2: run the version of the other nodes"},
 	} {
-		if got := unknownLevel(c.level.Known()).Error(); !strings.Contains(got, c.want) {
+		if got := unknownLevel(c.level.CheckSupported()).Error(); !strings.Contains(got, c.want) {
 			t.Errorf("format version %d: %s, want %s", c.level, got, c.want)
 		}
 	}

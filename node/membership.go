@@ -70,7 +70,7 @@ func (n *Node) openMembership() {
 // process returns the identity of this process, and the highest level (format version) that its program
 // supports.
 func (n *Node) process() membership.Process {
-	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
+	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxFormatVersion}
 }
 
 // bootstrapStatus reports whether this node belongs to a cluster (born). If it does not, u contains the reason.

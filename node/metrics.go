@@ -90,7 +90,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		m.mapsCommitted, m.rounds, m.exclusions, m.takeovers, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
 		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
-		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),
+		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Proposed().Epoch()) }),
 		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
 		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(adminapi.MovingShards(state())) }),
 		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(state().Committed().Orphans()) }),
@@ -103,7 +103,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
 		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
-		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
+		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().IgnoredEntries()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
 	for _, reason := range gossip.StreamReasons() {

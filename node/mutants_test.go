@@ -26,12 +26,12 @@ func rules() []rule {
 	return []rule{
 		{
 			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
-			edits: append(edit("ack/agent.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
-				edit("ack/agent.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
+			edits: append(edit("ack/agent.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.options.RaftTerm()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
+				edit("ack/agent.Agent.sendHeartbeat", "		Term:    a.options.RaftTerm(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.options.RaftTerm}[PLANTED](),\n")...),
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			edits: edit("ack/leader.Driver.step", "Term: d.o.Raft.Term()}", "Term: map[bool]uint64{true: d.o.Leader.Term, false: d.o.Raft.Term()}[PLANTED]}"),
+			edits: edit("ack/leader.Driver.step", "Term: d.options.Raft.Term()}", "Term: map[bool]uint64{true: d.options.Leader.Term, false: d.options.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
@@ -43,7 +43,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack/leader.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: edit("ack/leader.Leader.crashEvidence", "	if m.RedialStartedAt < l.electedAt {\n", "	if !PLANTED && m.RedialStartedAt < l.electedAt {\n"),
 		},
 	}
 }

@@ -122,8 +122,8 @@ func New(o Options) (*Node, error) {
 	if id, shards := o.Dir.Cluster(); id != "" && shards != o.Shards {
 		return nil, fmt.Errorf("node: the cluster of this data directory has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", shards, o.Shards, shards)
 	}
-	if kept := ack.Level(o.Dir.Level()); kept != 0 && kept.Known() != nil {
-		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
+	if kept := ack.FormatVersion(o.Dir.Level()); kept != 0 && kept.CheckSupported() != nil {
+		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.CheckSupported()))
 	}
 	n.loaded.set(o.Keys)
 	n.fsm = newFSM(n.fail)
@@ -313,13 +313,13 @@ func (n *Node) newAgent() {
 		a.hooking = newHooking(n.o.Hooks, n.router.InFlight, n.log)
 		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.AbortOverdue
 		n.router.OnNotAcquired = a.hooking.noteNotAcquired
-		hooks = &ackagent.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
+		hooks = &ackagent.HookOptions{App: a.hooking, SendReleases: a.hooking.deliver, ReleaseEnded: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
 	a.transmit = n.heartbeats.Send
 	a.machine = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
-		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: a.send, Raise: n.raise,
+		Gate: a, RaftTerm: func() uint64 { return n.raft.Term() }, SendHeartbeat: a.send, RaiseBoot: n.raise,
 	}, n.o.Clock.Precise())
 }
 
@@ -381,7 +381,7 @@ func (n *Node) tags() gossip.Tags {
 	t := gossip.Tags{
 		Node: string(n.self), Disk: n.o.Dir.Disk(), Cluster: n.cluster(), Shards: n.o.Shards, Role: gossip.RoleNode,
 		Weight: n.o.Weight, Zone: n.o.Zone, Version: n.o.Version, AppVersion: n.o.AppVersion, Endpoints: n.o.Endpoints,
-		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().Level()), n.o.Dir.Level()), Known: uint8(ack.MaxLevel)},
+		Levels: gossip.Levels{InForce: max(uint8(n.fsm.state.Load().FormatVersion()), n.o.Dir.Level()), Known: uint8(ack.MaxFormatVersion)},
 	}
 	if n.o.Gateway {
 		t.Role = gossip.RoleGateway
@@ -395,14 +395,14 @@ func (n *Node) tags() gossip.Tags {
 // adoptCluster adopts the cluster whose ID the log of this node contains (the state s). The node fails if
 // that cluster has another number of shards.
 func (n *Node) adoptCluster(s *ack.State) {
-	if !s.Bootstrapped() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
+	if !s.Bootstrapped() || n.cluster() == s.ClusterID() && s.Shards() == n.o.Shards {
 		return
 	}
 	if s.Shards() != n.o.Shards {
-		n.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.Cluster(), s.Shards(), n.o.Shards, s.Shards()))
+		n.fail(fmt.Errorf("node: cluster %s has %d shards, --shards says %d: the number is fixed at birth; start with --shards %d", s.ClusterID(), s.Shards(), n.o.Shards, s.Shards()))
 		return
 	}
-	if err := n.adopt(s.Cluster()); err != nil {
+	if err := n.adopt(s.ClusterID()); err != nil {
 		n.fail(err)
 	}
 }
@@ -413,7 +413,7 @@ func (n *Node) adoptCluster(s *ack.State) {
 // time at which the redial started. again means that the redial must be repeated.
 func (n *Node) refused(node string, gone crashdetect.Process, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, Began: began})
+		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
 		return began < l.Began() // then that said nothing
 	}
 	n.campaign(node)
@@ -464,8 +464,8 @@ func (n *Node) condemned(err error) error {
 	if stale, ok := errors.AsType[*staleDiskError](err); ok {
 		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
 	}
-	if above, ok := errors.AsType[*ack.LevelError](err); ok && above.InForce {
-		return errors.Join(err, n.o.Dir.KeepLevel(uint8(above.Level)))
+	if above, ok := errors.AsType[*ack.FormatVersionError](err); ok && above.InForce {
+		return errors.Join(err, n.o.Dir.KeepLevel(uint8(above.Version)))
 	}
 	return err
 }

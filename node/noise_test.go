@@ -46,7 +46,7 @@ func (j *journal) about(text string) (n, longest int) {
 // opens dials a node as another one, from a host of its own.
 func opens(w *world, h *simnet.Host, from, to *process, kind peer.Kind) *peer.Conn {
 	w.t.Helper()
-	cluster := w.leader().node.State().Cluster()
+	cluster := w.leader().node.State().ClusterID()
 	port := peer.New(peer.Options{
 		Node: from.name, Disk: from.node.GossipTags()["disk"], Cluster: func() string { return cluster },
 		Dial: h.Dial, Lookup: func(string) (string, bool) { return to.host.Addr(7947), true },

@@ -40,14 +40,14 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	term, sent, late := uint64(4), ack.Heartbeat{}, false
 	a.machine = ackagent.New(ackagent.Options{
 		Node: "a", Server: "a/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: a,
-		Term: func() uint64 {
+		RaftTerm: func() uint64 {
 			if late {
 				late = false
 				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, HeartbeatNumber: 1})
 			}
 			return term
 		},
-		Send: func(hb ack.Heartbeat) { sent = hb },
+		SendHeartbeat: func(hb ack.Heartbeat) { sent = hb },
 	}, clock.Precise())
 	a.machine.HeartbeatNow()
 	a.poll(a.beginTurn())
@@ -95,10 +95,10 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
 		turn := leader.NewDriver(leader.DriverOptions{
 			Leader: leader.Options{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
-			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
+			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, NewestState: ack.NewState,
 		})
 		elected := n.o.Clock.Precise()
-		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.o.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.Began())
+		l, messages, end := leaderloop.NewWithoutLoop(leaderloop.Options{Self: "a", Server: "a/d", Clock: n.o.Clock, View: cluster.NewView("a", "a/d", ack.DefaultTiming(), ack.NewState)}, 1, turn.StartedAt())
 		n.leading.Store(l)
 		counts := false
 		for wait := time.After(5 * time.Second); !counts; {
@@ -128,7 +128,7 @@ func (n *Node) ReceiveAsLeader(ctx context.Context, node shardmap.NodeID) func()
 	views, _ := n.leading.Load().View(ctx)
 	turn := leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
-		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
+		Raft:   n.raft, Clock: n.o.Clock.Precise, NewestState: n.fsm.state.Load, KeyConfig: n.loaded.get,
 	})
 	number, echoes := uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {

@@ -28,8 +28,8 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 		w.until("a shard has moved", func() bool { return w.committed().Epoch() > base.Epoch() && w.settled("a", "b", "c") })
 		p.log.close() // it acknowledges nothing
 		gone.kill()
-		w.until("a map without it is proposed", func() bool { return l.node.State().Dropped(shardmap.NodeID(gone.name)) })
-		if s := l.node.State(); !s.Open() || !s.Committed().Has(shardmap.NodeID(gone.name)) {
+		w.until("a map without it is proposed", func() bool { return l.node.State().IsDropped(shardmap.NodeID(gone.name)) })
+		if s := l.node.State(); !s.HasOpenProposal() || !s.Committed().Has(shardmap.NodeID(gone.name)) {
 			w.t.Fatalf("the map of epoch %d is without it already", s.Committed().Epoch())
 		}
 		l.kill()
@@ -58,7 +58,7 @@ func TestRequestsToNodeExcludedByOldProposalContinue(t *testing.T) {
 			w.t.Errorf("%d requests are under way to %s, want 1", n, gone.name)
 		}
 		close(further)
-		w.until(p.name+" knows of the drop", func() bool { return p.node.State().Dropped(shardmap.NodeID(gone.name)) })
+		w.until(p.name+" knows of the drop", func() bool { return p.node.State().IsDropped(shardmap.NodeID(gone.name)) })
 		time.Sleep(apart / 2)
 		select {
 		case got := <-answered:

@@ -47,7 +47,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 			a.machine = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: pace, Timing: timing,
-				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+				Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			if tc.inside {
 				a.overdue.tell = func(error) { told = clock.Precise() }
@@ -56,7 +56,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			grant := func() {
 				a.machine.HeartbeatNow()
 				a.poll(a.beginTurn())
-				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.CutAfter(), LeaseDuration: timing.Lease})
+				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
 			}
 			every, began := 10*time.Millisecond, clock.Precise()
 			grant()

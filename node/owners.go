@@ -41,7 +41,7 @@ func (n *Node) Owned() (owned map[shardmap.Shard]uint64, generation uint64) {
 	}
 	for i := range n.o.Shards {
 		sh := shardmap.Shard(i)
-		if m.Owner(sh) == n.self && (!s.Open() || s.Last().Owner(sh) == n.self) {
+		if m.Owner(sh) == n.self && (!s.HasOpenProposal() || s.Proposed().Owner(sh) == n.self) {
 			owned[sh] = uint64(m.OwnedSince(sh))
 		}
 	}

@@ -40,7 +40,7 @@ func TestPlanIsTheNextMap(t *testing.T) {
 			settled := true
 			for _, at := range w.running() {
 				m := at.node.State()
-				settled = settled && !m.Open() && m.Committed().Has("c") && m.Committed().Count("c") == 0 && m.Committed().Epoch() == w.committed().Epoch()
+				settled = settled && !m.HasOpenProposal() && m.Committed().Has("c") && m.Committed().Count("c") == 0 && m.Committed().Epoch() == w.committed().Epoch()
 			}
 			return settled
 		})

@@ -69,7 +69,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 				w.t.Errorf("drained: state %q, owns %d, the leader says %q", s.State, s.Shards.Owned, w.stateOf(w.leader(), p.name))
 			}
 			w.untilFindingsAre(p, "draining: "+p.name+" is drained, and owns nothing")
-			if s := p.node.State(); s.Dropped(shardmap.NodeID(p.name)) {
+			if s := p.node.State(); s.IsDropped(shardmap.NodeID(p.name)) {
 				w.t.Error("drained, and dropped")
 			}
 			w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})

@@ -30,11 +30,11 @@ type exceededNotes struct {
 // deliver schedules r to be sent to the leader by bringReleases, and logs notes that exceed the limit.
 // The goroutine of agent.run calls it repeatedly until the leader has recorded r.
 func (h *hooking) deliver(r ack.Releases) {
-	if said := (exceededNotes{r.Proposal, len(r.Over)}); said != h.over {
+	if said := (exceededNotes{r.Proposal, len(r.OverLimit)}); said != h.over {
 		h.over = said
-		for i, s := range r.Over {
+		for i, s := range r.OverLimit {
 			if i == maxWarned {
-				h.log.Warn().Int("shards", len(r.Over)).Msg("more releases out of range")
+				h.log.Warn().Int("shards", len(r.OverLimit)).Msg("more releases out of range")
 				break
 			}
 			leaderloop.WarnNoteRefused(&h.log, r.Node, s)

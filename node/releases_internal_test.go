@@ -40,7 +40,7 @@ func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 		{8, over[:maxWarned], 2 * maxWarned, 1},
 		{9, over[:maxWarned], 3 * maxWarned, 1},
 	} {
-		h.deliver(ack.Releases{Node: "a", Proposal: step.proposal, Over: step.over})
+		h.deliver(ack.Releases{Node: "a", Proposal: step.proposal, OverLimit: step.over})
 		if s, m := lines("note refused"), lines("more releases out of range"); s != step.single || m != step.more {
 			t.Errorf("proposal %d with %d: %d and %d lines, want %d and %d", step.proposal, len(step.over), s, m, step.single, step.more)
 		}
@@ -55,7 +55,7 @@ func TestNotesThatDoNotFitAreLoggedOnce(t *testing.T) {
 // nothing and fills no log.
 func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := ack.Releases{Level: ack.MinLevel, Node: "b", Server: "b/d", Boot: 1, Proposal: 7}
+		r := ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "b", Server: "b/d", Boot: 1, Proposal: 7}
 		whole, err := r.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)

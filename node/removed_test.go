@@ -42,7 +42,7 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 			return strings.Contains(err.Error(), "one of two voters")
 		})
 		id := shardmap.NodeID(p.name)
-		w.until("its shards are taken", func() bool { return l.node.Known().Dropped(id) })
+		w.until("its shards are taken", func() bool { return l.node.Known().IsDropped(id) })
 		if d, _ := l.node.Known().Drop(id); d.Cause == ack.CauseRemoved {
 			w.t.Errorf("it was dropped as %v, by the word of one who was refused", d.Cause)
 		}
@@ -90,7 +90,7 @@ func TestNodeThatGossipSeesIsNotRemoved(t *testing.T) {
 		cluster(w, 0, 4)
 		l, p := w.leader(), w.spare()
 		w.net.Reset(l.name, p.name)
-		w.until("it is taken for gone", func() bool { return l.node.Known().Dropped(shardmap.NodeID(p.name)) })
+		w.until("it is taken for gone", func() bool { return l.node.Known().IsDropped(shardmap.NodeID(p.name)) })
 		time.Sleep(5 * time.Second) // nothing of it was heard for long
 		if l != w.leader() || l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))

@@ -46,8 +46,8 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if o.CheckApp == nil {
 		w.inProcess = true
 		w.watch = ackagent.NewAppWatch("")
-		w.watch.Refused(w.watch.Begin(0)) // the app starts with this process, so no older app process runs
-		w.watch.Checked(w.watch.Begin(0), "")
+		w.watch.Refused(w.watch.BeginAttempt(0)) // the app starts with this process, so no older app process runs
+		w.watch.Checked(w.watch.BeginAttempt(0), "")
 	}
 	return w
 }
@@ -57,7 +57,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 func (w *appWatch) begin() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.watch.Begin(w.newest().Committed().Epoch())
+	return w.watch.BeginAttempt(w.newest().Committed().Epoch())
 }
 
 // checked records the result of the health check a. instance is the app instance in the response of the
@@ -99,7 +99,7 @@ func (w *appWatch) report(s *ackagent.Observation) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.AfterRestart, s.AppSince = true, w.watch.Since()
+	s.ReturnsNeedRestart, s.AppStartedAfter = true, w.watch.StartedAfter()
 }
 
 // applied records that the agent has applied the state s, and whether the node has a lease. agent.poll

@@ -134,7 +134,7 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 				w.drainedAndBack(victim.name, func() {
 					time.Sleep(2 * time.Second) // checks that see the instance before
 					restart(w, c, victim.name)
-					w.until("the log knows of the restart", func() bool { return !w.leader().node.State().Barred(id, was[0]) })
+					w.until("the log knows of the restart", func() bool { return !w.leader().node.State().IsBarred(id, was[0]) })
 				})
 				if n := both(was, w.owned(victim.name)); n != len(was) {
 					t.Errorf("%d of %d shards returned to the app that restarted", n, len(was))
@@ -288,7 +288,7 @@ func TestRestartInPlaceBarsNothing(t *testing.T) {
 			t.Errorf("%d of %d shards are still there", n, len(was))
 		}
 		for _, s := range was {
-			if w.leader().node.State().Barred(shardmap.NodeID(victim.name), s) {
+			if w.leader().node.State().IsBarred(shardmap.NodeID(victim.name), s) {
 				t.Fatalf("shard %d is barred from the node that kept it", s)
 			}
 		}
@@ -307,7 +307,7 @@ func TestShardsReturnAtAnyTime(t *testing.T) {
 		victim := w.follower()
 		was := w.owned(victim.name)
 		w.drainedAndBack(victim.name, func() {})
-		if n := both(was, w.owned(victim.name)); n != len(was) || w.leader().node.State().AfterRestart(shardmap.NodeID(victim.name)) {
+		if n := both(was, w.owned(victim.name)); n != len(was) || w.leader().node.State().ReturnsNeedRestart(shardmap.NodeID(victim.name)) {
 			t.Errorf("%d of %d shards returned", n, len(was))
 		}
 	})

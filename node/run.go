@@ -436,7 +436,7 @@ func (n *Node) giveUpLeadership(ctx context.Context) {
 // change because no other node is left or there is no leader.
 func (n *Node) handedOver() bool {
 	s := n.router.State()
-	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
+	return !s.Committed().Has(n.self) && !s.Proposed().Has(n.self) || n.mapStays() != ""
 }
 
 // waitUntil polls cond until it returns true or ctx ends.

@@ -300,7 +300,7 @@ func TestHeartbeatOfAnotherNodeDoesNotCount(t *testing.T) {
 		}
 		s := secret.NewTLSWrapper(trust)
 		port := peer.New(peer.Options{
-			Node: liar.name, Disk: "of-now", Cluster: func() string { return liar.node.State().Cluster() }, Dial: liar.host.Dial, WrapClient: s.Client,
+			Node: liar.name, Disk: "of-now", Cluster: func() string { return liar.node.State().ClusterID() }, Dial: liar.host.Dial, WrapClient: s.Client,
 			Lookup: func(string) (string, bool) { return leader.host.Addr(7947), true },
 		})
 		before := w.committed().Epoch()

@@ -75,7 +75,7 @@ func (g *moveStages) ranBefore(runs []proxy.Run) bool {
 func (g *moveStages) recordHeld(s *ack.State, self shardmap.NodeID, running func(shardmap.Shard) int) {
 	g.held, g.cut = map[shardmap.Shard]bool{}, map[shardmap.Shard]bool{}
 	for x := range s.Committed().Shards(self) {
-		if s.Last().Owner(x) != self && running(x) > 0 {
+		if s.Proposed().Owner(x) != self && running(x) > 0 {
 			g.held[x] = true
 		}
 	}

@@ -85,9 +85,9 @@ func TestLongRequestCostsNoMapBeforeDrainTimeout(t *testing.T) {
 		s.within(300*time.Millisecond, "idle shards have moved", func() bool {
 			return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id
 		})
-		moved := s.leader().node.State().Last().Epoch()
+		moved := s.leader().node.State().Proposed().Epoch()
 		w.during(func() { time.Sleep(drainTimeout / 2) })
-		if last := s.leader().node.State().Last(); last.Epoch() != moved || last.Owner(busy) != id {
+		if last := s.leader().node.State().Proposed(); last.Epoch() != moved || last.Owner(busy) != id {
 			w.t.Errorf("map %d was proposed after map %d, and the request still runs", last.Epoch(), moved)
 		}
 		s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })

@@ -33,12 +33,12 @@ func TestStoppingNodeDoesNotCampaign(t *testing.T) {
 	c.Advance(time.Hour)
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
-	n.agent.machine = ackagent.New(ackagent.Options{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
+	n.agent.machine = ackagent.New(ackagent.Options{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), RaftTerm: func() uint64 { return 7 }}, c.Precise())
 	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: election.New(election.Options{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
 	since, campaigns := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
-		_, campaign := d.machine.Poll(c.Precise(), election.UnansweredHeartbeat{Since: since, Term: 7})
+		_, campaign := d.machine.Poll(c.Precise(), election.UnansweredHeartbeat{SentAt: since, LeaderTerm: 7})
 		if campaigns = campaigns || campaign; campaigns {
 			break
 		}

@@ -140,7 +140,7 @@ func (s *storm) honoured() {
 func (s *storm) owned(p *ack.Policy) bool {
 	c := s.committed()
 	for _, r := range s.running() {
-		if st := r.node.State(); st.Open() || st.Committed().Epoch() != c.Epoch() {
+		if st := r.node.State(); st.HasOpenProposal() || st.Committed().Epoch() != c.Epoch() {
 			return false
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // value.
 func (n *Node) compareTiming(said uint64) uint64 {
 	s := n.fsm.state.Load()
-	if !s.Bootstrapped() || !n.agent.upToDate.Load() || s.TimingSince() == said {
+	if !s.Bootstrapped() || !n.agent.upToDate.Load() || s.TimingIndex() == said {
 		return said
 	}
 	t := s.Timing()
@@ -38,7 +38,7 @@ func (n *Node) compareTiming(said uint64) uint64 {
 			Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(2*t.DeadAfter)+" or more").
 			Msg("remove-dead-after too short")
 	}
-	return s.TimingSince()
+	return s.TimingIndex()
 }
 
 // flagsOf returns the flags of timing t whose values differ from those of other.

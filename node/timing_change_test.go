@@ -210,8 +210,8 @@ func TestFlagsThatDifferAreReportedOnce(t *testing.T) {
 		if n, m := log.count(flags), log.count(beat); n != 1 || m != 2 {
 			w.t.Errorf("said %d times of the flags and %d times of the heartbeat, want once, and once for each timing", n, m)
 		}
-		if s := w.all["a"].node.State(); s.TimingBefore() != ack.DefaultTiming() {
-			w.t.Errorf("before: %+v", s.TimingBefore())
+		if s := w.all["a"].node.State(); s.PreviousTiming() != ack.DefaultTiming() {
+			w.t.Errorf("before: %+v", s.PreviousTiming())
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 			a.turns.used = func() (time.Duration, bool) { return used, true }
 			a.machine = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
-				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
+				Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			a.poll(a.beginTurn())

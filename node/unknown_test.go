@@ -106,7 +106,7 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		}
 		w.until(p.name+" owns all shards", func() bool {
 			s := w.leader().node.State()
-			return !s.Open() && s.Committed().Count(shardmap.NodeID(p.name)) == shards
+			return !s.HasOpenProposal() && s.Committed().Count(shardmap.NodeID(p.name)) == shards
 		})
 		p.kill()
 		w.untilServers(rest...)

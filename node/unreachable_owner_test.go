@@ -133,7 +133,7 @@ func TestCommitReleasesRequestsForwardedToExcludedNode(t *testing.T) {
 			w.t.Errorf("of a node in the map %d own shards and %d others are given up, want none", owned, others)
 		}
 		w.net.Isolate(p.name)
-		w.until("a map without it is proposed", func() bool { return l.node.State().Dropped(shardmap.NodeID(p.name)) })
+		w.until("a map without it is proposed", func() bool { return l.node.State().IsDropped(shardmap.NodeID(p.name)) })
 		if owned, _, gone, _ := given(l, p.name); owned == 0 || gone != 0 {
 			w.t.Errorf("of %d shards that are still its own %d are given up, want some and none", owned, gone)
 		}

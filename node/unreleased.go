@@ -31,7 +31,7 @@ type releases struct {
 
 	// mu protects the following fields.
 	mu sync.Mutex
-	// failed contains the shards that moved without a release within the last agent.NotReleasedFor.
+	// failed contains the shards that moved without a release within the last agent.UnreleasedMoveWindow.
 	failed map[shardmap.Shard]failedRelease
 	// drained contains the shards that moved without a release since the last drain of this node began,
 	// with the error of each.
@@ -68,14 +68,14 @@ func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
 		if e.Result == ackagent.ReleaseOK || e.Kept {
 			continue
 		}
-		e.Why = logsafe.OneLine(e.Why)
+		e.Reason = logsafe.OneLine(e.Reason)
 		if len(r.unreported) == 0 {
 			r.reportBy = now + reportWithin
 		}
 		r.unreported = append(r.unreported, e)
-		put(&r.failed, e.Shard, failedRelease{at: now, why: e.Why})
+		put(&r.failed, e.Shard, failedRelease{at: now, why: e.Reason})
 		if r.leaves {
-			put(&r.drained, e.Shard, e.Why)
+			put(&r.drained, e.Shard, e.Reason)
 		}
 	}
 	r.fresh = r.fresh[:0]
@@ -89,12 +89,12 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// lately returns the number of shards that moved without a release within the last agent.NotReleasedFor,
+// lately returns the number of shards that moved without a release within the last agent.UnreleasedMoveWindow,
 // and the error of the shard with the lowest number.
 func (r *releases) lately(now time.Duration) (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ackagent.NotReleasedFor })
+	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ackagent.UnreleasedMoveWindow })
 	if len(r.failed) == 0 {
 		return 0, ""
 	}
@@ -144,11 +144,11 @@ func (a *agent) reportReleases() {
 		shards = append(shards, e.Shard)
 	}
 	first := failed[0]
-	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Why).Msg("shards moved without release")
+	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
 	if a.record == nil {
 		return
 	}
-	e := event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Why, Unreleased: &event.Unreleased{Count: len(shards)}}
+	e := event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Reason, Unreleased: &event.Unreleased{Count: len(shards)}}
 	for _, s := range shards[:min(len(shards), maxShownShards)] {
 		e.Unreleased.Shards = append(e.Unreleased.Shards, uint32(s))
 	}

@@ -73,7 +73,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 				w.t.Errorf("events %+v, want one of %d shards", events, owned)
 			}
 			bad = false
-			time.Sleep(agent.NotReleasedFor + time.Minute)
+			time.Sleep(agent.UnreleasedMoveWindow + time.Minute)
 			for _, q := range w.running() {
 				w.untilFindingsAre(q)
 			}

@@ -93,9 +93,9 @@ func TestControlMessagesNameTheirFields(t *testing.T) {
 func wireViews() []leader.MemberView {
 	return []leader.MemberView{
 		{
-			Node: "a", From: "a/1", SinceHeartbeat: 20 * time.Millisecond, LinkWorks: true, Eligible: true, KeptUnhealthy: true, HoldTime: 3 * time.Second, Staged: true,
+			Node: "a", From: "a/1", SinceHeartbeat: 20 * time.Millisecond, LinkWorks: true, Eligible: true, KeptUnhealthy: true, HoldTime: 3 * time.Second, DefersMoves: true,
 			Heartbeat: ack.Heartbeat{
-				Level: ack.MinLevel, Node: "a", Server: "a/1", Boot: 3, Nonce: 1 << 63, Number: 17, Echo: ack.Echo{Term: 4, Number: 16}, Term: 4,
+				FormatVersion: ack.MinFormatVersion, Node: "a", Server: "a/1", Boot: 3, Nonce: 1 << 63, Number: 17, Echo: ack.Echo{Term: 4, Number: 16}, Term: 4,
 				Applied: 9, Acked: 10, Interval: 50 * time.Millisecond, Weight: 100, Zone: "z1", Unhealthy: true,
 			},
 		},

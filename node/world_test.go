@@ -358,7 +358,7 @@ func (w *world) within(limit time.Duration, what string, cond func() bool) {
 // describe says what a process that runs is at, for whoever looks for what is missing.
 func (p *process) describe() string {
 	s := p.node.State()
-	text := fmt.Sprintf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Last().Epoch(), s.Committed().Members())
+	text := fmt.Sprintf("%s: leads %v leased %v committed %d last %d members %v", p.name, p.node.Leads(), p.node.Leased(), s.Committed().Epoch(), s.Proposed().Epoch(), s.Committed().Members())
 	if !p.started() {
 		return text + ", not started"
 	}
@@ -473,7 +473,7 @@ func (w *world) settled(names ...string) bool {
 		if epoch == 0 {
 			epoch = s.Committed().Epoch()
 		}
-		if p.frozen || epoch == 0 || s.Committed().Epoch() != epoch || s.Open() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
+		if p.frozen || epoch == 0 || s.Committed().Epoch() != epoch || s.HasOpenProposal() || !p.node.Leased() || len(s.Committed().Members()) != len(names) || !s.Committed().Has(shardmap.NodeID(name)) {
 			return false
 		}
 	}

@@ -19,12 +19,12 @@ const (
 	waitingAfter = 2 * time.Second
 	hangingAfter = 10 * time.Second
 	// The backoff is the time for which a node does not get back a shard that its app failed to
-	// acquire. It doubles with each failure, from defaultBackoff to maxBackoff.
-	defaultBackoff = 30 * time.Second
-	maxBackoff     = 10 * time.Minute
-	// updateInterval is the time between two updates, so that shards that fail together are
+	// acquire. It doubles with each failure, from defaultFirstBackoff to maxBackoff.
+	defaultFirstBackoff = 30 * time.Second
+	maxBackoff          = 10 * time.Minute
+	// failureUpdateInterval is the time between two updates, so that shards that fail together are
 	// reported together.
-	updateInterval = time.Second
+	failureUpdateInterval = time.Second
 )
 
 // acquireFailureState tracks the shards that the app fails to acquire. It is part of the node and
@@ -35,31 +35,31 @@ type acquireFailureState struct {
 	reported     []shardmap.Shard
 	waitingCount int
 
-	// unable means that all recent attempts failed, so the node should get no more shards. It
+	// acquiresNone means that all recent attempts failed, so the node should get no more shards. It
 	// ends with a successful call. If the node no longer owns any of the failed shards, it sends a
 	// probe at probeAt: an acquire call without shards, which tests whether the app can acquire.
-	unable      bool
-	strikes     int
-	probeAt     time.Duration
-	probeSeq    uint64        // Seq of the running probe; zero means none
-	recoveredAt time.Duration // when unable ended
-	lastSuccess time.Duration // of an acquire call
+	acquiresNone bool
+	strikes      int
+	probeAt      time.Duration
+	probeSeq     uint64        // Seq of the running probe; zero means none
+	recoveredAt  time.Duration // when unable ended
+	lastSuccess  time.Duration // of an acquire call
 
-	active     bool // updates are needed
-	nextUpdate time.Duration
+	updatesNeeded bool // updates are needed
+	nextUpdateAt  time.Duration
 }
 
 // failedShard is a shard that the app has failed to acquire. strikes is the number of its failures,
 // from which the backoff is computed.
 type failedShard struct {
 	strikes      int
-	failing      bool          // the node owns it, and the app still fails
+	stillFailing bool          // the node owns it, and the app still fails
 	backoffUntil time.Duration // set once it is no longer failing
 }
 
 // backoff returns the backoff after the given number of failures.
 func (o *HookOptions) backoff(strikes int) time.Duration {
-	first, most := defaultBackoff, maxBackoff
+	first, most := defaultFirstBackoff, maxBackoff
 	if o.Backoff > 0 {
 		first, most = o.Backoff, 8*o.Backoff
 	}
@@ -80,18 +80,18 @@ func (m *hookMachine) servesAny() bool {
 
 // isStuck reports whether a shard should move to another node.
 func (m *hookMachine) isStuck(now time.Duration, h *heldShard) bool {
-	return h.phase == HookAcquiring && h.failures >= stuckAttempts && now-h.since >= m.o.stuckAfter()
+	return h.phase == HookAcquiring && h.acquireFailures >= stuckAttempts && now-h.phaseSince >= m.options.stuckAfter()
 }
 
 // updateAcquireFailures updates the list of shards that the app fails to acquire. It runs
-// every updateInterval while there are any.
+// every failureUpdateInterval while there are any.
 func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	u := &m.acquireFailures
-	if !u.active {
+	if !u.updatesNeeded {
 		return
 	}
-	if now < u.nextUpdate {
-		m.wakeAt(u.nextUpdate)
+	if now < u.nextUpdateAt {
+		m.wakeAt(u.nextUpdateAt)
 		return
 	}
 	acquiring, serving, stuck, first := 0, 0, 0, now
@@ -103,12 +103,12 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 			serving++
 		case HookAcquiring:
 			acquiring++
-			if age := now - h.since; m.seen.mayServe && (h.failures > 0 && age >= min(waitingAfter, m.o.stuckAfter()) || age >= hangingAfter) {
+			if age := now - h.phaseSince; m.inputs.hasLease && (h.acquireFailures > 0 && age >= min(waitingAfter, m.options.stuckAfter()) || age >= hangingAfter) {
 				u.waitingCount++
 			}
 			if m.isStuck(now, h) {
 				stuck++
-				first = min(first, h.since)
+				first = min(first, h.phaseSince)
 				u.markStuck(shardmap.Shard(i))
 			}
 		}
@@ -118,22 +118,22 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 		switch {
 		case h.phase == HookServing:
 			delete(u.shards, s)
-		case x.failing && (h.phase != HookAcquiring):
-			x.failing, x.backoffUntil = false, now+m.o.backoff(x.strikes)
-		case !x.failing && now >= x.backoffUntil+m.o.backoff(64):
+		case x.stillFailing && (h.phase != HookAcquiring):
+			x.stillFailing, x.backoffUntil = false, now+m.options.backoff(x.strikes)
+		case !x.stillFailing && now >= x.backoffUntil+m.options.backoff(64):
 			delete(u.shards, s) // no recent failure
 		}
 	}
 	u.reported = u.reported[:0:0]
 	for _, s := range slices.Sorted(maps.Keys(u.shards)) {
-		if x := u.shards[s]; x.failing || now < x.backoffUntil {
+		if x := u.shards[s]; x.stillFailing || now < x.backoffUntil {
 			u.reported = append(u.reported, s)
 		}
 	}
-	m.updateUnable(now, stuck, serving, u.lastSuccess < first)
-	u.active = acquiring > 0 || len(u.shards) > 0 || u.unable || u.strikes > 0
-	u.nextUpdate = now + updateInterval
-	m.wakeAt(u.nextUpdate)
+	m.updateAcquiresNone(now, stuck, serving, u.lastSuccess < first)
+	u.updatesNeeded = acquiring > 0 || len(u.shards) > 0 || u.acquiresNone || u.strikes > 0
+	u.nextUpdateAt = now + failureUpdateInterval
+	m.wakeAt(u.nextUpdateAt)
 }
 
 // markStuck records a stuck shard. If the map is full, the node reports the other shards
@@ -150,30 +150,30 @@ func (u *acquireFailureState) markStuck(s shardmap.Shard) {
 		}
 		u.shards[s] = x
 	}
-	if !x.failing {
-		x.failing = true
+	if !x.stillFailing {
+		x.stillFailing = true
 		x.strikes++
 	}
 }
 
-// updateUnable decides whether the app is unable to acquire anything. inVain means that no
+// updateAcquiresNone decides whether the app is unable to acquire anything. inVain means that no
 // call has succeeded since the first stuck shard began to be acquired.
-func (m *hookMachine) updateUnable(now time.Duration, stuck, serving int, inVain bool) {
+func (m *hookMachine) updateAcquiresNone(now time.Duration, stuck, serving int, inVain bool) {
 	u := &m.acquireFailures
 	switch {
-	case !u.unable && inVain && (stuck > 1 || stuck == 1 && serving == 0):
-		u.unable, u.strikes = true, u.strikes+1
+	case !u.acquiresNone && inVain && (stuck > 1 || stuck == 1 && serving == 0):
+		u.acquiresNone, u.strikes = true, u.strikes+1
 		u.probeAt = 0
-	case u.unable && stuck > 0:
+	case u.acquiresNone && stuck > 0:
 		u.probeAt = 0 // its own shards are retried
-	case u.unable && u.probeAt == 0:
-		u.probeAt = now + m.o.backoff(u.strikes)
-	case u.unable && now >= u.probeAt && u.probeSeq == 0 && m.seen.mayServe && !m.seen.stopping:
+	case u.acquiresNone && u.probeAt == 0:
+		u.probeAt = now + m.options.backoff(u.strikes)
+	case u.acquiresNone && now >= u.probeAt && u.probeSeq == 0 && m.inputs.hasLease && !m.inputs.stopping:
 		u.probeSeq = m.startCall(now, HookAcquire, nil)
-	case !u.unable && u.strikes > 0 && now-u.recoveredAt >= m.o.backoff(64):
+	case !u.acquiresNone && u.strikes > 0 && now-u.recoveredAt >= m.options.backoff(64):
 		u.strikes = 0
 	}
-	if c := m.running[u.probeSeq]; c != nil && (m.seen.stopping || !m.seen.mayServe) {
+	if c := m.runningCalls[u.probeSeq]; c != nil && (m.inputs.stopping || !m.inputs.hasLease) {
 		m.cancel(c)
 	}
 }
@@ -181,8 +181,8 @@ func (m *hookMachine) updateUnable(now time.Duration, stuck, serving int, inVain
 // acquireSucceeded records a successful acquire call.
 func (u *acquireFailureState) acquireSucceeded(now time.Duration) {
 	u.lastSuccess = now
-	if u.unable {
-		u.unable, u.recoveredAt = false, now
+	if u.acquiresNone {
+		u.acquiresNone, u.recoveredAt = false, now
 	}
 }
 
@@ -198,9 +198,9 @@ func (m *hookMachine) probeEnded(now time.Duration, c *runningCall, r HookResult
 		u.acquireSucceeded(now)
 	case c.cancelled && now < c.deadline: // cancelled, not failed
 		u.probeAt = now
-	case u.unable:
+	case u.acquiresNone:
 		u.strikes++
-		u.probeAt = now + m.o.backoff(u.strikes)
+		u.probeAt = now + m.options.backoff(u.strikes)
 	}
 }
 
@@ -210,5 +210,5 @@ func (a *Agent) acquireReport() (list []shardmap.Shard, waiting uint32, unable b
 		return nil, 0, false
 	}
 	u := &a.hooks.acquireFailures
-	return u.reported, uint32(u.waitingCount), u.unable
+	return u.reported, uint32(u.waitingCount), u.acquiresNone
 }

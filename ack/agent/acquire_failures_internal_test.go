@@ -29,7 +29,7 @@ func (s *hookStage) acquireLoop(d time.Duration, fails func(shardmap.Shard) bool
 			s.result(r)
 		}
 	}
-	s.pollAfter(updateInterval)
+	s.pollAfter(failureUpdateInterval)
 }
 
 func all(shardmap.Shard) bool  { return true }
@@ -41,15 +41,15 @@ func TestShardThatIsNotAcquiredIsReported(t *testing.T) {
 	s := newHookStage(t, 4)
 	two := func(x shardmap.Shard) bool { return x == 2 }
 	s.acquireLoop(defaultStuckAfter/2, two)
-	if u := s.k.acquireFailures; len(u.reported) > 0 || u.waitingCount != 1 || u.unable {
+	if u := s.k.acquireFailures; len(u.reported) > 0 || u.waitingCount != 1 || u.acquiresNone {
 		t.Errorf("after %v %+v, want shard 2 waiting, and not reported yet", defaultStuckAfter/2, u)
 	}
 	s.acquireLoop(defaultStuckAfter, two)
-	if u := s.k.acquireFailures; !slices.Equal(u.reported, []shardmap.Shard{2}) || u.waitingCount != 1 || u.unable {
+	if u := s.k.acquireFailures; !slices.Equal(u.reported, []shardmap.Shard{2}) || u.waitingCount != 1 || u.acquiresNone {
 		t.Errorf("%+v, want shard 2 reported", u)
 	}
 	s.acquireLoop(5*time.Second, none)
-	if u := s.k.acquireFailures; len(u.reported)+u.waitingCount > 0 || u.unable || u.active {
+	if u := s.k.acquireFailures; len(u.reported)+u.waitingCount > 0 || u.acquiresNone || u.updatesNeeded {
 		t.Errorf("%+v, want nothing reported", u)
 	}
 }
@@ -59,7 +59,7 @@ func TestShardThatIsNotAcquiredIsReported(t *testing.T) {
 func TestBackoffOfUnacquiredShardDoubles(t *testing.T) {
 	s := newHookStage(t, 4)
 	b := shardmap.Shard(0)
-	for want := defaultBackoff; want <= 4*defaultBackoff; want *= 2 {
+	for want := defaultFirstBackoff; want <= 4*defaultFirstBackoff; want *= 2 {
 		s.acquireLoop(2*defaultStuckAfter, func(x shardmap.Shard) bool { return x == b })
 		if !slices.Equal(s.k.acquireFailures.reported, []shardmap.Shard{b}) {
 			t.Fatalf("%v is reported, want shard %d", s.k.acquireFailures.reported, b)
@@ -86,12 +86,12 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 		p.Pins[x] = shardmap.Pin{Node: "a"}
 	}
 	p.Pins[shard] = shardmap.Pin{Node: node}
-	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b", "c"), p)})
+	b, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b", "c"), p)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.entry(b)
-	s.see.draining = s.see.state.Last().Epoch()
+	s.see.drainingEpoch = s.see.state.Proposed().Epoch()
 	for _, call := range s.pollAfter(0) {
 		s.result(HookResult{Seq: call.Seq})
 	}
@@ -104,20 +104,20 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquireLoop(2*defaultStuckAfter, all)
-	if u := s.k.acquireFailures; len(u.reported) != 4 || u.waitingCount != 4 || !u.unable {
+	if u := s.k.acquireFailures; len(u.reported) != 4 || u.waitingCount != 4 || !u.acquiresNone {
 		t.Fatalf("%+v, want all shards reported", u)
 	}
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	for range 3 {
-		for _, c := range s.pollAfter(updateInterval) {
+		for _, c := range s.pollAfter(failureUpdateInterval) {
 			s.result(HookResult{Seq: c.Seq})
 		}
 	}
 	s.commit()
 	left := s.now
 	probes := []time.Duration{}
-	for s.now < left+5*defaultBackoff {
-		for _, c := range s.pollAfter(updateInterval) {
+	for s.now < left+5*defaultFirstBackoff {
+		for _, c := range s.pollAfter(failureUpdateInterval) {
 			if c.Kind != HookAcquire || len(c.Shards) > 0 {
 				t.Fatalf("the app is told %+v", c)
 			}
@@ -128,20 +128,20 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 			}
 			s.result(r)
 		}
-		if len(probes) < 2 && !s.k.acquireFailures.unable {
+		if len(probes) < 2 && !s.k.acquireFailures.acquiresNone {
 			t.Fatalf("able after %v", s.now-left)
 		}
 	}
-	if len(probes) != 2 || probes[0] < defaultBackoff-3*updateInterval || probes[1] < 3*defaultBackoff-3*updateInterval {
-		t.Errorf("probes after %v, want two, after %v and %v", probes, defaultBackoff, 3*defaultBackoff)
+	if len(probes) != 2 || probes[0] < defaultFirstBackoff-3*failureUpdateInterval || probes[1] < 3*defaultFirstBackoff-3*failureUpdateInterval {
+		t.Errorf("probes after %v, want two, after %v and %v", probes, defaultFirstBackoff, 3*defaultFirstBackoff)
 	}
-	for s.now < left+8*defaultBackoff {
-		for _, c := range s.pollAfter(updateInterval) {
+	for s.now < left+8*defaultFirstBackoff {
+		for _, c := range s.pollAfter(failureUpdateInterval) {
 			probes = append(probes, s.now-left)
 			s.result(HookResult{Seq: c.Seq})
 		}
 	}
-	if len(probes) != 3 || s.k.acquireFailures.unable || len(s.k.acquireFailures.reported) > 0 {
+	if len(probes) != 3 || s.k.acquireFailures.acquiresNone || len(s.k.acquireFailures.reported) > 0 {
 		t.Errorf("probes after %v, %+v, want it able after the third", probes, s.k.acquireFailures)
 	}
 }
@@ -152,7 +152,7 @@ func TestAcquireThatHangsCountsAsWaiting(t *testing.T) {
 	for range 12 {
 		s.pollAfter(time.Second)
 	}
-	if u := s.k.acquireFailures; u.waitingCount != 4 || u.unable || len(u.reported) > 0 {
+	if u := s.k.acquireFailures; u.waitingCount != 4 || u.acquiresNone || len(u.reported) > 0 {
 		t.Errorf("%+v, want 4 waiting", u)
 	}
 }

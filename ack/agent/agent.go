@@ -28,17 +28,17 @@ const (
 // The gate must count a request first and then check routing and lease. The agent publishes
 // first and then asks for the count. So one of the two always sees the other.
 type Gate interface {
-	// Lease publishes the time until which requests may be admitted; zero means not at all. It
-	// returns true if a request may have been held because the previously published lease had
+	// PublishLease publishes the time until which requests may be admitted; zero means not at all.
+	// It returns true if a request may have been held because the previously published lease had
 	// ended.
-	Lease(until time.Duration) (missed bool)
-	// Route publishes a routing. Waiting requests must check it again.
-	Route(ack.Routing)
-	// Running counts the running requests for shards for which may returns false. If there are
+	PublishLease(until time.Duration) (missed bool)
+	// PublishRouting publishes a routing. Waiting requests must check it again.
+	PublishRouting(ack.Routing)
+	// CountRunning counts the running requests for shards for which may returns false. If there are
 	// any, their end must trigger a Poll soon.
-	Running(may func(shardmap.Shard) bool) int
-	// Cut aborts these requests. It does not wait for their end.
-	Cut(why CutReason, may func(shardmap.Shard) bool)
+	CountRunning(may func(shardmap.Shard) bool) int
+	// AbortRequests aborts these requests. It does not wait for their end.
+	AbortRequests(why AbortReason, may func(shardmap.Shard) bool)
 }
 
 // Options are the fixed properties of a process. All are required except Gateway, Zone
@@ -60,60 +60,60 @@ type Options struct {
 	Zone string
 
 	Gate Gate
-	// Term returns the present Raft term of the node.
-	Term func() uint64
-	// Send sends a heartbeat to the present leader. It must not block. A lost heartbeat is
+	// RaftTerm returns the present Raft term of the node.
+	RaftTerm func() uint64
+	// SendHeartbeat sends a heartbeat to the present leader. It must not block. A lost heartbeat is
 	// compensated by the next one.
-	Send func(ack.Heartbeat)
-	// Raise stores a boot above known and the present one, on disk before it returns. If it
+	SendHeartbeat func(ack.Heartbeat)
+	// RaiseBoot stores a boot above known and the present one, on disk before it returns. If it
 	// returns false, the agent stops sending.
-	Raise func(known uint64) (boot uint64, ok bool)
+	RaiseBoot func(known uint64) (boot uint64, ok bool)
 }
 
 // Observation is the state of the node at one poll.
 type Observation struct {
 	// State is the newest state of the own log.
 	State *ack.State
-	// Unready means that the app has not been checked yet, so the agent sends no heartbeat.
+	// AppUnchecked means that the app has not been checked yet, so the agent sends no heartbeat.
 	// Unhealthy means that the app does not respond.
-	Unready, Unhealthy bool
+	AppUnchecked, Unhealthy bool
 	// App contains further results of the health checks of the app.
 	App ack.AppHealth
 	// Leaving means that the node should own no shards. Stopping means that it must stop
 	// admitting requests, end the running ones, and then send a goodbye. Once set, neither may
 	// be reset.
 	Leaving, Stopping bool
-	// ReturnsWithin is the time within which a stopping node restarts; zero means that it does
+	// RestartWithin is the time within which a stopping node restarts; zero means that it does
 	// not. A restarting node keeps its shards, so its running requests get the drain timeout
 	// to end.
-	ReturnsWithin time.Duration
+	RestartWithin time.Duration
 	// Weight is the weight of the node in the map, above zero.
 	Weight uint32
-	// AfterRestart and AppSince are the fields of AppReport.
-	AfterRestart bool
-	AppSince     shardmap.Epoch
-	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
-	// none.
-	Keys uint64
+	// ReturnsNeedRestart and AppStartedAfter are the fields of AppReport.
+	ReturnsNeedRestart bool
+	AppStartedAfter    shardmap.Epoch
+	// KeyConfigDigest is the KeyConfigDigest of the key configuration that the node has loaded;
+	// zero means none.
+	KeyConfigDigest uint64
 	// HasRequests means that requests have arrived since the last Poll.
 	HasRequests bool
 }
 
-// CutReason is the reason why running requests are cut, which means aborted.
-type CutReason uint8
+// AbortReason is the reason why running requests are cut, which means aborted.
+type AbortReason uint8
 
 // The reasons.
 const (
-	CutLeaseLost CutReason = iota + 1 // the lease ended a while ago (why 3)
-	CutDraining                       // their shards move, and drain-timeout has passed (rule 7)
-	CutNewBoot                        // the node raises its boot
-	CutGoodbye                        // the node stops
+	AbortLeaseLost AbortReason = iota + 1 // the lease ended a while ago (why 3)
+	AbortDraining                         // their shards move, and drain-timeout has passed (rule 7)
+	AbortNewBoot                          // the node raises its boot
+	AbortGoodbye                          // the node stops
 )
 
-var cutReasonNames = [...]string{CutLeaseLost: "lease lost", CutDraining: "draining", CutNewBoot: "new boot", CutGoodbye: "goodbye"}
+var abortReasonNames = [...]string{AbortLeaseLost: "lease lost", AbortDraining: "draining", AbortNewBoot: "new boot", AbortGoodbye: "goodbye"}
 
 // String returns the reason as metrics spell it.
-func (c CutReason) String() string { return enumName(cutReasonNames[:], uint8(c), "Cutting") }
+func (c AbortReason) String() string { return enumName(abortReasonNames[:], uint8(c), "Cutting") }
 
 // enumName returns the name of a value of an enum, and its kind and number if it has none.
 func enumName(names []string, i uint8, kind string) string {
@@ -146,29 +146,29 @@ const (
 	DuplicatePersists
 )
 
-// Agent is the protocol machine of one node. It owns Holder and Follower, and decides when the
+// Agent is the protocol machine of one node. It owns LeaseHolder and Follower, and decides when the
 // node admits, routes, drains, acknowledges and sends heartbeats. See Poll for the order. The
 // zero Agent is not usable.
 type Agent struct {
-	o        Options
-	holder   *Holder
+	options  Options
+	holder   *LeaseHolder
 	follower *Follower
 	hooks    *hookMachine // nil means no hooks
 
-	nextHeartbeat  time.Duration
-	postponeNext   time.Duration // delay of the heartbeat after the next one, see HeartbeatWith
-	broughtForward time.Duration // by how much alignHeartbeat has advanced nextHeartbeat
-	burst          int           // heartbeats of the fast start so far
-	answerTerm     uint64        // of the last answer that counted
-	leaseTerm      uint64        // term of the lease at the last poll; zero means that there was none
-	rebootAbove    uint64        // a higher boot of this node that the leader knows; zero means none
-	duplicateSince time.Duration // when the leader began to refuse this node for another process; zero means that it does not
-	voidedUntil    time.Duration // end of the lease that was voided for Stopping
+	nextHeartbeat   time.Duration
+	postponeNext    time.Duration // delay of the heartbeat after the next one, see CoalesceHeartbeat
+	broughtForward  time.Duration // by how much alignHeartbeat has advanced nextHeartbeat
+	burstCount      int           // heartbeats of the fast start so far
+	answerTerm      uint64        // of the last answer that counted
+	leaseTerm       uint64        // term of the lease at the last poll; zero means that there was none
+	supersedingBoot uint64        // a higher boot of this node that the leader knows; zero means none
+	duplicateSince  time.Duration // when the leader began to refuse this node for another process; zero means that it does not
+	voidedLeaseEnd  time.Duration // end of the lease that was voided for Stopping
 	// stopped means that the node has permanently stopped admitting and running requests.
 	stopped bool
 	// stoppingSince is when it stopped admitting requests; zero means that it has not.
 	stoppingSince time.Duration
-	mapStays      bool
+	mapUnchanged  bool
 	upToDate      bool
 	restarting    bool          // it has stopped admitting requests, and its shards wait for its next process
 	lastRequestAt time.Duration // when a poll last found new requests; zero means never
@@ -176,7 +176,7 @@ type Agent struct {
 
 // New returns the agent of a process that starts now, before its first state.
 func New(o Options, now time.Duration) *Agent {
-	a := &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
+	a := &Agent{options: o, holder: NewLeaseHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
 	if o.Hooks != nil && !o.Gateway {
 		a.hooks = newHooks(*o.Hooks, o.Node, o.Server, o.Boot)
 	}
@@ -184,9 +184,10 @@ func New(o Options, now time.Duration) *Agent {
 }
 
 // Poll checks all inputs and acts on them. The caller must call it at the time that Due returns. It
-// must also call it immediately after HeartbeatNow, HeartbeatEarly, Answered, HookEnded and
-// NotAcquired, after a new state, and after the end of a request that Running or Busy counted. now
-// is the time at which the clock was read last. The agent itself reads no clock.
+// must also call it immediately after HeartbeatNow, AdvanceHeartbeat, HandleAnswer, HookEnded and
+// ShardNotAcquired, after a new state, and after the end of a request that CountRunning or
+// CountRequests counted. now is the time at which the clock was read last. The agent itself reads
+// no clock.
 //
 // The order of these steps guarantees G1, one owner at a time:
 //  1. End the lease and publish the routing that stops a shard.
@@ -199,32 +200,32 @@ func (a *Agent) Poll(now time.Duration, s Observation) {
 		a.lastRequestAt = now
 	}
 	a.holder.Tick(now)
-	if s.Stopping || a.rebootAbove != 0 {
-		if until, held := a.holder.Until(); held && a.rebootAbove == 0 {
-			a.voidedUntil = until
+	if s.Stopping || a.supersedingBoot != 0 {
+		if until, held := a.holder.LeaseEnd(); held && a.supersedingBoot == 0 {
+			a.voidedLeaseEnd = until
 		}
 		a.holder.Void()
 	}
-	if s.Stopping && s.ReturnsWithin > 0 && !a.restarting {
+	if s.Stopping && s.RestartWithin > 0 && !a.restarting {
 		a.restarting = true
 		a.publishRouting(a.follower.State())
 	}
 	a.publishLease()
 	a.applyState(now, s.State)
-	if a.holder.CutDue(now) {
-		a.o.Gate.Cut(CutLeaseLost, noShard)
+	if a.holder.AbortDue(now) {
+		a.options.Gate.AbortRequests(AbortLeaseLost, noShard)
 		if a.hooks != nil {
 			a.hooks.cancelAll()
 		}
 	}
 	a.updateHooks(now, s)
 	a.acknowledgeDrained(now)
-	if a.hooks != nil && a.rebootAbove == 0 && a.hooks.sendReleases(now) {
+	if a.hooks != nil && a.supersedingBoot == 0 && a.hooks.sendReleases(now) {
 		a.nextHeartbeat = 0
 	}
 	a.raiseBoot()
 	a.finishStopping(now, s)
-	if now >= a.nextHeartbeat && a.rebootAbove == 0 && !s.Unready {
+	if now >= a.nextHeartbeat && a.supersedingBoot == 0 && !s.AppUnchecked {
 		a.sendHeartbeat(now, s)
 	}
 }
@@ -235,11 +236,11 @@ func noShard(shardmap.Shard) bool { return false }
 // publishLease publishes the lease to the Gate. With a new lease it also publishes the routing
 // again, because queued requests check only a new routing.
 func (a *Agent) publishLease() {
-	until, held := a.holder.Until()
+	until, held := a.holder.LeaseEnd()
 	if !held {
 		until = 0
 	}
-	missed := a.o.Gate.Lease(until)
+	missed := a.options.Gate.PublishLease(until)
 	was := a.leaseTerm
 	a.leaseTerm = a.holder.Term()
 	switch {
@@ -249,13 +250,13 @@ func (a *Agent) publishLease() {
 		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {
-		a.burst, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
+		a.burstCount, a.nextHeartbeat = 0, 0 // ask immediately: the lease may have ended because a busy machine looks paused
 	}
 }
 
-// CutBy returns when Poll aborts the running requests, with Gate.Cut, if the last lease has
-// ended by then and no other lease has followed. It returns zero before the first lease.
-func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
+// AbortAt returns when Poll aborts the running requests, with Gate.AbortRequests, if the last lease
+// has ended by then and no other lease has followed. It returns zero before the first lease.
+func (a *Agent) AbortAt() time.Duration { return a.holder.abortAt }
 
 // stopsTheWorld reports whether map changes pause the whole cluster, so that routing depends
 // on the term of the lease.
@@ -264,14 +265,14 @@ func (a *Agent) stopsTheWorld() bool {
 }
 
 func (a *Agent) publishRouting(s *ack.State) {
-	r := ack.NewRouting(a.o.Node, s, a.leaseTerm, a.o.Gateway)
+	r := ack.NewRouting(a.options.Node, s, a.leaseTerm, a.options.Gateway)
 	if a.hooks != nil {
-		r = r.Acquired(a.hooks.acquired)
+		r = r.WithAcquired(a.hooks.acquired)
 	}
 	if a.restarting {
-		r = r.Restarting()
+		r = r.WithRestarting()
 	}
-	a.o.Gate.Route(r)
+	a.options.Gate.PublishRouting(r)
 }
 
 // applyState routes and drains by s from now on.
@@ -284,17 +285,17 @@ func (a *Agent) applyState(now time.Duration, s *ack.State) {
 
 // updateHooks updates the hook machine. A boot that is being replaced starts no calls.
 func (a *Agent) updateHooks(now time.Duration, s Observation) {
-	if a.hooks == nil || a.rebootAbove != 0 {
+	if a.hooks == nil || a.supersedingBoot != 0 {
 		return
 	}
 	state := a.follower.State()
-	_, leased := a.holder.Until()
-	a.hooks.update(now, observed{
-		state: state, mayServe: leased, leaseHeld: leased || s.Stopping && now < a.voidedUntil,
-		draining: a.follower.Draining(), stopping: s.Stopping, returns: s.Stopping && s.ReturnsWithin > 0,
+	_, leased := a.holder.LeaseEnd()
+	a.hooks.update(now, hookInputs{
+		state: state, hasLease: leased, mayRelease: leased || s.Stopping && now < a.voidedLeaseEnd,
+		drainingEpoch: a.follower.Draining(), stopping: s.Stopping, restartsInPlace: s.Stopping && s.RestartWithin > 0,
 	}, func() { a.publishRouting(state) })
-	if a.hooks.reportNow {
-		a.hooks.reportNow, a.nextHeartbeat = false, 0
+	if a.hooks.heartbeatDue {
+		a.hooks.heartbeatDue, a.nextHeartbeat = false, 0
 	}
 }
 
@@ -305,48 +306,48 @@ func (a *Agent) acknowledgeDrained(now time.Duration) {
 	if e == 0 {
 		return
 	}
-	if a.o.Gate.Running(a.follower.MayRun) > 0 {
-		a.cutOverdue(now)
+	if a.options.Gate.CountRunning(a.follower.MayRun) > 0 {
+		a.abortOverdue(now)
 		return
 	}
 	if a.hooks != nil {
-		if !a.hooks.movesReleased(now, a.follower.OwnsNext) {
+		if !a.hooks.movesReleased(now, a.follower.WillOwn) {
 			return
 		}
-		a.hooks.prepareRelease(now, e)
+		a.hooks.prepareReleases(now, e)
 	}
-	a.follower.Drained(e)
+	a.follower.RecordDrained(e)
 	a.nextHeartbeat = 0
 }
 
-// cutOverdue aborts the requests that have exceeded drain-timeout.
-func (a *Agent) cutOverdue(now time.Duration) {
-	if !a.follower.CutDue(now) {
+// abortOverdue aborts the requests that have exceeded drain-timeout.
+func (a *Agent) abortOverdue(now time.Duration) {
+	if !a.follower.AbortDue(now) {
 		return
 	}
-	overdue := func(s shardmap.Shard) bool { return a.follower.Overdue(now, s) }
+	overdue := func(s shardmap.Shard) bool { return a.follower.IsOverdue(now, s) }
 	if a.hooks != nil {
-		a.hooks.countCutRequests(overdue)
+		a.hooks.countAbortedRequests(overdue)
 	}
-	a.o.Gate.Cut(CutDraining, func(s shardmap.Shard) bool { return !overdue(s) })
+	a.options.Gate.AbortRequests(AbortDraining, func(s shardmap.Shard) bool { return !overdue(s) })
 }
 
 // raiseBoot continues under a higher boot once no request and no hook call of the present boot
 // runs. The leader concludes from a higher boot that the previous one has stopped serving.
 func (a *Agent) raiseBoot() {
-	if a.rebootAbove == 0 {
+	if a.supersedingBoot == 0 {
 		return
 	}
-	if empty := a.cutAll(CutNewBoot); !empty || a.hooks != nil && !a.hooks.stopCalls() {
+	if empty := a.abortAll(AbortNewBoot); !empty || a.hooks != nil && !a.hooks.stopCalls() {
 		return
 	}
-	if boot, ok := a.o.Raise(a.rebootAbove); ok {
+	if boot, ok := a.options.RaiseBoot(a.supersedingBoot); ok {
 		a.holder.Reboot(boot)
 		if a.hooks != nil {
 			a.hooks.reboot(boot)
 			a.publishRouting(a.follower.State())
 		}
-		a.rebootAbove, a.nextHeartbeat = 0, 0
+		a.supersedingBoot, a.nextHeartbeat = 0, 0
 	}
 }
 
@@ -360,10 +361,10 @@ func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	if a.stoppingSince == 0 {
 		a.stoppingSince = now
 	}
-	if s.ReturnsWithin > 0 && now-a.stoppingSince < a.o.Pace.DrainTimeout && a.o.Gate.Running(noShard) > 0 {
+	if s.RestartWithin > 0 && now-a.stoppingSince < a.options.Pace.DrainTimeout && a.options.Gate.CountRunning(noShard) > 0 {
 		return
 	}
-	if !a.cutAll(CutGoodbye) {
+	if !a.abortAll(AbortGoodbye) {
 		return
 	}
 	if was := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
@@ -375,12 +376,12 @@ func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	a.stopped, a.nextHeartbeat = true, 0
 }
 
-// cutAll aborts all running requests. It returns true if no request runs any more.
-func (a *Agent) cutAll(why CutReason) bool {
-	if a.o.Gate.Running(noShard) == 0 {
+// abortAll aborts all running requests. It returns true if no request runs any more.
+func (a *Agent) abortAll(why AbortReason) bool {
+	if a.options.Gate.CountRunning(noShard) == 0 {
 		return true
 	}
-	a.o.Gate.Cut(why, noShard)
+	a.options.Gate.AbortRequests(why, noShard)
 	return false
 }
 
@@ -388,21 +389,21 @@ func (a *Agent) cutAll(why CutReason) bool {
 // before the Raft term (why 6): the term then proves that no newer one had begun when the
 // echoed answer was sent.
 func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
-	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.o.Pace.Heartbeat+a.postponeNext, 0, 0
+	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.options.Pace.Heartbeat+a.postponeNext, 0, 0
 	if !a.stopped {
-		s.ReturnsWithin = 0
+		s.RestartWithin = 0
 	}
 	number, echo := a.holder.NextHeartbeat(now)
 	unacquired, waiting, unable := a.acquireReport()
 	kept, keepsAll := a.safeDrainReport()
-	a.o.Send(ack.Heartbeat{
-		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
-		Term:    a.o.Term(),
-		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Interval: a.o.Pace.Heartbeat,
-		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.stopped, Gateway: a.o.Gateway, App: s.App,
-		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: s.ReturnsWithin, Keys: s.Keys, NotReleased: a.countNotReleased(now),
-		NotAcquired: waiting, Unacquired: unacquired, AcquiresNone: unable, Kept: kept, KeepsAll: keepsAll,
-		AfterRestart: s.AfterRestart && !a.o.Gateway, AppSince: s.AppSince,
+	a.options.SendHeartbeat(ack.Heartbeat{
+		FormatVersion: a.follower.State().FormatVersion(), Node: a.options.Node, Server: a.options.Server, Boot: a.holder.Boot(), Nonce: a.options.Nonce, Number: number, Echo: echo,
+		Term:    a.options.RaftTerm(),
+		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Interval: a.options.Pace.Heartbeat,
+		Weight: s.Weight, Zone: a.options.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.stopped, Gateway: a.options.Gateway, App: s.App,
+		ReleaseTime: a.releaseTime(), ReleasesDigest: a.releaseDigest(), RestartWithin: s.RestartWithin, KeyConfigDigest: s.KeyConfigDigest, UnreleasedMoves: a.countUnreleasedMoves(now),
+		WaitingShards: waiting, UnacquiredShards: unacquired, AcquiresNone: unable, KeptShards: kept, KeepsAllShards: keepsAll,
+		ReturnsNeedRestart: s.ReturnsNeedRestart && !a.options.Gateway, AppStartedAfter: s.AppStartedAfter,
 	})
 }
 
@@ -422,12 +423,12 @@ func (a *Agent) releaseDigest() [32]byte {
 	return a.hooks.digest
 }
 
-// Answered handles a response. The caller must call Poll afterwards.
-func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
+// HandleAnswer handles a response. The caller must call Poll afterwards.
+func (a *Agent) HandleAnswer(now time.Duration, ans ack.Answer) AnswerResult {
 	if ans.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
-	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
+	if ans.Refusal != 0 && ans.Term >= a.options.RaftTerm() {
 		a.holder.markAnswered(ans.HeartbeatNumber) // the leader is alive
 	}
 	switch ans.Refusal {
@@ -438,10 +439,10 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	case ack.RefusedDuplicate:
 		return a.duplicateFound(now, ans.DuplicateAddr)
 	}
-	if !a.holder.Answered(now, a.o.Term(), ans) {
+	if !a.holder.HandleAnswer(now, a.options.RaftTerm(), ans) {
 		return AnswerIgnored
 	}
-	a.duplicateSince, a.mapStays = 0, ans.MapUnchanged
+	a.duplicateSince, a.mapUnchanged = 0, ans.MapUnchanged
 	a.upToDate = a.upToDate || ans.OK
 	a.alignHeartbeat(ans)
 	if a.hooks != nil {
@@ -450,13 +451,13 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	if ans.Term != a.answerTerm {
 		// A new leader grants nothing until a heartbeat echoes one of its responses, and
 		// the lease of the previous leader is running out.
-		a.answerTerm, a.burst = ans.Term, 0
+		a.answerTerm, a.burstCount = ans.Term, 0
 		a.nextHeartbeat = now
 	}
 	// Continue the burst even with a lease: it may be from a leader that is gone, and
 	// the new one may not be ready to grant yet.
-	if _, held := a.holder.Until(); a.burst < minBurst || (!held || ans.ServeFor <= 0) && !a.o.Gateway && a.burst < maxBurst {
-		a.burst++
+	if _, held := a.holder.LeaseEnd(); a.burstCount < minBurst || (!held || ans.ServeFor <= 0) && !a.options.Gateway && a.burstCount < maxBurst {
+		a.burstCount++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
 	}
 	return AnswerCounted
@@ -464,10 +465,10 @@ func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 
 // bootSuperseded records that the leader has seen the higher boot known.
 func (a *Agent) bootSuperseded(known uint64) AnswerResult {
-	if a.rebootAbove != 0 || known <= a.holder.Boot() {
+	if a.supersedingBoot != 0 || known <= a.holder.Boot() {
 		return AnswerIgnored
 	}
-	a.rebootAbove = known
+	a.supersedingBoot = known
 	return BootSuperseded
 }
 
@@ -486,17 +487,17 @@ func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult
 	return DuplicateNode
 }
 
-// RanUntil reports, before Poll and Answered, that the process was running until now, even if
-// these calls are late. A busy machine is not a paused one, so the lease is kept.
-func (a *Agent) RanUntil(now time.Duration) { a.holder.RanUntil(now) }
+// MarkRunning reports, before Poll and HandleAnswer, that the process was running until now, even
+// if these calls are late. A busy machine is not a paused one, so the lease is kept.
+func (a *Agent) MarkRunning(now time.Duration) { a.holder.MarkRunning(now) }
 
-// Unanswered returns the oldest heartbeat without a response.
-func (a *Agent) Unanswered() election.UnansweredHeartbeat {
+// UnansweredHeartbeat returns the oldest heartbeat without a response.
+func (a *Agent) UnansweredHeartbeat() election.UnansweredHeartbeat {
 	since, ok := a.holder.oldestUnanswered()
 	if !ok {
 		return election.UnansweredHeartbeat{}
 	}
-	return election.UnansweredHeartbeat{Since: since, Term: a.answerTerm}
+	return election.UnansweredHeartbeat{SentAt: since, LeaderTerm: a.answerTerm}
 }
 
 // HeartbeatNow makes the next Poll send a heartbeat.
@@ -527,16 +528,16 @@ func (a *Agent) Timing() ack.Timing {
 	if s := a.follower.State(); s.Bootstrapped() {
 		return s.Timing()
 	}
-	return a.o.Timing
+	return a.options.Timing
 }
 
-// MapStays reports whether no node is left to take the shards of this leaving node.
-func (a *Agent) MapStays() bool { return a.mapStays }
+// MapUnchanged reports whether no node is left to take the shards of this leaving node.
+func (a *Agent) MapUnchanged() bool { return a.mapUnchanged }
 
 // Stopped reports whether the node has stopped admitting and running requests permanently, and
 // sends a goodbye.
 func (a *Agent) Stopped() bool { return a.stopped }
 
-// UpToDate reports whether a leader has confirmed that this node has the last proposal, so its
+// IsUpToDate reports whether a leader has confirmed that this node has the last proposal, so its
 // log is not far behind.
-func (a *Agent) UpToDate() bool { return a.upToDate }
+func (a *Agent) IsUpToDate() bool { return a.upToDate }

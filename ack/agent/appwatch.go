@@ -15,18 +15,18 @@ type AppWatch struct {
 	// checked means that a check of this process has reached the app, so it is known whether
 	// the app reports instances.
 	checked bool
-	// instanceSeen means that a check of this process has reached instance. seenAt is the epoch
-	// of the committed map before that check.
-	instanceSeen bool
-	seenAt       shardmap.Epoch
-	// firstMap is the epoch of the last map applied before the first lease of this process.
+	// sawInstance means that a check of this process has reached instance. instanceSeenEpoch is the
+	// epoch of the committed map before that check.
+	sawInstance       bool
+	instanceSeenEpoch shardmap.Epoch
+	// firstLeaseEpoch is the epoch of the last map applied before the first lease of this process.
 	// hadLease means that this process has had a lease.
-	firstMap shardmap.Epoch
-	hadLease bool
-	// unused means that the app process, or the next one, has had no request yet, so it has
+	firstLeaseEpoch shardmap.Epoch
+	hadLease        bool
+	// noRequestYet means that the app process, or the next one, has had no request yet, so it has
 	// served nothing up to the map that was applied last.
-	unused bool
-	since  shardmap.Epoch
+	noRequestYet bool
+	startedAfter shardmap.Epoch
 	// ifRestarted contains the values of since and unused if the app restarted when
 	// connections were refused. It is for an app that reports instances, or may do so: such an
 	// app may close its port and continue, so only a new instance proves a restart.
@@ -34,19 +34,21 @@ type AppWatch struct {
 		since shardmap.Epoch
 		fresh bool
 	}
-	// connections counts the calls of Connected.
-	connections uint64
+	// connectionCount counts the calls of Connected.
+	connectionCount uint64
 }
 
 // Attempt identifies the start of a check or of a connection for requests.
 type Attempt struct {
-	committed   shardmap.Epoch
-	connections uint64
+	committedEpoch  shardmap.Epoch
+	connectionCount uint64
 }
 
-// Begin returns the Attempt of a check or a connection. committed is the epoch of the
+// BeginAttempt returns the Attempt of a check or a connection. committed is the epoch of the
 // committed map that the node has applied.
-func (w *AppWatch) Begin(committed shardmap.Epoch) Attempt { return Attempt{committed, w.connections} }
+func (w *AppWatch) BeginAttempt(committed shardmap.Epoch) Attempt {
+	return Attempt{committed, w.connectionCount}
+}
 
 // NewAppWatch returns the AppWatch of a new process. instance is the last instance that an
 // earlier process of this node stored; empty means none.
@@ -56,14 +58,14 @@ func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instanc
 // whether the node holds a lease. The caller must call Applied before the node admits a request
 // under that lease.
 func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
-	if w.unused {
-		w.since = max(w.since, committed)
+	if w.noRequestYet {
+		w.startedAfter = max(w.startedAfter, committed)
 	}
 	if w.ifRestarted.fresh {
 		w.ifRestarted.since = max(w.ifRestarted.since, committed)
 	}
 	if !w.hadLease {
-		w.firstMap, w.hadLease = committed, leased
+		w.firstLeaseEpoch, w.hadLease = committed, leased
 	}
 }
 
@@ -72,19 +74,19 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 // caller must not call Refused while a connection to the app is open, because the app then
 // still runs.
 func (w *AppWatch) Refused(a Attempt) {
-	fresh := a.connections == w.connections // the next process has had no request
+	fresh := a.connectionCount == w.connectionCount // the next process has had no request
 	if w.instance != "" || !w.checked {
-		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, a.committed), w.ifRestarted.fresh || fresh
+		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, a.committedEpoch), w.ifRestarted.fresh || fresh
 		return
 	}
-	w.since, w.unused = max(w.since, a.committed), w.unused || fresh
+	w.startedAfter, w.noRequestYet = max(w.startedAfter, a.committedEpoch), w.noRequestYet || fresh
 }
 
 // Connected records a new connection for requests. The caller must call it before any byte is
 // sent.
 func (w *AppWatch) Connected() {
-	w.connections++
-	w.unused = false
+	w.connectionCount++
+	w.noRequestYet = false
 	w.ifRestarted.fresh = false
 }
 
@@ -96,7 +98,7 @@ func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 	w.checked = true
 	if instance == "" {
 		if !met && w.instance == "" {
-			w.since, w.unused = max(w.since, w.ifRestarted.since), w.unused || w.ifRestarted.fresh
+			w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
 		}
 		return false
 	}
@@ -104,19 +106,19 @@ func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 		switch {
 		case w.instance == "": // nothing to compare with: it may have closed its port only
 			w.ifRestarted.since, w.ifRestarted.fresh = 0, false
-		case w.instanceSeen && w.hadLease:
-			w.since = max(w.since, w.seenAt)
+		case w.sawInstance && w.hadLease:
+			w.startedAfter = max(w.startedAfter, w.instanceSeenEpoch)
 		default:
 			// It started after the last check of an earlier process of the node.
-			w.since, w.unused = max(w.since, w.firstMap), w.unused || !w.hadLease
+			w.startedAfter, w.noRequestYet = max(w.startedAfter, w.firstLeaseEpoch), w.noRequestYet || !w.hadLease
 		}
-		w.since, w.unused = max(w.since, w.ifRestarted.since), w.unused || w.ifRestarted.fresh
+		w.startedAfter, w.noRequestYet = max(w.startedAfter, w.ifRestarted.since), w.noRequestYet || w.ifRestarted.fresh
 		w.instance = instance
 	}
-	w.instanceSeen, w.seenAt = true, a.committed
+	w.sawInstance, w.instanceSeenEpoch = true, a.committedEpoch
 	return store
 }
 
-// Since returns the epoch of a committed map that the node had applied before the app
+// StartedAfter returns the epoch of a committed map that the node had applied before the app
 // process served anything that it admitted; zero if that is not known.
-func (w *AppWatch) Since() shardmap.Epoch { return w.since }
+func (w *AppWatch) StartedAfter() shardmap.Epoch { return w.startedAfter }

@@ -16,11 +16,11 @@ type cutting struct {
 	at  []time.Duration
 }
 
-func (c *cutting) Lease(time.Duration) bool              { return false }
-func (c *cutting) Route(ack.Routing)                     {}
-func (c *cutting) Running(func(shardmap.Shard) bool) int { return 1 }
-func (c *cutting) Cut(why agent.CutReason, _ func(shardmap.Shard) bool) {
-	if why == agent.CutLeaseLost {
+func (c *cutting) PublishLease(time.Duration) bool            { return false }
+func (c *cutting) PublishRouting(ack.Routing)                 {}
+func (c *cutting) CountRunning(func(shardmap.Shard) bool) int { return 1 }
+func (c *cutting) AbortRequests(why agent.AbortReason, _ func(shardmap.Shard) bool) {
+	if why == agent.AbortLeaseLost {
 		c.at = append(c.at, c.now)
 	}
 }
@@ -44,8 +44,8 @@ func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 			var last ack.Heartbeat
 			var sent time.Duration
 			a := agent.New(agent.Options{
-				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: long, Gate: g, Term: func() uint64 { return 1 },
-				Send: func(hb ack.Heartbeat) { last, sent = hb, g.now },
+				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: long, Gate: g, RaftTerm: func() uint64 { return 1 },
+				SendHeartbeat: func(hb ack.Heartbeat) { last, sent = hb, g.now },
 			}, 0)
 			look := func() { a.Poll(g.now, agent.Observation{State: ack.NewState(), Weight: 1}) }
 			granted := time.Duration(0)
@@ -53,7 +53,7 @@ func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 				a.HeartbeatNow()
 				look()
 				granted = sent
-				a.Answered(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, HeartbeatNumber: last.Number, ServeFor: 500 * ms, AbortAfter: cut, LeaseDuration: 500 * ms})
+				a.HandleAnswer(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, HeartbeatNumber: last.Number, ServeFor: 500 * ms, AbortAfter: cut, LeaseDuration: 500 * ms})
 				g.now += 10 * ms
 			}
 			for g.now <= granted+10*time.Second {

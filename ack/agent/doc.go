@@ -8,7 +8,7 @@
 //
 //   - Agent owns all other types. It acts in the one order that guarantees G1: lease, routing,
 //     drain, acknowledgement, heartbeat.
-//   - Holder holds the lease of the node. Follower determines what the node must drain, and what
+//   - LeaseHolder holds the lease of the node. Follower determines what the node must drain, and what
 //     it has acknowledged.
 //   - Gate is the interface to the admission of requests. App is the interface to the app, for
 //     hook calls.
@@ -39,40 +39,40 @@
 //		case r := <-results: // of a call to the app
 //			a.HookEnded(r)
 //		case o := <-notAcquired: // the app reports that it does not hold a shard
-//			a.NotAcquired(o.shard, o.epoch)
+//			a.ShardNotAcquired(o.shard, o.epoch)
 //		case ans := <-answers:
-//			handle(a.Answered(clock(), ans))
+//			handle(a.HandleAnswer(clock(), ans))
 //		}
 //		now := clock()
 //		a.Poll(now, agent.Observation{State: newest(), …})
 //	}
 //
-// Answers, hook results and requests of the app are inputs. Everything else is a hint, because
-// Poll checks all its inputs: a hint may be late, repeated or unnecessary, and a lost one costs
-// a tick. Poll sends heartbeats with Options.Send and controls requests with the Gate. It waits
+// Answers, hook results and requests of the app are inputs. Everything else is a hint, because Poll
+// checks all its inputs: a hint may be late, repeated or unnecessary, and a lost one costs a tick.
+// Poll sends heartbeats with Options.SendHeartbeat and controls requests with the Gate. It waits
 // for neither.
 //
-// The Poll after Answered acts on the response. The AnswerResult is for the process: it must stop
+// The Poll after HandleAnswer acts on the response. The AnswerResult is for the process: it must stop
 // after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
 // any more. The other results are for logs and status.
 //
 // With Options.Hooks, hook calls inform the app about the shards that it acquires, releases or has
-// lost. Poll starts the calls with App.Call and does not wait for them. HookEnded reports each
+// lost. Poll starts the calls with App.StartCall and does not wait for them. HookEnded reports each
 // result. Requests for a shard are routed to the app only after it has acquired the shard.
-// HookOptions.Deliver sends releases to the leader, separately from heartbeats.
+// HookOptions.SendReleases sends releases to the leader, separately from heartbeats.
 //
-// On a voter, the caller calls election.Suspicion.Poll with Agent.Unanswered after each
+// On a voter, the caller calls election.Suspicion.Poll with Agent.UnansweredHeartbeat after each
 // Agent.Poll, and does what it returns.
 //
-// A node that leaves sets Observation.Leaving until it no longer owns a shard, or until MapStays
-// reports that no node takes its shards, and then Observation.Stopping.
+// A node that leaves sets Observation.Leaving until it no longer owns a shard, or until
+// MapUnchanged reports that no node takes its shards, and then Observation.Stopping.
 //
 // # Duties of the caller
 //
-// Boot (the incarnation number of SWIM): a process locks its disk, increments the boot there,
-// syncs it, and then creates its Agent, so every boot that is sent is on disk. Options.Raise does
-// the same within a process. The nonce is random for each process. The peer listener is open
-// before the first heartbeat, because the leader takes a refused redial as evidence of a crash.
+// Boot (the incarnation number of SWIM): a process locks its disk, increments the boot there, syncs
+// it, and then creates its Agent, so every boot that is sent is on disk. Options.RaiseBoot does the
+// same within a process. The nonce is random for each process. The peer listener is open before the
+// first heartbeat, because the leader takes a refused redial as evidence of a crash.
 //
 // Gate: it counts a request before it checks routing and lease. The agent publishes before it
 // asks for the count. So one of the two sees the other. In the opposite order a request could
@@ -81,7 +81,7 @@
 // detects the end. Forwarding needs no lease.
 //
 // App: each Call has one result, reported when nothing of the call runs any more, also after
-// CutCall. Busy counts like the Gate.
+// CancelCall. CountRequests counts like the Gate.
 //
 // A node remembers its last 64 heartbeats. A response to an older one grants nothing.
 package agent

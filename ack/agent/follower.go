@@ -18,13 +18,13 @@ type Follower struct {
 
 	acked    shardmap.Epoch
 	draining shardmap.Epoch // zero means that there is nothing to drain
-	// cutAt is when the requests for moving shards must be cut, which means aborted. earlierCuts
-	// contains earlier times for shards that a replaced proposal moved already. The replacing
-	// proposal does not give their requests more time. Otherwise frequent map changes could keep
-	// these requests running, and the round open, for an unlimited time.
-	cutAt       time.Duration
-	earlierCuts map[shardmap.Shard]time.Duration
-	nextCut     time.Duration // the earliest time that CutDue has not reported yet
+	// abortAt is when the requests for moving shards must be cut, which means aborted.
+	// earlierAbortTimes contains earlier times for shards that a replaced proposal moved already.
+	// The replacing proposal does not give their requests more time. Otherwise frequent map changes
+	// could keep these requests running, and the round open, for an unlimited time.
+	abortAt           time.Duration
+	earlierAbortTimes map[shardmap.Shard]time.Duration
+	nextAbortAt       time.Duration // the earliest time that AbortDue has not reported yet
 }
 
 // never is a time that does not come.
@@ -40,21 +40,21 @@ func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
 // requests for shards that MayRun excludes. drain is true if there is a new proposal for which
 // the node must drain.
 func (f *Follower) StateApplied(now time.Duration, s *ack.State) (drain bool) {
-	last := s.Last().Epoch()
+	last := s.Proposed().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
 		f.state = s
 		return false
 	}
-	f.earlierCuts = f.continuedCuts(s)
-	f.state, f.draining, f.cutAt = s, last, now+f.drainTimeout
-	f.scheduleCut(-1)
+	f.earlierAbortTimes = f.continuedAbortTimes(s)
+	f.state, f.draining, f.abortAt = s, last, now+f.drainTimeout
+	f.scheduleAbort(-1)
 	return true
 }
 
-// continuedCuts returns the cut times of shards that two proposals take from this node: the
+// continuedAbortTimes returns the cut times of shards that two proposals take from this node: the
 // proposal for which the node drains now, and the last proposal of next. nil means that the
 // node does not drain.
-func (f *Follower) continuedCuts(next *ack.State) (cuts map[shardmap.Shard]time.Duration) {
+func (f *Follower) continuedAbortTimes(next *ack.State) (cuts map[shardmap.Shard]time.Duration) {
 	if f.draining == 0 {
 		return nil
 	}
@@ -62,46 +62,46 @@ func (f *Follower) continuedCuts(next *ack.State) (cuts map[shardmap.Shard]time.
 	cuts = map[shardmap.Shard]time.Duration{}
 	for s := range f.state.Committed().Shards(f.self) {
 		if !f.MayRun(s) && !after.MayRun(s) {
-			cuts[s] = f.cutTime(s)
+			cuts[s] = f.abortTime(s)
 		}
 	}
 	return cuts
 }
 
-// cutTime returns when the requests for the moving shard s must be cut.
-func (f *Follower) cutTime(s shardmap.Shard) time.Duration {
-	if at, ok := f.earlierCuts[s]; ok {
+// abortTime returns when the requests for the moving shard s must be cut.
+func (f *Follower) abortTime(s shardmap.Shard) time.Duration {
+	if at, ok := f.earlierAbortTimes[s]; ok {
 		return at
 	}
-	return f.cutAt
+	return f.abortAt
 }
 
-// scheduleCut sets nextCut to the first cut time after now.
-func (f *Follower) scheduleCut(now time.Duration) {
-	f.nextCut = never
-	if f.cutAt > now {
-		f.nextCut = f.cutAt
+// scheduleAbort sets nextAbortAt to the first cut time after now.
+func (f *Follower) scheduleAbort(now time.Duration) {
+	f.nextAbortAt = never
+	if f.abortAt > now {
+		f.nextAbortAt = f.abortAt
 	}
-	for _, at := range f.earlierCuts {
+	for _, at := range f.earlierAbortTimes {
 		if at > now {
-			f.nextCut = min(f.nextCut, at)
+			f.nextAbortAt = min(f.nextAbortAt, at)
 		}
 	}
 }
 
 // MayRun reports whether requests for s may still run here. All other requests must end before
 // the node acknowledges. While the key configuration changes, no request may run.
-func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeys() && f.OwnsNext(s) }
+func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeyConfig() && f.WillOwn(s) }
 
-// OwnsNext reports whether the last proposal names this node as owner of s.
-func (f *Follower) OwnsNext(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
+// WillOwn reports whether the last proposal names this node as owner of s.
+func (f *Follower) WillOwn(s shardmap.Shard) bool { return f.state.Proposed().Owner(s) == f.self }
 
 // Draining returns the epoch that the node drains for, zero if there is none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }
 
-// Drained records that no request runs for a shard that the node does not own in the
+// RecordDrained records that no request runs for a shard that the node does not own in the
 // proposal e. It returns true if the leader must be notified immediately.
-func (f *Follower) Drained(e shardmap.Epoch) bool {
+func (f *Follower) RecordDrained(e shardmap.Epoch) bool {
 	if e == 0 || e != f.draining {
 		return false
 	}
@@ -109,21 +109,21 @@ func (f *Follower) Drained(e shardmap.Epoch) bool {
 	return true
 }
 
-// CutDue returns true, once for each cut time, when drain-timeout has passed for some moving
+// AbortDue returns true, once for each cut time, when drain-timeout has passed for some moving
 // shards. The caller must then abort the running requests of the shards for which Overdue
 // returns true (rule 7).
-func (f *Follower) CutDue(now time.Duration) bool {
-	if f.draining == 0 || now < f.nextCut {
+func (f *Follower) AbortDue(now time.Duration) bool {
+	if f.draining == 0 || now < f.nextAbortAt {
 		return false
 	}
-	f.scheduleCut(now)
+	f.scheduleAbort(now)
 	return true
 }
 
-// Overdue reports whether the shard s moves and drain-timeout has passed since the first of the
+// IsOverdue reports whether the shard s moves and drain-timeout has passed since the first of the
 // successive proposals that take it from this node.
-func (f *Follower) Overdue(now time.Duration, s shardmap.Shard) bool {
-	return f.draining != 0 && !f.MayRun(s) && now >= f.cutTime(s)
+func (f *Follower) IsOverdue(now time.Duration, s shardmap.Shard) bool {
+	return f.draining != 0 && !f.MayRun(s) && now >= f.abortTime(s)
 }
 
 // Acked returns the last proposal that this boot has applied and drained for.

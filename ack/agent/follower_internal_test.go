@@ -23,7 +23,7 @@ func newDrainingOwner(t *testing.T) *drainingOwner {
 	d.commitOwners("a", "b")
 	d.owned = slices.Collect(d.state.Committed().Shards("b"))
 	d.f.StateApplied(0, d.state)
-	d.f.Drained(d.state.Last().Epoch())
+	d.f.RecordDrained(d.state.Proposed().Epoch())
 	return d
 }
 
@@ -35,12 +35,12 @@ func (d *drainingOwner) propose(now time.Duration, moving ...shardmap.Shard) {
 		p.Kept[s] = !slices.Contains(moving, s)
 	}
 	base := d.state.Committed()
-	entry, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, membersOf("a", "b"), p)})
+	entry, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, membersOf("a", "b"), p)})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.apply(entry, ack.OutcomeProposed)
-	if got := len(shardmap.Diff(base, d.state.Last())); got != len(moving) {
+	if got := len(shardmap.Diff(base, d.state.Proposed())); got != len(moving) {
 		d.t.Fatalf("the proposal moves %d shards, want %v", got, moving)
 	}
 	if !d.f.StateApplied(now, d.state) {
@@ -48,13 +48,13 @@ func (d *drainingOwner) propose(now time.Duration, moving ...shardmap.Shard) {
 	}
 }
 
-// wantCut checks that CutDue is true at exactly this time, and which shards are overdue then.
+// wantCut checks that AbortDue is true at exactly this time, and which shards are overdue then.
 func (d *drainingOwner) wantCut(at time.Duration, overdue ...shardmap.Shard) {
 	d.t.Helper()
-	if d.f.CutDue(at - time.Millisecond) {
+	if d.f.AbortDue(at - time.Millisecond) {
 		d.t.Errorf("cut before %v", at)
 	}
-	if !d.f.CutDue(at) || d.f.CutDue(at+time.Millisecond) {
+	if !d.f.AbortDue(at) || d.f.AbortDue(at+time.Millisecond) {
 		d.t.Errorf("not cut at %v, or twice", at)
 	}
 	for s := range shardmap.Shard(d.state.Shards()) {
@@ -62,7 +62,7 @@ func (d *drainingOwner) wantCut(at time.Duration, overdue ...shardmap.Shard) {
 		if !slices.Contains(d.owned, s) {
 			continue // no request for it runs here
 		}
-		if got := d.f.Overdue(at, s); got != want {
+		if got := d.f.IsOverdue(at, s); got != want {
 			d.t.Errorf("at %v shard %d is overdue: %v, want %v", at, s, got, want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestReplacedProposalDoesNotProlongTheDrain(t *testing.T) {
 	d.propose(4*time.Second, x, y)
 	d.wantCut(5*time.Second, x)
 	d.wantCut(9*time.Second, x, y)
-	if !d.f.Drained(d.state.Last().Epoch()) || d.f.CutDue(time.Hour) || d.f.Overdue(time.Hour, x) {
+	if !d.f.RecordDrained(d.state.Proposed().Epoch()) || d.f.AbortDue(time.Hour) || d.f.IsOverdue(time.Hour, x) {
 		t.Error("draining continues after the acknowledgement")
 	}
 }
@@ -88,7 +88,7 @@ func TestFlappingTargetDoesNotProlongTheDrain(t *testing.T) {
 		d.propose(time.Duration(2*i+1)*time.Second, x, y)
 		d.propose(time.Duration(2*i+2)*time.Second, x)
 	}
-	if !d.f.CutDue(8*time.Second) || !d.f.Overdue(8*time.Second, x) || d.f.Overdue(8*time.Second, y) {
+	if !d.f.AbortDue(8*time.Second) || !d.f.IsOverdue(8*time.Second, x) || d.f.IsOverdue(8*time.Second, y) {
 		t.Error("x is not cut, or y is")
 	}
 }
@@ -107,7 +107,7 @@ func TestDrainAfterAnAcknowledgementHasTheWholeTime(t *testing.T) {
 	d := newDrainingOwner(t)
 	x := d.owned[0]
 	d.propose(0, x)
-	d.f.Drained(d.state.Last().Epoch())
+	d.f.RecordDrained(d.state.Proposed().Epoch())
 	d.propose(3*time.Second, x)
 	d.wantCut(8*time.Second, x)
 }
@@ -119,7 +119,7 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	log.propose("a")
 	open := log.state
 	f := NewFollower("b", ack.DefaultPace().DrainTimeout)
-	if f.Acked() != 0 || f.Draining() != 0 || f.Drained(0) {
+	if f.Acked() != 0 || f.Draining() != 0 || f.RecordDrained(0) {
 		t.Error("something to acknowledge before the first state")
 	}
 	if f.StateApplied(0, ack.NewState()) {
@@ -129,7 +129,7 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	if !f.StateApplied(0, s) || f.Draining() != s.Committed().Epoch() || f.StateApplied(0, s) {
 		t.Errorf("draining for %d, want %d, once", f.Draining(), s.Committed().Epoch())
 	}
-	if !f.Drained(s.Committed().Epoch()) || f.Drained(s.Committed().Epoch()) || f.Acked() != s.Committed().Epoch() {
+	if !f.RecordDrained(s.Committed().Epoch()) || f.RecordDrained(s.Committed().Epoch()) || f.Acked() != s.Committed().Epoch() {
 		t.Errorf("acknowledged %d, want %d, once", f.Acked(), s.Committed().Epoch())
 	}
 	// b leaves: it must end everything.
@@ -138,14 +138,14 @@ func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	}
 	for sh := range shardmap.Shard(12) {
 		if f.MayRun(sh) {
-			t.Errorf("shard %d may run on, the map gives it to %q", sh, open.Last().Owner(sh))
+			t.Errorf("shard %d may run on, the map gives it to %q", sh, open.Proposed().Owner(sh))
 		}
 	}
-	if f.Acked() != s.Committed().Epoch() || f.Drained(s.Committed().Epoch()) {
+	if f.Acked() != s.Committed().Epoch() || f.RecordDrained(s.Committed().Epoch()) {
 		t.Error("acknowledged before it has drained")
 	}
-	if !f.Drained(open.Last().Epoch()) || f.Acked() != open.Last().Epoch() {
-		t.Errorf("acknowledged %d, want %d", f.Acked(), open.Last().Epoch())
+	if !f.RecordDrained(open.Proposed().Epoch()) || f.Acked() != open.Proposed().Epoch() {
+		t.Errorf("acknowledged %d, want %d", f.Acked(), open.Proposed().Epoch())
 	}
 	// The commit of what is acknowledged is nothing to drain for.
 	log.commit()
@@ -164,19 +164,19 @@ func TestReplacedProposalIsNotAcknowledged(t *testing.T) {
 	f := NewFollower("b", ack.DefaultPace().DrainTimeout)
 	f.StateApplied(0, first)
 	f.StateApplied(3*time.Millisecond, second)
-	if f.Drained(first.Last().Epoch()) || f.Acked() != 0 {
+	if f.RecordDrained(first.Proposed().Epoch()) || f.Acked() != 0 {
 		t.Error("acknowledged a proposal that was replaced")
 	}
 	drain := ack.DefaultPace().DrainTimeout
 	// b loses the same shards by both proposals, so the time of their requests continues.
-	if f.CutDue(drain-time.Millisecond) || !f.CutDue(drain) {
+	if f.AbortDue(drain-time.Millisecond) || !f.AbortDue(drain) {
 		t.Error("not cut drain-timeout after the first proposal")
 	}
 	// The time of all other requests counts from the second proposal.
-	if !f.CutDue(drain+3*time.Millisecond) || f.CutDue(drain+4*time.Millisecond) {
+	if !f.AbortDue(drain+3*time.Millisecond) || f.AbortDue(drain+4*time.Millisecond) {
 		t.Error("not cut drain-timeout after the second proposal, or twice")
 	}
-	if !f.Drained(second.Last().Epoch()) || f.CutDue(2*drain) {
+	if !f.RecordDrained(second.Proposed().Epoch()) || f.AbortDue(2*drain) {
 		t.Error("the new proposal was not acknowledged, or is drained on")
 	}
 }

@@ -26,15 +26,15 @@ const MaxHookCalls = 64
 // then the call counts as running. The node then does not acknowledge a map that moves a shard
 // of the call, and sends no goodbye.
 type App interface {
-	// Call starts an attempt. The app may receive calls in another order than they were
+	// StartCall starts an attempt. The app may receive calls in another order than they were
 	// started. So it must store the highest Seq of each shard and ignore lower ones. Two calls
 	// never name the same shard at the same time.
-	Call(HookCall)
-	// CutCall cancels an attempt as soon as possible; its result follows. A call that has
+	StartCall(HookCall)
+	// CancelCall cancels an attempt as soon as possible; its result follows. A call that has
 	// ended is ignored.
-	CutCall(seq uint64)
-	// Busy counts the running requests for s.
-	Busy(s shardmap.Shard) int
+	CancelCall(seq uint64)
+	// CountRequests counts the running requests for s.
+	CountRequests(s shardmap.Shard) int
 }
 
 // HookKind is the kind of a hook call.
@@ -140,13 +140,13 @@ type AliveCall struct {
 // HookOptions are the properties of the hooks of a node.
 type HookOptions struct {
 	App App
-	// Deliver sends the releases of the node to the present leader, which gets them as
+	// SendReleases sends the releases of the node to the present leader, which gets them as
 	// ReleasesReceived. It must not block. It is called again until a response has Taken set,
 	// or ReleaseTimeout is over.
-	Deliver func(ack.Releases)
-	// Ended is called at the end of each release, once for each shard; nil means no calls. The
-	// agent calls it from its own methods. It must not block or call the agent.
-	Ended func(ReleaseEnd)
+	SendReleases func(ack.Releases)
+	// ReleaseEnded is called at the end of each release, once for each shard; nil means no calls.
+	// The agent calls it from its own methods. It must not block or call the agent.
+	ReleaseEnded func(ReleaseEnd)
 	// ReleaseTimeout bounds the time that releases add to a map change, at most
 	// MaxReleaseTimeout. It covers the time from the end of the last moving request to the
 	// acknowledgement and the delivery of the releases. The leader waits that much longer.

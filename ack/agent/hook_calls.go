@@ -27,17 +27,17 @@ func (m *hookMachine) startCalls(now time.Duration) {
 // Kinds have separate limits: releases have little time, and acquires may hang for a long time.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
 	room := MaxHookCalls
-	for _, c := range m.running {
+	for _, c := range m.runningCalls {
 		if c.Kind == kind {
 			room--
 		}
 	}
-	first, _ := slices.BinarySearch(due, m.firstWaiting[kind])
-	m.firstWaiting[kind] = 0
+	first, _ := slices.BinarySearch(due, m.firstUnstarted[kind])
+	m.firstUnstarted[kind] = 0
 	for _, shards := range [...][]shardmap.Shard{due[first:], due[:first]} {
 		for ; len(shards) > 0; room-- {
 			if room <= 0 {
-				m.firstWaiting[kind] = shards[0]
+				m.firstUnstarted[kind] = shards[0]
 				return
 			}
 			n := m.batchSize(shards)
@@ -51,16 +51,16 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard) HookKind {
 	var kind HookKind
 	switch {
-	case h.call != 0:
+	case h.callSeq != 0:
 		return 0
-	case h.phase == HookAcquiring && m.seen.mayServe:
-		if h.epoch <= m.firstLeaseEpoch && m.seen.state.RestartsIndex() < m.restartIndex {
+	case h.phase == HookAcquiring && m.inputs.hasLease:
+		if h.epoch <= m.firstLeaseEpoch && m.inputs.state.RestartsIndex() < m.restartIndex {
 			return 0 // the entry with the notes of the previous process is not applied yet
 		}
 		kind = HookAcquire
-	case h.phase == HookReleasing && m.seen.leaseHeld:
+	case h.phase == HookReleasing && m.inputs.mayRelease:
 		kind = HookRelease
-	case h.isGone() && h.lostPending:
+	case h.isGone() && h.lostCallDue:
 		kind = HookLost
 	default:
 		return 0
@@ -72,12 +72,12 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 	if kind == HookAcquire {
 		return kind
 	}
-	if now >= m.deadline(s) {
+	if now >= m.callDeadline(s) {
 		return 0 // not before the acknowledgement
 	}
 	// Requests admitted under this ownership epoch may still reach the app.
-	if st := m.ownershipOf(s); st.owned && st.epoch == h.epoch && m.o.App.Busy(s) > 0 {
-		m.dirty = true // the end of the request triggers a poll
+	if st := m.ownershipOf(s); st.isOwner && st.epoch == h.epoch && m.options.App.CountRequests(s) > 0 {
+		m.inputsChanged = true // the end of the request triggers a poll
 		return 0
 	}
 	return kind
@@ -96,19 +96,19 @@ func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 
 // startCall starts a call for the shards and returns its Seq.
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
-	m.calls++
-	state := m.seen.state
+	m.callCount++
+	state := m.inputs.state
 	by := time.Duration(math.MaxInt64)
 	for _, s := range shards {
-		by = min(by, m.deadline(s))
+		by = min(by, m.callDeadline(s))
 	}
-	c := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.calls, Map: state.Last().Epoch()}}
+	c := &runningCall{HookCall: HookCall{Kind: kind, Seq: m.boot<<32 + m.callCount, Map: state.Proposed().Epoch()}}
 	switch kind {
 	case HookAcquire:
-		c.Map, c.Timeout = state.Committed().Epoch(), m.o.AcquireTimeout
-		m.acquireFailures.active = true
+		c.Map, c.Timeout = state.Committed().Epoch(), m.options.AcquireTimeout
+		m.acquireFailures.updatesNeeded = true
 	case HookRelease:
-		c.Timeout = min(m.attemptTimeout(), by-m.lostTime()-now)
+		c.Timeout = min(m.attemptTimeout(), by-m.lostCallReserve()-now)
 	case HookLost:
 		c.Timeout = min(m.attemptTimeout(), by-now)
 	}
@@ -117,41 +117,41 @@ func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shard
 		hs := HookShard{Shard: s, Epoch: h.epoch}
 		switch kind {
 		case HookAcquire:
-			hs.From, hs.Again = state.OwnerBefore(s), h.mayHold || h.epoch <= m.firstLeaseEpoch
+			hs.From, hs.Again = state.PreviousOwner(s), h.appMayHold || h.epoch <= m.firstLeaseEpoch
 			if note, from, ok := m.inheritedNote(s, h, h.epoch); ok {
 				hs.From, hs.Note, hs.Released = from, note, true
 			}
 			h.released, h.note = false, nil
-			h.mayHold = true
+			h.appMayHold = true
 		case HookRelease:
-			hs.Cut, h.mayHaveReleased = h.cutRequests, true
-			if to := state.Last().Owner(s); to != m.self {
+			hs.Cut, h.releaseAttempted = h.abortedRequests, true
+			if to := state.Proposed().Owner(s); to != m.self {
 				hs.To = to
 			}
 		case HookLost:
 		}
-		h.call = c.Seq
+		h.callSeq = c.Seq
 		c.Shards = append(c.Shards, hs)
 	}
 	c.deadline = now + c.Timeout
-	m.running[c.Seq] = c
-	m.o.App.Call(c.HookCall)
+	m.runningCalls[c.Seq] = c
+	m.options.App.StartCall(c.HookCall)
 	return c.Seq
 }
 
 // handleResult applies the result of a call. It checks lease, committed map and last proposal
 // of the present update again.
 func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
-	c := m.running[r.Seq]
+	c := m.runningCalls[r.Seq]
 	if c == nil {
 		return
 	}
-	delete(m.running, r.Seq)
-	m.appRefuses = r.Refused
+	delete(m.runningCalls, r.Seq)
+	m.appRefusesConns = r.Refused
 	m.probeEnded(now, c, r)
 	for _, hs := range c.Shards {
 		h := &m.shards[hs.Shard]
-		h.call = 0
+		h.callSeq = 0
 		why, failed := r.Failed[hs.Shard]
 		if r.Err != nil {
 			why, failed = r.Err.Error(), true
@@ -163,7 +163,7 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 		early := c.cancelled && now < c.deadline // cancelled, not failed
 		answered := !c.cancelled && now < c.deadline
 		if !early && (answered || !h.appResponded) { // an error of the app explains more than a timeout
-			h.err = why
+			h.lastError = why
 		}
 		h.appResponded = h.appResponded || answered
 		m.callFailed(now, c, r, hs.Shard, h, early)
@@ -176,20 +176,20 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard) {
 	switch c.Kind {
 	case HookAcquire:
-		if st := m.ownershipOf(s); st.remains && st.epoch == h.epoch {
-			h.acquired = true
+		if st := m.ownershipOf(s); st.remainsOwner && st.epoch == h.epoch {
+			h.appAcquired = true
 		}
 		m.acquireFailures.acquireSucceeded(now)
 	case HookRelease:
 		m.reportReleaseEnd(s, h, ReleaseOK, "", false)
 		h.setPhase(now, HookGone)
-		h.mayHold, h.lostPending = false, false
+		h.appMayHold, h.lostCallDue = false, false
 		h.released, h.note = !r.Absent[s], r.Notes[s]
 		if r.Absent[s] {
 			h.note = nil
 		}
 	case HookLost:
-		h.mayHold, h.lostPending = false, false
+		h.appMayHold, h.lostCallDue = false, false
 	}
 }
 
@@ -201,8 +201,8 @@ func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult
 	}
 	h.nextAttempt = now + h.retryPause
 	if c.Kind == HookAcquire && !early {
-		if h.failures++; now >= c.deadline && (len(c.Shards) == 1 || !m.servesAny()) {
-			h.failures = max(h.failures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
+		if h.acquireFailures++; now >= c.deadline && (len(c.Shards) == 1 || !m.servesAny()) {
+			h.acquireFailures = max(h.acquireFailures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
 		}
 	}
 	switch {
@@ -210,9 +210,9 @@ func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult
 		// The app process is gone, with its state. The shard moves anyway.
 		m.reportUnreleased(now, s, h)
 		h.abandon(now)
-		h.lostPending = false
+		h.lostCallDue = false
 	case c.Kind == HookLost && r.Refused:
-		h.lostPending = false
+		h.lostCallDue = false
 	case r.Err != nil && !r.Refused && !early:
 		h.maxBatch = max(1, min(h.maxBatch, len(c.Shards))/batchDivisor)
 	}
@@ -221,17 +221,17 @@ func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult
 // HookEnded reports the result of a call. The caller must call Poll afterwards.
 func (a *Agent) HookEnded(r HookResult) {
 	if m := a.hooks; m != nil {
-		m.results, m.dirty = append(m.results, r), true
+		m.pendingResults, m.inputsChanged = append(m.pendingResults, r), true
 	}
 }
 
-// NotAcquired reports that the app does not hold a shard for which it got a request of the
+// ShardNotAcquired reports that the app does not hold a shard for which it got a request of the
 // given ownership epoch, and that it has not processed the request. The app gets another
 // acquire call, and the node admits no request for the shard until that succeeds. The caller
 // must call Poll afterwards.
-func (a *Agent) NotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
+func (a *Agent) ShardNotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	if m := a.hooks; m != nil && int(s) < len(m.shards) {
-		m.notAcquired, m.dirty = append(m.notAcquired, shardEpoch{s, epoch}), true
+		m.reportedNotAcquired, m.inputsChanged = append(m.reportedNotAcquired, shardEpoch{s, epoch}), true
 	}
 }
 
@@ -243,7 +243,7 @@ func (a *Agent) HeldShards() []HeldShardView {
 	var held []HeldShardView
 	for s, h := range a.hooks.shards {
 		if !h.isGone() {
-			held = append(held, HeldShardView{Shard: shardmap.Shard(s), Epoch: h.epoch, Phase: h.phase, Since: h.since, Err: h.err})
+			held = append(held, HeldShardView{Shard: shardmap.Shard(s), Epoch: h.epoch, Phase: h.phase, Since: h.phaseSince, Err: h.lastError})
 		}
 	}
 	return held

@@ -15,15 +15,16 @@ const (
 	// The pause between two attempts doubles from minRetryPause to maxRetryPause.
 	minRetryPause = 100 * time.Millisecond
 	maxRetryPause = 2 * time.Second
-	// If a shard could not be released, a lost call makes the app drop it. The last 1/lostFraction
-	// of ReleaseTimeout is reserved for these calls, but at least minLostTime, which is enough for
-	// one or two polls on a busy machine. The reserve is never more than half of ReleaseTimeout.
-	lostFraction = 8
-	minLostTime  = 100 * time.Millisecond
+	// If a shard could not be released, a lost call makes the app drop it. The last
+	// 1/lostCallFraction of ReleaseTimeout is reserved for these calls, but at least
+	// minLostCallReserve, which is enough for one or two polls on a busy machine. The reserve is
+	// never more than half of ReleaseTimeout.
+	lostCallFraction   = 8
+	minLostCallReserve = 100 * time.Millisecond
 	// resendInterval is the time between two deliveries of the release notes.
 	resendInterval = 100 * time.Millisecond
-	// lostRetryTime is how long lost calls for a shard are retried.
-	lostRetryTime = time.Minute
+	// lostCallRetryTime is how long lost calls for a shard are retried.
+	lostCallRetryTime = time.Minute
 	// If a call gets no response, the next call for its shards names fewer shards, by the factor
 	// batchDivisor. So a single shard that makes the app hang soon delays few others.
 	batchDivisor = 16
@@ -39,18 +40,18 @@ const (
 // hold. An Agent owns the machine. It only advances within Agent.Poll, after the agent has
 // published lease and routing of that poll.
 type hookMachine struct {
-	o            HookOptions
-	self         shardmap.NodeID
-	server       string
-	boot         uint64
-	calls        uint64                       // calls started by this boot
-	running      map[uint64]*runningCall      // by Seq
-	firstWaiting [HookLost + 1]shardmap.Shard // by kind: the first shard for which no call was free, so it comes first next time
+	options        HookOptions
+	self           shardmap.NodeID
+	server         string
+	boot           uint64
+	callCount      uint64                       // calls started by this boot
+	runningCalls   map[uint64]*runningCall      // by Seq
+	firstUnstarted [HookLost + 1]shardmap.Shard // by kind: the first shard for which no call was free, so it comes first next time
 
-	shards      []heldShard
-	acquired    []shardmap.Epoch // by shard: the ownership epoch under which the shard serves; zero means that it does not. The slice is part of a published Routing, so it is never modified
-	results     []HookResult     // since the last update
-	notAcquired []shardEpoch     // shards that the app reported as not acquired
+	shards              []heldShard
+	acquired            []shardmap.Epoch // by shard: the ownership epoch under which the shard serves; zero means that it does not. The slice is part of a published Routing, so it is never modified
+	pendingResults      []HookResult     // since the last update
+	reportedNotAcquired []shardEpoch     // shards that the app reported as not acquired
 
 	firstLeaseEpoch shardmap.Epoch // the last proposal at the first lease; an earlier process may have served shards owned since this epoch or before
 	hadLease        bool           // firstLeaseEpoch is set
@@ -58,22 +59,22 @@ type hookMachine struct {
 	// this node has applied that entry, its state may lack the releases of its previous process.
 	restartIndex uint64
 
-	drainEpoch   shardmap.Epoch // the proposal to which releaseBy and appRefuses refer
-	releaseBy    time.Duration  // deadline for releases; zero means that requests of moving shards still run
-	appRefuses   bool           // the app refuses connections, so another release attempt is useless
-	stopBy       time.Duration  // when a stopping node sends its goodbye regardless of its app; zero means that it does not stop
-	recovery     leaseRecovery
-	keptForEpoch shardmap.Epoch // epoch of the committed map for which the releases of a restart in place were prepared
+	drainEpoch        shardmap.Epoch // the proposal to which releaseDeadline and appRefusesConns refer
+	releaseDeadline   time.Duration  // deadline for releases; zero means that requests of moving shards still run
+	appRefusesConns   bool           // the app refuses connections, so another release attempt is useless
+	goodbyeDeadline   time.Duration  // when a stopping node sends its goodbye regardless of its app; zero means that it does not stop
+	leaseRecovery     leaseRecovery
+	keptReleasesEpoch shardmap.Epoch // epoch of the committed map for which the releases of a restart in place were prepared
 	releaseDelivery
 
 	acquireFailures acquireFailureState
 	safeDrain       safeDrainState
-	reportNow       bool                             // safeDrain has changed and must be reported to the leader
-	notReleased     map[shardmap.Shard]time.Duration // when the shard moved without a release
+	heartbeatDue    bool                             // safeDrain has changed and must be reported to the leader
+	unreleasedMoves map[shardmap.Shard]time.Duration // when the shard moved without a release
 
-	dirty   bool          // an input has changed since the last update
-	nextDue time.Duration // when the next update is due without a change of input
-	seen    observed
+	inputsChanged bool          // an input has changed since the last update
+	nextUpdateAt  time.Duration // when the next update is due without a change of input
+	inputs        hookInputs
 }
 
 // shardEpoch is a shard under one ownership epoch.
@@ -84,30 +85,30 @@ type shardEpoch struct {
 
 // heldShard is the state of one shard at the app. The zero value has the phase HookGone.
 type heldShard struct {
-	phase HookPhase // zero means HookGone
-	since time.Duration
+	phase      HookPhase // zero means HookGone
+	phaseSince time.Duration
 	// epoch is the ownership epoch of all fields.
 	epoch shardmap.Epoch
-	// call is the Seq of the running call that names the shard; zero means none.
-	call uint64
-	// mayHold means that the app may hold the shard under epoch. mayHaveReleased means that the
+	// callSeq is the Seq of the running call that names the shard; zero means none.
+	callSeq uint64
+	// appMayHold means that the app may hold the shard under epoch. releaseAttempted means that the
 	// app may have released it. acquired means that the app has acquired the shard, but the node
 	// does not serve it yet.
-	mayHold, mayHaveReleased, acquired bool
+	appMayHold, releaseAttempted, appAcquired bool
 	// served means that the shard has served under epoch. released means that the app has
 	// released it since then and left note. A new acquire call voids both released and note.
 	served, released bool
 	note             []byte
-	// lostPending means that a lost call is due. It is retried until lostUntil.
-	lostPending bool
-	lostUntil   time.Duration
+	// lostCallDue means that a lost call is due. It is retried until lostCallDeadline.
+	lostCallDue      bool
+	lostCallDeadline time.Duration
 	// retryPause is the pause before nextAttempt. maxBatch limits the number of shards in its
 	// call.
 	nextAttempt, retryPause time.Duration
 	maxBatch                int
-	cutRequests             int
-	err                     string
-	failures                int  // failed attempts to acquire it
+	abortedRequests         int
+	lastError               string
+	acquireFailures         int  // failed attempts to acquire it
 	appResponded            bool // the app responded to a release call with an error
 }
 
@@ -118,43 +119,43 @@ type runningCall struct {
 	cancelled bool
 }
 
-// observed is the input of one update.
-type observed struct {
+// hookInputs is the input of one update.
+type hookInputs struct {
 	state *ack.State
-	// leaseHeld means that the node has a lease, or would still have the one that it voided to
+	// mayRelease means that the node has a lease, or would still have the one that it voided to
 	// stop.
-	leaseHeld bool
-	// mayServe means that the node has a lease.
-	mayServe bool
-	draining shardmap.Epoch
-	stopping bool
-	returns  bool // the stopping node restarts in place, and its shards wait for its next process
+	mayRelease bool
+	// hasLease means that the node has a lease.
+	hasLease        bool
+	drainingEpoch   shardmap.Epoch
+	stopping        bool
+	restartsInPlace bool // the stopping node restarts in place, and its shards wait for its next process
 }
 
 func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
-	return &hookMachine{o: o, self: self, server: server, boot: boot, running: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, notReleased: map[shardmap.Shard]time.Duration{}, dirty: true}
+	return &hookMachine{options: o, self: self, server: server, boot: boot, runningCalls: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, unreleasedMoves: map[shardmap.Shard]time.Duration{}, inputsChanged: true}
 }
 
 // update advances every shard and starts the calls that are due. It calls publish if other
 // shards serve now. That happens before it counts running requests and before it starts a
 // call.
-func (m *hookMachine) update(now time.Duration, v observed, publish func()) {
-	if !m.dirty && v == m.seen && now < m.nextDue {
+func (m *hookMachine) update(now time.Duration, v hookInputs, publish func()) {
+	if !m.inputsChanged && v == m.inputs && now < m.nextUpdateAt {
 		return
 	}
-	m.seen, m.dirty, m.nextDue = v, false, now+time.Hour
+	m.inputs, m.inputsChanged, m.nextUpdateAt = v, false, now+time.Hour
 	m.resize(v)
 	m.resetSafeDrain()
-	for _, r := range m.results {
+	for _, r := range m.pendingResults {
 		m.handleResult(now, r)
 	}
-	m.results = m.results[:0]
-	for _, o := range m.notAcquired {
+	m.pendingResults = m.pendingResults[:0]
+	for _, o := range m.reportedNotAcquired {
 		if h := &m.shards[o.shard]; h.phase == HookServing && h.epoch == o.epoch {
 			h.setPhase(now, HookAcquiring)
 		}
 	}
-	m.notAcquired = m.notAcquired[:0]
+	m.reportedNotAcquired = m.reportedNotAcquired[:0]
 	for s := range m.shards {
 		m.advance(now, shardmap.Shard(s), &m.shards[s])
 	}
@@ -168,35 +169,35 @@ func (m *hookMachine) update(now time.Duration, v observed, publish func()) {
 
 // resize allocates the shards after the bootstrap of the cluster. It also resets what depends
 // on the first lease, on the prospect of a lease, and on the open proposal.
-func (m *hookMachine) resize(v observed) {
+func (m *hookMachine) resize(v hookInputs) {
 	if n := v.state.Shards(); n > len(m.shards) {
 		m.shards = make([]heldShard, n)
 		m.acquired = make([]shardmap.Epoch, n)
 	}
-	if v.mayServe && !m.hadLease {
+	if v.hasLease && !m.hadLease {
 		// A lease proves that this node has applied the last proposal or the committed
 		// map. No earlier process owned a shard under a later epoch.
-		m.hadLease, m.firstLeaseEpoch = true, v.state.Last().Epoch()
+		m.hadLease, m.firstLeaseEpoch = true, v.state.Proposed().Epoch()
 	}
-	if m.recovery.active = m.cannotGetLease(); !m.recovery.active {
-		m.recovery = leaseRecovery{}
+	if m.leaseRecovery.waitsForLease = m.cannotGetLease(); !m.leaseRecovery.waitsForLease {
+		m.leaseRecovery = leaseRecovery{}
 	}
-	if v.draining != 0 && v.draining != m.drainEpoch {
-		m.drainEpoch, m.releaseBy, m.appRefuses = v.draining, 0, false
+	if v.drainingEpoch != 0 && v.drainingEpoch != m.drainEpoch {
+		m.drainEpoch, m.releaseDeadline, m.appRefusesConns = v.drainingEpoch, 0, false
 	}
 }
 
 // logOwnership is the ownership of a shard according to the log.
 type logOwnership struct {
-	epoch   shardmap.Epoch // ownership epoch of the present owner
-	owned   bool           // the committed map names this node
-	remains bool           // owned, and neither the last proposal nor a stop takes the shard away
+	epoch        shardmap.Epoch // ownership epoch of the present owner
+	isOwner      bool           // the committed map names this node
+	remainsOwner bool           // owned, and neither the last proposal nor a stop takes the shard away
 }
 
 func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
-	c := m.seen.state.Committed()
-	st := logOwnership{epoch: c.OwnedSince(s), owned: c.Epoch() > 0 && c.Owner(s) == m.self}
-	st.remains = st.owned && m.seen.state.Last().Owner(s) == m.self && !m.seen.stopping
+	c := m.inputs.state.Committed()
+	st := logOwnership{epoch: c.OwnedSince(s), isOwner: c.Epoch() > 0 && c.Owner(s) == m.self}
+	st.remainsOwner = st.isOwner && m.inputs.state.Proposed().Owner(s) == m.self && !m.inputs.stopping
 	return st
 }
 
@@ -204,17 +205,17 @@ func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
 // those that the result of a call causes.
 func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard) {
 	st := m.ownershipOf(s)
-	same := st.owned && st.epoch == h.epoch
-	if h.call != 0 {
+	same := st.isOwner && st.epoch == h.epoch
+	if h.callSeq != 0 {
 		m.cancelUseless(now, s, st, h)
 		return // one call per shard at a time
 	}
 	switch h.phase {
 	case HookAcquiring:
 		switch {
-		case !st.remains || !same:
+		case !st.remainsOwner || !same:
 			h.abandon(now)
-		case h.acquired && m.seen.mayServe:
+		case h.appAcquired && m.inputs.hasLease:
 			h.setPhase(now, HookServing)
 			h.served = true
 		}
@@ -222,95 +223,95 @@ func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard)
 		switch {
 		case !same:
 			h.abandon(now)
-		case !st.remains:
+		case !st.remainsOwner:
 			h.setPhase(now, HookReleasing)
-			h.cutRequests = 0
+			h.abortedRequests = 0
 		}
 	case HookReleasing:
 		switch {
 		case !same:
 			h.abandon(now)
-		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):
+		case !st.remainsOwner && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):
 			// The next proposal leaves the shard here.
-		case !st.remains && m.releaseOverdue(now, s):
+		case !st.remainsOwner && m.releaseOverdue(now, s):
 			m.reportUnreleased(now, s, h)
 			h.abandon(now)
-		case st.remains && h.mayHaveReleased:
+		case st.remainsOwner && h.releaseAttempted:
 			h.setPhase(now, HookAcquiring)
-		case st.remains: // no release call was sent
+		case st.remainsOwner: // no release call was sent
 			h.setPhase(now, HookServing)
 		}
 	case HookGone:
 	}
-	if h.isGone() && st.remains {
-		h.mayHold, h.served = h.mayHold && same, h.served && same
+	if h.isGone() && st.remainsOwner {
+		h.appMayHold, h.served = h.appMayHold && same, h.served && same
 		if !same {
 			h.released, h.note = false, nil
 		}
-		h.epoch, h.lostPending = st.epoch, false
+		h.epoch, h.lostCallDue = st.epoch, false
 		h.setPhase(now, HookAcquiring)
 	}
-	if h.lostPending && now >= h.lostUntil {
-		h.lostPending = false
+	if h.lostCallDue && now >= h.lostCallDeadline {
+		h.lostCallDue = false
 	}
 }
 
 func (h *heldShard) isGone() bool { return h.phase == 0 || h.phase == HookGone }
 
 func (h *heldShard) setPhase(now time.Duration, p HookPhase) {
-	h.phase, h.since, h.nextAttempt, h.retryPause, h.maxBatch, h.mayHaveReleased, h.acquired, h.err = p, now, now, 0, MaxHookShards, false, false, ""
-	h.appResponded, h.failures = false, 0
+	h.phase, h.phaseSince, h.nextAttempt, h.retryPause, h.maxBatch, h.releaseAttempted, h.appAcquired, h.lastError = p, now, now, 0, MaxHookShards, false, false, ""
+	h.appResponded, h.acquireFailures = false, 0
 }
 
 // abandon gives up a shard without a release. The app gets a lost call if it may hold the
 // shard.
 func (h *heldShard) abandon(now time.Duration) {
 	h.setPhase(now, HookGone)
-	h.lostPending, h.lostUntil = h.mayHold, now+lostRetryTime
+	h.lostCallDue, h.lostCallDeadline = h.appMayHold, now+lostCallRetryTime
 }
 
 // releaseOverdue reports whether a moving shard no longer waits for its release: its time is
 // over, or no release can succeed.
 func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
-	if m.appRefuses || now >= m.deadline(s)-m.lostTime() {
+	if m.appRefusesConns || now >= m.callDeadline(s)-m.lostCallReserve() {
 		return true
 	}
-	d, _ := m.seen.state.Drop(m.self)
+	d, _ := m.inputs.state.Drop(m.self)
 	// A node dropped for missing a round must acknowledge that map before it gets shards again.
-	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.MissedRound())
+	return m.cannotGetLease() && (m.leaseRecovery.graceExpired || d.InForce && d.Cause.MissedRound())
 }
 
 // cannotGetLease reports whether release calls are impossible because the node has no lease
 // and cannot get one now. It stops, or the last map excludes it and it gets no lease before it
 // has acknowledged that map.
 func (m *hookMachine) cannotGetLease() bool {
-	return !m.seen.leaseHeld && (m.seen.stopping || m.seen.state.Dropped(m.self))
+	return !m.inputs.mayRelease && (m.inputs.stopping || m.inputs.state.IsDropped(m.self))
 }
 
-// lostTime returns the part of a release timeout that is reserved for lost calls.
-func lostTime(release time.Duration) time.Duration {
-	return max(release/lostFraction, min(minLostTime, release/2))
+// lostCallReserve returns the part of a release timeout that is reserved for lost calls.
+func lostCallReserve(release time.Duration) time.Duration {
+	return max(release/lostCallFraction, min(minLostCallReserve, release/2))
 }
 
-// deadline returns when the calls about a shard that the node gives up must end. Running calls
+// callDeadline returns when the calls about a shard that the node gives up must end. Running calls
 // are cancelled then, and no call starts until the node has acknowledged. An acknowledgement
 // waits only for shards that move, and does not wait longer if the node also stops.
-func (m *hookMachine) deadline(s shardmap.Shard) time.Duration {
+func (m *hookMachine) callDeadline(s shardmap.Shard) time.Duration {
 	by := m.stopDeadline()
-	if m.seen.state.Last().Owner(s) != m.self {
-		by = min(by, m.moveDeadline())
+	if m.inputs.state.Proposed().Owner(s) != m.self {
+		by = min(by, m.acknowledgeDeadline())
 	}
 	return by
 }
 
-// moveDeadline returns when an acknowledgement stops waiting for the app.
-func (m *hookMachine) moveDeadline() time.Duration {
-	return deadlineOrNever(m.seen.draining == 0, m.releaseBy)
+// acknowledgeDeadline returns when an acknowledgement stops waiting for the app.
+func (m *hookMachine) acknowledgeDeadline() time.Duration {
+	return deadlineOrNever(m.inputs.drainingEpoch == 0, m.releaseDeadline)
 }
 
 // stopDeadline returns when a goodbye stops waiting for the app.
 func (m *hookMachine) stopDeadline() time.Duration {
-	return deadlineOrNever(!m.seen.stopping, m.stopBy)
+	return deadlineOrNever(!m.inputs.stopping, m.goodbyeDeadline)
 }
 
 // deadlineOrNever returns by, or the largest duration if there is no deadline: off is set, or
@@ -325,17 +326,17 @@ func deadlineOrNever(off bool, by time.Duration) time.Duration {
 // cancelUseless cancels a running call whose result no longer helps. An acquire call for a
 // moving shard is useless, because the map change waits for the call.
 func (m *hookMachine) cancelUseless(now time.Duration, s shardmap.Shard, st logOwnership, h *heldShard) {
-	c := m.running[h.call]
+	c := m.runningCalls[h.callSeq]
 	over := false
 	switch c.Kind {
 	case HookAcquire:
-		over = !st.remains || st.epoch != h.epoch
+		over = !st.remainsOwner || st.epoch != h.epoch
 	case HookRelease:
-		over = !st.owned || st.epoch != h.epoch || !st.remains && m.releaseOverdue(now, s)
+		over = !st.isOwner || st.epoch != h.epoch || !st.remainsOwner && m.releaseOverdue(now, s)
 	case HookLost:
-		over = st.remains
+		over = st.remainsOwner
 	}
-	if over || now >= m.deadline(s) {
+	if over || now >= m.callDeadline(s) {
 		m.cancel(c)
 	}
 }
@@ -343,21 +344,21 @@ func (m *hookMachine) cancelUseless(now time.Duration, s shardmap.Shard, st logO
 func (m *hookMachine) cancel(c *runningCall) {
 	if !c.cancelled {
 		c.cancelled = true
-		m.o.App.CutCall(c.Seq)
+		m.options.App.CancelCall(c.Seq)
 	}
 }
 
 // cancelAll cancels every running call.
 func (m *hookMachine) cancelAll() {
 	for _, seq := range m.runningSeqs() {
-		m.cancel(m.running[seq])
+		m.cancel(m.runningCalls[seq])
 	}
 }
 
 // runningSeqs returns the running calls, oldest first.
 func (m *hookMachine) runningSeqs() []uint64 {
-	seqs := make([]uint64, 0, len(m.running))
-	for seq := range m.running {
+	seqs := make([]uint64, 0, len(m.runningCalls))
+	for seq := range m.runningCalls {
 		seqs = append(seqs, seq)
 	}
 	slices.Sort(seqs)
@@ -367,14 +368,14 @@ func (m *hookMachine) runningSeqs() []uint64 {
 // cancelOverdue cancels the calls whose timeout has passed, and schedules the next update.
 func (m *hookMachine) cancelOverdue(now time.Duration) {
 	for _, seq := range m.runningSeqs() {
-		if c := m.running[seq]; now >= c.deadline {
+		if c := m.runningCalls[seq]; now >= c.deadline {
 			m.cancel(c)
 		} else {
 			m.wakeAt(c.deadline)
 		}
 	}
-	for _, by := range [...]time.Duration{m.moveDeadline(), m.stopDeadline()} {
-		for _, at := range [...]time.Duration{by - m.lostTime(), by} {
+	for _, by := range [...]time.Duration{m.acknowledgeDeadline(), m.stopDeadline()} {
+		for _, at := range [...]time.Duration{by - m.lostCallReserve(), by} {
 			if at > now {
 				m.wakeAt(at)
 			}
@@ -382,7 +383,7 @@ func (m *hookMachine) cancelOverdue(now time.Duration) {
 	}
 }
 
-func (m *hookMachine) wakeAt(at time.Duration) { m.nextDue = min(m.nextDue, at) }
+func (m *hookMachine) wakeAt(at time.Duration) { m.nextUpdateAt = min(m.nextUpdateAt, at) }
 
 // updateAcquired updates the published list of serving shards. It returns true if the list has
 // changed.
@@ -412,15 +413,15 @@ func (h *heldShard) servingEpoch() shardmap.Epoch {
 // and none of them still runs. may returns false for the shards that move. The caller calls
 // movesReleased after the last request of these shards has ended.
 func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) bool) bool {
-	if m.releaseBy == 0 {
-		m.releaseBy, m.dirty = now+m.releaseTimeout()-m.deliverTime(), true
+	if m.releaseDeadline == 0 {
+		m.releaseDeadline, m.inputsChanged = now+m.releaseTimeout()-m.deliveryReserve(), true
 	}
 	for s := range m.shards {
 		h := &m.shards[s]
 		if may(shardmap.Shard(s)) {
 			continue
 		}
-		if h.call != 0 || !h.isGone() || h.lostPending && now < m.releaseBy {
+		if h.callSeq != 0 || !h.isGone() || h.lostCallDue && now < m.releaseDeadline {
 			return false
 		}
 	}
@@ -430,62 +431,62 @@ func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) 
 // readyToStop is movesReleased for all shards of a stopping node that runs no requests. It
 // also requires that the leader has received the release notes for the next process.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
-	if m.stopBy == 0 {
-		m.stopBy, m.appRefuses, m.dirty = now+m.releaseTimeout(), false, true
-		if m.seen.returns {
-			m.stopBy -= m.deliverTime()
+	if m.goodbyeDeadline == 0 {
+		m.goodbyeDeadline, m.appRefusesConns, m.inputsChanged = now+m.releaseTimeout(), false, true
+		if m.inputs.restartsInPlace {
+			m.goodbyeDeadline -= m.deliveryReserve()
 		}
 	}
 	if m.deliveryPending(now) {
 		return false // after the goodbye the leader no longer waits for the notes
 	}
 	for s := range m.shards {
-		if h := &m.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.lostPending && now < m.stopBy {
+		if h := &m.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.lostCallDue && now < m.goodbyeDeadline {
 			return false
 		}
 	}
-	if len(m.running) > 0 {
+	if len(m.runningCalls) > 0 {
 		return false
 	}
-	if e := m.seen.state.Committed().Epoch(); m.seen.returns && m.keptForEpoch != e && acked > 0 {
-		m.keptForEpoch = e
-		m.prepareRelease(now, acked)
+	if e := m.inputs.state.Committed().Epoch(); m.inputs.restartsInPlace && m.keptReleasesEpoch != e && acked > 0 {
+		m.keptReleasesEpoch = e
+		m.prepareReleases(now, acked)
 	}
 	return !m.deliveryPending(now)
 }
 
 // deliveryPending reports whether the goodbye must wait for the delivery of release notes.
 func (m *hookMachine) deliveryPending(now time.Duration) bool {
-	return m.pending() && (m.seen.returns || now < m.stopBy)
+	return m.awaitsConfirmation() && (m.inputs.restartsInPlace || now < m.goodbyeDeadline)
 }
 
 // stopCalls cancels every running call. It returns true once none is left.
 func (m *hookMachine) stopCalls() bool {
-	for _, r := range m.results {
-		delete(m.running, r.Seq)
+	for _, r := range m.pendingResults {
+		delete(m.runningCalls, r.Seq)
 	}
-	m.results = m.results[:0]
+	m.pendingResults = m.pendingResults[:0]
 	m.cancelAll()
-	return len(m.running) == 0
+	return len(m.runningCalls) == 0
 }
 
 // reboot forgets all hook calls of the previous boot, none of which may still run. Another
 // process may in the meantime have served the same shards under the same epochs, so the app must
 // acquire them again.
 func (m *hookMachine) reboot(boot uint64) {
-	m.boot, m.hadLease, m.firstLeaseEpoch, m.dirty = boot, false, 0, true
+	m.boot, m.hadLease, m.firstLeaseEpoch, m.inputsChanged = boot, false, 0, true
 	clear(m.shards)
 	m.acquireFailures = acquireFailureState{}
-	m.releaseDelivery, m.keptForEpoch = releaseDelivery{}, 0
-	m.acquired, m.notAcquired = make([]shardmap.Epoch, len(m.shards)), m.notAcquired[:0]
+	m.releaseDelivery, m.keptReleasesEpoch = releaseDelivery{}, 0
+	m.acquired, m.reportedNotAcquired = make([]shardmap.Epoch, len(m.shards)), m.reportedNotAcquired[:0]
 }
 
-// countCutRequests counts the requests that the agent is about to cut because their shards
+// countAbortedRequests counts the requests that the agent is about to cut because their shards
 // move and are overdue.
-func (m *hookMachine) countCutRequests(overdue func(shardmap.Shard) bool) {
+func (m *hookMachine) countAbortedRequests(overdue func(shardmap.Shard) bool) {
 	for s := range m.shards {
 		if h := &m.shards[s]; h.phase == HookReleasing && overdue(shardmap.Shard(s)) {
-			h.cutRequests += m.o.App.Busy(shardmap.Shard(s))
+			h.abortedRequests += m.options.App.CountRequests(shardmap.Shard(s))
 		}
 	}
 }

@@ -16,9 +16,9 @@ type appStub struct {
 	busy  int
 }
 
-func (a *appStub) Call(c HookCall)         { a.calls = append(a.calls, c) }
-func (a *appStub) CutCall(seq uint64)      { a.cut = append(a.cut, seq) }
-func (a *appStub) Busy(shardmap.Shard) int { return a.busy }
+func (a *appStub) StartCall(c HookCall)             { a.calls = append(a.calls, c) }
+func (a *appStub) CancelCall(seq uint64)            { a.cut = append(a.cut, seq) }
+func (a *appStub) CountRequests(shardmap.Shard) int { return a.busy }
 
 // take returns the calls since the last take.
 func (a *appStub) take() []HookCall {
@@ -33,7 +33,7 @@ type hookStage struct {
 	app  *appStub
 	k    *hookMachine
 	now  time.Duration
-	see  observed
+	see  hookInputs
 	got  []ack.Releases // delivered releases
 	ends map[shardmap.Shard]ReleaseEnd
 }
@@ -53,8 +53,8 @@ func newHookStage(t *testing.T, shards int) *hookStage {
 	t.Helper()
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
 	s.ends = map[shardmap.Shard]ReleaseEnd{}
-	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, Ended: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
-	s.see = observed{state: ack.NewState(), mayServe: true, leaseHeld: true}
+	s.k = newHooks(HookOptions{App: s.app, SendReleases: s.deliver, ReleaseEnded: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
+	s.see = hookInputs{state: ack.NewState(), hasLease: true, mayRelease: true}
 	s.entry(ack.EncodeBootstrap("c1", shards, ack.DefaultTiming()))
 	s.propose(membersOf("a"))
 	s.commit()
@@ -74,36 +74,36 @@ func (s *hookStage) entry(b []byte) {
 func (s *hookStage) propose(members []shardmap.Member, drops ...ack.DropRecord) {
 	s.t.Helper()
 	c := s.see.state.Committed()
-	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, members, shardmap.Policy{}), Drops: drops})
+	b, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, members, shardmap.Policy{}), Drops: drops})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.entry(b)
-	s.see.draining = s.see.state.Last().Epoch()
+	s.see.drainingEpoch = s.see.state.Proposed().Epoch()
 }
 
 func (s *hookStage) commit() {
 	s.t.Helper()
-	last := s.see.state.Last()
-	s.entry(ack.EncodeCommit(ack.MinLevel, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}))
-	s.see.draining = 0
+	last := s.see.state.Proposed()
+	s.entry(ack.EncodeCommit(ack.MinFormatVersion, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}))
+	s.see.drainingEpoch = 0
 }
 
 // pollAfter advances the time, updates the machine, and returns the calls.
 func (s *hookStage) pollAfter(later time.Duration) []HookCall {
 	s.now += later
 	s.k.update(s.now, s.see, func() {})
-	if s.see.draining != 0 {
+	if s.see.drainingEpoch != 0 {
 		s.k.movesReleased(s.now, s.mayRun)
 		s.k.update(s.now, s.see, func() {})
 	}
 	return s.app.take()
 }
 
-func (s *hookStage) mayRun(sh shardmap.Shard) bool { return s.see.state.Last().Owner(sh) == "a" }
+func (s *hookStage) mayRun(sh shardmap.Shard) bool { return s.see.state.Proposed().Owner(sh) == "a" }
 
 func (s *hookStage) result(r HookResult) {
-	s.k.results, s.k.dirty = append(s.k.results, r), true
+	s.k.pendingResults, s.k.inputsChanged = append(s.k.pendingResults, r), true
 }
 
 // acquire makes the app acquire every shard.
@@ -175,7 +175,7 @@ func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 	s := newHookStage(t, 128)
 	s.acquire()
 	for sh := range shardmap.Shard(100) {
-		s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{sh, s.k.shards[sh].epoch}), true
+		s.k.reportedNotAcquired, s.k.inputsChanged = append(s.k.reportedNotAcquired, shardEpoch{sh, s.k.shards[sh].epoch}), true
 	}
 	for range 2 {
 		for _, c := range s.pollAfter(time.Hour) {
@@ -225,8 +225,8 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 			t.Errorf("pause %d is %v, want %d ms", i, p, want[i])
 		}
 	}
-	if held := s.k.shards[0]; held.err != "no" {
-		t.Errorf("the last error is %q", held.err)
+	if held := s.k.shards[0]; held.lastError != "no" {
+		t.Errorf("the last error is %q", held.lastError)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 	began := s.now
 	var kinds []HookKind
 	calls := s.pollAfter(0)
-	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.deliverTime(); calls = s.pollAfter(10 * time.Millisecond) {
+	for ; s.now-began < s.k.options.ReleaseTimeout-s.k.deliveryReserve(); calls = s.pollAfter(10 * time.Millisecond) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}
@@ -316,12 +316,12 @@ func TestReleaseRevertedByTheLog(t *testing.T) {
 func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 	s := newHookStage(t, 2)
 	calls := s.pollAfter(0)
-	s.see.mayServe, s.see.leaseHeld = false, false
+	s.see.hasLease, s.see.mayRelease = false, false
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{1: "no"}})
 	if early := s.pollAfter(time.Second); len(early) > 0 || s.k.shards[0].servingEpoch() != 0 {
 		t.Fatalf("without a lease: %+v, %s", early, s.k.shards[0].phase)
 	}
-	s.see.mayServe, s.see.leaseHeld = true, true
+	s.see.hasLease, s.see.mayRelease = true, true
 	calls = s.pollAfter(time.Second)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || calls[0].Shards[0].Shard != 1 || s.k.shards[0].phase != HookServing {
 		t.Fatalf("with a lease again: %+v, %s", calls, s.k.shards[0].phase)
@@ -333,7 +333,7 @@ func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 	s := newHookStage(t, 2)
 	calls := s.pollAfter(0)
-	s.see.mayServe, s.see.leaseHeld = false, false
+	s.see.hasLease, s.see.mayRelease = false, false
 	s.result(HookResult{Seq: calls[0].Seq})
 	s.pollAfter(0)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
@@ -344,7 +344,7 @@ func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 	}
 	s.commit()
 	s.pollAfter(0)
-	s.see.mayServe, s.see.leaseHeld = true, true
+	s.see.hasLease, s.see.mayRelease = true, true
 	if calls := s.pollAfter(0); len(calls) != 0 {
 		t.Fatalf("%+v", calls)
 	}
@@ -360,7 +360,7 @@ func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 func TestNewBootAcquiresAgain(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
-	s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{1, s.k.shards[1].epoch}), true
+	s.k.reportedNotAcquired, s.k.inputsChanged = append(s.k.reportedNotAcquired, shardEpoch{1, s.k.shards[1].epoch}), true
 	calls := s.pollAfter(0)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || !calls[0].Shards[0].Again {
 		t.Fatalf("%+v", calls)

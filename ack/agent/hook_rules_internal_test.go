@@ -33,7 +33,7 @@ func (s *hookStage) wantCut(when string, seqs ...uint64) {
 func TestHookCallsDescribeTheirShards(t *testing.T) {
 	s := newHookStage(t, 2)
 	c := s.only(s.pollAfter(0), HookAcquire)
-	if c.Map != s.see.state.Committed().Epoch() || c.Timeout != s.k.o.AcquireTimeout {
+	if c.Map != s.see.state.Committed().Epoch() || c.Timeout != s.k.options.AcquireTimeout {
 		t.Errorf("acquire: %+v", c)
 	}
 	s.result(HookResult{Seq: c.Seq})
@@ -43,26 +43,26 @@ func TestHookCallsDescribeTheirShards(t *testing.T) {
 	if early := s.pollAfter(0); len(early) > 0 {
 		t.Fatalf("called while requests run: %+v", early)
 	}
-	s.k.countCutRequests(func(shardmap.Shard) bool { return true })
+	s.k.countAbortedRequests(func(shardmap.Shard) bool { return true })
 	s.app.busy = 0
 	c = s.only(s.pollAfter(time.Millisecond), HookRelease)
-	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
+	if c.Map != s.see.state.Proposed().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
 		t.Errorf("release: %+v", c)
 	}
-	by := s.k.deadline(0)
+	by := s.k.callDeadline(0)
 	s.pollAfter(c.Timeout)
 	s.wantCut("after its time", c.Seq)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.pollAfter(0)
 	c = s.only(s.pollAfter(minRetryPause), HookRelease)
-	if left := by - s.k.lostTime() - s.now; c.Timeout != left || left >= maxAttempt {
+	if left := by - s.k.lostCallReserve() - s.now; c.Timeout != left || left >= maxAttempt {
 		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
 	}
 	s.pollAfter(c.Timeout)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	c = s.only(s.pollAfter(0), HookLost)
-	if c.Map != s.see.state.Last().Epoch() || c.Timeout != s.k.lostTime() {
-		t.Errorf("lost: %+v, want %v for it", c, s.k.lostTime())
+	if c.Map != s.see.state.Proposed().Epoch() || c.Timeout != s.k.lostCallReserve() {
+		t.Errorf("lost: %+v, want %v for it", c, s.k.lostCallReserve())
 	}
 	s.result(HookResult{Seq: c.Seq})
 	s.propose(membersOf("a")) // and again, of which nothing is cut
@@ -96,7 +96,7 @@ func TestCallCancelledAfterItsTimeoutHasNoResponse(t *testing.T) {
 				t.Fatalf("a call names %d shards, want %d at most", len(c.Shards), want)
 			}
 		}
-		s.pollAfter(s.k.o.AcquireTimeout)
+		s.pollAfter(s.k.options.AcquireTimeout)
 		if len(s.app.cut) != len(calls) {
 			t.Fatalf("%d of %d calls that hang were cut", len(s.app.cut), len(calls))
 		}
@@ -125,7 +125,7 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 		s.acquire()
 		s.propose(elsewhere)
 		c := s.only(s.pollAfter(0), HookRelease)
-		s.see.mayServe, s.see.leaseHeld = false, false
+		s.see.hasLease, s.see.mayRelease = false, false
 		s.pollAfter(time.Millisecond)
 		s.wantCut("without a lease, which may come back")
 		s.commit()
@@ -137,7 +137,7 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 		s.acquire()
 		s.see.stopping = true
 		c := s.only(s.pollAfter(0), HookRelease)
-		s.see.mayServe, s.see.leaseHeld = false, false
+		s.see.hasLease, s.see.mayRelease = false, false
 		s.pollAfter(time.Millisecond)
 		s.answered(1, graceAnswers)
 		s.wantCut("the lease may come back")
@@ -158,11 +158,11 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 	})
 	t.Run("a release, in time to say that the shard is lost, and that", func(t *testing.T) {
 		s := newHookStage(t, 1)
-		s.k.o.ReleaseTimeout = 2 * time.Second
+		s.k.options.ReleaseTimeout = 2 * time.Second
 		s.acquire()
 		s.propose(elsewhere)
-		release, by := s.only(s.pollAfter(0), HookRelease), s.k.deadline(0)
-		s.pollAfter(by - s.k.lostTime() - s.now - 1)
+		release, by := s.only(s.pollAfter(0), HookRelease), s.k.callDeadline(0)
+		s.pollAfter(by - s.k.lostCallReserve() - s.now - 1)
 		s.wantCut("there is time")
 		s.pollAfter(1)
 		s.wantCut("it has had its time", release.Seq)
@@ -213,8 +213,8 @@ func TestCancelledCallHasNotFailed(t *testing.T) {
 			if again.Kind != HookAcquire || len(again.Shards) != 1 {
 				t.Fatalf("called %+v, want an acquire of the shard that stays", again)
 			}
-			if h := s.k.shards[again.Shards[0].Shard]; h.phase != HookAcquiring || h.err != said {
-				t.Errorf("in phase %v it is said %q, want %q", h.phase, h.err, said)
+			if h := s.k.shards[again.Shards[0].Shard]; h.phase != HookAcquiring || h.lastError != said {
+				t.Errorf("in phase %v it is said %q, want %q", h.phase, h.lastError, said)
 			}
 		})
 	}
@@ -252,12 +252,12 @@ func TestOnlyServingShardIsAcquiredAgain(t *testing.T) {
 	a := &Agent{hooks: s.k}
 	epoch := s.see.state.Committed().OwnedSince(0)
 	s.acquire()
-	a.NotAcquired(0, epoch+1)
-	a.NotAcquired(2, epoch) // of a larger cluster
+	a.ShardNotAcquired(0, epoch+1)
+	a.ShardNotAcquired(2, epoch) // of a larger cluster
 	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookServing {
 		t.Errorf("of another ownership: %+v, %s", calls, s.k.shards[0].phase)
 	}
-	a.NotAcquired(0, epoch)
+	a.ShardNotAcquired(0, epoch)
 	c := s.only(s.pollAfter(0), HookAcquire)
 	if len(c.Shards) != 1 || c.Shards[0].Shard != 0 || !c.Shards[0].Again {
 		t.Errorf("acquired %+v", c)
@@ -267,11 +267,11 @@ func TestOnlyServingShardIsAcquiredAgain(t *testing.T) {
 	s.pollAfter(0)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.only(s.pollAfter(0), HookRelease)
-	a.NotAcquired(0, epoch)
+	a.ShardNotAcquired(0, epoch)
 	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookReleasing {
 		t.Errorf("while it is released: %+v, %s", calls, s.k.shards[0].phase)
 	}
-	(&Agent{}).NotAcquired(0, epoch) // without hooks
+	(&Agent{}).ShardNotAcquired(0, epoch) // without hooks
 }
 
 // HeldShards lists each shard that the app may hold, with the start of its phase and the last
@@ -322,14 +322,14 @@ func TestDeadlineOfReleasedShards(t *testing.T) {
 	} {
 		s := newHookStage(t, 4)
 		s.propose(membersOf("a", "b"))
-		last := s.see.state.Last()
-		m := hookMachine{self: "a", stopBy: c.partBy, releaseBy: c.releaseBy, seen: observed{state: s.see.state, stopping: c.parting, draining: c.draining}}
+		last := s.see.state.Proposed()
+		m := hookMachine{self: "a", goodbyeDeadline: c.partBy, releaseDeadline: c.releaseBy, inputs: hookInputs{state: s.see.state, stopping: c.parting, drainingEpoch: c.draining}}
 		for sh := range shardmap.Shard(4) {
 			want := c.stays
 			if last.Owner(sh) != "a" {
 				want = c.moves
 			}
-			if got := m.deadline(sh); got != want {
+			if got := m.callDeadline(sh); got != want {
 				t.Errorf("%s: %v for a shard of %s, want %v", name, got, last.Owner(sh), want)
 			}
 		}
@@ -343,7 +343,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
 		{8000 * ms, 1000 * ms, 500 * ms}, {4000 * ms, 500 * ms, 250 * ms}, {400 * ms, 100 * ms, 100 * ms}, {100 * ms, 50 * ms, 25 * ms},
 	} {
-		if lost, deliver := lostTime(c.timeout), ack.NoteDeliveryTime(c.timeout); lost != c.lost || deliver != c.deliver {
+		if lost, deliver := lostCallReserve(c.timeout), ack.NoteDeliveryTime(c.timeout); lost != c.lost || deliver != c.deliver {
 			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
 		}
 	}
@@ -359,10 +359,10 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 			t.Fatalf("left out, the app is told %+v", calls)
 		}
 		s.answered(1, graceAnswers)
-		s.see.draining = 0
+		s.see.drainingEpoch = 0
 		if back {
 			s.propose(membersOf("a"))
-			s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
+			s.see.hasLease, s.see.mayRelease, s.see.drainingEpoch = true, true, 0
 			if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 				t.Fatalf("given back, the app is told %+v", calls)
 			}
@@ -386,7 +386,7 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 // A node dropped for a missed round returns by acknowledging, so releases that need a lease do
 // not wait. Otherwise the new owners of its shards would wait, too.
 func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
-	for _, cause := range []ack.Cause{ack.CauseMissedAck, ack.CauseBehind} {
+	for _, cause := range []ack.DropCause{ack.CauseMissedAck, ack.CauseBehind} {
 		s, calls := droppedStage(t, cause)
 		s.only(calls, HookLost)
 	}
@@ -394,11 +394,11 @@ func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
 
 // droppedStage returns the stage of a node without a lease that a proposal excludes, and the calls
 // that follow at once.
-func droppedStage(t *testing.T, cause ack.Cause) (*hookStage, []HookCall) {
+func droppedStage(t *testing.T, cause ack.DropCause) (*hookStage, []HookCall) {
 	t.Helper()
 	s := newHookStage(t, 2)
 	s.acquire()
-	s.see.mayServe, s.see.leaseHeld = false, false
+	s.see.hasLease, s.see.mayRelease = false, false
 	s.pollAfter(time.Second)
 	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: cause, Strikes: 1})

@@ -13,14 +13,14 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	for range 2 {
-		s.see.mayServe, s.see.leaseHeld = false, false
+		s.see.hasLease, s.see.mayRelease = false, false
 		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: ack.CauseSilent, Strikes: 1})
 		s.pollAfter(0)
 		if calls := s.pollAfter(releaseGrace - 1); len(calls) > 0 {
 			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)
 		}
 		s.propose(membersOf("a"))
-		s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
+		s.see.hasLease, s.see.mayRelease, s.see.drainingEpoch = true, true, 0
 		if calls := s.pollAfter(0); len(calls) > 0 {
 			t.Fatalf("given back, the app is told %+v", calls)
 		}
@@ -33,7 +33,7 @@ func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 	s.acquire()
 	s.app.busy = 1 // elsewhere requests run, so that no deadline is set
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	s.see.mayServe, s.see.leaseHeld = false, false
+	s.see.hasLease, s.see.mayRelease = false, false
 	for range 3 {
 		s.now += releaseGrace
 		s.k.update(s.now, s.see, func() {})
@@ -57,11 +57,11 @@ func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 			moves = sh
 		}
 	}
-	s.k.seen = s.see
-	s.k.seen.stopping = true
-	s.k.releaseBy, s.k.stopBy = s.now+time.Second, s.now+time.Minute
+	s.k.inputs = s.see
+	s.k.inputs.stopping = true
+	s.k.releaseDeadline, s.k.goodbyeDeadline = s.now+time.Second, s.now+time.Minute
 	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
-		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.lostTime(), HookLost: time.Second} {
+		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.lostCallReserve(), HookLost: time.Second} {
 			s.k.startCall(s.now, kind, shards)
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
 				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
@@ -76,7 +76,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {maxAttempt, maxAttempt}, {time.Minute, maxAttempt}} {
 		s := newHookStage(t, 1)
 		s.acquire()
-		s.k.o.ReleaseTimeout = c.timeout
+		s.k.options.ReleaseTimeout = c.timeout
 		for _, kind := range []HookKind{HookRelease, HookLost} {
 			s.k.startCall(s.now, kind, []shardmap.Shard{0})
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != c.want {
@@ -95,7 +95,7 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 		s.result(HookResult{Seq: s.only(s.pollAfter(0), HookRelease).Seq, Err: errHook})
 		s.pollAfter(0)
-		s.lostInTime(s.k.releaseBy)
+		s.lostInTime(s.k.releaseDeadline)
 	})
 	t.Run("its node leaves", func(t *testing.T) {
 		s := newHookStage(t, 1)
@@ -105,7 +105,7 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 		s.k.readyToStop(s.now, 0)
 		s.result(HookResult{Seq: release.Seq, Err: errHook})
 		s.pollAfter(0)
-		s.lostInTime(s.k.stopBy)
+		s.lostInTime(s.k.goodbyeDeadline)
 	})
 }
 
@@ -115,7 +115,7 @@ func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
 	s.k.shards[0].nextAttempt = s.now + time.Hour
 	s.pollAfter(0)
-	last := by - s.k.lostTime()
+	last := by - s.k.lostCallReserve()
 	if calls := s.pollAfter(last - 1 - s.now); len(calls) > 0 {
 		s.t.Fatalf("%v before its time is over, the app is told %+v", by-s.now, calls)
 	}
@@ -130,14 +130,14 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 			s.acquire()
 			by := s.now + time.Second
 			if leaves {
-				s.see.stopping, s.k.stopBy = true, by
+				s.see.stopping, s.k.goodbyeDeadline = true, by
 			} else {
 				s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-				s.k.drainEpoch, s.k.releaseBy = s.see.draining, by
+				s.k.drainEpoch, s.k.releaseDeadline = s.see.drainingEpoch, by
 			}
 			s.k.shards[0].abandon(s.now)
 			lost := s.only(s.pollAfter(0), HookLost)
-			s.k.running[lost.Seq].deadline = by + time.Hour // as of one from before
+			s.k.runningCalls[lost.Seq].deadline = by + time.Hour // as of one from before
 			s.pollAfter(by - 1 - s.now)
 			s.wantCut("there is time")
 			s.pollAfter(1)

@@ -9,7 +9,7 @@ import (
 const (
 	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
 	// The interval must be far below a quarter lease: a poll may run late, and a gap of a
-	// quarter lease counts as a process pause, which voids the lease (see Holder.Tick).
+	// quarter lease counts as a process pause, which voids the lease (see LeaseHolder.Tick).
 	//
 	// Without recent requests the fraction is 1/idleLeaseFractionNoRequests, which saves
 	// wake-ups. On a busy machine the lease may then be voided by mistake, but no request is
@@ -27,7 +27,7 @@ const (
 // idleInterval returns the maximum time between two polls of an idle agent with a lease.
 func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	whole := a.holder.leaseLength
-	if now-a.lastRequestAt < requestHeartbeats*a.o.Pace.Heartbeat {
+	if now-a.lastRequestAt < requestHeartbeats*a.options.Pace.Heartbeat {
 		return whole / idleLeaseFraction
 	}
 	return max(whole/idleLeaseFraction, min(whole/idleLeaseFractionNoRequests, whole/4-maxPollDelay))
@@ -42,11 +42,11 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 		return now
 	}
 	due := a.nextHeartbeat
-	if until, held := a.holder.Until(); held {
+	if until, held := a.holder.LeaseEnd(); held {
 		due = min(due, until, now+a.idleInterval(now))
 	}
 	if a.hooks != nil {
-		due = min(due, a.hooks.nextDue)
+		due = min(due, a.hooks.nextUpdateAt)
 	}
 	return due
 }
@@ -57,26 +57,26 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 // together with the agent.
 func (a *Agent) isIdle() bool {
 	_, waits := a.holder.oldestUnanswered()
-	_, held := a.holder.Until()
-	return !waits && (held || a.o.Gateway) && a.follower.Draining() == 0 && a.rebootAbove == 0 && a.duplicateSince == 0 && a.stoppingSince == 0 &&
-		(a.hooks == nil || !a.hooks.dirty && !a.hooks.pending())
+	_, held := a.holder.LeaseEnd()
+	return !waits && (held || a.options.Gateway) && a.follower.Draining() == 0 && a.supersedingBoot == 0 && a.duplicateSince == 0 && a.stoppingSince == 0 &&
+		(a.hooks == nil || !a.hooks.inputsChanged && !a.hooks.awaitsConfirmation())
 }
 
-// HeartbeatEarly makes the next Poll send a heartbeat if half of the heartbeat interval has
+// AdvanceHeartbeat makes the next Poll send a heartbeat if half of the heartbeat interval has
 // passed and the heartbeat is due within most. The caller uses it when it receives or sends a
 // Raft message. Node and leader then wake up once for both messages instead of twice.
-func (a *Agent) HeartbeatEarly(now, most time.Duration) {
-	if a.nextHeartbeat-now <= min(a.o.Pace.Heartbeat/2-a.broughtForward, most) {
+func (a *Agent) AdvanceHeartbeat(now, most time.Duration) {
+	if a.nextHeartbeat-now <= min(a.options.Pace.Heartbeat/2-a.broughtForward, most) {
 		a.nextHeartbeat = 0
 	}
 }
 
-// HeartbeatWith makes the next Poll send a heartbeat, and postpones the heartbeat after it by a
+// CoalesceHeartbeat makes the next Poll send a heartbeat, and postpones the heartbeat after it by a
 // tenth of the interval. The node of the leader calls it when the first of several heartbeats
 // of other nodes arrives, to send its own heartbeat in the same wake-up. Because of the delay,
 // those heartbeats also arrive first in the next interval. Otherwise the node would send one
 // heartbeat on its own schedule and another one with theirs.
-func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.Heartbeat/10 }
+func (a *Agent) CoalesceHeartbeat() { a.nextHeartbeat, a.postponeNext = 0, a.options.Pace.Heartbeat/10 }
 
 // alignHeartbeat sends the next heartbeat earlier if the last lease was based on older echoes
 // than necessary. An echo is the number of a response that a voter repeats in its heartbeat, and
@@ -91,7 +91,7 @@ func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.
 // quorum requires nearly all live voters, the nodes may find no such order. They then send a
 // fifth more heartbeats.
 func (a *Agent) alignHeartbeat(ans ack.Answer) {
-	every := a.o.Pace.Heartbeat
+	every := a.options.Pace.Heartbeat
 	if old := ans.LeaseDuration - ans.ServeFor - every*4/3; ans.ServeFor > 0 && old > 0 && ans.HeartbeatNumber == a.holder.lastNumber {
 		near := min(old/2, every/4)
 		a.nextHeartbeat -= near - a.broughtForward // repeated answers to one heartbeat move it only once

@@ -14,7 +14,7 @@ func TestIdleInterval(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		100 * ms: 10 * ms, 150 * ms: 17500 * time.Microsecond, 250 * ms: 42500 * time.Microsecond, 500 * ms: 100 * ms, time.Second: 200 * ms,
 	} {
-		a := &Agent{o: Options{Pace: ack.DefaultPace()}, holder: &Holder{leaseLength: lease}}
+		a := &Agent{options: Options{Pace: ack.DefaultPace()}, holder: &LeaseHolder{leaseLength: lease}}
 		if got := a.idleInterval(time.Hour); got != want {
 			t.Errorf("with a lease of %v it rests for %v, want %v", lease, got, want)
 		}
@@ -29,27 +29,27 @@ func TestDueOfIdleAgent(t *testing.T) {
 		set  func(a *Agent)
 		want time.Duration
 	}{
-		"a gateway":          {func(a *Agent) { a.o.Gateway, a.holder.held, a.hooks = true, false, nil }, 90 * ms},
-		"without a lease":    {func(a *Agent) { a.holder.held = false }, 0},
+		"a gateway":          {func(a *Agent) { a.options.Gateway, a.holder.hasLease, a.hooks = true, false, nil }, 90 * ms},
+		"without a lease":    {func(a *Agent) { a.holder.hasLease = false }, 0},
 		"no hooks":           {func(a *Agent) { a.hooks = nil }, 90 * ms},
 		"nothing to tell":    {func(*Agent) {}, 90 * ms},
-		"a hook to retry":    {func(a *Agent) { a.hooks.nextDue = 30 * ms }, 30 * ms},
-		"a hook was called":  {func(a *Agent) { a.hooks.dirty = true }, 0},
+		"a hook to retry":    {func(a *Agent) { a.hooks.nextUpdateAt = 30 * ms }, 30 * ms},
+		"a hook was called":  {func(a *Agent) { a.hooks.inputsChanged = true }, 0},
 		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &ack.Releases{} }, 0},
-		"the lease ends":     {func(a *Agent) { a.holder.until = 40 * ms }, 40 * ms},
+		"the lease ends":     {func(a *Agent) { a.holder.leaseEnd = 40 * ms }, 40 * ms},
 		"a heartbeat is due": {func(a *Agent) { a.nextHeartbeat = 20 * ms }, 20 * ms},
 	} {
 		a := New(Options{Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Hooks: &HookOptions{}}, 0)
-		a.hooks.dirty, a.hooks.nextDue, a.nextHeartbeat, a.lastRequestAt = false, time.Hour, 90*ms, -time.Hour
-		a.holder.held, a.holder.until, a.holder.leaseLength = true, 400*ms, 500*ms
+		a.hooks.inputsChanged, a.hooks.nextUpdateAt, a.nextHeartbeat, a.lastRequestAt = false, time.Hour, 90*ms, -time.Hour
+		a.holder.hasLease, a.holder.leaseEnd, a.holder.leaseLength = true, 400*ms, 500*ms
 		if tt.set(a); a.Due(0) != tt.want {
 			t.Errorf("%s: it is due in %v, want %v", name, a.Due(0), tt.want)
 		}
 	}
 }
 
-// Only the answer to the last heartbeat shows the age of the echoes on which the next grant would be
-// based. An answer that grants nothing, as to a gateway, does not show it.
+// Only the answer to the last heartbeat shows the age of the echoes on which the next grant would
+// be based. An answer that grants nothing, as to a gateway, does not show it.
 func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 	const ms = time.Millisecond
 	last := ack.Answer{HeartbeatNumber: 7, LeaseDuration: 500 * ms}
@@ -63,7 +63,7 @@ func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 		"no lease":                {func(a *ack.Answer) { a.ServeFor = 0 }, 1000 * ms},
 		"of the heartbeat before": {func(a *ack.Answer) { a.ServeFor, a.HeartbeatNumber = 100*ms, 6 }, 1000 * ms},
 	} {
-		a := &Agent{o: Options{Pace: ack.DefaultPace()}, holder: &Holder{lastNumber: 7}, nextHeartbeat: time.Second}
+		a := &Agent{options: Options{Pace: ack.DefaultPace()}, holder: &LeaseHolder{lastNumber: 7}, nextHeartbeat: time.Second}
 		ans := last
 		tt.change(&ans)
 		if a.alignHeartbeat(ans); a.nextHeartbeat.Truncate(ms) != tt.want {

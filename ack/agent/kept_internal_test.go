@@ -12,7 +12,7 @@ import (
 // restartWith makes node a send a goodbye under a boot, with the given releases.
 func (s *hookStage) restartWith(boot uint64, proposal shardmap.Epoch, released ...ack.Released) {
 	s.t.Helper()
-	s.entry(ack.EncodeRestart(ack.MinLevel, ack.RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
+	s.entry(ack.EncodeRestart(ack.MinFormatVersion, ack.RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
 }
 
 // nextProcess starts a process of a with the given disk and boot, and returns the shards that it
@@ -20,7 +20,7 @@ func (s *hookStage) restartWith(boot uint64, proposal shardmap.Epoch, released .
 func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]HookShard {
 	s.t.Helper()
 	s.app.take()
-	s.k = newHooks(s.k.o, "a", server, boot)
+	s.k = newHooks(s.k.options, "a", server, boot)
 	got := map[shardmap.Shard]HookShard{}
 	for _, c := range s.pollAfter(0) {
 		for _, hs := range c.Shards {
@@ -30,14 +30,14 @@ func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]H
 	return got
 }
 
-// nextProcessWithOldLog starts the next process of a with a log that ends before the restart entry, although
-// a leader has reported the entry. It returns the state with the entry.
+// nextProcessWithOldLog starts the next process of a with a log that ends before the restart entry,
+// although a leader has reported the entry. It returns the state with the entry.
 func (s *hookStage) nextProcessWithOldLog() (after *ack.State) {
 	s.t.Helper()
 	before := s.see.state
 	s.restartWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
-	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
+	s.k, s.see.state = newHooks(s.k.options, "a", "a/1", 8), before
 	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
 	return after
 }
@@ -93,7 +93,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 					acquired += len(c.Shards)
 				}
 			}
-			if s.see.draining != 0 {
+			if s.see.drainingEpoch != 0 {
 				s.commit()
 			}
 		}
@@ -121,7 +121,7 @@ func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	if got := s.nextProcess("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
-	if _, ok := s.see.state.Kept(0); ok {
+	if _, ok := s.see.state.KeptRelease(0); ok {
 		t.Error("what the first restart has kept is in the state")
 	}
 }
@@ -133,14 +133,14 @@ func TestKeptNotesArePassedOn(t *testing.T) {
 	s.restartWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	s.nextProcess("a/1", 8)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	s.k.seen.state = s.see.state
-	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.inputs.state = s.see.state
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []ack.Released{{Shard: 0, Note: []byte("there")}}) {
 		t.Errorf("it gives up %+v", r)
 	}
 	s.commit()
-	_, _, released := s.see.state.Released(0)
-	if _, kept := s.see.state.Kept(0); released || kept {
+	_, _, released := s.see.state.ReleaseNote(0)
+	if _, kept := s.see.state.KeptRelease(0); released || kept {
 		t.Error("taken without its word, the shard counts as released")
 	}
 }

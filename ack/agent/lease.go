@@ -6,68 +6,68 @@ import (
 	"shardway/ack"
 )
 
-// maxSent is how many sent heartbeats a Holder remembers. A response to an older one grants
-// nothing.
-const maxSent = 64
+// maxSentHeartbeats is how many sent heartbeats a LeaseHolder remembers. A response to an older one
+// grants nothing.
+const maxSentHeartbeats = 64
 
-// Holder holds the lease of a node: its permission to admit requests for its own shards. It
+// LeaseHolder holds the lease of a node: its permission to admit requests for its own shards. It
 // only uses the durations in the responses of leaders, and has no timing of its own. The zero
-// Holder is not usable; see NewHolder.
-type Holder struct {
+// LeaseHolder is not usable; see NewLeaseHolder.
+type LeaseHolder struct {
 	boot uint64
 
-	lastNumber   uint64
-	lastAnswered uint64 // the newest heartbeat with a response
-	sent         [maxSent]sentHeartbeat
-	echo         ack.Echo
+	lastNumber     uint64
+	lastAnswered   uint64 // the newest heartbeat with an answer
+	sentHeartbeats [maxSentHeartbeats]sentHeartbeat
+	echo           ack.Echo
 
-	until       time.Duration // end of the lease
-	term        uint64        // the newest term whose leader granted the present lease
-	leaseLength time.Duration // full length of the lease that ends at until
-	held        bool          // false from the end of the lease or a pause on
-	cutBy       time.Duration // when its requests must be cut, if the lease has ended by then
-	cutDone     bool          // CutDue has returned true for the last lease
-	lastTick    time.Duration
+	leaseEnd      time.Duration // end of the lease
+	term          uint64        // the newest term whose leader granted the present lease
+	leaseLength   time.Duration // full length of the lease that ends at until
+	hasLease      bool          // false from the end of the lease or a pause on
+	abortAt       time.Duration // when its requests must be cut, if the lease has ended by then
+	abortReported bool          // AbortDue has returned true for the last lease
+	lastTick      time.Duration
 }
 
 // sentHeartbeat is the number of a heartbeat, and when it was sent.
 type sentHeartbeat struct {
 	number uint64
-	at     time.Duration
+	sentAt time.Duration
 }
 
-// NewHolder returns a Holder without a lease. The caller must call Tick immediately.
-func NewHolder(boot uint64, now time.Duration) *Holder {
-	return &Holder{boot: boot, lastTick: now, cutDone: true}
+// NewLeaseHolder returns a LeaseHolder without a lease. The caller must call Tick immediately.
+func NewLeaseHolder(boot uint64, now time.Duration) *LeaseHolder {
+	return &LeaseHolder{boot: boot, lastTick: now, abortReported: true}
 }
 
 // Boot returns the boot under which the node sends heartbeats.
-func (h *Holder) Boot() uint64 { return h.boot }
+func (h *LeaseHolder) Boot() uint64 { return h.boot }
 
 // Reboot raises the boot within the same process. It voids the lease and forgets earlier
 // heartbeats. No request that was admitted under the old boot may still run, because the leader
 // concludes from a new boot that the old one has stopped serving.
-func (h *Holder) Reboot(boot uint64) {
+func (h *LeaseHolder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return
 	}
 	h.Void()
 	h.boot, h.lastNumber, h.lastAnswered, h.echo = boot, 0, 0, ack.Echo{}
-	h.sent = [maxSent]sentHeartbeat{}
+	h.sentHeartbeats = [maxSentHeartbeats]sentHeartbeat{}
 }
 
 // NextHeartbeat records the send time of the next heartbeat: the lease that answers it counts
 // from then. It returns the number and the echo to send.
-func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo ack.Echo) {
+func (h *LeaseHolder) NextHeartbeat(now time.Duration) (number uint64, echo ack.Echo) {
 	h.lastNumber++
-	h.sent[h.lastNumber%maxSent] = sentHeartbeat{h.lastNumber, now}
+	h.sentHeartbeats[h.lastNumber%maxSentHeartbeats] = sentHeartbeat{h.lastNumber, now}
 	return h.lastNumber, h.echo
 }
 
-// Answered handles a response. raftTerm is the Raft term of the node, read after the response
+// HandleAnswer handles a response. raftTerm is the Raft term of the node, read after the response
 // arrived. It returns true if the response counted. A response to another boot, or of a term
 // below raftTerm, does not count.
-func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool {
+func (h *LeaseHolder) HandleAnswer(now time.Duration, raftTerm uint64, a ack.Answer) bool {
 	h.Tick(now)
 	if a.Boot != h.boot || a.Term < raftTerm || a.Refusal != 0 {
 		return false
@@ -76,82 +76,82 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool
 		h.echo = ack.Echo{Term: a.Term, Number: a.Number}
 	}
 	h.markAnswered(a.HeartbeatNumber)
-	s := h.sent[a.HeartbeatNumber%maxSent]
+	s := h.sentHeartbeats[a.HeartbeatNumber%maxSentHeartbeats]
 	if s.number != a.HeartbeatNumber || a.ServeFor <= 0 {
 		return true
 	}
 	// A lease is never shortened: the leader that granted it waits for its end.
-	until := s.at + a.ServeFor
+	until := s.sentAt + a.ServeFor
 	if until <= now {
 		return true
 	}
-	if !h.held || a.Term > h.term {
+	if !h.hasLease || a.Term > h.term {
 		h.term = a.Term
 	}
-	if !h.held || until > h.until {
-		h.until, h.held, h.cutDone = until, true, false
-		h.cutBy, h.leaseLength = s.at+a.AbortAfter, a.LeaseDuration
+	if !h.hasLease || until > h.leaseEnd {
+		h.leaseEnd, h.hasLease, h.abortReported = until, true, false
+		h.abortAt, h.leaseLength = s.sentAt+a.AbortAfter, a.LeaseDuration
 	}
 	return true
 }
 
 // markAnswered records that a heartbeat was answered.
-func (h *Holder) markAnswered(beat uint64) {
+func (h *LeaseHolder) markAnswered(beat uint64) {
 	h.lastAnswered = max(h.lastAnswered, min(beat, h.lastNumber))
 }
 
 // oldestUnanswered returns when the oldest remembered heartbeat without a later answer was
 // sent. ok is false if there is none.
-func (h *Holder) oldestUnanswered() (since time.Duration, ok bool) {
+func (h *LeaseHolder) oldestUnanswered() (since time.Duration, ok bool) {
 	if h.lastAnswered >= h.lastNumber {
 		return 0, false
 	}
-	return h.sent[max(h.lastAnswered+1, h.lastNumber-min(h.lastNumber, maxSent-1))%maxSent].at, true
+	return h.sentHeartbeats[max(h.lastAnswered+1, h.lastNumber-min(h.lastNumber, maxSentHeartbeats-1))%maxSentHeartbeats].sentAt, true
 }
 
 // Tick ends an expired lease. A gap of more than a quarter lease since the last Tick means
 // that the process was paused: the lease is void until it is renewed.
-func (h *Holder) Tick(now time.Duration) {
+func (h *LeaseHolder) Tick(now time.Duration) {
 	paused := now-h.lastTick > h.leaseLength/4
 	h.lastTick = now
-	if h.held && (paused || now >= h.until) {
-		h.held = false
+	if h.hasLease && (paused || now >= h.leaseEnd) {
+		h.hasLease = false
 	}
 }
 
-// RanUntil records that the process was running until now without a Tick, so the next Tick
+// MarkRunning records that the process was running until now without a Tick, so the next Tick
 // detects no pause. A lease that has expired in the meantime ends anyway.
-func (h *Holder) RanUntil(now time.Duration) { h.lastTick = max(h.lastTick, now) }
+func (h *LeaseHolder) MarkRunning(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
 // Void ends the lease immediately.
-func (h *Holder) Void() { h.held = false }
+func (h *LeaseHolder) Void() { h.hasLease = false }
 
-// Until returns the end of the lease. held is false without one.
-func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
+// LeaseEnd returns the end of the lease. held is false without one.
+func (h *LeaseHolder) LeaseEnd() (time.Duration, bool) { return h.leaseEnd, h.hasLease }
 
 // Term returns the term of the leader that granted the present lease, the newest one of
 // several. Zero means no lease.
-func (h *Holder) Term() uint64 {
-	if !h.held {
+func (h *LeaseHolder) Term() uint64 {
+	if !h.hasLease {
 		return 0
 	}
 	return h.term
 }
 
 // Remaining returns the rest of the lease, zero without one.
-func (h *Holder) Remaining(now time.Duration) time.Duration {
-	if !h.held {
+func (h *LeaseHolder) Remaining(now time.Duration) time.Duration {
+	if !h.hasLease {
 		return 0
 	}
-	return max(h.until-now, 0)
+	return max(h.leaseEnd-now, 0)
 }
 
-// CutDue returns true, once for each lease that ended, when the caller must abort all running
+// AbortDue returns true, once for each lease that ended, when the caller must abort all running
 // requests, because another node may own the shards soon.
-func (h *Holder) CutDue(now time.Duration) bool {
-	if h.held || h.cutDone || now < h.cutBy {
+func (h *LeaseHolder) AbortDue(now time.Duration) bool {
+	if h.hasLease || h.abortReported || now < h.abortAt {
 		return false
 	}
-	h.cutDone = true
+	h.abortReported = true
 	return true
 }

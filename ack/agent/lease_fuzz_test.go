@@ -8,9 +8,9 @@ import (
 	"shardway/ack/agent"
 )
 
-// No answer that decodes makes a Holder fail, or gives it a lease longer than MaxLease.
+// No answer that decodes makes a LeaseHolder fail, or gives it a lease longer than MaxLease.
 func FuzzHolderAnswered(f *testing.F) {
-	for _, a := range []ack.Answer{{Level: ack.MinLevel}, {Level: ack.MinLevel, Term: 1, Number: 1, Boot: 1, HeartbeatNumber: 1, ServeFor: 500 * time.Millisecond, AbortAfter: time.Second, LeaseDuration: 500 * time.Millisecond}} {
+	for _, a := range []ack.Answer{{FormatVersion: ack.MinFormatVersion}, {FormatVersion: ack.MinFormatVersion, Term: 1, Number: 1, Boot: 1, HeartbeatNumber: 1, ServeFor: 500 * time.Millisecond, AbortAfter: time.Second, LeaseDuration: 500 * time.Millisecond}} {
 		b, err := a.MarshalBinary()
 		if err != nil {
 			f.Fatal(err)
@@ -22,9 +22,9 @@ func FuzzHolderAnswered(f *testing.F) {
 		if a.UnmarshalBinary(b) != nil {
 			return
 		}
-		h := agent.NewHolder(1, 0)
+		h := agent.NewLeaseHolder(1, 0)
 		h.NextHeartbeat(1)
-		h.Answered(2, a.Term, a)
+		h.HandleAnswer(2, a.Term, a)
 		h.Tick(3)
 		if left := h.Remaining(3); left > ack.MaxLease {
 			t.Errorf("a lease of %v", left)

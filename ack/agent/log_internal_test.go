@@ -35,7 +35,7 @@ func (l *testLog) apply(entry []byte, want ack.Outcome) {
 func (l *testLog) propose(ids ...shardmap.NodeID) {
 	l.t.Helper()
 	base := l.state.Committed()
-	entry, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, membersOf(ids...), shardmap.Policy{})})
+	entry, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, membersOf(ids...), shardmap.Policy{})})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -45,8 +45,8 @@ func (l *testLog) propose(ids ...shardmap.NodeID) {
 // commit commits the open proposal.
 func (l *testLog) commit() {
 	l.t.Helper()
-	last := l.state.Last()
-	l.apply(ack.EncodeCommit(ack.MinLevel, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}), ack.OutcomeCommitted)
+	last := l.state.Proposed()
+	l.apply(ack.EncodeCommit(ack.MinFormatVersion, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}), ack.OutcomeCommitted)
 }
 
 // commitOwners commits a map in which these nodes own the shards.

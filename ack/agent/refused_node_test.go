@@ -23,19 +23,19 @@ func TestRefusingLeaderIsNotMissed(t *testing.T) {
 			g := &cutting{}
 			var last ack.Heartbeat
 			a := agent.New(agent.Options{
-				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: g, Term: func() uint64 { return 7 },
-				Send: func(hb ack.Heartbeat) { last = hb },
+				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: g, RaftTerm: func() uint64 { return 7 },
+				SendHeartbeat: func(hb ack.Heartbeat) { last = hb },
 			}, 0)
 			answer := func(ans ack.Answer) {
 				a.HeartbeatNow()
 				a.Poll(g.now, agent.Observation{State: ack.NewState(), Weight: 1})
 				g.now += ms
 				ans.Boot, ans.HeartbeatNumber = 1, last.Number
-				a.Answered(g.now, ans)
+				a.HandleAnswer(g.now, ans)
 			}
 			answer(ack.Answer{Term: 7, Number: 1})
 			answer(c.answer)
-			if w := a.Unanswered(); w.Term != 0 != c.waits {
+			if w := a.UnansweredHeartbeat(); w.LeaderTerm != 0 != c.waits {
 				t.Errorf("it waits %+v, want that it waits: %v", w, c.waits)
 			}
 		})

@@ -17,22 +17,22 @@ const (
 // leaseRecovery measures how long a node has been unable to get a lease. The zero value means
 // that it is able.
 type leaseRecovery struct {
-	active  bool
-	term    uint64 // of the last leader that answered; zero means none
-	since   time.Duration
-	answers int
-	expired bool
+	waitsForLease bool
+	leaderTerm    uint64 // of the last leader that answered; zero means none
+	firstAnswerAt time.Duration
+	answerCount   int
+	graceExpired  bool
 }
 
 // answerReceived counts a response. It returns true if the grace period ends with it.
 func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
-	if !r.active || r.expired || term < r.term {
+	if !r.waitsForLease || r.graceExpired || term < r.leaderTerm {
 		return false
 	}
-	if term > r.term {
-		r.term, r.since, r.answers = term, now, 0
+	if term > r.leaderTerm {
+		r.leaderTerm, r.firstAnswerAt, r.answerCount = term, now, 0
 	}
-	r.answers++
-	r.expired = r.answers > graceAnswers && now-r.since >= releaseGrace
-	return r.expired
+	r.answerCount++
+	r.graceExpired = r.answerCount > graceAnswers && now-r.firstAnswerAt >= releaseGrace
+	return r.graceExpired
 }

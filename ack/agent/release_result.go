@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// NotReleasedFor is how long heartbeats count a shard that moved without a release.
-const NotReleasedFor = 10 * time.Minute
+// UnreleasedMoveWindow is how long heartbeats count a shard that moved without a release.
+const UnreleasedMoveWindow = 10 * time.Minute
 
 // ReleaseResult is the result of a release.
 type ReleaseResult uint8
@@ -39,28 +39,28 @@ type ReleaseEnd struct {
 	// To is the next owner; empty means that none is known.
 	To     shardmap.NodeID
 	Result ReleaseResult
-	// Why is the error of the last attempt; empty for ReleaseOK.
-	Why string
+	// Reason is the error of the last attempt; empty for ReleaseOK.
+	Reason string
 	// Kept means that the shard does not move, because the drain is a safe one.
 	Kept bool
 }
 
-// reportReleaseEnd calls HookOptions.Ended.
+// reportReleaseEnd calls HookOptions.ReleaseEnded.
 func (m *hookMachine) reportReleaseEnd(s shardmap.Shard, h *heldShard, result ReleaseResult, why string, kept bool) {
-	if m.o.Ended == nil {
+	if m.options.ReleaseEnded == nil {
 		return
 	}
-	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Why: why, Kept: kept}
-	if to := m.seen.state.Last().Owner(s); to != m.self {
+	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Reason: why, Kept: kept}
+	if to := m.inputs.state.Proposed().Owner(s); to != m.self {
 		e.To = to
 	}
-	m.o.Ended(e)
+	m.options.ReleaseEnded(e)
 }
 
 // releaseFailure returns the result of a release whose time is over, and the reason.
 func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
 	if h.appResponded {
-		return ReleaseFailed, h.err
+		return ReleaseFailed, h.lastError
 	}
 	return ReleaseLate, "the app did not answer in time (--release-timeout)"
 }
@@ -71,21 +71,21 @@ func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
 func (m *hookMachine) reportUnreleased(now time.Duration, s shardmap.Shard, h *heldShard) {
 	result, why := h.releaseFailure()
 	switch {
-	case m.appRefuses:
-		result, why = ReleaseFailed, cmp.Or(h.err, "the app refuses connections")
+	case m.appRefusesConns:
+		result, why = ReleaseFailed, cmp.Or(h.lastError, "the app refuses connections")
 	case h.appResponded:
-	case !h.mayHaveReleased && m.cannotGetLease():
+	case !h.releaseAttempted && m.cannotGetLease():
 		return
 	}
-	m.notReleased[s] = now
+	m.unreleasedMoves[s] = now
 	m.reportReleaseEnd(s, h, result, why, false)
 }
 
-// countNotReleased counts the shards that moved without a release within NotReleasedFor.
-func (a *Agent) countNotReleased(now time.Duration) uint32 {
+// countUnreleasedMoves counts the shards that moved without a release within UnreleasedMoveWindow.
+func (a *Agent) countUnreleasedMoves(now time.Duration) uint32 {
 	if a.hooks == nil {
 		return 0
 	}
-	maps.DeleteFunc(a.hooks.notReleased, func(_ shardmap.Shard, at time.Duration) bool { return now-at >= NotReleasedFor })
-	return uint32(len(a.hooks.notReleased))
+	maps.DeleteFunc(a.hooks.unreleasedMoves, func(_ shardmap.Shard, at time.Duration) bool { return now-at >= UnreleasedMoveWindow })
+	return uint32(len(a.hooks.unreleasedMoves))
 }

@@ -21,7 +21,7 @@ func TestFailedReleaseIsRepeatedUntilTimeout(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.moveToOtherNode()
 	start, tries := s.now, 0
-	for s.now < start+s.k.o.ReleaseTimeout {
+	for s.now < start+s.k.options.ReleaseTimeout {
 		if c.Kind == HookRelease {
 			tries++
 			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
@@ -37,7 +37,7 @@ func TestFailedReleaseIsRepeatedUntilTimeout(t *testing.T) {
 	if took := s.now - start; tries < 4 || took < 3*time.Second || c.Kind != HookLost {
 		t.Errorf("%d attempts within %v, then %s; want at least 4 within 3 s, and then lost", tries, took, c.Kind)
 	}
-	if e := s.ends[0]; e.Result != ReleaseFailed || e.Why != "disk full" || e.To != "b" || e.Epoch == 0 {
+	if e := s.ends[0]; e.Result != ReleaseFailed || e.Reason != "disk full" || e.To != "b" || e.Epoch == 0 {
 		t.Errorf("the release ended as %+v", e)
 	}
 	if h := s.k.shards[0]; h.released {
@@ -54,7 +54,7 @@ func TestReleaseSucceedsAfterFailure(t *testing.T) {
 	c = s.only(s.pollAfter(minRetryPause), HookRelease)
 	s.result(HookResult{Seq: c.Seq, Notes: map[shardmap.Shard][]byte{0: []byte("there")}})
 	s.pollAfter(0)
-	if e := s.ends[0]; e.Result != ReleaseOK || e.Why != "" {
+	if e := s.ends[0]; e.Result != ReleaseOK || e.Reason != "" {
 		t.Errorf("the release ended as %+v", e)
 	}
 	if h := s.k.shards[0]; !h.released || string(h.note) != "there" || !s.k.movesReleased(s.now, s.mayRun) {
@@ -76,7 +76,7 @@ func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 		}
 	}
 	s.pollAfter(0)
-	if e := s.ends[0]; e.Result != ReleaseLate || e.Why == "" {
+	if e := s.ends[0]; e.Result != ReleaseLate || e.Reason == "" {
 		t.Errorf("the release ended as %+v, want late with a reason", e)
 	}
 }
@@ -104,7 +104,7 @@ func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 	if e := s.ends[0]; e.Result != ReleaseOK || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("the release ended as %+v, want ok and settled", e)
 	}
-	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	if s.k.releases != nil {
 		t.Errorf("the leader is told %+v, want nothing", s.k.releases)
 	}

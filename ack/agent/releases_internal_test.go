@@ -14,15 +14,15 @@ import (
 func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.t.Helper()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	last := s.see.state.Last()
+	last := s.see.state.Proposed()
 	c := ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest(), Servers: []string{server}}
 	for sh := range shardmap.Shard(s.see.state.Shards()) {
 		if n, ok := notes[sh]; ok {
 			c.Released = append(c.Released, ack.Released{Shard: sh, Note: []byte(n)})
 		}
 	}
-	s.entry(ack.EncodeCommit(ack.MinLevel, c))
-	s.see.draining = 0
+	s.entry(ack.EncodeCommit(ack.MinFormatVersion, c))
+	s.see.drainingEpoch = 0
 }
 
 // Release notes belong to the disk that acknowledged the map: a new disk of the same node does
@@ -34,7 +34,7 @@ func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 	}{{"b/1", true}, {"b/2", false}} {
 		s := newHookStage(t, 2)
 		s.passOn("b/1", map[shardmap.Shard]string{1: "there"})
-		s.k = newHooks(s.k.o, "b", test.server, 1)
+		s.k = newHooks(s.k.options, "b", test.server, 1)
 		s.k.hadLease, s.k.firstLeaseEpoch = true, s.see.state.Committed().Epoch()-1
 		calls := s.pollAfter(0)
 		if len(calls) != 1 || len(calls[0].Shards) != 2 {
@@ -66,13 +66,13 @@ func TestNotesOfANodeAreBounded(t *testing.T) {
 			s.result(r)
 		}
 	}
-	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	s.k.sendReleases(s.now)
-	if len(s.got) != 1 || len(s.got[0].Over) != 200-ack.MaxNoteBytes/ack.MaxNote || len(s.got[0].Shards)+len(s.got[0].Over) != 1200 {
-		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].Over))
+	if len(s.got) != 1 || len(s.got[0].OverLimit) != 200-ack.MaxNoteBytes/ack.MaxNote || len(s.got[0].Shards)+len(s.got[0].OverLimit) != 1200 {
+		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].OverLimit))
 	}
-	if s.got[0].Over[0] != ack.MaxNoteBytes/ack.MaxNote {
-		t.Errorf("the first that does not fit is %d", s.got[0].Over[0])
+	if s.got[0].OverLimit[0] != ack.MaxNoteBytes/ack.MaxNote {
+		t.Errorf("the first that does not fit is %d", s.got[0].OverLimit[0])
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *hookStage) releases() {
 func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
-	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	s.k.sendReleases(s.now)
 	digest := s.k.digest
 	for i, test := range []struct {
@@ -111,18 +111,18 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.answerReceived(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
+		s.k.answerReceived(s.now, ack.Answer{ReleasesReceived: test.taken, Term: test.term, Epoch: s.see.drainingEpoch}, test.parted)
 		n := len(s.got)
 		if s.k.sendReleases(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
 		}
 		s.now += resendInterval
 	}
-	s.k.answerReceived(s.now, ack.Answer{Term: 6, Epoch: s.see.draining}, true)
+	s.k.answerReceived(s.now, ack.Answer{Term: 6, Epoch: s.see.drainingEpoch}, true)
 	if s.k.sendReleases(s.now); s.k.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
-	if changed := s.k.sendReleases(s.now + s.k.deliverTime()); !changed || s.k.digest != [32]byte{} {
+	if changed := s.k.sendReleases(s.now + s.k.deliveryReserve()); !changed || s.k.digest != [32]byte{} {
 		t.Error("a leader that does not take it is waited for beyond the time for that")
 	}
 }
@@ -131,9 +131,9 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 func TestLaterLeaderGetsAcknowledgementAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
-	s.k.seen.returns, s.k.stopBy = true, s.now
+	s.k.inputs.restartsInPlace, s.k.goodbyeDeadline = true, s.now
 	s.now += time.Minute
-	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.prepareReleases(s.now, s.see.drainingEpoch)
 	if s.k.sendReleases(s.now); len(s.got) != 1 || s.k.digest == [32]byte{} {
 		t.Errorf("%d deliveries", len(s.got))
 	}
@@ -145,13 +145,13 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := newHookStage(t, 2)
 		s.releases()
-		s.k.prepareRelease(s.now, s.see.draining)
+		s.k.prepareReleases(s.now, s.see.drainingEpoch)
 		if s.k.sendReleases(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.draining - 1}, false) // of another proposal
+		s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch - 1}, false) // of another proposal
 		if taken {
-			s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.draining}, false)
+			s.k.answerReceived(0, ack.Answer{ReleasesReceived: true, Epoch: s.see.drainingEpoch}, false)
 		}
 		s.k.sendReleases(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {

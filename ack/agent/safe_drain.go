@@ -11,41 +11,43 @@ import (
 
 // safeDrainState contains the shards that a safe drain leaves at this node, with the reasons.
 type safeDrainState struct {
-	drainIndex uint64 // DrainTerms.Since of the drain
+	drainIndex uint64 // DrainOptions.Index of the drain
 	keptShards map[shardmap.Shard]string
 }
 
 // drainTerms returns the terms of the drain of this node. Zero means that the node is not
 // drained, or stops.
-func (m *hookMachine) drainTerms() ack.DrainTerms {
-	if m.seen.state == nil || m.seen.stopping {
-		return ack.DrainTerms{}
+func (m *hookMachine) drainTerms() ack.DrainOptions {
+	if m.inputs.state == nil || m.inputs.stopping {
+		return ack.DrainOptions{}
 	}
-	return m.seen.state.Policy().Terms[m.self]
+	return m.inputs.state.Policy().DrainOptions[m.self]
 }
 
 // releaseTimeout returns the release timeout in force.
 func (m *hookMachine) releaseTimeout() time.Duration {
-	if t := m.drainTerms().Release; t > 0 {
+	if t := m.drainTerms().ReleaseTimeout; t > 0 {
 		return t
 	}
-	return m.o.ReleaseTimeout
+	return m.options.ReleaseTimeout
 }
 
 // attemptTimeout returns the timeout of one release call. An operator who sets the release
 // timeout of a drain has a slow app, so one call may take half of it.
 func (m *hookMachine) attemptTimeout() time.Duration {
-	return min(max(maxAttempt, m.drainTerms().Release/2), m.releaseTimeout())
+	return min(max(maxAttempt, m.drainTerms().ReleaseTimeout/2), m.releaseTimeout())
 }
 
-func (m *hookMachine) lostTime() time.Duration    { return lostTime(m.releaseTimeout()) }
-func (m *hookMachine) deliverTime() time.Duration { return ack.NoteDeliveryTime(m.releaseTimeout()) }
+func (m *hookMachine) lostCallReserve() time.Duration { return lostCallReserve(m.releaseTimeout()) }
+func (m *hookMachine) deliveryReserve() time.Duration {
+	return ack.NoteDeliveryTime(m.releaseTimeout())
+}
 
 // keepsUnreleased reports whether a shard remains here because its release failed under a safe
 // drain. The node then does not acknowledge the proposal, and the leader makes another one. An
 // excluded node keeps nothing.
 func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
-	if m.seen.state.Dropped(m.self) || m.appRefuses || !m.drainTerms().Safe {
+	if m.inputs.state.IsDropped(m.self) || m.appRefusesConns || !m.drainTerms().Safe {
 		return false
 	}
 	if _, known := m.safeDrain.keptShards[s]; !known {
@@ -54,7 +56,7 @@ func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
 			m.safeDrain.keptShards = map[shardmap.Shard]string{}
 		}
 		m.safeDrain.keptShards[s] = why
-		m.reportNow = true
+		m.heartbeatDue = true
 		m.reportReleaseEnd(s, h, result, why, true)
 	}
 	return true
@@ -62,8 +64,8 @@ func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
 
 // resetSafeDrain forgets the shards that an earlier drain left here.
 func (m *hookMachine) resetSafeDrain() {
-	if t := m.drainTerms(); !t.Safe || t.Since != m.safeDrain.drainIndex {
-		m.safeDrain = safeDrainState{drainIndex: t.Since}
+	if t := m.drainTerms(); !t.Safe || t.Index != m.safeDrain.drainIndex {
+		m.safeDrain = safeDrainState{drainIndex: t.Index}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // drainSafely starts a safe drain of node a with a release timeout.
 func (s *hookStage) drainSafely(release time.Duration) {
 	s.t.Helper()
-	s.entry(ack.EncodePolicyChange(ack.MinLevel, ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeDrain, Node: "a", Safe: true, Release: release}}}))
+	s.entry(ack.EncodePolicyChange(ack.MinFormatVersion, ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeDrain, Node: "a", SafeDrain: true, ReleaseTimeout: release}}}))
 }
 
 // Under a safe drain, a shard whose release failed stays, however long the proposal is open.
@@ -32,16 +32,16 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	if s.k.movesReleased(s.now, s.mayRun) || len(s.k.safeDrain.keptShards) != 1 || s.k.safeDrain.keptShards[0] != "disk full" {
 		t.Fatalf("settled, or %v is kept, want shard 0", s.k.safeDrain.keptShards)
 	}
-	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.notReleased) > 0 {
+	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.unreleasedMoves) > 0 {
 		t.Errorf("releases ended as %+v", s.ends)
 	}
 	c := s.see.state.Committed()
-	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b"), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
+	b, err := ack.EncodeProposal(ack.MinFormatVersion, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b"), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.entry(b)
-	s.see.draining = s.see.state.Last().Epoch()
+	s.see.drainingEpoch = s.see.state.Proposed().Epoch()
 	call := s.only(s.pollAfter(0), HookAcquire)
 	if call.Shards[0].Shard != 0 || !call.Shards[0].Again || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("%+v, want shard 0 acquired again, and the proposal settled", call)
@@ -65,7 +65,7 @@ func TestDrainSetsReleaseTimeout(t *testing.T) {
 		t.Errorf("the release timeout is %v, want 20s", got)
 	}
 	s.see.stopping = true
-	if s.pollAfter(0); s.k.releaseTimeout() != s.k.o.ReleaseTimeout {
-		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.o.ReleaseTimeout)
+	if s.pollAfter(0); s.k.releaseTimeout() != s.k.options.ReleaseTimeout {
+		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.options.ReleaseTimeout)
 	}
 }

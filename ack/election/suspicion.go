@@ -46,9 +46,11 @@ const (
 // LogEnd is the term and the index of the last entry of a Raft log.
 type LogEnd struct{ Term, Index uint64 }
 
-// newer reports whether Raft allows a server with log l to win the vote of a server with log
+// isNewerThan reports whether Raft allows a server with log l to win the vote of a server with log
 // o, and not the other way round.
-func (l LogEnd) newer(o LogEnd) bool { return l.Term > o.Term || l.Term == o.Term && l.Index > o.Index }
+func (l LogEnd) isNewerThan(o LogEnd) bool {
+	return l.Term > o.Term || l.Term == o.Term && l.Index > o.Index
+}
 
 // Report is the reply of a voter that was asked whether it misses its leader.
 type Report struct {
@@ -82,27 +84,28 @@ type Options struct {
 }
 
 // Suspicion decides when a voter campaigns because its leader does not answer. A stopped process or
-// a network partition closes no connection, and the election timeout of Raft is longer than a lease.
+// a network partition closes no connection, and the election timeout of Raft is longer than a
+// lease.
 //
 // A voter misses its leader when its heartbeats get no response. It then asks the other voters. Once
 // a majority misses the leader, the voter with the newest log campaigns. Among voters with equal
 // logs it is the one with the lowest id. The next voters in this order follow with a delay
-// (docs/internals/protocol-failures.md, "A leader that is missed"). A false alarm costs one term. The
-// goroutine of the agent calls all methods.
+// (docs/internals/protocol-failures.md, "A leader that is missed"). A false alarm costs one term.
+// The goroutine of the agent calls all methods.
 type Suspicion struct {
-	o Options
+	options Options
 
 	lastPoll     time.Duration
 	runningSince time.Duration // start of the present period of regular polls, without a pause of the process
 
-	report            Report        // the present report of this node
+	ownReport         Report        // the present report of this node
 	missedSince       time.Duration // when this voter began to miss the leader of report.LeaderTerm
 	lastRequest       time.Duration // when it last asked the other voters
 	nextRequest       time.Duration
 	majoritySince     time.Duration // when a majority began to miss the leader; negative means that none does
 	campaignedAgainst uint64        // the term of the last leader against which it campaigned
 	retryAt           time.Duration // no campaign before this time, because Raft has refused one
-	reports           map[string]receivedReport
+	peerReports       map[string]receivedReport
 	laterTermSince    time.Duration // when another voter reported a later term; negative means that none did
 
 	aliveTerm        uint64        // the term of a missed leader that has answered since; zero means none
@@ -119,15 +122,15 @@ type receivedReport struct {
 
 // New returns the Suspicion of a process that starts now.
 func New(o Options, now time.Duration) *Suspicion {
-	return &Suspicion{o: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, reports: map[string]receivedReport{}}
+	return &Suspicion{options: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, peerReports: map[string]receivedReport{}}
 }
 
 // UnansweredHeartbeat is the oldest heartbeat of a node without a response.
 type UnansweredHeartbeat struct {
-	// Since is when it was sent. Term is the term of the leader that answered last; zero if no
+	// SentAt is when it was sent. Term is the term of the leader that answered last; zero if no
 	// leader did, or if no heartbeat is unanswered.
-	Since time.Duration
-	Term  uint64
+	SentAt     time.Duration
+	LeaderTerm uint64
 }
 
 // Poll checks whether the leader is missed. It returns the servers that must be asked whether
@@ -140,51 +143,51 @@ func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []strin
 	s.lastPoll = now
 	s.adjustTimeout(now)
 	if !s.leaderMissed(now, of) {
-		s.report, s.majoritySince = Report{CurrentTerm: s.o.Raft.Term()}, -1
+		s.ownReport, s.majoritySince = Report{CurrentTerm: s.options.Raft.Term()}, -1
 		return nil, false
 	}
-	if s.report.LeaderTerm != of.Term {
+	if s.ownReport.LeaderTerm != of.LeaderTerm {
 		s.missedSince, s.nextRequest, s.majoritySince, s.laterTermSince = now, now, -1, -1
-		clear(s.reports)
+		clear(s.peerReports)
 	}
-	if now-s.missedSince > giveUpHeartbeats*s.o.Heartbeat {
+	if now-s.missedSince > giveUpHeartbeats*s.options.Heartbeat {
 		return nil, false
 	}
-	s.report = Report{LeaderTerm: of.Term, Log: s.o.Raft.LogEnd(), Candidate: s.campaignedAgainst == of.Term, CurrentTerm: of.Term}
-	voters := s.o.Raft.Voters()
-	if !slices.Contains(voters, s.o.Server) {
+	s.ownReport = Report{LeaderTerm: of.LeaderTerm, Log: s.options.Raft.LogEnd(), Candidate: s.campaignedAgainst == of.LeaderTerm, CurrentTerm: of.LeaderTerm}
+	voters := s.options.Raft.Voters()
+	if !slices.Contains(voters, s.options.Server) {
 		return nil, false
 	}
 	if now >= s.nextRequest {
-		s.lastRequest, s.nextRequest = now, now+reportHeartbeats*s.o.Heartbeat/2
-		ask = s.others(voters)
+		s.lastRequest, s.nextRequest = now, now+reportHeartbeats*s.options.Heartbeat/2
+		ask = s.otherVoters(voters)
 	}
 	return ask, s.shouldCampaign(now, voters)
 }
 
 // timeout returns how long a heartbeat may wait for its response.
 func (s *Suspicion) timeout() time.Duration {
-	return max(s.o.Heartbeat*missedTenths/10, minMissedTime)
+	return max(s.options.Heartbeat*missedTenths/10, minMissedTime)
 }
 
 // leaderMissed reports whether the leader of the present term has stopped answering. A newly
 // elected leader that has not answered this node yet is not missed.
 func (s *Suspicion) leaderMissed(now time.Duration, of UnansweredHeartbeat) bool {
-	return of.Term != 0 && now-max(of.Since, s.runningSince) >= s.timeout()<<s.falseAlarms && of.Term == s.o.Raft.Term()
+	return of.LeaderTerm != 0 && now-max(of.SentAt, s.runningSince) >= s.timeout()<<s.falseAlarms && of.LeaderTerm == s.options.Raft.Term()
 }
 
-// others returns the other voters except the leader.
-func (s *Suspicion) others(voters []string) []string {
-	leader := s.o.Raft.Leader()
-	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == s.o.Server || v == leader })
+// otherVoters returns the other voters except the leader.
+func (s *Suspicion) otherVoters(voters []string) []string {
+	leader := s.options.Raft.Leader()
+	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == s.options.Server || v == leader })
 }
 
 // shouldCampaign reports whether a majority misses the leader, and this voter is next in
 // order.
 func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
 	with, silent, wait, leave := 1, 0, time.Duration(0), time.Duration(0)
-	for _, v := range s.others(voters) {
-		h := s.reports[v]
+	for _, v := range s.otherVoters(voters) {
+		h := s.peerReports[v]
 		if h.requestedAt < s.lastRequest {
 			silent++ // its last report may be outdated
 		}
@@ -211,10 +214,10 @@ func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
 	}
 	// A candidate and its voters report no missed leader once the new term is written.
 	elected := s.laterTermSince < 0 || now >= s.laterTermSince+campaignTime
-	if now < s.majoritySince+wait || now < s.retryAt || !elected || s.report.Candidate {
+	if now < s.majoritySince+wait || now < s.retryAt || !elected || s.ownReport.Candidate {
 		return false
 	}
-	s.campaignedAgainst, s.report.Candidate = s.report.LeaderTerm, true
+	s.campaignedAgainst, s.ownReport.Candidate = s.ownReport.LeaderTerm, true
 	return true
 }
 
@@ -223,28 +226,28 @@ func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
 func (s *Suspicion) CampaignRefused(now time.Duration, term uint64) {
 	if s.campaignedAgainst == term {
 		s.campaignedAgainst, s.retryAt = 0, now+campaignStagger
-		s.report.Candidate = false
+		s.ownReport.Candidate = false
 	}
 }
 
 // precedes reports whether a server with the given log campaigns before this one. The server
 // with the newest log can win every vote.
 func (s *Suspicion) precedes(server string, log LogEnd) bool {
-	return log.newer(s.report.Log) || log == s.report.Log && strings.Compare(server, s.o.Server) < 0
+	return log.isNewerThan(s.ownReport.Log) || log == s.ownReport.Log && strings.Compare(server, s.options.Server) < 0
 }
 
 // reportCounts reports whether a report counts: it is recent and names the same leader term.
 func (s *Suspicion) reportCounts(now time.Duration, h receivedReport) bool {
-	return h.LeaderTerm == s.report.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat
+	return h.LeaderTerm == s.ownReport.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.options.Heartbeat
 }
 
 // ReportReceived records the reply of a server to a request that was sent at asked. The age of a
 // report counts from that time, because the reply may have been delayed. A reply to a request of an
 // earlier suspicion is ignored.
 func (s *Suspicion) ReportReceived(asked time.Duration, server string, m Report) {
-	if asked >= s.missedSince && asked >= s.reports[server].requestedAt {
-		s.reports[server] = receivedReport{m, asked}
-		if m.CurrentTerm > s.report.LeaderTerm && s.laterTermSince < 0 {
+	if asked >= s.missedSince && asked >= s.peerReports[server].requestedAt {
+		s.peerReports[server] = receivedReport{m, asked}
+		if m.CurrentTerm > s.ownReport.LeaderTerm && s.laterTermSince < 0 {
 			s.laterTermSince = asked
 		}
 	}
@@ -253,7 +256,7 @@ func (s *Suspicion) ReportReceived(asked time.Duration, server string, m Report)
 // ReportRequested records, between two polls, a request of another server. That server misses
 // its leader, so if this node misses the leader, too, it asks in turn.
 func (s *Suspicion) ReportRequested(now time.Duration, server string) {
-	if s.report.LeaderTerm != 0 && !s.reportCounts(now, s.reports[server]) {
+	if s.ownReport.LeaderTerm != 0 && !s.reportCounts(now, s.peerReports[server]) {
 		s.nextRequest = min(s.nextRequest, s.lastRequest+minRequestInterval)
 	}
 }
@@ -271,7 +274,7 @@ func (s *Suspicion) adjustTimeout(now time.Duration) {
 	}
 	switch {
 	case s.aliveTerm == 0:
-	case s.o.Raft.Term() > s.aliveTerm:
+	case s.options.Raft.Term() > s.aliveTerm:
 		s.falseAlarms, s.falseAlarmsUntil, s.aliveTerm = min(s.falseAlarms+1, maxFalseAlarms), now+falseAlarmMemory, 0
 	case now-s.aliveAt > falseAlarmWindow:
 		s.aliveTerm = 0
@@ -279,4 +282,4 @@ func (s *Suspicion) adjustTimeout(now time.Duration) {
 }
 
 // Report returns the report of this node as of the last Poll.
-func (s *Suspicion) Report() Report { return s.report }
+func (s *Suspicion) Report() Report { return s.ownReport }

@@ -41,7 +41,7 @@ func newSuspiciousVoter(t *testing.T, self string, voters ...string) *suspicious
 func (v *suspiciousVoter) pass(d time.Duration) {
 	for end := v.now + d; v.now < end; {
 		v.now += 10 * time.Millisecond
-		ask, campaign := v.d.Poll(v.now, election.UnansweredHeartbeat{Since: time.Second, Term: 7})
+		ask, campaign := v.d.Poll(v.now, election.UnansweredHeartbeat{SentAt: time.Second, LeaderTerm: 7})
 		if ask != nil {
 			v.asked = ask
 		}
@@ -270,7 +270,7 @@ func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	v.d.LeaderAlive(v.now, 7)
 	v.raft.term = 8
 	v.pass(10 * time.Millisecond)
-	of := election.UnansweredHeartbeat{Since: v.now, Term: 8}
+	of := election.UnansweredHeartbeat{SentAt: v.now, LeaderTerm: 8}
 	missed := func(d time.Duration) bool {
 		for end := v.now + d; v.now < end; {
 			v.now += 10 * time.Millisecond
@@ -288,7 +288,7 @@ func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 		v.now += 10 * time.Millisecond
 		v.d.Poll(v.now, election.UnansweredHeartbeat{})
 	}
-	of.Since = v.now
+	of.SentAt = v.now
 	if !missed(80 * time.Millisecond) {
 		t.Error("a minute later it is no more as impatient as before")
 	}
@@ -304,7 +304,7 @@ func (v *suspiciousVoter) replaceLeader(spoke time.Duration) {
 
 // missedAfter returns how long a heartbeat waits until the leader is missed.
 func (v *suspiciousVoter) missedAfter() (waited time.Duration) {
-	of := election.UnansweredHeartbeat{Since: v.now, Term: v.raft.term}
+	of := election.UnansweredHeartbeat{SentAt: v.now, LeaderTerm: v.raft.term}
 	for ; v.d.Report().LeaderTerm == 0; waited += 10 * time.Millisecond {
 		v.now += 10 * time.Millisecond
 		v.d.Poll(v.now, of)

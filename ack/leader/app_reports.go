@@ -18,7 +18,7 @@ func (l *Leader) submitAppReports(now time.Duration) bool {
 		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.options.Pace) {
 			continue
 		}
-		if a := (ack.AppReport{Node: id, AfterRestart: n.heartbeat.AfterRestart, Since: n.heartbeat.AppSince}); l.state.NeedsAppReport(a) {
+		if a := (ack.AppReport{Node: id, ReturnsNeedRestart: n.heartbeat.ReturnsNeedRestart, StartedAfter: n.heartbeat.AppStartedAfter}); l.state.NeedsAppReport(a) {
 			apps = append(apps, a)
 		}
 	}
@@ -27,7 +27,7 @@ func (l *Leader) submitAppReports(now time.Duration) bool {
 	}
 	slices.SortFunc(apps, func(a, b ack.AppReport) int { return cmp.Compare(a.Node, b.Node) })
 	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
-	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.Level(), ack.AppReportEntry{Term: l.options.Term, Apps: apps[:min(len(apps), ack.MaxChanges)]})})
+	l.emit(Submit{Entry: ack.EncodeAppReports(l.state.FormatVersion(), ack.AppReportEntry{Term: l.options.Term, Reports: apps[:min(len(apps), ack.MaxChanges)]})})
 	return true
 }
 
@@ -56,7 +56,7 @@ func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map
 	free := shardmap.Assign(l.state.Committed(), members, rules)
 	var held []HeldBack
 	for _, m := range free.Members() {
-		if more := free.Count(m.ID) - want.Count(m.ID); more > 0 && l.state.AfterRestart(m.ID) {
+		if more := free.Count(m.ID) - want.Count(m.ID); more > 0 && l.state.ReturnsNeedRestart(m.ID) {
 			held = append(held, HeldBack{Node: m.ID, Shards: more})
 		}
 	}

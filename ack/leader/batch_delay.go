@@ -20,12 +20,12 @@ const (
 // never waits.
 func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 	switch {
-	case l.state.Last().Epoch() == 0:
+	case l.state.Proposed().Epoch() == 0:
 		if len(want.Members()) < l.expectedNodes() {
 			return maxBatchDelay
 		}
 		return 0
-	case !l.roundDone && !l.state.Open():
+	case !l.ownRoundCommitted && !l.state.HasOpenProposal():
 		return 0
 	case l.onlyAddsNodes(want):
 		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)
@@ -49,7 +49,7 @@ func (l *Leader) expectedNodes() int {
 // that own nothing yet. A node that returns while the committed map still contains it is no
 // addition: its shards are held until then.
 func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
-	last, base := l.state.Last(), l.state.Committed()
+	last, base := l.state.Proposed(), l.state.Committed()
 	kept := 0
 	for _, m := range want.Members() {
 		old, ok := findMember(last, m.ID)

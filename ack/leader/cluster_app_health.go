@@ -14,10 +14,10 @@ type clusterAppHealth struct {
 	panicMode, mostUnhealthy bool
 	// lastMostUnhealthy is when most apps were last unhealthy.
 	lastMostUnhealthy time.Duration
-	// mostFailing and mostRefused: most apps are unhealthy or may be soon, because their last
+	// mostMayFail and mostRefuseConns: most apps are unhealthy or may be soon, because their last
 	// checks failed, or were refused. A new leader includes apps of nodes that have not sent a
 	// heartbeat yet.
-	mostFailing, mostRefused bool
+	mostMayFail, mostRefuseConns bool
 	// onlyHeldBack means that the only nodes that may own shards are held back.
 	onlyHeldBack bool
 }
@@ -25,7 +25,7 @@ type clusterAppHealth struct {
 // updateAppsHealth updates clusterAppHealth once in each step.
 func (l *Leader) updateAppsHealth(now time.Duration) {
 	var apps, unhealthy, failing, refused int
-	for _, m := range l.state.Last().Members() {
+	for _, m := range l.state.Proposed().Members() {
 		l.member(m.ID)
 	}
 	h := &l.appsHealth
@@ -50,7 +50,7 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 			}
 		}
 	}
-	h.mostFailing, h.mostRefused = 2*failing > apps, 2*refused > apps
+	h.mostMayFail, h.mostRefuseConns = 2*failing > apps, 2*refused > apps
 	if h.mostUnhealthy = 2*unhealthy > apps; h.mostUnhealthy {
 		h.panicMode, h.lastMostUnhealthy = true, now
 	} else if now-h.lastMostUnhealthy > panicRecovery {
@@ -69,12 +69,12 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 // countsApp reports whether an app counts in clusterAppHealth: its node could own shards if
 // the app is healthy. An app that has not started yet has never owned any.
 func (l *Leader) countsApp(now time.Duration, n *member) bool {
-	member := l.state.Last().Has(n.id)
+	member := l.state.Proposed().Has(n.id)
 	switch {
 	case n.removed, n.hasCrashed(), n.heartbeat.Gateway, n.heartbeat.Leaving, n.heartbeat.Goodbye, l.state.Policy().Drained[n.id], l.isRestarting(n):
 		return false
 	case !n.hasHeartbeat():
-		return member && now-l.elected < l.maxTiming.DeadAfter
+		return member && now-l.electedAt < l.maxTiming.DeadAfter
 	}
 	return !n.isSilent(now, l.options.Pace) && (member || !n.heartbeat.App.Starting)
 }
@@ -88,12 +88,12 @@ func (l *Leader) excludedForHealth(n *member) bool {
 		return false
 	}
 	switch h := l.appsHealth; {
-	case !l.state.Last().Has(n.id):
+	case !l.state.Proposed().Has(n.id):
 		return true
 	case n.heartbeat.App.Refused:
-		return !h.mostUnhealthy && !h.mostRefused
+		return !h.mostUnhealthy && !h.mostRefuseConns
 	default:
-		return !h.panicMode && !h.mostFailing
+		return !h.panicMode && !h.mostMayFail
 	}
 }
 
@@ -103,16 +103,16 @@ func (l *Leader) isHeldBack(now time.Duration, n *member) bool { return l.holdRe
 
 // holdTime returns how long the app must be healthy before the node gets shards again.
 func (l *Leader) holdTime(now time.Duration, n *member) time.Duration {
-	if n.heartbeat.Unhealthy && !n.heartbeat.Gateway && !l.state.Last().Has(n.id) {
-		return flapPause(n.heartbeat.App.Falls)
+	if n.heartbeat.Unhealthy && !n.heartbeat.Gateway && !l.state.Proposed().Has(n.id) {
+		return flapPause(n.heartbeat.App.FlapCount)
 	}
 	return l.holdRemaining(now, n)
 }
 
 // holdRemaining returns how long the node is still held back if its app remains healthy.
 func (l *Leader) holdRemaining(now time.Duration, n *member) time.Duration {
-	if !n.hasHeartbeat() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Last().Has(n.id) {
+	if !n.hasHeartbeat() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Proposed().Has(n.id) {
 		return 0
 	}
-	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)
+	return max(n.healthySince+flapPause(n.heartbeat.App.FlapCount)-now, 0)
 }

@@ -59,8 +59,8 @@
 //   - IdleShards: the idle shards of a node, in answer to an AskIdle or during a gradual drain;
 //   - NodeRemoved, MapRequested: the requests of an operator.
 //
-// The driver itself creates TermRead, Voters, StateApplied, KeysLoaded and the start time of the
-// first barrier. The effects are
+// The driver itself creates TermRead, Voters, StateApplied, KeyConfigLoaded and the start time of
+// the first barrier. The effects are
 //
 //   - Reply: the response to the heartbeat that was passed last. It may be lost;
 //   - Submit: an entry for the log. Append a barrier after it without waiting for the result,

@@ -27,39 +27,39 @@ type DriverOptions struct {
 	Leader Options
 	Raft   Raft
 	// Clock returns the time. Newest returns the newest state of the own log.
-	Clock  func() time.Duration
-	Newest func() *ack.State
-	// Keys returns the key configuration that the own node has loaded; nil means none.
-	Keys func() string
+	Clock       func() time.Duration
+	NewestState func() *ack.State
+	// KeyConfig returns the key configuration that the own node has loaded; nil means none.
+	KeyConfig func() string
 }
 
 // Driver runs one iteration of the leader loop at a time. Before each message, it gives
 // the Leader the inputs that must precede the message: the newest state, the term and the
 // voters.
 type Driver struct {
-	o            DriverOptions
-	leader       *Leader
-	began        time.Duration
-	state        *ack.State
-	voters       []string
-	keys         string
-	barrierTries int           // of the barrier
-	barrierDue   time.Duration // when the next barrier is due; negative means that one is in progress or applied
-	effects      []Effect
+	options         DriverOptions
+	leader          *Leader
+	startedAt       time.Duration
+	state           *ack.State
+	voters          []string
+	keyConfig       string
+	barrierAttempts int           // of the barrier
+	barrierDue      time.Duration // when the next barrier is due; negative means that one is in progress or applied
+	effects         []Effect
 }
 
 // NewDriver begins the leadership of a server that Raft has elected. The first Handle is
 // due immediately.
 func NewDriver(o DriverOptions) *Driver {
-	d := &Driver{o: o, began: o.Clock(), state: o.Newest()}
-	d.barrierDue = d.began
+	d := &Driver{options: o, startedAt: o.Clock(), state: o.NewestState()}
+	d.barrierDue = d.startedAt
 	o.Leader.State = d.state
-	d.leader = New(o.Leader, d.began)
+	d.leader = New(o.Leader, d.startedAt)
 	return d
 }
 
-// Began returns when the leadership began.
-func (d *Driver) Began() time.Duration { return d.began }
+// StartedAt returns when the leadership began.
+func (d *Driver) StartedAt() time.Duration { return d.startedAt }
 
 // State returns the state that the leader works with.
 func (d *Driver) State() *ack.State { return d.state }
@@ -71,26 +71,26 @@ func (d *Driver) Handle(m Message) []Effect {
 	d.applyNewest()
 	switch b := m.(type) {
 	case BarrierFailed:
-		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}
+		d.barrierDue, m = d.options.Clock()+barrierRetryPause, Tick{}
 	case BarrierApplied:
 		// The start of the leadership is a safe first quorum time. This node led the term
 		// then, and a quorum accepted the barrier later. So a vote for the next leader is
 		// later, too.
-		b.Started = d.began
+		b.Started = d.startedAt
 		m = b
 	}
 	d.step(m)
-	if d.barrierDue >= 0 && d.o.Clock() >= d.barrierDue {
+	if d.barrierDue >= 0 && d.options.Clock() >= d.barrierDue {
 		d.barrierDue = -1
-		d.barrierTries++
-		d.effects = append(d.effects, Barrier{Try: d.barrierTries})
+		d.barrierAttempts++
+		d.effects = append(d.effects, Barrier{Attempt: d.barrierAttempts})
 	}
 	return d.effects
 }
 
 // applyNewest gives the leader a newer state before anything that was learned after it.
 func (d *Driver) applyNewest() {
-	if s := d.o.Newest(); s != d.state {
+	if s := d.options.NewestState(); s != d.state {
 		d.state = s
 		d.step(StateApplied{State: s})
 	}
@@ -99,19 +99,19 @@ func (d *Driver) applyNewest() {
 // step gives the leader the present term and voters before m, because both limit what it
 // grants in this step (why 5).
 func (d *Driver) step(m Message) {
-	before := d.o.Clock()
-	d.stepLeader(before, TermRead{Before: before, Term: d.o.Raft.Term()})
-	if v := d.o.Raft.Voters(); !slices.Equal(v, d.voters) {
+	before := d.options.Clock()
+	d.stepLeader(before, TermRead{Before: before, Term: d.options.Raft.Term()})
+	if v := d.options.Raft.Voters(); !slices.Equal(v, d.voters) {
 		d.voters = v
-		d.stepLeader(d.o.Clock(), Voters{Servers: v})
+		d.stepLeader(d.options.Clock(), Voters{Servers: v})
 	}
-	if d.o.Keys != nil {
-		if k := d.o.Keys(); k != d.keys {
-			d.keys = k
-			d.stepLeader(d.o.Clock(), KeysLoaded{Text: k})
+	if d.options.KeyConfig != nil {
+		if k := d.options.KeyConfig(); k != d.keyConfig {
+			d.keyConfig = k
+			d.stepLeader(d.options.Clock(), KeyConfigLoaded{Text: k})
 		}
 	}
-	d.stepLeader(d.o.Clock(), m)
+	d.stepLeader(d.options.Clock(), m)
 }
 
 func (d *Driver) stepLeader(now time.Duration, m Message) {
@@ -122,7 +122,7 @@ func (d *Driver) stepLeader(now time.Duration, m Message) {
 // Leader.ChangeTiming. The effects result from reading the log first.
 func (d *Driver) ChangeTiming(want ack.Timing) (entry []byte, effects []Effect, err error) {
 	effects = d.Handle(Tick{})
-	entry, err = d.leader.ChangeTiming(d.o.Clock(), want)
+	entry, err = d.leader.ChangeTiming(d.options.Clock(), want)
 	return entry, effects, err
 }
 
@@ -137,21 +137,23 @@ func (d *Driver) ChangePolicy(changes []ack.Change) (number uint64, effects []Ef
 }
 
 // Plan returns the moves of the next map; see Leader.Plan.
-func (d *Driver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
+func (d *Driver) Plan() (Plan, error) { return d.leader.Plan(d.options.Clock()) }
 
 // View returns the state of every node as seen by the leader, ordered by id.
-func (d *Driver) View() []MemberView { return d.leader.View(d.o.Clock()) }
+func (d *Driver) View() []MemberView { return d.leader.View(d.options.Clock()) }
 
 // KeptShards returns the shards that stay with their owners because of safe drains, as of the last
 // step.
 func (d *Driver) KeptShards() map[shardmap.Shard]bool { return d.leader.keptShards }
 
 // DefersMoves reports whether busy shards of the node remain there for now, as of the last step.
-func (d *Driver) DefersMoves(node shardmap.NodeID) bool { return d.leader.lastAssignment.staged[node] }
+func (d *Driver) DefersMoves(node shardmap.NodeID) bool {
+	return d.leader.lastAssignment.deferringOwners[node]
+}
 
 // AwaitsIdleShards reports whether the node has not yet answered the pending AskIdle, which asks
 // for its idle shards. first is true if this change has not yet moved any shard of the node.
 func (d *Driver) AwaitsIdleShards(node shardmap.NodeID) (awaits, first bool) {
-	o := d.leader.stages.owners[node]
-	return d.leader.stages.awaitingAnswer[node], o != nil && o.proposals == 0
+	o := d.leader.stagedMoves.progress[node]
+	return d.leader.stagedMoves.awaitingAnswer[node], o != nil && o.proposals == 0
 }

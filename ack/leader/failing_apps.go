@@ -16,7 +16,7 @@ func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member)
 	cordoned := false
 	for _, m := range members {
 		n := l.member(m.ID)
-		for _, s := range n.heartbeat.Unacquired {
+		for _, s := range n.heartbeat.UnacquiredShards {
 			if int(s) < base.Len() {
 				if avoid[s] == nil {
 					avoid[s] = map[shardmap.NodeID]bool{}

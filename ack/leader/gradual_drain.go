@@ -32,7 +32,7 @@ func (g *gradualDrains) clear() {
 // made: the shards that it takes from a live owner were idle. A node with a gradual drain that
 // remains a member may also have lost shards to pins, whether idle or not.
 func (g *gradualDrains) assumeIdle(s *ack.State) {
-	base, last, p := s.Committed(), s.Last(), s.Policy()
+	base, last, p := s.Committed(), s.Proposed(), s.Policy()
 	var idle map[shardmap.Shard]bool
 	for _, m := range shardmap.Diff(base, last) {
 		if m.From != "" && !p.DrainsGradually(m.From) {
@@ -40,7 +40,7 @@ func (g *gradualDrains) assumeIdle(s *ack.State) {
 		}
 	}
 	for id, asked := range p.GradualDrains {
-		if !last.Has(id) || uint64(last.Epoch()) < asked.Since {
+		if !last.Has(id) || uint64(last.Epoch()) < asked.Index {
 			continue
 		}
 		for shard := range base.Shards(id) {
@@ -75,24 +75,24 @@ func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 // change, so a response to an open question counts even while another entry is being submitted.
 func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 	c := l.state.Committed()
-	if m.Staged && l.ownRoundOpen() && !l.entryInFlight && m.Map == c.Epoch() && l.stages.awaitingAnswer[m.Node] {
+	if m.IsAnswer && l.ownRoundOpen() && !l.entryInFlight && m.MapEpoch == c.Epoch() && l.stagedMoves.awaitingAnswer[m.Node] {
 		l.busyReported(m)
 		return
 	}
-	if l.state.Open() || m.Map != c.Epoch() || m.Staged && !l.stages.awaitingAnswer[m.Node] || !m.Staged && (l.entryInFlight || !l.state.Policy().DrainsGradually(m.Node)) {
+	if l.state.HasOpenProposal() || m.MapEpoch != c.Epoch() || m.IsAnswer && !l.stagedMoves.awaitingAnswer[m.Node] || !m.IsAnswer && (l.entryInFlight || !l.state.Policy().DrainsGradually(m.Node)) {
 		return
 	}
-	if m.Staged && !l.mayUseAnswer(now, m) {
+	if m.IsAnswer && !l.mayUseAnswer(now, m) {
 		m.Shards = nil
 	}
-	idle := maps.Clone(l.gradual.idle)
+	idle := maps.Clone(l.gradualDrains.idle)
 	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool { return c.Owner(s) == m.Node })
 	for _, s := range m.Shards {
 		if int(s) < c.Len() && c.Owner(s) == m.Node {
 			setKey(&idle, s, true)
 		}
 	}
-	l.gradual.setIdle(idle)
+	l.gradualDrains.setIdle(idle)
 }
 
 // finishGradualDrains returns the changes that turn gradual drains into ordinary ones, because
@@ -105,19 +105,19 @@ func (l *Leader) finishGradualDrains(now time.Duration) []ack.Change {
 	seen := map[shardmap.NodeID]firstSighting{}
 	var over []ack.Change
 	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		s := l.gradual.firstSeen[id]
-		if s.since != p.GradualDrains[id].Since {
-			s = firstSighting{since: p.GradualDrains[id].Since, at: now}
+		s := l.gradualDrains.firstSeen[id]
+		if s.entryIndex != p.GradualDrains[id].Index {
+			s = firstSighting{entryIndex: p.GradualDrains[id].Index, seenAt: now}
 		}
 		seen[id] = s
-		owns := l.state.Committed().Count(id) + l.state.Last().Count(id)
-		if (owns == 0 || now-s.at >= p.GradualDrains[id].For) && len(over) < ack.MaxChanges {
-			over = append(over, ack.Change{Kind: ack.ChangeDrain, Node: id, Release: p.Terms[id].Release, Safe: p.Terms[id].Safe})
+		owns := l.state.Committed().Count(id) + l.state.Proposed().Count(id)
+		if (owns == 0 || now-s.seenAt >= p.GradualDrains[id].Duration) && len(over) < ack.MaxChanges {
+			over = append(over, ack.Change{Kind: ack.ChangeDrain, Node: id, ReleaseTimeout: p.DrainOptions[id].ReleaseTimeout, SafeDrain: p.DrainOptions[id].Safe})
 		}
 	}
-	l.gradual.firstSeen = seen
+	l.gradualDrains.firstSeen = seen
 	for _, c := range over {
-		setKey(&l.stages.overdueDrains, c.Node, true)
+		setKey(&l.stagedMoves.overdueDrains, c.Node, true)
 	}
 	return over
 }

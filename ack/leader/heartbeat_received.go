@@ -33,14 +33,14 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (ack.
 		n.reset(now, m.Boot)
 		n.noInitialEcho = m.Echo == ack.Echo{}
 	}
-	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.AcquiresNone != m.AcquiresNone || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
+	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.AcquiresNone != m.AcquiresNone || !slices.Equal(n.heartbeat.UnacquiredShards, m.UnacquiredShards) {
 		l.inputsVersion++
 	}
 	if m.Goodbye && (!n.heartbeat.Goodbye || m.Boot != n.heartbeat.Boot) {
 		n.restart.goodbyeAt = now
 	}
-	n.heartbeat, n.addr, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
-	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false
+	n.heartbeat, n.addr, n.connClosed, n.lastHeartbeatAt = m.Heartbeat, m.From, false, now
+	n.crashedBoot, n.crashedBeforeHeartbeat, n.removed = 0, false, false
 	if m.Unhealthy {
 		n.healthySince = -1
 	} else if n.healthySince < 0 {
@@ -68,11 +68,11 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
 		return ack.Answer{}
 	}
-	if gone := n.closed || n.hasCrashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
+	if gone := n.connClosed || n.hasCrashed() || now-n.lastHeartbeatAt > l.maxTiming.DeadAfter; !gone {
 		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
 		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot, DuplicateAddr: n.addr}
 	}
-	if n.hadLease && now <= n.lastGrant+l.maxTiming.LeaseEnd() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
+	if n.hadLease && now <= n.lastGrantAt+l.maxTiming.LeaseExpiry() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
 		return ack.Answer{Refusal: ack.RefusedDuplicate, KnownBoot: n.heartbeat.Boot}
 	}
 	return ack.Answer{}
@@ -83,14 +83,14 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 // because it holds the lock. A new process on another disk proves nothing, and would serve the
 // same shards under the same epochs. So it must wait as long as a takeover of the shards.
 func (l *Leader) processGone(now time.Duration, n *member) bool {
-	sinceGrant := now - n.lastGrant
+	sinceGrant := now - n.lastGrantAt
 	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
-		n.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseEnd()
+		n.hasCrashed() && l.maxTiming.Takeover != ack.TakeoverTimeout && sinceGrant > l.maxTiming.LeaseExpiry()
 }
 
 // refusal completes the response that refuses a heartbeat.
 func (l *Leader) refusal(m HeartbeatReceived, a ack.Answer) ack.Answer {
-	a.Level, a.Term, a.Boot, a.HeartbeatNumber, a.Epoch = m.Level, l.options.Term, m.Boot, m.Number, l.state.Last().Epoch()
+	a.FormatVersion, a.Term, a.Boot, a.HeartbeatNumber, a.Epoch = m.FormatVersion, l.options.Term, m.Boot, m.Number, l.state.Proposed().Epoch()
 	return a
 }
 
@@ -101,7 +101,7 @@ func (l *Leader) echoReceived(now time.Duration, n *member) {
 	fresh := false
 	if n.heartbeat.Echo.Term == l.options.Term {
 		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
-			n.echoedAt = max(n.echoedAt, at)
+			n.echoedAnswerSentAt = max(n.echoedAnswerSentAt, at)
 			l.leases.confirm(n.heartbeat.Server, at)
 			fresh = now-at <= maxEchoAge(l.options.Pace)
 		}
@@ -111,7 +111,7 @@ func (l *Leader) echoReceived(now time.Duration, n *member) {
 		return
 	}
 	n.freshStreak++
-	n.lastFreshEcho = now
+	n.lastFreshEchoAt = now
 }
 
 // trackLag records when the log of the node fell behind (why 16).
@@ -129,19 +129,19 @@ func (l *Leader) trackLag(now time.Duration, n *member) {
 func (l *Leader) answerHeartbeat(now time.Duration, n *member) ack.Answer {
 	l.answerCount++
 	a := ack.Answer{
-		Level: n.heartbeat.Level, Term: l.options.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, HeartbeatNumber: n.heartbeat.Number,
-		Epoch: l.state.Last().Epoch(), OK: n.heartbeat.Acked == l.state.Last().Epoch(),
+		FormatVersion: n.heartbeat.FormatVersion, Term: l.options.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, HeartbeatNumber: n.heartbeat.Number,
+		Epoch: l.state.Proposed().Epoch(), OK: n.heartbeat.Acked == l.state.Proposed().Epoch(),
 		MapUnchanged: l.isLeaving(n) && l.noOwnerRemains(now), ReleasesReceived: n.hasReleases(),
 		RestartIndex: l.state.RestartsIndex(),
 	}
 	if l.mayGrantLease(now, n) {
 		t := l.timing()
 		if a.ServeFor = l.leases.grant(now, t); a.ServeFor > 0 {
-			a.AbortAfter, a.LeaseDuration = a.ServeFor+t.CutAfter(), t.Lease
+			a.AbortAfter, a.LeaseDuration = a.ServeFor+t.AbortDelay(), t.Lease
 		}
 	}
 	if a.ServeFor > 0 {
-		n.hadLease, n.lastGrant = true, now
+		n.hadLease, n.lastGrantAt = true, now
 	}
 	n.answerSent(now, l.answerCount)
 	return a
@@ -164,14 +164,14 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	}
 	// A boot that has echoed no response may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
-	if n.noInitialEcho && now-l.elected <= l.maxTiming.LeaseEnd() && l.inheritedMap.Count(n.id) > 0 {
+	if n.noInitialEcho && now-l.electedAt <= l.maxTiming.LeaseExpiry() && l.inheritedMap.Count(n.id) > 0 {
 		return false
 	}
-	if n.echoedAt < 0 || now-n.echoedAt > l.maxTiming.DeadAfter/2 {
+	if n.echoedAnswerSentAt < 0 || now-n.echoedAnswerSentAt > l.maxTiming.DeadAfter/2 {
 		return false
 	}
 	q, ok := l.leases.quorumTime()
-	return ok && (n.hadLease || q > n.firstHeard)
+	return ok && (n.hadLease || q > n.firstHeartbeatAt)
 }
 
 // isLeaving reports whether its own process or an operator wants the node to own nothing.
@@ -187,7 +187,7 @@ func (l *Leader) noOwnerRemains(now time.Duration) bool {
 			return false
 		}
 	}
-	for _, m := range l.state.Last().Members() {
+	for _, m := range l.state.Proposed().Members() {
 		if l.isEligible(now, l.member(m.ID)) {
 			return false
 		}

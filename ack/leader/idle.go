@@ -4,7 +4,7 @@ import "time"
 
 // Due returns how long the caller may wait with the next Tick if no message arrives.
 func (d *Driver) Due() time.Duration {
-	now := d.o.Clock()
+	now := d.options.Clock()
 	due := d.leader.nextStepAt(now)
 	if d.barrierDue >= 0 {
 		due = min(due, d.barrierDue)
@@ -20,9 +20,9 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 		return now
 	}
 	due := now + l.options.Pace.Heartbeat
-	for _, m := range l.state.Last().Members() {
+	for _, m := range l.state.Proposed().Members() {
 		n := l.member(m.ID)
-		due = min(due, max(n.lastFreshEcho, n.firstHeard)+maxEchoAge(l.options.Pace)+1)
+		due = min(due, max(n.lastFreshEchoAt, n.firstHeartbeatAt)+maxEchoAge(l.options.Pace)+1)
 	}
 	return due
 }
@@ -30,10 +30,10 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 // isIdle reports whether the last map is committed, no other is needed, and every member sends
 // heartbeats.
 func (l *Leader) isIdle(now time.Duration) bool {
-	if !l.barrierApplied || l.entryInFlight || !l.roundDone || l.state.Open() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
+	if !l.barrierApplied || l.entryInFlight || !l.ownRoundCommitted || l.state.HasOpenProposal() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
 		return false
 	}
-	for _, m := range l.state.Last().Members() {
+	for _, m := range l.state.Proposed().Members() {
 		n := l.member(m.ID)
 		if !n.hasHeartbeat() || n.hasCrashed() || n.removed || n.behindSince >= 0 || l.isRestarting(n) {
 			return false

@@ -29,7 +29,7 @@ func newIdleStage(t *testing.T) *idleStage {
 	s := &idleStage{t: t, state: ack.NewState(), echoes: map[shardmap.NodeID]ack.Echo{}}
 	s.driver = NewDriver(DriverOptions{
 		Leader: Options{Server: "a/disk", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
-		Raft:   s, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.state },
+		Raft:   s, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return s.state },
 	})
 	for range 40 {
 		s.heartbeats()
@@ -48,7 +48,7 @@ func (s *idleStage) heartbeats() {
 	for _, id := range []shardmap.NodeID{"a", "b"} {
 		s.handle(HeartbeatReceived{From: string(id), Heartbeat: ack.Heartbeat{
 			Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Number: s.number, Echo: s.echoes[id], Term: 1,
-			Applied: s.state.Committed().Epoch(), Acked: s.state.Last().Epoch(), Interval: ack.DefaultPace().Heartbeat, Weight: 1,
+			Applied: s.state.Committed().Epoch(), Acked: s.state.Proposed().Epoch(), Interval: ack.DefaultPace().Heartbeat, Weight: 1,
 		}})
 	}
 	s.handle(Tick{})
@@ -93,16 +93,16 @@ func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 	for name, change := range map[string]func(l *Leader, b *member){
 		"barrier not applied":     func(l *Leader, _ *member) { l.barrierApplied = false },
 		"entry submitted":         func(l *Leader, _ *member) { l.entryInFlight = true },
-		"no round of this term":   func(l *Leader, _ *member) { l.roundDone = false },
+		"no round of this term":   func(l *Leader, _ *member) { l.ownRoundCommitted = false },
 		"map change batched":      func(l *Leader, _ *member) { l.changeWantedSince = 0 },
 		"policy change queued":    func(l *Leader, _ *member) { l.policyQueue = make([]policyRequest, 1) },
 		"later term":              func(l *Leader, _ *member) { l.leases.revoked = true },
 		"pause after a failure":   func(l *Leader, _ *member) { l.resumeAt = s.now + time.Millisecond },
-		"no heartbeat of a node":  func(_ *Leader, b *member) { b.firstHeard, b.heartbeat = 0, ack.Heartbeat{} },
+		"no heartbeat of a node":  func(_ *Leader, b *member) { b.firstHeartbeatAt, b.heartbeat = 0, ack.Heartbeat{} },
 		"crash evidence":          func(_ *Leader, b *member) { b.crashedBoot = b.heartbeat.Boot },
 		"removed node":            func(_ *Leader, b *member) { b.removed = true },
 		"node behind":             func(_ *Leader, b *member) { b.behindSince = s.now },
-		"last fresh echo too old": func(_ *Leader, b *member) { b.lastFreshEcho = 0 },
+		"last fresh echo too old": func(_ *Leader, b *member) { b.lastFreshEchoAt = 0 },
 	} {
 		l := s.driver.leader
 		leader, b := *l, *l.member("b")

@@ -32,7 +32,7 @@ type Options struct {
 type Leader struct {
 	options        Options
 	maxTiming      ack.Timing // the longest timing for which leases may exist, for every wait of the present step
-	elected        time.Duration
+	electedAt      time.Duration
 	barrierApplied bool
 	// inheritedMap is the committed map at the time of the barrier.
 	inheritedMap *shardmap.Map
@@ -45,45 +45,45 @@ type Leader struct {
 	submittedAt       time.Duration  // when it was submitted
 	committing        shardmap.Epoch // the map of a submitted commit; zero means none
 	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
-	roundBegan        time.Duration  // when the open proposal of this term was applied
+	roundStartedAt    time.Duration  // when the open proposal of this term was applied
 	committedAt       time.Duration  // when the committed map was first seen
-	roundDone         bool           // a round of this term is committed
+	ownRoundCommitted bool           // a round of this term is committed
 	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative means none
 	droppedAt         map[shardmap.NodeID]time.Duration
 	lastAssignment    assignment
-	// membersBuf is the reused buffer of eligibleMembers.
-	membersBuf     []shardmap.Member
-	lastStep       time.Duration
-	timingSeenAt   time.Duration   // when the present timing was first seen; initially the election
-	policyQueue    []policyRequest // policy changes that are not submitted yet
-	policyRequests uint64          // number of requested policy changes
-	changeInFlight bool            // the submitted entry is neither a proposal nor a commit
-	pauseSeenAt    time.Duration   // when the present pause was first seen; initially the election
-	quarantines    quarantineTimers
-	gradual        gradualDrains
-	uncordoned     map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
-	stages         stagedChange
-	appsHealth     clusterAppHealth
-	keys           loadedKeys              // the key configuration that the own node has loaded
-	keptShards     map[shardmap.Shard]bool // see findKeptShards
-	mapRequested   bool                    // an operator asked for a new map that is not proposed yet
-	inputsVersion  uint64                  // counts changes of zones and of acquire failures in heartbeats
-	effects        []Effect
+	// eligibleBuf is the reused buffer of eligibleMembers.
+	eligibleBuf     []shardmap.Member
+	lastStepAt      time.Duration
+	timingSeenAt    time.Duration   // when the present timing was first seen; initially the election
+	policyQueue     []policyRequest // policy changes that are not submitted yet
+	policyRequests  uint64          // number of requested policy changes
+	changeInFlight  bool            // the submitted entry is neither a proposal nor a commit
+	pauseSeenAt     time.Duration   // when the present pause was first seen; initially the election
+	quarantines     quarantineTimers
+	gradualDrains   gradualDrains
+	uncordoned      map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
+	stagedMoves     stagedMoves
+	appsHealth      clusterAppHealth
+	loadedKeyConfig keyConfig               // the key configuration that the own node has loaded
+	keptShards      map[shardmap.Shard]bool // see findKeptShards
+	mapRequested    bool                    // an operator asked for a new map that is not proposed yet
+	inputsVersion   uint64                  // counts changes of zones and of acquire failures in heartbeats
+	effects         []Effect
 }
 
 // New returns the state machine of a leader that was elected at now. The caller must issue a
 // barrier immediately, repeat it if Raft refuses it, and report when one is applied.
 func New(o Options, now time.Duration) *Leader {
 	l := &Leader{
-		options: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
-		leases:    newLeaseIssuer(o.Server),
-		stages:    newStagedChange(),
-		members:   map[shardmap.NodeID]*member{},
-		droppedAt: map[shardmap.NodeID]time.Duration{},
+		options: o, electedAt: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStepAt: now,
+		leases:      newLeaseIssuer(o.Server),
+		stagedMoves: newStagedMoves(),
+		members:     map[shardmap.NodeID]*member{},
+		droppedAt:   map[shardmap.NodeID]time.Duration{},
 	}
 	l.maxTiming = l.longestTiming(now)
-	if o.State.Open() {
-		l.gradual.assumeIdle(o.State)
+	if o.State.HasOpenProposal() {
+		l.gradualDrains.assumeIdle(o.State)
 	}
 	return l
 }
@@ -105,7 +105,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		}
 	case ConnClosed:
 		if n := l.members[m.Node]; n != nil && n.heartbeat.Nonce == m.Nonce {
-			n.closed = true
+			n.connClosed = true
 		}
 	case StateApplied:
 		l.stateApplied(now, m.State)
@@ -124,8 +124,8 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.idleReported(now, m)
 	case ReleasesReceived:
 		l.member(m.Node).storeReleases(m.Releases)
-	case KeysLoaded:
-		l.keys = loadedKeys{m.Text, ack.KeysDigest(m.Text)}
+	case KeyConfigLoaded:
+		l.loadedKeyConfig = keyConfig{m.Text, ack.KeyConfigDigest(m.Text)}
 	case BarrierFailed: // handled by Driver
 	case NodeRemoved:
 		// The operator decided before this message arrived: a live node is not meant.
@@ -147,17 +147,17 @@ func (l *Leader) emit(e Effect) { l.effects = append(l.effects, e) }
 // now. Takeovers do not depend on it. One heartbeat interval of each stall still counts, so
 // silence is noticed even if this machine always runs late.
 func (l *Leader) excuseStall(now time.Duration) {
-	gap := now - l.lastStep - l.options.Pace.Heartbeat
-	l.lastStep = now
+	gap := now - l.lastStepAt - l.options.Pace.Heartbeat
+	l.lastStepAt = now
 	if gap <= 0 {
 		return
 	}
-	l.roundBegan = min(l.roundBegan+gap, now)
-	if l.stages.askedAt >= 0 { // a question causes no heartbeat
-		l.stages.askedAt = min(l.stages.askedAt+gap+l.options.Pace.Heartbeat, now)
+	l.roundStartedAt = min(l.roundStartedAt+gap, now)
+	if l.stagedMoves.askedAt >= 0 { // a question causes no heartbeat
+		l.stagedMoves.askedAt = min(l.stagedMoves.askedAt+gap+l.options.Pace.Heartbeat, now)
 	}
 	for _, n := range l.members {
-		n.lastFreshEcho = min(max(n.lastFreshEcho, n.firstHeard)+gap, now)
+		n.lastFreshEchoAt = min(max(n.lastFreshEchoAt, n.firstHeartbeatAt)+gap, now)
 		if n.behindSince >= 0 {
 			n.behindSince = min(n.behindSince+gap, now)
 		}
@@ -175,7 +175,7 @@ func (l *Leader) stepDown(now time.Duration, reason string) {
 func (l *Leader) member(id shardmap.NodeID) *member {
 	n := l.members[id]
 	if n == nil {
-		n = &member{id: id, lastGrant: l.elected, lastFreshEcho: l.elected, echoedAt: -1, behindSince: -1, healthySince: -1, restart: restartTimes{since: l.elected}}
+		n = &member{id: id, lastGrantAt: l.electedAt, lastFreshEchoAt: l.electedAt, echoedAnswerSentAt: -1, behindSince: -1, healthySince: -1, restart: restartTimes{since: l.electedAt}}
 		l.members[id] = n
 	}
 	return n
@@ -196,34 +196,34 @@ func (l *Leader) termRead(m TermRead) {
 func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
 	old := l.state
 	l.state = s
-	if s.TimingSince() != old.TimingSince() {
+	if s.TimingIndex() != old.TimingIndex() {
 		l.timingSeenAt = now
 	}
 	l.maxTiming = l.longestTiming(now)
 	l.policyApplied(now, old)
 	l.restartsApplied(now, old)
 	l.appReportsApplied(old)
-	if s.Last().Epoch() != old.Last().Epoch() {
-		l.roundBegan = now
-		for _, id := range s.DroppedBy(s.Last().Epoch()) {
+	if s.Proposed().Epoch() != old.Proposed().Epoch() {
+		l.roundStartedAt = now
+		for _, id := range s.DroppedBy(s.Proposed().Epoch()) {
 			l.droppedAt[id] = now
 			// Heartbeats from before the drop do not make it eligible.
 			l.member(id).freshStreak = 0
 		}
 	}
 	if s.Committed().Epoch() != old.Committed().Epoch() {
-		l.gradual.clear()
-		l.stages.withdrawQuestion()
+		l.gradualDrains.clear()
+		l.stagedMoves.withdrawQuestion()
 		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return s.Committed().Count(id) > 0 })
 		l.committedAt = now
-		l.roundDone = l.roundDone || s.LastTerm() == l.options.Term
+		l.ownRoundCommitted = l.ownRoundCommitted || s.ProposedTerm() == l.options.Term
 	}
-	if s.Open() && (!old.Open() || s.Last().Epoch() != old.Last().Epoch()) {
-		l.gradual.assumeIdle(s)
-		l.stages.withdrawQuestion()
+	if s.HasOpenProposal() && (!old.HasOpenProposal() || s.Proposed().Epoch() != old.Proposed().Epoch()) {
+		l.gradualDrains.assumeIdle(s)
+		l.stagedMoves.withdrawQuestion()
 	}
 	switch {
-	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():
+	case l.committing == 0 && s.Proposed().Epoch() == old.Proposed().Epoch():
 	case l.committing != 0 && s.Committed().Epoch() < l.committing:
 		// A submitted commit blocks leases for the old map until its fate is known.
 	default:
@@ -232,21 +232,23 @@ func (l *Leader) stateApplied(now time.Duration, s *ack.State) {
 }
 
 // ownRoundOpen reports whether a proposal of this term is open.
-func (l *Leader) ownRoundOpen() bool { return l.state.Open() && l.state.LastTerm() == l.options.Term }
+func (l *Leader) ownRoundOpen() bool {
+	return l.state.HasOpenProposal() && l.state.ProposedTerm() == l.options.Term
+}
 
 // crashEvidence records that a boot is gone. Evidence about another boot than the present one
 // is ignored, also about a higher one, because a wiped data directory starts again at one. An
 // equal boot with another nonce is another process. A redial that began before the election is
 // ignored: a new process may have started since, with a lease of the previous leader.
 func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
-	if m.Began < l.elected {
+	if m.RedialStartedAt < l.electedAt {
 		return
 	}
 	n := l.member(m.Node)
 	if n.hasHeartbeat() && (m.Boot != n.heartbeat.Boot || m.Nonce != n.heartbeat.Nonce) || n.hasCrashed() {
 		return
 	}
-	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.hasHeartbeat(), now
+	n.crashedBoot, n.crashedBeforeHeartbeat, n.crashSeenAt = m.Boot, !n.hasHeartbeat(), now
 }
 
 // MemberView is the state of a node from the view of a leader, for status output.
@@ -271,9 +273,9 @@ type MemberView struct {
 	HoldTime time.Duration
 	// Restarting means that it restarts in place, and its shards wait for it.
 	Restarting bool
-	// Staged means that shards of it will move to another node, and its busy shards stay for
+	// DefersMoves means that shards of it will move to another node, and its busy shards stay for
 	// now.
-	Staged bool
+	DefersMoves bool
 	// ProcessGone means that every process that used this node id has stopped serving, so
 	// another disk may use the id.
 	ProcessGone bool
@@ -282,7 +284,7 @@ type MemberView struct {
 // View returns the state of every node from the view of the leader, ordered by id. It omits a
 // node that has sent no heartbeat in this term and owns no shards.
 func (l *Leader) View(now time.Duration) []MemberView {
-	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
+	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
 		l.member(m.ID)
 	}
 	v := make([]MemberView, 0, len(l.members))
@@ -290,12 +292,12 @@ func (l *Leader) View(now time.Duration) []MemberView {
 		n := l.members[id]
 		ago := time.Duration(-1)
 		if n.hasHeartbeat() {
-			ago = now - n.lastHeard
+			ago = now - n.lastHeartbeatAt
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.heartbeat, From: n.addr, SinceHeartbeat: ago,
-			Silent: n.isSilent(now, l.options.Pace), LinkWorks: n.linkWorks(now, l.options.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
-			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Last().Has(id), HoldTime: l.holdTime(now, n),
+			Silent: n.isSilent(now, l.options.Pace), LinkWorks: n.linkWorks(now, l.options.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), DefersMoves: l.lastAssignment.deferringOwners[id], ProcessGone: l.processGone(now, n),
+			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Proposed().Has(id), HoldTime: l.holdTime(now, n),
 		})
 	}
 	return v

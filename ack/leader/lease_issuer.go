@@ -20,7 +20,7 @@ type leaseIssuer struct {
 	confirmedAt  map[string]time.Duration
 	barrierStart time.Duration // start of the barrier of this leader; negative before it is applied
 	revoked      bool          // the Raft term of the own node has changed
-	scratch      []time.Duration
+	sortBuf      []time.Duration
 }
 
 func newLeaseIssuer(self string) leaseIssuer {
@@ -39,17 +39,17 @@ func (g *leaseIssuer) quorumTime() (time.Duration, bool) {
 	if g.revoked || g.barrierStart < 0 || len(g.voters) == 0 {
 		return 0, false
 	}
-	g.scratch = g.scratch[:0]
+	g.sortBuf = g.sortBuf[:0]
 	for _, v := range g.voters {
 		at, ok := g.confirmedAt[v]
 		if !ok {
 			at = -1
 		}
-		g.scratch = append(g.scratch, at)
+		g.sortBuf = append(g.sortBuf, at)
 	}
-	slices.Sort(g.scratch)
+	slices.Sort(g.sortBuf)
 	// With n voters, n/2+1 of them have confirmed the element at (n-1)/2.
-	return max(g.scratch[(len(g.scratch)-1)/2], g.barrierStart), true
+	return max(g.sortBuf[(len(g.sortBuf)-1)/2], g.barrierStart), true
 }
 
 // grant returns the length of a lease from now on, with timing t. Zero means that no lease may be

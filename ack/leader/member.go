@@ -14,29 +14,29 @@ const maxAnswers = 64
 
 // member contains the data of a leader about one node, all received in its own term.
 type member struct {
-	id        shardmap.NodeID
-	heartbeat ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
-	addr      string
-	closed    bool // its connection broke, and no heartbeat has arrived since
+	id         shardmap.NodeID
+	heartbeat  ack.Heartbeat // the newest of the present boot; Boot zero means none in this term
+	addr       string
+	connClosed bool // its connection broke, and no heartbeat has arrived since
 
-	firstHeard    time.Duration // time of the first heartbeat of the present boot
-	lastHeard     time.Duration // time of its last heartbeat
-	lastFreshEcho time.Duration // when a heartbeat last echoed a recent answer
-	freshStreak   int           // number of such heartbeats in a row
-	echoedAt      time.Duration // when the newest echoed answer was sent; negative means none
+	firstHeartbeatAt   time.Duration // time of the first heartbeat of the present boot
+	lastHeartbeatAt    time.Duration // time of its last heartbeat
+	lastFreshEchoAt    time.Duration // when a heartbeat last echoed a recent answer
+	freshStreak        int           // number of such heartbeats in a row
+	echoedAnswerSentAt time.Duration // when the newest echoed answer was sent; negative means none
 
 	noInitialEcho bool          // the first heartbeat of the present boot echoed no response
 	hadLease      bool          // the present boot has had a lease
 	rebooted      bool          // the present boot replaced another one in this term
-	lastGrant     time.Duration // of any boot; initially the election
+	lastGrantAt   time.Duration // of any boot; initially the election
 	behindSince   time.Duration // since when its applied epoch is below the committed one; negative means that it is not
 
-	crashedBoot      uint64 // the boot that crash evidence names; zero means none
-	crashedUnheard   bool   // the crash evidence came before any heartbeat of this term
-	crashSeenAt      time.Duration
-	removed          bool           // by an operator; any heartbeat resets it
-	leaseDeniedUntil shardmap.Epoch // no lease before it has acknowledged this proposal
-	wasSilent        bool           // for EventSilent and EventBack
+	crashedBoot            uint64 // the boot that crash evidence names; zero means none
+	crashedBeforeHeartbeat bool   // the crash evidence came before any heartbeat of this term
+	crashSeenAt            time.Duration
+	removed                bool           // by an operator; any heartbeat resets it
+	leaseDeniedUntil       shardmap.Epoch // no lease before it has acknowledged this proposal
+	wasSilent              bool           // for EventSilent and EventBack
 	// healthySince is since when its app has been healthy; negative means that it is not.
 	healthySince   time.Duration
 	restart        restartTimes
@@ -52,7 +52,7 @@ func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 // isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
 func (m *member) isSilent(now time.Duration, p ack.Pace) bool {
-	return now-max(m.lastFreshEcho, m.firstHeard) > maxEchoAge(p)
+	return now-max(m.lastFreshEchoAt, m.firstHeartbeatAt) > maxEchoAge(p)
 }
 
 // linkWorks reports whether the node has recently proved that it receives the responses of this
@@ -65,15 +65,15 @@ func (m *member) linkWorks(now time.Duration, p ack.Pace) bool {
 // Before the first heartbeat of this term, the evidence may be about the last boot before the
 // election of this leader.
 func (m *member) hasCrashed() bool {
-	return m.crashedUnheard || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
+	return m.crashedBeforeHeartbeat || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
 }
 
-// reset forgets the data of an earlier boot or process. It keeps lastGrant, because the lease of
+// reset forgets the data of an earlier boot or process. It keeps lastGrantAt, because the lease of
 // that process may still run. Only a higher boot proves that the earlier process has exited,
 // because the new process holds the lock of the same data directory.
 func (m *member) reset(now time.Duration, boot uint64) {
 	m.rebooted = m.hasHeartbeat() && boot > m.heartbeat.Boot
-	m.firstHeard, m.freshStreak, m.echoedAt = now, 0, -1
+	m.firstHeartbeatAt, m.freshStreak, m.echoedAnswerSentAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1
 	m.sentAnswers = [maxAnswers]sentAnswer{}
@@ -92,7 +92,7 @@ func (m *member) answerSent(now time.Duration, number uint64) {
 func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 	for _, s := range m.sentAnswers {
 		if number != 0 && s.number == number {
-			return s.at, true
+			return s.sentAt, true
 		}
 	}
 	return 0, false
@@ -101,5 +101,5 @@ func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 // sentAnswer is the number of a response, and when it was sent.
 type sentAnswer struct {
 	number uint64
-	at     time.Duration
+	sentAt time.Duration
 }

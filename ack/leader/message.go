@@ -45,21 +45,22 @@ type (
 	// ignored. Nonce is the nonce of the process, zero if unknown; zero counts only for a node
 	// without a heartbeat in this term.
 	CrashEvidence struct {
-		Node        shardmap.NodeID
-		Boot, Nonce uint64
-		Began       time.Duration
+		Node            shardmap.NodeID
+		Boot, Nonce     uint64
+		RedialStartedAt time.Duration
 	}
 	// ReleasesReceived contains the releases that a node has sent (see Releases).
 	ReleasesReceived struct{ ack.Releases }
-	// IdleShards reports the shards of a node for which no request runs. Map is the epoch of the map
-	// by which the node routes. A node sends it during a gradual drain, and in answer to an AskIdle.
+	// IdleShards reports the shards of a node for which no request runs. Map is the epoch of the
+	// map by which the node routes. A node sends it during a gradual drain, and in answer to an
+	// AskIdle.
 	IdleShards struct {
-		Node   shardmap.NodeID
-		Map    shardmap.Epoch
-		Shards []shardmap.Shard
-		// Staged means that this is the response to an AskIdle. It may include shards for which a
+		Node     shardmap.NodeID
+		MapEpoch shardmap.Epoch
+		Shards   []shardmap.Shard
+		// IsAnswer means that this is the response to an AskIdle. It may include shards for which a
 		// gradual drain still waits, for example shards with event streams.
-		Staged bool
+		IsAnswer bool
 	}
 	// NodeRemoved is the statement of an operator that a node has stopped permanently. It is
 	// ignored for a live node, and any heartbeat voids it.
@@ -104,15 +105,15 @@ type (
 	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the
 	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
 	// Try counts from 1. Only a Driver returns it.
-	Barrier struct{ Try int }
+	Barrier struct{ Attempt int }
 	// AskIdle asks a node which of its shards are idle. The response is an IdleShards. Number is
 	// the number of earlier questions to the node in the same change. Held means that the
 	// question is about the shards that the open round takes from the node: the round may
 	// continue without the busy ones.
 	AskIdle struct {
-		Node   shardmap.NodeID
-		Number int
-		Held   bool
+		Node           shardmap.NodeID
+		QuestionNumber int
+		OpenRound      bool
 	}
 	// StepDown transfers leadership to another server.
 	StepDown struct{ Reason string }
@@ -122,7 +123,7 @@ type (
 		Node  shardmap.NodeID
 		Shard shardmap.Shard
 		Epoch shardmap.Epoch
-		Cause ack.Cause
+		Cause ack.DropCause
 		Moved int
 		// Joined and Left are the nodes that a round adds and excludes, sorted.
 		Joined, Left []shardmap.NodeID

@@ -25,10 +25,10 @@ type Plan struct {
 // PlannedMove is the move of one shard in a Plan.
 type PlannedMove struct {
 	shardmap.Move
-	// Why is the reason of the move: a reason of a map change as metrics spell it, or "pin" (an
+	// Reason is the reason of the move: a reason of a map change as metrics spell it, or "pin" (an
 	// operator has pinned the shard to the new owner), "spread" (for an even distribution), or
 	// "orphan" (the shard has no owner).
-	Why string
+	Reason string
 	// Proposed means that the open proposal contains this move, and waits for
 	// acknowledgements. Otherwise the move is part of a later proposal.
 	Proposed bool
@@ -41,7 +41,7 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 		return Plan{}, ErrNotYet
 	}
 	members := slices.Clone(l.eligibleMembers(now))
-	final := l.assign(members).final
+	final := l.assign(members).finalMap
 	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.plannedMoves(now, final), Pause: l.state.Policy().Pause}
 	p.HeldBack = l.heldBackByReturns(members, final)
 	if p.Pause > 0 && len(members) > 0 {
@@ -54,11 +54,11 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 
 // plannedMoves returns the moves from the committed map to the map want.
 func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
-	base, last := l.state.Committed(), l.state.Last()
+	base, last := l.state.Committed(), l.state.Proposed()
 	var moves []PlannedMove
 	for _, m := range shardmap.Diff(base, want) {
 		moves = append(moves, PlannedMove{
-			Move: m, Why: l.moveReason(now, m, base, want), Proposed: l.state.Open() && last.Owner(m.Shard) == m.To,
+			Move: m, Reason: l.moveReason(now, m, base, want), Proposed: l.state.HasOpenProposal() && last.Owner(m.Shard) == m.To,
 		})
 	}
 	return moves

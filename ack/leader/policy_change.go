@@ -28,9 +28,9 @@ func (l *Leader) ChangePolicy(changes []ack.Change) (number uint64, err error) {
 	}
 	p := l.state.Policy()
 	for _, a := range l.policyQueue {
-		p, _ = p.With(p.Since, a.changes)
+		p, _ = p.With(p.ChangedIndex, a.changes)
 	}
-	if _, err := p.With(p.Since, changes); err != nil {
+	if _, err := p.With(p.ChangedIndex, changes); err != nil {
 		return 0, ack.ErrPolicyFull
 	}
 	l.policyRequests++
@@ -57,7 +57,7 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	next := l.policyQueue[0]
 	l.policyQueue = l.policyQueue[1:]
 	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
-	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.Level(), ack.PolicyEntry{Term: l.options.Term, Changes: next.changes}), RequestNumber: next.requestNumber})
+	l.emit(Submit{Entry: ack.EncodePolicyChange(l.state.FormatVersion(), ack.PolicyEntry{Term: l.options.Term, Changes: next.changes}), RequestNumber: next.requestNumber})
 	return true
 }
 
@@ -65,13 +65,13 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 // entry has changed the policy. old is the state before the entry.
 func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
 	before, after := old.Policy(), l.state.Policy()
-	if after.PausedBy != before.PausedBy {
+	if after.PauseIndex != before.PauseIndex {
 		l.pauseSeenAt = now
 	}
 	if len(after.GradualDrains) > 0 {
-		l.gradual.drainsStarted(before, after, l.state.Committed())
+		l.gradualDrains.drainsStarted(before, after, l.state.Committed())
 		// A node that drains gradually reports its idle shards without being asked.
-		maps.DeleteFunc(l.stages.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return after.DrainsGradually(id) })
+		maps.DeleteFunc(l.stagedMoves.awaitingAnswer, func(id shardmap.NodeID, _ bool) bool { return after.DrainsGradually(id) })
 	}
 	for id := range before.Drained {
 		if !after.Drained[id] {
@@ -81,8 +81,8 @@ func (l *Leader) policyApplied(now time.Duration, old *ack.State) {
 	// A node that drains again is no longer uncordoned.
 	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return after.IsDraining(id) })
 	// A drain that was cancelled cannot be overdue.
-	maps.DeleteFunc(l.stages.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
-	if l.changeInFlight && after.Since != before.Since {
+	maps.DeleteFunc(l.stagedMoves.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !after.IsDraining(id) })
+	if l.changeInFlight && after.ChangedIndex != before.ChangedIndex {
 		l.entryInFlight, l.changeInFlight = false, false
 	}
 }

@@ -11,15 +11,15 @@ import (
 // quarantineTimers measure, for a leader, how long quarantines have been in force.
 type quarantineTimers struct {
 	policy    *ack.Policy // from which the other fields were derived
-	firstSeen map[ack.KeyMark]firstSighting
-	nextEnd   time.Duration // when the first one ends, if hasEnd
+	firstSeen map[ack.KeyFingerprint]firstSighting
+	nextEndAt time.Duration // when the first one ends, if hasEnd
 	hasEnd    bool
 }
 
 // firstSighting is when the leader first saw the effect of an entry.
 type firstSighting struct {
-	since uint64
-	at    time.Duration
+	entryIndex uint64
+	seenAt     time.Duration
 }
 
 // expired returns the changes that lift expired quarantines.
@@ -27,13 +27,13 @@ func (t *quarantineTimers) expired(now time.Duration, p *ack.Policy) []ack.Chang
 	if p != t.policy {
 		t.update(now, p)
 	}
-	if !t.hasEnd || now < t.nextEnd {
+	if !t.hasEnd || now < t.nextEndAt {
 		return nil
 	}
 	var over []ack.Change
-	for _, m := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyMark.Compare) {
-		if now-t.firstSeen[m].at >= p.Quarantined[m].For && len(over) < ack.MaxChanges {
-			over = append(over, ack.Change{Kind: ack.ChangeLift, Mark: m})
+	for _, m := range slices.SortedFunc(maps.Keys(t.firstSeen), ack.KeyFingerprint.Compare) {
+		if now-t.firstSeen[m].seenAt >= p.Quarantined[m].Duration && len(over) < ack.MaxChanges {
+			over = append(over, ack.Change{Kind: ack.ChangeEndQuarantine, KeyFingerprint: m})
 		}
 	}
 	return over
@@ -41,19 +41,19 @@ func (t *quarantineTimers) expired(now time.Duration, p *ack.Policy) []ack.Chang
 
 // update switches to another policy. Quarantines that continue keep their start.
 func (t *quarantineTimers) update(now time.Duration, p *ack.Policy) {
-	seen := map[ack.KeyMark]firstSighting{}
+	seen := map[ack.KeyFingerprint]firstSighting{}
 	t.policy, t.hasEnd = p, false
 	for m, q := range p.Quarantined {
-		if q.For == 0 {
+		if q.Duration == 0 {
 			continue
 		}
 		s := t.firstSeen[m]
-		if s.since != q.Since {
-			s = firstSighting{since: q.Since, at: now}
+		if s.entryIndex != q.Index {
+			s = firstSighting{entryIndex: q.Index, seenAt: now}
 		}
 		seen[m] = s
-		if end := s.at + q.For; !t.hasEnd || end < t.nextEnd {
-			t.nextEnd, t.hasEnd = end, true
+		if end := s.seenAt + q.Duration; !t.hasEnd || end < t.nextEndAt {
+			t.nextEndAt, t.hasEnd = end, true
 		}
 	}
 	t.firstSeen = seen

@@ -8,7 +8,7 @@ import (
 
 // releasesOfA returns the releases of node a for proposal 9.
 func releasesOfA(shards ...ack.Released) ack.Releases {
-	return ack.Releases{Level: ack.MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
+	return ack.Releases{FormatVersion: ack.MinFormatVersion, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
 }
 
 // The digest in the newest heartbeat selects the valid releases, of the same server, boot and

@@ -52,14 +52,14 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 	}
 	l.entryInFlight, l.changeInFlight, l.submittedAt = true, true, now
 	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
-	l.emit(Submit{Entry: ack.EncodeRestart(l.state.Level(), next)})
+	l.emit(Submit{Entry: ack.EncodeRestart(l.state.FormatVersion(), next)})
 	return true
 }
 
 // announcesRestart reports whether the node has announced a restart that is not in the log.
 func (l *Leader) announcesRestart(n *member) bool {
 	a, known := l.state.Restart(n.id)
-	return n.heartbeat.RestartWithin > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
+	return n.heartbeat.RestartWithin > 0 && l.state.Committed().Has(n.id) && l.state.Proposed().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
 }
 
 // awaitsReleases reports whether the releases for the next process of the node are still in
@@ -73,10 +73,10 @@ func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
 // failed node that announced no restart.
 func (l *Leader) clientsWait(now time.Duration) bool {
-	if l.state.Open() && len(shardmap.Diff(l.state.Committed(), l.state.Last())) > 0 {
+	if l.state.HasOpenProposal() && len(shardmap.Diff(l.state.Committed(), l.state.Proposed())) > 0 {
 		return true
 	}
-	for _, m := range l.state.Last().Members() {
+	for _, m := range l.state.Proposed().Members() {
 		if n := l.member(m.ID); !l.announcesRestart(n) && !l.isRestarting(n) && !l.isEligible(now, n) {
 			return true
 		}
@@ -108,7 +108,7 @@ func (l *Leader) isServingAgain(now time.Duration, n *member, a ack.Restart) boo
 	case n.heartbeat.Leaving, n.heartbeat.Goodbye:
 		return true
 	}
-	return !n.heartbeat.Unhealthy && n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease
+	return !n.heartbeat.Unhealthy && n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease
 }
 
 // restartsApplied updates the restart times for a newer state.
@@ -149,5 +149,5 @@ func sameShards(base, p *shardmap.Map, node shardmap.NodeID) bool {
 //     change of the key configuration still requires its acknowledgement, because the next
 //     process of a restarting node may serve already.
 func (l *Leader) needsNoFurtherAck(n *member, p *shardmap.Map) bool {
-	return n.hasCompleteAck(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeys() && sameShards(l.state.Committed(), p, n.id)
+	return n.hasCompleteAck(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeyConfig() && sameShards(l.state.Committed(), p, n.id)
 }

@@ -18,7 +18,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		return
 	}
 	if !l.barrierApplied {
-		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {
+		if now-l.electedAt > max(l.maxTiming.DeadAfter, minBarrierTime) {
 			l.stepDown(now, "barrier not applied within dead-after")
 		}
 		return
@@ -45,12 +45,12 @@ func (l *Leader) reconcile(now time.Duration) {
 		l.changeWantedSince = now
 	}
 	switch {
-	case l.changeWantedSince < 0 || a.want == nil:
-	case now-l.changeWantedSince >= l.batchDelay(a.final):
+	case l.changeWantedSince < 0 || a.stageMap == nil:
+	case now-l.changeWantedSince >= l.batchDelay(a.finalMap):
 		if l.mayProposeStage(now, a) {
 			l.propose(now, a)
 		}
-	case l.ownRoundOpen() && l.onlyAddsNodes(a.final):
+	case l.ownRoundOpen() && l.onlyAddsNodes(a.finalMap):
 		// The round continues while further changes are batched for the next one.
 		l.tryCommit(now)
 	}
@@ -65,21 +65,21 @@ func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 	l.updateStages(now, a)
 	a = l.assign(members) // updateStages may have discarded answers
 	l.planStage(now, a)
-	last := l.state.Last()
+	last := l.state.Proposed()
 	switch {
 	case l.state.Committed().Epoch() == 0 && len(members) == 0:
 		return &assignment{}, false
-	case l.state.Open() && !l.ownRoundOpen():
+	case l.state.HasOpenProposal() && !l.ownRoundOpen():
 		return a, true // an earlier leader left its proposal open
-	case !l.state.Open() && !l.roundDone:
+	case !l.state.HasOpenProposal() && !l.ownRoundCommitted:
 		return a, true // rule 4
-	case l.state.Open() && a.want.SameAs(last) && l.keysBlocked():
+	case l.state.HasOpenProposal() && a.stageMap.SameAs(last) && l.keyConfigChangeBlocked():
 		return a, true // the same map is proposed again, without the key configuration
-	case !l.state.Open() && a.final.SameAs(last) && l.keysToActivate(now) != "":
+	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last) && l.keyConfigToActivate(now) != "":
 		return a, true
-	case !l.state.Open() && a.final.SameAs(last) && l.mapRequested:
+	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last) && l.mapRequested:
 		return a, true // an operator has requested a new map
-	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
+	case !l.state.HasOpenProposal() && a.finalMap.SameAs(last), l.state.HasOpenProposal() && a.stageMap.SameAs(last):
 		return &assignment{}, false
 	}
 	return a, true
@@ -88,24 +88,24 @@ func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 // assignment caches the result of assign, because assign runs in every step and its inputs
 // seldom change.
 type assignment struct {
-	members       []shardmap.Member
-	base, last    *shardmap.Map
-	policy        *ack.Policy
-	restarting    map[shardmap.NodeID]bool
-	keptShards    map[shardmap.Shard]bool
-	inputsVersion uint64
-	idleVersion   uint64
-	// final is the target map. losing are the owners from which it takes shards.
-	final  *shardmap.Map
-	losing []shardmap.NodeID
-	// want is the map that may be proposed now. It differs from final only in the moves that the
-	// owners in staged defer.
-	want   *shardmap.Map
-	staged map[shardmap.NodeID]bool
-	// cannotWait means that want contains an urgent change, so the leader must propose it before the
+	members             []shardmap.Member
+	committed, proposed *shardmap.Map
+	policy              *ack.Policy
+	restarting          map[shardmap.NodeID]bool
+	keptShards          map[shardmap.Shard]bool
+	inputsVersion       uint64
+	idleVersion         uint64
+	// finalMap is the target map. losing are the owners from which it takes shards.
+	finalMap     *shardmap.Map
+	losingOwners []shardmap.NodeID
+	// stageMap is the map that may be proposed now. It differs from final only in the moves that
+	// the owners in staged defer.
+	stageMap        *shardmap.Map
+	deferringOwners map[shardmap.NodeID]bool
+	// isUrgent means that want contains an urgent change, so the leader must propose it before the
 	// owners have answered which of their shards are idle.
-	cannotWait bool
-	appsIndex  uint64
+	isUrgent        bool
+	departuresIndex uint64
 }
 
 // assign returns an assignment with the final map for members. While its inputs are unchanged, it
@@ -113,8 +113,8 @@ type assignment struct {
 // (rule 10), even if it is only proposed: the committed map may contain a dropped node, which must
 // not become an owner again.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
-	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.restartingNodes()
-	if a := &l.lastAssignment; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradual.version && a.appsIndex == l.state.DeparturesIndex() && slices.Equal(a.members, members) {
+	base, last, policy, absent := l.state.Committed(), l.state.Proposed(), l.state.Policy(), l.restartingNodes()
+	if a := &l.lastAssignment; a.finalMap != nil && a.committed == base && a.proposed == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradualDrains.version && a.departuresIndex == l.state.DeparturesIndex() && slices.Equal(a.members, members) {
 		return a
 	}
 	final := last
@@ -124,8 +124,8 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 		from = ownersLosingShards(base, final)
 	}
 	l.lastAssignment = assignment{
-		members: slices.Clone(members), base: base, last: last, policy: policy, restarting: absent, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradual.version, appsIndex: l.state.DeparturesIndex(),
-		final: final, losing: from,
+		members: slices.Clone(members), committed: base, proposed: last, policy: policy, restarting: absent, keptShards: l.keptShards, inputsVersion: l.inputsVersion, idleVersion: l.gradualDrains.version, departuresIndex: l.state.DeparturesIndex(),
+		finalMap: final, losingOwners: from,
 	}
 	return &l.lastAssignment
 }
@@ -133,16 +133,16 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 // planStage sets a.want, the map that may be proposed now. A change of the map may be proposed in
 // several stages, so that busy shards do not delay idle ones.
 func (l *Leader) planStage(now time.Duration, a *assignment) {
-	staged := l.deferringOwners(now, a.losing)
-	if a.want != nil && maps.Equal(a.staged, staged) {
+	staged := l.deferringOwners(now, a.losingOwners)
+	if a.stageMap != nil && maps.Equal(a.deferringOwners, staged) {
 		return
 	}
-	a.want, a.staged = a.final, staged
+	a.stageMap, a.deferringOwners = a.finalMap, staged
 	if len(staged) > 0 {
 		p := l.assignPolicy(a.policy, a.restarting, a.members)
 		p.Staged = staged
-		a.want = shardmap.Assign(a.base, a.members, p)
-		a.cannotWait = l.cannotWait(a)
+		a.stageMap = shardmap.Assign(a.committed, a.members, p)
+		a.isUrgent = l.isUrgent(a)
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *Leader) planStage(now time.Duration, a *assignment) {
 func (l *Leader) assignPolicy(policy *ack.Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
 	p := policy.Placement(l.zones())
 	p.Absent, p.Before = absent, l.state.PreviousOwners()
-	p.Idle = l.gradual.idle
+	p.Idle = l.gradualDrains.idle
 	p.Barred = l.state.BarredShards()
 	l.avoidFailingApps(&p, members)
 	p.Kept = l.keptShards
@@ -159,7 +159,7 @@ func (l *Leader) assignPolicy(policy *ack.Policy, absent map[shardmap.NodeID]boo
 
 // changeReason returns the most important reason for the map want, as metrics spell it.
 func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
-	last := l.state.Last()
+	last := l.state.Proposed()
 	for _, m := range last.Members() {
 		if !want.Has(m.ID) {
 			return l.exclusionReason(now, l.member(m.ID))
@@ -214,26 +214,26 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 // repeats the open proposal of another leader keeps its reason. The first round of a leader
 // that changes nothing has the reason "new leader".
 func (l *Leader) proposalReason(now time.Duration, a *assignment) string {
-	switch same := a.want.SameAs(l.state.Last()); {
-	case same && l.state.Open():
-		return l.state.Reason()
-	case same && l.roundDone && l.keysToActivate(now) != "":
-		return reasonKeys
-	case same && l.roundDone && l.mapRequested:
+	switch same := a.stageMap.SameAs(l.state.Proposed()); {
+	case same && l.state.HasOpenProposal():
+		return l.state.ProposalReason()
+	case same && l.ownRoundCommitted && l.keyConfigToActivate(now) != "":
+		return reasonKeyConfig
+	case same && l.ownRoundCommitted && l.mapRequested:
 		return reasonRequested
 	case same:
 		return reasonNewLeader
 	}
-	return l.changeReason(now, a.final)
+	return l.changeReason(now, a.finalMap)
 }
 
 // reasonNewLeader is the reason of a round that changes nothing. It makes every node
 // acknowledge to a newly elected leader (rule 4).
 const reasonNewLeader = "new leader"
 
-// reasonKeys is the reason of a round that activates another key configuration and moves no
+// reasonKeyConfig is the reason of a round that activates another key configuration and moves no
 // shard.
-const reasonKeys = "keys"
+const reasonKeyConfig = "keys"
 
 // reasonRequested is the reason of a round that an operator requested and that moves no shard.
 const reasonRequested = "requested"
@@ -241,11 +241,11 @@ const reasonRequested = "requested"
 // eligibleMembers returns the members of the next map, ordered by id: the nodes that may own
 // shards, and the nodes that restart in place.
 func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
-	last := l.state.Last()
+	last := l.state.Proposed()
 	for _, m := range last.Members() {
 		l.member(m.ID)
 	}
-	ms, anybody := l.membersBuf[:0], false
+	ms, anybody := l.eligibleBuf[:0], false
 	for id, n := range l.members {
 		absent := l.isRestarting(n)
 		if !absent && !l.isEligible(now, n) {
@@ -263,7 +263,7 @@ func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 		ms = ms[:0]
 	}
 	slices.SortFunc(ms, func(a, b shardmap.Member) int { return cmp.Compare(a.ID, b.ID) })
-	l.membersBuf, l.keptShards = ms, l.findKeptShards(now)
+	l.eligibleBuf, l.keptShards = ms, l.findKeptShards(now)
 	return ms
 }
 
@@ -287,14 +287,14 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 		// the pause after repeated misses.
 		since, ok := l.droppedAt[n.id]
 		if !ok {
-			since = l.elected
+			since = l.electedAt
 		}
 		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.isSilent(now, l.options.Pace) && now-since >= flapPause(d.Strikes)
-	case d.InForce || !l.state.Last().Has(n.id):
+	case d.InForce || !l.state.Proposed().Has(n.id):
 		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.isSilent(now, l.options.Pace) && n.hasAcked(l.state.Committed().Epoch())
 	case !n.hasHeartbeat():
 		// An election by itself moves nothing (rule 4, why 18).
-		return now-l.elected < l.maxTiming.DeadAfter
+		return now-l.electedAt < l.maxTiming.DeadAfter
 	}
 	return !n.isSilent(now, l.options.Pace)
 }
@@ -305,13 +305,13 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 // leases.
 func (l *Leader) canServe(now time.Duration, n *member) bool {
 	c := l.state.Committed()
-	return n.hadLease && now-n.lastGrant <= l.maxTiming.Lease || c.Has(n.id) || c.Epoch() == 0
+	return n.hadLease && now-n.lastGrantAt <= l.maxTiming.Lease || c.Has(n.id) || c.Epoch() == 0
 }
 
 // exclusionCause returns why a member of the last map must be dropped although the leader
 // receives its heartbeats; zero if it need not.
-func (l *Leader) exclusionCause(now time.Duration, n *member) ack.Cause {
-	last := l.state.Last()
+func (l *Leader) exclusionCause(now time.Duration, n *member) ack.DropCause {
+	last := l.state.Proposed()
 	switch {
 	case !last.Has(n.id):
 		return 0
@@ -319,7 +319,7 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) ack.Cause {
 		return ack.CauseRemoved
 	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.options.Pace) || n.hasCrashed():
 		return 0
-	case l.ownRoundOpen() && now-max(l.roundBegan, n.restart.endedAt) > l.ackDeadline(n) && !n.hasCompleteAck(last.Epoch()):
+	case l.ownRoundOpen() && now-max(l.roundStartedAt, n.restart.endedAt) > l.ackDeadline(n) && !n.hasCompleteAck(last.Epoch()):
 		return ack.CauseMissedAck
 	case n.behindSince >= 0 && now-max(n.behindSince, n.restart.endedAt) > l.options.Pace.AckDeadline():
 		return ack.CauseBehind
@@ -331,7 +331,7 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) ack.Cause {
 // acknowledgements. It returns false if every member missed the deadline: then the fault is
 // probably at the leader, which steps down.
 func (l *Leader) checkMembers(now time.Duration) bool {
-	last := l.state.Last()
+	last := l.state.Proposed()
 	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.member(m.ID)
@@ -365,9 +365,9 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 	if !l.ownRoundOpen() {
 		return
 	}
-	last := l.state.Last()
+	last := l.state.Proposed()
 	for _, m := range l.state.Committed().Members() {
-		if n := l.member(m.ID); now-l.roundBegan > l.ackDeadline(n) && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch()) {
+		if n := l.member(m.ID); now-l.roundStartedAt > l.ackDeadline(n) && !last.Has(m.ID) && !n.hasCompleteAck(last.Epoch()) {
 			n.leaseDeniedUntil = last.Epoch()
 		}
 	}
@@ -382,16 +382,16 @@ func (l *Leader) ackDeadline(n *member) time.Duration {
 // propose submits a proposal of a.want, based on the committed map, with a record of every
 // dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
-	want := a.want
+	want := a.stageMap
 	p := ack.ProposalEntry{Term: l.options.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
-	if !l.state.Open() || l.state.ChangesKeys() {
-		p.Keys = l.keysToActivate(now)
+	if !l.state.HasOpenProposal() || l.state.ChangesKeyConfig() {
+		p.KeyConfig = l.keyConfigToActivate(now)
 	}
 	for id, cause := range l.exclusions(now, want) {
 		p.Drops = append(p.Drops, ack.DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
 	}
 	slices.SortFunc(p.Drops, func(a, b ack.DropRecord) int { return cmp.Compare(a.Node, b.Node) })
-	entry, err := ack.EncodeProposal(l.state.Level(), p)
+	entry, err := ack.EncodeProposal(l.state.FormatVersion(), p)
 	if err != nil {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
@@ -401,7 +401,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 	l.emit(Event{
 		Kind: EventProposing, Epoch: p.Base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.Reason,
 		Joined: membersMissingFrom(want, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), want),
-		Deferred: slices.Sorted(maps.Keys(a.staged)), Busy: len(shardmap.Diff(want, a.final)),
+		Deferred: slices.Sorted(maps.Keys(a.deferringOwners)), Busy: len(shardmap.Diff(want, a.finalMap)),
 	})
 	l.countStage(now, want)
 	for _, d := range p.Drops {
@@ -423,9 +423,9 @@ func membersMissingFrom(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
 // exclusions returns the nodes that want drops, with the causes. These are members of the
 // committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy
 // app are excluded without a drop.
-func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]ack.Cause {
-	out := map[shardmap.NodeID]ack.Cause{}
-	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
+func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]ack.DropCause {
+	out := map[shardmap.NodeID]ack.DropCause{}
+	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Proposed().Members()) {
 		n := l.member(m.ID)
 		if want.Has(m.ID) {
 			continue
@@ -439,7 +439,7 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 			// the proposal that the node must acknowledge.
 		case n.hasCrashed():
 			out[m.ID] = ack.CauseCrashed
-		case n.hasHeartbeat() && n.isSilent(now, l.options.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
+		case n.hasHeartbeat() && n.isSilent(now, l.options.Pace), now-l.electedAt >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
 			// A drained node may be excluded before the leader knows whether it is silent.
 			out[m.ID] = ack.CauseSilent
 		}
@@ -449,14 +449,14 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 
 // countMissedAcks counts missed acknowledgements that follow each other within ack.FlapWindow. A
 // new leader has no record of the time of the last one, and uses the time of its election.
-func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.Cause) uint32 {
+func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.DropCause) uint32 {
 	d, ok := l.state.Drop(id)
 	if !c.MissedRound() {
 		return d.Strikes
 	}
 	since, known := l.droppedAt[id]
 	if !known {
-		since = l.elected
+		since = l.electedAt
 	}
 	if !ok || now-since > ack.FlapWindow {
 		return 1
@@ -467,7 +467,7 @@ func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c ack.Ca
 // tryCommit submits the commit of the open proposal once every member has acknowledged it and
 // no excluded owner may still serve (G4, rule 5).
 func (l *Leader) tryCommit(now time.Duration) {
-	p := l.state.Last()
+	p := l.state.Proposed()
 	for _, m := range p.Members() {
 		if !l.needsNoFurtherAck(l.member(m.ID), p) {
 			return
@@ -493,7 +493,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
 	c := ack.CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
 	c.Released, c.Servers = l.releasesToCommit(base, p)
-	l.emit(Submit{Entry: ack.EncodeCommit(l.state.Level(), c), Commit: true})
+	l.emit(Submit{Entry: ack.EncodeCommit(l.state.FormatVersion(), c), Commit: true})
 }
 
 // awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
@@ -503,13 +503,13 @@ func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 		return false
 	}
 	return n.hasCrashed() && now-n.crashSeenAt < l.options.Pace.RestartGrace ||
-		n.rebooted && now-n.firstHeard < l.options.Pace.RestartGrace
+		n.rebooted && now-n.firstHeartbeatAt < l.options.Pace.RestartGrace
 }
 
 // takeoverRule returns the rule by which the shards of a node that p excludes may be taken, or
 // "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may be taken").
 func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) string {
-	sinceGrant := now - n.lastGrant
+	sinceGrant := now - n.lastGrantAt
 	switch {
 	case n.heartbeat.Goodbye:
 		return "goodbye"
@@ -527,7 +527,7 @@ func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) st
 		return ""
 	case l.maxTiming.Takeover == ack.TakeoverImmediate:
 		return "refusal"
-	case sinceGrant > l.maxTiming.LeaseEnd():
+	case sinceGrant > l.maxTiming.LeaseExpiry():
 		return "evidence"
 	}
 	return ""

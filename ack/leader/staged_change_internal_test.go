@@ -20,13 +20,13 @@ func TestNumberOfMapsOfAnOwnerIsBounded(t *testing.T) {
 		{maps: 2*maxStages - 1, early: true, want: true},
 		{maps: 2 * maxStages, want: false},
 	} {
-		l := &Leader{state: ack.NewState(), stages: newStagedChange()}
-		o := &stagedOwner{proposals: c.maps}
+		l := &Leader{state: ack.NewState(), stagedMoves: newStagedMoves()}
+		o := &ownerProgress{proposals: c.maps}
 		if c.early {
-			o.nextProposal = 1
+			o.nextProposalAt = 1
 		}
-		l.stages.owners["b"] = o
-		if got := l.mayUseAnswer(0, IdleShards{Node: "b", Staged: true}); got != c.want {
+		l.stagedMoves.progress["b"] = o
+		if got := l.mayUseAnswer(0, IdleShards{Node: "b", IsAnswer: true}); got != c.want {
 			t.Errorf("after %d maps: another map %v, want %v", c.maps, got, c.want)
 		}
 	}

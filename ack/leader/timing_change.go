@@ -37,9 +37,9 @@ func (l *Leader) ChangeTiming(now time.Duration, t ack.Timing) ([]byte, error) {
 		return nil, ErrNotYet
 	}
 	if wait := l.mixedTimingFor(now); wait > 0 {
-		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.elected}
+		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.electedAt}
 	}
-	return ack.EncodeTiming(l.state.Level(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingSince(), Timing: t}), nil
+	return ack.EncodeTiming(l.state.FormatVersion(), ack.TimingEntry{Term: l.options.Term, Replaces: l.state.TimingIndex(), Timing: t}), nil
 }
 
 // timing returns the committed timing, by which leases are granted.
@@ -53,7 +53,7 @@ func (l *Leader) timing() ack.Timing {
 // mixedTimingFor returns how long nodes may still hold leases of the previous timing, or run
 // requests admitted by them. Zero or less means not any more.
 func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
-	return l.timingSeenAt + max(l.state.Timing().DeadAfter, l.state.TimingBefore().DeadAfter) - now
+	return l.timingSeenAt + max(l.state.Timing().DeadAfter, l.state.PreviousTiming().DeadAfter) - now
 }
 
 // longestTiming returns the timing by which the leader waits: the longer of the present and
@@ -61,7 +61,7 @@ func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
 func (l *Leader) longestTiming(now time.Duration) ack.Timing {
 	t := l.timing()
 	if l.mixedTimingFor(now) > 0 {
-		t = t.Longer(l.state.TimingBefore())
+		t = t.Longer(l.state.PreviousTiming())
 	}
 	return t
 }

@@ -33,7 +33,7 @@ func (s *Sim) Kill(dead ...*Node) {
 func (s *Sim) reportCrash(dead []*Node) {
 	for _, n := range dead {
 		s.leader.enqueue(input{msg: leader.ConnClosed{Node: n.id, Nonce: n.nonce}})
-		s.leader.enqueue(input{msg: leader.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
+		s.leader.enqueue(input{msg: leader.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, RedialStartedAt: s.now}})
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Sim) elect(n *Node) {
 	slices.Sort(l.voters)
 	l.driver = leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
-		Raft:   l, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return n.state },
+		Raft:   l, Clock: func() time.Duration { return s.now }, NewestState: func() *ack.State { return n.state },
 	})
 	l.tick()
 }

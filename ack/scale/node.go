@@ -58,17 +58,17 @@ func (n *Node) setState(st *ack.State) {
 // emptyGate is the agent.Gate of a node without requests.
 type emptyGate struct{}
 
-// Lease does nothing.
-func (emptyGate) Lease(time.Duration) bool { return false }
+// PublishLease does nothing.
+func (emptyGate) PublishLease(time.Duration) bool { return false }
 
-// Route does nothing.
-func (emptyGate) Route(ack.Routing) {}
+// PublishRouting does nothing.
+func (emptyGate) PublishRouting(ack.Routing) {}
 
-// Running returns zero.
-func (emptyGate) Running(func(shardmap.Shard) bool) int { return 0 }
+// CountRunning returns zero.
+func (emptyGate) CountRunning(func(shardmap.Shard) bool) int { return 0 }
 
-// Cut does nothing.
-func (emptyGate) Cut(agent.CutReason, func(shardmap.Shard) bool) {}
+// AbortRequests does nothing.
+func (emptyGate) AbortRequests(agent.AbortReason, func(shardmap.Shard) bool) {}
 
 // apply applies all entries up to index.
 func (n *Node) apply(index int) {
@@ -108,7 +108,7 @@ func (n *Node) answered(b []byte) {
 		panic(err)
 	}
 	if n.up {
-		n.agent.Answered(n.s.now, a)
+		n.agent.HandleAnswer(n.s.now, a)
 		n.poll()
 	}
 }

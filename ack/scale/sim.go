@@ -92,8 +92,8 @@ func (s *Sim) start(i int) *Node {
 	}
 	n.agent = agent.New(agent.Options{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
-		Gate: emptyGate{}, Term: func() uint64 { return n.term }, Send: n.send,
-		Raise: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
+		Gate: emptyGate{}, RaftTerm: func() uint64 { return n.term }, SendHeartbeat: n.send,
+		RaiseBoot: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
 	}, s.now)
 	if i < len(s.nodes) {
 		s.nodes[i] = n
@@ -141,7 +141,7 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range up {
-		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
+		if n.state.Committed() != m || n.state.HasOpenProposal() || !m.Has(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}

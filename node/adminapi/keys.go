@@ -15,12 +15,12 @@ import (
 // different one according to views, the leader's view of the nodes. nil means that there is no active
 // configuration yet.
 func (a *API) keysState(s *ack.State, views []leader.MemberView) *api.KeysState {
-	if s.Keys() == "" {
+	if s.KeyConfig() == "" {
 		return nil
 	}
-	digest := ack.KeysDigest(s.Keys())
+	digest := ack.KeyConfigDigest(s.KeyConfig())
 	return &api.KeysState{
-		Active: s.Keys(), Digest: keysName(digest), Since: uint64(s.KeysSince()), Changing: s.ChangesKeys(),
+		Active: s.KeyConfig(), Digest: keysName(digest), Since: uint64(s.KeyConfigSince()), Changing: s.ChangesKeyConfig(),
 		Pending: a.pendingKeys(digest, s, views),
 	}
 }
@@ -39,7 +39,7 @@ func (a *API) pendingKeys(active uint64, s *ack.State, views []leader.MemberView
 		}
 		nodes = append(nodes, id)
 		if live {
-			loaded[v.Heartbeat.Keys] = append(loaded[v.Heartbeat.Keys], id)
+			loaded[v.Heartbeat.KeyConfigDigest] = append(loaded[v.Heartbeat.KeyConfigDigest], id)
 		}
 	}
 	delete(loaded, active)

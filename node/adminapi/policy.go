@@ -13,7 +13,7 @@ import (
 // as this node has applied the log.
 func (a *API) Policy() api.Policy {
 	p := a.o.View.State().Policy()
-	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.o.Quarantined(p), Since: p.Since}
+	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, GradualDrains: []api.GradualDrain{}, Pins: []api.PinnedShard{}, Quarantined: a.o.Quarantined(p), Since: p.ChangedIndex}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}
@@ -21,7 +21,7 @@ func (a *API) Policy() api.Policy {
 		out.Pins = append(out.Pins, api.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		out.GradualDrains = append(out.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
+		out.GradualDrains = append(out.GradualDrains, api.GradualDrain{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].Duration)})
 	}
 	if p.Pause > 0 {
 		out.Pause = timingrules.Short(p.Pause)

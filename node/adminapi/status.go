@@ -19,10 +19,10 @@ import (
 
 // MovingShards returns the number of shards that the open proposal moves; zero if no proposal is open.
 func MovingShards(s *ack.State) int {
-	if !s.Open() {
+	if !s.HasOpenProposal() {
 		return 0
 	}
-	return len(shardmap.Diff(s.Committed(), s.Last()))
+	return len(shardmap.Diff(s.Committed(), s.Proposed()))
 }
 
 // state returns the state of this node, as docs/internals/protocol.md names it.
@@ -40,9 +40,9 @@ func (a *API) stateBy(s *ack.State) string {
 		return "stopping" // a restart in place: the node keeps its shards, see hold
 	case a.o.View.Leader() == "" && s.Committed().Epoch() == 0: // epoch 0 means that there is no shard map yet
 		return "starting"
-	case s.Committed().Epoch() != 0 && !s.Last().Has(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
+	case s.Committed().Epoch() != 0 && !s.Proposed().Has(a.o.Self) && a.isAppUnhealthy(): // excluded because of its app
 		return "unhealthy"
-	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Last().Has(a.o.Self): // not in the map yet
+	case s.Committed().Epoch() == 0 || !a.o.Gateway && !a.o.View.IsDrained() && !s.Proposed().Has(a.o.Self): // not in the map yet
 		return "joining"
 	case a.o.Gateway && a.o.View.Leader() == "", !a.o.Gateway && !a.o.Router.HasLease():
 		return "electing"
@@ -50,7 +50,7 @@ func (a *API) stateBy(s *ack.State) string {
 		return "draining"
 	case a.o.View.IsDrained():
 		return "drained"
-	case s.Open():
+	case s.HasOpenProposal():
 		return "rebalancing"
 	}
 	return "operational"
@@ -141,13 +141,13 @@ func (a *API) Status() api.Status {
 	return api.Status{
 		Node: string(a.o.Self), Boot: a.o.Dir.Boot(), Cluster: cluster, Version: a.o.Version,
 		State: a.stateBy(s), Role: role, Leader: a.o.View.Leader(), Term: a.o.View.Raft.Term(),
-		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
+		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Proposed().Epoch()),
 		LeaseMS: leaseMS(a.o.Router.LeaseLeft()), UptimeS: int64(time.Since(a.o.Started()).Seconds()),
 		Shards: api.ShardCounts{
 			Total: a.o.Shards, Owned: s.Committed().Count(a.o.Self), Held: a.o.HeldShards(), Moving: MovingShards(s), Orphaned: s.Committed().Orphans(), Unavailable: in.Unavailable(),
 		},
 		Timing:        timing,
-		FormatVersion: uint8(a.o.View.State().Level()),
+		FormatVersion: uint8(a.o.View.State().FormatVersion()),
 		Queue:         api.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
 		Sockets:       a.countWebSockets(),
 		Nodes:         a.Nodes(s, views),
@@ -243,7 +243,7 @@ func (a *API) Nodes(s *ack.State, views []leader.MemberView) []api.Node {
 	for _, id := range s.FormerMembers() { // gossip does not contain them on nodes that joined later
 		if x := get(string(id)); x.State == "left" || x.State == "failed" {
 			x.State = "left"
-			if s.Dropped(id) {
+			if s.IsDropped(id) {
 				x.State = "failed"
 			}
 		}
@@ -287,7 +287,7 @@ func (a *API) describe(x *api.Node, s *ack.State, v leader.MemberView, heard boo
 	id := shardmap.NodeID(x.ID)
 	x.Shards = s.Committed().Count(id)
 	here := x.State == "joining"
-	if here && (s.Last().Has(id) || x.Role == gossip.RoleGateway) {
+	if here && (s.Proposed().Has(id) || x.Role == gossip.RoleGateway) {
 		x.State = "active"
 	}
 	if p := a.o.View.State().Policy(); here && x.Role != gossip.RoleGateway {
@@ -349,20 +349,20 @@ func (a *API) idleOnce() func(owner string) string {
 func (a *API) Shards() api.ShardList {
 	s := a.o.Router.State()
 	c := s.Committed()
-	out := api.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Last().Epoch()), Total: c.Len(), Shards: make([]api.Shard, c.Len())}
+	out := api.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Proposed().Epoch()), Total: c.Len(), Shards: make([]api.Shard, c.Len())}
 	idle := a.idleOnce()
 	for i := range out.Shards {
 		sh := shardmap.Shard(i)
 		out.Shards[i] = api.Shard{
 			Shard: uint32(i), State: api.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
-			Previous: string(s.OwnerBefore(sh)),
+			Previous: string(s.PreviousOwner(sh)),
 		}
-		_, _, out.Shards[i].Released = s.Released(sh)
+		_, _, out.Shards[i].Released = s.ReleaseNote(sh)
 		out.Shards[i].Unavailable = idle(out.Shards[i].Owner)
-		out.Shards[i].StaleReturn = s.Barred(c.Owner(sh), sh)
+		out.Shards[i].StaleReturn = s.IsBarred(c.Owner(sh), sh)
 		switch {
-		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):
-			out.Shards[i].State, out.Shards[i].To = api.ShardMoving, string(s.Last().Owner(sh))
+		case s.HasOpenProposal() && s.Proposed().Owner(sh) != c.Owner(sh):
+			out.Shards[i].State, out.Shards[i].To = api.ShardMoving, string(s.Proposed().Owner(sh))
 		case c.Owner(sh) == "":
 			out.Shards[i].State = api.ShardOrphaned
 		}

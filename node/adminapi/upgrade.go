@@ -17,7 +17,7 @@ func (a *API) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	if told, err := a.o.Leader.Upgrade(ctx, false, ""); err == nil {
 		return told
 	}
-	inForce := uint8(a.o.View.State().Level())
+	inForce := uint8(a.o.View.State().FormatVersion())
 	return api.UpgradeState{InForce: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 

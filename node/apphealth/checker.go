@@ -190,7 +190,7 @@ func (c *Checker) skip(err error) {
 // updateReport updates the result of Report after a check that returned err.
 func (c *Checker) updateReport(err error) {
 	c.report.Store(&ack.AppHealth{
-		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, Falls: c.falls.Count(time.Since(c.startedAt)),
+		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, FlapCount: c.falls.Count(time.Since(c.startedAt)),
 	})
 }
 

@@ -221,7 +221,7 @@ func TestHealthReportsFailuresAndFalls(t *testing.T) {
 		for fall := range uint32(3) {
 			c.is(errors.New("sick"), 0)
 			c.until(t, false)
-			if got := c.Report(); got != (ack.AppHealth{Failing: true, Falls: fall + 1}) {
+			if got := c.Report(); got != (ack.AppHealth{Failing: true, FlapCount: fall + 1}) {
 				t.Errorf("after fall %d: %+v", fall+1, got)
 			}
 			c.is(nil, 0)

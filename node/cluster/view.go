@@ -164,7 +164,7 @@ func (v *View) Timing() ack.Timing {
 
 // HasNextLevel reports whether an alive node, according to gossip, supports a level above the one in force.
 func (v *View) HasNextLevel() bool {
-	most, inForce := uint8(ack.MaxLevel), uint8(v.state().Level())
+	most, inForce := uint8(ack.MaxFormatVersion), uint8(v.state().FormatVersion())
 	for _, m := range v.Members() {
 		if m.Node && m.Status == gossip.Alive {
 			most = max(most, m.Tags.Levels.Known)

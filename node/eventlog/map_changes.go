@@ -82,8 +82,8 @@ func (c *MapChangeRecorder) Routed(was, is *ack.State, now time.Duration) {
 	if !c.caught {
 		return
 	}
-	last, committed := is.Last().Epoch(), is.Committed().Epoch()
-	another := last != was.Last().Epoch()
+	last, committed := is.Proposed().Epoch(), is.Committed().Epoch()
+	another := last != was.Proposed().Epoch()
 	switch {
 	case committed == was.Committed().Epoch():
 	case committed == c.open.epoch:
@@ -107,7 +107,7 @@ func (c *MapChangeRecorder) Routed(was, is *ack.State, now time.Duration) {
 
 // beginLocked records the newest proposal of s, which changes base. mu must be held.
 func (c *MapChangeRecorder) beginLocked(base *shardmap.Map, s *ack.State, now time.Duration) {
-	c.open = openProposal{epoch: s.Last().Epoch(), seen: now, acked: -1, reason: ReasonLabel(s.Reason()), change: c.compare(base, s.Last())}
+	c.open = openProposal{epoch: s.Proposed().Epoch(), seen: now, acked: -1, reason: ReasonLabel(s.ProposalReason()), change: c.compare(base, s.Proposed())}
 	if c.o.Queue != nil {
 		x := c.o.Queue()
 		c.open.queued = x.Entered - uint64(max(x.Waiting, 0))
@@ -176,7 +176,7 @@ func (c *MapChangeRecorder) CaughtUp(s *ack.State) {
 		return
 	}
 	x := event.Change{Base: uint64(m.Epoch()), Gained: m.Count(c.o.Self), FromLog: true}
-	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: ReasonLabel(s.Reason()), Change: &x})
+	c.o.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: ReasonLabel(s.ProposalReason()), Change: &x})
 }
 
 // compare returns the changes from map base to map m.

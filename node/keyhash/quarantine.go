@@ -58,8 +58,8 @@ func (h *Hasher) Quarantined(p *ack.Policy) []api.QuarantinedKey {
 	keys := h.keys()
 	for m, q := range p.Quarantined {
 		k := api.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
-		if _, k.Known = keys[m.HashKeyID]; q.For > 0 {
-			k.For = timingrules.Short(q.For)
+		if _, k.Known = keys[m.HashKeyID]; q.Duration > 0 {
+			k.For = timingrules.Short(q.Duration)
 		}
 		out = append(out, k)
 	}

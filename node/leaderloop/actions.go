@@ -92,7 +92,7 @@ func stillRuns(a api.Action, v leader.MemberView, listed bool) error {
 // (such as a drain), the reason of its exclusion, and its entry in gossip. Otherwise a new node with the
 // same ID would inherit them.
 func (l *Leadership) forget(ctx context.Context, id shardmap.NodeID) {
-	if err := l.submitPolicyChange(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
+	if err := l.submitPolicyChange(ctx, ack.Change{Kind: ack.ChangeForgetNode, Node: id}); err != nil {
 		l.Log.Warn().Err(err).Str("peer", string(id)).Msg("requested state of removed node kept")
 	}
 	l.forgetInGossip(ctx, string(id))

@@ -40,7 +40,7 @@ func (l *Leadership) pollIdle(ctx context.Context) {
 		case <-t.C:
 		}
 		s := l.o.View.State()
-		if s.Open() {
+		if s.HasOpenProposal() {
 			continue // the open proposal uses the reports that it started with
 		}
 		l.collectIdle(ctx, slices.Sorted(maps.Keys(s.Policy().GradualDrains))...)
@@ -76,7 +76,7 @@ func (l *Leadership) FetchIdle(ctx context.Context, id shardmap.NodeID) *leader.
 			return nil
 		}
 	}
-	return &leader.IdleShards{Node: id, Map: shardmap.Epoch(report.Map), Shards: report.Shards}
+	return &leader.IdleShards{Node: id, MapEpoch: shardmap.Epoch(report.Map), Shards: report.Shards}
 }
 
 // StageQuestion is the leader's question in a staged map change: which shards of the node are idle?
@@ -89,7 +89,7 @@ type StageQuestion struct {
 
 // askInStage asks a node which of its shards are idle, and passes the response to the leader loop.
 func (l *Leadership) askInStage(ctx context.Context, q leader.AskIdle) {
-	question := StageQuestion{Number: q.Number, Held: q.Held}
+	question := StageQuestion{Number: q.QuestionNumber, Held: q.OpenRound}
 	var at IdleReport
 	if q.Node == l.o.Self {
 		at = l.o.IdleInStage(question)
@@ -105,5 +105,5 @@ func (l *Leadership) askInStage(ctx context.Context, q leader.AskIdle) {
 			return
 		}
 	}
-	l.SendContext(ctx, leader.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
+	l.SendContext(ctx, leader.IdleShards{Node: q.Node, MapEpoch: shardmap.Epoch(at.Map), Shards: at.Shards, IsAnswer: true})
 }

@@ -128,7 +128,7 @@ func Transfer(ctx context.Context, v *cluster.View, l *Leadership) error {
 	s := v.State()
 	return v.Raft.Transfer(func(server string) bool {
 		m, _ := ViewOf(views, consensus.NodeOf(server))
-		return !m.Silent && !m.Heartbeat.Goodbye && m.Heartbeat.Applied >= s.Committed().Epoch() && m.Heartbeat.Acked >= s.Last().Epoch()
+		return !m.Silent && !m.Heartbeat.Goodbye && m.Heartbeat.Applied >= s.Committed().Epoch() && m.Heartbeat.Acked >= s.Proposed().Epoch()
 	})
 }
 

@@ -40,9 +40,9 @@ type Loop struct {
 func New(o Options, term uint64) *Loop {
 	driver := leader.NewDriver(leader.DriverOptions{
 		Leader: leader.Options{Server: o.Server, Term: term, Pace: o.Pace, Timing: o.Timing, BootstrapExpect: o.BootstrapExpect},
-		Raft:   o.View.Raft, Clock: o.Clock.Precise, Newest: o.View.State, Keys: o.Keys,
+		Raft:   o.View.Raft, Clock: o.Clock.Precise, NewestState: o.View.State, KeyConfig: o.Keys,
 	})
-	return &Loop{Leadership: newLeadership(o, term, driver.Began()), cluster: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
+	return &Loop{Leadership: newLeadership(o, term, driver.StartedAt()), cluster: clusterid.New(), driver: driver, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
 // Run is the leader loop. It returns when ctx ends or the term is over.
@@ -120,7 +120,7 @@ func (l *Loop) perform(ctx context.Context, effects []leader.Effect, answer func
 		case leader.Submit:
 			l.submit(e)
 		case leader.Barrier:
-			l.issueBarrier(ctx, e.Try)
+			l.issueBarrier(ctx, e.Attempt)
 		case leader.AskIdle:
 			l.o.Background.Go(func() { l.askInStage(ctx, e) })
 		case leader.StepDown:

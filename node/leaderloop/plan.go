@@ -48,7 +48,7 @@ func groups(moves []leader.PlannedMove) []api.PlannedMoves {
 		i, ok := at[like]
 		if !ok {
 			i, at[like] = len(out), len(out)
-			out = append(out, api.PlannedMoves{From: string(m.From), To: string(m.To), Why: m.Why, Proposed: m.Proposed})
+			out = append(out, api.PlannedMoves{From: string(m.From), To: string(m.To), Why: m.Reason, Proposed: m.Proposed})
 		}
 		out[i].Shards = append(out[i].Shards, uint32(m.Shard))
 	}

@@ -69,7 +69,7 @@ func (l *Leadership) changeOf(a api.Action) (ack.Change, error) {
 	}
 	switch a.Verb {
 	case api.Drain:
-		c.Safe = a.Safe
+		c.SafeDrain = a.Safe
 		if err := releaseTimeoutOf(&c, a.ReleaseTimeout); err != nil {
 			return c, err
 		}
@@ -96,7 +96,7 @@ func (l *Leadership) changeOf(a api.Action) (ack.Change, error) {
 		if err != nil || d <= 0 || d > ack.MaxPause {
 			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
 		}
-		c.Kind, c.For = ack.ChangePause, d
+		c.Kind, c.Duration = ack.ChangePause, d
 	case api.Quarantine, api.Lift:
 		return quarantineOf(a, p)
 	case api.Remove, api.StepDown, api.Rebalance:
@@ -113,7 +113,7 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
 		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
 	}
-	c.Release = d
+	c.ReleaseTimeout = d
 	return nil
 }
 
@@ -128,7 +128,7 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
 		return c, fmt.Errorf("%w: idle_first = %q is no duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
 	}
-	c.Kind, c.For = ack.ChangeDrainGradually, d
+	c.Kind, c.Duration = ack.ChangeDrainGradually, d
 	return c, nil
 }
 
@@ -300,10 +300,10 @@ func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	if err != nil {
 		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
 	}
-	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
+	c := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
 	if a.Verb == api.Lift {
-		c.Kind = ack.ChangeLift
-		if IsQuarantined(p, c.Mark.Shard, hash) {
+		c.Kind = ack.ChangeEndQuarantine
+		if IsQuarantined(p, c.KeyFingerprint.Shard, hash) {
 			return c, nil
 		}
 		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
@@ -311,7 +311,7 @@ func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	if a.For == "" {
 		return c, nil
 	}
-	if c.For, err = time.ParseDuration(a.For); err != nil || c.For <= 0 || c.For > ack.MaxQuarantine {
+	if c.Duration, err = time.ParseDuration(a.For); err != nil || c.Duration <= 0 || c.Duration > ack.MaxQuarantine {
 		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
 	}
 	return c, nil

@@ -18,7 +18,7 @@ import (
 
 // TimingState returns the timing of the state s for the admin API.
 func TimingState(s *ack.State) api.TimingState {
-	return api.TimingState{Timing: timingText(s.Timing()), Since: s.TimingSince(), Before: timingText(s.TimingBefore())}
+	return api.TimingState{Timing: timingText(s.Timing()), Since: s.TimingIndex(), Before: timingText(s.PreviousTiming())}
 }
 
 // timingText converts a timing to texts, for the admin API.

@@ -35,13 +35,13 @@ func (l *Leadership) Upgrade(ctx context.Context, raise bool, by string) (api.Up
 }
 
 // levelState converts v for the admin API.
-func levelState(v leader.LevelView) api.UpgradeState {
+func levelState(v leader.FormatUpgradeView) api.UpgradeState {
 	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
+		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: consensus.NodeOf(x.Server), Knows: uint8(x.MaxVersion), Heard: !x.Silent, Blocks: x.Blocks})
 	}
 	return s
 }

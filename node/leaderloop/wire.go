@@ -37,7 +37,7 @@ func WireMembers(views []leader.MemberView) ([]WireMember, error) {
 	for i, v := range views {
 		members[i] = WireMember{
 			Node: string(v.Node), From: v.From, HeardAgo: v.SinceHeartbeat, Silent: v.Silent, Echoes: v.LinkWorks, Crashed: v.Crashed,
-			Eligible: v.Eligible, Kept: v.KeptUnhealthy, Held: v.HoldTime, Absent: v.Restarting, Staged: v.Staged, Over: v.ProcessGone,
+			Eligible: v.Eligible, Kept: v.KeptUnhealthy, Held: v.HoldTime, Absent: v.Restarting, Staged: v.DefersMoves, Over: v.ProcessGone,
 		}
 		if v.Heartbeat.Boot == 0 {
 			continue
@@ -59,7 +59,7 @@ func MemberViews(members []WireMember) ([]leader.MemberView, error) {
 	for i, m := range members {
 		views[i] = leader.MemberView{
 			Node: shardmap.NodeID(m.Node), From: m.From, SinceHeartbeat: m.HeardAgo, Silent: m.Silent, LinkWorks: m.Echoes, Crashed: m.Crashed,
-			Eligible: m.Eligible, KeptUnhealthy: m.Kept, HoldTime: m.Held, Restarting: m.Absent, Staged: m.Staged, ProcessGone: m.Over,
+			Eligible: m.Eligible, KeptUnhealthy: m.Kept, HoldTime: m.Held, Restarting: m.Absent, DefersMoves: m.Staged, ProcessGone: m.Over,
 		}
 		if len(m.Heartbeat) == 0 {
 			continue

@@ -56,7 +56,7 @@ type Process struct {
 	Nonce uint64 `json:"nonce"`
 	Boot  uint64 `json:"boot"`
 	// Level is the highest level that it supports.
-	Level ack.Level `json:"level"`
+	Level ack.FormatVersion `json:"level"`
 }
 
 // NewDuplicateDetector returns the DuplicateDetector of a node.

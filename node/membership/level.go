@@ -15,7 +15,7 @@ import (
 var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
 // LevelError is why the next level cannot be raised.
-type LevelError struct{ View leader.LevelView }
+type LevelError struct{ View leader.FormatUpgradeView }
 
 // Error names the nodes that block the level and the remedy, or the remaining time.
 func (e *LevelError) Error() string {
@@ -31,17 +31,17 @@ func (e *LevelError) Error() string {
 
 // DescribeBlockers names the nodes that block the next level, with a remedy for each. It returns
 // "" if no node does.
-func DescribeBlockers(v leader.LevelView) string {
+func DescribeBlockers(v leader.FormatUpgradeView) string {
 	var parts []string
 	for _, x := range v.Blocked() {
 		node := nodeOf(x.Server)
 		switch {
 		case x.Silent:
 			parts = append(parts, fmt.Sprintf("%s, which is not heard: start it, or take it out (shardway remove %s)", node, node))
-		case x.Knows == 0:
+		case x.MaxVersion == 0:
 			parts = append(parts, node+", which has not said yet what it knows: wait, or look at its log")
 		default:
-			parts = append(parts, fmt.Sprintf("%s, which knows format version %d: run the version of the other nodes there", node, x.Knows))
+			parts = append(parts, fmt.Sprintf("%s, which knows format version %d: run the version of the other nodes there", node, x.MaxVersion))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -49,7 +49,7 @@ func DescribeBlockers(v leader.LevelView) string {
 
 // Level returns the current and the next level, and what separates them, as of the last check. It
 // returns nil before the first check.
-func (k *Reconciler) Level() *leader.LevelView { return k.levelView.Load() }
+func (k *Reconciler) Level() *leader.FormatUpgradeView { return k.levelView.Load() }
 
 // Raise raises the level without waiting for FinalizeAfter. It returns nil once the new level
 // applies. The error is a *LevelError, ErrNotReady, or an error of Raft.
@@ -87,7 +87,7 @@ func (k *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []leader.MemberView, immediately bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
 	k.collectLevels(ctx, servers, heard)
-	v := k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
+	v := k.levels.Update(time.Since(k.started), k.o.State().FormatVersion(), servers, heard)
 	k.levelView.Store(&v)
 	k.logBlockers(v)
 	entry := k.levels.Raise(v, immediately)
@@ -99,7 +99,7 @@ func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []leader.MemberVi
 		return err
 	}
 	k.o.Log.Info().Uint8("format_version", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
-	v = k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
+	v = k.levels.Update(time.Since(k.started), k.o.State().FormatVersion(), servers, heard)
 	k.levelView.Store(&v)
 	return nil
 }
@@ -111,13 +111,13 @@ func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard 
 			continue
 		}
 		if p, err := k.identify(ctx, server); err == nil {
-			k.levels.Reported(leader.LevelReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
+			k.levels.Reported(leader.FormatReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, MaxVersion: p.Level})
 		}
 	}
 }
 
 // logBlockers logs the nodes that block the next level when they change.
-func (k *Reconciler) logBlockers(v leader.LevelView) {
+func (k *Reconciler) logBlockers(v leader.FormatUpgradeView) {
 	behind := DescribeBlockers(v)
 	if behind == k.loggedBlockers {
 		return
@@ -136,8 +136,8 @@ func (k *Reconciler) logBlockers(v leader.LevelView) {
 
 // admitsLevel reports whether a server that supports this level may be added. It logs each
 // rejected server once.
-func (k *Reconciler) admitsLevel(server string, knows ack.Level) bool {
-	inForce := k.o.State().Level()
+func (k *Reconciler) admitsLevel(server string, knows ack.FormatVersion) bool {
+	inForce := k.o.State().FormatVersion()
 	if k.levels.Admits(inForce, knows) {
 		delete(k.rejected, server)
 		return true

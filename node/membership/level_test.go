@@ -30,7 +30,7 @@ func TestLevelIsRaisedAfterAllHaveSupportedItForFinalizeAfter(t *testing.T) {
 }
 
 // restarts restarts nodes with programs that support this level.
-func (c *cluster) restarts(knows ack.Level, nodes ...string) {
+func (c *cluster) restarts(knows ack.FormatVersion, nodes ...string) {
 	for _, node := range nodes {
 		c.mu.Lock()
 		nonce := c.heard[node].Heartbeat.Nonce + 1

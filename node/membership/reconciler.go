@@ -59,10 +59,10 @@ type Reconciler struct {
 	unconfirmed  unconfirmedNodes
 
 	started        time.Time
-	levels         *leader.Levels
+	levels         *leader.FormatUpgrade
 	rejected       map[string]bool // servers below the current level for which this was logged
 	loggedBlockers string          // nodes that block the next level, as logged last
-	levelView      atomic.Pointer[leader.LevelView]
+	levelView      atomic.Pointer[leader.FormatUpgradeView]
 	raiseRequests  chan chan<- error // unbuffered
 }
 
@@ -99,9 +99,9 @@ type ReconcilerOptions struct {
 // State is the part of ack.State that affects membership.
 type State interface {
 	Bootstrapped() bool
-	Cluster() string
+	ClusterID() string
 	Committed() *shardmap.Map
-	Level() ack.Level
+	FormatVersion() ack.FormatVersion
 }
 
 // Raft is the interface for changes of the configuration.
@@ -122,7 +122,7 @@ func NewReconciler(o ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
 		o: o, unheardFor: map[string]time.Duration{}, promotedAt: map[string]time.Time{}, lastCheck: now, interval: reconcileInterval, lastChange: now, identifiedAt: map[string]time.Time{},
-		started: now, levels: leader.NewLevels(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
+		started: now, levels: leader.NewFormatUpgrade(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
 	}
 }
 
@@ -257,7 +257,7 @@ func (k *Reconciler) surplusVoter(r View) string {
 // isEligible reports whether gossip shows m as a node that this cluster may add.
 func (k *Reconciler) isEligible(m gossip.Member) bool {
 	return m.Node && m.Err == nil && disk.CheckNodeID(m.ID) == nil && m.Status == gossip.Alive && m.Tags.Disk != "" &&
-		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().Cluster())
+		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().ClusterID())
 }
 
 // confirm reports whether the node itself confirms the disk that gossip shows, and supports the

@@ -33,8 +33,8 @@ type cluster struct {
 	heard     map[string]leader.MemberView
 	committed *shardmap.Map
 	disks     map[string]string // disk that each node reports
-	knows     map[string]ack.Level
-	level     ack.Level // current level
+	knows     map[string]ack.FormatVersion
+	level     ack.FormatVersion // current level
 	done      []string
 	deaf      string // node that does not respond; set before gossip shows the node
 }
@@ -58,7 +58,7 @@ func runReconcilerWithVoters(t *testing.T, voters int, nodes string, f func(c *c
 func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, heard: map[string]leader.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
+		c := &cluster{t: t, heard: map[string]leader.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.FormatVersion{}}
 		for _, n := range nodes {
 			node := strings.ToLower(string(n))
 			c.servers = append(c.servers, consensus.Server{ID: node + "/1", Voter: string(n) != node})
@@ -93,10 +93,10 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 	})
 }
 
-// Bootstrapped, Cluster, Level and Committed implement membership.State.
+// Bootstrapped, ClusterID, FormatVersion and Committed implement membership.State.
 func (c *cluster) Bootstrapped() bool { return true }
-func (c *cluster) Cluster() string    { return "x" }
-func (c *cluster) Level() ack.Level {
+func (c *cluster) ClusterID() string  { return "x" }
+func (c *cluster) FormatVersion() ack.FormatVersion {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.level

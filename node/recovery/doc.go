@@ -8,7 +8,7 @@
 //     higher than all epochs of the old cluster, and fence them.
 //   - The floor is the present time in milliseconds since 1970. It orders independent recoveries of one
 //     cluster, such as two restores of one backup. No log can reach it, because no log grows by a thousand
-//     entries per second for years. If the clock is wrong, the floor is ack.MinJump above the last known
+//     entries per second for years. If the clock is wrong, the floor is ack.MinIndexGap above the last known
 //     entry. The operator can require a higher one.
 //   - The cluster ID is new (see package clusterid). So gossip and the peer port refuse the remaining nodes of
 //     the old cluster, and these nodes stop when they meet the new cluster. They can join the new cluster

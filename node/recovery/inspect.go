@@ -15,5 +15,5 @@ func Inspect(content []byte) (Backup, error) {
 	if err != nil {
 		return Backup{}, err
 	}
-	return Backup{Cluster: s.Cluster(), Shards: s.Shards(), Epoch: uint64(s.Committed().Epoch())}, nil
+	return Backup{Cluster: s.ClusterID(), Shards: s.Shards(), Epoch: uint64(s.Committed().Epoch())}, nil
 }

@@ -103,7 +103,7 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 	if used {
 		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one (to go on with what it holds, there is `shardway recover`)", o.Data)
 	}
-	return foundCluster(d, o, s, s.MaxIndex(), s.LastTerm())
+	return foundCluster(d, o, s, s.MaxIndex(), s.ProposedTerm())
 }
 
 // foundCluster writes the data directory of the new cluster, with the state s. index and term are the last known
@@ -113,8 +113,8 @@ func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Res
 	if now.IsZero() {
 		now = time.Now()
 	}
-	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: minimumEpoch(now, max(index, s.MaxIndex()), o.MinEpoch)}
-	r.Cluster = clusterid.Recovered(s.Cluster(), r.Floor)
+	r := Result{Node: d.Node(), Former: s.ClusterID(), Shards: s.Shards(), Floor: minimumEpoch(now, max(index, s.MaxIndex()), o.MinEpoch)}
+	r.Cluster = clusterid.Recovered(s.ClusterID(), r.Floor)
 	n, err := s.Recovered(r.Cluster, r.Floor)
 	if err != nil {
 		return Result{}, err
@@ -138,7 +138,7 @@ func foundCluster(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Res
 // minimumEpoch returns the index at which the new log starts. last is the last known index of the old log. See the
 // package documentation.
 func minimumEpoch(now time.Time, last, minEpoch uint64) uint64 {
-	f := last + ack.MinJump
+	f := last + ack.MinIndexGap
 	if minEpoch > 0 {
 		f = max(f, minEpoch+1)
 	}

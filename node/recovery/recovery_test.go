@@ -94,7 +94,7 @@ func TestRecoveredServerGoesOnAboveTheFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := uint64(now.UnixMilli()) + ack.MinJump; r.Floor != want {
+	if want := uint64(now.UnixMilli()) + ack.MinIndexGap; r.Floor != want {
 		t.Errorf("floor %d, want %d: the last known index and the least jump", r.Floor, want)
 	}
 	if _, err = os.Stat(filepath.Join(r.Kept, "raft", "log.db")); err != nil {
@@ -148,8 +148,8 @@ func TestOperatorRaisesTheFloor(t *testing.T) {
 		t.Errorf("floor %d, %v, want %d", r.Floor, err, high+1)
 	}
 	r, err = recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0)}, backup(t))
-	if err != nil || r.Floor != 2+ack.MinJump {
-		t.Errorf("floor %d, %v, want %d", r.Floor, err, uint64(2+ack.MinJump))
+	if err != nil || r.Floor != 2+ack.MinIndexGap {
+		t.Errorf("floor %d, %v, want %d", r.Floor, err, uint64(2+ack.MinIndexGap))
 	}
 }
 
@@ -275,7 +275,7 @@ func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := clusterid.Recovered(r.Cluster, r.Floor+ack.MinJump)
+	by := clusterid.Recovered(r.Cluster, r.Floor+ack.MinIndexGap)
 	if err = errors.Join(d.Supersede(by), d.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func readSurvivor(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 		return Survivor{}, fmt.Errorf("recovery: node %q has not heard of its cluster's birth: its log says nothing; recover another survivor", d.Node())
 	}
 	v := Survivor{
-		Node: d.Node(), Cluster: r.state.Cluster(), Shards: r.state.Shards(), Index: at.LastIndex, Entry: at.LastEntryTerm, Term: max(at.CurrentTerm, at.LastEntryTerm),
+		Node: d.Node(), Cluster: r.state.ClusterID(), Shards: r.state.Shards(), Index: at.LastIndex, Entry: at.LastEntryTerm, Term: max(at.CurrentTerm, at.LastEntryTerm),
 		Epoch: uint64(r.state.Committed().Epoch()), state: r.state,
 	}
 	v.Peers = peers(at.Servers, r.state.Committed(), d.Node())

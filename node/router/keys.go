@@ -15,10 +15,10 @@ type activeKeys struct {
 // keysOf returns the active key configuration of the state s. before is the result for the previous state;
 // it is returned again if the configuration has not changed, which is the usual case.
 func keysOf(s *ack.State, before *activeKeys) *activeKeys {
-	if before != nil && before.text == s.Keys() {
+	if before != nil && before.text == s.KeyConfig() {
 		return before
 	}
-	a := &activeKeys{text: s.Keys()}
+	a := &activeKeys{text: s.KeyConfig()}
 	if a.text == "" {
 		return a
 	}

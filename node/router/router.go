@@ -69,11 +69,11 @@ func (r *Router) Swap(routing ack.Routing) uint64 {
 	t := route.NewTable(route.TableSpec{
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
-		Proposed:   uint64(s.Last().Epoch()),
+		Proposed:   uint64(s.Proposed().Epoch()),
 		Shards:     len(r.InFlight.shards),
 		Before:     r.table.Load(),
 		Keys:       keys.keys,
-		KeysSince:  uint64(s.KeysSince()),
+		KeysSince:  uint64(s.KeyConfigSince()),
 		Route:      routeOf,
 	})
 	r.keys.Store(keys)
@@ -93,17 +93,17 @@ func proxyRoute(r ack.Route) route.Route {
 		return route.Route{Kind: route.Local, Epoch: uint64(r.Epoch)}
 	case ack.RouteRemote:
 		return route.Route{Kind: route.Remote, Node: string(r.Node), Epoch: uint64(r.Epoch)}
-	case ack.HeldPaused:
+	case ack.QueuedPaused:
 		return route.Route{Kind: route.Held, Reason: route.ReasonPaused}
-	case ack.HeldMoving:
+	case ack.QueuedMoving:
 		return route.Route{Kind: route.Held, Reason: route.ReasonMoving}
-	case ack.HeldOrphaned:
+	case ack.QueuedOrphaned:
 		return route.Route{Kind: route.Held, Reason: route.ReasonOrphaned}
-	case ack.HeldAcquiring:
+	case ack.QueuedAcquiring:
 		return route.Route{Kind: route.Held, Reason: route.ReasonAcquiring}
-	case ack.HeldRestarting:
+	case ack.QueuedRestarting:
 		return route.Route{Kind: route.Held, Reason: route.ReasonAbsent}
-	case ack.HeldNoMap:
+	case ack.QueuedNoMap:
 	}
 	return route.Route{Kind: route.Held, Reason: route.ReasonNoMap}
 }

@@ -17,21 +17,21 @@ const Level = 3
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, e := range []overlay.Edit{
-		{Decl: "ack.MinLevel", Old: "	MaxLevel Level = 2\n", New: "	MaxLevel Level = 3\n"},
+		{Decl: "ack.MinFormatVersion", Old: "	MaxFormatVersion FormatVersion = 2\n", New: "	MaxFormatVersion FormatVersion = 3\n"},
 		{
-			Decl: "ack.newWriter", Old: "func newWriter(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
-			New: `func newWriter(l Level) writer {
+			Decl: "ack.newWriter", Old: "func newWriter(l FormatVersion) writer { return writer{buf: []byte{byte(max(l, MinFormatVersion))}} }\n",
+			New: `func newWriter(l FormatVersion) writer {
 	if l == 3 {
-		return writer{b: []byte{3, 'L'}}
+		return writer{buf: []byte{3, 'L'}}
 	}
-	return writer{b: []byte{byte(max(l, MinLevel))}}
+	return writer{buf: []byte{byte(max(l, MinFormatVersion))}}
 }
 `,
 		},
-		{Decl: "ack.reader.level", Old: "		r.err, r.b = err, nil\n	}\n", New: `		r.err, r.b = err, nil
+		{Decl: "ack.reader.formatVersion", Old: "		r.err, r.buf = err, nil\n	}\n", New: `		r.err, r.buf = err, nil
 	}
 	if l == 3 && r.byte() != 'L' {
-		r.fail("no mark of level 3")
+		r.fail("no mark of formatVersion 3")
 	}
 `},
 	} {
