@@ -63,7 +63,7 @@ func OpenBackup(b []byte) (*State, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}
 	if !s.Bootstrapped() {
-		return nil, fmt.Errorf("%w: it holds no cluster", ErrNoBackup)
+		return nil, fmt.Errorf("%w: it contains no cluster", ErrNoBackup)
 	}
 	return s, nil
 }

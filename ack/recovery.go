@@ -40,7 +40,7 @@ const MinIndexGap = 1 << 32
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Bootstrapped():
-		return nil, errors.New("ack: recover: the log holds no cluster")
+		return nil, errors.New("ack: recover: the log contains no cluster")
 	case cluster == s.clusterID || cluster == "" || len(cluster) > maxText:
 		return nil, fmt.Errorf("ack: recover: cluster id %q after %q", cluster, s.clusterID)
 	case floor < s.MaxIndex()+MinIndexGap || floor < s.index:

@@ -263,7 +263,7 @@ func (c *coverage) figures() []figure {
 	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
 	f = append(f, namedFigures("round: ", c.rounds, "new leader", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
 	f = append(f, namedFigures("app told: ", c.calls, "release", "acquire", "lost")...)
-	f = append(f, namedFigures("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
+	f = append(f, namedFigures("step down: ", c.stepDowns, "barrier not applied within dead-after", "no member acknowledged")...)
 	return f
 }
 

@@ -55,7 +55,7 @@ func checkPause(args api.Arguments) error {
 		return missing("for", `say for how long, as in {"for":"30m"} or ?for=30m`)
 	}
 	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > api.MaxPause {
-		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", api.MaxPause))
+		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m", api.MaxPause))
 	}
 	return nil
 }
@@ -65,21 +65,21 @@ func checkReason(args api.Arguments) error {
 	case args.Reason == "":
 		return missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
 	case len(args.Reason) > api.MaxReason || !utf8.ValidString(args.Reason) || strings.ContainsFunc(args.Reason, unicode.IsControl):
-		return badParam("reason", args.Reason, fmt.Sprintf("is not a text of up to %d bytes without control characters: give a shorter one on one line", api.MaxReason))
+		return badParam("reason", args.Reason, fmt.Sprintf("is longer than %d bytes or contains control characters: give a shorter text on one line", api.MaxReason))
 	}
 	return nil
 }
 
 func checkReleaseTimeout(args api.Arguments) error {
 	if d, err := time.ParseDuration(args.ReleaseTimeout); args.ReleaseTimeout != "" && (err != nil || d < api.MinReleaseTimeout || d > api.MaxReleaseTimeout) {
-		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is no duration from %v to %v: give one such as 30s, or none", api.MinReleaseTimeout, api.MaxReleaseTimeout))
+		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is not a duration from %v to %v: give a value such as 30s, or omit it", api.MinReleaseTimeout, api.MaxReleaseTimeout))
 	}
 	return nil
 }
 
 func checkIdleFirst(args api.Arguments) error {
 	if d, err := time.ParseDuration(args.IdleFirst); args.IdleFirst != "" && (err != nil || d < time.Second || d > api.MaxIdleFirst) {
-		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", api.MaxIdleFirst))
+		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30s, or omit it", api.MaxIdleFirst))
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func readWeight(args api.Arguments) (uint32, error) {
 		return 0, missing("weight", `say which, as in {"node":"n3","weight":2}; 0 is the node's own`)
 	}
 	if *args.Weight > shardmap.MaxWeight {
-		return 0, badParam("weight", strconv.FormatUint(*args.Weight, 10), fmt.Sprintf("is no weight: give 1 to %d, or 0 for the node's own", shardmap.MaxWeight))
+		return 0, badParam("weight", strconv.FormatUint(*args.Weight, 10), fmt.Sprintf("is not a valid weight: give a number from 1 to %d, or 0 for the weight that the node was started with", shardmap.MaxWeight))
 	}
 	return uint32(*args.Weight), nil
 }
@@ -110,14 +110,14 @@ func (s *Server) shardArgument(args api.Arguments) (uint32, error) {
 	case args.Key != nil:
 		return uint32(shardmap.Of(*args.Key, shards)), nil
 	case *args.Shard >= uint64(shards):
-		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is no shard: the cluster has 0 to %d", shards-1))
+		return 0, badParam("shard", strconv.FormatUint(*args.Shard, 10), fmt.Sprintf("is not a shard of this cluster: give a number from 0 to %d", shards-1))
 	}
 	return uint32(*args.Shard), nil
 }
 
 // emptyKeyProblem returns the error for an empty key.
 func emptyKeyProblem() *problem.Problem {
-	return badParam("key", "", "is none: no request has an empty one")
+	return badParam("key", "", "is empty: give the key of a request")
 }
 
 // readArguments parses arguments from the JSON body or from the query, and rejects other names than

@@ -61,8 +61,8 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 // A number that is none was never taken for one left out, nor one beyond its bounds for
 // another: a weight of 4294967298 is not 2.
 func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
-	const weight, place = `is no weight: give 1 to 1000, or 0 for the node's own`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
-	const noPause, noShard = `is no duration from 1s to 168h0m0s: give one such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
+	const weight, place = `is not a valid weight: give a number from 1 to 1000, or 0 for the weight that the node was started with`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
+	const noPause, noShard = `is not a duration from 1s to 168h0m0s: give a value such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
 	for _, tc := range []struct {
 		cluster func(*fake) api.Cluster
 		target  string
@@ -75,18 +75,18 @@ func TestPolicyErrorsNameArgumentAndRemedy(t *testing.T) {
 		{nil, "pause?for=999ms", 400, `for = "999ms" ` + noPause},
 		{nil, "pause?for=168h0m1s", 400, `for = "168h0m1s" ` + noPause},
 		{nil, "rebalance", 400, `reason is missing: give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`},
-		{nil, "rebalance?reason=two%0Alines", 400, "reason = \"two\\nlines\" is not a text of up to 200 bytes without control characters: give a shorter one on one line"},
+		{nil, "rebalance?reason=two%0Alines", 400, "reason = \"two\\nlines\" is longer than 200 bytes or contains control characters: give a shorter text on one line"},
 		{nil, "weight?node=n3", 400, `weight is missing: say which, as in {"node":"n3","weight":2}; 0 is the node's own`},
-		{nil, "weight?node=n3&weight=two", 400, `weight = "two" is not a whole number: give one such as 17`},
+		{nil, "weight?node=n3&weight=two", 400, `weight = "two" is not a whole number: give a value such as 17`},
 		{nil, "weight?node=n3&weight=1001", 400, `weight = "1001" ` + weight},
 		{nil, "weight?node=n3&weight=4294967298", 400, `weight = "4294967298" ` + weight},
 		{nil, "pin?node=n3", 400, noShard},
 		{nil, "pin?node=n3&shard=1&key=alice", 400, `key = "alice" is given beside shard: leave out one of the two`},
-		{nil, "pin?node=n3&key=", 400, `key = "" is none: no request has an empty one`},
-		{nil, "pin?node=n3&shard=one", 400, `shard = "one" is not a whole number: give one such as 17`},
-		{nil, "pin?node=n3&shard=4", 400, `shard = "4" is no shard: the cluster has 0 to 3`},
-		{nil, "pin?node=n3&shard=4294967297", 400, `shard = "4294967297" is no shard: the cluster has 0 to 3`},
-		{nil, "pin?shard=4", 400, `shard = "4" is no shard: the cluster has 0 to 3`},
+		{nil, "pin?node=n3&key=", 400, `key = "" is empty: give the key of a request`},
+		{nil, "pin?node=n3&shard=one", 400, `shard = "one" is not a whole number: give a value such as 17`},
+		{nil, "pin?node=n3&shard=4", 400, `shard = "4" is not a shard of this cluster: give a number from 0 to 3`},
+		{nil, "pin?node=n3&shard=4294967297", 400, `shard = "4294967297" is not a shard of this cluster: give a number from 0 to 3`},
+		{nil, "pin?shard=4", 400, `shard = "4" is not a shard of this cluster: give a number from 0 to 3`},
 		{nil, "pin?shard=1", 400, place},
 		{nil, "pin?shard=1&node=n3&zone=east", 400, `zone = "east" is given beside node: leave out one of the two`},
 		{nil, "unpin", 400, noShard},

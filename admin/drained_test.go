@@ -33,7 +33,7 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 		says  string
 	}{
 		"nothing is left":   {api.DrainState{Requested: true}, "4h", 200, "ok"},
-		"nobody takes it":   {api.DrainState{Requested: true, Shards: 3, BlockedBy: "no other node is there"}, "4h", 503, "no other node is there"},
+		"nobody takes it":   {api.DrainState{Requested: true, Shards: 3, BlockedBy: "there is no other node"}, "4h", 503, "there is no other node"},
 		"the client leaves": {api.DrainState{Requested: true, Shards: 3}, "4h", 503, "not drained yet"},
 		"it takes too long": {api.DrainState{Requested: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
 	} {

@@ -59,7 +59,7 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	if state := q.get("state"); q.has("state") {
 		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}
 		if !slices.Contains(states, state) {
-			return badParam("state", state, "is no state of a shard: "+allowedNames(states))
+			return badParam("state", state, "is not a shard state: "+allowedNames(states))
 		}
 		rows = filterRows(rows, func(x api.Shard) bool { return x.State == state })
 	}

@@ -44,7 +44,7 @@ func (p params) number(name string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(p.get(name), 10, 64)
 	if err != nil {
-		return 0, badParam(name, p.get(name), "is not a whole number: give one such as 17")
+		return 0, badParam(name, p.get(name), "is not a whole number: give a value such as 17")
 	}
 	return n, nil
 }
@@ -56,7 +56,7 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 	}
 	d, err := time.ParseDuration(p.get(name))
 	if err != nil || d < 0 {
-		return 0, badParam(name, p.get(name), "is not a duration: give one such as 30s")
+		return 0, badParam(name, p.get(name), "is not a duration: give a value such as 30s")
 	}
 	return d, nil
 }

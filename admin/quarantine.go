@@ -16,7 +16,7 @@ func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
 	if d, err := time.ParseDuration(args.For); args.For != "" && (err != nil || d < time.Second || d > api.MaxPause) {
-		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m, or none", api.MaxPause))
+		return badParam("for", args.For, fmt.Sprintf("is not a duration from 1s to %v: give a value such as 30m, or omit it", api.MaxPause))
 	}
 	switch {
 	case args.Key != nil && args.Hash != "":
@@ -34,7 +34,7 @@ func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
 		return nil
 	}
 	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
-		return badParam("hash", args.Hash, "is no key_hash: give 16 hexadecimal digits")
+		return badParam("hash", args.Hash, "is not a key hash: give 16 hexadecimal digits")
 	}
 	var err error
 	a.Hash = args.Hash

@@ -52,18 +52,18 @@ func TestQuarantineErrorsNameMissingArgument(t *testing.T) {
 	h := handlerOf(newFake())
 	for query, want := range map[string]string{
 		"":                              "key is missing",
-		"key=":                          "no request has an empty one",
+		"key=":                          "give the key of a request",
 		"key=a&hash=0123456789abcdef":   "is given beside key",
 		"key=a&shard=1":                 "is that of the key",
 		"hash=0123456789abcdef":         "shard is missing",
-		"hash=xyz&shard=1":              "is no key_hash",
-		"hash=0123456789abcdef&shard=4": "is no shard: the cluster has 0 to 3",
-		"hash=0123456789abcde&shard=1":  "is no key_hash",
-		"hash=0123456789abcdeg&shard=1": "is no key_hash",
-		"key=a&for=999ms":               "is no duration",
-		"key=a&for=168h0m1s":            "is no duration",
-		"key=a&for=soon":                "is no duration",
-		"key=a&for=1000h":               "is no duration",
+		"hash=xyz&shard=1":              "is not a key hash",
+		"hash=0123456789abcdef&shard=4": "is not a shard of this cluster: give a number from 0 to 3",
+		"hash=0123456789abcde&shard=1":  "is not a key hash",
+		"hash=0123456789abcdeg&shard=1": "is not a key hash",
+		"key=a&for=999ms":               "is not a duration",
+		"key=a&for=168h0m1s":            "is not a duration",
+		"key=a&for=soon":                "is not a duration",
+		"key=a&for=1000h":               "is not a duration",
 		"key=a&node=n1":                 "is not known here",
 	} {
 		if res := fetchJSON(t, h, http.MethodPost, "/v1/quarantine?"+query, ""); res.Code != 400 || !strings.Contains(body(res), want) {

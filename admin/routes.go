@@ -121,7 +121,7 @@ func asProblem(err error) *problem.Problem {
 	case errors.Is(err, api.ErrRefused):
 		return problem.New(problem.Conflict, err.Error())
 	case errors.Is(err, api.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
-		return problem.New(problem.Timeout, err.Error()+": it may still be carried out; look at /status before you try again")
+		return problem.New(problem.Timeout, err.Error()+": the action may still take effect; check /status before you try again")
 	}
 	return problem.New(problem.Internal, err.Error())
 }

@@ -56,7 +56,7 @@ func TestTimingErrorsNameParameterAndRemedy(t *testing.T) {
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: try again in 6s", api.ErrRefused)
 	invalid := newFake()
-	invalid.refuse = fmt.Errorf("%w: takeover = \"none\" is none: give timeout, lease or immediate", api.ErrInvalid)
+	invalid.refuse = fmt.Errorf("%w: takeover = \"none\" is not a takeover mode: give timeout, lease or immediate", api.ErrInvalid)
 	for _, tc := range []struct {
 		c                    api.Cluster
 		method, target, body string
@@ -71,7 +71,7 @@ func TestTimingErrorsNameParameterAndRemedy(t *testing.T) {
 		{&timingCluster{fake: newFake()}, "GET", "/v1/settings?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
 		{&timingCluster{fake: newFake(), unborn: true}, "GET", "/v1/settings", "", 404, "this node belongs to no cluster yet: it knows no timing"},
 		{&timingCluster{fake: refused}, "POST", "/v1/settings?lease=1s", "", 409, "refused: try again in 6s"},
-		{&timingCluster{fake: invalid}, "POST", "/v1/settings?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
+		{&timingCluster{fake: invalid}, "POST", "/v1/settings?takeover=none", "", 400, `invalid: takeover = "none" is not a takeover mode: give timeout, lease or immediate`},
 		{newFake(), "GET", "/v1/settings", "", 404, "this node has no timing"},
 	} {
 		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)

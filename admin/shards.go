@@ -21,7 +21,7 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 	given := r.PathValue("shard")
 	n, err := strconv.ParseUint(given, 10, 32)
 	if err != nil {
-		return badParam("shard", given, "is not a whole number: give one such as 17")
+		return badParam("shard", given, "is not a whole number: give a value such as 17")
 	}
 	if n >= uint64(len(all)) {
 		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", n, describeShardRange(len(all)))

@@ -60,7 +60,7 @@ func TestBreakOfNoWebSocketReportsZero(t *testing.T) {
 	}{
 		"/v1/websockets":                              {400, "give {\\\"move_test\\\":true}"},
 		"/v1/websockets?move_test=false":              {400, "give {\\\"move_test\\\":true}"},
-		"/v1/websockets?move_test=true&shard=9":       {400, "is no shard"},
+		"/v1/websockets?move_test=true&shard=9":       {400, "is not a shard of this cluster"},
 		"/v1/websockets?move_test=true&shard=1&key=a": {400, "give one of all, key and shard"},
 		"/v1/websockets?move_test=true":               {400, "all is missing: give one of all, key and shard"},
 		"/v1/websockets?move_test=true&all=1&shard=1": {400, "give one of all, key and shard"},

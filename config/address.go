@@ -37,7 +37,7 @@ func checkReach(s string) *flaw {
 		return &flaw{"not an address", "write host:port, like 10.0.0.5:7946 or [2001:db8::5]:7946"}
 	}
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return &flaw{"nobody can dial an address without a host", "write the address at which the other nodes reach this one, like 10.0.0.5:" + port}
+		return &flaw{"other nodes cannot connect to an address without a host", "set an address at which the other nodes reach this one, such as 10.0.0.5:" + port}
 	}
 	if !address.IsHost(host) {
 		return &flaw{strconv.Quote(host) + " is neither an IP address nor a name", "write host:port, like 10.0.0.5:7946"}

@@ -15,7 +15,7 @@ func (c *Config) reachRules() []rule {
 	if far == "" {
 		return nil
 	}
-	const unguarded = "give the node the cluster's secret (--secret-file, made by shardway keygen), and it listens where they reach it; or name an address of this machine with --"
+	const unguarded = "set --secret-file to the cluster's secret (shardway keygen creates one), so that the node listens on all addresses; or set an address of this machine with --"
 	var rules []rule
 	reached := true // a node without a secret gets one line for all its ports
 	for _, x := range []struct{ name, bind, advertise string }{
@@ -23,7 +23,7 @@ func (c *Config) reachRules() []rule {
 	} {
 		remedy := "name an address of this machine with --" + x.name + ", like :" + portOf(x.bind)
 		if !c.given(x.name) && c.SecretFile == "" {
-			remedy = unguarded + x.name + ", and add --insecure if everyone who reaches it may be trusted"
+			remedy = unguarded + x.name + ", and add --insecure if all hosts that can reach it are trusted"
 		}
 		// Another program may accept connections and forward them to the peer port. Gossip sends from
 		// its listen address.
@@ -31,10 +31,10 @@ func (c *Config) reachRules() []rule {
 		near := address.IsLoopback(x.bind) && !forwarded
 		rules = append(rules, rule{
 			x.name, "join", !near || !reached,
-			"join names " + far + ", and from there nobody reaches loopback", remedy,
+			"join names " + far + ", and that machine cannot reach a loopback address", remedy,
 		}, rule{
 			x.name + "-advertise", "join", !address.IsLoopback(x.advertise) || near,
-			"join names " + far + ", where this address is another machine's own", "leave it out, or name the address at which they reach this node",
+			"join names " + far + ", where a loopback address means that machine itself", "remove it, or set the address at which the other nodes reach this one",
 		})
 		reached = reached && !near
 	}

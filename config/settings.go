@@ -329,7 +329,7 @@ func operationSettings() []setting {
 			}).inWords("console on a terminal, else json"),
 		row("access-log", "off|stdout|FILE", AccessOff, "write one JSON line per client request to this node",
 			func(c *Config) value { return textValue{p: &c.AccessLog} }).reloads(),
-		row("access-log-keys", "", "", "log keys in the clear, not only their hashes",
+		row("access-log-keys", "", "", "log keys in plain text, not only their hashes",
 			func(c *Config) value { return boolValue{&c.AccessLogKeys} }).reloads(),
 		row("access-log-query", "", "", "log query strings as well as paths",
 			func(c *Config) value { return boolValue{&c.AccessLogQuery} }).reloads(),

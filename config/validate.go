@@ -70,24 +70,24 @@ type rule struct {
 
 func (c *Config) rules() []rule {
 	rules := []rule{
-		{"data", "", c.Data != "", "there is nowhere to keep the node's identity", "name a directory, like ./data"},
-		{"upstream", "", !c.Embedded || c.Upstream == "", "the app is in this process", "leave it out, or run the app behind a node of its own"},
-		{"health", "", !c.Embedded || c.Health == "", "the app is in this process and is not asked for its health", "leave it out"},
-		{"hooks", "", !c.Embedded || c.Hooks == "", "the app is in this process, and its hooks are functions", "leave it out, and give Config.Acquire and Config.Release"},
-		{"hooks", "upstream", !c.hooksInTheOpen(), "this is the app's own address (upstream), where clients would reach the hooks", "write their path alone, like /hooks, which clients are refused then, or give them an address of their own"},
-		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
-		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
+		{"data", "", c.Data != "", "the node has no directory for its identity", "set a directory, such as ./data"},
+		{"upstream", "", !c.Embedded || c.Upstream == "", "the app is in this process", "remove it, or run the app as a separate process"},
+		{"health", "", !c.Embedded || c.Health == "", "the app is in this process and has no health check", "leave it out"},
+		{"hooks", "", !c.Embedded || c.Hooks == "", "the app is in this process, and its hooks are Go functions", "remove it, and set Config.Acquire and Config.Release"},
+		{"hooks", "upstream", !c.hooksInTheOpen(), "this is the address of the app (upstream), so clients could call the hooks", "set only a path, such as /hooks, which clients cannot request, or use a separate address"},
+		{"key", "", len(c.Keys) > 0, "no key source is set", "set at least one, such as header:X-Shard-Key"},
+		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "set --upstream, or use reject, hash-path or cookie"},
 		{
 			"bootstrap-expect", "max-voters", c.BootstrapExpect <= c.MaxVoters,
 			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.MaxVoters) + " may vote (max-voters)",
-			"set it to at most " + strconv.Itoa(c.MaxVoters) + ", the others join by themselves",
+			"set it to at most " + strconv.Itoa(c.MaxVoters) + "; further nodes join automatically",
 		},
-		{"max-shard-conns", "max-upstream-conns", c.MaxShardConns <= c.MaxUpstreamConns, "one shard cannot have more connections than there are: max-upstream-conns is " + strconv.Itoa(c.MaxUpstreamConns), "lower it, or raise max-upstream-conns"},
-		{"max-header-bytes-total", "max-header-bytes", c.MaxHeaderBytesTotal >= c.MaxHeaderBytes, "not even one head of max-header-bytes, " + bytes(c.MaxHeaderBytes) + ", has room in it", "raise it, or lower max-header-bytes"},
-		{"max-body-total", "body-buffer", c.MaxBodyTotal >= c.BodyBuffer, "not even one body of body-buffer, " + bytes(c.BodyBuffer) + ", has room in it", "raise it, or lower body-buffer"},
-		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
+		{"max-shard-conns", "max-upstream-conns", c.MaxShardConns <= c.MaxUpstreamConns, "one shard cannot have more connections than all shards together: max-upstream-conns is " + strconv.Itoa(c.MaxUpstreamConns), "lower it, or raise max-upstream-conns"},
+		{"max-header-bytes-total", "max-header-bytes", c.MaxHeaderBytesTotal >= c.MaxHeaderBytes, "it is below max-header-bytes, " + bytes(c.MaxHeaderBytes) + "", "raise it, or lower max-header-bytes"},
+		{"max-body-total", "body-buffer", c.MaxBodyTotal >= c.BodyBuffer, "it is below body-buffer, " + bytes(c.BodyBuffer) + "", "raise it, or lower body-buffer"},
+		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size does not fit in the queue: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
-	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file nor a word", "write off, stdout, or the name of a file"})
+	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file name nor one of the allowed words", "set off, stdout, or the name of a file"})
 	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.fileRules()...)
@@ -101,7 +101,7 @@ func (c *Config) requiredRules() []rule {
 	var rules []rule
 	for _, b := range c.binds() {
 		if b.name != "probes" {
-			rules = append(rules, rule{b.name, "", b.addr != "", "there is no address to listen on", "write host:port"})
+			rules = append(rules, rule{b.name, "", b.addr != "", "it is empty", "set host:port"})
 		}
 	}
 	return rules
@@ -114,20 +114,20 @@ func (c *Config) fileRules() []rule {
 		for _, name := range order {
 			for _, other := range order {
 				rules = append(rules, rule{
-					name, "", files[name] == "" || files[other] != "", "it is of no use without " + other, why,
+					name, "", files[name] == "" || files[other] != "", "it requires " + other, why,
 				})
 			}
 		}
 	}
-	together("name all three, or none to have certificates made from the secret",
+	together("set all three, or none to use certificates that are derived from the secret",
 		map[string]string{"tls-ca": c.TLSCA, "tls-node-cert": c.TLSNodeCert, "tls-node-key": c.TLSNodeKey},
 		"tls-ca", "tls-node-cert", "tls-node-key")
 	together("name both", map[string]string{"tls-cert": c.TLSCert, "tls-key": c.TLSKey}, "tls-cert", "tls-key")
 	together("name both", map[string]string{"admin-cert": c.AdminCert, "admin-key": c.AdminKey}, "admin-cert", "admin-key")
 	for _, ca := range []struct{ name, file string }{{"admin-read-ca", c.AdminReadCA}, {"admin-write-ca", c.AdminWriteCA}} {
 		rules = append(rules, rule{
-			ca.name, "", ca.file == "" || c.AdminCert != "", "client certificates come over TLS only, which the admin port does not speak",
-			"give it a certificate with --admin-cert and --admin-key",
+			ca.name, "", ca.file == "" || c.AdminCert != "", "client certificates require TLS, which the admin port does not use",
+			"set --admin-cert and --admin-key",
 		})
 	}
 	return rules
@@ -142,17 +142,17 @@ func (c *Config) exposureRules() []rule {
 			continue
 		}
 		_, port, _ := strings.Cut(b.addr[strings.LastIndex(b.addr, ":"):], ":")
-		guarded, with := c.SecretFile != "", "give the cluster a secret (--secret-file, made by shardway keygen)"
+		guarded, with := c.SecretFile != "", "set --secret-file to a secret of the cluster (shardway keygen creates one)"
 		switch b.name {
 		case "admin":
-			guarded, with = c.Guarded(), "ask who is there (--admin-read-token-file, --admin-write-token-file, or client certificates)"
+			guarded, with = c.Guarded(), "require authentication (--admin-read-token-file, --admin-write-token-file, or client certificates)"
 		case "peer":
 			guarded = c.Sealed()
 		}
 		rules = append(rules, rule{
 			b.name, "insecure", c.Insecure || guarded || address.IsLoopback(b.addr),
-			"others could reach it, and nothing protects it",
-			with + ", or listen on loopback (127.0.0.1:" + port + "), or add --insecure if everyone who reaches it may be trusted",
+			"other hosts could reach it, and it is not protected",
+			with + ", or listen on loopback (127.0.0.1:" + port + "), or add --insecure if all hosts that can reach it are trusted",
 		})
 	}
 	return rules
@@ -183,15 +183,15 @@ func (c *Config) collisionRules() []rule {
 		for _, earlier := range all[:i] {
 			rules = append(rules, rule{
 				b.name, earlier.name, !overlap(earlier.addr, b.addr),
-				"the same address as " + earlier.name + " (" + earlier.addr + ")", "give it a port of its own",
+				"the same address as " + earlier.name + " (" + earlier.addr + ")", "use another port",
 			})
 		}
 		rules = append(rules, rule{
 			"upstream", b.name, !serves(b.addr, c.UpstreamAddress()),
-			"this node itself listens there (" + b.name + " " + b.addr + ")", "name the address of the app",
+			"this node listens there itself (" + b.name + " " + b.addr + ")", "name the address of the app",
 		}, rule{
 			"hooks", b.name, !serves(b.addr, c.hooksAddress()),
-			"this node itself listens there (" + b.name + " " + b.addr + ")", "name the address of the app's hooks",
+			"this node listens there itself (" + b.name + " " + b.addr + ")", "set the address of the app's hooks",
 		})
 	}
 	return rules

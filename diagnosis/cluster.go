@@ -169,7 +169,7 @@ func noLeaderFindings(in Inputs) []Finding {
 		}
 		return []Finding{{
 			Code: NoQuorum, Severity: Outage,
-			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so there is no leader: %s %s missing", len(here), len(all), isOrAre(len(here)), quorum(len(all)), list(missing), isOrAre(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s present and %d are required, so there is no leader: %s %s missing", len(here), len(all), isOrAre(len(here)), quorum(len(all)), list(missing), isOrAre(len(missing))),
 			Remedy: remedy,
 		}}
 	}
@@ -198,7 +198,7 @@ func voterFindings(in Inputs) (out []Finding) {
 	if in.Leader != "" && len(all) >= 3 && len(missing) > 0 && len(here) <= quorum(len(all)) {
 		out = append(out, Finding{
 			Code: NoFaultTolerance, Severity: Warning,
-			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), isOrAre(len(here)), list(here), quorum(len(all)), list(missing), isOrAre(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s present (%s) and %d are required: the loss of one more stops the cluster; %s %s missing", len(here), len(all), isOrAre(len(here)), list(here), quorum(len(all)), list(missing), isOrAre(len(missing))),
 			Remedy: "start " + list(missing) + ", or repair the network to " + itOrThem(len(missing)) + "; or remove permanently lost nodes with `shardway remove`, and add new ones",
 		})
 	}

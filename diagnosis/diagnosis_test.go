@@ -67,7 +67,7 @@ func clusterTable() []want {
 	return []want{
 		{"all is well", three(), nil},
 		{"two of three are gone", with(lost), []string{
-			"outage no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing",
+			"outage no-quorum: 1 of 3 voters is present and 2 are required, so there is no leader: b and c are missing",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning no-lease: node a has no lease, so it serves nothing",
 		}},
@@ -85,7 +85,7 @@ func clusterTable() []want {
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"one of three is gone", with(func(in *diagnosis.Inputs) { nodes(in, gone, "c") }), []string{
-			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+			"warning no-fault-tolerance: 2 of 3 voters are present (a and b) and 2 are required: the loss of one more stops the cluster; c is missing",
 		}},
 		{"two vote", with(func(in *diagnosis.Inputs) { in.Nodes[2].Voter, in.EvenVoters = false, true }), []string{
 			"warning even-voters: two voters (a and b): the loss of either stops the cluster",
@@ -206,8 +206,8 @@ func servingTable() []want {
 		{"an owner is gone and its shards stay", with(func(in *diagnosis.Inputs) {
 			nodes(in, func(n *diagnosis.Node) { n.Alive, n.Lost = false, true }, "c")
 		}), []string{
-			"outage unavailable: no node serves 341 of 1024 shards: c is not heard and still their owner",
-			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+			"outage unavailable: no node serves 341 of 1024 shards: c is still their owner and not reachable",
+			"warning no-fault-tolerance: 2 of 3 voters are present (a and b) and 2 are required: the loss of one more stops the cluster; c is missing",
 		}},
 		{"shards without an owner", with(func(in *diagnosis.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards are orphaned"}},
 		{"not in the map", with(func(in *diagnosis.Inputs) { in.NotInMap = true }), []string{"info joining: node a is not in the shard map yet"}},

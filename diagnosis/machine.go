@@ -42,7 +42,7 @@ func machineFindings(in Inputs) (out []Finding) {
 		out = append(out, certificateFindings(in, c)...)
 	}
 	for _, e := range in.Insecure {
-		out = append(out, Finding{Code: Insecure, Severity: Warning, Subject: e.Remedy, Text: e.Text, Brief: fmt.Sprintf("node %s lets in whoever reaches it", in.Self), Remedy: e.Remedy})
+		out = append(out, Finding{Code: Insecure, Severity: Warning, Subject: e.Remedy, Text: e.Text, Brief: fmt.Sprintf("node %s accepts unauthenticated connections", in.Self), Remedy: e.Remedy})
 	}
 	return out
 }

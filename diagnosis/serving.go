@@ -144,7 +144,7 @@ func (in Inputs) Idle(owner string) string {
 		case x.Restarting:
 			return "it restarts in place, and requests wait for it"
 		case !x.Alive:
-			return "it is not heard"
+			return "it sends no heartbeats"
 		default:
 			return ""
 		}
@@ -167,8 +167,8 @@ func unavailableFindings(in Inputs) []Finding {
 	case in.Orphaned == n:
 		f.Text = fmt.Sprintf("%d of %d shards %s orphaned", n, in.Shards, isOrAre(n))
 	case len(lostOwners) > 0:
-		f.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(lostOwners), isOrAre(len(lostOwners)))
-		f.Remedy = fmt.Sprintf("start %s; a node that is gone for certain, and its app with it, is taken out by `shardway remove --force %s`", list(lostOwners), lostOwners[0])
+		f.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s still their owner and not reachable", n, in.Shards, list(lostOwners), isOrAre(len(lostOwners)))
+		f.Remedy = fmt.Sprintf("start %s; if a node and its app are gone for certain, remove it with `shardway remove --force %s`", list(lostOwners), lostOwners[0])
 	default:
 		f.Text = fmt.Sprintf("no node serves %d of %d shards", n, in.Shards)
 	}

@@ -11,7 +11,7 @@ import (
 // thresholdTable has what lasts just too short, or is just not enough, to be told, beside
 // what is told.
 func thresholdTable() []want {
-	const quorum = "outage no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing"
+	const quorum = "outage no-quorum: 1 of 3 voters is present and 2 are required, so there is no leader: b and c are missing"
 	const nobody = "outage unavailable: no node serves any of the 1024 shards as far as node a knows"
 	without := func(d time.Duration) diagnosis.Inputs {
 		return with(func(in *diagnosis.Inputs) {
@@ -39,7 +39,7 @@ func thresholdTable() []want {
 		{"no map, and nobody who would make one", with(func(in *diagnosis.Inputs) { in.HasMap, in.Leader, in.NoMapFor = false, "", time.Minute }), nil},
 		{"four of five", five("e"), nil},
 		{"three of five", five("d", "e"), []string{
-			"warning no-fault-tolerance: 3 of 5 voters are heard (a, b and c) and it takes 3: the loss of one more stops the cluster; d and e are missing",
+			"warning no-fault-tolerance: 3 of 5 voters are present (a, b and c) and 3 are required: the loss of one more stops the cluster; d and e are missing",
 		}},
 		{"one of two is missing", with(func(in *diagnosis.Inputs) {
 			in.Nodes[2].Voter = false
@@ -106,7 +106,7 @@ func TestIdleOwnersAreNamedSo(t *testing.T) {
 		{"no lease", noLease, "a", "it has no lease"},
 		{"no lease, and another's", noLease, "b", ""},
 		{"it is back soon", func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Restarting = true }, "b") }, "b", "it restarts in place, and requests wait for it"},
-		{"it is not there", func(in *diagnosis.Inputs) { nodes(in, gone, "b") }, "b", "it is not heard"},
+		{"it is not there", func(in *diagnosis.Inputs) { nodes(in, gone, "b") }, "b", "it sends no heartbeats"},
 		{"another one is not there", func(in *diagnosis.Inputs) { nodes(in, gone, "b") }, "c", ""},
 	} {
 		if got := with(tt.change).Idle(tt.owner); got != tt.want {

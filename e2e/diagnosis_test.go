@@ -185,9 +185,9 @@ func (w diagnosisTest) checkBootstrap(a, b, c, lost *cluster.Node) {
 // checkVoters removes the voters, and brings them back.
 func (w diagnosisTest) checkVoters(a, b, c *cluster.Node) {
 	c.Kill(w.t)
-	w.wantFinding(a, diagnosis.NoFaultTolerance, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
+	w.wantFinding(a, diagnosis.NoFaultTolerance, "2 of 3 voters are present (a and b) and 2 are required: the loss of one more stops the cluster; c is missing")
 	b.Kill(w.t)
-	w.wantFindingEverywhere(a, diagnosis.NoQuorum, "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing")
+	w.wantFindingEverywhere(a, diagnosis.NoQuorum, "1 of 3 voters is present and 2 are required, so there is no leader: b and c are missing")
 	w.wantFinding(a, diagnosis.Unavailable, fmt.Sprintf("no node serves any of the %d shards", shards))
 	w.wantFinding(a, diagnosis.NoLease, "node a has no lease")
 	w.fillQueue(a)

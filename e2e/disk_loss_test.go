@@ -45,7 +45,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	a.Kill(t)
 	b.Kill(t)
 	out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor))
-	if code != 0 || !strings.Contains(out, "which goes on where") {
+	if code != 0 || !strings.Contains(out, "which continues from the state of") {
 		t.Fatalf("recover: exit %d, %s", code, out)
 	}
 	t.Log(out)

@@ -111,7 +111,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	}
 	t.Run("plain preface", func(t *testing.T) {
 		got := exchangeBytes(t, a.Peer, []byte("SHWY\x01\x00\x12\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01z\x00\x01a\x00"))
-		if !bytes.Contains(got, []byte("speaks TLS only")) {
+		if !bytes.Contains(got, []byte("requires TLS")) {
 			t.Errorf("answered %q, want a word about TLS", got)
 		}
 	})

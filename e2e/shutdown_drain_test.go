@@ -128,7 +128,7 @@ func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	n := c.Follower(t)
 	s := open(t, c, c.Others(n)[0], c.AwaitServing(t).Keys(n.ID, 1)[0], sockets)
 	out, code := shardway(t, "drain", n.ID, "--wait", "--timeout", "1s", "--admin", c.Others(n)[1].Admin)
-	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 WebSocket left at node "+n.ID+": the drain goes on (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
+	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 WebSocket left at node "+n.ID+": the drain continues (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
 		t.Errorf("with a socket: exit %d, %s", code, out)
 	}
 	if out, code = shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 || !strings.Contains(out, "node "+n.ID+" owns nothing") {
@@ -149,7 +149,7 @@ func TestDrainReportsWhyShardsRemain(t *testing.T) {
 	}
 	for _, at := range []*cluster.Node{first, second} {
 		out, code := shardway(t, "drain", second.ID, "--force", "--wait", "--admin", at.Admin)
-		if code != 1 || !strings.Contains(out, " left at node "+second.ID+", and they stay there: no other node can own them") {
+		if code != 1 || !strings.Contains(out, " left at node "+second.ID+", and they do not move: no other node can own them") {
 			t.Errorf("drain %s, asked of %s: exit %d, %s", second.ID, at.ID, code, out)
 		}
 	}

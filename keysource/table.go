@@ -70,7 +70,7 @@ func NewTable(spec Spec) (*Table, error) {
 		}
 		if len(r.Sources) == 0 {
 			problems = append(problems, &valueerr.Error{
-				Key: "routes", Value: r.Prefix, Wrong: "there is no key source for " + strconv.Quote(r.Prefix), Remedy: "write one, like header:X-Tenant",
+				Key: "routes", Value: r.Prefix, Wrong: "no key source is set for " + strconv.Quote(r.Prefix), Remedy: "set one, such as header:X-Tenant",
 			})
 		}
 		t.routes = append(t.routes, route{prefix, parseSources("routes", strconv.Quote(r.Prefix)+": ", r.Sources, &problems)})

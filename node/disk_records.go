@@ -48,7 +48,7 @@ var _ peer.Past = (*diskRecords)(nil)
 func newDiskRecords(n *Node) *diskRecords {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
-		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
+		n.log.Warn().Err(err).Str("lost", "records of the disks of other nodes: until those nodes send heartbeats again, this node does not detect an older or copied disk").
 			Msg("disk records reset")
 	}
 	a := &diskRecords{n: n, table: diskhistory.New(kept), unknownServers: newUnknownServers()}

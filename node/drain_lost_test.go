@@ -23,7 +23,7 @@ func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 		if d := p.node.API().SelfState(); d.Shards == 0 || d.BlockedBy != "" {
 			w.t.Errorf("a moment later: %+v, want that it waits", d)
 		}
-		w.until("its shards stay", func() bool { return p.node.API().SelfState().BlockedBy == "no leader is heard" })
+		w.until("its shards stay", func() bool { return p.node.API().SelfState().BlockedBy == "no contact to a leader" })
 		w.net.Heal()
 		w.untilSettled(w.others(p)...)
 		w.until("nothing is left", func() bool { d := p.node.API().SelfState(); return !d.Left() && d.BlockedBy == "" })
@@ -43,7 +43,7 @@ func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 		w.untilSettled("a")
 		a := w.all["a"].node
 		a.API().DrainSelf()
-		w.until("it says that it is alone", func() bool { return a.API().SelfState().BlockedBy == "no other node is there" })
+		w.until("it says that it is alone", func() bool { return a.API().SelfState().BlockedBy == "there is no other node" })
 	})
 }
 

@@ -301,7 +301,7 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 		w.all["c"].kill()
 		w.until("the missing voters are named", func() bool {
 			ready, do := a.API().Ready(), a.API().Do(w.t.Context(), api.Action{Verb: api.StepDown})
-			const want = "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing; start b and c"
+			const want = "1 of 3 voters is present and 2 are required, so there is no leader: b and c are missing; start b and c"
 			return ready != nil && strings.Contains(ready.Error(), want) && do != nil && strings.Contains(do.Error(), want)
 		})
 	})

@@ -49,7 +49,7 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 		w.all["b"].kill()
 		w.all["c"].kill()
 		killed := time.Now()
-		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing"
+		const sentence = "no-quorum: 1 of 3 voters is present and 2 are required, so there is no leader: b and c are missing"
 		w.untilFindingsAre(a, sentence, "start b and c", "shardway recover")
 		w.t.Logf("told %v after the kill", time.Since(killed))
 		w.untilFindingsAre(a, "unavailable: no node serves any of the 96 shards")
@@ -69,7 +69,7 @@ func TestEveryNodeReportsLostQuorumAlike(t *testing.T) {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.all["b"].restart()
-		w.untilFindingsAre(a, "no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2")
+		w.untilFindingsAre(a, "no-fault-tolerance: 2 of 3 voters are present (a and b) and 2 are required")
 		w.until("what is left is served", func() bool { return a.node.API().Status().Shards.Unavailable == 0 && a.node.API().Idle("a") == "" })
 		w.all["c"].restart()
 		w.untilFindingsAre(a)
@@ -112,7 +112,7 @@ func TestLossOfTheLeaderIsReportedSoon(t *testing.T) {
 			w.all[name].kill()
 		}
 		killed := time.Now()
-		w.untilFindingsAre(a, "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: "+strings.Join(rest, " and ")+" are missing")
+		w.untilFindingsAre(a, "no-quorum: 1 of 3 voters is present and 2 are required, so there is no leader: "+strings.Join(rest, " and ")+" are missing")
 		if told := time.Since(killed); told > 4*time.Second {
 			w.t.Errorf("told %v after the kill", told)
 		}
@@ -367,7 +367,7 @@ func TestStartingNodeReportsNoMissingNode(t *testing.T) {
 		for name, q := range w.all {
 			if q != p && q != w.leader() {
 				q.kill()
-				w.untilFindingsAre(p, "no-fault-tolerance: 2 of 3 voters are heard", name+" is missing")
+				w.untilFindingsAre(p, "no-fault-tolerance: 2 of 3 voters are present", name+" is missing")
 			}
 		}
 	})

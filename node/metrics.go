@@ -103,7 +103,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
 		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.WebSocketStreams.BufferBytes()) }),
-		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().IgnoredEntries()) }),
+		gauge("ignored_entries", "Number of proposals and commits in the log that were ignored because they came too late.", func() float64 { return float64(state().IgnoredEntries()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
 	for _, reason := range gossip.StreamReasons() {

@@ -475,11 +475,11 @@ func (n *Node) mapStays() string {
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
 	switch {
 	case n.view.IsLastNode():
-		return "no other node is there"
+		return "there is no other node"
 	case n.agent.keepsShards.Load():
 		return adminapi.NobodyElse
 	case silence > 2*n.view.Timing().DeadAfter:
-		return "no leader is heard"
+		return "no contact to a leader"
 	}
 	return ""
 }

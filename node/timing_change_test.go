@@ -163,10 +163,10 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 			{api.Timing{DeadAfter: "850ms"}, "raise dead-after above 1.1s"},
 			{api.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
 			{api.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
-			{api.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
+			{api.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give a value such as 2.5s`},
 			{api.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
-			{api.Timing{Takeover: "none"}, `takeover = "none" is none: give timeout, lease or immediate`},
-			{api.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is none: give incremental or stop-the-world`},
+			{api.Timing{Takeover: "none"}, `takeover = "none" is not a takeover mode: give timeout, lease or immediate`},
+			{api.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is not a rebalance mode: give incremental or stop-the-world`},
 		} {
 			for _, p := range w.running() {
 				_, err := p.node.API().ChangeTiming(w.t.Context(), c.change, "test")

@@ -98,7 +98,7 @@ func TestUnknownVersionErrorHasBothNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.HasPrefix(got, []byte("SHWY\x02\x02")) || !bytes.Contains(got, []byte("protocol 7")) ||
-			!bytes.Contains(got, []byte("speaks 2")) {
+			!bytes.Contains(got, []byte("uses 2")) {
 			t.Errorf("answer = %q, want a refusal that names 7 and 2", got)
 		}
 	})

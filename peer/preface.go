@@ -69,7 +69,7 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	if v := head[len(magic)]; v != Version {
 		return hello{}, refuse(RefusedVersion,
-			"the dialer speaks peer protocol %d, this node speaks %d", v, Version)
+			"the dialer uses peer protocol %d, this node uses %d", v, Version)
 	}
 	return decodeHello(body)
 }

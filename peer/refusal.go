@@ -50,9 +50,9 @@ func (s *server) countBroken(c net.Conn, err error) {
 
 // Reasons of RefusedSeal: only one side uses TLS.
 const (
-	reasonNoTLSHere   = "the dialer speaks TLS and this node does not: start this one with the secret of the others (--secret-file), or those without"
-	reasonTLSRequired = "this node speaks TLS only and the dialer does not: start that one with the secret of the cluster (--secret-file)"
-	reasonNoTLSThere  = "it does not speak TLS and this node does: it was started without the secret of the cluster (--secret-file)"
+	reasonNoTLSHere   = "the other node uses TLS and this node does not: start both with the same secret (--secret-file), or both without"
+	reasonTLSRequired = "this node requires TLS and the other node does not use it: start that node with the secret of the cluster (--secret-file)"
+	reasonNoTLSThere  = "it does not use TLS and this node does: start it with the secret of the cluster (--secret-file)"
 )
 
 // rejectTLS handles a failed TLS handshake. A dialer without TLS gets a response without TLS.

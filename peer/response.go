@@ -63,7 +63,7 @@ func readResponse(r io.Reader) (Identity, error) {
 		return Identity{}, &RefusedError{Code: Refusal(status), Reason: reason}
 	case v != Version:
 		return Identity{}, refuse(RefusedVersion,
-			"it answers in peer protocol %d, this node speaks %d", v, Version)
+			"it responds in peer protocol %d, this node uses %d", v, Version)
 	}
 	return decodeAccepted(body)
 }

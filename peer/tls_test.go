@@ -110,8 +110,8 @@ func TestPlainAndTLSNeverMixSilently(t *testing.T) {
 		dials, waits bool // with TLS
 		want         string
 	}{
-		{"plain dialer", false, true, "this node speaks TLS only"},
-		{"plain port", true, false, "it does not speak TLS and this node does"},
+		{"plain dialer", false, true, "this node requires TLS"},
+		{"plain port", true, false, "it does not use TLS and this node does"},
 	} {
 		b, l := &book{}, newSecret()
 		log := &lines{}

@@ -230,11 +230,11 @@ func (c *client) handleBroken(attempt *attempt, err error) decision {
 	case cancelCause == causeDrainTimeout && c.mayAskNextOwner(attempt):
 		return c.askNextOwner()
 	case cancelCause == causeDrainTimeout:
-		return fail(problem.ShardMoved, "the request was cut off because its shard moved away while it was running: it may have run")
+		return fail(problem.ShardMoved, "the request was aborted because its shard moved away while it was running: it may have run")
 	case cancelCause == causeLeaving:
 		return c.closeLongPoll()
 	case cancelCause == causeTimeout:
-		return fail(problem.UpstreamTimeout, "the app did not answer in time: the request may have run")
+		return fail(problem.UpstreamTimeout, "the app did not respond in time: the request may have run")
 	case errors.As(err, &bad):
 		return fail(code, "the response is malformed: "+bad.Reason())
 	case errors.Is(err, errNotSwitched):
@@ -268,7 +268,7 @@ func (c *client) decideRetry(attempt *attempt, code problem.Code, cancelCause ca
 	}
 	if detail := c.retryDenied(attempt, cancelCause, again); detail != "" {
 		if cancelCause == causeStopping {
-			return fail(problem.ShardMoved, "the request was cut off because its node stops: it may have run")
+			return fail(problem.ShardMoved, "the request was aborted because its node stops: it may have run")
 		}
 		return fail(code, detail)
 	}

@@ -205,9 +205,9 @@ func (c *client) acceptsResumption(attempt *attempt) bool {
 	var detail string
 	switch {
 	case !isResumable(&attempt.conn.res):
-		detail = "the answer to its request is no event stream that goes on: status " + strconv.Itoa(attempt.conn.res.Status())
+		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.res.Status())
 	case !stream.mayFollow(attempt.epoch, time.Now()):
-		detail = "it broke off too often at one owner"
+		detail = "the stream was interrupted too often at one owner"
 	default:
 		return true
 	}

@@ -116,7 +116,7 @@ func (c *client) runByKind(attempt *attempt) decision {
 		return c.runWebSocket(attempt)
 	case c.exchange.resumed != nil && attempt.conn.inproc != nil: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
-		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
+		c.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
 		return done
 	}
 	return c.runAttempt(attempt)

@@ -351,7 +351,7 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 		}
 	}
 	if acked == 0 && missed > 0 {
-		l.stepDown(now, "nobody acknowledged")
+		l.stepDown(now, "no member acknowledged")
 		return false
 	}
 	l.denyLateLeases(now)

@@ -10,7 +10,7 @@ import (
 
 // ErrNotYet reports that a leader cannot make a change, because its barrier is not applied
 // yet, or because it no longer leads.
-var ErrNotYet = errors.New("ack: this leader has only just begun, or is none any more")
+var ErrNotYet = errors.New("ack: this leader was elected a moment ago, or has lost the leadership")
 
 // TooSoonError reports that leases of the previous timing may still run. A leader waits by two
 // timings, not by three.
@@ -23,7 +23,7 @@ type TooSoonError struct {
 
 // Error returns a message with the remaining time.
 func (e TooSoonError) Error() string {
-	return fmt.Sprintf("ack: the timing changed, or the leader did, too lately: wait %v", e.Wait)
+	return fmt.Sprintf("ack: the timing or the leader changed too recently: wait %v", e.Wait)
 }
 
 // ChangeTiming returns the entry that replaces the timing in force with t. The caller submits

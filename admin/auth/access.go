@@ -52,7 +52,7 @@ type Caller struct {
 }
 
 // Unknown returns the Caller of a request without authentication.
-func Unknown(r *http.Request) Caller { return Caller{Name: "nobody known", Addr: r.RemoteAddr} }
+func Unknown(r *http.Request) Caller { return Caller{Name: "unknown", Addr: r.RemoteAddr} }
 
 // String returns the name and the address for actions and logs.
 func (c Caller) String() string { return c.Name + " from " + c.Addr }

@@ -181,7 +181,7 @@ func (s *Scene) Idle(owner string) string {
 	defer s.mu.Unlock()
 	for _, n := range s.status.Nodes {
 		if n.ID == owner && n.State == "failed" {
-			return "it is not heard"
+			return "it sends no heartbeats"
 		}
 	}
 	return ""

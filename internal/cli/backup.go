@@ -29,7 +29,7 @@ func (c *backupCommand) Run(ctx context.Context, s *session) error {
 	}
 	b, err := recovery.Inspect(content)
 	if err != nil {
-		return fmt.Errorf("what the node gave is %w: nothing was written", err)
+		return fmt.Errorf("the response of the node is %w: no file was written", err)
 	}
 	if err = replaceFile(c.File, content); err != nil {
 		return fmt.Errorf("backup not written: %w", err)

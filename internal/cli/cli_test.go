@@ -261,7 +261,7 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 		"locate alice --admin=" + nobody: "nothing listens",
 
 		"websockets --shard 99 --admin=" + addr:           "shard = 99 does not exist: the cluster has 4, from 0 to 3",
-		"websockets move-test --shard 99 --admin=" + addr: "the cluster has 0 to 3",
+		"websockets move-test --shard 99 --admin=" + addr: "give a number from 0 to 3",
 		"websockets move-test --shard 2 --admin=" + addr:  "no resumable WebSocket of shard 2 has a connection to its app; b did not respond",
 	} {
 		code, out, errOut := run(t, line)
@@ -282,7 +282,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		// What the grammar does not see, but is wrong whoever is asked.
 		"status --admin nowhere":               `--admin "nowhere" is not an address`,
 		"shards --admin http://x/y":            "is not an address",
-		"shards x":                             `"x" is no number of a shard`,
+		"shards x":                             `"x" is not a shard number`,
 		"cordon":                               "cordon takes a node or --app-version",
 		"websockets --gap":                     "--all, --key and --gap need move-test",
 		"websockets --key alice":               "--all, --key and --gap need move-test",
@@ -292,7 +292,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 
 		"weight b -1":                "-1 is negative: give a number of 0 or more; shardway weight --help",
 		"weight b 1.5":               "weight 1.5 of node b is not valid: give a number from 1 to 1000, or 0",
-		"drain --idle-first xx":      `--idle-first: "xx" is not a duration: give one such as 30s or 5m; shardway drain --help`,
+		"drain --idle-first xx":      `--idle-first: "xx" is not a duration: give a value such as 30s or 5m; shardway drain --help`,
 		"drain b --wait --timeout 5": `--timeout: "5" is not a duration`,
 		"wait --timeout x":           `--timeout: "x" is not a duration`,
 

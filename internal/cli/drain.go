@@ -76,7 +76,7 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	if err = client.Do(ctx, api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, IdleFirst: idleFirst, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
 		return err
 	}
-	begun := "node " + c.Node + which + " is to own nothing until `shardway uncordon " + c.Node + "`; `shardway nodes` shows what is left"
+	begun := "node " + c.Node + which + " is draining until `shardway uncordon " + c.Node + "`; `shardway nodes` shows its progress"
 	if which != "" && c.Wait && !c.JSON {
 		if _, err = fmt.Fprintln(s.out, begun); err != nil {
 			return err
@@ -105,15 +105,15 @@ func (c *drainCommand) checkFlags() error {
 	case c.Local && (c.Safe || c.Release != 0):
 		return misuse("--safe and --release-timeout are asked of the cluster, --local of a process: leave out one")
 	case c.Release < 0 || c.Release > api.MaxReleaseTimeout:
-		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give one such as 30s", c.Release, api.MaxReleaseTimeout))
+		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give a value such as 30s", c.Release, api.MaxReleaseTimeout))
 	case c.IdleFirst < 0:
-		return misuse(fmt.Sprintf("--idle-first %s is negative: give one such as 30s, or 0 to move all at once", c.IdleFirst))
+		return misuse(fmt.Sprintf("--idle-first %s is negative: give a value such as 30s, or 0 to move all at once", c.IdleFirst))
 	case !c.Local && c.Data != "":
 		return misuse("--data goes with --local")
 	case !c.Wait && c.Timeout != 0:
 		return misuse("--timeout bounds --wait: give both")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 10m, or 0 to wait without a limit", c.Timeout))
+		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 10m, or 0 to wait without a limit", c.Timeout))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (c *drainCommand) drainLocal(ctx context.Context, s *session) error {
 		s.printError("warning: " + d.Warning)
 	}
 	first := true
-	return c.report(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (api.DrainState, error) {
+	return c.report(ctx, s, "node "+c.Node+" is draining until its process ends", func(ctx context.Context) (api.DrainState, error) {
 		if !first {
 			if err := sleep(ctx, localPollInterval); err != nil {
 				return api.DrainState{}, err
@@ -223,9 +223,9 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, look func(c
 		unasked, staying = countConsecutive(unasked, !d.Requested), countConsecutive(staying, d.BlockedBy != "")
 		switch {
 		case staying == stablePolls:
-			return fmt.Errorf("%s at node %s, and they stay there: %s", describeRemaining(d), c.Node, d.BlockedBy)
+			return fmt.Errorf("%s at node %s, and they do not move: %s", describeRemaining(d), c.Node, d.BlockedBy)
 		case unasked == stablePolls:
-			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, describeRemaining(d))
+			return fmt.Errorf("the drain of node %s was cancelled with %s", c.Node, describeRemaining(d))
 		}
 		last = d
 		there := d.Shards + max(d.Requests, 0) + max(d.Sockets, 0)
@@ -240,13 +240,13 @@ func (c *drainCommand) waitDrained(ctx context.Context, w io.Writer, look func(c
 // known progress; the zero value means unknown.
 func (c *drainCommand) timeoutError(last api.DrainState) error {
 	if last.Node == "" {
-		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Timeout, c.Node)
+		return fmt.Errorf("no node reported the state of node %[2]s within %[1]s: the drain continues", c.Timeout, c.Node)
 	}
 	why := cmp.Or(last.BlockedBy, last.WaitsFor)
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Timeout, describeRemaining(last), c.Node, why)
+	return fmt.Errorf("after %s, %s at node %s: the drain continues%s", c.Timeout, describeRemaining(last), c.Node, why)
 }
 
 // countConsecutive returns n+1 if so is true, and otherwise 0.

@@ -31,12 +31,12 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 // Who leaves the node out, to see how the command is used, is told which one it was and what
 // undoes it: before anything is waited for.
 func TestDrainReportsNodeAndUndoCommand(t *testing.T) {
-	const begun = "node a, the one that was asked, is to own nothing until `shardway uncordon a`; `shardway nodes` shows what is left\n"
+	const begun = "node a, the one that was asked, is draining until `shardway uncordon a`; `shardway nodes` shows its progress\n"
 	two := api.DrainState{Requested: true, Shards: 2}
 	for line, want := range map[string]string{
 		"drain":               begun,
 		"drain --wait":        begun + "2 shards, 0 requests, 0 WebSockets left\nnode a owns nothing\n",
-		"drain b":             "node b is to own nothing until `shardway uncordon b`; `shardway nodes` shows what is left\n",
+		"drain b":             "node b is draining until `shardway uncordon b`; `shardway nodes` shows its progress\n",
 		"drain --json":        "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
 		"drain --wait --json": "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
 	} {
@@ -54,7 +54,7 @@ func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
 		t.Errorf("known a moment later: exit %d, %s", code, errOut)
 	}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late, late, late)))
-	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards, 0 requests, 0 WebSockets left") {
+	if code != 1 || !strings.Contains(errOut, "the drain of node a was cancelled with 2 shards, 0 requests, 0 WebSockets left") {
 		t.Errorf("taken back: exit %d, %s", code, errOut)
 	}
 }
@@ -65,7 +65,7 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 		endless[i] = api.DrainState{Requested: true, Shards: 2, Requests: 1}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
-	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 WebSockets left at node a: the drain goes on") {
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 WebSockets left at node a: the drain continues") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
@@ -74,7 +74,7 @@ func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
 	staying := api.DrainState{Requested: true, Shards: 2, BlockedBy: "no other node can own them"}
 	moving := api.DrainState{Requested: true, Shards: 2}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, staying)))
-	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 WebSockets left at node a, and they stay there: no other node can own them") {
+	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 WebSockets left at node a, and they do not move: no other node can own them") {
 		t.Errorf("a reason that stands: exit %d, %s", code, errOut)
 	}
 	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, moving, staying, staying))); code != 0 {
@@ -88,7 +88,7 @@ func TestDrainTimeoutReportsRemainingWork(t *testing.T) {
 		endless[i] = api.DrainState{Requested: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
-	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 WebSockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 WebSockets left at node a: the drain continues (epoch 9 is not acknowledged by node b)") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
@@ -113,7 +113,7 @@ func TestDrainErrorsNameMissingArgument(t *testing.T) {
 		"drain a --data=/tmp":               "--data goes with --local",
 		"drain a --timeout=1s":              "--timeout bounds --wait: give both",
 		"drain a --wait --timeout=-1s":      "--timeout -1s is negative",
-		"drain a --idle-first=-1s":          "--idle-first -1s is negative: give one such as 30s",
+		"drain a --idle-first=-1s":          "--idle-first -1s is negative: give a value such as 30s",
 		"drain --local --idle-first=1m":     "--idle-first is asked of the cluster, --local of a process",
 		"drain --local --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,
 	} {
@@ -143,12 +143,12 @@ func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
 		}
 	}
 	code, out, errOut := run(t, "drain --local", "SHARDWAY_DATA="+data)
-	if code != 0 || out != "node solo is to own nothing for as long as this process runs\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters are left and it takes 1`) {
+	if code != 0 || out != "node solo is draining until its process ends\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters are left and it takes 1`) {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
 	code, _, errOut = run(t, "drain --local --wait --data="+data)
-	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 WebSockets left at node solo, and they stay there: no other node is there") {
+	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 WebSockets left at node solo, and they do not move: there is no other node") {
 		t.Errorf("--wait: exit %d, %q", code, errOut)
 	}
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {

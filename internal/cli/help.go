@@ -67,7 +67,7 @@ func durations() kong.Option {
 		}
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q is not a duration: give one such as 30s or 5m", text)
+			return fmt.Errorf("%q is not a duration: give a value such as 30s or 5m", text)
 		}
 		target.SetInt(int64(d))
 		return nil

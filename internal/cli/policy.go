@@ -224,7 +224,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 	} else {
 		a.Node = args[0]
 	}
-	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d belongs at %s", a.Shard, args[0]))
+	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d is pinned to %s", a.Shard, args[0]))
 }
 
 type unpinCommand struct {
@@ -241,9 +241,9 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(args) != 0 {
-		return misuse("say which shard, as in: shardway unpin 7; shardway unpin --key alice")
+		return misuse("give a shard, as in: shardway unpin 7; shardway unpin --key alice")
 	}
-	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d belongs nowhere", a.Shard))
+	return c.runAction(ctx, s, a, fmt.Sprintf("shard %d is not pinned any more", a.Shard))
 }
 
 // shardOf sets the shard of an action from its number or from a key. It returns the remaining
@@ -255,7 +255,7 @@ func (t *target) shardOf(ctx context.Context, s *session, key *string, args []st
 		}
 		n, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {
-			return nil, misuse(fmt.Sprintf("%q is no number of a shard: give one such as 7, or --key KEY", args[0]))
+			return nil, misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7, or use --key KEY", args[0]))
 		}
 		a.Shard = uint32(n)
 		return args[1:], nil

@@ -125,9 +125,9 @@ func TestPolicyCommandsReportTheirResult(t *testing.T) {
 		"app-restarted b":         "the app of node b counts as restarted",
 		"weight b 7":              "node b has weight 7",
 		"weight b 0":              "node b has the weight that it was started with",
-		"pin 1 zone=east":         "shard 1 belongs at zone=east",
-		"pin --key " + far + " b": "shard 2 belongs at b",
-		"unpin --key " + far:      "shard 2 belongs nowhere",
+		"pin 1 zone=east":         "shard 1 is pinned to zone=east",
+		"pin --key " + far + " b": "shard 2 is pinned to b",
+		"unpin --key " + far:      "shard 2 is not pinned any more",
 	} {
 		if code, out, errOut := run(t, line+" --admin="+addr); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit %d, %q, %s; want %q", line, code, out, errOut, want)
@@ -220,12 +220,12 @@ func TestPolicyErrorsNameMissingArgument(t *testing.T) {
 		says string
 	}{
 		"pin 7":                {2, `say which shard, and where it belongs`},
-		"pin x b":              {2, `"x" is no number of a shard`},
-		"pin 7 b":              {1, `shard = "7" is no shard: the cluster has 0 to 2`},
+		"pin x b":              {2, `"x" is not a shard number`},
+		"pin 7 b":              {1, `shard = "7" is not a shard of this cluster: give a number from 0 to 2`},
 		"unpin":                {2, `say which shard: give its number, or --key KEY`},
-		"weight b 1001":        {1, `weight = "1001" is no weight: give 1 to 1000, or 0 for the node's own`},
-		"pause --for 8000h":    {1, `for = "8000h" is no duration from 1s to 168h0m0s: give one such as 30m`},
-		"pause --for tomorrow": {1, `for = "tomorrow" is no duration`},
+		"weight b 1001":        {1, `weight = "1001" is not a valid weight: give a number from 1 to 1000, or 0 for the weight that the node was started with`},
+		"pause --for 8000h":    {1, `for = "8000h" is not a duration from 1s to 168h0m0s: give a value such as 30m`},
+		"pause --for tomorrow": {1, `for = "tomorrow" is not a duration`},
 		"drain ghost":          {1, "ghost"},
 	} {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != want.exit || !strings.Contains(errOut, want.says) {

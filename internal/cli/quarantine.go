@@ -37,7 +37,7 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	case (c.Hash != "") != (c.Shard != nil):
 		return misuse("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
 	case c.Lift && c.For != "":
-		return misuse("--lift ends it at once: leave --for out")
+		return misuse("--lift ends the quarantine immediately: omit --for")
 	case c.Key == "" && c.Hash == "":
 		return c.list(ctx, s, node)
 	}
@@ -68,7 +68,7 @@ func (c *quarantineCommand) printResult(s *session, a api.Action, err error, wha
 
 func (c *quarantineCommand) list(ctx context.Context, s *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
-		return misuse("say which key")
+		return misuse("give a key")
 	}
 	p, err := node.Policy(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *quarantineCommand) list(ctx context.Context, s *session, node *client.C
 	for _, k := range p.Quarantined {
 		state := "refused"
 		if !k.Known {
-			state = "let through: the secret has changed since"
+			state = "not refused: the secret has changed since"
 		}
 		t.row(k.Shard, k.Hash, k.For, state)
 	}

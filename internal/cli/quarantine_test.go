@@ -40,13 +40,13 @@ func TestQuarantine(t *testing.T) {
 	for line, want := range map[string]string{
 		"quarantine alice --shard 1":                   "not both",
 		"quarantine --hash 0123456789abcdef":           "go together",
-		"quarantine alice --lift --for 1h":             "leave --for out",
-		"quarantine --lift":                            "say which key",
-		"quarantine alice --for ever":                  "is no duration",
-		"quarantine --shard 9 --hash 0123456789abcdef": "is no shard",
+		"quarantine alice --lift --for 1h":             "omit --for",
+		"quarantine --lift":                            "give a key",
+		"quarantine alice --for ever":                  "is not a duration",
+		"quarantine --shard 9 --hash 0123456789abcdef": "is not a shard of this cluster",
 	} {
 		exit := 2
-		if strings.HasPrefix(want, "is no ") {
+		if strings.HasPrefix(want, "is not ") {
 			exit = 1 // the node says so
 		}
 		if code, _, errOut := run(t, line+" --admin="+addr); code != exit || !strings.Contains(errOut, want) {
@@ -57,7 +57,7 @@ func TestQuarantine(t *testing.T) {
 	if want := "2      00000000000000aa  1h   refused"; !strings.Contains(out, want) {
 		t.Errorf("the list is\n%s, want a line %q", out, want)
 	}
-	if !strings.Contains(out, "let through") {
-		t.Errorf("the list does not tell what is let through:\n%s", out)
+	if !strings.Contains(out, "not refused") {
+		t.Errorf("the list does not name the key that is not refused:\n%s", out)
 	}
 }

@@ -69,7 +69,7 @@ func (c *recoverCommand) writeState(s *session, o recovery.Options) error {
 	if err := write(s.out); err != nil {
 		return err
 	}
-	return fmt.Errorf("nothing was changed: when every other node is stopped for good, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", o.Data, v.Cluster)
+	return fmt.Errorf("nothing was changed: when all other nodes are permanently stopped, run `shardway recover --data %s --confirm %s` on the survivor with the highest last entry", o.Data, v.Cluster)
 }
 
 func writeSurvivor(w io.Writer, v recovery.Survivor) error {
@@ -85,7 +85,7 @@ func writeSurvivor(w io.Writer, v recovery.Survivor) error {
 	for _, p := range v.Peers {
 		fate := "refused until its data directory is wiped"
 		if p.Here {
-			fate = "goes on alone"
+			fate = "continues alone"
 		}
 		votes := "no"
 		if p.Voter {
@@ -103,7 +103,7 @@ func (d *dataDirFlags) writeResult(s *session, r recovery.Result) error {
 	}
 	t := newTable(s.out)
 	t.row("node", r.Node)
-	t.row("cluster", fmt.Sprintf("%s, which goes on where %s was left", r.Cluster, r.Former))
+	t.row("cluster", fmt.Sprintf("%s, which continues from the state of %s", r.Cluster, r.Former))
 	t.row("shards", r.Shards)
 	t.row("epochs", fmt.Sprintf("above %d", r.Floor))
 	if r.Kept != "" {
@@ -112,6 +112,6 @@ func (d *dataDirFlags) writeResult(s *session, r recovery.Result) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.out, "\nStart this node as ever; let the others join it with empty data directories.\n")
+	_, err := fmt.Fprintf(s.out, "\nStart this node as before. The other nodes must join with empty data directories.\n")
 	return err
 }

@@ -35,7 +35,7 @@ func TestBackupRestoreRecover(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("files left beside the backup: %v, %v", left, err)
 	}
-	want(t, "restore "+file+" --node a --data "+data, 0, "goes on where c1 was left", "above ", "empty data directories")
+	want(t, "restore "+file+" --node a --data "+data, 0, "continues from the state of c1", "above ", "empty data directories")
 	want(t, "restore "+file+" --node a --data "+data, 1, "in use by a cluster", "shardway recover")
 
 	var v recovery.Survivor
@@ -47,7 +47,7 @@ func TestBackupRestoreRecover(t *testing.T) {
 		t.Errorf("recover does not say how to confirm: %s", errOut)
 	}
 	want(t, "recover --data "+data+" --confirm c1", 1, v.Cluster, `--confirm says "c1"`)
-	want(t, "recover --data "+data+" --confirm "+v.Cluster, 0, "where "+v.Cluster+" was left", "kept in "+filepath.Join(data, "before-"))
+	want(t, "recover --data "+data+" --confirm "+v.Cluster, 0, "continues from the state of "+v.Cluster, "kept in "+filepath.Join(data, "before-"))
 	want(t, "recover --data "+data+" --confirm "+v.Cluster, 1, "--confirm says")
 }
 
@@ -58,5 +58,5 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 	}
 	want(t, "restore "+file+" --data "+t.TempDir(), 1, file, "not a backup")
 	want(t, "restore "+file+".none --data "+t.TempDir(), 1, "no such file")
-	want(t, "recover --data "+file+".none", 1, "no data directory", "--data")
+	want(t, "recover --data "+file+".none", 1, "does not exist", "--data")
 }

@@ -44,7 +44,7 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 func (c *shardsCommand) history(ctx context.Context, s *session, client *client.Client) error {
 	n, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
-		return misuse(fmt.Sprintf("%q is no number of a shard: give one such as 7; `shardway locate KEY` tells that of a key", c.Shard))
+		return misuse(fmt.Sprintf("%q is not a shard number: give a number such as 7; `shardway locate KEY` prints the shard of a key", c.Shard))
 	}
 	if c.Node != "" {
 		return misuse("give the number of a shard, or --node, not both")

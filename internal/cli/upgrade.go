@@ -78,9 +78,9 @@ func writeUpgrade(w io.Writer, l api.UpgradeState) error {
 		switch {
 		case l.Next == l.InForce:
 		case n.Blocks && !n.Heard:
-			state = "held up: not heard"
+			state = "blocks: no heartbeat"
 		case n.Blocks:
-			state = "held up"
+			state = "blocks"
 		default:
 			state = "supported"
 		}

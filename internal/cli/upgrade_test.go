@@ -38,7 +38,7 @@ func TestUpgradeReportsVersionInForceAndBlockingNodes(t *testing.T) {
 		{api.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: all}, []string{"b 2 supported", "format version 1 is in force; format version 2 will be raised in 59m30s, or now by: shardway upgrade finalize"}},
 		{
 			api.UpgradeState{InForce: 1, Next: 2, Wait: "1h", Behind: "b; c\x1b[2J", Nodes: behind},
-			[]string{"a 2 supported", "b 1 held up", "c - held up: not heard", "d 2 supported", "format version 1 is in force; format version 2 is blocked by b; c?[2J"},
+			[]string{"a 2 supported", "b 1 blocks", "c - blocks: no heartbeat", "d 2 supported", "format version 1 is in force; format version 2 is blocked by b; c?[2J"},
 		},
 		{api.UpgradeState{InForce: 1, Next: 1}, []string{"format version 1 is in force; no leader reports what the nodes support"}},
 	} {

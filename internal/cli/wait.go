@@ -51,7 +51,7 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	case c.What == "node" && c.Node == "":
 		return misuse("wait node wants a node: wait node ID; `shardway nodes` lists them")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 1m, or 0 to wait without a limit", c.Timeout))
+		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
 	}
 	client, err := c.client(s)
 	if err != nil {
@@ -178,9 +178,9 @@ func (c *waitCommand) missingDrain(ctx context.Context, client *client.Client) (
 	case err != nil:
 		return "", err
 	case !d.Requested:
-		return "node " + c.Node + " is not to be drained yet", nil
+		return "node " + c.Node + " has no drain request yet", nil
 	case d.BlockedBy != "":
-		return describeRemaining(d) + ", and they stay there: " + d.BlockedBy, nil
+		return describeRemaining(d) + ", and they do not move: " + d.BlockedBy, nil
 	case d.Left():
 		return describeRemaining(d) + " at node " + c.Node, nil
 	}

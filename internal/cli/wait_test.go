@@ -29,9 +29,9 @@ func TestWaitShowsTheUnmetCondition(t *testing.T) {
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
 		{"wait node c", "node c is joining\n", comes(joining, api.Status{Node: "a", Epoch: 4, Nodes: []api.Node{{ID: "c", State: "cordoned"}}})},
 		{"wait node c", "node c is draining\n", comes(beside, good)},
-		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(api.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1, BlockedBy: "all others are cordoned"}, api.DrainState{Requested: true})},
+		{"wait drained a", "2 shards left, and they do not move: all others are cordoned\n", drained(api.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1, BlockedBy: "all others are cordoned"}, api.DrainState{Requested: true})},
 		{"wait drained a", "2 shards left at node a\n", drained(two, api.DrainState{Requested: true})},
-		{"wait drained", "node a is not to be drained yet\n", drained(api.DrainState{Shards: 341}, api.DrainState{Requested: true})},
+		{"wait drained", "node a has no drain request yet\n", drained(api.DrainState{Shards: 341}, api.DrainState{Requested: true})},
 	} {
 		code, out, errOut := run(t, tt.line+" --admin="+serveCluster(t, tt.cluster))
 		if code != 0 || out != tt.out {

@@ -65,7 +65,7 @@ setInterval(async () => {
     const res = await fetch(location.href, {headers: {Accept: "application/json"}});
     if (!res.ok) throw new Error(res.headers.get("Shardway-Error") || res.status);
     for (const [id, text] of Object.entries(await res.json())) show(id, text);
-    show("said", "Counting. Kill the node: another one goes on from the next number, in a higher epoch.");
+    show("said", "Counting. Kill the node: another node continues with the next number, in a higher epoch.");
   } catch (e) {
     show("said", "No answer on this port (" + e.message + "): trying again. The other ports count on.");
   }

@@ -90,7 +90,7 @@ func (k *Store) Install(s Secret, shown List) error {
 		newest, ok := l.Newest()
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and finish the rotation by hand", fingerprints(l))
+			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and complete the rotation manually", fingerprints(l))
 		case !shown.Has(newest):
 			return nil, fmt.Errorf("secret: %s is the newest secret here; a node that installs another secret must prove that it has this one", newest.Fingerprint())
 		case !s.made.After(newest.made):
@@ -155,7 +155,7 @@ func (k *Store) apply(change func(List) (List, error)) error {
 	defer k.change.Unlock()
 	changed, err := k.reloadLocked()
 	if err != nil {
-		return fmt.Errorf("%w; the unusable file was not changed: fix it by hand", err)
+		return fmt.Errorf("%w; the unusable file was not changed: repair it", err)
 	}
 	k.unreportedChange = k.unreportedChange || changed
 	old := k.List()
@@ -164,7 +164,7 @@ func (k *Store) apply(change func(List) (List, error)) error {
 		return err
 	}
 	if err := WriteFile(k.path, l); err != nil {
-		return fmt.Errorf("%w; if nodes may not write the file, change it by hand as shardway rotate-secret --help describes", err)
+		return fmt.Errorf("%w; if nodes may not write the file, change it manually as shardway rotate-secret --help describes", err)
 	}
 	return k.publishLocked(l)
 }

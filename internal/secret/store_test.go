@@ -94,7 +94,7 @@ func TestInstallFailsIfFileIsNotWritable(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := k.Install(secret.Generate(time.Now().Add(time.Hour)), k.List())
-		if err == nil || !strings.Contains(err.Error(), "by hand") || !k.List().Equal(before) {
+		if err == nil || !strings.Contains(err.Error(), "repair it") || !k.List().Equal(before) {
 			t.Errorf("Install = %v, list %v", err, k.List())
 		}
 		return
@@ -105,7 +105,7 @@ func TestInstallFailsIfFileIsNotWritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := k.Install(secret.Generate(time.Now().Add(time.Hour)), k.List())
-	if err == nil || !strings.Contains(err.Error(), "by hand") || !k.List().Equal(before) {
+	if err == nil || !strings.Contains(err.Error(), "manually") || !k.List().Equal(before) {
 		t.Errorf("Install = %v, list %v", err, k.List())
 	}
 }

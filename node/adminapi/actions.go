@@ -24,5 +24,5 @@ func (a *API) WhyNoLeader() string {
 	if f, ok := a.finding(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
 	}
-	return "an election is under way, or this node is cut off; try again in a moment"
+	return "an election is in progress, or this node is isolated; try again in a moment"
 }

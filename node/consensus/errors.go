@@ -20,7 +20,7 @@ var (
 	// ErrTooSoon means that the last campaign was less than two election timeouts ago.
 	ErrTooSoon = errors.New("consensus: campaigned a moment ago")
 	// ErrTooLate means that the term of the leader against which the campaign was directed has ended.
-	ErrTooLate = errors.New("consensus: another term has begun")
+	ErrTooLate = errors.New("consensus: a newer term has begun")
 	// ErrExists means that the server already has a log.
 	ErrExists = errors.New("consensus: server has a log already")
 )

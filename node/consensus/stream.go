@@ -85,7 +85,7 @@ func (s *Stream) layer() *layer {
 }
 
 // errIsolated is the error of a dial while a write of the leader is stalled.
-var errIsolated = errors.New("consensus: cut off while a write hangs")
+var errIsolated = errors.New("consensus: isolated while a disk write hangs")
 
 // Isolate isolates the server from all other servers if on is true: it closes all connections and rejects
 // new ones. If on is false, it ends the isolation.

@@ -127,7 +127,7 @@ func (s *Server) handleBatch(ctx context.Context, from Caller, requests []Reques
 func Binding(c *peer.Conn) ([]byte, error) {
 	b, ok := c.NetConn().(interface{ Binding() ([]byte, error) })
 	if !ok {
-		return nil, errors.New("node: the stream is not sealed, so nobody can show a secret on it")
+		return nil, errors.New("node: the stream is not encrypted, so no secret can be proven on it")
 	}
 	return b.Binding()
 }

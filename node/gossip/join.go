@@ -227,7 +227,7 @@ func loopbackConflict(self, to netip.AddrPort) string {
 	if !self.Addr().IsLoopback() || to.Addr().IsLoopback() {
 		return ""
 	}
-	return fmt.Sprintf("this node's gossip is at %s, where no other machine reaches it: start it with the cluster's secret (--secret-file), or name an address of this machine with --gossip", self)
+	return fmt.Sprintf("this node's gossip is at %s, which other machines cannot reach: start it with the cluster's secret (--secret-file), or set an address of this machine with --gossip", self)
 }
 
 // encryptionMismatch returns the remedy if two nodes use different encryption, and whether this

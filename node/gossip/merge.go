@@ -52,7 +52,7 @@ func (e *RefusedError) Error() string {
 		}
 		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program knows format version %s: run the version of the other nodes", who, e.Theirs, e.Mine)
 	default:
-		return fmt.Sprintf("%s speaks version %s, this node version %s: run compatible versions", who, e.Theirs, e.Mine)
+		return fmt.Sprintf("%s uses protocol version %s, this node version %s: run compatible versions", who, e.Theirs, e.Mine)
 	}
 }
 

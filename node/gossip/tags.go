@@ -144,7 +144,7 @@ func decode(m map[string]string) (Tags, error) {
 		return Tags{Endpoints: endpointsOf(m)}, nil
 	}
 	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
-		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
+		return Tags{}, fmt.Errorf("gossip: member uses protocol version %q, this node version %d", v, protocol)
 	}
 	t := Tags{
 		Node:       m[tagNode],

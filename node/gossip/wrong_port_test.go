@@ -59,7 +59,7 @@ func TestJoinAddressOfAnotherPortIsNamed(t *testing.T) {
 	addr := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	for name, keys := range map[string][][]byte{"plain": nil, "with a secret": {[]byte(strings.Repeat("k", 32))}} {
 		t.Run(name, func(t *testing.T) {
-			want := map[string]string{patient.Addr().String(): "it is an HTTP port", addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "where no other machine reaches it"}
+			want := map[string]string{patient.Addr().String(): "it is an HTTP port", addr(app): "it is an HTTP port and not a gossip port", addr(ops): "it is the admin port of a node", "127.0.0.1:1": "connection refused", mute.Addr().String(): "it hangs up: is it the peer port", "192.0.2.1:7946": "which other machines cannot reach"}
 			join := []string{addr(app), addr(ops), "127.0.0.1:1", mute.Addr().String(), "192.0.2.1:7946", patient.Addr().String()}
 			if keys != nil {
 				want[plain.Addr().String()] = "it was started without the cluster's secret"

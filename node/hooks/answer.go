@@ -124,14 +124,14 @@ func parseShardTexts(call *agent.HookCall, of member) ([]entry, error) {
 	}
 	members, err := parseMembers(of.value)
 	if err != nil {
-		return nil, fmt.Errorf("%q of the app's answer cannot be read: %w; %s", of.name, err, form)
+		return nil, fmt.Errorf("%q of the app's response cannot be parsed: %w; %s", of.name, err, form)
 	}
 	var list []entry
 	for _, m := range members {
 		n, _ := strconv.ParseUint(m.name, 10, 16)
 		shard := shardmap.Shard(n)
 		if strconv.FormatUint(n, 10) != m.name { // also true if ParseUint has failed, or for leading zeros
-			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, truncateReason(m.name), form)
+			return nil, fmt.Errorf("%q of the app's response names %q, which is not a shard number; %s", of.name, truncateReason(m.name), form)
 		}
 		if !isCalled(call, shard) {
 			return nil, notAsked(of.name, shard)
@@ -151,13 +151,13 @@ func parseShardTexts(call *agent.HookCall, of member) ([]entry, error) {
 func parseShardList(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	var numbers []json.Number
 	if json.Unmarshal(of.value, &numbers) != nil {
-		return nil, fmt.Errorf("%q of the app's answer is no list of shard numbers; %s", of.name, form)
+		return nil, fmt.Errorf("%q of the app's response is not a list of shard numbers; %s", of.name, form)
 	}
 	var list []shardmap.Shard
 	for _, number := range numbers {
 		n, err := strconv.ParseUint(number.String(), 10, 16)
 		if err != nil {
-			return nil, fmt.Errorf("%q of the app's answer names %q, which is no shard; %s", of.name, truncateReason(number.String()), form)
+			return nil, fmt.Errorf("%q of the app's response names %q, which is not a shard number; %s", of.name, truncateReason(number.String()), form)
 		}
 		if !isCalled(call, shardmap.Shard(n)) {
 			return nil, notAsked(of.name, shardmap.Shard(n))
@@ -177,9 +177,9 @@ func isCalled(call *agent.HookCall, shard shardmap.Shard) bool {
 func parseMembers(text []byte) ([]member, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil {
-		return nil, fmt.Errorf("it is no JSON object: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	} else if t != json.Delim('{') {
-		return nil, errors.New("it is no JSON object")
+		return nil, errors.New("it is not a JSON object")
 	}
 	var members []member
 	seen := make(map[string]bool)

@@ -142,16 +142,16 @@ func TestAnswersAreReadStrictly(t *testing.T) {
 		{name: "garbage", answer: "hello\r\n\r\n", err: "hook release: "},
 		{name: "nothing", answer: "", err: "hook release: "},
 		{name: "broken off", answer: "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", err: "hook release: unexpected EOF"},
-		{name: "text", answer: ok("OK"), err: `cannot be read: it is no JSON object`},
-		{name: "list", answer: ok(`[]`), err: `it is no JSON object; answer with an empty body, or like {"notes"`},
+		{name: "text", answer: ok("OK"), err: `cannot be read: it is not a JSON object`},
+		{name: "list", answer: ok(`[]`), err: `it is not a JSON object; answer with an empty body, or like {"notes"`},
 		{name: "half", answer: ok(`{"notes":{`), err: "cannot be read"},
 		{name: "two", answer: ok(`{}{}`), err: "something follows the object"},
-		{name: "twice", answer: ok(`{"failed":{"17":"a","17":"b"}}`), err: `"failed" of the app's answer cannot be read: "17" is there twice`},
+		{name: "twice", answer: ok(`{"failed":{"17":"a","17":"b"}}`), err: `"failed" of the app's response cannot be parsed: "17" is there twice`},
 		{name: "wrong type", answer: ok(`{"notes":{"17":5}}`), err: `has for shard 17 something else than a text; answer with`},
-		{name: "wrong types", answer: ok(`{"failed":["17"]}`), err: `"failed" of the app's answer cannot be read: it is no JSON object`},
+		{name: "wrong types", answer: ok(`{"failed":["17"]}`), err: `"failed" of the app's response cannot be parsed: it is not a JSON object`},
 		{name: "not asked", answer: ok(`{"notes":{"19":"czM6Ly94"}}`), err: `"notes" of the app's answer names shard 19, of which it was not asked; name those of the call only`},
-		{name: "no shard", answer: ok(`{"failed":{"017":"x"}}`), err: `names "017", which is no shard;`},
-		{name: "far shard", answer: ok(`{"failed":{"70000":"x"}}`), err: `names "70000", which is no shard;`},
+		{name: "no shard", answer: ok(`{"failed":{"017":"x"}}`), err: `names "017", which is not a shard number;`},
+		{name: "far shard", answer: ok(`{"failed":{"70000":"x"}}`), err: `names "70000", which is not a shard number;`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

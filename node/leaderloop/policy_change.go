@@ -94,7 +94,7 @@ func (l *Leadership) changeOf(a api.Action) (ack.Change, error) {
 	case api.Pause:
 		d, err := time.ParseDuration(a.For)
 		if err != nil || d <= 0 || d > ack.MaxPause {
-			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
+			return c, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
 		}
 		c.Kind, c.Duration = ack.ChangePause, d
 	case api.Quarantine, api.Lift:
@@ -111,7 +111,7 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
-		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
+		return fmt.Errorf("%w: release_timeout = %q is not a duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
 	}
 	c.ReleaseTimeout = d
 	return nil
@@ -126,7 +126,7 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	}
 	d, err := time.ParseDuration(idleFirst)
 	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
-		return c, fmt.Errorf("%w: idle_first = %q is no duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
+		return c, fmt.Errorf("%w: idle_first = %q is not a duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
 	}
 	c.Kind, c.Duration = ack.ChangeDrainGradually, d
 	return c, nil
@@ -199,7 +199,7 @@ func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView
 			"add a node first, or drain it with --force"
 	}
 	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.IsDraining(v.Node) }) {
-		return fmt.Sprintf("nobody would own the shards of node %q: no other node can own any now", node), "`shardway nodes` tells their states"
+		return fmt.Sprintf("no other node can own the shards of node %q now", node), "check the states of the nodes with `shardway nodes`"
 	}
 	return "", ""
 }
@@ -261,7 +261,7 @@ func (l *Leadership) submitOnce(ctx context.Context, changes []ack.Change) error
 	case err := <-answer:
 		return err
 	case <-l.done:
-		return fmt.Errorf("%w: who was asked leads no more; whether it counts, `shardway policy` tells", api.ErrUnknown)
+		return fmt.Errorf("%w: the node that received the request is no longer leader; check with `shardway policy` whether the change was made", api.ErrUnknown)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -277,7 +277,7 @@ func policyError(err error) error {
 	case errors.Is(err, ack.ErrChange):
 		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):
-		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards, or lift quarantines, first", api.ErrRefused)
+		return fmt.Errorf("%w: the policy would exceed 64 KiB: first unpin shards or lift quarantines", api.ErrRefused)
 	}
 	return refusal(err)
 }
@@ -298,7 +298,7 @@ func (l *Loop) requestPolicyChange(ctx context.Context, a policyRequest) {
 func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(a.Hash, 16, 64)
 	if err != nil {
-		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
+		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is not a key hash: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
 	}
 	c := ack.Change{Kind: ack.ChangeQuarantine, KeyFingerprint: ack.KeyFingerprint{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
 	if a.Verb == api.Lift {
@@ -312,7 +312,7 @@ func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 		return c, nil
 	}
 	if c.Duration, err = time.ParseDuration(a.For); err != nil || c.Duration <= 0 || c.Duration > ack.MaxQuarantine {
-		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
+		return c, fmt.Errorf("%w: for = %q is not a duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
 	}
 	return c, nil
 }

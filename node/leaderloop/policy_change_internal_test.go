@@ -19,7 +19,7 @@ import (
 // Who is drained is on its way out: a quorum must be left that is heard, stays and is not
 // drained, and somebody who may own shards.
 func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
-	const few, none = "voters are left", "nobody would own the shards"
+	const few, none = "voters are left", "no other node can own the shards"
 	healthy := leader.MemberView{SinceHeartbeat: time.Second, Eligible: true}
 	gateway := leader.MemberView{SinceHeartbeat: time.Second}
 	leaves, says := healthy, healthy

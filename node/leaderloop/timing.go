@@ -42,7 +42,7 @@ type timingReply struct {
 func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
 	s := l.o.View.State()
 	if !s.Bootstrapped() {
-		return api.TimingState{}, fmt.Errorf("%w: there is no cluster yet", api.ErrRefused)
+		return api.TimingState{}, fmt.Errorf("%w: the cluster does not exist yet", api.ErrRefused)
 	}
 	slowest, at := l.slowest(ctx)
 	want, err := applyTiming(s.Timing(), change, slowest, at)
@@ -66,7 +66,7 @@ func (l *Leadership) ChangeTiming(ctx context.Context, change api.Timing, by str
 	}
 	was := s
 	if s = l.o.View.State(); s.Timing() != want { // the entry was applied without effect
-		return api.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway settings`", api.ErrRefused)
+		return api.TimingState{}, fmt.Errorf("%w: another change was made first: check `shardway settings`", api.ErrRefused)
 	}
 	l.Log.Info().Str("timing", DescribeTiming(want)).Str("before", DescribeTiming(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
 	t := TimingState(s)
@@ -143,7 +143,7 @@ func applyTiming(t ack.Timing, change api.Timing, heartbeat time.Duration, of st
 		keys = append(keys, key)
 		d, err := time.ParseDuration(value)
 		if err != nil || d < least || d > most {
-			refuse(key, value, "is not a duration from "+timingrules.Short(least)+" to "+timingrules.Short(most)+": give one such as "+timingrules.Short(*into))
+			refuse(key, value, "is not a duration from "+timingrules.Short(least)+" to "+timingrules.Short(most)+": give a value such as "+timingrules.Short(*into))
 			return
 		}
 		*into = d
@@ -153,12 +153,12 @@ func applyTiming(t ack.Timing, change api.Timing, heartbeat time.Duration, of st
 	if f, ok := ack.ParseTakeover(change.Takeover); ok {
 		t.Takeover = f
 	} else if change.Takeover != "" {
-		refuse("takeover", change.Takeover, "is none: give timeout, lease or immediate")
+		refuse("takeover", change.Takeover, "is not a takeover mode: give timeout, lease or immediate")
 	}
 	if p, ok := ack.ParseRebalanceMode(change.RebalanceMode); ok {
 		t.RebalanceMode = p
 	} else if change.RebalanceMode != "" {
-		refuse("rebalance_mode", change.RebalanceMode, "is none: give incremental or stop-the-world")
+		refuse("rebalance_mode", change.RebalanceMode, "is not a rebalance mode: give incremental or stop-the-world")
 	}
 	for _, b := range timingrules.Check(heartbeat, t.Lease, t.DeadAfter) {
 		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Settings, k) })

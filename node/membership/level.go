@@ -21,11 +21,11 @@ type LevelError struct{ View leader.FormatUpgradeView }
 func (e *LevelError) Error() string {
 	switch v := e.View; {
 	case v.Next == v.InForce:
-		return fmt.Sprintf("format version %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
+		return fmt.Sprintf("format version %d is in force and no node supports a higher one: first run a newer version on all nodes", v.InForce)
 	case len(v.Blocked()) > 0:
 		return fmt.Sprintf("format version %d is in force, and format version %d is blocked by %s", v.InForce, v.Next, DescribeBlockers(v))
 	default:
-		return fmt.Sprintf("format version %d is in force, and format version %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
+		return fmt.Sprintf("format version %d is in force, and format version %d must be supported by all nodes for another %v", v.InForce, v.Next, v.Wait)
 	}
 }
 
@@ -37,9 +37,9 @@ func DescribeBlockers(v leader.FormatUpgradeView) string {
 		node := nodeOf(x.Server)
 		switch {
 		case x.Silent:
-			parts = append(parts, fmt.Sprintf("%s, which is not heard: start it, or take it out (shardway remove %s)", node, node))
+			parts = append(parts, fmt.Sprintf("%s, which sends no heartbeats: start it, or remove it (shardway remove %s)", node, node))
 		case x.MaxVersion == 0:
-			parts = append(parts, node+", which has not said yet what it knows: wait, or look at its log")
+			parts = append(parts, node+", which has not reported its format versions yet: wait, or check its log")
 		default:
 			parts = append(parts, fmt.Sprintf("%s, which knows format version %d: run the version of the other nodes there", node, x.MaxVersion))
 		}

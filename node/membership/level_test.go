@@ -58,7 +58,7 @@ func TestSilentServerBlocksTheLevelUntilItIsRemoved(t *testing.T) {
 func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 	runReconciler(t, "ABC", func(c *cluster) {
 		var blocked *membership.LevelError
-		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "no node knows a higher one") {
+		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "no node supports a higher one") {
 			t.Errorf("with nothing to raise: %v", err)
 		}
 		c.restarts(2, "a", "b")
@@ -67,7 +67,7 @@ func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 			t.Errorf("with c below: %v", err)
 		}
 		c.addHeartbeat("c", silent)
-		if err := c.asks(); err == nil || !strings.Contains(err.Error(), "c, which is not heard: start it, or take it out (shardway remove c)") {
+		if err := c.asks(); err == nil || !strings.Contains(err.Error(), "c, which sends no heartbeats: start it, or remove it (shardway remove c)") {
 			t.Errorf("with c silent: %v", err)
 		}
 		c.restarts(2, "c")

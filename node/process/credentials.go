@@ -247,7 +247,7 @@ func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Cert
 		})
 	case c.AdminCert == "":
 		open = append(open, diagnosis.Exposure{
-			Text: fmt.Sprintf("the admin tokens of node %s (%s) travel in the clear", cr.nodeID, c.Admin), Remedy: "give the port a certificate (--admin-cert, --admin-key)",
+			Text: fmt.Sprintf("the admin tokens of node %s (%s) are sent unencrypted", cr.nodeID, c.Admin), Remedy: "use TLS (--admin-cert, --admin-key)",
 		})
 	}
 	add := func(what, flag string, leaf *x509.Certificate) {

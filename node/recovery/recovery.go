@@ -101,7 +101,7 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 		return Result{}, err
 	}
 	if used {
-		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one (to go on with what it holds, there is `shardway recover`)", o.Data)
+		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one, or continue with its contents by `shardway recover`", o.Data)
 	}
 	return foundCluster(d, o, s, s.MaxIndex(), s.ProposedTerm())
 }
@@ -148,7 +148,7 @@ func minimumEpoch(now time.Time, last, minEpoch uint64) uint64 {
 // openUsed opens a data directory, which must exist and belong to a cluster.
 func openUsed(data string) (*disk.Dir, error) {
 	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("recovery: there is no data directory %q: name it with --data", data)
+		return nil, fmt.Errorf("recovery: data directory %q does not exist: set --data", data)
 	}
 	d, err := disk.OpenRepair(data, "")
 	if err != nil {

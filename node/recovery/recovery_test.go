@@ -188,7 +188,7 @@ func TestRecoverRefusesWhileOthersAnswer(t *testing.T) {
 
 func TestNothingToRecoverIsRefused(t *testing.T) {
 	_, err := recovery.Look(filepath.Join(t.TempDir(), "none"), zerolog.Nop())
-	wantError(t, err, "no data directory", "--data")
+	wantError(t, err, "does not exist", "--data")
 	_, err = recovery.Look(t.TempDir(), zerolog.Nop())
 	wantError(t, err, "belongs to no cluster")
 	data, _ := restored(t)

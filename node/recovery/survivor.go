@@ -52,7 +52,7 @@ func readSurvivor(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 		return Survivor{}, err
 	}
 	if !r.state.Bootstrapped() {
-		return Survivor{}, fmt.Errorf("recovery: node %q has not heard of its cluster's birth: its log says nothing; recover another survivor", d.Node())
+		return Survivor{}, fmt.Errorf("recovery: node %q has no entry of its cluster in its log: recover another survivor", d.Node())
 	}
 	v := Survivor{
 		Node: d.Node(), Cluster: r.state.ClusterID(), Shards: r.state.Shards(), Index: at.LastIndex, Entry: at.LastEntryTerm, Term: max(at.CurrentTerm, at.LastEntryTerm),

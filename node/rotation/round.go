@@ -90,12 +90,12 @@ func (x *round) chooseTarget(all map[string]nodeReport) error {
 	}
 	newest := sorted[0]
 	if len(sorted) > 1 && newest.Made.Equal(sorted[1].Made) {
-		return fmt.Errorf("the nodes hold the secrets %s and %s, and nothing says which one is newer (made=TIME behind it in the file): finish by hand", newest.Fingerprint, sorted[1].Fingerprint)
+		return fmt.Errorf("the nodes hold the secrets %s and %s, and it is unknown which one is newer (made=TIME after it in the file): complete the rotation manually", newest.Fingerprint, sorted[1].Fingerprint)
 	}
 	keeper := x.r.o.Secrets
 	s, ok := keeper.List().Find(newest.Fingerprint)
 	if !ok {
-		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: no node gives a secret away; put it into the file of every node, or have one lead that has it (shardway step-down), then run it again",
+		return fmt.Errorf("secret %s is the newest, and only %s has it, not this leader, node %q: nodes do not send a secret to others on their own; put it into the file of every node, or make a node leader that has it (shardway step-down), then run the command again",
 			newest.Fingerprint, strings.Join(at[newest.Fingerprint], ", "), x.r.o.Self)
 	}
 	if err := s.CheckDate(time.Now()); err != nil {
@@ -154,7 +154,7 @@ func (x *round) ensureOnAllNodes(ctx context.Context, do string, done func(nodeR
 func (x *round) wrapSecretFor(all map[string]nodeReport, todo []string) (func(binding []byte) (any, error), error) {
 	f, lack := x.target.Fingerprint(), strings.Join(todo, ", ")
 	if !x.target.ByRotation() {
-		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if nobody knows it", f, lack)
+		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if the secret is unknown", f, lack)
 	}
 	var used []secret.Summary
 	for node, w := range all {
@@ -195,7 +195,7 @@ func (x *round) gatherReports(ctx context.Context) (map[string]nodeReport, error
 func (x *round) nodes() ([]string, error) {
 	nodes, outside := x.r.o.Cluster.AllNodes()
 	if len(outside) > 0 {
-		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate by hand, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
+		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate manually, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
 	}
 	return nodes, nil
 }

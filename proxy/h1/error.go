@@ -30,7 +30,7 @@ var (
 	ErrUnsolicitedData = errors.New("h1: not quiet")
 	// ErrUnsent reports that the socket has not accepted all data of a nonblocking write
 	// (Writer.SetNonblocking).
-	ErrUnsent = errors.New("h1: not all sent at once")
+	ErrUnsent = errors.New("h1: partial write")
 	// ErrParkRequested reports a wait for a request that RequestPark ended.
 	ErrParkRequested = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.

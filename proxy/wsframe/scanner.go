@@ -23,7 +23,7 @@ var (
 	ErrMasking    = errors.New("wsframe: a frame is masked that must not be, or the other way round")
 	ErrControl    = errors.New("wsframe: a control frame is fragmented or longer than 125 bytes")
 	ErrLength     = errors.New("wsframe: a length takes more bytes than it needs, or more than 63 bits")
-	ErrFragments  = errors.New("wsframe: a message begins inside another one, or goes on without having begun")
+	ErrFragments  = errors.New("wsframe: a message begins inside another one, or continues without a beginning")
 	ErrClose      = errors.New("wsframe: a Close has a bad code or reason")
 	ErrAfterClose = errors.New("wsframe: something follows a Close")
 )
