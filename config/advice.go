@@ -12,15 +12,15 @@ import (
 // starts with them. Each Problem names the setting, the reason and the remedy.
 func (c *Config) Advice() []Problem {
 	var advice []Problem
-	for _, place := range c.sourcePlaces() {
-		for _, text := range place.sources {
+	for _, line := range c.sourceLines() {
+		for _, text := range line.sources {
 			source, err := keysource.Parse(text)
 			if err != nil {
-				continue // judge reports it
+				continue // findProblems reports the invalid source
 			}
-			for _, f := range []*flaw{adviseMissing(source, c.OnMissingKey), adviseClaim(source)} {
-				if f != nil {
-					advice = append(advice, Problem{Key: place.key, Value: text, From: c.source(place.from), Wrong: f.wrong, Remedy: f.remedy})
+			for _, problem := range []*valueProblem{adviseMissing(source, c.OnMissingKey), adviseClaim(source)} {
+				if problem != nil {
+					advice = append(advice, Problem{Key: line.key, Value: text, Origin: c.source(line.setting), Message: problem.message, Remedy: problem.remedy})
 				}
 			}
 		}
@@ -28,39 +28,39 @@ func (c *Config) Advice() []Problem {
 	return advice
 }
 
-// sourcePlace is a line of the configuration that lists key sources.
-type sourcePlace struct {
-	key     string // as Values names it
-	from    string // the setting that the origin is kept for
+// sourceLine is a line of the configuration that lists key sources: the setting key, or one route.
+type sourceLine struct {
+	key     string // as in Value.Key
+	setting string // the setting that the origin is kept for
 	sources []string
 }
 
-func (c *Config) sourcePlaces() []sourcePlace {
-	places := []sourcePlace{{"key", "key", c.Keys}}
+func (c *Config) sourceLines() []sourceLine {
+	lines := []sourceLine{{"key", "key", c.Keys}}
 	for _, r := range c.Routes {
-		places = append(places, sourcePlace{routesKey + " " + r.Prefix, routesKey, r.Keys})
+		lines = append(lines, sourceLine{routesKey + " " + r.Prefix, routesKey, r.Keys})
 	}
-	return places
+	return lines
 }
 
 // adviseMissing reports a cookie or header that the app may set itself, where requests
 // without it run anywhere: the request that creates the session runs on one node, and the
 // next request goes to the owner of the session id's hash. The default source is left out,
 // because no app sets it.
-func adviseMissing(s keysource.Source, missing keysource.Missing) *flaw {
-	if missing == keysource.MissingReject || s.String() == keysource.Default {
+func adviseMissing(source keysource.Source, missing keysource.Missing) *valueProblem {
+	if missing == keysource.MissingReject || source.String() == keysource.Default {
 		return nil
 	}
 	var remedy string
-	switch s.Kind {
+	switch source.Kind {
 	case keysource.Cookie:
-		remedy = "remove " + s.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key"
+		remedy = "remove " + source.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key"
 	case keysource.Header:
 		remedy = "use a key that the client has from its first request, like path:1 or query:user"
 	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint:
 		return nil
 	}
-	return &flaw{
+	return &valueProblem{
 		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, mostly another node",
 		remedy + "; if only clients choose the value, set on-missing-key to reject",
 	}
@@ -76,19 +76,19 @@ func structuredClaims() []string {
 
 // adviseClaim reports a claim that probably never gives a key. A claim whose name has a
 // slash or a colon is a namespaced one, like https://acme.com/tenant, where dots are usual.
-func adviseClaim(s keysource.Source) *flaw {
-	if s.Kind != keysource.JWT {
+func adviseClaim(source keysource.Source) *valueProblem {
+	if source.Kind != keysource.JWT {
 		return nil
 	}
-	if slices.Contains(structuredClaims(), s.Name) {
-		return &flaw{
+	if slices.Contains(structuredClaims(), source.Name) {
+		return &valueProblem{
 			"this claim is usually an array or an object, which gives no key",
 			"name a claim that is a string, a number or a boolean, like jwt:sub",
 		}
 	}
-	if outer, _, dotted := strings.Cut(s.Name, "."); dotted && !strings.ContainsAny(s.Name, "/:") {
-		return &flaw{
-			"this is the claim named " + strconv.Quote(s.Name) + ", not a member of the claim " + strconv.Quote(outer) + ": nested claims give no key",
+	if outer, _, dotted := strings.Cut(source.Name, "."); dotted && !strings.ContainsAny(source.Name, "/:") {
+		return &valueProblem{
+			"this is the claim named " + strconv.Quote(source.Name) + ", not a member of the claim " + strconv.Quote(outer) + ": nested claims give no key",
 			"name a top-level claim, like jwt:sub; ignore this advice if the claim's name has the dot",
 		}
 	}

@@ -34,7 +34,7 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 			continue
 		}
 		for i, want := range tt.want {
-			if line := advice[i].String(); !strings.Contains(line, want) || advice[i].From != "flag" || advice[i].Remedy == "" {
+			if line := advice[i].String(); !strings.Contains(line, want) || advice[i].Origin != "flag" || advice[i].Remedy == "" {
 				t.Errorf("%s: %+v, want %q", tt.args, advice[i], want)
 			}
 		}
@@ -47,7 +47,7 @@ func TestAdviceNamesTheRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	advice := c.Advice()
-	if len(advice) != 1 || advice[0].Key != "routes /mcp" || advice[0].Value != "header:Mcp-Session-Id" || advice[0].From != "f.yaml:2" {
+	if len(advice) != 1 || advice[0].Key != "routes /mcp" || advice[0].Value != "header:Mcp-Session-Id" || advice[0].Origin != "f.yaml:2" {
 		t.Errorf("%+v", advice)
 	}
 }
@@ -59,7 +59,7 @@ func TestUpstreamMustNotBeRepeated(t *testing.T) {
 	} {
 		_, err := config.Load(args, nil, files(nil))
 		all := problems(t, err)
-		if len(all) != 1 || all[0].Key != "upstream" || !strings.Contains(all[0].Wrong, "twice") || all[0].Remedy == "" {
+		if len(all) != 1 || all[0].Key != "upstream" || !strings.Contains(all[0].Message, "twice") || all[0].Remedy == "" {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
@@ -85,11 +85,11 @@ func TestDeeplyNestedFileIsRefusedAtOnce(t *testing.T) {
 		began := time.Now()
 		_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(text))
 		all := problems(t, err)
-		if len(all) != 1 || !strings.HasPrefix(all[0].From, "f.yaml:") || all[0].Remedy == "" {
+		if len(all) != 1 || !strings.HasPrefix(all[0].Origin, "f.yaml:") || all[0].Remedy == "" {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if wrong := all[0].Wrong; !strings.Contains(wrong, "more than 16 levels") && !strings.Contains(wrong, "300000 bytes, more than 256KiB") {
+		if wrong := all[0].Message; !strings.Contains(wrong, "more than 16 levels") && !strings.Contains(wrong, "300000 bytes, more than 256KiB") {
 			t.Errorf("%s: %s", name, wrong)
 		}
 		t.Logf("%s: %v", name, time.Since(began))

@@ -9,25 +9,25 @@ type Changes struct {
 	Live, Restart []string
 }
 
-// None reports whether there are no differences.
-func (c Changes) None() bool { return len(c.Live)+len(c.Restart) == 0 }
+// IsEmpty reports whether there are no differences.
+func (c Changes) IsEmpty() bool { return len(c.Live)+len(c.Restart) == 0 }
 
-// Since returns the differences from the settings before. It ignores the origins of values.
-func (c *Config) Since(before *Config) Changes {
-	var d Changes
-	for _, s := range settings() {
+// ChangesSince returns the differences from the settings before. It ignores the origins of values.
+func (c *Config) ChangesSince(before *Config) Changes {
+	var changes Changes
+	for _, row := range settings() {
 		switch {
-		case s.bind(c).String() == s.bind(before).String():
-		case s.reloadable:
-			d.Live = append(d.Live, s.name)
+		case row.valueOf(c).String() == row.valueOf(before).String():
+		case row.reloadable:
+			changes.Live = append(changes.Live, row.name)
 		default:
-			d.Restart = append(d.Restart, s.name)
+			changes.Restart = append(changes.Restart, row.name)
 		}
 	}
 	if !slices.EqualFunc(c.Routes, before.Routes, sameRoute) {
-		d.Live = append(d.Live, routesKey)
+		changes.Live = append(changes.Live, routesKey)
 	}
-	return d
+	return changes
 }
 
 func sameRoute(a, b Route) bool { return a.Prefix == b.Prefix && slices.Equal(a.Keys, b.Keys) }

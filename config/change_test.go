@@ -18,11 +18,11 @@ func TestSinceSeparatesLiveAndRestartSettings(t *testing.T) {
 	}
 	before := load("key: [header:A]\nlog_level: info\nlisten: :8080\n")
 	same := load("key: [header:A]\n\nlisten: :8080\n")
-	if d := same.Since(&before); !d.None() {
+	if d := same.ChangesSince(&before); !d.IsEmpty() {
 		t.Errorf("the same settings differ: %+v", d)
 	}
 	after := load("key: [header:B]\nlog_level: debug\nlisten: :8082\nroutes:\n  /a: [path:2]\n", "--max-voters=3")
-	d := after.Since(&before)
+	d := after.ChangesSince(&before)
 	if want := []string{"key", "log-level", "routes"}; !slices.Equal(d.Live, want) {
 		t.Errorf("Live = %v, want %v", d.Live, want)
 	}

@@ -16,12 +16,12 @@ func (c *Config) KeyConfig() keysource.Config {
 	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies}
 }
 
-// From returns where the value of a setting came from, as Value.From does.
-func (c *Config) From(setting string) string { return c.source(setting) }
+// Origin returns where the value of a setting came from, as Value.Origin does.
+func (c *Config) Origin(setting string) string { return c.source(setting) }
 
-// sameOnAllNodes returns the names of the settings that must have one value in the whole
+// clusterWideNames returns the names of the settings that must have one value in the whole
 // cluster, besides those that decide the key and those that the cluster keeps itself.
-func (c *Config) sameOnAllNodes() []string {
+func (c *Config) clusterWideNames() []string {
 	names := []string{
 		"websockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
 		"max-voters", "remove-dead-after", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
@@ -37,16 +37,16 @@ func (c *Config) sameOnAllNodes() []string {
 // Nodes exchange these texts, so none of them is secret.
 func (c *Config) ClusterSettings() map[string]string {
 	all := make(map[string]string)
-	for _, name := range c.sameOnAllNodes() {
-		if s, ok := lookup(settings(), name); ok {
-			all[name] = s.bind(c).String()
+	for _, name := range c.clusterWideNames() {
+		if s, ok := findSetting(settings(), name); ok {
+			all[name] = s.valueOf(c).String()
 		}
 	}
 	all["key"] = strings.Join(keysource.CanonicalSources(c.Keys), ",")
 	all["on-missing-key"] = string(c.OnMissingKey)
 	k := c.KeyConfig()
 	if k.UsesProxies() {
-		all["trusted-proxies"] = prefixes{&c.TrustedProxies}.String()
+		all["trusted-proxies"] = networkListValue{&c.TrustedProxies}.String()
 	}
 	var routes []string
 	for _, r := range c.Routes {
@@ -57,7 +57,7 @@ func (c *Config) ClusterSettings() map[string]string {
 		all["hooks"] = c.hooksForComparison()
 	}
 	for name, text := range all {
-		all[name] = bounded(text)
+		all[name] = truncateText(text)
 	}
 	return all
 }
@@ -66,14 +66,14 @@ func (c *Config) ClusterSettings() map[string]string {
 // has reloaded c. Settings that require a restart have their old values.
 func (c *Config) RunningSettings(started *Config) map[string]string {
 	all, before := c.ClusterSettings(), started.ClusterSettings()
-	for _, s := range settings() {
-		if s.reloadable {
+	for _, row := range settings() {
+		if row.reloadable {
 			continue
 		}
-		if value, ok := before[s.name]; ok {
-			all[s.name] = value
+		if value, ok := before[row.name]; ok {
+			all[row.name] = value
 		} else {
-			delete(all, s.name)
+			delete(all, row.name)
 		}
 	}
 	return all
@@ -81,18 +81,18 @@ func (c *Config) RunningSettings(started *Config) map[string]string {
 
 // hooksForComparison returns the setting hooks without addresses that differ between machines.
 func (c *Config) hooksForComparison() string {
-	switch h := c.HooksAt(); {
+	switch hooks := c.HooksAddress(); {
 	case !c.HasHooks():
 		return ""
-	case c.Hooked || h.Own():
+	case c.EmbeddedHooks || hooks.HasSeparateAddress():
 		return "at an address of their own"
 	default:
-		return h.Path
+		return hooks.Path
 	}
 }
 
-// bounded returns text. It replaces the end of a long text with the hash of the whole text.
-func bounded(text string) string {
+// truncateText returns text. It replaces the end of a long text with the hash of the whole text.
+func truncateText(text string) string {
 	if len(text) <= maxClusterSetting {
 		return text
 	}

@@ -84,7 +84,7 @@ const (
 	WebSocketsClose WebSockets = "close"
 )
 
-// Returns is the condition for the return of a shard to an app without hooks that had it before.
+// Returns is the condition for moving a shard back to an app without hooks that owned it before.
 type Returns string
 
 const (
@@ -95,7 +95,7 @@ const (
 	ReturnsAny Returns = "any"
 )
 
-// OnShutdown is what a stopping node does with its shards.
+// OnShutdown selects what a stopping node does with its shards.
 type OnShutdown string
 
 const (
@@ -119,8 +119,8 @@ type Config struct {
 	AppVersion string // empty means unknown
 	Weight     int    // 1..MaxWeight
 
-	Embedded bool // the app runs in this process; not a setting
-	Hooked   bool // the embedded app has hooks; not a setting
+	Embedded      bool // the app runs in this process; not a setting
+	EmbeddedHooks bool // the embedded app has hooks; not a setting
 
 	Upstream         string // http://host:port or unix:/path; empty means a gateway, which owns no shards
 	MaxUpstreamConns int
@@ -134,9 +134,9 @@ type Config struct {
 	HealthFall     int // consecutive failed checks after which the app is unhealthy
 	HealthRise     int // consecutive successful checks after which the app is healthy
 
-	Returns Returns // see Returns
+	Returns Returns // condition for the return of a shard; without hooks only
 
-	Hooks string // URL of the hooks of the app, or their path at Upstream; a gateway may have it, too; empty means no hooks
+	Hooks string // URL of the hooks of the app, or their path at Upstream; also valid for a gateway; empty means no hooks
 
 	Listen          string
 	Admin           string
@@ -223,8 +223,9 @@ type Config struct {
 	AccessLogQuery bool     // log query strings
 	Disable        []string // optimizations that are off; each is an Optimization
 
-	// from maps a setting to the origin of its value. A missing setting has its default.
-	from map[string]string
+	// origins maps the name of a setting to the origin of its value. A setting that is missing in the map
+	// has its default value.
+	origins map[string]string
 }
 
 // Default returns the default settings: a cluster of one node on one machine.
@@ -234,18 +235,18 @@ func Default() Config {
 		if len(s.defaults) == 0 {
 			continue
 		}
-		if f := s.bind(&c).set(s.defaults); f != nil {
-			panic("config: bad default for " + s.name + ": " + f.wrong)
+		if f := s.valueOf(&c).set(s.defaults); f != nil {
+			panic("config: bad default for " + s.name + ": " + f.message)
 		}
 	}
 	return c
 }
 
-// Sealed reports whether the peer port uses TLS.
-func (c *Config) Sealed() bool { return c.SecretFile != "" || c.TLSCA != "" }
+// UsesPeerTLS reports whether the peer port uses TLS.
+func (c *Config) UsesPeerTLS() bool { return c.SecretFile != "" || c.TLSCA != "" }
 
-// Guarded reports whether the admin port requires credentials.
-func (c *Config) Guarded() bool {
+// RequiresAdminCredentials reports whether the admin port requires credentials.
+func (c *Config) RequiresAdminCredentials() bool {
 	return c.AdminReadTokenFile != "" || c.AdminWriteTokenFile != "" || c.AdminReadCA != "" || c.AdminWriteCA != ""
 }
 
@@ -253,21 +254,21 @@ func (c *Config) Guarded() bool {
 func (c *Config) Gateway() bool { return c.Upstream == "" && !c.Embedded }
 
 // HasHooks reports whether the app has hooks.
-func (c *Config) HasHooks() bool { return c.Hooks != "" || c.Hooked }
+func (c *Config) HasHooks() bool { return c.Hooks != "" || c.EmbeddedHooks }
 
-// FromDefault is Value.From of a setting with its default.
-const FromDefault = "default"
+// OriginDefault is the origin of a setting that has its default value.
+const OriginDefault = "default"
 
 // source returns the origin of the value of a setting.
 func (c *Config) source(name string) string {
-	if from, ok := c.from[name]; ok {
+	if from, ok := c.origins[name]; ok {
 		return from
 	}
-	return FromDefault
+	return OriginDefault
 }
 
-// given reports whether the value of a setting was set explicitly.
-func (c *Config) given(name string) bool {
-	_, ok := c.from[name]
+// isSet reports whether the value of a setting was set explicitly.
+func (c *Config) isSet(name string) bool {
+	_, ok := c.origins[name]
 	return ok
 }

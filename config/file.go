@@ -18,11 +18,11 @@ const routesKey = "routes"
 
 // file contains the settings of the YAML file.
 type file struct {
-	path     string
-	layer    layer
-	routes   []Route
-	from     string // where the routes stand
-	problems []Problem
+	path         string
+	layer        layer
+	routes       []Route
+	routesOrigin string // file and line of the key routes; empty if the file has no routes
+	problems     []Problem
 }
 
 // parseFile reads the text of the YAML file: one table of settings. It removes
@@ -30,14 +30,14 @@ type file struct {
 func parseFile(table []setting, path string, data []byte) *file {
 	f := &file{path: path, layer: make(layer)}
 	text := strings.TrimPrefix(string(data), "\ufeff")
-	if line, flaw := checkFileBounds(text); flaw != nil {
-		f.problem(line, "", "", flaw.wrong, flaw.remedy)
+	if line, problem := checkFileBounds(text); problem != nil {
+		f.addProblem(line, "", "", problem.message, problem.remedy)
 		return f
 	}
 	doc, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		line, wrong := syntax(err)
-		f.problem(line, "", "", wrong, "correct the YAML")
+		line, wrong := syntaxError(err)
+		f.addProblem(line, "", "", wrong, "correct the YAML")
 		return f
 	}
 	var body ast.Node
@@ -45,7 +45,7 @@ func parseFile(table []setting, path string, data []byte) *file {
 		switch {
 		case d.Body == nil || d.Body.Type() == ast.NullType || d.Body.Type() == ast.CommentType:
 		case body != nil:
-			f.problem(line(d.Body), "", "", "a second document begins here", "keep all settings in one")
+			f.addProblem(lineOf(d.Body), "", "", "a second document begins here", "keep all settings in one")
 		default:
 			body = d.Body
 		}
@@ -53,59 +53,59 @@ func parseFile(table []setting, path string, data []byte) *file {
 	if body == nil {
 		return f
 	}
-	entries, ok := mapping(body)
+	entries, ok := tableEntries(body)
 	if !ok {
-		f.problem(line(body), "", "", "the file is not a table of settings", "write lines like node: a")
+		f.addProblem(lineOf(body), "", "", "the file is not a table of settings", "write lines like node: a")
 		return f
 	}
-	for _, e := range f.unique(entries, "") {
-		f.entry(table, e)
+	for _, e := range f.uniqueEntries(entries, "") {
+		f.readEntry(table, e)
 	}
 	return f
 }
 
-// unique returns the entries whose keys are new. A duplicate key is a problem,
-// because readers could not tell which value applies. The key of the problem is table, if it is not empty.
-func (f *file) unique(entries []*ast.MappingValueNode, table string) []*ast.MappingValueNode {
-	first := make(map[string]int)
-	var out []*ast.MappingValueNode
+// uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem,
+// because the reader of the file could not see which value applies. The key of the problem is table, if it is not empty.
+func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string) []*ast.MappingValueNode {
+	firstLine := make(map[string]int)
+	var unique []*ast.MappingValueNode
 	for _, e := range entries {
-		key, at := scalarText(e.Key), line(e.Key)
-		if earlier, ok := first[key]; ok {
-			f.problem(at, table, "", strconv.Quote(key)+" is there twice, first in line "+strconv.Itoa(earlier), "keep one of them")
+		key, at := scalarText(e.Key), lineOf(e.Key)
+		if earlier, ok := firstLine[key]; ok {
+			f.addProblem(at, problemKey, "", strconv.Quote(key)+" is there twice, first in line "+strconv.Itoa(earlier), "keep one of them")
 			continue
 		}
-		first[key] = at
-		out = append(out, e)
+		firstLine[key] = at
+		unique = append(unique, e)
 	}
-	return out
+	return unique
 }
 
-// entry reads one entry of the table.
-func (f *file) entry(table []setting, e *ast.MappingValueNode) {
-	key, at := scalarText(e.Key), line(e.Key)
+// readEntry adds one top-level entry of the file to the layer.
+func (f *file) readEntry(table []setting, entry *ast.MappingValueNode) {
+	key, at := scalarText(entry.Key), lineOf(entry.Key)
 	if key == routesKey {
-		f.readRoutes(e)
+		f.readRoutes(entry)
 		return
 	}
-	i := slices.IndexFunc(table, func(s setting) bool { return s.yaml() == key && !s.flagOnly })
+	i := slices.IndexFunc(table, func(match setting) bool { return match.yaml() == key && !match.flagOnly })
 	if i < 0 {
 		remedy := "remove it"
-		known := append(names(table, setting.yaml), routesKey)
+		known := append(settingNames(table, setting.yaml), routesKey)
 		if near := suggest.Word(strings.ReplaceAll(key, "-", "_"), known); near != "" && near != "config" {
 			remedy = "did you mean " + near + "?"
 		}
-		f.problem(at, key, "", "unknown key", remedy)
+		f.addProblem(at, key, "", "unknown key", remedy)
 		return
 	}
-	s := table[i]
-	texts, ok := textsOf(e.Value, s.many)
+	match := table[i]
+	texts, ok := scalarTexts(entry.Value, match.isList)
 	if !ok {
-		remedy := "write " + s.yaml() + ": " + s.example()
-		f.problem(at, s.name, "", "the value has the wrong form", remedy)
+		remedy := "write " + match.yaml() + ": " + match.example()
+		f.addProblem(at, match.name, "", "the value has the wrong form", remedy)
 		return
 	}
-	f.layer[s.name] = givenTexts{texts: texts, from: f.at(at)}
+	f.layer[match.name] = layerValue{texts: texts, origin: f.origin(at)}
 }
 
 // example returns an example value in YAML syntax.
@@ -114,7 +114,7 @@ func (s setting) example() string {
 	if len(s.defaults) > 0 {
 		word = s.defaults[0]
 	}
-	if s.many {
+	if s.isList {
 		return "[" + word + "]"
 	}
 	if word == "" {
@@ -123,20 +123,21 @@ func (s setting) example() string {
 	return word
 }
 
-// readRoutes reads the table of path prefixes.
-func (f *file) readRoutes(e *ast.MappingValueNode) {
+// readRoutes reads the table of path prefixes, and sorts the routes by descending length of the prefix,
+// because the longest matching prefix applies.
+func (f *file) readRoutes(entry *ast.MappingValueNode) {
 	const remedy = "write one line for each prefix, like /api: [header:X-Tenant, ip]"
-	at := line(e.Key)
-	f.from = f.at(at)
-	entries, ok := mapping(e.Value)
+	routesLine := lineOf(entry.Key)
+	f.routesOrigin = f.origin(routesLine)
+	entries, ok := tableEntries(entry.Value)
 	if !ok {
-		f.problem(at, routesKey, "", "the value is not a table", remedy)
+		f.addProblem(routesLine, routesKey, "", "the value is not a table", remedy)
 		return
 	}
-	for _, r := range f.unique(entries, routesKey) {
-		keys, ok := textsOf(r.Value, true)
+	for _, r := range f.uniqueEntries(entries, routesKey) {
+		keys, ok := scalarTexts(r.Value, true)
 		if !ok {
-			f.problem(line(r.Key), routesKey, scalarText(r.Key), "the value has the wrong form", remedy)
+			f.addProblem(lineOf(r.Key), routesKey, scalarText(r.Key), "the value has the wrong form", remedy)
 			continue
 		}
 		f.routes = append(f.routes, Route{Prefix: scalarText(r.Key), Keys: keys})
@@ -149,15 +150,17 @@ func (f *file) readRoutes(e *ast.MappingValueNode) {
 	})
 }
 
-func (f *file) problem(at int, key, val, wrong, remedy string) {
-	f.problems = append(f.problems, Problem{Key: key, Value: val, From: f.at(at), Wrong: wrong, Remedy: remedy})
+// addProblem records a problem of the given line.
+func (f *file) addProblem(line int, key, text, message, remedy string) {
+	f.problems = append(f.problems, Problem{Key: key, Value: text, Origin: f.origin(line), Message: message, Remedy: remedy})
 }
 
-func (f *file) at(line int) string { return f.path + ":" + strconv.Itoa(line) }
+// origin returns the origin of a value in the given line, as file:line.
+func (f *file) origin(line int) string { return f.path + ":" + strconv.Itoa(line) }
 
-// mapping returns the entries of a table.
-func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
-	switch n := n.(type) {
+// tableEntries returns the entries of a YAML table, and false for any other node.
+func tableEntries(node ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := node.(type) {
 	case *ast.MappingNode:
 		return n.Values, true
 	case *ast.MappingValueNode:
@@ -166,51 +169,52 @@ func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// textsOf returns the value of a key: one text, or for a list one or more.
-func textsOf(n ast.Node, many bool) ([]string, bool) {
-	if seq, ok := n.(*ast.SequenceNode); ok && many {
+// scalarTexts returns the value of a key: one text, or any number of them for a list. It returns false if
+// the node has another form.
+func scalarTexts(node ast.Node, isList bool) ([]string, bool) {
+	if sequence, ok := node.(*ast.SequenceNode); ok && isList {
 		var out []string
-		for _, v := range seq.Values {
-			if !scalar(v) {
+		for _, v := range sequence.Values {
+			if !isScalar(v) {
 				return nil, false
 			}
 			out = append(out, scalarText(v))
 		}
 		return out, true
 	}
-	if !scalar(n) {
+	if !isScalar(node) {
 		return nil, false
 	}
-	if many {
-		return split(scalarText(n)), true
+	if isList {
+		return splitList(scalarText(node)), true
 	}
-	return []string{scalarText(n)}, true
+	return []string{scalarText(node)}, true
 }
 
-// scalar reports whether the node is a plain value. References and typed values are not supported.
-func scalar(n ast.Node) bool {
-	switch n.(type) {
+// isScalar reports whether the node is a plain value. Aliases and explicit types are not supported.
+func isScalar(node ast.Node) bool {
+	switch node.(type) {
 	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return true
 	}
 	return false
 }
 
-// scalarText returns a plain value without quotes.
-func scalarText(n ast.Node) string {
-	if l, ok := n.(*ast.LiteralNode); ok {
+// scalarText returns the text of a plain value, without quotes.
+func scalarText(node ast.Node) string {
+	if l, ok := node.(*ast.LiteralNode); ok {
 		return strings.TrimRight(l.Value.Value, "\n")
 	}
-	return n.GetToken().Value
+	return node.GetToken().Value
 }
 
-func line(n ast.Node) int { return n.GetToken().Position.Line }
+func lineOf(node ast.Node) int { return node.GetToken().Position.Line }
 
-// syntax returns the line and the message of a parser error. The text of the error itself contains several
+// syntaxError returns the line and the message of a parser error. The text of the error itself contains several
 // lines of the file, in colour.
-func syntax(err error) (int, string) {
-	if ye := yaml.Error(nil); errors.As(err, &ye) && ye.GetToken() != nil {
-		return ye.GetToken().Position.Line, ye.GetMessage()
+func syntaxError(err error) (int, string) {
+	if yamlErr := yaml.Error(nil); errors.As(err, &yamlErr) && yamlErr.GetToken() != nil {
+		return yamlErr.GetToken().Position.Line, yamlErr.GetMessage()
 	}
 	return 1, err.Error()
 }

@@ -16,25 +16,25 @@ const (
 
 // checkFileBounds returns an error for a file that exceeds the bounds, with its line. nil
 // means that the parser can read the file in a short time.
-func checkFileBounds(data string) (line int, f *flaw) {
-	if len(data) > maxFileSize {
-		return 1, &flaw{"the file has " + strconv.Itoa(len(data)) + " bytes, more than " + bytes(maxFileSize), "make it smaller"}
+func checkFileBounds(text string) (line int, f *valueProblem) {
+	if len(text) > maxFileSize {
+		return 1, &valueProblem{"the file has " + strconv.Itoa(len(text)) + " bytes, more than " + formatSize(maxFileSize), "make it smaller"}
 	}
-	brackets, indicators, last := 0, 0, 0
-	for _, t := range lexer.Tokenize(data) {
-		if t.Position.Line != last {
-			indicators, last = 0, t.Position.Line
+	brackets, lineIndicators, tokenLine := 0, 0, 0
+	for _, tok := range lexer.Tokenize(text) {
+		if tok.Position.Line != tokenLine {
+			lineIndicators, tokenLine = 0, tok.Position.Line
 		}
-		switch t.Type { //nolint:exhaustive // only these nest
+		switch tok.Type { //nolint:exhaustive // only these nest
 		case token.SequenceStartType, token.MappingStartType:
 			brackets++
 		case token.SequenceEndType, token.MappingEndType:
 			brackets--
 		case token.SequenceEntryType, token.MappingKeyType:
-			indicators++
+			lineIndicators++
 		}
-		if brackets+indicators > maxFileNesting {
-			return t.Position.Line, &flaw{"values are nested more than " + strconv.Itoa(maxFileNesting) + " levels deep", "remove brackets or dashes: a setting is a value or a list of values"}
+		if brackets+lineIndicators > maxFileNesting {
+			return tok.Position.Line, &valueProblem{"values are nested more than " + strconv.Itoa(maxFileNesting) + " levels deep", "remove brackets or dashes: a setting is a value or a list of values"}
 		}
 	}
 	return 0, nil

@@ -16,7 +16,7 @@ func TestDescriptorsFollowFromTheBounds(t *testing.T) {
 		t.Errorf("a node with an app needs %d", got)
 	}
 	for limit, holds := range map[uint64]bool{3499: false, 3500: true} {
-		if b := c.Files(limit); b.Holds != holds || !b.Advice || !strings.Contains(b.Figures, "3500 ≤ ") {
+		if b := c.DescriptorBound(limit); b.Holds != holds || !b.Advice || !strings.Contains(b.Figures, "3500 ≤ ") {
 			t.Errorf("with a limit of %d: %+v", limit, b)
 		}
 	}

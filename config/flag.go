@@ -7,13 +7,13 @@ import (
 // Flag is the help of a setting.
 type Flag struct {
 	Name    string // without the dashes
-	Metavar string // stands for the value; empty: a switch
+	Metavar string // placeholder of the value; empty means a switch
 	Env     string // environment variable
-	YAML    string // key in the file; empty: there is none
-	Default string // in words; empty: none
-	Group   string // heading
+	YAML    string // key in the file; empty means none
+	Default string // default in words; empty means none
+	Group   string // heading in the help
 	Help    string
-	Many    bool // may be repeated
+	IsList  bool // may be repeated
 }
 
 // Flags returns all settings in the order of the help.
@@ -21,7 +21,7 @@ func Flags() []Flag {
 	table := settings()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
-		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, Many: s.many}
+		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList}
 		if !s.flagOnly {
 			f.YAML = s.yaml()
 		}
@@ -35,9 +35,9 @@ func Flags() []Flag {
 
 // Value is the effective value of a setting.
 type Value struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-	From  string `json:"from"` // "flag", a variable's name, "shardway.yaml:12", "default"
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"from"` // "flag", a variable's name, "shardway.yaml:12", "default"
 }
 
 // Values returns the effective value and the origin of each setting.
@@ -45,10 +45,10 @@ func (c *Config) Values() []Value {
 	table := settings()
 	values := make([]Value, 0, len(table)+len(c.Routes))
 	for _, s := range table {
-		values = append(values, Value{Key: s.name, Value: s.bind(c).String(), From: c.source(s.name)})
+		values = append(values, Value{Key: s.name, Value: s.valueOf(c).String(), Origin: c.source(s.name)})
 	}
 	for _, r := range c.Routes {
-		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), From: c.source(routesKey)})
+		values = append(values, Value{Key: routesKey + " " + r.Prefix, Value: strings.Join(r.Keys, ","), Origin: c.source(routesKey)})
 	}
 	return values
 }

@@ -16,7 +16,7 @@ func FuzzFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(text))
 		for _, p := range problems(t, err) {
-			if p.Remedy == "" || p.Wrong == "" {
+			if p.Remedy == "" || p.Message == "" {
 				t.Errorf("%q: %+v", text, p)
 			}
 		}

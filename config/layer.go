@@ -12,34 +12,34 @@ import (
 // envPrefix is the prefix of all environment variables.
 const envPrefix = "SHARDWAY_"
 
-// givenTexts is the value of a setting in one layer.
-type givenTexts struct {
-	texts []string
-	from  string
+// layerValue is the value of a setting in one layer.
+type layerValue struct {
+	texts  []string
+	origin string
 }
 
 // layer contains the settings of one origin, by name.
-type layer map[string]givenTexts
+type layer map[string]layerValue
 
 // flagLayer reads the command line: --name value, --name=value, and for a switch --name,
 // --name=false or --no-name. If a flag is repeated, the last value applies, except for lists, and
 // for --upstream, which may have only one value.
 func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
-	l, problems := make(layer), []Problem(nil)
+	result, problems := make(layer), []Problem(nil)
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		if arg == "--help" || arg == "-h" {
 			return nil, nil, true
 		}
-		name, val, inline := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		name, text, inline := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if !strings.HasPrefix(arg, "--") || name == "" {
-			problems = append(problems, Problem{Key: arg, From: "argument", Wrong: "nothing is expected here", Remedy: "settings begin with two dashes, like --node " + strconv.Quote(arg)})
+			problems = append(problems, Problem{Key: arg, Origin: "argument", Message: "nothing is expected here", Remedy: "settings begin with two dashes, like --node " + strconv.Quote(arg)})
 			continue
 		}
-		s, known := lookup(table, name)
+		match, known := findSetting(table, name)
 		if !known && !inline && strings.HasPrefix(name, "no-") {
-			if s, known = lookup(table, strings.TrimPrefix(name, "no-")); known && s.metavar == "" {
-				val, inline = "false", true
+			if match, known = findSetting(table, strings.TrimPrefix(name, "no-")); known && match.metavar == "" {
+				text, inline = "false", true
 			} else {
 				known = false
 			}
@@ -53,39 +53,39 @@ func flagLayer(table []setting, args []string) (layer, []Problem, bool) {
 		}
 		switch {
 		case inline:
-		case s.metavar == "":
-			val = "true"
+		case match.metavar == "":
+			text = "true"
 		case i+1 < len(args) && !strings.HasPrefix(args[i+1], "--"):
 			i++
-			val = args[i]
+			text = args[i]
 		default:
-			problems = append(problems, Problem{Key: s.name, From: "flag", Wrong: "the value is missing", Remedy: "write --" + s.name + " " + s.metavar})
+			problems = append(problems, Problem{Key: match.name, Origin: "flag", Message: "the value is missing", Remedy: "write --" + match.name + " " + match.metavar})
 			continue
 		}
-		if earlier, twice := l[s.name]; twice && s.notRepeatable && val != "" && earlier.texts[0] != "" {
+		if earlier, twice := result[match.name]; twice && match.notRepeatable && text != "" && earlier.texts[0] != "" {
 			problems = append(problems, Problem{
-				Key: s.name, Value: val, From: "flag", Wrong: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
+				Key: match.name, Value: text, Origin: "flag", Message: "the flag is there twice, first with " + strconv.Quote(earlier.texts[0]),
 				Remedy: "keep one of them: a node has one app instance, and further instances need nodes of their own",
 			})
 			continue
 		}
-		l.add(s, val)
+		result.add(match, text)
 	}
-	return l, problems, false
+	return result, problems, false
 }
 
 // add records one occurrence of a flag.
-func (l layer) add(s setting, val string) {
-	g := givenTexts{texts: []string{val}, from: "flag"}
-	if s.many {
-		g.texts = append(l[s.name].texts, split(val)...)
+func (l layer) add(match setting, val string) {
+	given := layerValue{texts: []string{val}, origin: "flag"}
+	if match.isList {
+		given.texts = append(l[match.name].texts, splitList(val)...)
 	}
-	l[s.name] = g
+	l[match.name] = given
 }
 
 func unknownFlag(table []setting, name string) Problem {
-	p := Problem{Key: "--" + name, From: "flag", Wrong: "unknown flag", Remedy: "shardway run --help lists them all"}
-	if near := suggest.Word(name, names(table, func(s setting) string { return s.name })); near != "" {
+	p := Problem{Key: "--" + name, Origin: "flag", Message: "unknown flag", Remedy: "shardway run --help lists them all"}
+	if near := suggest.Word(name, settingNames(table, func(s setting) string { return s.name })); near != "" {
 		p.Remedy = "did you mean --" + near + "? " + p.Remedy
 	}
 	return p
@@ -95,32 +95,32 @@ func unknownFlag(table []setting, name string) Problem {
 // problem only if its name resembles a setting, because other programs, such as Kubernetes, may use the
 // prefix.
 func envLayer(table []setting, environ []string) (layer, []Problem) {
-	l, problems := make(layer), []Problem(nil)
-	known := names(table, setting.env)
+	result, problems := make(layer), []Problem(nil)
+	known := settingNames(table, setting.env)
 	foreign := regexp.MustCompile(`(_SERVICE_HOST|_SERVICE_PORT(_.*)?|_PORT(_\d+_.*)?)$`)
-	for _, kv := range environ {
-		name, val, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, envPrefix) || val == "" {
+	for _, variable := range environ {
+		name, text, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || text == "" {
 			continue
 		}
 		if i := slices.Index(known, name); i >= 0 {
-			s, g := table[i], givenTexts{texts: []string{val}, from: name}
-			if s.many {
-				g.texts = split(val)
+			match, given := table[i], layerValue{texts: []string{text}, origin: name}
+			if match.isList {
+				given.texts = splitList(text)
 			}
-			l[s.name] = g
+			result[match.name] = given
 			continue
 		}
-		if near := suggest.Word(name[len(envPrefix):], bare(known)); near != "" && !foreign.MatchString(name) {
+		if near := suggest.Word(name[len(envPrefix):], withoutEnvPrefix(known)); near != "" && !foreign.MatchString(name) {
 			// The value may be a secret, so the problem does not contain it.
-			problems = append(problems, Problem{Key: name, From: "environment", Wrong: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
+			problems = append(problems, Problem{Key: name, Origin: "environment", Message: "unknown setting", Remedy: "did you mean " + envPrefix + near + "?"})
 		}
 	}
-	return l, problems
+	return result, problems
 }
 
-// bare removes the common prefix, which would distort the comparison of names.
-func bare(known []string) []string {
+// withoutEnvPrefix removes the common prefix, which would distort the comparison of names.
+func withoutEnvPrefix(known []string) []string {
 	out := make([]string, len(known))
 	for i, k := range known {
 		out[i] = strings.TrimPrefix(k, envPrefix)
@@ -128,8 +128,8 @@ func bare(known []string) []string {
 	return out
 }
 
-// split splits a list in one text.
-func split(s string) []string {
+// splitList splits a list in one text.
+func splitList(s string) []string {
 	var out []string
 	for part := range strings.SplitSeq(s, ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -139,7 +139,7 @@ func split(s string) []string {
 	return out
 }
 
-func lookup(table []setting, name string) (setting, bool) {
+func findSetting(table []setting, name string) (setting, bool) {
 	i := slices.IndexFunc(table, func(s setting) bool { return s.name == name })
 	if i < 0 {
 		return setting{}, false
@@ -147,10 +147,10 @@ func lookup(table []setting, name string) (setting, bool) {
 	return table[i], true
 }
 
-func names(table []setting, name func(setting) string) []string {
+func settingNames(table []setting, format func(setting) string) []string {
 	out := make([]string, len(table))
 	for i, s := range table {
-		out[i] = name(s)
+		out[i] = format(s)
 	}
 	return out
 }

@@ -13,57 +13,57 @@ func Load(args, environ []string, read func(path string) ([]byte, error)) (Confi
 	return load(settings(), make(layer), Program{Args: args, Environ: environ, Read: read})
 }
 
-// load is Load with a layer that overrides all others.
-func load(table []setting, first layer, p Program) (Config, error) {
-	c := Default()
-	c.Embedded, c.Hooked = p.Embedded, p.Hooked
-	c.from = make(map[string]string)
-	flags, problems, help := flagLayer(table, p.Args)
+// load is Load for a Program. The layer overrides has precedence over the command line.
+func load(table []setting, overrides layer, program Program) (Config, error) {
+	cfg := Default()
+	cfg.Embedded, cfg.EmbeddedHooks = program.Embedded, program.EmbeddedHooks
+	cfg.origins = make(map[string]string)
+	flags, problems, help := flagLayer(table, program.Args)
 	if help {
-		return c, ErrHelp
+		return cfg, ErrHelp
 	}
-	env, wrong := envLayer(table, p.Environ)
-	problems = append(problems, wrong...)
-	layers := []layer{first, flags, env}
-	if f := openFile(table, layers, p.Read); f != nil {
-		problems = append(problems, f.problems...)
-		layers = append(layers, f.layer)
-		c.Routes = f.routes
-		if f.from != "" {
-			c.from[routesKey] = f.from
+	env, envProblems := envLayer(table, program.Environ)
+	problems = append(problems, envProblems...)
+	layers := []layer{overrides, flags, env}
+	if configFile := readConfigFile(table, layers, program.Read); configFile != nil {
+		problems = append(problems, configFile.problems...)
+		layers = append(layers, configFile.layer)
+		cfg.Routes = configFile.routes
+		if configFile.routesOrigin != "" {
+			cfg.origins[routesKey] = configFile.routesOrigin
 		}
 	}
-	if p.Routes != nil {
-		c.Routes = p.Routes
-		c.from[routesKey] = "Config.Routes"
+	if program.Routes != nil {
+		cfg.Routes = program.Routes
+		cfg.origins[routesKey] = "Config.Routes"
 	}
-	broken := make(map[string]bool)
+	unparsed := make(map[string]bool)
 	for _, s := range table {
-		if p, ok := c.take(s, layers); !ok {
-			problems = append(problems, p)
-			broken[s.name] = true
+		if program, ok := cfg.setFromLayers(s, layers); !ok {
+			problems = append(problems, program)
+			unparsed[s.name] = true
 		}
 	}
-	c.complete()
-	problems = append(problems, c.judge(broken)...)
-	return c, failure(problems)
+	cfg.deriveDefaults()
+	problems = append(problems, cfg.findProblems(unparsed)...)
+	return cfg, newError(problems)
 }
 
-// openFile reads the file that the first layer with the setting config specifies.
-func openFile(table []setting, layers []layer, read func(string) ([]byte, error)) *file {
-	for _, l := range layers {
-		g, ok := l["config"]
+// readConfigFile reads the file that the first layer with the setting config specifies.
+func readConfigFile(table []setting, layers []layer, read func(string) ([]byte, error)) *file {
+	for _, source := range layers {
+		given, ok := source["config"]
 		if !ok {
 			continue
 		}
-		path := g.texts[0]
+		path := given.texts[0]
 		if path == "" {
 			return nil
 		}
 		data, err := read(path)
 		if err != nil {
 			return &file{problems: []Problem{{
-				Key: "config", Value: path, From: g.from, Wrong: err.Error(), Remedy: "name a file that can be read",
+				Key: "config", Value: path, Origin: given.origin, Message: err.Error(), Remedy: "name a file that can be read",
 			}}}
 		}
 		return parseFile(table, path, data)
@@ -71,38 +71,38 @@ func openFile(table []setting, layers []layer, read func(string) ([]byte, error)
 	return nil
 }
 
-// take sets s from the first layer that contains it.
-func (c *Config) take(s setting, layers []layer) (Problem, bool) {
-	for _, l := range layers {
-		g, ok := l[s.name]
+// setFromLayers sets s from the first layer that contains it.
+func (c *Config) setFromLayers(target setting, layers []layer) (Problem, bool) {
+	for _, source := range layers {
+		given, ok := source[target.name]
 		if !ok {
 			continue
 		}
-		c.from[s.name] = g.from
-		v := s.bind(c)
-		f := v.set(g.texts)
-		if f == nil {
+		c.origins[target.name] = given.origin
+		field := target.valueOf(c)
+		problem := field.set(given.texts)
+		if problem == nil {
 			return Problem{}, true
 		}
-		return Problem{Key: s.name, Value: join(g.texts), From: g.from, Wrong: f.wrong, Remedy: f.remedy}, false
+		return Problem{Key: target.name, Value: joinTexts(given.texts), Origin: given.origin, Message: problem.message, Remedy: problem.remedy}, false
 	}
 	return Problem{}, true
 }
 
-// complete derives defaults that depend on other settings: listen addresses if there is a secret, ports of
+// deriveDefaults derives defaults that depend on other settings: listen addresses if there is a secret, ports of
 // advertised hosts, and a stream grace that is not longer than the drain timeout.
-func (c *Config) complete() {
+func (c *Config) deriveDefaults() {
 	if c.SecretFile != "" {
-		if !c.given("gossip") {
+		if !c.isSet("gossip") {
 			c.Gossip = ":7946"
 		}
-		if !c.given("peer") {
+		if !c.isSet("peer") {
 			c.Peer = ":7947"
 		}
 	}
-	c.GossipAdvertise = withPort(c.GossipAdvertise, c.Gossip)
-	c.PeerAdvertise = withPort(c.PeerAdvertise, c.Peer)
-	if !c.given("stream-grace") {
+	c.GossipAdvertise = addListenPort(c.GossipAdvertise, c.Gossip)
+	c.PeerAdvertise = addListenPort(c.PeerAdvertise, c.Peer)
+	if !c.isSet("stream-grace") {
 		c.StreamGrace = min(c.StreamGrace, c.DrainTimeout)
 	}
 }

@@ -96,7 +96,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 				t.Errorf("Shards = %d, want %d", c.Shards, tt.want)
 			}
 			i := slices.IndexFunc(c.Values(), func(v config.Value) bool { return v.Key == "shards" })
-			if from := c.Values()[i].From; from != tt.from {
+			if from := c.Values()[i].Origin; from != tt.from {
 				t.Errorf("came from %q, want %q", from, tt.from)
 			}
 		})
@@ -221,8 +221,8 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 				t.Errorf("%s as %s: %v", f.Name, place, err)
 			}
 			i := slices.IndexFunc(c.Values(), func(v config.Value) bool { return v.Key == f.Name })
-			if v := c.Values()[i]; v.Value != want || v.From == "default" {
-				t.Errorf("%s as %s = %q from %q, want %q", f.Name, place, v.Value, v.From, want)
+			if v := c.Values()[i]; v.Value != want || v.Origin == "default" {
+				t.Errorf("%s as %s = %q from %q, want %q", f.Name, place, v.Value, v.Origin, want)
 			}
 		}
 	}

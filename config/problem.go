@@ -10,35 +10,35 @@ import (
 
 // Problem is one error in the settings.
 type Problem struct {
-	Key    string `json:"key"`             // as written in the place it came from; empty: no single key is at fault
-	Value  string `json:"value,omitempty"` // empty: there is none to show
-	From   string `json:"from,omitempty"`  // "flag", "environment", "shardway.yaml:12", "default"
-	Wrong  string `json:"wrong"`
-	Remedy string `json:"remedy"`
+	Key     string `json:"key"`             // key as the operator wrote it; empty if no single key causes the problem
+	Value   string `json:"value,omitempty"` // empty if the problem has no value to show
+	Origin  string `json:"from,omitempty"`  // "flag", "environment", "shardway.yaml:12", "default"
+	Message string `json:"wrong"`
+	Remedy  string `json:"remedy"`
 }
 
 // String returns one line with the key, the value, the origin, the error and the remedy.
 func (p Problem) String() string {
-	var b strings.Builder
+	var line strings.Builder
 	if p.Key == "" {
-		b.WriteString(p.From)
-		p.From = ""
+		line.WriteString(p.Origin)
+		p.Origin = ""
 	}
-	b.WriteString(p.Key)
+	line.WriteString(p.Key)
 	if p.Value != "" {
-		b.WriteString(" = " + strconv.Quote(p.Value))
+		line.WriteString(" = " + strconv.Quote(p.Value))
 	}
-	if p.From != "" {
-		b.WriteString(" (" + p.From + ")")
+	if p.Origin != "" {
+		line.WriteString(" (" + p.Origin + ")")
 	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
+	if line.Len() > 0 {
+		line.WriteString(": ")
 	}
-	b.WriteString(p.Wrong)
+	line.WriteString(p.Message)
 	if p.Remedy != "" {
-		b.WriteString("; " + p.Remedy)
+		line.WriteString("; " + p.Remedy)
 	}
-	return b.String()
+	return line.String()
 }
 
 // Error contains all problems, at least one.
@@ -55,27 +55,27 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// failure returns the error for the problems, or nil if there are none.
-func failure(problems []Problem) error {
+// newError returns the error for the problems, or nil if there are none.
+func newError(problems []Problem) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	return &Error{problems}
 }
 
-// flaw is an error in a value, without the name of the setting.
-type flaw struct {
-	wrong  string
-	remedy string
+// valueProblem is an error in a value, without the name of the setting, which the caller adds.
+type valueProblem struct {
+	message string
+	remedy  string
 }
 
-// flawOf converts an error of a parser; nil means no error.
-func flawOf(err error) *flaw {
+// problemOf converts the error of a parser, usually a *valueerr.Error. It returns nil for a nil error.
+func problemOf(err error) *valueProblem {
 	if err == nil {
 		return nil
 	}
-	if m := (*valueerr.Error)(nil); errors.As(err, &m) {
-		return &flaw{m.Wrong, m.Remedy}
+	if valueErr := (*valueerr.Error)(nil); errors.As(err, &valueErr) {
+		return &valueProblem{valueErr.Wrong, valueErr.Remedy}
 	}
-	return &flaw{err.Error(), "correct it"}
+	return &valueProblem{err.Error(), "correct it"}
 }

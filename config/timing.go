@@ -9,14 +9,14 @@ import (
 
 // Timings that cannot be configured.
 const (
-	// ackSlack is the time for an acknowledgement after drain-timeout.
-	ackSlack = time.Second
-	// silentHeartbeats is the number of missed heartbeats after which a node is unresponsive.
-	silentHeartbeats = 5
-	// leaveSlack is the time for the leadership transfer and for leaving.
-	leaveSlack = time.Second
-	// election is the usual duration of an election.
-	election = time.Second
+	// ackTime is the time for an acknowledgement after drain-timeout.
+	ackTime = time.Second
+	// missedHeartbeatLimit is the number of missed heartbeats after which a node is unresponsive.
+	missedHeartbeatLimit = 5
+	// leaveTime is the time for the leadership transfer and for leaving.
+	leaveTime = time.Second
+	// typicalElectionTime is the usual duration of an election.
+	typicalElectionTime = time.Second
 )
 
 // Bound is a condition between timings.
@@ -24,16 +24,16 @@ type Bound struct {
 	Rule    string `json:"rule"`    // "heartbeat ≤ lease / 4"
 	Figures string `json:"figures"` // "100ms ≤ 125ms"
 	Holds   bool   `json:"holds"`
-	Advice  bool   `json:"advice"` // recommended only: a node starts without it
+	Advice  bool   `json:"advice"` // the condition is only recommended: the node starts even if it does not hold
 	Why     string `json:"why"`
 
-	keys   []string // the settings in it; the first is the one to change
-	remedy string
+	settings []string // settings that the condition compares; the operator should change the first one
+	remedy   string
 }
 
-// concerns reports whether the bound depends on one of the given settings.
-func (b Bound) concerns(names map[string]bool) bool {
-	return slices.ContainsFunc(b.keys, func(k string) bool { return names[k] })
+// dependsOnAny reports whether the bound depends on one of the given settings.
+func (b Bound) dependsOnAny(names map[string]bool) bool {
+	return slices.ContainsFunc(b.settings, func(k string) bool { return names[k] })
 }
 
 // Figure is a duration or a number that follows from the settings.
@@ -55,7 +55,7 @@ func (c *Config) Explain() Explanation {
 }
 
 // SilenceLimit returns the time without a heartbeat after which the leader acts.
-func (c *Config) SilenceLimit() time.Duration { return silentHeartbeats * c.Heartbeat }
+func (c *Config) SilenceLimit() time.Duration { return missedHeartbeatLimit * c.Heartbeat }
 
 // LatestLeaseExpiry returns the time after which the last lease of a crashed node has certainly expired. The
 // rates of two clocks may differ by 10 %.
@@ -72,7 +72,7 @@ func (c *Config) MaxTimeToUnhealthy() time.Duration {
 }
 
 // AckDeadline returns how long the leader waits for the acknowledgement of a node.
-func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releaseTime() + ackSlack }
+func (c *Config) AckDeadline() time.Duration { return c.DrainTimeout + c.releaseTime() + ackTime }
 
 // releaseTime returns the time that the hooks of the app add to a map change; zero without hooks.
 func (c *Config) releaseTime() time.Duration {
@@ -88,56 +88,57 @@ func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommen
 func (c *Config) requiredBounds() []Bound {
 	var bounds []Bound
 	for _, b := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
-		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Values, Holds: b.Satisfied, Why: b.Reason, keys: b.Settings, remedy: b.Remedy})
+		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Values, Holds: b.Satisfied, Why: b.Reason, settings: b.Settings, remedy: b.Remedy})
 	}
 	bounds = append(bounds, []Bound{
 		{
-			Rule: "stream-grace ≤ drain-timeout", Figures: short(c.StreamGrace) + " ≤ " + short(c.DrainTimeout), Holds: c.StreamGrace <= c.DrainTimeout,
-			Why:  "what still runs at drain-timeout is cut, tunnels and event streams too",
-			keys: []string{"stream-grace", "drain-timeout"}, remedy: "lower stream-grace to " + short(c.DrainTimeout) + ", or raise drain-timeout",
+			Rule: "stream-grace ≤ drain-timeout", Figures: formatDuration(c.StreamGrace) + " ≤ " + formatDuration(c.DrainTimeout), Holds: c.StreamGrace <= c.DrainTimeout,
+			Why:      "what still runs at drain-timeout is cut, tunnels and event streams too",
+			settings: []string{"stream-grace", "drain-timeout"}, remedy: "lower stream-grace to " + formatDuration(c.DrainTimeout) + ", or raise drain-timeout",
 		},
 		{
-			Rule: "shutdown-timeout ≥ " + c.handsOver() + " + 2s", Figures: short(c.ShutdownTimeout) + " ≥ " + short(c.AckDeadline()+leaveSlack), Holds: c.ShutdownTimeout >= c.AckDeadline()+leaveSlack,
-			Why:  "a node that stops hands its shards over (" + c.handsOver() + " + 1s) and leaves (1s)",
-			keys: []string{"shutdown-timeout", "drain-timeout", "release-timeout"}, remedy: "raise shutdown-timeout to " + short(c.AckDeadline()+leaveSlack) + ", or lower drain-timeout",
+			Rule: "shutdown-timeout ≥ " + c.handoverTimeouts() + " + 2s", Figures: formatDuration(c.ShutdownTimeout) + " ≥ " + formatDuration(c.AckDeadline()+leaveTime), Holds: c.ShutdownTimeout >= c.AckDeadline()+leaveTime,
+			Why:      "a node that stops hands its shards over (" + c.handoverTimeouts() + " + 1s) and leaves (1s)",
+			settings: []string{"shutdown-timeout", "drain-timeout", "release-timeout"}, remedy: "raise shutdown-timeout to " + formatDuration(c.AckDeadline()+leaveTime) + ", or lower drain-timeout",
 		},
 		{
-			Rule: "lame-duck < shutdown-timeout", Figures: short(c.LameDuck) + " < " + short(c.ShutdownTimeout), Holds: c.LameDuck < c.ShutdownTimeout,
-			Why:  "stopping takes no longer than shutdown-timeout, the time as a lame duck included",
-			keys: []string{"lame-duck", "shutdown-timeout"}, remedy: "lower lame-duck, or raise shutdown-timeout above " + short(c.LameDuck),
+			Rule: "lame-duck < shutdown-timeout", Figures: formatDuration(c.LameDuck) + " < " + formatDuration(c.ShutdownTimeout), Holds: c.LameDuck < c.ShutdownTimeout,
+			Why:      "stopping takes no longer than shutdown-timeout, the time as a lame duck included",
+			settings: []string{"lame-duck", "shutdown-timeout"}, remedy: "lower lame-duck, or raise shutdown-timeout above " + formatDuration(c.LameDuck),
 		},
 		{
-			Rule: "restart-grace < queue-wait", Figures: short(c.RestartGrace) + " < " + short(c.QueueWait), Holds: c.RestartGrace < c.QueueWait,
-			Why:  "requests for the shards of a crashed node wait as long as its return is waited for",
-			keys: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + short(c.QueueWait) + ", or raise queue-wait",
+			Rule: "restart-grace < queue-wait", Figures: formatDuration(c.RestartGrace) + " < " + formatDuration(c.QueueWait), Holds: c.RestartGrace < c.QueueWait,
+			Why:      "requests for the shards of a crashed node wait as long as its return is waited for",
+			settings: []string{"restart-grace", "queue-wait"}, remedy: "lower restart-grace below " + formatDuration(c.QueueWait) + ", or raise queue-wait",
 		},
 	}...)
 	if c.HasHooks() {
 		bounds = append(bounds, Bound{
-			Rule: "queue-wait > drain-timeout + release-timeout + 1s", Figures: short(c.QueueWait) + " > " + short(c.AckDeadline()), Holds: c.QueueWait > c.AckDeadline(),
-			Why:  "requests for a shard that moves wait until its app has released it",
-			keys: []string{"queue-wait", "drain-timeout", "release-timeout"}, remedy: "raise queue-wait above " + short(c.AckDeadline()) + ", or lower release-timeout or drain-timeout",
+			Rule: "queue-wait > drain-timeout + release-timeout + 1s", Figures: formatDuration(c.QueueWait) + " > " + formatDuration(c.AckDeadline()), Holds: c.QueueWait > c.AckDeadline(),
+			Why:      "requests for a shard that moves wait until its app has released it",
+			settings: []string{"queue-wait", "drain-timeout", "release-timeout"}, remedy: "raise queue-wait above " + formatDuration(c.AckDeadline()) + ", or lower release-timeout or drain-timeout",
 		})
 	}
 	if c.OnShutdown == OnShutdownHold {
 		bounds = append(bounds, Bound{
-			Rule: "hold-grace < queue-wait - 1s", Figures: short(c.HoldGrace) + " < " + short(c.QueueWait-ackSlack), Holds: c.HoldGrace < c.QueueWait-ackSlack,
-			Why:  "requests for the shards of a node that restarts in place wait for it, and then for those who get them",
-			keys: []string{"hold-grace", "queue-wait"}, remedy: "lower hold-grace below " + short(c.QueueWait-ackSlack) + ", or raise queue-wait",
+			Rule: "hold-grace < queue-wait - 1s", Figures: formatDuration(c.HoldGrace) + " < " + formatDuration(c.QueueWait-ackTime), Holds: c.HoldGrace < c.QueueWait-ackTime,
+			Why:      "requests for the shards of a node that restarts in place wait for it, and then for those who get them",
+			settings: []string{"hold-grace", "queue-wait"}, remedy: "lower hold-grace below " + formatDuration(c.QueueWait-ackTime) + ", or raise queue-wait",
 		})
 	}
 	if c.RemoveDeadAfter == 0 {
 		return bounds
 	}
 	return append(bounds, Bound{
-		Rule: "remove-dead-after ≥ 2 × dead-after", Figures: short(c.RemoveDeadAfter) + " ≥ " + short(2*c.DeadAfter), Holds: c.RemoveDeadAfter >= 2*c.DeadAfter,
-		Why:  "a voter is removed only when its shards have long been taken",
-		keys: []string{"remove-dead-after", "dead-after"}, remedy: "raise remove-dead-after to " + short(2*c.DeadAfter) + ", or write off",
+		Rule: "remove-dead-after ≥ 2 × dead-after", Figures: formatDuration(c.RemoveDeadAfter) + " ≥ " + formatDuration(2*c.DeadAfter), Holds: c.RemoveDeadAfter >= 2*c.DeadAfter,
+		Why:      "a voter is removed only when its shards have long been taken",
+		settings: []string{"remove-dead-after", "dead-after"}, remedy: "raise remove-dead-after to " + formatDuration(2*c.DeadAfter) + ", or write off",
 	})
 }
 
-// handsOver names the settings that limit the handover of a shard, except ackSlack.
-func (c *Config) handsOver() string {
+// handoverTimeouts returns the names of the settings whose sum limits the handover of a shard. The limit
+// also includes ackTime, which is not a setting.
+func (c *Config) handoverTimeouts() string {
 	if c.HasHooks() {
 		return "drain-timeout + release-timeout"
 	}
@@ -147,40 +148,40 @@ func (c *Config) handsOver() string {
 func (c *Config) recommendedBounds() []Bound {
 	return []Bound{
 		{
-			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: short(c.AbortDelay()) + " ≥ " + short(election), Holds: c.AbortDelay() >= election, Advice: true,
-			Why:  "else a usual election cuts running requests",
-			keys: []string{"dead-after", "lease"}, remedy: "raise dead-after",
+			Rule: "0.85 × dead-after − lease ≥ 1s", Figures: formatDuration(c.AbortDelay()) + " ≥ " + formatDuration(typicalElectionTime), Holds: c.AbortDelay() >= typicalElectionTime, Advice: true,
+			Why:      "else a usual election cuts running requests",
+			settings: []string{"dead-after", "lease"}, remedy: "raise dead-after",
 		},
 		{
-			Rule: "queue-wait ≥ dead-after + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.DeadAfter+election), Holds: c.QueueWait >= c.DeadAfter+election, Advice: true,
-			Why:  "else requests get 503 before the shards of a lost node are taken",
-			keys: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
+			Rule: "queue-wait ≥ dead-after + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DeadAfter+typicalElectionTime), Holds: c.QueueWait >= c.DeadAfter+typicalElectionTime, Advice: true,
+			Why:      "else requests get 503 before the shards of a lost node are taken",
+			settings: []string{"queue-wait", "dead-after"}, remedy: "raise queue-wait",
 		},
 		{
-			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: short(c.QueueWait) + " ≥ " + short(c.DrainTimeout+ackSlack), Holds: c.QueueWait >= c.DrainTimeout+ackSlack, Advice: true,
-			Why:  "else requests get 503 while a slow one finishes where its shard was",
-			keys: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
+			Rule: "queue-wait ≥ drain-timeout + 1s", Figures: formatDuration(c.QueueWait) + " ≥ " + formatDuration(c.DrainTimeout+ackTime), Holds: c.QueueWait >= c.DrainTimeout+ackTime, Advice: true,
+			Why:      "else requests get 503 while a slow one finishes where its shard was",
+			settings: []string{"queue-wait", "drain-timeout"}, remedy: "raise queue-wait",
 		},
 	}
 }
 
 // Figures returns the durations and maximum numbers that follow from the settings.
 func (c *Config) Figures() []Figure {
-	taken := c.LatestLeaseExpiry()
+	takeoverDelay := c.LatestLeaseExpiry()
 	switch c.Takeover {
 	case TakeoverTimeout:
-		taken = c.DeadAfter
+		takeoverDelay = c.DeadAfter
 	case TakeoverImmediate:
-		taken = 0
+		takeoverDelay = 0
 	case TakeoverLease:
 	}
 	return append([]Figure{
-		{"silent after", short(c.SilenceLimit()), "five heartbeats: the leader begins a round without the node"},
-		{"crashed node's shards after", short(taken), "with evidence of the crash and takeover " + string(c.Takeover)},
-		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
-		{"running requests cut after", short(c.AbortDelay()), "counted from the end of the lease (0.85 × dead-after − lease)"},
-		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
-		{"app unhealthy after", short(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
+		{"silent after", formatDuration(c.SilenceLimit()), "five heartbeats: the leader begins a round without the node"},
+		{"crashed node's shards after", formatDuration(takeoverDelay), "with evidence of the crash and takeover " + string(c.Takeover)},
+		{"silent node's shards after", formatDuration(c.DeadAfter), "without evidence (dead-after)"},
+		{"running requests cut after", formatDuration(c.AbortDelay()), "counted from the end of the lease (0.85 × dead-after − lease)"},
+		{"acknowledgement due after", formatDuration(c.AckDeadline()), c.handoverTimeouts() + " + 1s; a node that misses it is dropped"},
+		{"app unhealthy after", formatDuration(c.MaxTimeToUnhealthy()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
 		{"these timings count for", "a new cluster", "lease, dead-after, takeover and rebalance-mode are the founder's; a cluster that is there keeps its own (`shardway settings`)"},
-	}, c.socketFigures()...)
+	}, c.capacityFigures()...)
 }

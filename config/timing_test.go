@@ -35,14 +35,14 @@ func TestFiguresFollowFromTheTimings(t *testing.T) {
 // for nobody's.
 func TestHooksMakeTheAcknowledgementLater(t *testing.T) {
 	c := config.Default()
-	if c.Hooked = true; c.AckDeadline() != 10*time.Second {
+	if c.EmbeddedHooks = true; c.AckDeadline() != 10*time.Second {
 		t.Errorf("with hooks the acknowledgement is due after %v, want 10s", c.AckDeadline())
 	}
 	if err := c.Validate(); err != nil {
 		t.Errorf("the default timings with hooks: %v", err)
 	}
 	c.ReleaseTimeout, c.QueueWait = time.Minute, 10*time.Second
-	if c.Hooked = false; c.Validate() != nil || c.AckDeadline() != 6*time.Second {
+	if c.EmbeddedHooks = false; c.Validate() != nil || c.AckDeadline() != 6*time.Second {
 		t.Errorf("without hooks: %v, %v", c.Validate(), c.AckDeadline())
 	}
 }

@@ -200,7 +200,7 @@ func TestSecretOpensWhatItProtects(t *testing.T) {
 			t.Errorf("admin with %s: %v", guard, err)
 		}
 	}
-	if c, err = config.Load([]string{"--tls-ca=a", "--tls-node-cert=b", "--tls-node-key=c", "--peer=10.0.0.1:7947"}, nil, files(nil)); err != nil || !c.Sealed() {
+	if c, err = config.Load([]string{"--tls-ca=a", "--tls-node-cert=b", "--tls-node-key=c", "--peer=10.0.0.1:7947"}, nil, files(nil)); err != nil || !c.UsesPeerTLS() {
 		t.Errorf("peer with own certificates: %v", err)
 	}
 }
@@ -258,7 +258,7 @@ func TestTooManyRoutesAreRefused(t *testing.T) {
 	}
 	_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(yaml.String()))
 	ps := problems(t, err)
-	if len(ps) != 1 || ps[0].Key != "routes" || ps[0].From != "f.yaml:1" || ps[0].Remedy != "use fewer or shorter routes" || !strings.HasSuffix(ps[0].Wrong, " bytes, more than 16384") {
+	if len(ps) != 1 || ps[0].Key != "routes" || ps[0].Origin != "f.yaml:1" || ps[0].Remedy != "use fewer or shorter routes" || !strings.HasSuffix(ps[0].Message, " bytes, more than 16384") {
 		t.Errorf("%v", err)
 	}
 }

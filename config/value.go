@@ -11,115 +11,115 @@ import (
 	"shardway/internal/timingrules"
 )
 
-// value is a parser and formatter for a field of a Config.
-type value interface {
+// settingValue parses, checks and formats a field of a Config.
+type settingValue interface {
 	// set parses the value. texts has one element unless the setting is a list.
-	set(texts []string) *flaw
+	set(texts []string) *valueProblem
 	// check checks the current value.
-	check() *flaw
+	check() *valueProblem
 	// String returns the value in the syntax of set.
 	String() string
 }
 
 // textValue is a string with a check function.
 type textValue struct {
-	p     *string
-	judge func(string) *flaw // not asked about the empty string; nil: anything goes
+	field    *string
+	validate func(string) *valueProblem // checks a non-empty text; nil means that every text is valid
 }
 
-func (v textValue) set(texts []string) *flaw {
-	*v.p = texts[0]
+func (v textValue) set(texts []string) *valueProblem {
+	*v.field = texts[0]
 	return nil
 }
 
-func (v textValue) check() *flaw {
-	if *v.p == "" || v.judge == nil {
+func (v textValue) check() *valueProblem {
+	if *v.field == "" || v.validate == nil {
 		return nil
 	}
-	return v.judge(*v.p)
+	return v.validate(*v.field)
 }
 
-func (v textValue) String() string { return *v.p }
+func (v textValue) String() string { return *v.field }
 
 // choiceValue is one of several words.
 type choiceValue[T ~string] struct {
-	p  *T
-	of []T
+	field   *T
+	choices []T
 }
 
-func (v choiceValue[T]) set(texts []string) *flaw {
-	*v.p = T(texts[0])
+func (v choiceValue[T]) set(texts []string) *valueProblem {
+	*v.field = T(texts[0])
 	return nil
 }
 
-func (v choiceValue[T]) check() *flaw {
-	if slices.Contains(v.of, *v.p) {
+func (v choiceValue[T]) check() *valueProblem {
+	if slices.Contains(v.choices, *v.field) {
 		return nil
 	}
-	words := make([]string, len(v.of))
-	for i, w := range v.of {
+	words := make([]string, len(v.choices))
+	for i, w := range v.choices {
 		words[i] = string(w)
 	}
-	return &flaw{"unknown value", "choose one of " + strings.Join(words, ", ")}
+	return &valueProblem{"unknown value", "choose one of " + strings.Join(words, ", ")}
 }
 
-func (v choiceValue[T]) String() string { return string(*v.p) }
+func (v choiceValue[T]) String() string { return string(*v.field) }
 
 // numberValue is an integer within bounds.
 type numberValue struct {
-	p      *int
-	lo, hi int
-	zero   string // a word that stands for zero, which is allowed then; empty: none
+	field    *int
+	min, max int
+	zeroWord string // word for zero, which is then allowed; empty means no such word
 }
 
-func (v numberValue) set(texts []string) *flaw {
-	if v.zero != "" && texts[0] == v.zero {
-		*v.p = 0
+func (v numberValue) set(texts []string) *valueProblem {
+	if v.zeroWord != "" && texts[0] == v.zeroWord {
+		*v.field = 0
 		return nil
 	}
 	n, err := strconv.Atoi(texts[0])
 	if err != nil {
-		return &flaw{"not a whole number", v.bounds()}
+		return &valueProblem{"not a whole number", v.boundsRemedy()}
 	}
-	*v.p = n
+	*v.field = n
 	return nil
 }
 
-func (v numberValue) check() *flaw {
-	if v.zero != "" && *v.p == 0 {
+func (v numberValue) check() *valueProblem {
+	if v.zeroWord != "" && *v.field == 0 {
 		return nil
 	}
-	if *v.p < v.lo || *v.p > v.hi {
-		return &flaw{"out of bounds", v.bounds()}
+	if *v.field < v.min || *v.field > v.max {
+		return &valueProblem{"out of bounds", v.boundsRemedy()}
 	}
 	return nil
 }
 
-func (v numberValue) bounds() string {
-	remedy := fmt.Sprintf("give a number from %d to %d", v.lo, v.hi)
-	if v.zero != "" {
-		remedy += ", or " + v.zero
+func (v numberValue) boundsRemedy() string {
+	remedy := fmt.Sprintf("give a number from %d to %d", v.min, v.max)
+	if v.zeroWord != "" {
+		remedy += ", or " + v.zeroWord
 	}
 	return remedy
 }
 
 func (v numberValue) String() string {
-	if v.zero != "" && *v.p == 0 {
-		return v.zero
+	if v.zeroWord != "" && *v.field == 0 {
+		return v.zeroWord
 	}
-	return strconv.Itoa(*v.p)
+	return strconv.Itoa(*v.field)
 }
 
 // durationValue is a duration within bounds.
 type durationValue struct {
-	p      *time.Duration
-	lo, hi time.Duration
-	off    bool // the word "off" stands for zero, and zero is allowed
+	field     *time.Duration
+	min, max  time.Duration
+	allowsOff bool // the word "off" stands for zero, and zero is allowed
 }
 
-func (v durationValue) set(texts []string) *flaw {
-	if v.off && texts[0] == "off" {
-		*v.p = 0
+func (v durationValue) set(texts []string) *valueProblem {
+	if v.allowsOff && texts[0] == "off" {
+		*v.field = 0
 		return nil
 	}
 	d, err := time.ParseDuration(texts[0])
@@ -128,149 +128,149 @@ func (v durationValue) set(texts []string) *flaw {
 		if _, bare := strconv.ParseFloat(texts[0], 64); bare == nil {
 			remedy = "name the unit: " + texts[0] + "s or " + texts[0] + "ms"
 		}
-		return &flaw{"not a duration", remedy}
+		return &valueProblem{"not a duration", remedy}
 	}
-	*v.p = d
+	*v.field = d
 	return nil
 }
 
-func (v durationValue) check() *flaw {
-	if v.off && *v.p == 0 {
+func (v durationValue) check() *valueProblem {
+	if v.allowsOff && *v.field == 0 {
 		return nil
 	}
-	if *v.p < v.lo || *v.p > v.hi {
-		remedy := "give a duration from " + short(v.lo) + " to " + short(v.hi)
-		if v.off {
+	if *v.field < v.min || *v.field > v.max {
+		remedy := "give a duration from " + formatDuration(v.min) + " to " + formatDuration(v.max)
+		if v.allowsOff {
 			remedy += ", or off"
 		}
-		return &flaw{"out of bounds", remedy}
+		return &valueProblem{"out of bounds", remedy}
 	}
 	return nil
 }
 
 func (v durationValue) String() string {
-	if v.off && *v.p == 0 {
+	if v.allowsOff && *v.field == 0 {
 		return "off"
 	}
-	return short(*v.p)
+	return formatDuration(*v.field)
 }
 
-// short formats a duration without trailing zero units.
-func short(d time.Duration) string { return timingrules.Short(d) }
+// formatDuration formats a duration without trailing zero units.
+func formatDuration(d time.Duration) string { return timingrules.Short(d) }
 
 // sizeValue is a number of bytes within bounds.
 type sizeValue struct {
-	p      *int64
-	lo, hi int64
-	off    bool // the word "off" stands for zero, and zero is allowed
+	field     *int64
+	min, max  int64
+	allowsOff bool // the word "off" stands for zero, and zero is allowed
 }
 
-// unit is a suffix of a size. Units are powers of two only, because "MB" is ambiguous.
-type unit struct {
-	name  string
-	bytes int64
+// sizeUnit is a suffix of a size. Units are powers of two only, because "MB" is ambiguous.
+type sizeUnit struct {
+	name string
+	size int64
 }
 
-func units() []unit {
-	return []unit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+func sizeUnits() []sizeUnit {
+	return []sizeUnit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 }
 
-func (v sizeValue) set(texts []string) *flaw {
-	if v.off && texts[0] == "off" {
-		*v.p = 0
+func (v sizeValue) set(texts []string) *valueProblem {
+	if v.allowsOff && texts[0] == "off" {
+		*v.field = 0
 		return nil
 	}
 	digits, factor := texts[0], int64(1)
-	for _, u := range units() {
+	for _, u := range sizeUnits() {
 		if rest, ok := strings.CutSuffix(digits, u.name); ok {
-			digits, factor = strings.TrimSpace(rest), u.bytes
+			digits, factor = strings.TrimSpace(rest), u.size
 			break
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)/factor {
 		remedy := "write it like 64KiB, 64MiB or 1GiB"
-		if v.off {
+		if v.allowsOff {
 			remedy += ", or off"
 		}
-		return &flaw{"not a size", remedy}
+		return &valueProblem{"not a size", remedy}
 	}
-	*v.p = n * factor
+	*v.field = n * factor
 	return nil
 }
 
-func (v sizeValue) check() *flaw {
-	if v.off && *v.p == 0 {
+func (v sizeValue) check() *valueProblem {
+	if v.allowsOff && *v.field == 0 {
 		return nil
 	}
-	if *v.p < v.lo || *v.p > v.hi {
-		remedy := "give a size from " + bytes(v.lo) + " to " + bytes(v.hi)
-		if v.off {
+	if *v.field < v.min || *v.field > v.max {
+		remedy := "give a size from " + formatSize(v.min) + " to " + formatSize(v.max)
+		if v.allowsOff {
 			remedy += ", or off"
 		}
-		return &flaw{"out of bounds", remedy}
+		return &valueProblem{"out of bounds", remedy}
 	}
 	return nil
 }
 
 func (v sizeValue) String() string {
-	if v.off && *v.p == 0 {
+	if v.allowsOff && *v.field == 0 {
 		return "off"
 	}
-	return bytes(*v.p)
+	return formatSize(*v.field)
 }
 
-// bytes formats n in the largest unit without a remainder.
-func bytes(n int64) string {
-	for _, u := range units() {
-		if n >= u.bytes && n%u.bytes == 0 {
-			return strconv.FormatInt(n/u.bytes, 10) + u.name
+// formatSize formats n in the largest unit without a remainder.
+func formatSize(n int64) string {
+	for _, u := range sizeUnits() {
+		if n >= u.size && n%u.size == 0 {
+			return strconv.FormatInt(n/u.size, 10) + u.name
 		}
 	}
 	return strconv.FormatInt(n, 10) + "B"
 }
 
 // boolValue is a Boolean value.
-type boolValue struct{ p *bool }
+type boolValue struct{ field *bool }
 
-func (v boolValue) set(texts []string) *flaw {
+func (v boolValue) set(texts []string) *valueProblem {
 	b, err := strconv.ParseBool(texts[0])
 	if err != nil {
-		return &flaw{"neither true nor false", "write true or false"}
+		return &valueProblem{"neither true nor false", "write true or false"}
 	}
-	*v.p = b
+	*v.field = b
 	return nil
 }
 
-func (v boolValue) check() *flaw   { return nil }
-func (v boolValue) String() string { return strconv.FormatBool(*v.p) }
+func (v boolValue) check() *valueProblem { return nil }
+func (v boolValue) String() string       { return strconv.FormatBool(*v.field) }
 
-// list is any number of texts, each with the same grammar.
-type list struct {
-	p     *[]string
-	judge func(string) *flaw
+// textListValue is any number of texts, each with the same grammar.
+type textListValue struct {
+	field    *[]string
+	validate func(string) *valueProblem
 }
 
-func (v list) set(texts []string) *flaw {
-	*v.p = slices.Clone(texts)
+func (v textListValue) set(texts []string) *valueProblem {
+	*v.field = slices.Clone(texts)
 	return nil
 }
 
-func (v list) check() *flaw {
-	for _, s := range *v.p {
-		if f := v.judge(s); f != nil {
-			return &flaw{strconv.Quote(s) + ": " + f.wrong, f.remedy}
+func (v textListValue) check() *valueProblem {
+	for _, s := range *v.field {
+		if f := v.validate(s); f != nil {
+			return &valueProblem{strconv.Quote(s) + ": " + f.message, f.remedy}
 		}
 	}
 	return nil
 }
 
-func (v list) String() string { return strings.Join(*v.p, ",") }
+func (v textListValue) String() string { return strings.Join(*v.field, ",") }
 
-// prefixes is a list of networks; an address alone is a network of one.
-type prefixes struct{ p *[]netip.Prefix }
+// networkListValue is a list of networks. A single address is a network with one address.
+type networkListValue struct{ field *[]netip.Prefix }
 
-func (v prefixes) set(texts []string) *flaw {
+func (v networkListValue) set(texts []string) *valueProblem {
 	var out []netip.Prefix
 	for _, s := range texts {
 		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
@@ -279,57 +279,57 @@ func (v prefixes) set(texts []string) *flaw {
 		}
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
-			return &flaw{strconv.Quote(s) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
+			return &valueProblem{strconv.Quote(s) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
 		}
 		out = append(out, p.Masked())
 	}
-	*v.p = out
+	*v.field = out
 	return nil
 }
 
-func (v prefixes) check() *flaw { return nil }
+func (v networkListValue) check() *valueProblem { return nil }
 
-func (v prefixes) String() string {
-	words := make([]string, len(*v.p))
-	for i, p := range *v.p {
+func (v networkListValue) String() string {
+	words := make([]string, len(*v.field))
+	for i, p := range *v.field {
 		words[i] = p.String()
 	}
 	return strings.Join(words, ",")
 }
 
-// endpoints is a list of name=address.
-type endpoints struct{ p *[]Endpoint }
+// endpointListValue is a list of name=address.
+type endpointListValue struct{ field *[]Endpoint }
 
-func (v endpoints) set(texts []string) *flaw {
+func (v endpointListValue) set(texts []string) *valueProblem {
 	var out []Endpoint
 	for _, s := range texts {
 		name, addr, ok := strings.Cut(s, "=")
 		if !ok {
-			return &flaw{strconv.Quote(s) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
+			return &valueProblem{strconv.Quote(s) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
 		}
 		out = append(out, Endpoint{Name: name, Address: addr})
 	}
-	*v.p = out
+	*v.field = out
 	return nil
 }
 
-func (v endpoints) check() *flaw {
+func (v endpointListValue) check() *valueProblem {
 	seen := make(map[string]bool)
-	for _, e := range *v.p {
+	for _, e := range *v.field {
 		if f := checkEndpoint(e); f != nil {
-			return &flaw{strconv.Quote(e.Name) + ": " + f.wrong, f.remedy}
+			return &valueProblem{strconv.Quote(e.Name) + ": " + f.message, f.remedy}
 		}
 		if seen[e.Name] {
-			return &flaw{strconv.Quote(e.Name) + " is there twice", "give each endpoint a name of its own"}
+			return &valueProblem{strconv.Quote(e.Name) + " is there twice", "give each endpoint a name of its own"}
 		}
 		seen[e.Name] = true
 	}
 	return nil
 }
 
-func (v endpoints) String() string {
-	words := make([]string, len(*v.p))
-	for i, e := range *v.p {
+func (v endpointListValue) String() string {
+	words := make([]string, len(*v.field))
+	for i, e := range *v.field {
 		words[i] = e.Name + "=" + e.Address
 	}
 	return strings.Join(words, ",")

@@ -20,9 +20,9 @@ func isExcluded(name string) bool {
 
 // settings converts c to validated settings.
 func (c Config) settings() (config.Config, error) {
-	p := config.Program{Embedded: true, Hooked: c.hasHooks(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
+	p := config.Program{Embedded: true, EmbeddedHooks: c.hasHooks(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
 	if c.File != "" {
-		p.Given = append(p.Given, config.Given{Name: "config", Texts: []string{c.File}, From: "Config.File"})
+		p.Settings = append(p.Settings, config.ProgramSetting{Name: "config", Texts: []string{c.File}, Origin: "Config.File"})
 	}
 	v := reflect.ValueOf(c)
 	for _, s := range config.Settings() {
@@ -30,8 +30,8 @@ func (c Config) settings() (config.Config, error) {
 		if !ok {
 			continue
 		}
-		if texts := settingTexts(v.FieldByIndex(field.Index), s.None); texts != nil {
-			p.Given = append(p.Given, config.Given{Name: s.Name, Texts: texts, From: "Config." + field.Name})
+		if texts := settingTexts(v.FieldByIndex(field.Index), s.ZeroText); texts != nil {
+			p.Settings = append(p.Settings, config.ProgramSetting{Name: s.Name, Texts: texts, Origin: "Config." + field.Name})
 		}
 	}
 	for _, r := range c.Routes {

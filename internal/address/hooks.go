@@ -17,8 +17,8 @@ type Hooks struct {
 	Path string
 }
 
-// Own reports whether the hooks have a separate address, different from that of the app.
-func (h Hooks) Own() bool { return h.Upstream.Network != "" }
+// HasSeparateAddress reports whether the hooks have a separate address, different from that of the app.
+func (h Hooks) HasSeparateAddress() bool { return h.Upstream.Network != "" }
 
 // maxHookPath is the maximum length of the path in bytes. It limits how much of each
 // request path must be compared with the hook path.

@@ -91,7 +91,7 @@ func compareSettings(cfg *config.Config, checkup diagnosis.Checkup) (out []diffe
 		if len(at) == 0 {
 			continue
 		}
-		d := difference{Setting: name, Value: own[name], From: cfg.From(name)}
+		d := difference{Setting: name, Value: own[name], From: cfg.Origin(name)}
 		for _, value := range slices.Sorted(maps.Keys(at)) {
 			d.Cluster = append(d.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
 		}

@@ -51,7 +51,7 @@ func (c *checkCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if limit := fileLimit(); limit > 0 {
-		r.Bounds = append(r.Bounds, cfg.Files(limit))
+		r.Bounds = append(r.Bounds, cfg.DescriptorBound(limit))
 	}
 	r.Problems = checkFiles(&cfg, r.Problems)
 	r.OK = len(r.Problems) == 0
@@ -87,13 +87,13 @@ func cutSwitch(args []string, name string) (rest []string, found bool) {
 func checkFiles(cfg *config.Config, problems []config.Problem) []config.Problem {
 	for _, err := range process.Check(cfg) {
 		flag, wrong, _ := strings.Cut(err.Error(), ": ")
-		p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Wrong: wrong}
+		p := config.Problem{Key: strings.TrimPrefix(flag, "--"), Message: wrong}
 		if slices.ContainsFunc(problems, func(known config.Problem) bool { return known.Key == p.Key }) {
 			continue
 		}
 		for _, v := range cfg.Values() {
 			if v.Key == p.Key {
-				p.Value, p.From = v.Value, v.From
+				p.Value, p.Origin = v.Value, v.Origin
 			}
 		}
 		problems = append(problems, p)
@@ -153,16 +153,16 @@ func (r *checkReport) summary() string {
 func writeValues(w io.Writer, values []config.Value, all bool) error {
 	t, defaults := newTable(w, "SETTING", "VALUE", "FROM"), 0
 	for _, v := range values {
-		if v.From != config.FromDefault {
-			t.row(v.Key, v.Value, v.From)
+		if v.Origin != config.OriginDefault {
+			t.row(v.Key, v.Value, v.Origin)
 		}
 	}
 	for _, v := range values {
-		if v.From != config.FromDefault {
+		if v.Origin != config.OriginDefault {
 			continue
 		}
 		if defaults++; all {
-			t.row(v.Key, v.Value, v.From)
+			t.row(v.Key, v.Value, v.Origin)
 		}
 	}
 	if err := t.flush(); err != nil || all {

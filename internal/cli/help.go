@@ -45,7 +45,7 @@ the file. For a list (...), repeat the flag or separate the values with commas.
 		if f.Metavar != "" {
 			name += " " + f.Metavar
 		}
-		if f.Many {
+		if f.IsList {
 			name += " ..."
 		}
 		fmt.Fprintf(&b, "  %s\n      %s", name, f.Help)

@@ -159,7 +159,7 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 	}
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
-		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.From("bootstrap-expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
+		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.Origin("bootstrap-expect") != config.OriginDefault, Join: c.Join, Endpoints: announced,
 		RemoveDeadAfter: c.RemoveDeadAfter, FinalizeAfter: c.FinalizeAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     clusterTiming(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
@@ -213,7 +213,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
 	}
-	if h := c.HooksAt(); !h.Own() {
+	if h := c.HooksAddress(); !h.HasSeparateAddress() {
 		o.HookPath = h.Path
 	}
 	return o, err

@@ -233,7 +233,7 @@ func (cr *credentials) reloadPKI(n *node.Node) error {
 func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Certificate) {
 	cr := p.credentials
 	c := cr.config
-	if !c.Sealed() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
+	if !c.UsesPeerTLS() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
 		open = append(open, diagnosis.Exposure{
 			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", cr.nodeID, c.Gossip, c.Peer),
 			Remedy: "give the cluster a secret (--secret-file)",
@@ -241,7 +241,7 @@ func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Cert
 	}
 	switch {
 	case address.IsLoopback(c.Admin):
-	case !c.Guarded():
+	case !c.RequiresAdminCredentials():
 		open = append(open, diagnosis.Exposure{
 			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", cr.nodeID, c.Admin), Remedy: "require a token (--admin-write-token-file)",
 		})

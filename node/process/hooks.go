@@ -16,9 +16,9 @@ func appHooks(c *config.Config, dial func(context.Context) (net.Conn, error), di
 	if c.Hooks == "" {
 		return nil
 	}
-	at := c.HooksAt()
+	at := c.HooksAddress()
 	h := &hooks.HTTP{Dial: dial, Path: at.Path, Disk: disk, Host: c.UpstreamAddress()}
-	if u := at.Upstream; at.Own() {
+	if u := at.Upstream; at.HasSeparateAddress() {
 		h.Dial = func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, u.Network, u.Address)
 		}

@@ -57,7 +57,7 @@ func (p *Process) Reload(next *config.Config) (err error) {
 	p.node.ApplySettings(next.RunningSettings(p.initial))
 	p.node.ApplyKeys(l.keys)
 	p.lameDuck.Store(int64(next.LameDuck))
-	changed, kept := next.Since(p.applied).Live, next.Since(p.initial).Restart
+	changed, kept := next.ChangesSince(p.applied).Live, next.ChangesSince(p.initial).Restart
 	p.applied = next
 	p.log.Info().Strs("changed", changed).Strs("needs_restart", kept).Msg("settings reloaded")
 	return nil
