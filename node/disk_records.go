@@ -27,7 +27,7 @@ const (
 
 // diskRecords contains what other nodes have stated about their disks, and creates the statement of
 // this node. With it, nodes detect a data directory that was rolled back to an older image or copied
-// (see package diskhistory). It implements peer.Past. Its methods may be called from any goroutine.
+// (see package diskhistory). It implements peer.DiskRecords. Its methods may be called from any goroutine.
 type diskRecords struct {
 	n     *Node
 	table *diskhistory.Table
@@ -39,7 +39,7 @@ type diskRecords struct {
 	readErr error
 }
 
-var _ peer.Past = (*diskRecords)(nil)
+var _ peer.DiskRecords = (*diskRecords)(nil)
 
 // newDiskRecords reads the records in the data directory. If they are invalid, the records start
 // empty. If the file cannot be read now, its records are added later, when it can be read. Neither
@@ -76,8 +76,8 @@ func (a *diskRecords) write() error {
 	return a.n.o.Dir.KeepKnown(a.table.All())
 }
 
-// Own returns the statement of this node about its own disk.
-func (a *diskRecords) Own() peer.Record {
+// LocalRecord returns the statement of this node about its own disk.
+func (a *diskRecords) LocalRecord() peer.Record {
 	s := a.ownStatement()
 	return peer.Record{Nonce: s.Nonce, Term: s.Term, Last: s.Last, Applied: s.Applied}
 }
@@ -99,8 +99,8 @@ func (a *diskRecords) ownStatement() diskhistory.Statement {
 	}
 }
 
-// Known returns the record of a node's disk. id is the ID of the disk.
-func (a *diskRecords) Known(node, id string) (boot uint64, r peer.Record) {
+// RecordOf returns the record of a node's disk. id is the ID of the disk.
+func (a *diskRecords) RecordOf(node, id string) (boot uint64, r peer.Record) {
 	k := a.table.Of(consensus.ServerID(node, id))
 	return k.Boot, peer.Record{Nonce: k.Nonce, Term: k.Term, Applied: k.Applied}
 }
@@ -111,27 +111,27 @@ func (a *diskRecords) isCurrentProcess(far peer.Identity) bool {
 	return a.table.Knows(diskhistory.Statement{Server: consensus.ServerID(far.Node, far.Disk), Nonce: far.Nonce})
 }
 
-// Meet checks the peer of a new stream and records its statement. It refuses only Raft streams. If an
-// unknown process has dialed a Raft stream, Meet accepts it only if no other process responds at the
+// CheckHandshake checks the peer of a new stream and records its statement. It refuses only Raft streams. If an
+// unknown process has dialed a Raft stream, CheckHandshake accepts it only if no other process responds at the
 // address that gossip has for the node. Otherwise a copy of the data directory, started on another
 // host, could act as the node. An unknown process that has dialed another kind of stream is greeted later.
-// If the peer of a Raft stream has a newer record of this node's disk, Meet stops this node.
-func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, string) {
+// If the peer of a Raft stream has a newer record of this node's disk, CheckHandshake stops this node.
+func (a *diskRecords) CheckHandshake(ctx context.Context, m peer.Handshake) (peer.Refusal, string) {
 	far := diskhistory.Statement{
 		Server: consensus.ServerID(m.Peer.Node, m.Peer.Disk), Boot: m.Peer.Boot,
 		Nonce: m.Peer.Nonce, Term: m.Peer.Term, Last: m.Peer.Last, Applied: m.Peer.Applied,
 	}
 	raft := m.Kind == peer.Raft
-	if raft && m.PeerKnown.Nonce != 0 {
-		told := disk.Known{Server: a.n.server, Boot: m.PeerKnownBoot, Nonce: m.PeerKnown.Nonce, Term: m.PeerKnown.Term, Applied: m.PeerKnown.Applied}
+	if raft && m.RecordKnownToPeer.Nonce != 0 {
+		told := disk.Known{Server: a.n.server, Boot: m.BootKnownToPeer, Nonce: m.RecordKnownToPeer.Nonce, Term: m.RecordKnownToPeer.Term, Applied: m.RecordKnownToPeer.Applied}
 		if err := diskhistory.Check(told, a.ownStatement()); err != nil {
 			a.n.failStale(fmt.Errorf("node %q knows: %w", m.Peer.Node, err))
-			return peer.RefusedSelf, err.Error()
+			return peer.RefusedStaleListenerDisk, err.Error()
 		}
 	}
 	if err := a.table.Judge(far); err != nil {
 		if raft {
-			return peer.RefusedPast, err.Error()
+			return peer.RefusedStaleDialerDisk, err.Error()
 		}
 		return 0, "" // the statement is not recorded
 	}
@@ -139,17 +139,17 @@ func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, s
 	if !known {
 		a.onUnknownProcess()
 	}
-	if !known && !m.Dialled {
+	if !known && !m.Dialed {
 		if !raft {
 			a.greetLater(far.Server)
 			return 0, ""
 		}
 		if addr := a.otherProcess(ctx, m.Peer); addr != "" {
-			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Peer.Node, addr)
+			return peer.RefusedDuplicateNode, fmt.Sprintf("node %q is the process at %s", m.Peer.Node, addr)
 		}
 	}
 	if err := a.learn(far); err != nil && raft { // another stream has recorded a newer statement
-		return peer.RefusedPast, err.Error()
+		return peer.RefusedStaleDialerDisk, err.Error()
 	}
 	return 0, ""
 }
@@ -238,7 +238,7 @@ func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err e
 		return nil, ctx.Err()
 	}
 	c, err = consensus.PeerDialer(n.port)(ctx, node, id)
-	if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedPast {
+	if re, ok := errors.AsType[*peer.RefusedError](err); ok && re.Code == peer.RefusedStaleDialerDisk {
 		n.failStale(fmt.Errorf("node %q knows: %s", node, re.Reason))
 	}
 	return c, err

@@ -23,9 +23,11 @@ type fixedHistory struct {
 	known peer.Record
 }
 
-func (s fixedHistory) Own() peer.Record                                        { return s.own }
-func (s fixedHistory) Known(string, string) (uint64, peer.Record)              { return s.boot, s.known }
-func (fixedHistory) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+func (s fixedHistory) LocalRecord() peer.Record                      { return s.own }
+func (s fixedHistory) RecordOf(string, string) (uint64, peer.Record) { return s.boot, s.known }
+func (fixedHistory) CheckHandshake(context.Context, peer.Handshake) (peer.Refusal, string) {
+	return 0, ""
+}
 
 // plays returns a port that passes for p, which has been killed.
 func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
@@ -33,7 +35,7 @@ func (w *world) plays(p *process, boot uint64, s fixedHistory) *peer.Port {
 	cluster := w.leader().node.State().ClusterID()
 	_, id, _ := strings.Cut(p.node.Server(), "/")
 	return peer.New(peer.Options{
-		Node: p.name, Disk: id, Boot: boot, Past: s, Cluster: func() string { return cluster }, Dial: w.net.Host(fmt.Sprint(p.name, time.Now().UnixNano())).Dial,
+		Node: p.name, Disk: id, Boot: boot, DiskRecords: s, Cluster: func() string { return cluster }, Dial: w.net.Host(fmt.Sprint(p.name, time.Now().UnixNano())).Dial,
 		Lookup: func(node string) (string, bool) { return w.all[node].host.Addr(7947), true },
 	})
 }

@@ -22,7 +22,7 @@ func replies(w *world, h *simnet.Host, value string) (end func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	port := peer.New(peer.Options{Node: "b", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Known: func(string) bool { return true }})
+	port := peer.New(peer.Options{Node: "b", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, IsKnownNode: func(string) bool { return true }})
 	port.Handle(peer.Control, func(_ context.Context, c *peer.Conn) {
 		defer func() { _ = c.Close() }()
 		b, err := peer.ReadFrame(c, nil, 1<<20)

@@ -17,13 +17,13 @@ import (
 	"shardway/queue"
 )
 
-// process is a Past that says which process it is.
+// process is a peer.DiskRecords that says which process it is.
 type process struct{ nonce uint64 }
 
-func (p process) Own() peer.Record { return peer.Record{Nonce: p.nonce} }
+func (p process) LocalRecord() peer.Record { return peer.Record{Nonce: p.nonce} }
 
-func (process) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
-func (process) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+func (process) RecordOf(string, string) (uint64, peer.Record)                         { return 0, peer.Record{} }
+func (process) CheckHandshake(context.Context, peer.Handshake) (peer.Refusal, string) { return 0, "" }
 
 // The streams of a process end as another one of its disk is learnt, whoever tells of it,
 // and not as anything else is.
@@ -34,7 +34,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		here, there := sim.Host("b"), sim.Host("a")
 		at := func(h *simnet.Host, node string, nonce uint64) *peer.Port {
 			return peer.New(peer.Options{
-				Node: node, Disk: "x", Boot: 3, Cluster: func() string { return "c" }, Dial: h.Dial, Past: process{nonce},
+				Node: node, Disk: "x", Boot: 3, Cluster: func() string { return "c" }, Dial: h.Dial, DiskRecords: process{nonce},
 				Lookup: func(string) (string, bool) { return here.Addr(1), true },
 			})
 		}

@@ -139,10 +139,10 @@ func New(o Options) (*Node, error) {
 	n.diskRecords = newDiskRecords(n)
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, Adopt: n.adopt, Known: n.view.MayConnect, Lookup: n.view.Lookup, Near: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
-		Past:       n.diskRecords,
-		Scheduler:  &n.scheduler,
-		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
+		Cluster: n.cluster, AdoptCluster: n.adopt, IsKnownNode: n.view.MayConnect, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
+		DiskRecords: n.diskRecords,
+		Scheduler:   &n.scheduler,
+		WrapClient:  o.WrapClient, WrapServer: o.WrapServer,
 	})
 	n.client = control.NewClient(n.port, n.log)
 	n.leader = &leaderloop.Client{Self: string(n.self), View: n.view, Control: n.client, Current: n.leading.Load, WhyNone: func() string { return n.api.WhyNoLeader() }, Log: n.log}

@@ -133,7 +133,7 @@ func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 		return fmt.Errorf("disk %s is claimed, and the node has disk %s", disk, was)
 	}
 	// known is zero if this node has no record of that disk yet.
-	known, record := n.diskRecords.Known(id, disk)
+	known, record := n.diskRecords.RecordOf(id, disk)
 	ctx, cancel := context.WithTimeout(ctx, claimLimit)
 	defer cancel()
 	asking, stop := context.WithTimeout(ctx, twinProbeTimeout)

@@ -38,7 +38,7 @@ func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bo
 	}
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	by, err := n.port.Belongs(asking, r.Member, r.Peer)
+	by, err := n.port.ClusterOf(asking, r.Member, r.Peer)
 	if err == nil && clusterid.Supersedes(by, n.cluster()) {
 		r.Theirs, s.by = by, by // the confirmed cluster replaces the one that gossip has reported
 		return s

@@ -58,7 +58,7 @@ func TestARecoveredClusterIsAsked(t *testing.T) {
 		defer func() { cancel(); <-served }()
 		w.recovered(h, func(by string) {
 			there := peer.New(peer.Options{
-				Node: "x", Disk: "d", Boot: 1, Cluster: func() string { return by }, Dial: h.Dial, Past: fixedHistory{},
+				Node: "x", Disk: "d", Boot: 1, Cluster: func() string { return by }, Dial: h.Dial, DiskRecords: fixedHistory{},
 				Lookup: func(string) (string, bool) { return "", false },
 			})
 			there.Handle(peer.Control, func(_ context.Context, c *peer.Conn) { _ = c.Close() })

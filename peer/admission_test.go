@@ -19,22 +19,22 @@ func TestWrongIdentityIsRefusedWithBothValues(t *testing.T) {
 		code         peer.Refusal
 		reasonHas    []string
 	}{
-		{name: "cluster", dialer: "c1", port: "c2", node: "b", kind: peer.Forward, code: peer.RefusedCluster, reasonHas: []string{`"c1"`, `"c2"`}},
-		{name: "raft cluster", dialer: "c1", port: "c2", node: "b", disk: "d2", kind: peer.Raft, code: peer.RefusedCluster, reasonHas: []string{`"c1"`, `"c2"`}},
-		{name: "control cluster", dialer: "c1", port: "c2", node: "b", kind: peer.Control, code: peer.RefusedCluster, reasonHas: []string{`"c1"`, `"c2"`}},
-		{name: "node", dialer: "c1", port: "c1", node: "x", kind: peer.Forward, code: peer.RefusedNode, reasonHas: []string{`"x"`, `"b"`}},
-		{name: "disk", dialer: "c1", port: "c1", node: "b", disk: "old", kind: peer.Raft, code: peer.RefusedDisk, reasonHas: []string{`"old"`, `"d2"`}},
-		{name: "raft without disk", dialer: "c1", port: "c1", node: "b", kind: peer.Raft, code: peer.RefusedDisk, reasonHas: []string{`""`, `"d2"`}},
-		{name: "heartbeat disk", dialer: "c1", port: "c1", node: "b", disk: "old", kind: peer.Heartbeat, code: peer.RefusedDisk, reasonHas: []string{`"old"`, `"d2"`}},
-		{name: "dialer without cluster", dialer: "", port: "c1", node: "b", kind: peer.Heartbeat, code: peer.RefusedCluster, reasonHas: []string{"no cluster", `"c1"`}},
-		{name: "port without cluster", dialer: "c1", port: "", node: "b", kind: peer.Forward, code: peer.RefusedCluster, reasonHas: []string{`"c1"`, "none"}},
-		{name: "heartbeat does not adopt", dialer: "c1", port: "", node: "b", disk: "d2", kind: peer.Heartbeat, code: peer.RefusedCluster, reasonHas: []string{`"c1"`}},
-		{name: "both without cluster", dialer: "", port: "", node: "b", kind: peer.Forward, code: peer.RefusedCluster, reasonHas: []string{"no cluster"}},
-		{name: "unknown kind", dialer: "c1", port: "c1", node: "b", kind: 9, code: peer.RefusedKind, reasonHas: []string{"Kind(9)"}},
+		{name: "cluster", dialer: "c1", port: "c2", node: "b", kind: peer.Forward, code: peer.RefusedClusterMismatch, reasonHas: []string{`"c1"`, `"c2"`}},
+		{name: "raft cluster", dialer: "c1", port: "c2", node: "b", disk: "d2", kind: peer.Raft, code: peer.RefusedClusterMismatch, reasonHas: []string{`"c1"`, `"c2"`}},
+		{name: "control cluster", dialer: "c1", port: "c2", node: "b", kind: peer.Control, code: peer.RefusedClusterMismatch, reasonHas: []string{`"c1"`, `"c2"`}},
+		{name: "node", dialer: "c1", port: "c1", node: "x", kind: peer.Forward, code: peer.RefusedWrongNode, reasonHas: []string{`"x"`, `"b"`}},
+		{name: "disk", dialer: "c1", port: "c1", node: "b", disk: "old", kind: peer.Raft, code: peer.RefusedWrongDisk, reasonHas: []string{`"old"`, `"d2"`}},
+		{name: "raft without disk", dialer: "c1", port: "c1", node: "b", kind: peer.Raft, code: peer.RefusedWrongDisk, reasonHas: []string{`""`, `"d2"`}},
+		{name: "heartbeat disk", dialer: "c1", port: "c1", node: "b", disk: "old", kind: peer.Heartbeat, code: peer.RefusedWrongDisk, reasonHas: []string{`"old"`, `"d2"`}},
+		{name: "dialer without cluster", dialer: "", port: "c1", node: "b", kind: peer.Heartbeat, code: peer.RefusedClusterMismatch, reasonHas: []string{"no cluster", `"c1"`}},
+		{name: "port without cluster", dialer: "c1", port: "", node: "b", kind: peer.Forward, code: peer.RefusedClusterMismatch, reasonHas: []string{`"c1"`, "none"}},
+		{name: "heartbeat does not adopt", dialer: "c1", port: "", node: "b", disk: "d2", kind: peer.Heartbeat, code: peer.RefusedClusterMismatch, reasonHas: []string{`"c1"`}},
+		{name: "both without cluster", dialer: "", port: "", node: "b", kind: peer.Forward, code: peer.RefusedClusterMismatch, reasonHas: []string{"no cluster"}},
+		{name: "unknown kind", dialer: "c1", port: "c1", node: "b", kind: 9, code: peer.RefusedUnsupportedKind, reasonHas: []string{"Kind(9)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := &book{}
-			echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: in(tc.port), Adopt: func(c string) error {
+			echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: in(tc.port), AdoptCluster: func(c string) error {
 				t.Errorf("adopted %q", c)
 				return nil
 			}})
@@ -64,7 +64,7 @@ func TestKindWithoutHandlerIsRefused(t *testing.T) {
 	serve(t, b, "b", p)
 	_, err := p.Dial(t.Context(), "b", peer.Forward)
 	var re *peer.RefusedError
-	if !errors.As(err, &re) || re.Code != peer.RefusedKind {
+	if !errors.As(err, &re) || re.Code != peer.RefusedUnsupportedKind {
 		t.Fatalf("dial = %v, want it refused for its kind", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestRaftStreamTeachesTheCluster(t *testing.T) {
 		}
 		return ""
 	}
-	echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: own, Adopt: func(c string) error {
+	echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: own, AdoptCluster: func(c string) error {
 		if own() != "" && own() != c {
 			return errors.New("taken")
 		}
@@ -121,7 +121,7 @@ func TestRaftStreamTeachesTheCluster(t *testing.T) {
 
 func TestAdoptMayRefuse(t *testing.T) {
 	b := &book{}
-	echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: in(""), Adopt: func(string) error {
+	echoes(t, b, peer.Options{Node: "b", Disk: "d2", Cluster: in(""), AdoptCluster: func(string) error {
 		return errors.New("disk full")
 	}})
 	leader := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Lookup: b.lookup})

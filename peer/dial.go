@@ -16,7 +16,7 @@ import (
 //   - IsRefused(err): no process listens at its address.
 //   - a *RefusedError: a node listens and refuses this stream. If that node does not know this
 //     one yet, Dial tries again for 5 s.
-//   - ErrNotTrusted: Past refuses the other side.
+//   - ErrNotTrusted: Options.DiskRecords refuses the other side.
 //   - any other error: no response, a broken connection, or the end of ctx.
 func (p *Port) Dial(ctx context.Context, node string, kind Kind) (*Conn, error) {
 	return p.dial(ctx, node, "", kind)
@@ -33,16 +33,16 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	if kind == Raft && self.Cluster == "" {
 		return nil, fmt.Errorf("dial %q for raft: %w", node, ErrNoCluster)
 	}
-	h := hello{kind: kind, from: self, wantNode: node, wantDisk: disk}
+	greeting := hello{kind: kind, sender: self, wantedNode: node, wantedDisk: disk}
 	if disk != "" {
-		h.knownBoot, h.known = p.options.Past.Known(node, disk)
+		greeting.knownBoot, greeting.knownRecord = p.options.DiskRecords.RecordOf(node, disk)
 	}
-	encodedHello, err := h.encode()
+	encodedHello, err := greeting.encode()
 	if err != nil {
 		return nil, err
 	}
 	c, err := p.dialWithRetry(ctx, node, encodedHello, kind)
-	if !isUnknown(err) {
+	if !isUnknownNode(err) {
 		return c, err
 	}
 	return p.dialUntilKnown(ctx, node, encodedHello, kind, err)
@@ -56,27 +56,27 @@ const (
 	maxUnknownPause = 400 * time.Millisecond
 )
 
-func isUnknown(err error) bool {
-	re, ok := errors.AsType[*RefusedError](err)
-	return ok && re.Code == RefusedUnknown
+func isUnknownNode(err error) bool {
+	refusal, ok := errors.AsType[*RefusedError](err)
+	return ok && refusal.Code == RefusedUnknownNode
 }
 
 // dialUntilKnown dials repeatedly until the other side knows this node, ctx ends, or
 // retryUnknownFor has passed.
-func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, lastErr error) (*Conn, error) {
+func (p *Port) dialUntilKnown(ctx context.Context, node string, encodedHello []byte, kind Kind, lastErr error) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, retryUnknownFor)
 	defer cancel()
 	for pause := minUnknownPause; ; pause = min(2*pause, maxUnknownPause) {
-		t := time.NewTimer(pause)
+		timer := time.NewTimer(pause)
 		select {
-		case <-t.C:
+		case <-timer.C:
 		case <-ctx.Done():
-			t.Stop()
+			timer.Stop()
 			return nil, lastErr
 		}
-		c, err := p.dialWithRetry(ctx, node, h, kind)
+		c, err := p.dialWithRetry(ctx, node, encodedHello, kind)
 		switch {
-		case isUnknown(err):
+		case isUnknownNode(err):
 			lastErr = err
 		case err != nil && ctx.Err() != nil:
 			return nil, lastErr
@@ -97,10 +97,10 @@ type retryableError interface {
 const maxDialAttempts = 4
 
 // dialWithRetry dials, and dials again if WrapClient requests that.
-func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Kind) (c *Conn, err error) {
+func (p *Port) dialWithRetry(ctx context.Context, node string, encodedHello []byte, kind Kind) (c *Conn, err error) {
 	for range maxDialAttempts {
-		c, err = p.dialOnce(ctx, node, h, kind)
-		if e, ok := errors.AsType[retryableError](err); !ok || !e.DialAgain() {
+		c, err = p.dialOnce(ctx, node, encodedHello, kind)
+		if retryErr, ok := errors.AsType[retryableError](err); !ok || !retryErr.DialAgain() {
 			break
 		}
 	}
@@ -108,32 +108,32 @@ func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Ki
 }
 
 // dialOnce looks up the node and dials it once.
-func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
+func (p *Port) dialOnce(ctx context.Context, node string, encodedHello []byte, kind Kind) (*Conn, error) {
 	addr, ok := p.options.Lookup(node)
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)
 	}
-	return p.dialAddr(ctx, addr, node, h, kind)
+	return p.dialAddr(ctx, addr, node, encodedHello, kind)
 }
 
-// Belongs returns the cluster of the node at addr, which the gossip of another cluster has listed.
-// It asks the node itself, over TLS if the port uses it, because reports of other nodes may be
+// ClusterOf returns the cluster of the node at addr, which gossip of another cluster has announced.
+// It queries the node itself, over TLS if the port uses it, because reports of other nodes may be
 // outdated or forged. It returns an error if no node responds or the response does not contain a
 // cluster.
-func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, err error) {
+func (p *Port) ClusterOf(ctx context.Context, node, addr string) (cluster string, err error) {
 	self := p.self()
-	h, err := (&hello{kind: Control, from: self, wantNode: node}).encode()
+	encodedHello, err := (&hello{kind: Control, sender: self, wantedNode: node}).encode()
 	if err != nil {
 		return "", err
 	}
-	c, err := p.dialAddr(ctx, addr, node, h, Control)
+	c, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
 	if err == nil {
 		_ = c.Close() // only the response was needed
 		return c.peer.Cluster, nil
 	}
 	var dialer, peerCluster, reported string
-	if re, ok := errors.AsType[*RefusedError](err); ok && re.Code == RefusedCluster {
-		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &peerCluster, &reported); n == 3 && peerCluster == self.Cluster { // n counts the parsed values
+	if refusal, ok := errors.AsType[*RefusedError](err); ok && refusal.Code == RefusedClusterMismatch {
+		if n, _ := fmt.Sscanf(refusal.Reason, clustersDiffer, &dialer, &peerCluster, &reported); n == 3 && peerCluster == self.Cluster { // n counts the parsed values
 			return reported, nil
 		}
 	}
@@ -143,11 +143,11 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 // Identify returns the identity that the node at addr reports. node and disk are the expected node
 // and disk; another one causes an error. addr may differ from the address that Lookup returns.
 func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity, error) {
-	h, err := (&hello{kind: Control, from: p.self(), wantNode: node, wantDisk: disk}).encode()
+	encodedHello, err := (&hello{kind: Control, sender: p.self(), wantedNode: node, wantedDisk: disk}).encode()
 	if err != nil {
 		return Identity{}, err
 	}
-	c, err := p.dialAddr(ctx, addr, node, h, Control)
+	c, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -156,7 +156,7 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 }
 
 // dialAddr dials a node at an address.
-func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
+func (p *Port) dialAddr(ctx context.Context, addr, node string, encodedHello []byte, kind Kind) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.options.HandshakeTimeout)
 	defer cancel()
 	raw, err := p.options.Dial(ctx, addr)
@@ -164,8 +164,8 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind K
 		return nil, fmt.Errorf("dial %q at %s: %w", node, addr, err)
 	}
 	raw = newLowLatencyConn(raw, &p.poller)
-	p.tune(raw, kind)
-	c, err := p.handshake(ctx, raw, h, node, kind)
+	p.setTCPOptions(raw, kind)
+	c, err := p.handshake(ctx, raw, encodedHello, node, kind)
 	if err != nil {
 		_ = raw.Close()
 		if _, refused := errors.AsType[*RefusedError](err); refused {
@@ -176,39 +176,39 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind K
 	return c, nil
 }
 
-// handshake performs the dialer's part of the handshake on raw. On success it clears the deadlines
-// of raw. After an error the caller must close raw.
-func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node string, kind Kind) (*Conn, error) {
+// handshake performs the dialer's side of the handshake on raw, and sends encodedHello. On success
+// it clears the deadlines of raw. After an error the caller must close raw.
+func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte, node string, kind Kind) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = raw.SetDeadline(time.Unix(1, 0)) // a deadline in the past ends reads and writes
 	})
 	defer stop()
 	c := raw
 	if p.options.WrapClient != nil {
-		w, err := p.options.WrapClient(ctx, raw, node)
-		if th, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(th.RecordHeader[:len(magic)]) == magic {
-			return nil, &RefusedError{Node: node, Code: RefusedSeal, Reason: reasonNoTLSThere}
+		wrapped, err := p.options.WrapClient(ctx, raw, node)
+		if recordErr, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(recordErr.RecordHeader[:len(magic)]) == magic {
+			return nil, &RefusedError{Node: node, Code: RefusedTLSMismatch, Reason: reasonNoTLSThere}
 		}
 		if err != nil {
 			return nil, contextCause(ctx, err)
 		}
-		c = w
+		c = wrapped
 	}
-	if _, err := c.Write(h); err != nil {
+	if _, err := c.Write(encodedHello); err != nil {
 		return nil, contextCause(ctx, err)
 	}
 	peer, err := readResponse(c)
 	if err != nil {
-		if re, refused := errors.AsType[*RefusedError](err); refused {
-			re.Node = node
-			return nil, re
+		if refusal, refused := errors.AsType[*RefusedError](err); refused {
+			refusal.Node = node
+			return nil, refusal
 		}
 		return nil, contextCause(ctx, err)
 	}
 	if err := p.checkPeerIdentity(peer, node); err != nil {
 		return nil, err
 	}
-	if code, reason := p.options.Past.Meet(ctx, Meeting{Kind: kind, Peer: peer, Dialled: true}); code != 0 {
+	if code, reason := p.options.DiskRecords.CheckHandshake(ctx, Handshake{Kind: kind, Peer: peer, Dialed: true}); code != 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotTrusted, reason)
 	}
 	if !stop() {
@@ -226,18 +226,18 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 // checkPeerIdentity checks the node and the cluster of the other side. The other side does the same
 // for this node.
 func (p *Port) checkPeerIdentity(peer Identity, node string) error {
-	var re *RefusedError
-	own := p.options.Cluster()
+	var refusal *RefusedError
+	ownCluster := p.options.Cluster()
 	switch {
 	case peer.Node != node:
-		re = refuse(RefusedNode, "wanted node %q, node %q answered", node, peer.Node)
-	case own != "" && peer.Cluster != "" && peer.Cluster != own:
-		re = refuse(RefusedCluster, "it belongs to cluster %q, this node to %q", peer.Cluster, own)
+		refusal = refuse(RefusedWrongNode, "wanted node %q, node %q answered", node, peer.Node)
+	case ownCluster != "" && peer.Cluster != "" && peer.Cluster != ownCluster:
+		refusal = refuse(RefusedClusterMismatch, "it belongs to cluster %q, this node to %q", peer.Cluster, ownCluster)
 	default:
 		return nil
 	}
-	re.Node = node
-	return re
+	refusal.Node = node
+	return refusal
 }
 
 // contextCause returns the cause of the end of ctx, if ctx has ended, and otherwise err. The end of

@@ -16,7 +16,7 @@
 //   - Port is the end of one node. New creates it, Handle or Listener registers handlers for kinds,
 //     Serve accepts streams, and Dial connects to a node by its id.
 //   - Conn is an accepted or dialed stream.
-//   - Past exchanges what nodes know about each other's disks.
+//   - DiskRecords exchanges what nodes have recorded about each other's disks.
 //
 // Serve and Dial may be called from any goroutine. The package does not depend on Serf or Raft:
 // Options.Lookup returns the address of a node. Options.WrapServer and WrapClient add TLS.

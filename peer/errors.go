@@ -14,14 +14,15 @@ var ErrUnknownNode = errors.New("peer: no address known for the node")
 // name.
 var ErrNoCluster = errors.New("peer: this node belongs to no cluster yet")
 
-// ErrNotTrusted reports that Past.Meet of this node has refused the other side.
+// ErrNotTrusted reports that DiskRecords.CheckHandshake of this node has refused the other side.
 var ErrNotTrusted = errors.New("peer: stream given up")
 
-// errNotPeer is the error of a connection that does not begin with the magic of the protocol.
-var errNotPeer = errors.New("peer: not the peer protocol")
+// errNotPeerProtocol is the error of a connection that does not begin with the magic of the protocol.
+var errNotPeerProtocol = errors.New("peer: not the peer protocol")
 
-// errTLS is the error of a connection that begins with TLS, on a port without TLS.
-var errTLS = errors.New("peer: begins as TLS")
+// errUnexpectedTLS is the error of a connection that begins with a TLS handshake, on a port without
+// TLS.
+var errUnexpectedTLS = errors.New("peer: begins as TLS")
 
 // errMalformed is the error of a hello or response with the right magic and an invalid body.
 var errMalformed = errors.New("peer: malformed preface")
@@ -33,71 +34,73 @@ func IsRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Refusal is the handshake check that failed. The values are part of the protocol.
+// Refusal is the code of the handshake check that failed. The values are part of the protocol.
 type Refusal uint8
 
 // Refusals. The value 1 means accepted.
 const (
-	// RefusedVersion means that the two sides use different protocol versions.
-	RefusedVersion Refusal = iota + 2
+	// RefusedVersionMismatch means that the two sides use different protocol versions.
+	RefusedVersionMismatch Refusal = iota + 2
 	// RefusedMalformed means that the hello could not be parsed.
 	RefusedMalformed
-	// RefusedKind means that the node has no handler for this kind.
-	RefusedKind
-	// RefusedCluster means that the sides belong to different clusters, or that one belongs to
-	// none.
-	RefusedCluster
-	// RefusedNode means that another node listens at the address.
-	RefusedNode
-	// RefusedDisk means that the node has another data directory.
-	RefusedDisk
-	// RefusedBusy means that the limit of open streams of the kind is reached.
-	RefusedBusy
-	// RefusedUnknown means that the node does not know the dialer. Dial tries again for a while,
-	// because gossip may not have announced it yet.
-	RefusedUnknown
-	// RefusedIdentity means that the certificate of the dialer belongs to another node.
-	RefusedIdentity
-	// RefusedSeal means that one side uses TLS and the other does not.
-	RefusedSeal
-	// RefusedPast means that the disk of the dialer is an old image or a copy, as far as the node
-	// has recorded. The dialer must stop.
-	RefusedPast
-	// RefusedSelf means that the disk of the node itself is an old image or a copy, as far as the
-	// dialer has recorded.
-	RefusedSelf
-	// RefusedTwin means that another process with the dialer's node id responds at the address that
-	// the node directory lists.
-	RefusedTwin
+	// RefusedUnsupportedKind means that the node has no handler for this kind.
+	RefusedUnsupportedKind
+	// RefusedClusterMismatch means that the sides belong to different clusters, or that one side
+	// belongs to none.
+	RefusedClusterMismatch
+	// RefusedWrongNode means that the node at the address is not the one that the dialer wants.
+	RefusedWrongNode
+	// RefusedWrongDisk means that the data directory of the node is not the one that the dialer
+	// wants.
+	RefusedWrongDisk
+	// RefusedStreamLimit means that the node has as many open streams of this kind as Options
+	// permits.
+	RefusedStreamLimit
+	// RefusedUnknownNode means that the node does not know the dialer. Dial tries again for some
+	// seconds, because gossip may not have announced the dialer yet.
+	RefusedUnknownNode
+	// RefusedWrongCertificate means that the certificate of the dialer belongs to another node.
+	RefusedWrongCertificate
+	// RefusedTLSMismatch means that one side uses TLS and the other does not.
+	RefusedTLSMismatch
+	// RefusedStaleDialerDisk means that the data directory of the dialer is an old image or a copy,
+	// according to the records of the node. The dialer must stop.
+	RefusedStaleDialerDisk
+	// RefusedStaleListenerDisk means that the data directory of the node itself is an old image or a copy,
+	// according to the records of the dialer.
+	RefusedStaleListenerDisk
+	// RefusedDuplicateNode means that another process responds at the address that gossip has for the
+	// dialer's node id.
+	RefusedDuplicateNode
 )
 
 func (r Refusal) String() string {
 	switch r {
-	case RefusedVersion:
+	case RefusedVersionMismatch:
 		return "version"
 	case RefusedMalformed:
 		return "malformed"
-	case RefusedKind:
+	case RefusedUnsupportedKind:
 		return "kind"
-	case RefusedCluster:
+	case RefusedClusterMismatch:
 		return "cluster"
-	case RefusedNode:
+	case RefusedWrongNode:
 		return "node"
-	case RefusedDisk:
+	case RefusedWrongDisk:
 		return "disk"
-	case RefusedBusy:
+	case RefusedStreamLimit:
 		return "busy"
-	case RefusedUnknown:
+	case RefusedUnknownNode:
 		return "unknown"
-	case RefusedIdentity:
+	case RefusedWrongCertificate:
 		return "identity"
-	case RefusedSeal:
+	case RefusedTLSMismatch:
 		return "tls"
-	case RefusedPast:
+	case RefusedStaleDialerDisk:
 		return "past"
-	case RefusedSelf:
+	case RefusedStaleListenerDisk:
 		return "self"
-	case RefusedTwin:
+	case RefusedDuplicateNode:
 		return "twin"
 	default:
 		return fmt.Sprintf("Refusal(%d)", uint8(r))

@@ -14,12 +14,12 @@ const minHandshakeTime = 250 * time.Millisecond
 
 // pendingConns holds the connections that have not finished the handshake, and limits them.
 //
-// The node of such a connection is not known, but its source address is, because TCP's handshake
-// cannot be completed with a forged address. Each source has a limit of its own (MaxFromOne), and
-// only its own connections are evicted for a new one. Sources that belong to no node also share a
-// limit (MaxHandshakes); the source with the most connections is evicted there. However many
-// strangers connect, heartbeats and Raft streams of a node get through, and request streams leave
-// them room: a node dials up to 16 of these at once.
+// The node of such a connection is not known, but its source address is, because TCP's handshake cannot be
+// completed with a forged address. Each source has a limit of its own (MaxHandshakesPerSource), and only its
+// own connections are evicted for a new one. Sources that belong to no node also share a limit
+// (MaxHandshakes); the source with the most connections is evicted there. Therefore connections of other
+// sources never displace heartbeats and Raft streams of a node. Its request streams do not displace them
+// either: a node dials up to 16 of these at once.
 //
 // A handshake that has just begun is evicted only for a source with fewer connections than its
 // own. Otherwise a client that shares the address of a node, and connects without a pause, would
@@ -46,16 +46,16 @@ type pendingConn struct {
 
 // add adds a connection, and returns the connection to evict for it, if any. evicted may be raw
 // itself; c is nil then.
-func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted net.Conn) {
-	s, now := pc.sourceOf(raw, o), time.Now()
-	victimSource := s // source of the connection to evict
-	full := s.conns.Len() >= o.MaxFromOne
-	if !full && !s.isNode && pc.unknownConns >= o.MaxHandshakes {
+func (pc *pendingConns) add(raw net.Conn, options *Options) (c *pendingConn, evicted net.Conn) {
+	src, now := pc.sourceOf(raw, options), time.Now()
+	victimSource := src // source of the connection to evict
+	full := src.conns.Len() >= options.MaxHandshakesPerSource
+	if !full && !src.isNode && pc.unknownConns >= options.MaxHandshakes {
 		full, victimSource = true, pc.largestUnknownSource()
 	}
 	if full {
 		oldest, _ := victimSource.conns.Front().Value.(*pendingConn)
-		if now.Sub(oldest.start) < minHandshakeTime && (victimSource == s || victimSource.conns.Len() <= s.conns.Len()+1) {
+		if now.Sub(oldest.start) < minHandshakeTime && (victimSource == src || victimSource.conns.Len() <= src.conns.Len()+1) {
 			return nil, raw
 		}
 		pc.remove(oldest)
@@ -64,10 +64,10 @@ func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted n
 	if pc.sources == nil {
 		pc.sources = make(map[string]*source)
 	}
-	pc.sources[s.key] = s // remove may have deleted it
-	c = &pendingConn{raw: raw, source: s, start: now}
-	c.element = s.conns.PushBack(c)
-	if !s.isNode {
+	pc.sources[src.key] = src // remove may have deleted it
+	c = &pendingConn{raw: raw, source: src, start: now}
+	c.element = src.conns.PushBack(c)
+	if !src.isNode {
 		pc.unknownConns++
 	}
 	return c, evicted
@@ -75,12 +75,12 @@ func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted n
 
 // sourceOf returns the source of a connection. Whether it belongs to a node is determined when its
 // first connection arrives.
-func (pc *pendingConns) sourceOf(raw net.Conn, o *Options) *source {
-	key, node := origin(raw.RemoteAddr(), o)
-	if s := pc.sources[key]; s != nil {
-		return s
+func (pc *pendingConns) sourceOf(raw net.Conn, options *Options) *source {
+	key, isNode := origin(raw.RemoteAddr(), options)
+	if known := pc.sources[key]; known != nil {
+		return known
 	}
-	return &source{key: key, isNode: node}
+	return &source{key: key, isNode: isNode}
 }
 
 // Origin returns the owner of an address, without the port. All addresses of one owner have the
@@ -90,17 +90,17 @@ func (p *Port) Origin(from net.Addr) string {
 	return key
 }
 
-// origin returns the owner of an address, and whether the address belongs to a node.
-func origin(from net.Addr, o *Options) (key string, node bool) {
-	key = from.String()
+// origin returns the key of the owner of an address, and whether the address belongs to a node.
+func origin(addrOfPeer net.Addr, options *Options) (key string, isNode bool) {
+	key = addrOfPeer.String()
 	if host, _, err := net.SplitHostPort(key); err == nil {
 		key = host
 	}
 	addr, _ := netip.ParseAddr(key) // the zero Addr belongs to no node
 	addr = addr.WithZone("").Unmap()
-	node = addr.IsValid() && o.Near != nil && o.Near(addr)
+	isNode = addr.IsValid() && options.IsNodeAddr != nil && options.IsNodeAddr(addr)
 	switch {
-	case node || addr.Is4():
+	case isNode || addr.Is4():
 		key = addr.String()
 	case addr.Is6():
 		// An owner has at least a /64.
@@ -108,7 +108,7 @@ func origin(from net.Addr, o *Options) (key string, node bool) {
 			key = p.String()
 		}
 	}
-	return key, node
+	return key, isNode
 }
 
 // largestUnknownSource returns the source with the most connections among those that belong to no

@@ -70,8 +70,8 @@ func TestPlacesForHandshakesAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
 		p := peer.New(peer.Options{
-			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxFromOne: 4, HandshakeTimeout: time.Hour,
-			Near: func(a netip.Addr) bool {
+			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxHandshakesPerSource: 4, HandshakeTimeout: time.Hour,
+			IsNodeAddr: func(a netip.Addr) bool {
 				return a == netip.MustParseAddr("10.0.0.1") || a == netip.MustParseAddr("10.0.0.2")
 			},
 		})
@@ -118,8 +118,8 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
 		p := peer.New(peer.Options{
-			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxFromOne: 4, HandshakeTimeout: time.Hour,
-			Near: func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") },
+			Node: "b", Cluster: in("c1"), MaxHandshakes: 8, MaxHandshakesPerSource: 4, HandshakeTimeout: time.Hour,
+			IsNodeAddr: func(a netip.Addr) bool { return a == netip.MustParseAddr("10.0.0.1") },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -161,7 +161,7 @@ func TestBurstOfOneAddressEndsInPart(t *testing.T) {
 func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newFromNets()
-		p := peer.New(peer.Options{Node: "b", Cluster: in("c1"), MaxHandshakes: 100, MaxFromOne: 4, HandshakeTimeout: time.Hour})
+		p := peer.New(peer.Options{Node: "b", Cluster: in("c1"), MaxHandshakes: 100, MaxHandshakesPerSource: 4, HandshakeTimeout: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.Serve(ctx, l) }()
@@ -184,7 +184,7 @@ func TestHandshakesFromOneNetworkAreBounded(t *testing.T) {
 // Without an address that one can tell, as on a simulated wire, the bounds hold too.
 func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, bad := hostile(t, peer.Options{MaxFromOne: 4})
+		p, bad := hostile(t, peer.Options{MaxHandshakesPerSource: 4})
 		for range 5 {
 			knock(t, bad)
 		}
@@ -199,7 +199,7 @@ func TestHandshakesFromOneAddressAreBounded(t *testing.T) {
 // node there is apart from its neighbours.
 func TestAnOwnerHasOneOrigin(t *testing.T) {
 	node := netip.MustParseAddr("2001:db8::5")
-	p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Near: func(a netip.Addr) bool { return a == node }})
+	p := peer.New(peer.Options{Node: "a", Cluster: in("c1"), IsNodeAddr: func(a netip.Addr) bool { return a == node }})
 	for _, tc := range []struct {
 		a, b string
 		one  bool

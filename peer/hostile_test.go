@@ -128,7 +128,7 @@ func TestAnswerOfUnknownVersionIsRefused(t *testing.T) {
 		})
 		_, err = p.Dial(t.Context(), "b", peer.Forward)
 		var re *peer.RefusedError
-		if !errors.As(err, &re) || re.Code != peer.RefusedVersion || !strings.Contains(re.Reason, "9") {
+		if !errors.As(err, &re) || re.Code != peer.RefusedVersionMismatch || !strings.Contains(re.Reason, "9") {
 			t.Errorf("dial = %v, want it refused for version 9", err)
 		}
 	})
@@ -167,7 +167,7 @@ func TestGarbageIsClosedUnanswered(t *testing.T) {
 			}
 			_ = c.Close()
 		}
-		if s := p.Stats(); s.Broken != 5 || s.Accepted != 0 {
+		if s := p.Stats(); s.FailedHandshakes != 5 || s.Accepted != 0 {
 			t.Errorf("stats = %+v, want 5 broken", s)
 		}
 		_ = wantStream(t, p, "b", peer.Forward).Close()
@@ -270,14 +270,14 @@ func TestSilentDialersDoNotKeepPeersOut(t *testing.T) {
 
 func TestOneKindDoesNotExhaustTheLimitOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := hostile(t, peer.Options{MaxForward: 4})
+		p, _ := hostile(t, peer.Options{MaxForwardStreams: 4})
 		var open []*peer.Conn
 		for range 4 {
 			open = append(open, wantStream(t, p, "b", peer.Forward))
 		}
 		_, err := p.Dial(t.Context(), "b", peer.Forward)
 		var re *peer.RefusedError
-		if !errors.As(err, &re) || re.Code != peer.RefusedBusy {
+		if !errors.As(err, &re) || re.Code != peer.RefusedStreamLimit {
 			t.Fatalf("the fifth = %v, want it refused as busy", err)
 		}
 		_ = wantStream(t, p, "b", peer.Heartbeat).Close()
@@ -313,8 +313,8 @@ func TestCrashedNodeLooksRefused(t *testing.T) {
 // The process that took over the address may not check the request.
 func TestDialerChecksIdentityOfTheAnswer(t *testing.T) {
 	for answer, want := range map[string]peer.Refusal{
-		"\x02c1\x01z\x00":  peer.RefusedNode,
-		"\x02c9\x01b\x00":  peer.RefusedCluster,
+		"\x02c1\x01z\x00":  peer.RefusedWrongNode,
+		"\x02c9\x01b\x00":  peer.RefusedClusterMismatch,
 		"\x00\x01b\x02d1x": 0, // bytes too many
 		"":                 0,
 	} {

@@ -17,7 +17,7 @@ const (
 	// leader. It is the only kind that a node without a cluster may use.
 	Control
 	// RequestSession is a multiplexed session (package mux) whose streams carry requests like those
-	// of Forward. A node of an older version refuses it with RefusedKind.
+	// of Forward. A node of an older version refuses it with RefusedUnsupportedKind.
 	RequestSession
 	_ // was WebSocketSession without a shared window pool; no node handles it
 	// WebSocketSession is a multiplexed session whose streams carry resumable WebSockets. The

@@ -8,10 +8,10 @@ import (
 
 // listener passes the streams of one kind to the callers of Accept.
 type listener struct {
-	addr  net.Addr
-	conns chan *Conn
-	done  chan struct{}
-	once  sync.Once
+	addr     net.Addr
+	accepted chan *Conn
+	done     chan struct{}
+	once     sync.Once
 }
 
 var _ net.Listener = (*listener)(nil)
@@ -21,14 +21,14 @@ var _ net.Listener = (*listener)(nil)
 // addr is the result of Addr. After Close, Accept returns an error and new streams of the kind are
 // closed; the port itself is not affected.
 func (p *Port) Listener(kind Kind, addr net.Addr) net.Listener {
-	l := &listener{addr: addr, conns: make(chan *Conn), done: make(chan struct{})}
+	l := &listener{addr: addr, accepted: make(chan *Conn), done: make(chan struct{})}
 	p.Handle(kind, l.handle)
 	return l
 }
 
 func (l *listener) handle(ctx context.Context, c *Conn) {
 	select {
-	case l.conns <- c:
+	case l.accepted <- c:
 	case <-l.done:
 		_ = c.Close()
 	case <-ctx.Done():
@@ -41,7 +41,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.done:
 		return nil, net.ErrClosed
-	case c := <-l.conns:
+	case c := <-l.accepted:
 		return c, nil
 	}
 }

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// repeatInterval is the minimum time between two log messages about the same refusal: a peer
-	// that is refused tries again all the time.
-	repeatInterval = time.Minute
-	// maxTextsPerSource limits the different refusals that are logged in that time about the
-	// address of one node, and about all strangers together: some texts contain words that a
-	// stranger chose.
+	// repeatLogInterval is the minimum time between two log messages about the same refusal,
+	// because a refused peer dials again and again.
+	repeatLogInterval = time.Minute
+	// maxTextsPerSource limits the different refusals that are logged within repeatLogInterval for
+	// the address of one node, and for all unknown addresses together. The limit is needed because
+	// an unknown peer chooses some words of these texts.
 	maxTextsPerSource = 64
-	// maxLogged limits the length of a logged text in bytes. A refusal is not longer.
-	maxLogged = 1 << 10
+	// maxLoggedLen limits the length of a logged text in bytes. A refusal is not longer.
+	maxLoggedLen = 1 << 10
 )
 
 // logLimiter remembers the refusals that were logged recently, for the address of each node and for
@@ -24,56 +24,56 @@ const (
 // value is ready to use.
 type logLimiter struct {
 	mu         sync.Mutex
-	last       map[string]map[string]time.Time // by source, by text
+	lastLogged map[string]map[string]time.Time // by source, by text
 	suppressed int                             // since the last takeSuppressed
 }
 
-// allow reports whether a text about from may be logged, and then remembers it as logged. It may
-// not if it was logged within repeatInterval, or if too many texts were. A nil from is this node
-// itself.
-func (ll *logLimiter) allow(from net.Addr, o *Options, text string) bool {
-	key := "self"
+// allow reports whether a text about from may be logged, and then remembers it as logged. The
+// result is false if the text was logged within repeatLogInterval, or if too many other texts were.
+// A nil from is this node itself.
+func (ll *logLimiter) allow(from net.Addr, options *Options, text string) bool {
+	sourceKey := "self"
 	if from != nil {
-		var node bool
-		if key, node = origin(from, o); !node {
-			key = "strangers"
+		var isNode bool
+		if sourceKey, isNode = origin(from, options); !isNode {
+			sourceKey = "strangers"
 		}
 	}
 	text = truncate(text)
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
 	now := time.Now()
-	at, known := ll.last[key][text]
+	loggedAt, known := ll.lastLogged[sourceKey][text]
 	switch {
-	case known && now.Sub(at) < repeatInterval:
-	case known || len(ll.last[key]) < maxTextsPerSource || ll.expire(now, key):
-		if ll.last == nil {
-			ll.last = make(map[string]map[string]time.Time)
+	case known && now.Sub(loggedAt) < repeatLogInterval:
+	case known || len(ll.lastLogged[sourceKey]) < maxTextsPerSource || ll.expire(now, sourceKey):
+		if ll.lastLogged == nil {
+			ll.lastLogged = make(map[string]map[string]time.Time)
 		}
-		if ll.last[key] == nil {
-			for other := range ll.last { // also of nodes that have left
+		if ll.lastLogged[sourceKey] == nil {
+			for other := range ll.lastLogged { // also of nodes that have left
 				ll.expire(now, other)
 			}
-			ll.last[key] = make(map[string]time.Time)
+			ll.lastLogged[sourceKey] = make(map[string]time.Time)
 		}
-		ll.last[key][text] = now
+		ll.lastLogged[sourceKey][text] = now
 		return true
 	}
 	ll.suppressed++
 	return false
 }
 
-// expire removes the texts of a source that are older than repeatInterval, and reports whether
-// there is room for another one.
-func (ll *logLimiter) expire(now time.Time, key string) bool {
-	texts := ll.last[key]
-	for text, at := range texts {
-		if now.Sub(at) >= repeatInterval {
+// expire removes the texts of a source that are older than repeatLogInterval, and reports whether
+// another text may be added.
+func (ll *logLimiter) expire(now time.Time, sourceKey string) bool {
+	texts := ll.lastLogged[sourceKey]
+	for text, loggedAt := range texts {
+		if now.Sub(loggedAt) >= repeatLogInterval {
 			delete(texts, text)
 		}
 	}
 	if len(texts) == 0 {
-		delete(ll.last, key)
+		delete(ll.lastLogged, sourceKey)
 	}
 	return len(texts) < maxTextsPerSource
 }
@@ -89,8 +89,8 @@ func (ll *logLimiter) takeSuppressed() int {
 
 // truncate limits the length of a text that contains words of a stranger.
 func truncate(text string) string {
-	if len(text) <= maxLogged {
+	if len(text) <= maxLoggedLen {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxLogged], "") + "…"
+	return strings.ToValidUTF8(text[:maxLoggedLen], "") + "…"
 }

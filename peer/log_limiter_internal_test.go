@@ -23,9 +23,9 @@ func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 					logged += len(truncate(text))
 				}
 			}
-			time.Sleep(repeatInterval / 10)
+			time.Sleep(repeatLogInterval / 10)
 		}
-		if most := maxTextsPerSource * (maxLogged + 3); logged == 0 || logged > most {
+		if most := maxTextsPerSource * (maxLoggedLen + 3); logged == 0 || logged > most {
 			t.Errorf("%d bytes were logged in a minute, want at most %d", logged, most)
 		}
 		if n := ll.takeSuppressed(); n != 10_000-maxTextsPerSource {
@@ -46,7 +46,7 @@ func addr(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAdd
 // log did not contain why a node was refused.
 func TestLogLimitsAreSeparateForEachPeer(t *testing.T) {
 	var ll logLimiter
-	o := &Options{Near: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
+	o := &Options{IsNodeAddr: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
 	fill := func(from string) (logged int) {
 		for i := range 1000 {
 			if ll.allow(addr(from), o, fmt.Sprintf("%s %d", from, i)) {

@@ -34,9 +34,9 @@ type readWriter interface {
 // readers without this method, the duration of Read is used instead.
 type immediateReader interface{ ReadImmediately() bool }
 
-// lookahead reads without blocking. there is false if there is neither data nor an error.
-type lookahead interface {
-	Look(b []byte) (n int, there bool, err error)
+// nonBlockingReader reads without blocking. ready is false if there is neither data nor an error.
+type nonBlockingReader interface {
+	TryRead(b []byte) (n int, ready bool, err error)
 }
 
 // lowLatencyConn is a connection whose reads do not depend on the runtime poller alone.
@@ -69,48 +69,48 @@ type lowLatencyConn struct {
 
 // newLowLatencyConn makes reads of a TCP connection low-latency. It returns other connections
 // unchanged.
-func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
-	t, ok := c.(*net.TCPConn)
+func newLowLatencyConn(c net.Conn, poller *readPoller) net.Conn {
+	tcpConn, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
 	}
-	p := &lowLatencyConn{TCPConn: t, socket: newRaw(t), poller: rp}
-	if rp != nil {
-		rp.add(p)
+	conn := &lowLatencyConn{TCPConn: tcpConn, socket: newRawConn(tcpConn), poller: poller}
+	if poller != nil {
+		poller.add(conn)
 	}
-	return p
+	return conn
 }
 
 // disablePolling disables polling for a connection from an address that belongs to no node, until
 // applyKind. Otherwise such an idle connection would cost 20 polls per second, and 200 in an
 // overloaded process. No read or write may be in progress.
 func disablePolling(c net.Conn) {
-	if p, ok := c.(*lowLatencyConn); ok {
-		p.pollerOff.Store(true)
+	if conn, ok := c.(*lowLatencyConn); ok {
+		conn.pollerOff.Store(true)
 	}
 }
 
 // applyKind configures the connection for the kind of its stream. Streams of requests are not
-// polled: they are many, and they are what overloads a machine. It returns the connection to use
-// if nothing wraps c: a stream with one request reads the socket directly. No read or write may be
-// in progress.
-func applyKind(c net.Conn, k Kind) net.Conn {
-	p, ok := c.(*lowLatencyConn)
+// polled, because there are many of them, and a machine is overloaded by them. It returns the
+// connection to use if nothing wraps c: a stream with one request reads the socket directly. No
+// read or write may be in progress.
+func applyKind(c net.Conn, kind Kind) net.Conn {
+	conn, ok := c.(*lowLatencyConn)
 	if !ok {
 		return c
 	}
-	if !k.forwards() {
-		p.pollerOff.Store(false)
+	if !kind.forwards() {
+		conn.pollerOff.Store(false)
 		return c
 	}
-	p.pollerOff.Store(true)
-	if p.poller != nil {
-		p.poller.remove(p)
+	conn.pollerOff.Store(true)
+	if conn.poller != nil {
+		conn.poller.remove(conn)
 	}
-	if k != Forward {
+	if kind != Forward {
 		return c
 	}
-	return p.TCPConn
+	return conn.TCPConn
 }
 
 // Read implements net.Conn.
@@ -173,8 +173,8 @@ func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 
 // wasImmediate reports whether the read that began at begun did not wait.
 func (c *lowLatencyConn) wasImmediate(start time.Time) bool {
-	if in, ok := c.socket.(immediateReader); ok {
-		return in.ReadImmediately()
+	if reader, ok := c.socket.(immediateReader); ok {
+		return reader.ReadImmediately()
 	}
 	return time.Since(start) < time.Millisecond
 }
@@ -183,12 +183,12 @@ func (c *lowLatencyConn) wasImmediate(start time.Time) bool {
 // backlogged. A goroutine readied by the poller joins the end of the run queue, and a deadline
 // does not move it forward. It reports done == false once there is no backlog.
 func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool, err error) {
-	in, ok := c.socket.(lookahead)
+	reader, ok := c.socket.(nonBlockingReader)
 	if !ok || c.poller == nil {
 		return 0, false, nil
 	}
 	for c.poller.latency.isHigh(now) {
-		if n, there, err := in.Look(b); there {
+		if n, ready, err := reader.TryRead(b); ready {
 			return n, true, err
 		}
 		if c.deadlinePassed(now) {
@@ -202,15 +202,15 @@ func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool
 
 // Write implements net.Conn.
 func (c *lowLatencyConn) Write(b []byte) (int, error) {
-	if to := c.interceptor.Load(); to != nil {
-		(*to)(b)
+	if intercept := c.interceptor.Load(); intercept != nil {
+		(*intercept)(b)
 		return len(b), nil
 	}
 	return c.socket.Write(b)
 }
 
-// Divert passes all further writes to the function to, and returns a writer for the socket, so
-// that writing to TLS above never blocks. No write may be in progress, except a TLS alert.
+// Divert passes all further writes to the function to, and returns a writer for the socket. With
+// it, writing to a TLS layer above never blocks. No write may be in progress, except a TLS alert.
 func (c *lowLatencyConn) Divert(to func(b []byte)) (direct io.Writer) {
 	c.interceptor.Store(&to)
 	return c.socket

@@ -233,7 +233,7 @@ func (r *behindReader) Read(b []byte) (int, error) {
 	return r.silentReader.Read(b)
 }
 
-func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
+func (r *behindReader) TryRead(b []byte) (n int, there bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n = copy(b, r.data)
@@ -361,7 +361,7 @@ func TestConnectionsOfStrangersAreNotChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := tcp()
 			synctest.Test(t, func(t *testing.T) {
-				p := New(Options{Node: "a", Near: func(netip.Addr) bool { return tt.near }})
+				p := New(Options{Node: "a", IsNodeAddr: func(netip.Addr) bool { return tt.near }})
 				if tt.behind {
 					p.poller.latency.fallBehind()
 				}
@@ -390,7 +390,7 @@ type countingReader struct {
 	looks int
 }
 
-func (r *countingReader) Look([]byte) (n int, there bool, err error) {
+func (r *countingReader) TryRead([]byte) (n int, there bool, err error) {
 	r.looks++
 	return 0, false, nil
 }

@@ -13,13 +13,13 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultHandshakeTimeout = 5 * time.Second
-	DefaultMaxConns         = 4096
-	DefaultMaxForward       = 16384
-	DefaultMaxHandshakes    = 256
-	DefaultMaxFromOne       = 64
-	DefaultUserTimeout      = 5 * time.Second
-	DefaultForwardTimeout   = 60 * time.Second
+	DefaultHandshakeTimeout       = 5 * time.Second
+	DefaultMaxStreamsPerKind      = 4096
+	DefaultMaxForwardStreams      = 16384
+	DefaultMaxHandshakes          = 256
+	DefaultMaxHandshakesPerSource = 64
+	DefaultUserTimeout            = 5 * time.Second
+	DefaultForwardTimeout         = 60 * time.Second
 )
 
 // NodeVerifier is a connection that authenticates its other end, such as TLS with client
@@ -42,20 +42,20 @@ type Options struct {
 	// Cluster returns the id of the cluster of this node, empty if it belongs to none. nil means
 	// none.
 	Cluster func() string
-	// Adopt makes cluster the cluster of this node, durably. It is called when this node belongs
+	// AdoptCluster makes cluster the cluster of this node, durably. It is called when this node belongs
 	// to no cluster and a Raft stream names exactly its node and disk: the leader of that cluster
 	// has then added this server. It may be called repeatedly and concurrently, and must return
 	// nil only if cluster is the cluster of this node on return. nil means that such streams are
 	// refused.
-	Adopt func(cluster string) error
+	AdoptCluster func(cluster string) error
 
-	// Past exchanges records about disks. nil means that nothing is reported and every process is
-	// accepted.
-	Past Past
+	// DiskRecords exchanges records about disks, to detect copied or restored ones. nil means that
+	// this node reports nothing and accepts every process.
+	DiskRecords DiskRecords
 
-	// Known reports whether a node belongs to the cluster of this node, or is about to, as far as
-	// this node knows. Streams of other nodes are refused. nil means that every node is known.
-	Known func(node string) bool
+	// IsKnownNode reports whether a node belongs to the cluster of this node, or is about to join
+	// it. Streams of other nodes are refused. nil means that every node is known.
+	IsKnownNode func(node string) bool
 	// Lookup returns the peer address of a node, including this one. nil means that no address is
 	// known.
 	Lookup func(node string) (addr string, ok bool)
@@ -73,21 +73,21 @@ type Options struct {
 	// HandshakeTimeout limits the handshake on both sides, and in Dial also connecting. Zero means
 	// 5 s.
 	HandshakeTimeout time.Duration
-	// MaxConns limits the accepted open streams of each kind except Forward, so that one kind
-	// cannot displace another. Zero means 4096.
-	MaxConns int
-	// MaxForward limits the accepted open streams of kind Forward, each with a request or, for
+	// MaxStreamsPerKind limits the accepted open streams of each kind except Forward. Each kind has
+	// its own limit, so that one kind cannot displace another. Zero means 4096.
+	MaxStreamsPerKind int
+	// MaxForwardStreams limits the accepted open streams of kind Forward, each with a request or, for
 	// hours, an upgraded connection. Zero means 16384.
-	MaxForward int
-	// MaxHandshakes limits the connections in handshake whose addresses belong to no node. One
-	// more evicts the oldest connection of the address with the most. Zero means 256.
+	MaxForwardStreams int
+	// MaxHandshakes limits the connections in handshake whose addresses belong to no node. A
+	// further connection evicts the oldest one of the address that has the most. Zero means 256.
 	MaxHandshakes int
-	// MaxFromOne limits the connections in handshake from one address, including addresses of
-	// nodes. One more evicts the oldest one from there. Zero means 64.
-	MaxFromOne int
-	// Near reports whether an address belongs to a node of this cluster, as far as this node
-	// knows. It must not block. nil means that none does.
-	Near func(addr netip.Addr) bool
+	// MaxHandshakesPerSource limits the connections in handshake from one address, including addresses
+	// of nodes. A further connection evicts the oldest one of that address. Zero means 64.
+	MaxHandshakesPerSource int
+	// IsNodeAddr reports whether gossip has the address for a node of this cluster. It must not
+	// block. nil means that none does.
+	IsNodeAddr func(addr netip.Addr) bool
 
 	// UserTimeout is how long sent bytes may stay unacknowledged until the kernel closes a TCP
 	// connection (TCP_USER_TIMEOUT; Linux only). Zero means 5 s, negative means the default of the
@@ -108,17 +108,17 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.HandshakeTimeout = orDefault(o.HandshakeTimeout, DefaultHandshakeTimeout)
-	o.MaxConns = orDefault(o.MaxConns, DefaultMaxConns)
-	o.MaxForward = orDefault(o.MaxForward, DefaultMaxForward)
+	o.MaxStreamsPerKind = orDefault(o.MaxStreamsPerKind, DefaultMaxStreamsPerKind)
+	o.MaxForwardStreams = orDefault(o.MaxForwardStreams, DefaultMaxForwardStreams)
 	o.MaxHandshakes = orDefault(o.MaxHandshakes, DefaultMaxHandshakes)
-	o.MaxFromOne = orDefault(o.MaxFromOne, DefaultMaxFromOne)
+	o.MaxHandshakesPerSource = orDefault(o.MaxHandshakesPerSource, DefaultMaxHandshakesPerSource)
 	o.UserTimeout = orDefault(o.UserTimeout, DefaultUserTimeout)
 	o.ForwardTimeout = orDefault(o.ForwardTimeout, DefaultForwardTimeout)
 	if o.Cluster == nil {
 		o.Cluster = func() string { return "" }
 	}
-	if o.Past == nil {
-		o.Past = trustingPast{}
+	if o.DiskRecords == nil {
+		o.DiskRecords = noDiskRecords{}
 	}
 	if o.Lookup == nil {
 		o.Lookup = func(string) (string, bool) { return "", false }
@@ -132,9 +132,9 @@ func (o Options) withDefaults() Options {
 // maxStreams returns the limit of open streams of a kind.
 func (o *Options) maxStreams(k Kind) int {
 	if k == Forward {
-		return o.MaxForward
+		return o.MaxForwardStreams
 	}
-	return o.MaxConns
+	return o.MaxStreamsPerKind
 }
 
 func orDefault[T comparable](v, def T) T {

@@ -45,7 +45,7 @@ func (p *Port) SetBoot(boot uint64) {
 
 // self returns the current identity of this node.
 func (p *Port) self() Identity {
-	return Identity{Cluster: p.options.Cluster(), Node: p.options.Node, Disk: p.options.Disk, Boot: p.boot.Load(), Record: p.options.Past.Own()}
+	return Identity{Cluster: p.options.Cluster(), Node: p.options.Node, Disk: p.options.Disk, Boot: p.boot.Load(), Record: p.options.DiskRecords.LocalRecord()}
 }
 
 // Serve accepts streams on ln until ctx ends, which returns nil, or ln fails, which returns the

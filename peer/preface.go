@@ -12,18 +12,18 @@ const Version = 2
 
 const (
 	magic = "SHWY"
-	// maxBody limits the body of both messages. It is the same in all versions, so that a refusal
+	// maxBodyLen limits the body of both messages. It is the same in all versions, so that a refusal
 	// can always be read.
-	maxBody = 1024
-	// maxID limits each id in a body.
-	maxID = 64
-	// maxReason limits a refusal to less than maxBody, whatever ids it contains.
-	maxReason = 768
+	maxBodyLen = 1024
+	// maxIDLen limits each id in a body.
+	maxIDLen = 64
+	// maxReasonLen limits a refusal to less than maxBodyLen, whatever ids it contains.
+	maxReasonLen = 768
 
-	helloHead         = len(magic) + 1 + 2     // magic, version, length
+	helloHeaderLen    = len(magic) + 1 + 2     // magic, version, length
 	responseHeaderLen = len(magic) + 1 + 1 + 2 // magic, version, status, length
 
-	accepted = 1
+	statusAccepted = 1
 )
 
 // hello is the message of the dialer. Its header is the same in all versions: magic, version (1
@@ -32,44 +32,44 @@ const (
 // dialer has recorded of the wanted disk, zero if none; then cluster, node, disk, wanted node and
 // wanted disk, each preceded by its length (1).
 type hello struct {
-	kind     Kind
-	from     Identity
-	wantNode string
-	wantDisk string
+	kind       Kind
+	sender     Identity
+	wantedNode string
+	wantedDisk string
 	// knownBoot and known are what the dialer has recorded of the wanted disk.
-	knownBoot uint64
-	known     Record
+	knownBoot   uint64
+	knownRecord Record
 }
 
 func (h hello) encode() ([]byte, error) {
-	b := make([]byte, helloHead, 128)
+	b := make([]byte, helloHeaderLen, 128)
 	copy(b, magic)
 	b[len(magic)] = Version
 	b = append(b, byte(h.kind))
-	b = appendRecord(b, h.from.Boot, h.from.Record)
-	b = appendRecord(b, h.knownBoot, h.known)
-	b, err := appendIDs(b, h.from.Cluster, h.from.Node, h.from.Disk, h.wantNode, h.wantDisk)
+	b = appendRecord(b, h.sender.Boot, h.sender.Record)
+	b = appendRecord(b, h.knownBoot, h.knownRecord)
+	b, err := appendIDs(b, h.sender.Cluster, h.sender.Node, h.sender.Disk, h.wantedNode, h.wantedDisk)
 	if err != nil {
 		return nil, err
 	}
-	binary.BigEndian.PutUint16(b[len(magic)+1:], uint16(len(b)-helloHead))
+	binary.BigEndian.PutUint16(b[len(magic)+1:], uint16(len(b)-helloHeaderLen))
 	return b, nil
 }
 
 // readHello reads exactly one hello. It checks the version after it has read the body: closing a
 // socket with unread bytes would reset it, and the refusal would be lost.
 func readHello(r io.Reader) (hello, error) {
-	var head [helloHead]byte
-	if err := readMagic(r, head[:]); err != nil {
+	var header [helloHeaderLen]byte
+	if err := readMagic(r, header[:]); err != nil {
 		return hello{}, err
 	}
-	body, err := readBody(r, binary.BigEndian.Uint16(head[len(magic)+1:]))
+	body, err := readBody(r, binary.BigEndian.Uint16(header[len(magic)+1:]))
 	if err != nil {
 		return hello{}, err
 	}
-	if v := head[len(magic)]; v != Version {
-		return hello{}, refuse(RefusedVersion,
-			"the dialer uses peer protocol %d, this node uses %d", v, Version)
+	if version := header[len(magic)]; version != Version {
+		return hello{}, refuse(RefusedVersionMismatch,
+			"the dialer uses peer protocol %d, this node uses %d", version, Version)
 	}
 	return decodeHello(body)
 }
@@ -79,13 +79,13 @@ func decodeHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
 	h := hello{kind: Kind(b[0])}
-	h.from.Boot, h.from.Record = parseRecord(b[1:])
-	h.knownBoot, h.known = parseRecord(b[1+recordLen:])
-	err := parseIDs(b[1+2*recordLen:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
+	h.sender.Boot, h.sender.Record = parseRecord(b[1:])
+	h.knownBoot, h.knownRecord = parseRecord(b[1+recordLen:])
+	err := parseIDs(b[1+2*recordLen:], &h.sender.Cluster, &h.sender.Node, &h.sender.Disk, &h.wantedNode, &h.wantedDisk)
 	if err != nil {
 		return hello{}, err
 	}
-	if h.from.Node == "" || h.wantNode == "" {
+	if h.sender.Node == "" || h.wantedNode == "" {
 		return hello{}, fmt.Errorf("%w: empty node id", errMalformed)
 	}
 	return h, nil
@@ -93,23 +93,23 @@ func decodeHello(b []byte) (hello, error) {
 
 // readMagic fills head and checks the magic. It checks the magic before it reads the rest, because
 // another protocol may send fewer bytes.
-func readMagic(r io.Reader, head []byte) error {
-	if _, err := io.ReadFull(r, head[:len(magic)]); err != nil {
+func readMagic(r io.Reader, header []byte) error {
+	if _, err := io.ReadFull(r, header[:len(magic)]); err != nil {
 		return err
 	}
-	if head[0] == 0x16 && head[1] == 0x03 { // a handshake record of any TLS
-		return errTLS
+	if header[0] == 0x16 && header[1] == 0x03 { // a handshake record of any TLS
+		return errUnexpectedTLS
 	}
-	if string(head[:len(magic)]) != magic {
-		return fmt.Errorf("%w: begins with %q", errNotPeer, head[:len(magic)])
+	if string(header[:len(magic)]) != magic {
+		return fmt.Errorf("%w: begins with %q", errNotPeerProtocol, header[:len(magic)])
 	}
-	_, err := io.ReadFull(r, head[len(magic):])
+	_, err := io.ReadFull(r, header[len(magic):])
 	return err
 }
 
 func readBody(r io.Reader, n uint16) ([]byte, error) {
-	if n > maxBody {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, n, maxBody)
+	if n > maxBodyLen {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, n, maxBodyLen)
 	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r, b); err != nil {
@@ -130,14 +130,14 @@ func appendRecord(b []byte, boot uint64, r Record) []byte {
 
 // parseRecord is the inverse of appendRecord. b must be long enough.
 func parseRecord(b []byte) (boot uint64, r Record) {
-	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
-	return at(0), Record{Nonce: at(1), Term: at(2), Last: at(3), Applied: at(4)}
+	uint64At := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
+	return uint64At(0), Record{Nonce: uint64At(1), Term: uint64At(2), Last: uint64At(3), Applied: uint64At(4)}
 }
 
 func appendIDs(b []byte, ids ...string) ([]byte, error) {
 	for _, id := range ids {
-		if len(id) > maxID {
-			return nil, fmt.Errorf("peer: id %q has %d bytes, at most %d allowed", id, len(id), maxID)
+		if len(id) > maxIDLen {
+			return nil, fmt.Errorf("peer: id %q has %d bytes, at most %d allowed", id, len(id), maxIDLen)
 		}
 		b = append(b, byte(len(id)))
 		b = append(b, id...)
@@ -152,7 +152,7 @@ func parseIDs(b []byte, ids ...*string) error {
 			return fmt.Errorf("%w: cut short", errMalformed)
 		}
 		n := int(b[0])
-		if n > maxID || n > len(b)-1 {
+		if n > maxIDLen || n > len(b)-1 {
 			return fmt.Errorf("%w: id of %d bytes", errMalformed, n)
 		}
 		*id, b = string(b[1:1+n]), b[1+n:]

@@ -11,12 +11,12 @@ import (
 
 func testHello() hello {
 	return hello{
-		kind:      Raft,
-		from:      Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60, Record: Record{Nonce: 1<<64 - 1, Term: 2, Last: 3, Applied: 4}},
-		wantNode:  strings.Repeat("n", maxID),
-		wantDisk:  "d2",
-		knownBoot: 5,
-		known:     Record{Nonce: 6, Term: 7, Last: 8, Applied: 9},
+		kind:        Raft,
+		sender:      Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60, Record: Record{Nonce: 1<<64 - 1, Term: 2, Last: 3, Applied: 4}},
+		wantedNode:  strings.Repeat("n", maxIDLen),
+		wantedDisk:  "d2",
+		knownBoot:   5,
+		knownRecord: Record{Nonce: 6, Term: 7, Last: 8, Applied: 9},
 	}
 }
 
@@ -52,13 +52,13 @@ func TestAnswerSurvivesTheWire(t *testing.T) {
 }
 
 func TestLongestRefusalCanBeRead(t *testing.T) {
-	b := encodeRefused(refuse(RefusedCluster, "%s", strings.Repeat("ü", maxBody)))
+	b := encodeRefused(refuse(RefusedClusterMismatch, "%s", strings.Repeat("ü", maxBodyLen)))
 	_, err := readResponse(bytes.NewReader(b))
 	var re *RefusedError
-	if !errors.As(err, &re) || re.Code != RefusedCluster {
+	if !errors.As(err, &re) || re.Code != RefusedClusterMismatch {
 		t.Fatalf("readAnswer = %v, want the refusal", err)
 	}
-	if want := strings.Repeat("ü", maxReason/2); re.Reason != want {
+	if want := strings.Repeat("ü", maxReasonLen/2); re.Reason != want {
 		t.Errorf("reason of %d bytes, want %d", len(re.Reason), len(want))
 	}
 }
@@ -86,8 +86,8 @@ func TestCutMessagesAreErrors(t *testing.T) {
 
 func TestEmptyNodeIDsAreMalformed(t *testing.T) {
 	for _, h := range []hello{
-		{kind: Forward, wantNode: "b"},
-		{kind: Forward, from: Identity{Node: "a"}},
+		{kind: Forward, wantedNode: "b"},
+		{kind: Forward, sender: Identity{Node: "a"}},
 	} {
 		b, err := h.encode()
 		if err != nil {
@@ -129,7 +129,7 @@ func FuzzReadAnswer(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	f.Add(encodeRefused(refuse(RefusedNode, "no")))
+	f.Add(encodeRefused(refuse(RefusedWrongNode, "no")))
 	f.Add([]byte("SHWY\x01\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		id, err := readResponse(bytes.NewReader(in))

@@ -12,36 +12,38 @@ type Record struct {
 	Term, Last, Applied uint64
 }
 
-// Past exchanges records about the disks of this node and of other nodes, in order to detect copied
-// or restored disks. All methods are safe for concurrent use.
-type Past interface {
-	// Own returns the current record of this node.
-	Own() Record
-	// Known returns what this node has recorded about the disk of a node. Zero values mean that
-	// nothing is recorded.
-	Known(node, disk string) (boot uint64, r Record)
-	// Meet checks the other process, and what that process has recorded about the disk of this
-	// node, before the stream is used. Zero means that the stream is accepted. Otherwise the stream
-	// is refused with the code why and the text reason.
-	Meet(ctx context.Context, m Meeting) (why Refusal, reason string)
+// DiskRecords exchanges records about the disks of this node and of other nodes, to detect copied or
+// restored disks. All methods are safe for concurrent use.
+type DiskRecords interface {
+	// LocalRecord returns the current record of this node.
+	LocalRecord() Record
+	// RecordOf returns what this node has recorded about the disk of a node. Zero values mean that
+	// it has recorded nothing.
+	RecordOf(node, disk string) (boot uint64, r Record)
+	// CheckHandshake checks the other process, and what that process has recorded about the disk of
+	// this node, before the stream is used. A code of zero means that the stream is accepted.
+	// Otherwise the stream is refused with the code and the reason.
+	CheckHandshake(ctx context.Context, handshake Handshake) (code Refusal, reason string)
 }
 
-// Meeting describes a handshake that has passed all other checks.
-type Meeting struct {
+// Handshake describes a handshake that has passed all other checks.
+type Handshake struct {
 	Kind Kind
-	// Peer is the identity of the other side. Dialled means that this node has dialed it, at the
+	// Peer is the identity of the other side. Dialed means that this node has dialed it, at the
 	// address that Lookup returned.
-	Peer    Identity
-	Dialled bool
-	// PeerKnownBoot and PeerKnown are the boot number and the record that the dialer has stored for
-	// the disk of this node. They are set only if the other side has dialed.
-	PeerKnownBoot uint64
-	PeerKnown     Record
+	Peer   Identity
+	Dialed bool
+	// BootKnownToPeer and RecordKnownToPeer are the boot number and the record that the other side has
+	// stored for the disk of this node. They are set only if the other side has dialed.
+	BootKnownToPeer   uint64
+	RecordKnownToPeer Record
 }
 
-// trustingPast is the Past of a node that reports nothing and accepts every process.
-type trustingPast struct{}
+// noDiskRecords is the DiskRecords of a node that reports nothing and accepts every process.
+type noDiskRecords struct{}
 
-func (trustingPast) Own() Record                                     { return Record{} }
-func (trustingPast) Known(string, string) (uint64, Record)           { return 0, Record{} }
-func (trustingPast) Meet(context.Context, Meeting) (Refusal, string) { return 0, "" }
+func (noDiskRecords) LocalRecord() Record { return Record{} }
+
+func (noDiskRecords) RecordOf(string, string) (uint64, Record) { return 0, Record{} }
+
+func (noDiskRecords) CheckHandshake(context.Context, Handshake) (Refusal, string) { return 0, "" }

@@ -80,12 +80,12 @@ func TestChecksFindTheDataOfReads(t *testing.T) {
 		}
 	}
 	in, ok := b.socket.(interface {
-		Look(b []byte) (n int, there bool, err error)
+		TryRead(b []byte) (n int, there bool, err error)
 	})
 	if !ok {
 		t.Skip("sockets cannot be looked at here")
 	}
-	if n, there, err := in.Look(buf); n != 0 || there || err != nil {
+	if n, there, err := in.TryRead(buf); n != 0 || there || err != nil {
 		t.Errorf("nothing is there: %d, %v, %v", n, there, err)
 	}
 	if n, err := a.Write([]byte("beat")); n != 4 || err != nil {

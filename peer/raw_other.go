@@ -4,5 +4,5 @@ package peer
 
 import "net"
 
-// newRaw exists only where sockets can be read below their net.Conn.
+// newRawConn exists only where sockets can be read below their net.Conn.
 func newRaw(c *net.TCPConn) readWriter { return c }

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	_ immediateReader = (*rawConn)(nil)
-	_ lookahead       = (*rawConn)(nil)
+	_ immediateReader   = (*rawConn)(nil)
+	_ nonBlockingReader = (*rawConn)(nil)
 )
 
 // rawConn reads and writes a socket without entering the scheduler: see rawio.Stream.
@@ -22,8 +22,8 @@ type rawConn struct {
 	stream rawio.Stream
 }
 
-// newRaw returns c itself if its socket is not accessible.
-func newRaw(c *net.TCPConn) readWriter {
+// newRawConn returns c itself if its socket is not accessible.
+func newRawConn(c *net.TCPConn) readWriter {
 	conn, err := c.SyscallConn()
 	if err != nil {
 		return c
@@ -36,14 +36,14 @@ func newRaw(c *net.TCPConn) readWriter {
 // Read implements net.Conn.
 func (rc *rawConn) Read(b []byte) (int, error) {
 	n, err := rc.stream.Read(b)
-	return n, rc.broken("read", err)
+	return n, rc.wrapErrno("read", err)
 }
 
 // ReadImmediately reports whether the last Read found data, or the end, without waiting.
-func (rc *rawConn) ReadImmediately() bool { return rc.stream.Tries() == 1 }
+func (rc *rawConn) ReadImmediately() bool { return rc.stream.ReadAttempts() == 1 }
 
-// Look reads pending data without waiting. there is false if there is none.
-func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
+// TryRead reads pending data without waiting. ready is false if there is none.
+func (rc *rawConn) TryRead(b []byte) (n int, ready bool, err error) {
 	if len(b) == 0 {
 		return 0, true, nil
 	}
@@ -54,7 +54,7 @@ func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
 	case err == syscall.EAGAIN: //nolint:errorlint // never wrapped
 		return 0, false, nil
 	case err != nil:
-		return 0, true, rc.broken("read", err)
+		return 0, true, rc.wrapErrno("read", err)
 	case n == 0:
 		return 0, true, io.EOF
 	}
@@ -64,12 +64,12 @@ func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
 // Write implements net.Conn.
 func (rc *rawConn) Write(b []byte) (int, error) {
 	n, err := rc.stream.Write(b)
-	return n, rc.broken("write", err)
+	return n, rc.wrapErrno("write", err)
 }
 
-// broken wraps an error of the kernel as package net does.
-func (rc *rawConn) broken(op string, err error) error {
-	if _, kernels := err.(syscall.Errno); !kernels { //nolint:errorlint // never wrapped
+// wrapErrno wraps an error of the kernel as package net does.
+func (rc *rawConn) wrapErrno(op string, err error) error {
+	if _, isErrno := err.(syscall.Errno); !isErrno { //nolint:errorlint // never wrapped
 		return err
 	}
 	return &net.OpError{Op: op, Net: "tcp", Source: rc.LocalAddr(), Addr: rc.RemoteAddr(), Err: err}

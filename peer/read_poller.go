@@ -38,14 +38,14 @@ func (rp *readPoller) remove(c *lowLatencyConn) {
 }
 
 // run polls until ctx ends. After that, reads depend on the runtime poller alone.
-func (rp *readPoller) run(ctx context.Context, p *clock.Scheduler) {
-	t := p.NewBusyTicker(pollerTick)
-	defer t.Stop()
+func (rp *readPoller) run(ctx context.Context, scheduler *clock.Scheduler) {
+	ticker := scheduler.NewBusyTicker(pollerTick)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
 		rp.interruptDue(time.Now())
 	}

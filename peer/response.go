@@ -12,7 +12,7 @@ import (
 // of version 2 is: boot (8) and record (4 × 8), then cluster, node and disk, each preceded by its
 // length (1).
 func encodeAccepted(self Identity) ([]byte, error) {
-	b := responseHeader(accepted)
+	b := responseHeader(statusAccepted)
 	b = appendRecord(b, self.Boot, self.Record)
 	b, err := appendIDs(b, self.Cluster, self.Node, self.Disk)
 	if err != nil {
@@ -24,8 +24,8 @@ func encodeAccepted(self Identity) ([]byte, error) {
 // encodeRefused encodes a refusal. Its body is the reason in UTF-8, in all versions.
 func encodeRefused(e *RefusedError) []byte {
 	reason := e.Reason
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
+	if len(reason) > maxReasonLen {
+		reason = strings.ToValidUTF8(reason[:maxReasonLen], "")
 	}
 	return finishResponse(append(responseHeader(byte(e.Code)), reason...))
 }
@@ -46,24 +46,24 @@ func finishResponse(b []byte) []byte {
 // readResponse reads exactly one response: the identity of the other side, or its refusal as a
 // *RefusedError without the node.
 func readResponse(r io.Reader) (Identity, error) {
-	var head [responseHeaderLen]byte
-	if err := readMagic(r, head[:]); err != nil {
+	var header [responseHeaderLen]byte
+	if err := readMagic(r, header[:]); err != nil {
 		return Identity{}, err
 	}
-	body, err := readBody(r, binary.BigEndian.Uint16(head[responseHeaderLen-2:]))
+	body, err := readBody(r, binary.BigEndian.Uint16(header[responseHeaderLen-2:]))
 	if err != nil {
 		return Identity{}, err
 	}
-	v, status := head[len(magic)], head[len(magic)+1]
+	version, status := header[len(magic)], header[len(magic)+1]
 	switch {
 	case status == 0:
 		return Identity{}, fmt.Errorf("%w: status 0", errMalformed)
-	case status != accepted:
+	case status != statusAccepted:
 		reason := strings.ToValidUTF8(string(body), "\uFFFD")
 		return Identity{}, &RefusedError{Code: Refusal(status), Reason: reason}
-	case v != Version:
-		return Identity{}, refuse(RefusedVersion,
-			"it responds in peer protocol %d, this node uses %d", v, Version)
+	case version != Version:
+		return Identity{}, refuse(RefusedVersionMismatch,
+			"it responds in peer protocol %d, this node uses %d", version, Version)
 	}
 	return decodeAccepted(body)
 }

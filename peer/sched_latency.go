@@ -26,31 +26,31 @@ type schedLatency struct {
 }
 
 // run measures until ctx ends, while the process is busy.
-func (sl *schedLatency) run(ctx context.Context, p *clock.Scheduler) {
-	t := p.NewBusyTicker(latencyProbeInterval)
-	defer t.Stop()
+func (sl *schedLatency) run(ctx context.Context, scheduler *clock.Scheduler) {
+	ticker := scheduler.NewBusyTicker(latencyProbeInterval)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		begun := time.Now()
-		sl.waitStart.Store(begun.UnixNano())
+		start := time.Now()
+		sl.waitStart.Store(start.UnixNano())
 		runtime.Gosched() // moves this goroutine to the end of the run queue
-		sl.record(begun, time.Now())
+		sl.record(start, time.Now())
 	}
 }
 
 // record stores a wait that has ended.
-func (sl *schedLatency) record(begun, ended time.Time) {
-	sl.lastWait.Store(int64(ended.Sub(begun)))
-	sl.lastEnd.Store(ended.UnixNano())
+func (sl *schedLatency) record(start, end time.Time) {
+	sl.lastWait.Store(int64(end.Sub(start)))
+	sl.lastEnd.Store(end.UnixNano())
 	sl.waitStart.Store(0)
 }
 
 // isHigh reports whether the process is overloaded.
 func (sl *schedLatency) isHigh(now time.Time) bool {
-	since, at := sl.waitStart.Load(), now.UnixNano()
-	return sl.lastWait.Load() > int64(highLatency) && at-sl.lastEnd.Load() < int64(latencyMaxAge) || since != 0 && at-since > int64(highLatency)
+	waitStart, nowNanos := sl.waitStart.Load(), now.UnixNano()
+	return sl.lastWait.Load() > int64(highLatency) && nowNanos-sl.lastEnd.Load() < int64(latencyMaxAge) || waitStart != 0 && nowNanos-waitStart > int64(highLatency)
 }

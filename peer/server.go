@@ -13,9 +13,9 @@ import (
 
 // server is one call of Serve.
 type server struct {
-	p  *Port
-	ln net.Listener
-	wg sync.WaitGroup
+	port     *Port
+	listener net.Listener
+	wg       sync.WaitGroup
 
 	mu sync.Mutex
 	// closed means that no connection may be added.
@@ -27,7 +27,7 @@ type server struct {
 }
 
 func newServer(p *Port, ln net.Listener) *server {
-	return &server{p: p, ln: ln, conns: make(map[*Conn]struct{})}
+	return &server{port: p, listener: ln, conns: make(map[*Conn]struct{})}
 }
 
 func (s *server) run(ctx context.Context) error {
@@ -35,17 +35,17 @@ func (s *server) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s.wg.Go(func() {
 		<-ctx.Done()
-		_ = s.ln.Close()
+		_ = s.listener.Close()
 		s.closeAll()
 	})
-	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // newLowLatencyConn changes TCP connections only
-		scheduler := s.p.options.Scheduler
+	if _, ok := s.listener.Addr().(*net.TCPAddr); ok { // newLowLatencyConn changes TCP connections only
+		scheduler := s.port.options.Scheduler
 		if scheduler == nil {
 			scheduler = new(clock.Scheduler)
 			s.wg.Go(func() { scheduler.Run(ctx) })
 		}
-		s.wg.Go(func() { s.p.poller.run(ctx, scheduler) })
-		s.wg.Go(func() { s.p.poller.latency.run(ctx, scheduler) })
+		s.wg.Go(func() { s.port.poller.run(ctx, scheduler) })
+		s.wg.Go(func() { s.port.poller.latency.run(ctx, scheduler) })
 	}
 	err := s.accept(ctx)
 	cancel()
@@ -62,23 +62,23 @@ func (s *server) accept(ctx context.Context) error {
 	const minPause, maxPause = 5 * time.Millisecond, time.Second
 	pause := minPause
 	for {
-		raw, err := s.ln.Accept()
+		raw, err := s.listener.Accept()
 		if err == nil {
 			pause = minPause
-			s.wg.Go(func() { s.serve(ctx, newLowLatencyConn(raw, &s.p.poller)) })
+			s.wg.Go(func() { s.serve(ctx, newLowLatencyConn(raw, &s.port.poller)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if s.p.logLimiter.allow(nil, &s.p.options, err.Error()) {
-			s.p.options.Log.Error().Err(err).Msg("peer connection not accepted")
+		if s.port.logLimiter.allow(nil, &s.port.options, err.Error()) {
+			s.port.options.Log.Error().Err(err).Msg("peer connection not accepted")
 		}
-		t := time.NewTimer(pause)
+		timer := time.NewTimer(pause)
 		select {
-		case <-t.C:
+		case <-timer.C:
 		case <-ctx.Done():
-			t.Stop()
+			timer.Stop()
 			return err
 		}
 		pause = min(2*pause, maxPause)
@@ -93,14 +93,14 @@ func (s *server) serve(ctx context.Context, raw net.Conn) {
 		return
 	}
 	defer s.recoverHandler(c)
-	s.p.handlers[c.kind](ctx, c)
+	s.port.handlers[c.kind](ctx, c)
 }
 
 // recoverHandler recovers from a panic of a handler and closes its stream, so that other streams
 // continue.
 func (s *server) recoverHandler(c *Conn) {
 	if v := recover(); v != nil {
-		s.p.options.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
+		s.port.options.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
 			Msg("peer stream panicked: please report this")
 		_ = c.Close()
 	}
@@ -117,61 +117,61 @@ func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
 	if !pending.source.isNode {
 		disablePolling(raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.p.options.HandshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.port.options.HandshakeTimeout)
 	defer cancel()
-	_ = raw.SetDeadline(time.Now().Add(s.p.options.HandshakeTimeout))
+	_ = raw.SetDeadline(time.Now().Add(s.port.options.HandshakeTimeout))
 	secured := raw
-	if s.p.options.WrapServer != nil {
-		w, err := s.p.options.WrapServer(ctx, raw)
+	if s.port.options.WrapServer != nil {
+		wrapped, err := s.port.options.WrapServer(ctx, raw)
 		if err != nil {
 			s.rejectTLS(raw, err)
 			return nil
 		}
-		secured = w
+		secured = wrapped
 	}
-	h, err := readHello(secured)
+	greeting, err := readHello(secured)
 	if err != nil {
 		s.rejectHello(secured, err)
 		return nil
 	}
-	if re := s.p.admit(ctx, secured, h); re != nil {
-		s.refuse(secured, re, h.from.Node)
+	if refusal := s.port.admit(ctx, secured, greeting); refusal != nil {
+		s.refuse(secured, refusal, greeting.sender.Node)
 		return nil
 	}
-	return s.openStream(raw, secured, h, pending)
+	return s.openStream(raw, secured, greeting, pending)
 }
 
 // openStream makes a stream of an admitted connection and sends the acceptance.
-func (s *server) openStream(raw, secured net.Conn, h hello, pending *pendingConn) *Conn {
-	p := s.p
-	p.tune(raw, h.kind)
-	if n := p.open[h.kind].Add(1); n > int64(p.options.maxStreams(h.kind)) {
-		p.open[h.kind].Add(-1)
-		s.refuse(secured, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
-			p.options.maxStreams(h.kind), h.kind), h.from.Node)
+func (s *server) openStream(raw, secured net.Conn, greeting hello, pending *pendingConn) *Conn {
+	port := s.port
+	port.setTCPOptions(raw, greeting.kind)
+	if n := port.open[greeting.kind].Add(1); n > int64(port.options.maxStreams(greeting.kind)) {
+		port.open[greeting.kind].Add(-1)
+		s.refuse(secured, refuse(RefusedStreamLimit, "%d streams of kind %s are open, as many as may be",
+			port.options.maxStreams(greeting.kind), greeting.kind), greeting.sender.Node)
 		return nil
 	}
-	if plain := applyKind(raw, h.kind); p.options.WrapServer == nil {
+	if plain := applyKind(raw, greeting.kind); port.options.WrapServer == nil {
 		secured = plain
 	}
-	c := &Conn{Conn: secured, kind: h.kind, peer: h.from, direct: p.options.WrapServer == nil, onClose: s.removeConn}
+	c := &Conn{Conn: secured, kind: greeting.kind, peer: greeting.sender, direct: port.options.WrapServer == nil, onClose: s.removeConn}
 	// Promoting comes before the response: an accepted stream must not be evicted.
 	if !s.promote(pending, c) {
 		_ = c.Close()
 		return nil
 	}
 	if err := s.sendAccepted(raw, c); err != nil {
-		s.countBroken(raw, err)
+		s.countFailedHandshake(raw, err)
 		_ = c.Close()
 		return nil
 	}
-	p.counts.accepted.Add(1)
+	port.counts.accepted.Add(1)
 	return c
 }
 
 // sendAccepted sends the acceptance and clears the handshake deadline.
 func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
-	b, err := encodeAccepted(s.p.self())
+	b, err := encodeAccepted(s.port.self())
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (s *server) promote(pending *pendingConn, c *Conn) bool {
 
 // removeConn removes a closed stream.
 func (s *server) removeConn(c *Conn) {
-	s.p.open[c.kind].Add(-1)
+	s.port.open[c.kind].Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -210,10 +210,10 @@ func (s *server) addPending(raw net.Conn) *pendingConn {
 		s.mu.Unlock()
 		return nil
 	}
-	c, evicted := s.pending.add(raw, &s.p.options)
+	c, evicted := s.pending.add(raw, &s.port.options)
 	s.mu.Unlock()
 	if evicted != nil {
-		s.p.counts.evicted.Add(1)
+		s.port.counts.evicted.Add(1)
 		_ = evicted.Close()
 	}
 	return c

@@ -10,9 +10,9 @@ type Stats struct {
 	Open int
 	// Refused is the number of refused handshakes.
 	Refused uint64
-	// Broken is the number of connections that were closed during the handshake because of invalid
+	// FailedHandshakes is the number of connections that were closed during the handshake because of invalid
 	// data, silence or an early end.
-	Broken uint64
+	FailedHandshakes uint64
 	// Evicted is the number of connections that were closed to make room for others. They also
 	// count in Broken.
 	Evicted uint64
@@ -20,16 +20,16 @@ type Stats struct {
 
 // counters are the counters behind Stats.
 type counters struct {
-	accepted, refused, broken, evicted atomic.Uint64
+	accepted, refused, failedHandshakes, evicted atomic.Uint64
 }
 
 // Stats returns the current counters.
 func (p *Port) Stats() Stats {
 	s := Stats{
-		Accepted: p.counts.accepted.Load(),
-		Refused:  p.counts.refused.Load(),
-		Broken:   p.counts.broken.Load(),
-		Evicted:  p.counts.evicted.Load(),
+		Accepted:         p.counts.accepted.Load(),
+		Refused:          p.counts.refused.Load(),
+		FailedHandshakes: p.counts.failedHandshakes.Load(),
+		Evicted:          p.counts.evicted.Load(),
 	}
 	for k := range p.open {
 		s.Open += int(p.open[k].Load())

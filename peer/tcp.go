@@ -13,29 +13,29 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// tune sets the TCP options for a kind. It ignores other connections. It also ignores errors: a
+// setTCPOptions sets the TCP options for a kind. It ignores other connections. It also ignores errors: a
 // socket that accepts no options is dead, and the next read or write returns a better error.
-func (p *Port) tune(c net.Conn, k Kind) {
-	if w, ok := c.(*lowLatencyConn); ok {
-		c = w.TCPConn
+func (p *Port) setTCPOptions(c net.Conn, k Kind) {
+	if wrapper, ok := c.(*lowLatencyConn); ok {
+		c = wrapper.TCPConn
 	}
-	t, ok := c.(*net.TCPConn)
+	tcpConn, ok := c.(*net.TCPConn)
 	if !ok {
 		return
 	}
-	_ = t.SetNoDelay(true)
+	_ = tcpConn.SetNoDelay(true)
 	// Idle streams to a host that has vanished fail after the first probe that stays unanswered for
 	// the user timeout: within 15 s, streams with requests within 60 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
-	d := p.options.UserTimeout
+	userTimeout := p.options.UserTimeout
 	if k.forwards() {
 		// The stream is silent while a request waits for its response. Callers that read the probe
 		// state from the kernel detect a dead path within a second.
 		probes.Idle, probes.Interval = time.Second, time.Second
-		d = p.options.ForwardTimeout
+		userTimeout = p.options.ForwardTimeout
 	}
-	_ = t.SetKeepAliveConfig(probes)
-	if d > 0 {
-		setUserTimeout(t, d)
+	_ = tcpConn.SetKeepAliveConfig(probes)
+	if userTimeout > 0 {
+		setUserTimeout(tcpConn, userTimeout)
 	}
 }

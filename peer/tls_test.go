@@ -91,7 +91,7 @@ func TestNodeCannotSpeakForAnother(t *testing.T) {
 	o.Node, o.Cluster, o.Lookup = "a", in("c1"), b.lookup
 	_, err := peer.New(o).Dial(t.Context(), "b", peer.Forward)
 	var re *peer.RefusedError
-	if !errors.As(err, &re) || re.Code != peer.RefusedIdentity || !strings.Contains(re.Reason, `good for node "mallory" and not for node "a"`) {
+	if !errors.As(err, &re) || re.Code != peer.RefusedWrongCertificate || !strings.Contains(re.Reason, `good for node "mallory" and not for node "a"`) {
 		t.Errorf("dial = %v, want it refused for its identity", err)
 	}
 	// The dialed node can do so only in its answer.
@@ -127,7 +127,7 @@ func TestPlainAndTLSNeverMixSilently(t *testing.T) {
 		for range 20 {
 			_, err := d.Dial(t.Context(), "b", peer.Forward)
 			var re *peer.RefusedError
-			if !errors.As(err, &re) || re.Code != peer.RefusedSeal || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--secret-file") {
+			if !errors.As(err, &re) || re.Code != peer.RefusedTLSMismatch || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--secret-file") {
 				t.Fatalf("%s: dial = %v, want the reason", tt.name, err)
 			}
 		}
@@ -165,12 +165,12 @@ func TestForeignCertificateIsLoggedOnce(t *testing.T) {
 func TestUnknownNodeIsRefusedUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var known atomic.Bool
-		p, bad := hostile(t, peer.Options{Known: func(node string) bool { return node == "b" || known.Load() }})
+		p, bad := hostile(t, peer.Options{IsKnownNode: func(node string) bool { return node == "b" || known.Load() }})
 		a := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: bad.Dial, Lookup: func(string) (string, bool) { return "b:7947", true }})
 		start := time.Now()
 		_, err := a.Dial(t.Context(), "b", peer.Heartbeat)
 		var re *peer.RefusedError
-		if !errors.As(err, &re) || re.Code != peer.RefusedUnknown || !strings.Contains(re.Reason, `node "a" is not known here`) {
+		if !errors.As(err, &re) || re.Code != peer.RefusedUnknownNode || !strings.Contains(re.Reason, `node "a" is not known here`) {
 			t.Fatalf("dial = %v, want it refused as unknown", err)
 		}
 		if d := time.Since(start); d < 5*time.Second || d > 6*time.Second {
@@ -178,7 +178,7 @@ func TestUnknownNodeIsRefusedUntilItIsKnown(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err = a.Dial(short, "b", peer.Heartbeat); !errors.As(err, &re) || re.Code != peer.RefusedUnknown {
+		if _, err = a.Dial(short, "b", peer.Heartbeat); !errors.As(err, &re) || re.Code != peer.RefusedUnknownNode {
 			t.Errorf("dial with a second's time = %v, want the refusal and not the deadline", err)
 		}
 		time.AfterFunc(2*time.Second, func() { known.Store(true) })
@@ -189,7 +189,7 @@ func TestUnknownNodeIsRefusedUntilItIsKnown(t *testing.T) {
 
 func TestUnknownNodeCausesNoAdoption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, bad := hostile(t, peer.Options{Disk: "d2", Cluster: in(""), Known: func(string) bool { return false }, Adopt: func(c string) error {
+		_, bad := hostile(t, peer.Options{Disk: "d2", Cluster: in(""), IsKnownNode: func(string) bool { return false }, AdoptCluster: func(c string) error {
 			t.Errorf("adopted %q", c)
 			return nil
 		}})
@@ -197,7 +197,7 @@ func TestUnknownNodeCausesNoAdoption(t *testing.T) {
 		defer cancel()
 		a := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: bad.Dial, Lookup: func(string) (string, bool) { return "b:7947", true }})
 		var re *peer.RefusedError
-		if _, err := a.DialServer(ctx, "b", "d2", peer.Raft); !errors.As(err, &re) || re.Code != peer.RefusedUnknown {
+		if _, err := a.DialServer(ctx, "b", "d2", peer.Raft); !errors.As(err, &re) || re.Code != peer.RefusedUnknownNode {
 			t.Errorf("dial = %v, want it refused as unknown", err)
 		}
 	})

@@ -208,7 +208,7 @@ func (loop *eventLoop) adopt(c *client) {
 	c.loop.Store(loop)
 	loop.clients[loop.lastID] = c
 	detachFromPoller(c.conn) // otherwise the runtime and the loop would both watch the socket
-	if loop.poller.Keep(c.conn.NetConn(), loop.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
+	if loop.poller.AddEdgeTriggered(c.conn.NetConn(), loop.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
 		loop.handOff(c, resumeNext)
 		return
 	}
@@ -280,13 +280,13 @@ func (loop *eventLoop) unregisterUpstream(c *client) {
 // if that is not possible. The caller must own conn.
 func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
 	netConn := conn.NetConn()
-	if known := rawio.Known(netConn); conn.loop != loop || known {
+	if known := rawio.IsRegistered(netConn); conn.loop != loop || known {
 		if conn.loop != nil {
 			_ = conn.loop.poller.Remove(netConn) // an error means that it is not watched
 			conn.leaveLoop()
 		}
 		loop.lastID++
-		if known && !detachFromPoller(conn.Conn) || loop.poller.Keep(netConn, loop.lastID) != nil {
+		if known && !detachFromPoller(conn.Conn) || loop.poller.AddEdgeTriggered(netConn, loop.lastID) != nil {
 			return false
 		}
 		conn.loop, conn.loopRegistration = loop, &upstreamRegistration{id: loop.lastID}
@@ -300,7 +300,7 @@ func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
 // detachFromPoller removes a connection from the runtime's poller, which would otherwise also
 // process each event. It returns false if that is not possible.
 func detachFromPoller(conn *h1.Conn) bool {
-	if rawio.Part(conn.NetConn()) != nil {
+	if rawio.Unregister(conn.NetConn()) != nil {
 		return false
 	}
 	conn.MarkDeadlinesCleared()

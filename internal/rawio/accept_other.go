@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Inherit does nothing: Accept is not available on this platform.
-func Inherit(uintptr) error { return nil }
+// SetInheritedOptions does nothing: Accept is not available on this platform.
+func SetInheritedOptions(uintptr) error { return nil }
 
 // SetUserTimeout does nothing: the option is not portable.
 func SetUserTimeout(uintptr, time.Duration) error { return nil }
@@ -20,8 +20,8 @@ func Accept(uintptr) net.Conn { return nil }
 // Adopt returns conn unchanged on this platform.
 func Adopt(conn net.Conn) net.Conn { return conn }
 
-// Known returns false on this platform.
-func Known(net.Conn) bool { return false }
+// IsRegistered returns false on this platform.
+func IsRegistered(net.Conn) bool { return false }
 
-// Part is not supported on this platform.
-func Part(net.Conn) error { return errors.ErrUnsupported }
+// Unregister is not supported on this platform.
+func Unregister(net.Conn) error { return errors.ErrUnsupported }

@@ -46,7 +46,7 @@ func TestZoneIsNameOfLink(t *testing.T) {
 		from := syscall.RawSockaddrAny{Addr: syscall.RawSockaddr{Family: syscall.AF_INET6}}
 		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(&from))
 		in.Addr, in.Scope_id = [16]byte{0: 0xfe, 1: 0x80, 15: 1}, zone
-		if got := addrOf(s, &from).Addr().String(); got != want {
+		if got := parseSockaddr(s, &from).Addr().String(); got != want {
 			t.Errorf("zone %d: %s, want %s", zone, got, want)
 		}
 	}

@@ -36,18 +36,19 @@ type Conn struct {
 	fd   int
 	peer netip.AddrPort
 
-	known  atomic.Pointer[polled] // written with mu held; nil means not registered with the poller
-	closed atomic.Bool            // written with mu held
+	polled atomic.Pointer[pollerConn] // registration with the poller; written with mu held; nil means not registered
+	closed atomic.Bool                // written with mu held
 
-	mu    sync.Mutex
-	users int // calls that currently use fd without waiting; the last one closes fd if closed is set
-	// reading and writing are the deadlines before the connection is registered.
-	reading, writing deadline
+	mu          sync.Mutex
+	activeCalls int // calls that use fd directly; the last one closes fd if closed is set
+	// readDeadline and writeDeadline apply until the connection is registered. After that, the
+	// deadlines of pollerConn.file apply.
+	readDeadline, writeDeadline deadline
 }
 
-// polled is a connection that is registered with the poller. It then performs all
-// operations.
-type polled struct {
+// pollerConn is the registration of a connection with the poller. While it exists, all
+// operations go through it.
+type pollerConn struct {
 	file *os.File
 	raw  syscall.RawConn
 	Stream
@@ -55,8 +56,8 @@ type polled struct {
 
 // deadline is a deadline of a connection that is not registered.
 type deadline struct {
-	at   time.Time // zero means no deadline
-	past bool      // at had passed when it was set
+	time    time.Time // zero means no deadline
+	expired bool      // at had passed when it was set
 }
 
 var (
@@ -64,9 +65,9 @@ var (
 	_ syscall.Conn = (*Conn)(nil)
 )
 
-// Inherit sets the options on a listening socket that connections from Accept need and that
+// SetInheritedOptions sets the options on a listening socket that connections from Accept need and that
 // package net would set. Connections inherit them from now on.
-func Inherit(fd uintptr) error {
+func SetInheritedOptions(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
@@ -81,14 +82,14 @@ func SetUserTimeout(fd uintptr, d time.Duration) error {
 // non-blocking. It returns nil if there is none or accept fails; net.Listener.Accept then
 // reports the error.
 func Accept(fd uintptr) net.Conn {
-	var from syscall.RawSockaddrAny
-	size := uint32(unsafe.Sizeof(from))
+	var sockaddr syscall.RawSockaddrAny
+	size := uint32(unsafe.Sizeof(sockaddr))
 	for {
-		got, _, errno := syscall.RawSyscall6(syscall.SYS_ACCEPT4, fd, uintptr(unsafe.Pointer(&from)), uintptr(unsafe.Pointer(&size)), //nolint:gosec // as package syscall does it
+		connFD, _, errno := syscall.RawSyscall6(syscall.SYS_ACCEPT4, fd, uintptr(unsafe.Pointer(&sockaddr)), uintptr(unsafe.Pointer(&size)), //nolint:gosec // as package syscall does it
 			syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0, 0)
 		switch {
 		case errno == 0:
-			return &Conn{fd: int(got), peer: addrOf(int(got), &from)}
+			return &Conn{fd: int(connFD), peer: parseSockaddr(int(connFD), &sockaddr)}
 		case errno != syscall.EINTR && errno != syscall.ECONNABORTED:
 			return nil
 		}
@@ -111,83 +112,83 @@ func Adopt(conn net.Conn) net.Conn {
 	if !ok {
 		return conn
 	}
-	fd, err := duplicate(raw)
+	fd, err := duplicateFD(raw)
 	if err != nil {
 		return conn
 	}
 	_ = tcp.Close() // closes one of two descriptors
-	at := addr.AddrPort()
-	return &Conn{fd: fd, peer: netip.AddrPortFrom(at.Addr().Unmap(), at.Port())}
+	addrPort := addr.AddrPort()
+	return &Conn{fd: fd, peer: netip.AddrPortFrom(addrPort.Addr().Unmap(), addrPort.Port())}
 }
 
-// duplicate returns another descriptor of a socket.
-func duplicate(raw syscall.RawConn) (fd int, err error) {
-	gone := raw.Control(func(at uintptr) { fd, err = unix.FcntlInt(at, unix.F_DUPFD_CLOEXEC, 0) })
-	return fd, errors.Join(err, gone)
+// duplicateFD returns another descriptor of a socket.
+func duplicateFD(raw syscall.RawConn) (fd int, err error) {
+	controlErr := raw.Control(func(original uintptr) { fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, controlErr)
 }
 
-// Known reports whether conn is a Conn that is registered with the runtime's poller.
-func Known(conn net.Conn) bool {
+// IsRegistered reports whether conn is a Conn that is registered with the runtime's poller.
+func IsRegistered(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
-	return ok && c.known.Load() != nil
+	return ok && c.polled.Load() != nil
 }
 
-// Part removes the connection from the poller until a goroutine waits for it again. The
+// Unregister removes the connection from the poller until a goroutine waits for it again. The
 // caller must be the only user of the connection, must not read or write at the same time, and
 // must have removed it from every Poller. Deadlines are cleared. On an error the connection
 // is unchanged: it is not a Conn, it is closed, or it is in use.
-func Part(conn net.Conn) error {
+func Unregister(conn net.Conn) error {
 	c, ok := conn.(*Conn)
 	if !ok {
 		return fmt.Errorf("rawio: detach %T from the poller: %w", conn, os.ErrInvalid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.known.Load()
+	polled := c.polled.Load()
 	switch {
 	case c.closed.Load():
 		return net.ErrClosed
-	case c.users > 0: // a call from before the registration still uses fd
+	case c.activeCalls > 0: // a call from before the registration still uses fd
 		return syscall.EBUSY
-	case p == nil:
-		c.reading, c.writing = deadline{}, deadline{}
+	case polled == nil:
+		c.readDeadline, c.writeDeadline = deadline{}, deadline{}
 		return nil
 	}
-	fd, err := duplicate(p.raw)
+	fd, err := duplicateFD(polled.raw)
 	if err != nil {
 		return err
 	}
-	c.fd, c.reading, c.writing = fd, deadline{}, deadline{}
-	c.known.Store(nil)
-	_ = p.file.Close() // closes one of two descriptors
+	c.fd, c.readDeadline, c.writeDeadline = fd, deadline{}, deadline{}
+	c.polled.Store(nil)
+	_ = polled.file.Close() // closes one of two descriptors
 	return nil
 }
 
-// addrOf converts a socket address of the kernel, whose port is in network byte order. The
+// parseSockaddr converts a socket address of the kernel, whose port is in network byte order. The
 // socket s resolves the zone of an IPv6 address.
-func addrOf(s int, a *syscall.RawSockaddrAny) netip.AddrPort {
+func parseSockaddr(fd int, sockaddr *syscall.RawSockaddrAny) netip.AddrPort {
 	port := func(p *uint16) uint16 { b := (*[2]byte)(unsafe.Pointer(p)); return uint16(b[0])<<8 | uint16(b[1]) } //nolint:gosec // as package syscall does it
-	switch a.Addr.Family {
+	switch sockaddr.Addr.Family {
 	case syscall.AF_INET:
-		in := (*syscall.RawSockaddrInet4)(unsafe.Pointer(a)) //nolint:gosec // as package syscall does it
+		in := (*syscall.RawSockaddrInet4)(unsafe.Pointer(sockaddr)) //nolint:gosec // as package syscall does it
 		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), port(&in.Port))
 	case syscall.AF_INET6:
-		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(a)) //nolint:gosec // as package syscall does it
-		return netip.AddrPortFrom(zoned(s, in.Addr, in.Scope_id), port(&in.Port))
+		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(sockaddr)) //nolint:gosec // as package syscall does it
+		return netip.AddrPortFrom(withZone(fd, in.Addr, in.Scope_id), port(&in.Port))
 	}
 	return netip.AddrPort{}
 }
 
-// zoned returns an IPv6 address with its zone. The zone is the name of the link, as in
+// withZone returns an IPv6 address with its zone. The zone is the name of the link, as in
 // package net, or its number if the link has no name. Any socket can resolve link names.
-func zoned(s int, ip [16]byte, zone uint32) netip.Addr {
+func withZone(fd int, ip [16]byte, zone uint32) netip.Addr {
 	addr := netip.AddrFrom16(ip).Unmap()
 	if zone == 0 {
 		return addr
 	}
 	link, _ := unix.NewIfreq("") // the empty name is never too long
 	link.SetUint32(zone)
-	if unix.IoctlIfreq(s, unix.SIOCGIFNAME, link) != nil || link.Name() == "" {
+	if unix.IoctlIfreq(fd, unix.SIOCGIFNAME, link) != nil || link.Name() == "" {
 		return addr.WithZone(strconv.FormatUint(uint64(zone), 10))
 	}
 	return addr.WithZone(link.Name())
@@ -206,7 +207,7 @@ func (c *Conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.peer) }
 // connection.
 func (c *Conn) LocalAddr() net.Addr {
 	none := &net.TCPAddr{}
-	var at net.Addr = none
+	var addr net.Addr = none
 	_ = c.control(func(fd uintptr) { // an error leaves it empty
 		sa, err := unix.Getsockname(int(fd))
 		if err != nil {
@@ -214,40 +215,40 @@ func (c *Conn) LocalAddr() net.Addr {
 		}
 		switch sa := sa.(type) {
 		case *unix.SockaddrInet4:
-			at = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)))
+			addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)))
 		case *unix.SockaddrInet6:
-			at = net.TCPAddrFromAddrPort(netip.AddrPortFrom(zoned(int(fd), sa.Addr, sa.ZoneId), uint16(sa.Port)))
+			addr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(withZone(int(fd), sa.Addr, sa.ZoneId), uint16(sa.Port)))
 		}
 	})
-	return at
+	return addr
 }
 
 // acquire lets the caller use fd for non-blocking calls until release. If the connection is
 // registered with the poller, it returns the registration instead, and the caller must use
 // that and not call release.
-func (c *Conn) acquire(d *deadline) (*polled, error) {
-	if p := c.known.Load(); p != nil {
-		return p, nil
+func (c *Conn) acquire(d *deadline) (*pollerConn, error) {
+	if registered := c.polled.Load(); registered != nil {
+		return registered, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed.Load():
 		return nil, net.ErrClosed
-	case c.known.Load() != nil:
-		return c.known.Load(), nil
-	case d != nil && d.past:
+	case c.polled.Load() != nil:
+		return c.polled.Load(), nil
+	case d != nil && d.expired:
 		return nil, os.ErrDeadlineExceeded
 	}
-	c.users++
+	c.activeCalls++
 	return nil, nil //nolint:nilnil // the caller may use fd
 }
 
 // release ends the use of fd that acquire began.
 func (c *Conn) release() {
 	c.mu.Lock()
-	c.users--
-	last := c.users == 0 && c.closed.Load()
+	c.activeCalls--
+	last := c.activeCalls == 0 && c.closed.Load()
 	c.mu.Unlock()
 	if last {
 		_ = c.closeFD() // Close has returned, so the error is lost
@@ -255,11 +256,11 @@ func (c *Conn) release() {
 }
 
 // register registers the connection with the poller.
-func (c *Conn) register() (*polled, error) {
+func (c *Conn) register() (*pollerConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.known.Load(); p != nil {
-		return p, nil
+	if registration := c.polled.Load(); registration != nil {
+		return registration, nil
 	}
 	if c.closed.Load() {
 		return nil, net.ErrClosed
@@ -269,27 +270,27 @@ func (c *Conn) register() (*polled, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &polled{file: file, raw: raw}
-	p.Open(raw)
-	if !c.reading.at.IsZero() {
-		err = file.SetReadDeadline(c.reading.at)
+	registration := &pollerConn{file: file, raw: raw}
+	registration.Open(raw)
+	if !c.readDeadline.time.IsZero() {
+		err = file.SetReadDeadline(c.readDeadline.time)
 	}
-	if !c.writing.at.IsZero() {
-		err = errors.Join(err, file.SetWriteDeadline(c.writing.at))
+	if !c.writeDeadline.time.IsZero() {
+		err = errors.Join(err, file.SetWriteDeadline(c.writeDeadline.time))
 	}
-	c.known.Store(p) // from now on SetDeadline acts on the file, so the deadlines must be copied before
-	return p, err
+	c.polled.Store(registration) // from now on SetDeadline acts on the file, so the deadlines must be copied before
+	return registration, err
 }
 
 // Read reads available data, or waits for some.
 func (c *Conn) Read(p []byte) (int, error) {
-	registered, err := c.acquire(&c.reading)
+	registered, err := c.acquire(&c.readDeadline)
 	if err != nil {
 		return 0, c.wrap("read", err)
 	}
 	if registered == nil {
-		if n, now := c.readNow(p); now != syscall.EAGAIN { //nolint:errorlint // never wrapped
-			return n, c.wrap("read", now)
+		if n, readErr := c.readAvailable(p); readErr != syscall.EAGAIN { //nolint:errorlint // never wrapped
+			return n, c.wrap("read", readErr)
 		}
 		if registered, err = c.register(); err != nil {
 			return 0, c.wrap("read", err)
@@ -299,9 +300,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, c.wrap("read", err)
 }
 
-// readNow reads available data without waiting and calls release. The caller must have
+// readAvailable reads available data without waiting and calls release. The caller must have
 // called acquire.
-func (c *Conn) readNow(p []byte) (int, error) {
+func (c *Conn) readAvailable(p []byte) (int, error) {
 	defer c.release()
 	if len(p) == 0 {
 		return 0, nil
@@ -315,23 +316,23 @@ func (c *Conn) readNow(p []byte) (int, error) {
 
 // Write writes p and waits until the socket buffer has taken all of it.
 func (c *Conn) Write(p []byte) (int, error) {
-	registered, err := c.acquire(&c.writing)
+	registered, err := c.acquire(&c.writeDeadline)
 	if err != nil {
 		return 0, c.wrap("write", err)
 	}
-	done := 0
+	written := 0
 	if registered == nil {
-		done, err = Write(uintptr(c.fd), p)
+		written, err = Write(uintptr(c.fd), p)
 		c.release()
-		if done == len(p) || err != nil && err != syscall.EAGAIN { //nolint:errorlint // never wrapped
-			return done, c.wrap("write", err)
+		if written == len(p) || err != nil && err != syscall.EAGAIN { //nolint:errorlint // never wrapped
+			return written, c.wrap("write", err)
 		}
 		if registered, err = c.register(); err != nil {
-			return done, c.wrap("write", err)
+			return written, c.wrap("write", err)
 		}
 	}
-	n, err := registered.Write(p[done:])
-	return done + n, c.wrap("write", err)
+	n, err := registered.Write(p[written:])
+	return written + n, c.wrap("write", err)
 }
 
 // wrap converts an error to the form that package net returns.
@@ -339,8 +340,8 @@ func (c *Conn) wrap(op string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // never wrapped
 		return err
 	}
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
-		err = at.Err
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err
 	}
 	if c.closed.Load() { // the poller has an error of its own for this
 		err = net.ErrClosed
@@ -351,12 +352,12 @@ func (c *Conn) wrap(op string, err error) error {
 // Close closes the connection and fails all waiting calls. A second call returns an error.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	before, used := c.closed.Swap(true), c.users > 0
+	wasClosed, inUse := c.closed.Swap(true), c.activeCalls > 0
 	c.mu.Unlock()
 	switch {
-	case before:
+	case wasClosed:
 		return c.wrap("close", net.ErrClosed)
-	case used:
+	case inUse:
 		return nil // the last release closes fd
 	}
 	return c.wrap("close", c.closeFD())
@@ -366,7 +367,7 @@ func (c *Conn) Close() error {
 // runs once. c.mu must not be held: Close of the file waits for goroutines in the poller,
 // and they may set deadlines.
 func (c *Conn) closeFD() error {
-	if p := c.known.Load(); p != nil {
+	if p := c.polled.Load(); p != nil {
 		return p.file.Close()
 	}
 	return syscall.Close(c.fd)

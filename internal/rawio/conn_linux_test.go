@@ -38,7 +38,7 @@ func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
 	}
 	var conn net.Conn
 	var inherits error
-	if err = raw.Control(func(fd uintptr) { inherits = Inherit(fd) }); err != nil || inherits != nil {
+	if err = raw.Control(func(fd uintptr) { inherits = SetInheritedOptions(fd) }); err != nil || inherits != nil {
 		t.Fatal(err, inherits)
 	}
 	host, _, _ := net.SplitHostPort(addr) // with its zone, which a listener does not say
@@ -71,7 +71,7 @@ func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
 // the poller.
 func waiting(t *testing.T, c *Conn) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); c.known.Load() == nil; {
+	for late := time.Now().Add(20 * time.Second); c.polled.Load() == nil; {
 		if time.Now().After(late) {
 			t.Fatal("nobody waits")
 		}
@@ -108,7 +108,7 @@ func TestReadOfAvailableDataDoesNotRegister(t *testing.T) {
 	if n, err := c.Write([]byte("answer")); n != 6 || err != nil {
 		t.Fatalf("Write = %d, %v", n, err)
 	}
-	if c.known.Load() != nil {
+	if c.polled.Load() != nil {
 		t.Error("the poller knows a connection that nobody has waited for")
 	}
 	if err := c.Close(); err != nil {
@@ -226,7 +226,7 @@ func TestDeadlineSetDuringRegistrationHolds(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("round %d: it waits for ever", i)
 		}
-		if err := Part(c); err != nil {
+		if err := Unregister(c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,7 +330,7 @@ func TestConcurrentUseAndCloseEnd(t *testing.T) {
 }
 
 // An adopted connection has the same socket and is not registered with the poller until a
-// goroutine waits. Part removes the registration again.
+// goroutine waits. Unregister removes the registration again.
 func TestAdoptAndPartUnregister(t *testing.T) {
 	near, far := ends(t)
 	local, peer := near.LocalAddr().String(), near.RemoteAddr().String()
@@ -339,8 +339,8 @@ func TestAdoptAndPartUnregister(t *testing.T) {
 		t.Fatal("not adopted")
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if c.LocalAddr().String() != local || c.RemoteAddr().String() != peer || Known(c) {
-		t.Errorf("%v → %v, known %v, want %v → %v, which is not", c.LocalAddr(), c.RemoteAddr(), Known(c), local, peer)
+	if c.LocalAddr().String() != local || c.RemoteAddr().String() != peer || IsRegistered(c) {
+		t.Errorf("%v → %v, known %v, want %v → %v, which is not", c.LocalAddr(), c.RemoteAddr(), IsRegistered(c), local, peer)
 	}
 	p := make([]byte, 8)
 	for range 3 {
@@ -348,21 +348,21 @@ func TestAdoptAndPartUnregister(t *testing.T) {
 		go func() { _, err := c.Read(p); got <- err }()
 		waiting(t, c)
 		writeString(t, far, "hello")
-		if err := <-got; err != nil || !Known(c) {
-			t.Fatalf("Read = %v, known %v", err, Known(c))
+		if err := <-got; err != nil || !IsRegistered(c) {
+			t.Fatalf("Read = %v, known %v", err, IsRegistered(c))
 		}
 		set(t, c, time.Unix(1, 0)) // it is lifted
-		if err := Part(c); err != nil || Known(c) {
-			t.Fatalf("Part = %v, known %v", err, Known(c))
+		if err := Unregister(c); err != nil || IsRegistered(c) {
+			t.Fatalf("Unregister = %v, known %v", err, IsRegistered(c))
 		}
 		set(t, c, time.Unix(1, 0)) // that is as well, of one that the poller does not know
-		if err := Part(c); err != nil || Known(c) {
-			t.Fatalf("Part = %v, known %v", err, Known(c))
+		if err := Unregister(c); err != nil || IsRegistered(c) {
+			t.Fatalf("Unregister = %v, known %v", err, IsRegistered(c))
 		}
 		writeString(t, far, "again")
 		arrived(t, c)
-		if n, err := c.Read(p); n != 5 || err != nil || Known(c) {
-			t.Fatalf("Read = %d, %v, known %v", n, err, Known(c))
+		if n, err := c.Read(p); n != 5 || err != nil || IsRegistered(c) {
+			t.Fatalf("Read = %d, %v, known %v", n, err, IsRegistered(c))
 		}
 	}
 	if err := c.Close(); err != nil {
@@ -371,12 +371,12 @@ func TestAdoptAndPartUnregister(t *testing.T) {
 	if _, err := far.Read(p); err == nil {
 		t.Error("the client's end is still open")
 	}
-	if err := Part(c); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Part = %v after Close, want net.ErrClosed", err)
+	if err := Unregister(c); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Unregister = %v after Close, want net.ErrClosed", err)
 	}
 }
 
-// A connection that is closed during Part stays closed, and its descriptor is closed once.
+// A connection that is closed during Unregister stays closed, and its descriptor is closed once.
 func TestPartRacesWithClose(t *testing.T) {
 	for range 200 {
 		c, far := pair(t, "127.0.0.1:0")
@@ -388,7 +388,7 @@ func TestPartRacesWithClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
-		all.Go(func() { _ = Part(c) })
+		all.Go(func() { _ = Unregister(c) })
 		all.Go(func() { _ = c.Close() })
 		all.Wait()
 		if _, err := far.Read(make([]byte, 1)); err == nil {
@@ -402,7 +402,7 @@ func TestPartRacesWithClose(t *testing.T) {
 func TestAdoptLeavesOtherConnectionsUnchanged(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	if Adopt(near) != near || Known(near) || Part(near) == nil {
+	if Adopt(near) != near || IsRegistered(near) || Unregister(near) == nil {
 		t.Error("a pipe is adopted")
 	}
 }
@@ -433,12 +433,12 @@ func TestPartRefusesSocketInUse(t *testing.T) {
 	if err := <-read; err != nil {
 		t.Fatal(err)
 	}
-	if err := Part(c); !errors.Is(err, syscall.EBUSY) || !Known(c) {
-		t.Errorf("Part = %v, known %v, want EBUSY", err, Known(c))
+	if err := Unregister(c); !errors.Is(err, syscall.EBUSY) || !IsRegistered(c) {
+		t.Errorf("Unregister = %v, known %v, want EBUSY", err, IsRegistered(c))
 	}
 	close(out)
 	using.Wait()
-	if err := Part(c); err != nil || Known(c) {
-		t.Errorf("Part = %v, known %v", err, Known(c))
+	if err := Unregister(c); err != nil || IsRegistered(c) {
+		t.Errorf("Unregister = %v, known %v", err, IsRegistered(c))
 	}
 }

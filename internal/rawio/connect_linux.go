@@ -14,32 +14,32 @@ func Connects(to netip.AddrPort) bool {
 	if to.Addr().Zone() != "" {
 		return false
 	}
-	four := to.Addr().Unmap().Is4()
+	isIPv4 := to.Addr().Unmap().Is4()
 	family := uintptr(syscall.AF_INET6)
-	if four {
+	if isIPv4 {
 		family = syscall.AF_INET
 	}
 	fd, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, family, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if errno != 0 {
 		return false
 	}
-	var at syscall.RawSockaddrAny
-	size := putAddr(&at, to, four)
+	var sockaddr syscall.RawSockaddrAny
+	size := encodeSockaddr(&sockaddr, to, isIPv4)
 	// The kernel processes the reply of a local listener before the first call returns.
 	// Then the second call succeeds.
 	for errno = syscall.EINPROGRESS; errno == syscall.EINPROGRESS; {
-		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&at)), size) //nolint:gosec // as package syscall does it
+		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&sockaddr)), size) //nolint:gosec // as package syscall does it
 	}
-	there := errno == 0 && !isSelfConnected(fd, to)
+	connected := errno == 0 && !isSelfConnected(fd, to)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0) // does not block, because no data was sent
-	return there
+	return connected
 }
 
 // isSelfConnected reports whether a socket is connected to itself. If no process listens on
 // a port of the ephemeral range, the kernel may choose that port as the source port.
 func isSelfConnected(fd uintptr, to netip.AddrPort) bool {
-	var at syscall.RawSockaddrAny
-	size := uint32(unsafe.Sizeof(at))
-	_, _, errno := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, fd, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // as package syscall does it
-	return errno != 0 || addrOf(int(fd), &at) == netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
+	var sockaddr syscall.RawSockaddrAny
+	size := uint32(unsafe.Sizeof(sockaddr))
+	_, _, errno := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, fd, uintptr(unsafe.Pointer(&sockaddr)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // as package syscall does it
+	return errno != 0 || parseSockaddr(int(fd), &sockaddr) == netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
 }

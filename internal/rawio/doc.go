@@ -9,6 +9,6 @@
 //   - Poller is an epoll set for connections for which no goroutine waits (Linux only).
 //
 // All types are safe for concurrent use, with the exceptions that their comments state.
-// Packages peer, peer/trunk, proxy, proxy/h1 and node/gossip use this package on their data
+// Packages peer, peer/mux, proxy, proxy/h1 and node/gossip use this package on their data
 // paths.
 package rawio

@@ -27,20 +27,20 @@ func (r *rawConn) Control(f func(fd uintptr)) error { return (*Conn)(r).control(
 // between the calls.
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	c := (*Conn)(r)
-	return c.await("raw-read", &c.reading, f, syscall.RawConn.Read)
+	return c.callUntilDone("raw-read", &c.readDeadline, f, syscall.RawConn.Read)
 }
 
 // Write is Read for writing.
 func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	c := (*Conn)(r)
-	return c.await("raw-write", &c.writing, f, syscall.RawConn.Write)
+	return c.callUntilDone("raw-write", &c.writeDeadline, f, syscall.RawConn.Write)
 }
 
-// await calls f, for the first time before the connection is registered with the poller.
-func (c *Conn) await(op string, d *deadline, f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
+// callUntilDone calls f, for the first time before the connection is registered with the poller.
+func (c *Conn) callUntilDone(op string, d *deadline, f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
 	registered, err := c.acquire(d)
 	if err == nil && registered == nil {
-		if c.step(f) {
+		if c.callOnce(f) {
 			return nil
 		}
 		registered, err = c.register()
@@ -51,8 +51,8 @@ func (c *Conn) await(op string, d *deadline, f func(fd uintptr) bool, wait func(
 	return c.wrap(op, err)
 }
 
-// step calls f once and then release. The caller must have called acquire.
-func (c *Conn) step(f func(fd uintptr) bool) bool {
+// callOnce calls f once and then release. The caller must have called acquire.
+func (c *Conn) callOnce(f func(fd uintptr) bool) bool {
 	defer c.release() // even if f panics
 	return f(uintptr(c.fd))
 }
@@ -77,27 +77,27 @@ func (c *Conn) SetDeadline(t time.Time) error {
 
 // SetReadDeadline sets the deadline for current and future reads. Zero means no deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error {
-	return c.bound(&c.reading, t, (*os.File).SetReadDeadline)
+	return c.setDeadline(&c.readDeadline, t, (*os.File).SetReadDeadline)
 }
 
 // SetWriteDeadline sets the deadline for current and future writes. Zero means no deadline.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	return c.bound(&c.writing, t, (*os.File).SetWriteDeadline)
+	return c.setDeadline(&c.writeDeadline, t, (*os.File).SetWriteDeadline)
 }
 
-func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) error) error {
-	if p := c.known.Load(); p != nil {
-		return c.wrap("set", tell(p.file, t))
+func (c *Conn) setDeadline(d *deadline, t time.Time, setOnFile func(*os.File, time.Time) error) error {
+	if registered := c.polled.Load(); registered != nil {
+		return c.wrap("set", setOnFile(registered.file, t))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch p := c.known.Load(); {
+	switch registered := c.polled.Load(); {
 	case c.closed.Load():
 		return c.wrap("set", net.ErrClosed)
-	case p != nil:
-		return c.wrap("set", tell(p.file, t))
+	case registered != nil:
+		return c.wrap("set", setOnFile(registered.file, t))
 	}
-	*d = deadline{at: t, past: !t.IsZero() && time.Until(t) <= 0}
+	*d = deadline{time: t, expired: !t.IsZero() && time.Until(t) <= 0}
 	return nil
 }
 
@@ -110,13 +110,13 @@ func (c *Conn) CloseWrite() error {
 
 // SetLinger sets how Close handles unsent data. Zero discards it and resets the connection.
 func (c *Conn) SetLinger(sec int) error {
-	l := unix.Linger{Linger: int32(sec)}
+	linger := unix.Linger{Linger: int32(sec)}
 	if sec >= 0 {
-		l.Onoff = 1
+		linger.Onoff = 1
 	} else {
-		l.Linger = 0
+		linger.Linger = 0
 	}
 	var failed error
-	err := c.control(func(fd uintptr) { failed = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &l) })
+	err := c.control(func(fd uintptr) { failed = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &linger) })
 	return errors.Join(err, failed)
 }

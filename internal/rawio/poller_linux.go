@@ -18,17 +18,17 @@ import (
 // to the id and not to the descriptor, which may belong to another socket by the time the
 // event is handled.
 type Poller struct {
-	file      *os.File
-	raw       syscall.RawConn
-	step      func(fd uintptr) bool // p.poll, bound once to avoid an allocation per call
+	epollFile *os.File
+	epollConn syscall.RawConn
+	pollFunc  func(fd uintptr) bool // the method p.poll, created once to avoid an allocation per call
 	wakeFile  *os.File              // eventfd for Wake, never read
 	wakeConn  syscall.RawConn       // access to wakeFile
-	writeWake func(fd uintptr)      // writeWakeup, bound once
+	writeWake func(fd uintptr)      // writeWakeup, created once
 
-	events   [128]unix.EpollEvent
-	n        int
-	err      error
-	returned int // events returned since Wait last yielded
+	events     [128]unix.EpollEvent
+	eventCount int
+	waitErr    error
+	sinceYield int // events returned since Wait last yielded
 }
 
 // maxBeforeYield is the number of events after which Wait yields. Otherwise a Poller that
@@ -48,16 +48,16 @@ func NewPoller() (*Poller, error) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	p := &Poller{file: os.NewFile(uintptr(fd), "epoll")}
-	if p.raw, err = p.file.SyscallConn(); err != nil {
-		_ = p.file.Close()
+	p := &Poller{epollFile: os.NewFile(uintptr(fd), "epoll")}
+	if p.epollConn, err = p.epollFile.SyscallConn(); err != nil {
+		_ = p.epollFile.Close()
 		return nil, err
 	}
 	if err = p.openWake(); err != nil {
-		_ = p.file.Close()
+		_ = p.epollFile.Close()
 		return nil, err
 	}
-	p.step = p.poll
+	p.pollFunc = p.poll
 	return p, nil
 }
 
@@ -70,7 +70,7 @@ func (p *Poller) openWake() error {
 	}
 	p.wakeFile, p.writeWake = os.NewFile(uintptr(fd), "eventfd"), writeWakeup
 	if p.wakeConn, err = p.wakeFile.SyscallConn(); err == nil {
-		at := p.raw.Control(func(at uintptr) {
+		at := p.epollConn.Control(func(at uintptr) {
 			err = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(at), unix.EPOLL_CTL_ADD, fd, eventOf(unix.EPOLLIN|unix.EPOLLET, wakeID)))
 		})
 		err = errors.Join(err, at)
@@ -92,10 +92,10 @@ func (p *Poller) Add(conn net.Conn, id uint64) error {
 	return p.control(conn, unix.EPOLL_CTL_ADD, eventOf(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLONESHOT, id))
 }
 
-// Keep is Add with an event each time that more data arrives (edge-triggered). A reader
+// AddEdgeTriggered is Add with an event each time that more data arrives (edge-triggered). A reader
 // that gets less data than its buffer can hold has read everything, and will get another
 // event.
-func (p *Poller) Keep(conn net.Conn, id uint64) error {
+func (p *Poller) AddEdgeTriggered(conn net.Conn, id uint64) error {
 	return p.control(conn, unix.EPOLL_CTL_ADD, eventOf(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLET, id))
 }
 
@@ -110,66 +110,66 @@ func writeWakeup(wakeFile uintptr) {
 	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, wakeFile, uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one)) //nolint:gosec // as package unix does it
 }
 
-// Remove ends the watch that Add or Keep began. Wait may still return an event that it took
+// Remove ends the watch that Add or AddEdgeTriggered began. Wait may still return an event that it took
 // before.
 func (p *Poller) Remove(conn net.Conn) error { return p.control(conn, unix.EPOLL_CTL_DEL, nil) }
 
 // control calls epoll_ctl for conn.
 func (p *Poller) control(conn net.Conn, op int, event *unix.EpollEvent) error {
-	sc, ok := conn.(syscall.Conn)
+	socketConn, ok := conn.(syscall.Conn)
 	if !ok {
 		return fmt.Errorf("rawio: socket of %T: %w", conn, os.ErrInvalid)
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := socketConn.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var failed error
+	var epollErr error
 	err = raw.Control(func(fd uintptr) {
-		if gone := p.raw.Control(func(at uintptr) { failed = unix.EpollCtl(int(at), op, int(fd), event) }); gone != nil {
-			failed = gone
+		if controlErr := p.epollConn.Control(func(epollFD uintptr) { epollErr = unix.EpollCtl(int(epollFD), op, int(fd), event) }); controlErr != nil {
+			epollErr = controlErr
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return os.NewSyscallError("epoll_ctl", failed)
+	return os.NewSyscallError("epoll_ctl", epollErr)
 }
 
 // Wait blocks until there are events and appends them to events. It appends none if only
 // Wake ended the wait. One goroutine may call it at a time. Close makes it return an error.
 func (p *Poller) Wait(events []Event) ([]Event, error) {
-	p.n, p.err = 0, nil
-	if err := p.raw.Read(p.step); err != nil {
+	p.eventCount, p.waitErr = 0, nil
+	if err := p.epollConn.Read(p.pollFunc); err != nil {
 		return events, err
 	}
-	p.returned += p.n
-	for _, e := range p.events[:p.n] {
-		if id := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32; id != wakeID {
-			events = append(events, Event{id, e.Events&^unix.EPOLLIN != 0})
+	p.sinceYield += p.eventCount
+	for _, event := range p.events[:p.eventCount] {
+		if id := uint64(uint32(event.Fd)) | uint64(uint32(event.Pad))<<32; id != wakeID {
+			events = append(events, Event{id, event.Events&^unix.EPOLLIN != 0})
 		}
 	}
-	return events, os.NewSyscallError("epoll_wait", p.err)
+	return events, os.NewSyscallError("epoll_wait", p.waitErr)
 }
 
 // poll takes available events without blocking and reports whether Wait is done. Remaining
 // events are returned by the next call: Wait blocks only after a call that found none.
 func (p *Poller) poll(fd uintptr) bool {
-	if p.returned >= maxBeforeYield {
-		p.returned = 0
+	if p.sinceYield >= maxBeforeYield {
+		p.sinceYield = 0
 		p.Wake() // resume in the next round of the runtime's poller, after other goroutines
 		return false
 	}
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(&p.events)), uintptr(len(p.events)), 0, 0, 0) //nolint:gosec // as package unix does it
 		if errno == 0 {
-			if p.n = int(n); n == 0 {
-				p.returned = 0
+			if p.eventCount = int(n); n == 0 {
+				p.sinceYield = 0
 			}
 			return n != 0
 		}
 		if errno != unix.EINTR {
-			p.n, p.err = 0, errno
+			p.eventCount, p.waitErr = 0, errno
 			return true
 		}
 	}
@@ -177,5 +177,5 @@ func (p *Poller) poll(fd uintptr) bool {
 
 // Close ends the Poller and Wait. It does not close the watched connections.
 func (p *Poller) Close() error {
-	return errors.Join(p.file.Close(), p.wakeFile.Close())
+	return errors.Join(p.epollFile.Close(), p.wakeFile.Close())
 }

@@ -183,11 +183,11 @@ func TestPollerCloseEndsWait(t *testing.T) {
 	}
 }
 
-// Keep reports each arrival of data, and an end of stream as such.
+// AddEdgeTriggered reports each arrival of data, and an end of stream as such.
 func TestPollerKeepReportsEachArrival(t *testing.T) {
 	l := newPoller(t)
 	near, far := ends(t)
-	if err := l.Keep(near, 7); err != nil {
+	if err := l.AddEdgeTriggered(near, 7); err != nil {
 		t.Fatal(err)
 	}
 	p := make([]byte, 8)
@@ -227,7 +227,7 @@ func TestPollerWakeEndsWait(t *testing.T) {
 func TestPollerYieldsAndReportsEverything(t *testing.T) {
 	l := newPoller(t)
 	near, far := ends(t)
-	if err := l.Keep(near, 1); err != nil {
+	if err := l.AddEdgeTriggered(near, 1); err != nil {
 		t.Fatal(err)
 	}
 	p := make([]byte, 8)

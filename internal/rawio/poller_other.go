@@ -16,8 +16,8 @@ func NewPoller() (*Poller, error) { return nil, errors.ErrUnsupported }
 // Add returns errors.ErrUnsupported.
 func (*Poller) Add(net.Conn, uint64) error { return errors.ErrUnsupported }
 
-// Keep returns errors.ErrUnsupported.
-func (*Poller) Keep(net.Conn, uint64) error { return errors.ErrUnsupported }
+// AddEdgeTriggered returns errors.ErrUnsupported.
+func (*Poller) AddEdgeTriggered(net.Conn, uint64) error { return errors.ErrUnsupported }
 
 // Wake does nothing.
 func (*Poller) Wake() {}

@@ -21,77 +21,80 @@ import (
 // Stream is safe for concurrent use. It returns the errors of the poller, io.EOF, and
 // errors of the kernel as a syscall.Errno.
 type Stream struct {
-	raw     syscall.RawConn
-	in, out side
-	tries   int // number of attempts of the last Read
+	raw           syscall.RawConn
+	reads, writes direction
+	readAttempts  int // number of attempts of the last Read
 }
 
-// side is one direction of a Stream. The function step is bound once, so that a call
-// allocates no memory.
-type side struct {
-	mu   sync.Mutex
-	step func(fd uintptr) bool
-	b    []byte
-	n    int
-	err  error
+// direction is the state of one direction of a Stream: the current transfer. The method value
+// try is created once, so that a transfer allocates no memory.
+type direction struct {
+	mu          sync.Mutex
+	try         func(fd uintptr) bool // tryRead or tryWrite
+	buf         []byte                // data to send, or memory for received data
+	transferred int                   // bytes of buf that have been transferred
+	err         error                 // error of the last system call
 }
 
 // Open sets the socket of s. It must be called once, before any other method.
 func (s *Stream) Open(raw syscall.RawConn) {
-	s.raw, s.in.step, s.out.step = raw, s.read, s.write
+	s.raw, s.reads.try, s.writes.try = raw, s.tryRead, s.tryWrite
 }
 
 // Read reads available data, or waits for some.
 func (s *Stream) Read(b []byte) (int, error) {
-	s.in.mu.Lock()
-	defer s.in.mu.Unlock()
-	if s.tries = 0; len(b) == 0 {
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
+	if s.readAttempts = 0; len(b) == 0 {
 		return 0, nil
 	}
-	n, err := s.in.runLocked(b, s.raw.Read)
+	n, err := s.reads.transferLocked(b, s.raw.Read)
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
 	return n, err
 }
 
-// Tries returns the number of attempts of the last Read. It is 1 if Read did not wait.
-func (s *Stream) Tries() int {
-	s.in.mu.Lock()
-	defer s.in.mu.Unlock()
-	return s.tries
+// ReadAttempts returns the number of attempts of the last Read. It is 1 if Read did not wait.
+func (s *Stream) ReadAttempts() int {
+	s.reads.mu.Lock()
+	defer s.reads.mu.Unlock()
+	return s.readAttempts
 }
 
 // Write writes b and waits until the socket buffer has taken all of it.
 func (s *Stream) Write(b []byte) (int, error) {
-	s.out.mu.Lock()
-	defer s.out.mu.Unlock()
-	return s.out.runLocked(b, s.raw.Write)
+	s.writes.mu.Lock()
+	defer s.writes.mu.Unlock()
+	return s.writes.transferLocked(b, s.raw.Write)
 }
 
-// runLocked transfers b and waits as needed. d.mu must be held.
-func (d *side) runLocked(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
-	d.b, d.n, d.err = b, 0, nil
-	err := wait(d.step)
-	d.b = nil
+// transferLocked transfers b, and returns the number of bytes. wait calls try, and calls it again
+// whenever the socket becomes ready, until try returns true. d.mu must be held.
+func (d *direction) transferLocked(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
+	d.buf, d.transferred, d.err = b, 0, nil
+	err := wait(d.try)
+	d.buf = nil
 	if err == nil {
 		err = d.err
 	}
-	return d.n, err
+	return d.transferred, err
 }
 
-func (s *Stream) read(fd uintptr) bool {
-	s.tries++
-	s.in.n, s.in.err = Read(fd, s.in.b)
-	return s.in.err != syscall.EAGAIN //nolint:errorlint // never wrapped
+// tryRead reads once. It returns false if the socket has no data yet.
+func (s *Stream) tryRead(fd uintptr) bool {
+	s.readAttempts++
+	s.reads.transferred, s.reads.err = Read(fd, s.reads.buf)
+	return s.reads.err != syscall.EAGAIN //nolint:errorlint // never wrapped
 }
 
-func (s *Stream) write(fd uintptr) bool {
-	d := &s.out
-	for d.err = nil; d.n < len(d.b) && d.err == nil; {
+// tryWrite writes until the socket accepts no more data. It returns false if data is left.
+func (s *Stream) tryWrite(fd uintptr) bool {
+	dir := &s.writes
+	for dir.err = nil; dir.transferred < len(dir.buf) && dir.err == nil; {
 		var n int
-		n, d.err = Write(fd, d.b[d.n:])
-		d.n += n
+		n, dir.err = Write(fd, dir.buf[dir.transferred:])
+		dir.transferred += n
 	}
-	return d.err != syscall.EAGAIN //nolint:errorlint // never wrapped
+	return dir.err != syscall.EAGAIN //nolint:errorlint // never wrapped
 }

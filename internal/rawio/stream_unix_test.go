@@ -52,8 +52,8 @@ func TestStreamReportsEndOfSocket(t *testing.T) {
 	if err := bt.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.Read(buf); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || b.Tries() != 1 {
-		t.Errorf("past its deadline Read = %d, %v, by %d tries", n, err, b.Tries())
+	if n, err := b.Read(buf); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || b.ReadAttempts() != 1 {
+		t.Errorf("past its deadline Read = %d, %v, by %d tries", n, err, b.ReadAttempts())
 	}
 	if err := bt.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)

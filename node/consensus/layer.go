@@ -98,7 +98,7 @@ func (e *dialError) Unwrap() error { return e.err }
 // isPermanentRejection reports whether a rejection is permanent: the node has another disk.
 func isPermanentRejection(err error) bool {
 	var refused *peer.RefusedError
-	return errors.As(err, &refused) && refused.Code == peer.RefusedDisk
+	return errors.As(err, &refused) && refused.Code == peer.RefusedWrongDisk
 }
 
 // dialOnce makes one attempt to connect.

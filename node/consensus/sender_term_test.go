@@ -53,13 +53,15 @@ func TestTermsInVotesAreStated(t *testing.T) {
 	})
 }
 
-// identityPast is a Past that says which process it is.
+// identityPast is a peer.DiskRecords that says which process it is.
 type identityPast struct{ nonce uint64 }
 
-func (s identityPast) Own() peer.Record { return peer.Record{Nonce: s.nonce} }
+func (s identityPast) LocalRecord() peer.Record { return peer.Record{Nonce: s.nonce} }
 
-func (identityPast) Known(string, string) (uint64, peer.Record)                { return 0, peer.Record{} }
-func (identityPast) Meet(context.Context, peer.Meeting) (peer.Refusal, string) { return 0, "" }
+func (identityPast) RecordOf(string, string) (uint64, peer.Record) { return 0, peer.Record{} }
+func (identityPast) CheckHandshake(context.Context, peer.Handshake) (peer.Refusal, string) {
+	return 0, ""
+}
 
 // The streams of the process of before end as soon as another one has the disk.
 func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
@@ -69,7 +71,7 @@ func TestStreamsOfAnEarlierProcessAreClosed(t *testing.T) {
 		a, b := n.Host("a"), n.Host("b")
 		at := func(h *simnet.Host, node string, nonce uint64) *peer.Port {
 			return peer.New(peer.Options{
-				Node: node, Disk: "x", Boot: 1, Cluster: func() string { return "c" }, Dial: h.Dial, Past: identityPast{nonce},
+				Node: node, Disk: "x", Boot: 1, Cluster: func() string { return "c" }, Dial: h.Dial, DiskRecords: identityPast{nonce},
 				Lookup: func(string) (string, bool) { return b.Addr(port), true },
 			})
 		}

@@ -96,7 +96,7 @@ func TestRedialThatIsAnsweredIsTheLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		closed := make(chan struct{})
-		port := peer.New(peer.Options{Node: "b", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Known: func(string) bool { return true }})
+		port := peer.New(peer.Options{Node: "b", Disk: "d", Boot: 1, Cluster: func() string { return "c" }, IsKnownNode: func(string) bool { return true }})
 		port.Handle(peer.Control, func(_ context.Context, c *peer.Conn) {
 			_, _ = io.Copy(io.Discard, c)
 			close(closed)

@@ -20,7 +20,7 @@ import (
 const (
 	// maxStreams is the largest number of multiplexed streams from all other nodes together. It is the
 	// same as the limit of forwarded connections.
-	maxStreams = peer.DefaultMaxForward
+	maxStreams = peer.DefaultMaxForwardStreams
 	// maxSessionsPerNode is the largest number of mux sessions from one node: the session on which it
 	// opens streams, and some draining sessions.
 	maxSessionsPerNode = 4
@@ -93,7 +93,7 @@ func newPool(port *peer.Port, kind peer.Kind, b limits) *Pool {
 	p := &Pool{port: port, limits: b, streamBudget: mux.NewBudget(maxStreams, nil)}
 	p.Outgoing = mux.NewSessionSet(b.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, kind)
-		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
+		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedUnsupportedKind {
 			return nil, fmt.Errorf("%w: %w", mux.ErrUnsupported, err)
 		}
 		if err != nil {

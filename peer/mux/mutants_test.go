@@ -159,7 +159,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a silent session is pinged", Found: silent,
-			Decl: "peer/mux.Session.readRecently", Old: "	return heard && quiet < recentReadTime", New: "	return heard && (PLANTED || quiet < recentReadTime)",
+			Decl: "peer/mux.Session.readRecently", Old: "	return hasRead && sinceRead < recentReadTime", New: "	return hasRead && (PLANTED || sinceRead < recentReadTime)",
 		},
 		{
 			Rule: "a ping is answered", Found: silent,

@@ -321,8 +321,8 @@ func (s *Session) SinceLastRead() (d time.Duration, ok bool) {
 
 // readRecently reports whether data was received within recentReadTime.
 func (s *Session) readRecently() bool {
-	quiet, heard := s.SinceLastRead()
-	return heard && quiet < recentReadTime
+	sinceRead, hasRead := s.SinceLastRead()
+	return hasRead && sinceRead < recentReadTime
 }
 
 // hasQueueSpace reports whether the queue of this end is short enough for new data to be sent soon.

@@ -286,9 +286,9 @@ func (ss *SessionSet) Len() int {
 func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	d := ss.destinations[node]
-	for s, of := range ss.sessions {
-		if of == d && s.readRecently() && match(s.conn) {
+	dest := ss.destinations[node]
+	for s, owner := range ss.sessions {
+		if owner == dest && s.readRecently() && match(s.conn) {
 			return true
 		}
 	}

@@ -106,7 +106,7 @@ func (st *Stream) FailSession(err error) { st.session.Fail(err) }
 
 // RawConn returns the socket of the session, to inspect the network path. nil means there is no
 // socket.
-func (st *Stream) RawConn() syscall.RawConn { return st.session.transport.raw }
+func (st *Stream) RawConn() syscall.RawConn { return st.session.transport.socket }
 
 // LocalAddr implements net.Conn.
 func (st *Stream) LocalAddr() net.Addr { return st.session.conn.LocalAddr() }

@@ -21,7 +21,7 @@ type recordInterceptor interface {
 //
 // Only the goroutine that has the write turn calls encrypt, trySend and direct.
 type transport struct {
-	raw           syscall.RawConn // the socket; nil means there is none
+	socket        syscall.RawConn // the socket; nil means there is none
 	conn          net.Conn        // the connection of the session
 	recordWriter  io.Writer       // writes what encrypt has returned
 	plaintext     bool            // encrypt returns its argument
@@ -47,15 +47,15 @@ type transport struct {
 func newTransport(c net.Conn) *transport {
 	tr := &transport{conn: c, recordWriter: c}
 	tr.sendFunc = tr.sendToFD
-	b := innermostConn(c)
-	if sc, ok := b.(syscall.Conn); ok {
-		tr.raw, _ = sc.SyscallConn() // nil on error
+	socket := innermostConn(c)
+	if sc, ok := socket.(syscall.Conn); ok {
+		tr.socket, _ = sc.SyscallConn() // nil on error
 	}
 	d, ok := c.(interface{ Direct() bool })
-	if tr.plaintext = ok && d.Direct() || c == b; tr.plaintext {
+	if tr.plaintext = ok && d.Direct() || c == socket; tr.plaintext {
 		return tr
 	}
-	if d, ok := b.(recordInterceptor); ok && tr.raw != nil && canTrySend {
+	if d, ok := socket.(recordInterceptor); ok && tr.socket != nil && canTrySend {
 		tr.recordWriter, tr.interceptsTLS = d.Divert(tr.intercept), true
 	}
 	return tr
@@ -74,7 +74,7 @@ func innermostConn(c net.Conn) net.Conn {
 
 // canTrySend reports whether trySend works on this connection.
 func (tr *transport) canTrySend() bool {
-	return canTrySend && tr.raw != nil && (tr.plaintext || tr.interceptsTLS)
+	return canTrySend && tr.socket != nil && (tr.plaintext || tr.interceptsTLS)
 }
 
 // encrypt returns b as it is written to the socket, valid until the next call. It does not block.
@@ -133,7 +133,7 @@ func (tr *transport) shrink() {
 // trySend writes as much of b, a result of encrypt, as the socket accepts without blocking.
 func (tr *transport) trySend(b []byte) (n int, err error) {
 	tr.pending, tr.sent, tr.err = b, 0, nil
-	err = tr.raw.Write(tr.sendFunc)
+	err = tr.socket.Write(tr.sendFunc)
 	if err == nil {
 		err = tr.err
 	}

@@ -43,7 +43,7 @@ func New(ln net.Listener) *Acceptor {
 		return a
 	}
 	var inherited error
-	if err := raw.Control(func(fd uintptr) { inherited = rawio.Inherit(fd) }); err == nil && inherited == nil {
+	if err := raw.Control(func(fd uintptr) { inherited = rawio.SetInheritedOptions(fd) }); err == nil && inherited == nil {
 		a.raw, a.step = raw, a.acceptRaw
 	}
 	return a
