@@ -38,8 +38,8 @@ type benchRun struct {
 // close kills the children in the reverse order of their start.
 func (b *benchRun) close() error {
 	var errs []error
-	for _, p := range slices.Backward(b.children) {
-		errs = append(errs, p.stop())
+	for _, process := range slices.Backward(b.children) {
+		errs = append(errs, process.stop())
 	}
 	return errors.Join(errs...)
 }
@@ -111,9 +111,9 @@ func (b *benchRun) write(name, text string) (string, error) {
 }
 
 // lines starts all lines that this machine supports, the backends first.
-func (b *benchRun) lines(ctx context.Context, o options) ([]*line, error) {
+func (b *benchRun) lines(ctx context.Context, opts options) ([]*line, error) {
 	var err error
-	if o.node, err = b.build(ctx, o.node); err != nil {
+	if opts.node, err = b.build(ctx, opts.node); err != nil {
 		return nil, err
 	}
 	if err := b.startBackends(ctx); err != nil {
@@ -123,21 +123,21 @@ func (b *benchRun) lines(ctx context.Context, o options) ([]*line, error) {
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
 	var all []*line
-	if slices.ContainsFunc(o.cases, func(c testCase) bool { return c.observed }) {
-		observed, err := b.observed(ctx, o.node)
+	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return tc.observed }) {
+		observed, err := b.observed(ctx, opts.node)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, observed...)
 	}
-	if slices.ContainsFunc(o.cases, func(c testCase) bool { return !c.observed }) {
-		compared, err := b.compared(ctx, o)
+	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return !tc.observed }) {
+		compared, err := b.compared(ctx, opts)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, compared...)
 	}
-	return slices.DeleteFunc(all, func(l *line) bool { return !o.lines.MatchString(l.name) }), nil
+	return slices.DeleteFunc(all, func(l *line) bool { return !opts.lines.MatchString(l.name) }), nil
 }
 
 // build returns the path of the node binary: named, or if that is empty, a binary built from
@@ -153,31 +153,31 @@ func (b *benchRun) build(ctx context.Context, named string) (string, error) {
 
 // compared starts all lines except those of observed: direct, nginx, HAProxy, and the
 // clusters of two nodes. A proxy that is not installed is skipped.
-func (b *benchRun) compared(ctx context.Context, o options) ([]*line, error) {
+func (b *benchRun) compared(ctx context.Context, opts options) ([]*line, error) {
 	if err := b.certify(); err != nil {
 		return nil, err
 	}
-	nodes, err := b.startNodes(ctx, o.node, "")
+	nodes, err := b.startNodes(ctx, opts.node, "")
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := b.startNodes(ctx, o.node, "TLS")
+	sealed, err := b.startNodes(ctx, opts.node, "TLS")
 	if err != nil {
 		return nil, err
 	}
-	within, err := b.startNodes(ctx, o.node, embedded)
+	within, err := b.startNodes(ctx, opts.node, embedded)
 	if err != nil {
 		return nil, err
 	}
-	front, err := b.startNodes(ctx, o.node, inFront)
+	front, err := b.startNodes(ctx, opts.node, inFront)
 	if err != nil {
 		return nil, err
 	}
 	front[0].tls = true
 	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // for one hop, a secret makes no difference: requests do not leave the node
 	all := []*line{{name: "direct", target: b.backends[0]}}
-	if o.beside != "" {
-		others, err := b.startNodes(ctx, o.beside, beside)
+	if opts.beside != "" {
+		others, err := b.startNodes(ctx, opts.beside, beside)
 		if err != nil {
 			return nil, err
 		}

@@ -22,11 +22,11 @@ func (b *benchRun) certify() error {
 		return fmt.Errorf("bench: certificate: %w", err)
 	}
 	now := time.Now()
-	c := &x509.Certificate{
+	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
 		return fmt.Errorf("bench: certificate: %w", err)
 	}

@@ -41,8 +41,8 @@ type idleCost struct {
 
 // idle measures the cost of idle nodes. The clusters run at the same time, so that other
 // load of the machine affects all of them.
-func (b *benchRun) idle(ctx context.Context, o options, t *table) error {
-	program, err := b.build(ctx, o.node)
+func (b *benchRun) idle(ctx context.Context, opts options, t *table) error {
+	program, err := b.build(ctx, opts.node)
 	if err != nil {
 		return err
 	}
@@ -51,61 +51,61 @@ func (b *benchRun) idle(ctx context.Context, o options, t *table) error {
 	}
 	all := []*idleCluster{{name: "shardway"}}
 	programs := []string{program}
-	if o.beside != "" {
-		all, programs = append(all, &idleCluster{name: beside}), append(programs, o.beside)
+	if opts.beside != "" {
+		all, programs = append(all, &idleCluster{name: beside}), append(programs, opts.beside)
 	}
-	for i, s := range all {
-		if err := b.startSilent(ctx, s, programs[i]); err != nil {
+	for i, idle := range all {
+		if err := b.startSilent(ctx, idle, programs[i]); err != nil {
 			return err
 		}
 	}
 	t.machine(nil)
-	if err := pass(ctx, min(settle, o.idle)); err != nil {
+	if err := pass(ctx, min(settle, opts.idle)); err != nil {
 		return err
 	}
 	rounds := make([][][]idleCost, len(all)) // by cluster, then by round
-	for range o.rounds {
+	for range opts.rounds {
 		before := loadAverage()
-		measured, err := measureRest(ctx, all, o.idle)
+		measured, err := measureRest(ctx, all, opts.idle)
 		if err != nil {
 			return err
 		}
 		for i := range all {
 			rounds[i] = append(rounds[i], measured[i])
 		}
-		t.idle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", o.idle, before, loadAverage()))
+		t.idle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", opts.idle, before, loadAverage()))
 	}
-	if o.rounds > 1 {
+	if opts.rounds > 1 {
 		means := make([][]idleCost, len(all))
 		for i := range all {
 			means[i] = mean(rounds[i])
 		}
-		t.idle(all, means, fmt.Sprintf("means of %d rounds", o.rounds))
+		t.idle(all, means, fmt.Sprintf("means of %d rounds", opts.rounds))
 	}
 	return nil
 }
 
 // startSilent starts a cluster of three nodes.
-func (b *benchRun) startSilent(ctx context.Context, s *idleCluster, program string) error {
-	s.ids = []string{"a", "b", "c"}
-	at, err := b.addrs(perNode * len(s.ids)) //nolint:contextcheck // probing a port of this machine is over at once
+func (b *benchRun) startSilent(ctx context.Context, idle *idleCluster, program string) error {
+	idle.ids = []string{"a", "b", "c"}
+	at, err := b.addrs(perNode * len(idle.ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return err
 	}
-	for i, id := range s.ids {
-		flags := []string{"--bootstrap-expect", strconv.Itoa(len(s.ids))}
-		for j := range s.ids {
+	for i, id := range idle.ids {
+		flags := []string{"--bootstrap-expect", strconv.Itoa(len(idle.ids))}
+		for j := range idle.ids {
 			if j != i {
 				flags = append(flags, "--join", at[perNode*j+2])
 			}
 		}
-		p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+s.name, at[perNode*i:], flags)
+		process, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+idle.name, at[perNode*i:], flags)
 		if err != nil {
 			return err
 		}
-		s.procs, s.admin = append(s.procs, p), append(s.admin, at[perNode*i+1])
+		idle.procs, idle.admin = append(idle.procs, process), append(idle.admin, at[perNode*i+1])
 	}
-	return await(ctx, s.name, func() error { return b.serving(ctx, s.admin[0], s.ids) })
+	return await(ctx, idle.name, func() error { return b.serving(ctx, idle.admin[0], idle.ids) })
 }
 
 // measureRest waits for d, and returns the cost of each node in that time, by cluster. The
@@ -113,9 +113,9 @@ func (b *benchRun) startSilent(ctx context.Context, s *idleCluster, program stri
 // costs of a leader and a follower differ.
 func measureRest(ctx context.Context, all []*idleCluster, d time.Duration) ([][]idleCost, error) {
 	leaders := make([]string, len(all))
-	for i, s := range all {
+	for i, idle := range all {
 		var err error
-		if leaders[i], err = s.leader(ctx); err != nil {
+		if leaders[i], err = idle.leader(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -128,11 +128,11 @@ func measureRest(ctx context.Context, all []*idleCluster, d time.Duration) ([][]
 		return nil, err
 	}
 	out := make([][]idleCost, len(all))
-	for i, s := range all {
-		if leads, err := s.leader(ctx); err != nil || leads != leaders[i] {
-			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", s.name, leaders[i], leads))
+	for i, idle := range all {
+		if leads, err := idle.leader(ctx); err != nil || leads != leaders[i] {
+			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", idle.name, leaders[i], leads))
 		}
-		for j, id := range s.ids {
+		for j, id := range idle.ids {
 			took := idleCost{
 				share:    100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
 				switches: float64(after[i][j].switches-before[i][j].switches) / took,
@@ -171,13 +171,13 @@ type spent struct {
 
 func useOf(all []*idleCluster) ([][]spent, error) {
 	out := make([][]spent, len(all))
-	for i, s := range all {
-		for _, p := range s.procs {
-			pid := p.cmd.Process.Pid
+	for i, idle := range all {
+		for _, process := range idle.procs {
+			pid := process.cmd.Process.Pid
 			cpu, err1 := own(pid)
 			switches, err2 := switchesOf(pid)
 			if err := errors.Join(err1, err2); err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
+				return nil, fmt.Errorf("%s: %w", idle.name, err)
 			}
 			out[i] = append(out[i], spent{cpu, switches})
 		}
@@ -241,18 +241,18 @@ func mean(rounds [][]idleCost) []idleCost {
 
 // idle prints the cost of the nodes of each cluster, the leader first.
 func (t *table) idle(all []*idleCluster, measured [][]idleCost, title string) {
-	var b bytes.Buffer
-	fmt.Fprintln(&b, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
-	for i, s := range all {
+	var buf bytes.Buffer
+	fmt.Fprintln(&buf, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
+	for i, idle := range all {
 		leader, others := measured[i][0], measured[i][1:]
 		var shares, switches []string
-		for _, n := range others {
-			shares, switches = append(shares, fmt.Sprintf("%.2f", n.share)), append(switches, fmt.Sprintf("%.0f", n.switches))
+		for _, cost := range others {
+			shares, switches = append(shares, fmt.Sprintf("%.2f", cost.share)), append(switches, fmt.Sprintf("%.0f", cost.switches))
 		}
-		fmt.Fprintf(&b, "%s\t%.2f\t%s\t%.0f\t%s\t\n", s.name, leader.share, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
+		fmt.Fprintf(&buf, "%s\t%.2f\t%s\t%.0f\t%s\t\n", idle.name, leader.share, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
 	}
 	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // writes to a terminal
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = w.Write(b.Bytes())
-	_ = w.Flush()
+	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = tabs.Write(buf.Bytes())
+	_ = tabs.Flush()
 }

@@ -43,15 +43,15 @@ type result struct {
 }
 
 // takesPart reports whether the line is part of a case.
-func (l *line) takesPart(c testCase) bool {
-	return l.tls == c.tls && l.observed == c.observed && (l.hops == c.hops || l.hops == 0)
+func (l *line) takesPart(tc testCase) bool {
+	return l.tls == tc.tls && l.observed == tc.observed && (l.hops == tc.hops || l.hops == 0)
 }
 
 // use returns the resource usage of the line: the sum over its processes.
 func (l *line) use() (usage, error) {
 	var sum usage
-	for _, p := range l.procs {
-		u, err := use(p.cmd.Process.Pid)
+	for _, process := range l.procs {
+		u, err := use(process.cmd.Process.Pid)
 		if err != nil {
 			return usage{}, fmt.Errorf("%s: %w", l.name, err)
 		}
@@ -63,12 +63,12 @@ func (l *line) use() (usage, error) {
 
 // measure runs wrk once and returns the result. Its CPU time per request is that of the
 // processes of the line, without wrk.
-func (l *line) measure(ctx context.Context, w wrk) (result, error) {
+func (l *line) measure(ctx context.Context, load wrk) (result, error) {
 	before, err := l.use()
 	if err != nil {
 		return result{}, err
 	}
-	done, err := l.run(ctx, w)
+	done, err := l.run(ctx, load)
 	if err != nil {
 		return result{}, err
 	}
@@ -91,11 +91,11 @@ func (l *line) measure(ctx context.Context, w wrk) (result, error) {
 }
 
 // run runs wrk together with the additional activity of the line, if there is one.
-func (l *line) run(ctx context.Context, w wrk) (wrkDone, error) {
+func (l *line) run(ctx context.Context, load wrk) (wrkDone, error) {
 	if l.during == nil {
-		return w.run(ctx)
+		return load.run(ctx)
 	}
 	stop := l.during(ctx)
-	done, err := w.run(ctx)
+	done, err := load.run(ctx)
 	return done, errors.Join(err, stop())
 }

@@ -43,17 +43,17 @@ type options struct {
 }
 
 func run() error {
-	var o options
+	var opts options
 	backend := flag.String("backend", "", "serve fixed answers at this address, and nothing else")
 	embedded := flag.Bool("embedded", false, "run a node with the same answers in its process, with the flags of shardway run that follow --")
 	only := flag.String("only", "", "regular expression: the cases to run")
 	lines := flag.String("lines", "", "regular expression: the lines to run")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each case")
-	flag.DurationVar(&o.seconds, "time", 3*time.Second, "time of one measurement")
-	flag.StringVar(&o.node, "node", "", "the shardway binary (default: built from this source)")
-	flag.StringVar(&o.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
-	flag.StringVar(&o.profile, "profile", "", "directory for CPU profiles of the nodes")
-	flag.DurationVar(&o.idle, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")
+	flag.IntVar(&opts.rounds, "rounds", 5, "rounds of each case")
+	flag.DurationVar(&opts.seconds, "time", 3*time.Second, "time of one measurement")
+	flag.StringVar(&opts.node, "node", "", "the shardway binary (default: built from this source)")
+	flag.StringVar(&opts.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
+	flag.StringVar(&opts.profile, "profile", "", "directory for CPU profiles of the nodes")
+	flag.DurationVar(&opts.idle, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -64,18 +64,18 @@ func run() error {
 		return serveEmbedded(ctx, flag.Args())
 	}
 	var err1, err2 error
-	o.only, err1 = regexp.Compile(*only)
-	o.lines, err2 = regexp.Compile(*lines)
+	opts.only, err1 = regexp.Compile(*only)
+	opts.lines, err2 = regexp.Compile(*lines)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	o.cases = slices.DeleteFunc(cases(), func(c testCase) bool { return !o.only.MatchString(c.String()) })
-	return bench(ctx, o)
+	opts.cases = slices.DeleteFunc(cases(), func(tc testCase) bool { return !opts.only.MatchString(tc.String()) })
+	return bench(ctx, opts)
 }
 
 // bench starts every line, measures the cases, and prints the results. It stops all
 // children before it returns.
-func bench(ctx context.Context, o options) (err error) {
+func bench(ctx context.Context, opts options) (err error) {
 	dir, err := cluster.Scratch()
 	if err != nil {
 		return err
@@ -86,19 +86,19 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer ports.Close()
-	b := &benchRun{dir: dir, ports: ports}
-	defer func() { err = errors.Join(err, b.close()) }()
+	run := &benchRun{dir: dir, ports: ports}
+	defer func() { err = errors.Join(err, run.close()) }()
 	t := &table{out: os.Stdout}
-	if o.idle > 0 {
-		return b.idle(ctx, o, t)
+	if opts.idle > 0 {
+		return run.idle(ctx, opts, t)
 	}
-	lines, err := b.lines(ctx, o)
+	lines, err := run.lines(ctx, opts)
 	if err != nil {
 		return err
 	}
 	t.machine(lines)
-	for _, c := range o.cases {
-		if err := b.measure(ctx, c, lines, o, t); err != nil {
+	for _, tc := range opts.cases {
+		if err := run.measure(ctx, tc, lines, opts, t); err != nil {
 			return err
 		}
 	}
@@ -107,18 +107,18 @@ func bench(ctx context.Context, o options) (err error) {
 
 // measure measures one case in several rounds, and prints the results. In each round, all
 // lines that support the case take turns. The first round, -1, only warms up.
-func (b *benchRun) measure(ctx context.Context, c testCase, lines []*line, o options, t *table) error {
+func (b *benchRun) measure(ctx context.Context, tc testCase, lines []*line, opts options, t *table) error {
 	script, err := b.script()
 	if err != nil {
 		return err
 	}
-	keys, err := b.keys(c.hops)
+	keys, err := b.keys(tc.hops)
 	if err != nil {
 		return err
 	}
 	var able []*line
 	for _, l := range lines {
-		if l.takesPart(c) {
+		if l.takesPart(tc) {
 			able = append(able, l)
 		}
 	}
@@ -126,28 +126,28 @@ func (b *benchRun) measure(ctx context.Context, c testCase, lines []*line, o opt
 		return nil // -lines selects none
 	}
 	results := make([][]result, len(able))
-	for round := -1; round < o.rounds; round++ {
+	for round := -1; round < opts.rounds; round++ {
 		for i, l := range able {
-			w := wrk{script: script, target: l.target, keys: keys, c: c, time: o.seconds}
+			load := wrk{script: script, target: l.target, keys: keys, c: tc, time: opts.seconds}
 			if round < 0 {
-				w.time = time.Second // opens connections, fills pools
+				load.time = time.Second // opens connections, fills pools
 			}
 			stop := func() error { return nil }
-			if o.profile != "" && len(l.pprof) > 0 && round == 0 {
-				stop = b.profile(ctx, l, filepath.Join(o.profile, c.slug()), o.seconds)
+			if opts.profile != "" && len(l.pprof) > 0 && round == 0 {
+				stop = b.profile(ctx, l, filepath.Join(opts.profile, tc.slug()), opts.seconds)
 			}
-			r, failed := l.measure(ctx, w)
-			if c.beside != 0 && failed == nil {
-				r, failed = l.measureWithStream(ctx, w, r)
+			measured, failed := l.measure(ctx, load)
+			if tc.beside != 0 && failed == nil {
+				measured, failed = l.measureWithStream(ctx, load, measured)
 			}
 			if err := errors.Join(failed, stop()); err != nil {
-				return fmt.Errorf("%s, %v: %w", l.name, c, err)
+				return fmt.Errorf("%s, %v: %w", l.name, tc, err)
 			}
 			if round >= 0 {
-				results[i] = append(results[i], r)
+				results[i] = append(results[i], measured)
 			}
 		}
 	}
-	t.add(c, able, results)
+	t.add(tc, able, results)
 	return nil
 }

@@ -108,18 +108,18 @@ func (b *benchRun) serving(ctx context.Context, admin string, ids []string) erro
 	if err != nil {
 		return err
 	}
-	var m cluster.Map
-	if err := json.Unmarshal(body, &m); err != nil {
+	var shardMap cluster.Map
+	if err := json.Unmarshal(body, &shardMap); err != nil {
 		return err
 	}
-	counts := m.Counts()
+	counts := shardMap.Counts()
 	for _, id := range ids {
 		if counts[id] == 0 {
 			return fmt.Errorf("node %s owns nothing: %v", id, counts)
 		}
 	}
 	if len(ids) > 1 { // a single node owns all keys, so its map excludes none
-		b.maps = append(b.maps, m)
+		b.maps = append(b.maps, shardMap)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (b *benchRun) keys(hops int) (string, error) {
 	for i, n := 0, 0; n < keyCount; i++ {
 		key := fmt.Sprintf("key-%d", i)
 		// The clusters may have different maps.
-		if !slices.ContainsFunc(b.maps, func(m cluster.Map) bool { return m.Owner(load.ShardOf(key, m.Shards)) != owner }) {
+		if !slices.ContainsFunc(b.maps, func(shardMap cluster.Map) bool { return shardMap.Owner(load.ShardOf(key, shardMap.Shards)) != owner }) {
 			text.WriteString(key + "\n")
 			n++
 		}

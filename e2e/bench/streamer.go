@@ -155,17 +155,17 @@ func (p *pacer) pass(n int) error {
 
 // measureWithStream repeats the measurement of w together with an additional client, which uses the
 // first key of w. alone is the result without this client.
-func (l *line) measureWithStream(ctx context.Context, w wrk, alone result) (result, error) {
-	text, err := os.ReadFile(w.keys)
+func (l *line) measureWithStream(ctx context.Context, load wrk, alone result) (result, error) {
+	text, err := os.ReadFile(load.keys)
 	if err != nil {
 		return result{}, fmt.Errorf("bench: %w", err)
 	}
 	key, _, _ := strings.Cut(string(text), "\n")
-	s := &streamer{does: w.c.beside, target: w.target, key: key}
+	s := &streamer{does: load.c.beside, target: load.target, key: key}
 	with := *l
 	with.during = s.begin
 	began := time.Now()
-	r, err := with.measure(ctx, w)
-	r.alone, r.streamed = alone.p99, float64(s.moved)/time.Since(began).Seconds()
-	return r, err
+	measured, err := with.measure(ctx, load)
+	measured.alone, measured.streamed = alone.p99, float64(s.moved)/time.Since(began).Seconds()
+	return measured, err
 }

@@ -30,81 +30,81 @@ func (t *table) machine(lines []*line) {
 		}
 	}
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // omitted if the file does not exist
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, bytes.TrimSpace(release), runtime.Version())
+	var buf bytes.Buffer
+	fmt.Fprintf(&buf, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, bytes.TrimSpace(release), runtime.Version())
 	for _, l := range lines {
 		if l.version != "" {
-			fmt.Fprintf(&b, "%s: %s\n", l.name, l.version)
+			fmt.Fprintf(&buf, "%s: %s\n", l.name, l.version)
 		}
 	}
-	_, _ = t.out.Write(b.Bytes()) // writes to a terminal
+	_, _ = t.out.Write(buf.Bytes()) // writes to a terminal
 }
 
 // add prints the results of a case: the medians of the rounds, and the range of the CPU
 // time.
-func (t *table) add(c testCase, lines []*line, results [][]result) {
-	if c.beside != 0 {
-		t.addStreamCase(c, lines, results)
+func (t *table) add(tc testCase, lines []*line, results [][]result) {
+	if tc.beside != 0 {
+		t.addStreamCase(tc, lines, results)
 		return
 	}
-	var b bytes.Buffer
+	var buf bytes.Buffer
 	against := "× nginx"
-	if c.observed {
+	if tc.observed {
 		against = "µs more (min to max)"
 	}
-	fmt.Fprintf(&b, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
+	fmt.Fprintf(&buf, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
 	nginx, base := nginxCost(lines, results), slices.IndexFunc(lines, func(l *line) bool { return l.name == unobserved })
 	for i, l := range lines {
-		rs := results[i]
-		cost := median(rs, func(r result) time.Duration { return r.perRequest })
-		compared := ratio(c, l, cost, nginx)
-		if c.observed {
+		measurements := results[i]
+		cost := median(measurements, func(measured result) time.Duration { return measured.perRequest })
+		compared := ratio(tc, l, cost, nginx)
+		if tc.observed {
 			compared = more(results, i, base)
 		}
-		fmt.Fprintf(&b, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
-			micros(slices.MinFunc(rs, byCost).perRequest), micros(slices.MaxFunc(rs, byCost).perRequest), compared,
-			median(rs, func(r result) float64 { return r.rate }),
-			micros(median(rs, func(r result) time.Duration { return r.p50 }))/1000,
-			micros(median(rs, func(r result) time.Duration { return r.p99 }))/1000,
-			float64(median(rs, func(r result) int64 { return r.rss }))/(1<<20))
+		fmt.Fprintf(&buf, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
+			micros(slices.MinFunc(measurements, byCost).perRequest), micros(slices.MaxFunc(measurements, byCost).perRequest), compared,
+			median(measurements, func(measured result) float64 { return measured.rate }),
+			micros(median(measurements, func(measured result) time.Duration { return measured.p50 }))/1000,
+			micros(median(measurements, func(measured result) time.Duration { return measured.p99 }))/1000,
+			float64(median(measurements, func(measured result) int64 { return measured.rss }))/(1<<20))
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // writes to a terminal
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = w.Write(b.Bytes())
-	_ = w.Flush()
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", tc, len(results[0])) // writes to a terminal
+	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = tabs.Write(buf.Bytes())
+	_ = tabs.Flush()
 }
 
 // addStreamCase prints a case with an additional client: the delay that it causes.
-func (t *table) addStreamCase(c testCase, lines []*line, results [][]result) {
-	var b bytes.Buffer
-	fmt.Fprintln(&b, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
+func (t *table) addStreamCase(tc testCase, lines []*line, results [][]result) {
+	var buf bytes.Buffer
+	fmt.Fprintln(&buf, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
 	for i, l := range lines {
-		rs := results[i]
-		slower := func(r result) time.Duration { return r.p99 - r.alone }
-		least := slices.MinFunc(rs, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
-		most := slices.MaxFunc(rs, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
-		fmt.Fprintf(&b, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", l.name,
-			millis(median(rs, func(r result) time.Duration { return r.alone })), millis(median(rs, func(r result) time.Duration { return r.p99 })),
-			millis(median(rs, slower)), millis(slower(least)), millis(slower(most)),
-			millis(median(rs, func(r result) time.Duration { return r.p50 })),
-			median(rs, func(r result) float64 { return r.rate }), micros(median(rs, func(r result) time.Duration { return r.perRequest })),
-			median(rs, func(r result) float64 { return r.streamed })/1e6)
+		measurements := results[i]
+		slower := func(measured result) time.Duration { return measured.p99 - measured.alone }
+		least := slices.MinFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
+		most := slices.MaxFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
+		fmt.Fprintf(&buf, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", l.name,
+			millis(median(measurements, func(measured result) time.Duration { return measured.alone })), millis(median(measurements, func(measured result) time.Duration { return measured.p99 })),
+			millis(median(measurements, slower)), millis(slower(least)), millis(slower(most)),
+			millis(median(measurements, func(measured result) time.Duration { return measured.p50 })),
+			median(measurements, func(measured result) float64 { return measured.rate }), micros(median(measurements, func(measured result) time.Duration { return measured.perRequest })),
+			median(measurements, func(measured result) float64 { return measured.streamed })/1e6)
 	}
-	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", c, len(results[0])) // writes to a terminal
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = w.Write(b.Bytes())
-	_ = w.Flush()
+	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", tc, len(results[0])) // writes to a terminal
+	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = tabs.Write(buf.Bytes())
+	_ = tabs.Flush()
 }
 
 // ratio returns the CPU time of a line as a multiple of that of nginx. For a node it adds
 // the maximum ratio of the case.
-func ratio(c testCase, l *line, cost, nginx time.Duration) string {
+func ratio(tc testCase, l *line, cost, nginx time.Duration) string {
 	if nginx == 0 || cost == 0 {
 		return "-"
 	}
 	text := fmt.Sprintf("%.2f", float64(cost)/float64(nginx))
 	if strings.HasPrefix(l.name, "shardway") {
-		text += fmt.Sprintf(" (bar %.2f)", c.maxRatio())
+		text += fmt.Sprintf(" (bar %.2f)", tc.maxRatio())
 	}
 	return text
 }
@@ -116,10 +116,10 @@ func more(results [][]result, i, base int) string {
 		return "-"
 	}
 	all := make([]result, len(results[i]))
-	for round, r := range results[i] {
-		all[round].perRequest = r.perRequest - results[base][round].perRequest
+	for round, measured := range results[i] {
+		all[round].perRequest = measured.perRequest - results[base][round].perRequest
 	}
-	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(r result) time.Duration { return r.perRequest })),
+	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(measured result) time.Duration { return measured.perRequest })),
 		micros(slices.MinFunc(all, byCost).perRequest), micros(slices.MaxFunc(all, byCost).perRequest))
 }
 
@@ -129,7 +129,7 @@ func byCost(a, b result) int { return cmp.Compare(a.perRequest, b.perRequest) }
 func nginxCost(lines []*line, results [][]result) time.Duration {
 	for i, l := range lines {
 		if strings.HasPrefix(l.name, "nginx") {
-			return median(results[i], func(r result) time.Duration { return r.perRequest })
+			return median(results[i], func(measured result) time.Duration { return measured.perRequest })
 		}
 	}
 	return 0
@@ -138,10 +138,10 @@ func nginxCost(lines []*line, results [][]result) time.Duration {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return micros(d) / 1000 }
 
-func median[T cmp.Ordered](rs []result, of func(result) T) T {
-	all := make([]T, len(rs))
-	for i, r := range rs {
-		all[i] = of(r)
+func median[T cmp.Ordered](measurements []result, of func(result) T) T {
+	all := make([]T, len(measurements))
+	for i, measured := range measurements {
+		all[i] = of(measured)
 	}
 	slices.Sort(all)
 	return all[len(all)/2]

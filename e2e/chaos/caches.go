@@ -36,8 +36,8 @@ func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	go func() { // The goroutine ends when take is called.
 		defer close(s.done)
 		for ctx.Err() == nil {
-			for _, n := range nodes {
-				stale, _ := n.StaleReturns(ctx) // A node that is down has nothing to report.
+			for _, node := range nodes {
+				stale, _ := node.StaleReturns(ctx) // A node that is down has nothing to report.
 				s.mu.Lock()
 				for _, shard := range stale {
 					s.shards[shard] = true
@@ -64,12 +64,12 @@ func (s *staleReturns) take() map[uint32]bool {
 // must not return to an app that still caches its old state. Without emptyCaches, every node
 // would soon have owned every shard, so no shard could move.
 func (sc *scenario) emptyCaches() {
-	for _, n := range sc.members {
-		n.App.Forget(sc)
+	for _, node := range sc.members {
+		node.App.Forget(sc)
 	}
-	for _, n := range sc.members {
-		sc.retry("app-restarted "+n.ID, func() error {
-			return sc.members[0].Try(sc.Context(), "app-restarted", url.Values{"node": {n.ID}})
+	for _, node := range sc.members {
+		sc.retry("app-restarted "+node.ID, func() error {
+			return sc.members[0].Try(sc.Context(), "app-restarted", url.Values{"node": {node.ID}})
 		})
 	}
 	sc.spare.App.Forget(sc)

@@ -22,33 +22,33 @@ func (sc *scenario) checkRound(responses []history.Response, first uint64) *Roun
 	for i := range responses {
 		sc.known[responses[i].ID] = responses[i].Denied()
 	}
-	r := &Round{History: report, Moved: countMoves(maps), Longest: maxLatency(responses)}
+	round := &Round{History: report, Moved: countMoves(maps), Longest: maxLatency(responses)}
 	registers := sc.registerResponses(responses, report)
 	if sc.o.Hooks {
 		for _, text := range sc.checkCounters(responses, report) {
-			r.violate("counter", text)
+			round.violate("counter", text)
 		}
 	}
 	if sc.o.Caches {
 		for _, text := range sc.findLostWrites(responses, report, sc.stale.take()) {
-			r.violate("lost write", text)
+			round.violate("lost write", text)
 		}
 	}
-	for _, v := range report.Violations {
-		r.violate(v.Kind.String(), v.Text)
+	for _, violation := range report.Violations {
+		round.violate(violation.Kind.String(), violation.Text)
 	}
 	if err := linear.Check(linear.Ops(registers, runs), linear.Options{Applied: sc.store.Applied()}); err != nil {
-		r.violate("not linearizable", err.Error())
+		round.violate("not linearizable", err.Error())
 	}
-	return r
+	return round
 }
 
 // registerResponses returns the responses that must be linearizable: all except operations
 // on unfenced registers in some shards. These shards ran on two nodes at the same time for
 // an excused reason. Only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
-	return slices.DeleteFunc(slices.Clone(responses), func(a history.Response) bool {
-		return a.Register == unfenced && report.Overlapped[uint32(load.ShardOf(a.Key, sc.o.Shards))] > 0
+	return slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool {
+		return resp.Register == unfenced && report.Overlapped[uint32(load.ShardOf(resp.Key, sc.o.Shards))] > 0
 	})
 }
 
@@ -60,14 +60,14 @@ func (sc *scenario) checkAll() *Round {
 	rules := sc.c.Rules()
 	rules.OtherRequests = sc.known
 	report := history.Check(history.History{Runs: sc.c.Recorded(sc), Faults: sc.c.Faults(), Waits: sc.c.Waits()}, rules)
-	r := &Round{Faults: "all rounds", History: report}
-	for _, v := range report.Violations {
-		r.violate(v.Kind.String(), v.Text)
+	round := &Round{Faults: "all rounds", History: report}
+	for _, violation := range report.Violations {
+		round.violate(violation.Kind.String(), violation.Text)
 	}
 	if n := sc.traffic.unsolicited(); n > 0 {
-		r.violate("second response", fmt.Sprintf("%d bytes came on idle connections", n))
+		round.violate("second response", fmt.Sprintf("%d bytes came on idle connections", n))
 	}
-	return r
+	return round
 }
 
 // runsOf returns the runs of the requests with these responses. Before, it waits until each
@@ -105,9 +105,9 @@ func (sc *scenario) runsOf(responses []history.Response) []history.Run {
 // runsOfFollowers returns the runs of the streams of the followers.
 func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []history.Run) {
 	ids := make(map[string]bool)
-	for _, f := range followers {
-		for _, c := range f.Conns {
-			ids[c.ID] = true
+	for _, follower := range followers {
+		for _, conn := range follower.Conns {
+			ids[conn.ID] = true
 		}
 	}
 	for _, run := range sc.c.Recorded(sc) {
@@ -156,8 +156,8 @@ func countMoves(maps []cluster.Map) int {
 func maxLatency(responses []history.Response) time.Duration {
 	var most int64
 	for i := range responses {
-		if a := &responses[i]; a.Register != "" && a.OK() {
-			most = max(most, a.Done()-a.Sent())
+		if resp := &responses[i]; resp.Register != "" && resp.OK() {
+			most = max(most, resp.Done()-resp.Sent())
 		}
 	}
 	return time.Duration(most)

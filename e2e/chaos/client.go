@@ -38,20 +38,20 @@ func (t *traffic) sendBurst(at *cluster.Node, n int) {
 	targets := slices.Insert(others, min(1, len(others)), at.Addr) // a client starts with its second target
 	for i := range n {
 		t.sent++
-		r := load.Request{
+		req := load.Request{
 			ID: fmt.Sprintf("r%d.crowd%d", t.sc.number, t.sent), Key: keys[i%len(keys)], Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
 		}
 		if i%2 == 1 {
-			r.Method, r.Body = http.MethodPost, []byte(r.ID)
+			req.Method, req.Body = http.MethodPost, []byte(req.ID)
 		}
 		client, ctx := load.NewClient(targets, nil), t.ctx
 		client.SetNoRetry(slices.Clone(t.noRetry)...)
 		t.pending.Go(func() {
 			defer client.Close()
-			a := client.Do(ctx, r)
+			resp := client.Do(ctx, req)
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.responses = append(t.responses, a)
+			t.responses = append(t.responses, resp)
 		})
 	}
 }
@@ -66,35 +66,35 @@ const slowClientsPerNode = 20
 func (d *slowClients) name() string { return "slow clients" }
 
 func (d *slowClients) begin(sc *scenario) {
-	for _, n := range sc.c.Running() {
+	for _, node := range sc.c.Running() {
 		for i, key := range sc.keys("n")[:slowClientsPerNode] {
-			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(sc.Context(), "tcp", n.Addr)
+			conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(sc.Context(), "tcp", node.Addr)
 			if err != nil {
 				continue // Another fault affects this node.
 			}
-			d.conns = append(d.conns, c)
-			d.write(c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.number, n.ID, i))
+			d.conns = append(d.conns, conn)
+			d.write(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.number, node.ID, i))
 		}
 	}
 }
 
 func (d *slowClients) during(sc *scenario) {
 	for until := time.Now().Add(sc.span); time.Now().Before(until); {
-		for _, c := range d.conns {
-			d.write(c, "x")
+		for _, conn := range d.conns {
+			d.write(conn, "x")
 		}
 		sc.wait(200 * time.Millisecond)
 	}
 }
 
 func (d *slowClients) end(*scenario) {
-	for _, c := range d.conns {
-		_ = c.Close()
+	for _, conn := range d.conns {
+		_ = conn.Close()
 	}
 }
 
 // write sends text and ignores errors, since a connection may have broken.
-func (d *slowClients) write(c net.Conn, text string) {
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.Write([]byte(text))
+func (d *slowClients) write(conn net.Conn, text string) {
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = conn.Write([]byte(text))
 }

@@ -92,12 +92,12 @@ func (f *fsyncFault) end(sc *scenario) {
 // of a map change.
 func (sc *scenario) forceWrites(victim *cluster.Node) {
 	for range 2 {
-		for _, n := range sc.others(victim) {
-			if !n.Running() {
+		for _, node := range sc.others(victim) {
+			if !node.Running() {
 				continue
 			}
-			if err := n.Try(sc.Context(), "step-down", nil); err != nil {
-				sc.tracef("step-down at %s: %v", n.ID, err)
+			if err := node.Try(sc.Context(), "step-down", nil); err != nil {
+				sc.tracef("step-down at %s: %v", node.ID, err)
 				continue
 			}
 			sc.tracef("the leader stepped down")

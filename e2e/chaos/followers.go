@@ -36,8 +36,8 @@ func startFollowers(sc *scenario, n int) *followers {
 		s.list = append(s.list, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
 	}
 	s.setTargets(sc.members)
-	for _, f := range s.list {
-		s.running.Go(func() { f.Run(ctx) })
+	for _, follower := range s.list {
+		s.running.Go(func() { follower.Run(ctx) })
 	}
 	return s
 }
@@ -46,8 +46,8 @@ func startFollowers(sc *scenario, n int) *followers {
 // different order.
 func (s *followers) setTargets(at []*cluster.Node) {
 	addrs := cluster.Addrs(at)
-	for _, f := range s.list {
-		f.SetTargets(slices.Clone(addrs))
+	for _, follower := range s.list {
+		follower.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0])
 	}
 }
@@ -56,12 +56,12 @@ func (s *followers) setTargets(at []*cluster.Node) {
 // any more, so no stream may be stalled.
 func (s *followers) awaitProgress() {
 	from := make([]uint64, len(s.list))
-	for i, f := range s.list {
-		from[i] = f.Last()
+	for i, follower := range s.list {
+		from[i] = follower.Last()
 	}
 	cluster.Await(s.sc, "event streams continue", func() error {
-		for i, f := range s.list {
-			if last := f.Last(); last <= from[i] {
+		for i, follower := range s.list {
+			if last := follower.Last(); last <= from[i] {
 				return fmt.Errorf("the stream of follower %d is stalled at event %d", i, last)
 			}
 		}
@@ -72,11 +72,11 @@ func (s *followers) awaitProgress() {
 // take returns the connections and events since the last call. The scenario adds their
 // request IDs to the known ones.
 func (s *followers) take() (all []history.Follower) {
-	for _, f := range s.list {
-		came := f.Take()
+	for _, follower := range s.list {
+		came := follower.Take()
 		came.BoundToNode = s.sc.o.Embedded
-		for _, c := range came.Conns {
-			s.sc.known[c.ID] = false
+		for _, conn := range came.Conns {
+			s.sc.known[conn.ID] = false
 		}
 		all = append(all, came)
 	}

@@ -30,7 +30,7 @@ func (*hold) begin(*scenario) {}
 
 func (f *hold) during(sc *scenario) {
 	for range 1 + sc.rng.IntN(2) {
-		holders := slices.DeleteFunc(sc.shuffled(), func(n *cluster.Node) bool { return !n.Holds() })
+		holders := slices.DeleteFunc(sc.shuffled(), func(node *cluster.Node) bool { return !node.Holds() })
 		if len(holders) == 0 {
 			sc.tracef("no node with --on-shutdown hold") // The node that had --on-shutdown hold has left.
 			return

@@ -40,13 +40,13 @@ func (*killAll) name() string { return "kill -9 all" }
 func (*killAll) exclusive() {}
 
 func (*killAll) begin(sc *scenario) {
-	for _, n := range sc.members {
-		sc.kill(n)
+	for _, node := range sc.members {
+		sc.kill(node)
 	}
 }
 
 func (*killAll) end(sc *scenario) {
-	for _, n := range sc.members {
-		sc.start(n)
+	for _, node := range sc.members {
+		sc.start(node)
 	}
 }

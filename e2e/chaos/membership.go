@@ -39,7 +39,7 @@ func (f *join) during(sc *scenario) {
 	sc.awaitRecovery()
 	sc.traffic.setTargets(sc.members)
 	sc.awaitLoad()
-	sc.members = slices.DeleteFunc(slices.Clone(sc.members), func(n *cluster.Node) bool { return n == leaving })
+	sc.members = slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return node == leaving })
 	sc.spare = leaving
 	if f.remove {
 		sc.kill(leaving)

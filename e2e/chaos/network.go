@@ -68,8 +68,8 @@ func (*partition) exclusive() {}
 func (f *partition) begin(sc *scenario) {
 	nodes := sc.shuffled()
 	f.minority = nodes[:(len(nodes)-1)/2]
-	for _, n := range f.minority {
-		sc.recordFault(history.Unreachable, n)
+	for _, node := range f.minority {
+		sc.recordFault(history.Unreachable, node)
 	}
 	sc.fatalIf(sc.net.Partition(sc.indexes(f.minority), sc.indexes(nodes[len(f.minority):])))
 }
@@ -89,8 +89,8 @@ func (*bridge) name() string { return "bridge" }
 func (*bridge) begin(sc *scenario) {
 	nodes := sc.shuffled()
 	left, right := nodes[1:1+len(nodes)/2], nodes[1+len(nodes)/2:]
-	for _, n := range slices.Concat(left, right) {
-		sc.recordFault(history.Unreachable, n)
+	for _, node := range slices.Concat(left, right) {
+		sc.recordFault(history.Unreachable, node)
 	}
 	sc.tracef("the bridge is %s", nodes[0].ID)
 	sc.fatalIf(sc.net.Bridge(sc.index(nodes[0]), sc.indexes(left), sc.indexes(right)))
@@ -166,12 +166,12 @@ func (sc *scenario) heal() {
 }
 
 // index returns the host number of a node in the network.
-func (*scenario) index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
+func (*scenario) index(node *cluster.Node) int { return int(node.ID[0] - 'a') }
 
 func (sc *scenario) indexes(nodes []*cluster.Node) []int {
 	var all []int
-	for _, n := range nodes {
-		all = append(all, sc.index(n))
+	for _, node := range nodes {
+		all = append(all, sc.index(node))
 	}
 	return all
 }

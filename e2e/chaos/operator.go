@@ -77,7 +77,7 @@ func (*cordon) exclusive() {}
 func (f *cordon) begin(sc *scenario) {
 	f.victim, f.other = sc.pick(anyNode), sc.pick(anyNode)
 	sc.tracef("%s is cordoned", f.victim.ID)
-	since := sc.request("cordon", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Cordoned, f.victim.ID) })
+	since := sc.request("cordon", f.victim, func(policy cluster.Policy) bool { return slices.Contains(policy.Cordoned, f.victim.ID) })
 	sc.cordons = append(sc.cordons, history.Cordon{Node: f.victim.ID, Entries: history.Entries{After: since}})
 }
 
@@ -88,8 +88,8 @@ func (f *cordon) during(sc *scenario) {
 	sc.awaitLoad()
 	sc.start(f.other)
 	cluster.Await(sc, f.other.ID+" has shards again", func() error {
-		m, err := f.victim.Map(sc.Context())
-		if err == nil && m.Counts()[f.other.ID] == 0 {
+		shardMap, err := f.victim.Map(sc.Context())
+		if err == nil && shardMap.Counts()[f.other.ID] == 0 {
 			err = errors.New("it owns no shards")
 		}
 		return err
@@ -100,34 +100,36 @@ func (f *cordon) during(sc *scenario) {
 func (f *cordon) end(sc *scenario) { sc.uncordon(f.victim) }
 
 // drain asks for a drain of a node, in half of the cases with idle_first.
-func (sc *scenario) drain(n *cluster.Node) {
+func (sc *scenario) drain(node *cluster.Node) {
 	var options []string
 	if sc.rng.IntN(2) == 0 {
 		options = []string{"idle_first", "2s"}
 	}
-	sc.tracef("%s is drained %v", n.ID, options)
-	sc.drains = append(sc.drains, history.Drain{Node: n.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", n, func(p cluster.Policy) bool { return slices.Contains(p.Drained, n.ID) }, options...)
+	sc.tracef("%s is drained %v", node.ID, options)
+	sc.drains = append(sc.drains, history.Drain{Node: node.ID, From: history.Now()})
+	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", node, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, node.ID) }, options...)
 }
 
 // uncordon withdraws all requests for a node. Maps that are proposed from now on may
 // disregard them.
-func (sc *scenario) uncordon(n *cluster.Node) {
-	sc.tracef("%s is uncordoned", n.ID)
+func (sc *scenario) uncordon(node *cluster.Node) {
+	sc.tracef("%s is uncordoned", node.ID)
 	var till uint64
-	cluster.Await(sc, n.ID+" reports its log position", func() error {
-		s, err := n.Status(sc.Context())
-		till = max(s.Epoch, s.Proposed) + 1
+	cluster.Await(sc, node.ID+" reports its log position", func() error {
+		status, err := node.Status(sc.Context())
+		till = max(status.Epoch, status.Proposed) + 1
 		return err
 	})
-	sc.request("uncordon", n, func(p cluster.Policy) bool { return !slices.Contains(append(p.Drained, p.Cordoned...), n.ID) })
+	sc.request("uncordon", node, func(policy cluster.Policy) bool {
+		return !slices.Contains(append(policy.Drained, policy.Cordoned...), node.ID)
+	})
 	for i := range sc.drains {
-		if d := &sc.drains[i]; d.Node == n.ID && d.Until == 0 {
+		if d := &sc.drains[i]; d.Node == node.ID && d.Until == 0 {
 			d.Until, d.Entries.Before = history.Now(), till
 		}
 	}
 	for i := range sc.cordons {
-		if e := &sc.cordons[i].Entries; sc.cordons[i].Node == n.ID && e.Before == 0 {
+		if e := &sc.cordons[i].Entries; sc.cordons[i].Node == node.ID && e.Before == 0 {
 			e.Before = till
 		}
 	}
@@ -135,35 +137,35 @@ func (sc *scenario) uncordon(n *cluster.Node) {
 
 // request sends a request of an operator to a node until the log of that node contains
 // it. It returns the index of its log entry.
-func (sc *scenario) request(verb string, n *cluster.Node, done func(cluster.Policy) bool, options ...string) (since uint64) {
-	args, accepted := url.Values{"node": {n.ID}}, false
+func (sc *scenario) request(verb string, node *cluster.Node, done func(cluster.Policy) bool, options ...string) (since uint64) {
+	args, accepted := url.Values{"node": {node.ID}}, false
 	for i := 0; i+1 < len(options); i += 2 {
 		args.Set(options[i], options[i+1])
 	}
-	cluster.Await(sc, verb+" "+n.ID, func() error { // The leader may have changed just now.
-		p, err := n.Policy(sc.Context())
-		if err == nil && !done(p) {
+	cluster.Await(sc, verb+" "+node.ID, func() error { // The leader may have changed just now.
+		policy, err := node.Policy(sc.Context())
+		if err == nil && !done(policy) {
 			if !accepted {
-				err = n.Try(sc.Context(), verb, args)
+				err = node.Try(sc.Context(), verb, args)
 				accepted = err == nil
 			}
 			if err == nil {
 				err = errors.New("its log does not contain the request yet")
 			}
 		}
-		since = p.Since
+		since = policy.Since
 		return err
 	})
 	return since
 }
 
 // awaitEmpty waits until a node owns no shards, according to the other nodes.
-func (sc *scenario) awaitEmpty(n *cluster.Node) {
-	cluster.Await(sc, n.ID+" owns no shards", func() error {
+func (sc *scenario) awaitEmpty(node *cluster.Node) {
+	cluster.Await(sc, node.ID+" owns no shards", func() error {
 		var errs []error
-		for _, other := range sc.others(n) {
-			m, err := other.Map(sc.Context())
-			if left := m.Counts()[n.ID]; err == nil && left > 0 {
+		for _, other := range sc.others(node) {
+			shardMap, err := other.Map(sc.Context())
+			if left := shardMap.Counts()[node.ID]; err == nil && left > 0 {
 				err = fmt.Errorf("%d shards", left)
 			}
 			if err == nil {

@@ -63,8 +63,8 @@ type Report struct {
 // Count returns the number of violations of a kind.
 func (r *Report) Count(kind string) int {
 	n := 0
-	for _, v := range r.Violations {
-		if v.Kind == kind {
+	for _, violation := range r.Violations {
+		if violation.Kind == kind {
 			n++
 		}
 	}
@@ -101,9 +101,9 @@ func (r *Report) Events() int {
 
 func (r *Report) add(round *Round) {
 	for i := range round.Violations {
-		v := &round.Violations[i]
-		v.Round, v.Faults = round.Number, round.Faults
-		r.Violations = append(r.Violations, *v)
+		violation := &round.Violations[i]
+		violation.Round, violation.Faults = round.Number, round.Faults
+		r.Violations = append(r.Violations, *violation)
 	}
 }
 
@@ -116,26 +116,26 @@ func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
-	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return history.Safety(v.Kind) }) {
-		b.WriteString(": " + history.SafetyViolated)
+	var text strings.Builder
+	fmt.Fprintf(&text, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
+	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return history.Safety(violation.Kind) }) {
+		text.WriteString(": " + history.SafetyViolated)
 	}
 	// Rare kinds come first, since the others often follow from them.
 	rarestFirst := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
-	for i, v := range rarestFirst {
+	for i, violation := range rarestFirst {
 		if i == maxPrinted {
-			fmt.Fprintf(&b, "\n… %d more", len(r.Violations)-maxPrinted)
+			fmt.Fprintf(&text, "\n… %d more", len(r.Violations)-maxPrinted)
 			break
 		}
-		fmt.Fprintf(&b, "\nround %d (%s): %s: %s", v.Round, v.Faults, v.Kind, v.Text)
+		fmt.Fprintf(&text, "\nround %d (%s): %s: %s", violation.Round, violation.Faults, violation.Kind, violation.Text)
 	}
-	b.WriteString("\nschedule:")
+	text.WriteString("\nschedule:")
 	for _, round := range r.Rounds {
-		fmt.Fprintf(&b, "\n%4d  %s", round.Number, round.Faults)
+		fmt.Fprintf(&text, "\n%4d  %s", round.Number, round.Faults)
 	}
-	fmt.Fprintf(&b, "\nevents:\n%s", r.Trace)
-	return errors.New(b.String())
+	fmt.Fprintf(&text, "\nevents:\n%s", r.Trace)
+	return errors.New(text.String())
 }
 
 // row is the sum over the rounds of one fault.
@@ -146,19 +146,19 @@ type row struct {
 	paused, forged, fenced, late, violations int
 }
 
-func (s *row) add(r *Round) {
+func (s *row) add(round *Round) {
 	s.rounds++
-	s.requests += r.History.Requests
-	s.retried += r.History.Reattempts
-	s.queued += r.Queued
-	s.moved += r.Moved
-	s.longest = max(s.longest, r.Longest)
-	s.paused += r.History.Paused
-	s.forged += r.History.Forged
-	s.fenced += r.History.Fenced
-	s.late += r.History.NoticedLate
-	s.violations += len(r.Violations)
-	for why, n := range r.History.Excused {
+	s.requests += round.History.Requests
+	s.retried += round.History.Reattempts
+	s.queued += round.Queued
+	s.moved += round.Moved
+	s.longest = max(s.longest, round.Longest)
+	s.paused += round.History.Paused
+	s.forged += round.History.Forged
+	s.fenced += round.History.Fenced
+	s.late += round.History.NoticedLate
+	s.violations += len(round.Violations)
+	for why, n := range round.History.Excused {
 		s.failed[why] += n
 	}
 }
@@ -177,21 +177,21 @@ func (r *Report) String() string {
 		}
 		s.add(round)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d nodes, takeover %s, secret %v, seed %d: %d rounds, %d violations\n",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d nodes, takeover %s, secret %v, seed %d: %d rounds, %d violations\n",
 		r.Options.Nodes, r.Options.Takeover, r.Options.Secret, r.Options.Seed, len(r.Rounds), len(r.Violations))
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\tretried\tqueued\tmoved\tlongest\tpaused\tforged\tlate\tfenced\tviolations\tfailed")
+	tabs := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tabs, "fault\trounds\trequests\tretried\tqueued\tmoved\tlongest\tpaused\tforged\tlate\tfenced\tviolations\tfailed")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		s := rows[name]
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.retried, s.queued, s.moved,
+		_, _ = fmt.Fprintf(tabs, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.retried, s.queued, s.moved,
 			s.longest.Milliseconds(), s.paused, s.forged, s.late, s.fenced, s.violations, reasons(s.failed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
-		_, _ = fmt.Fprintf(t, "%s\tskipped: %s\n", name, r.Skipped[name])
+		_, _ = fmt.Fprintf(tabs, "%s\tskipped: %s\n", name, r.Skipped[name])
 	}
-	_ = t.Flush()
-	return b.String()
+	_ = tabs.Flush()
+	return text.String()
 }
 
 func reasons(failed map[string]int) string {

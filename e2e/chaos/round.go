@@ -13,20 +13,20 @@ import (
 )
 
 // joinNames returns the names of faults that were injected together.
-func joinNames(fs []fault) string {
+func joinNames(faults []fault) string {
 	var all []string
-	for _, f := range fs {
+	for _, f := range faults {
 		all = append(all, f.name())
 	}
 	return strings.Join(all, " + ")
 }
 
 // round injects one or more faults under load, and checks the result.
-func (sc *scenario) round(number int, fs []fault) *Round {
+func (sc *scenario) round(number int, faults []fault) *Round {
 	sc.number, sc.rng = number, rand.New(rand.NewPCG(sc.o.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
 	sc.span = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
-	sc.paired, sc.victims, sc.exiting, sc.began = len(fs) > 1, nil, nil, history.Now()
-	sc.tracef("round %d: %s", number, joinNames(fs))
+	sc.paired, sc.victims, sc.exiting, sc.began = len(faults) > 1, nil, nil, history.Now()
+	sc.tracef("round %d: %s", number, joinNames(faults))
 	sc.leaderAtStart = sc.c.LeaderOf(sc, sc.members...)
 	sc.tracef("%s is leader", sc.leaderAtStart.ID)
 	sc.mapAtStart = sc.c.AwaitShards(sc, sc.members...)
@@ -38,18 +38,18 @@ func (sc *scenario) round(number int, fs []fault) *Round {
 	}
 	sc.traffic.begin()
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
-	for _, f := range fs {
+	for _, f := range faults {
 		sc.tracef("begin: %s", f.name())
 		f.begin(sc)
 	}
-	for _, f := range fs {
+	for _, f := range faults {
 		if active, ok := f.(activeFault); ok {
 			active.during(sc)
 		} else {
 			sc.awaitLoad()
 		}
 	}
-	for _, f := range fs {
+	for _, f := range faults {
 		sc.tracef("end: %s", f.name())
 		f.end(sc)
 	}
@@ -57,8 +57,8 @@ func (sc *scenario) round(number int, fs []fault) *Round {
 	if len(sc.exiting) > 0 {
 		sc.awaitLoad() // A node with a disk fault may exit only now, after a late write.
 		sc.awaitRecovery()
-		for _, n := range sc.exiting {
-			sc.traffic.allowRetry(n)
+		for _, node := range sc.exiting {
+			sc.traffic.allowRetry(node)
 		}
 	}
 	sc.endFaults()
@@ -66,17 +66,17 @@ func (sc *scenario) round(number int, fs []fault) *Round {
 	sc.followers.awaitProgress()
 	responses := sc.traffic.end()
 	sc.tracef("all responses received")
-	r := sc.checkRound(responses, sc.mapAtStart.Epoch)
-	r.Number, r.Faults, r.Queued = number, joinNames(fs), sc.queuedSince(queuedBefore)
-	return r
+	round := sc.checkRound(responses, sc.mapAtStart.Epoch)
+	round.Number, round.Faults, round.Queued = number, joinNames(faults), sc.queuedSince(queuedBefore)
+	return round
 }
 
 // queuedByNode returns the number of queued requests of each node.
 func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 	counts := make(map[*cluster.Node]float64)
-	for _, n := range sc.c.Running() {
-		if m, err := n.Metrics(sc.Context()); err == nil {
-			counts[n] = m.Sum("shardway_queued_requests_total")
+	for _, node := range sc.c.Running() {
+		if metrics, err := node.Metrics(sc.Context()); err == nil {
+			counts[node] = metrics.Sum("shardway_queued_requests_total")
 		}
 	}
 	return counts
@@ -86,11 +86,11 @@ func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 // death are missing.
 func (sc *scenario) queuedSince(before map[*cluster.Node]float64) int {
 	sum := 0.0
-	for n, count := range sc.queuedByNode() {
-		if count < before[n] {
-			before[n] = 0 // the node was started again
+	for node, count := range sc.queuedByNode() {
+		if count < before[node] {
+			before[node] = 0 // the node was started again
 		}
-		sum += count - before[n]
+		sum += count - before[node]
 	}
 	return int(sum)
 }

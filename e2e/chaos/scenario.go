@@ -87,16 +87,16 @@ type scenario struct {
 	began         int64 // a value of history.Now
 }
 
-func newScenario(b *recordingTB, o Options) *scenario {
-	sc := &scenario{recordingTB: b, o: o, known: make(map[string]bool), disks: make(map[string]*faultfs.Disk), currentFaults: "start"}
+func newScenario(b *recordingTB, opts Options) *scenario {
+	sc := &scenario{recordingTB: b, o: opts, known: make(map[string]bool), disks: make(map[string]*faultfs.Disk), currentFaults: "start"}
 	sc.trace.begin()
 	return sc
 }
 
 // launch starts the cluster.
 func (sc *scenario) launch() {
-	o := sc.o
-	n, err := netns.New(o.Network, o.Nodes+1)
+	opts := sc.o
+	n, err := netns.New(opts.Network, opts.Nodes+1)
 	sc.fatalIf(err)
 	sc.net = n
 	sc.Cleanup(func() { sc.errorIf(n.Close()) })
@@ -109,21 +109,21 @@ func (sc *scenario) launch() {
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(sc.store.Close()) })
 	sc.c = cluster.New(sc, cluster.Options{
-		Binaries: o.Binaries, Shards: o.Shards, Flags: o.commonFlags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
-		AppFlags: o.appFlags(sc.store.URL(), dir), Embedded: o.Embedded,
+		Binaries: opts.Binaries, Shards: opts.Shards, Flags: opts.commonFlags(), Net: n, Secret: opts.Secret, Dir: dir, Data: data,
+		AppFlags: opts.appFlags(sc.store.URL(), dir), Embedded: opts.Embedded,
 	})
-	for i := range o.Nodes {
-		sc.members = append(sc.members, sc.c.Prepare(sc, append(o.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(o.Nodes))...))
+	for i := range opts.Nodes {
+		sc.members = append(sc.members, sc.c.Prepare(sc, append(opts.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(opts.Nodes))...))
 	}
-	sc.spare = sc.c.Prepare(sc, o.nodeFlags(o.Nodes)...)
+	sc.spare = sc.c.Prepare(sc, opts.nodeFlags(opts.Nodes)...)
 	sc.c.AddJoinFlags()
-	for _, m := range sc.members {
-		m.Start(sc)
+	for _, node := range sc.members {
+		node.Start(sc)
 	}
 	sc.awaitRecovery()
 	sc.traffic = newTraffic(sc)
 	sc.Cleanup(sc.traffic.close)
-	sc.followers = startFollowers(sc, o.Followers)
+	sc.followers = startFollowers(sc, opts.Followers)
 	sc.Cleanup(sc.followers.close)
 }
 
@@ -134,21 +134,21 @@ func (sc *scenario) mount(data func(id string) string) {
 	}
 	for i := range sc.o.Nodes + 1 {
 		id := string(rune('a' + i))
-		d, err := faultfs.Mount(data(id), diskSize)
+		disk, err := faultfs.Mount(data(id), diskSize)
 		sc.fatalIf(err)
-		sc.disks[id] = d
-		sc.Cleanup(func() { sc.errorIf(unmount(d)) })
+		sc.disks[id] = disk
+		sc.Cleanup(func() { sc.errorIf(unmount(disk)) })
 	}
 }
 
 // unmount removes a disk. It copies the files first if they must be kept.
-func unmount(d *faultfs.Disk) error {
+func unmount(disk *faultfs.Disk) error {
 	if !keepsData() {
-		return d.Unmount()
+		return disk.Unmount()
 	}
-	saved := d.Dir + ".copy"
-	err := cluster.CopyData(saved, d.Dir)
-	return errors.Join(err, d.Unmount(), os.Rename(saved, d.Dir))
+	saved := disk.Dir + ".copy"
+	err := cluster.CopyData(saved, disk.Dir)
+	return errors.Join(err, disk.Unmount(), os.Rename(saved, disk.Dir))
 }
 
 var _ testing.TB = (*scenario)(nil)
@@ -178,20 +178,20 @@ func (sc *scenario) tracef(format string, args ...any) { sc.trace.add(fmt.Sprint
 // with any role if there is none. Two simultaneous faults never affect the same node.
 func (sc *scenario) pick(r role) *cluster.Node {
 	var from []*cluster.Node
-	for _, n := range sc.members {
-		if slices.Contains(sc.victims, n) || r == follower && n == sc.leaderAtStart {
+	for _, node := range sc.members {
+		if slices.Contains(sc.victims, node) || r == follower && node == sc.leaderAtStart {
 			continue
 		}
-		if r == leader && n == sc.leaderAtStart {
-			from = []*cluster.Node{n}
+		if r == leader && node == sc.leaderAtStart {
+			from = []*cluster.Node{node}
 			break
 		}
-		from = append(from, n)
+		from = append(from, node)
 	}
-	n := from[sc.rng.IntN(len(from))]
-	sc.victims = append(sc.victims, n)
-	sc.tracef("selected: %s", n.ID)
-	return n
+	node := from[sc.rng.IntN(len(from))]
+	sc.victims = append(sc.victims, node)
+	sc.tracef("selected: %s", node.ID)
+	return node
 }
 
 // shuffled returns the members in random order.
@@ -202,16 +202,16 @@ func (sc *scenario) shuffled() []*cluster.Node {
 }
 
 func (sc *scenario) others(but ...*cluster.Node) []*cluster.Node {
-	return slices.DeleteFunc(slices.Clone(sc.members), func(n *cluster.Node) bool { return slices.Contains(but, n) })
+	return slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return slices.Contains(but, node) })
 }
 
 // recordFault records a fault that is not a signal. It is active until endFaults is
 // called.
-func (sc *scenario) recordFault(k history.FaultKind, n *cluster.Node) {
-	sc.tracef("%s: %s", n.ID, k)
-	sc.activeFaults = append(sc.activeFaults, n.RecordFault(k))
-	if k == history.DiskFault {
-		sc.traffic.forbidRetry(n) // it may exit
+func (sc *scenario) recordFault(kind history.FaultKind, node *cluster.Node) {
+	sc.tracef("%s: %s", node.ID, kind)
+	sc.activeFaults = append(sc.activeFaults, node.RecordFault(kind))
+	if kind == history.DiskFault {
+		sc.traffic.forbidRetry(node) // it may exit
 	}
 }
 
@@ -223,34 +223,34 @@ func (sc *scenario) endFaults() {
 	sc.activeFaults = nil
 }
 
-func (sc *scenario) kill(n *cluster.Node) {
-	sc.tracef("%s: killed", n.ID)
-	sc.traffic.forbidRetry(n)
-	n.Kill(sc)
+func (sc *scenario) kill(node *cluster.Node) {
+	sc.tracef("%s: killed", node.ID)
+	sc.traffic.forbidRetry(node)
+	node.Kill(sc)
 }
 
 // start starts a node unless it runs.
-func (sc *scenario) start(n *cluster.Node) {
-	if !n.Running() {
-		sc.tracef("%s: started", n.ID)
-		n.Start(sc)
-		sc.traffic.allowRetry(n)
+func (sc *scenario) start(node *cluster.Node) {
+	if !node.Running() {
+		sc.tracef("%s: started", node.ID)
+		node.Start(sc)
+		sc.traffic.allowRetry(node)
 	}
 }
 
 // traceExit adds an event to the trace if a node with a disk fault has exited. Such a node may
 // lose its connections at any time between the failed write and its exit, which follows
 // seconds later.
-func (sc *scenario) traceExit(n *cluster.Node) {
-	if _, ended := n.Ended(); ended {
-		sc.tracef("%s: has exited", n.ID)
+func (sc *scenario) traceExit(node *cluster.Node) {
+	if _, ended := node.Ended(); ended {
+		sc.tracef("%s: has exited", node.ID)
 	}
 }
 
 // restartExited starts a node again that has exited because of its disk, or is about to.
 // Its exit follows a moment after the failed write.
-func (sc *scenario) restartExited(n *cluster.Node) {
-	sc.exiting = append(sc.exiting, n)
+func (sc *scenario) restartExited(node *cluster.Node) {
+	sc.exiting = append(sc.exiting, node)
 	sc.restartAllExited()
 }
 
@@ -258,37 +258,37 @@ func (sc *scenario) restartAllExited() {
 	if sc.o.Embedded && sc.c.Starved(sc.began) > 0 {
 		// An app on a starved machine may run too long after an abort, and its node exits
 		// because of that.
-		for _, n := range sc.members {
-			if !n.Running() && !slices.Contains(sc.exiting, n) {
-				sc.exiting = append(sc.exiting, n)
+		for _, node := range sc.members {
+			if !node.Running() && !slices.Contains(sc.exiting, node) {
+				sc.exiting = append(sc.exiting, node)
 			}
 		}
 	}
-	for _, n := range sc.exiting {
-		if !n.Running() {
-			sc.traceExit(n)
-			sc.start(n)
-			sc.traffic.forbidRetry(n) // it may exit again
+	for _, node := range sc.exiting {
+		if !node.Running() {
+			sc.traceExit(node)
+			sc.start(node)
+			sc.traffic.forbidRetry(node) // it may exit again
 		}
 	}
 }
 
-func (sc *scenario) sigstop(n *cluster.Node) {
-	sc.tracef("%s: SIGSTOP", n.ID)
-	n.Pause(sc)
+func (sc *scenario) sigstop(node *cluster.Node) {
+	sc.tracef("%s: SIGSTOP", node.ID)
+	node.Pause(sc)
 }
 
-func (sc *scenario) sigcont(n *cluster.Node) {
-	sc.tracef("%s: SIGCONT", n.ID)
-	n.Continue(sc)
+func (sc *scenario) sigcont(node *cluster.Node) {
+	sc.tracef("%s: SIGCONT", node.ID)
+	node.Continue(sc)
 }
 
 // wait waits for d.
 func (sc *scenario) wait(d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 	case <-sc.Context().Done():
 		sc.Fatal(sc.Context().Err())
 	}
@@ -320,26 +320,26 @@ func (sc *scenario) awaitRecovery() {
 
 // checkServing returns nil if all members serve and report the same map.
 func (sc *scenario) checkServing() error {
-	m, err := sc.c.Serving(sc, sc.members...)
+	shardMap, err := sc.c.Serving(sc, sc.members...)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, n := range sc.members {
-		other, err := n.Map(sc.Context())
+	for _, node := range sc.members {
+		other, err := node.Map(sc.Context())
 		if err != nil {
 			return err
 		}
-		if other.Epoch != m.Epoch || len(m.Moves(other)) > 0 {
+		if other.Epoch != shardMap.Epoch || len(shardMap.Moves(other)) > 0 {
 			errs = append(errs, fmt.Errorf("%s has another map than %s: epochs %d and %d, %d shards differ",
-				n.ID, sc.members[0].ID, other.Epoch, m.Epoch, len(m.Moves(other))))
+				node.ID, sc.members[0].ID, other.Epoch, shardMap.Epoch, len(shardMap.Moves(other))))
 		}
-		s, err := n.Status(sc.Context())
+		status, err := node.Status(sc.Context())
 		if err != nil {
 			return err
 		}
-		if s.Shards.Orphaned > 0 {
-			errs = append(errs, fmt.Errorf("%s reports %d orphaned shards", n.ID, s.Shards.Orphaned))
+		if status.Shards.Orphaned > 0 {
+			errs = append(errs, fmt.Errorf("%s reports %d orphaned shards", node.ID, status.Shards.Orphaned))
 		}
 	}
 	return errors.Join(errs...)

@@ -25,13 +25,13 @@ func (*rolling) begin(*scenario) {}
 
 func (*rolling) during(sc *scenario) {
 	for _, i := range sc.rng.Perm(len(sc.members)) {
-		n := sc.members[i]
-		sc.tracef("SIGTERM %s", n.ID)
-		n.Stop(sc)
-		if !n.Holds() {
-			sc.awaitOthers(n)
+		node := sc.members[i]
+		sc.tracef("SIGTERM %s", node.ID)
+		node.Stop(sc)
+		if !node.Holds() {
+			sc.awaitOthers(node)
 		}
-		sc.start(n)
+		sc.start(node)
 		sc.awaitRecovery()
 	}
 }
@@ -50,9 +50,9 @@ func (*stepDown) begin(*scenario) {}
 
 func (*stepDown) during(sc *scenario) {
 	for range 1 + sc.rng.IntN(3) {
-		n := sc.c.LeaderOf(sc, sc.members...)
-		sc.tracef("%s steps down", n.ID)
-		if err := n.Try(sc.Context(), "step-down", nil); err != nil {
+		node := sc.c.LeaderOf(sc, sc.members...)
+		sc.tracef("%s steps down", node.ID)
+		if err := node.Try(sc.Context(), "step-down", nil); err != nil {
 			sc.tracef("%v", err) // It stays leader, or has stepped down nevertheless.
 		}
 		sc.awaitRecovery()

@@ -41,14 +41,14 @@ func (f *slowMove) during(sc *scenario) {
 		return load.ShardOf(key, sc.o.Shards) == load.ShardOf(f.key, sc.o.Shards)
 	})
 	sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Drained, f.victim.ID) })
+	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", f.victim, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, f.victim.ID) })
 	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {
-		m, err := sc.others(f.victim)[0].Map(sc.Context())
+		shardMap, err := sc.others(f.victim)[0].Map(sc.Context())
 		if err != nil {
 			return err
 		}
 		for _, key := range others {
-			if m.OwnerOf(key) == f.victim.ID {
+			if shardMap.OwnerOf(key) == f.victim.ID {
 				return fmt.Errorf("%s is still at %s", key, f.victim.ID)
 			}
 		}
@@ -68,16 +68,16 @@ func (f *slowMove) end(sc *scenario) { sc.uncordon(f.victim) }
 // sendSlow sends one GET that takes slowDelay, and closes done after its response.
 func (t *traffic) sendSlow(key string, done chan struct{}) {
 	t.sent++
-	r := load.Request{
+	req := load.Request{
 		ID: fmt.Sprintf("r%d.slow%d", t.sc.number, t.sent), Key: key, Method: http.MethodGet, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
 		Header: map[string]string{"App-Delay": slowDelay},
 	}
 	client, ctx := t.clients[0], t.ctx
 	t.pending.Go(func() {
-		a := client.Do(ctx, r)
+		resp := client.Do(ctx, req)
 		close(done)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.responses = append(t.responses, a)
+		t.responses = append(t.responses, resp)
 	})
 }

@@ -60,8 +60,8 @@ func newTraffic(sc *scenario) *traffic {
 // setTargets sends the next requests to these nodes, in turn.
 func (t *traffic) setTargets(at []*cluster.Node) {
 	addrs := cluster.Addrs(at)
-	for _, c := range t.clients {
-		c.SetTargets(slices.Clone(addrs))
+	for _, client := range t.clients {
+		client.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0]) // each client starts at a different node
 	}
 	if t.sc.followers != nil { // nil until the followers start, which use the same nodes
@@ -75,69 +75,69 @@ func (t *traffic) begin() {
 	t.sent, t.responses = 0, nil
 	plain, regs := t.sc.keys("n"), t.sc.keys("r")[:registers]
 	for i, client := range t.clients {
-		o := load.Options{
+		opts := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plain,
 			Prefix: fmt.Sprintf("r%d.%d", t.sc.number, i), Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
 		}
 		// The longest requests take turns on the most frequent keys, so other requests
 		// overlap with a request that runs too long.
-		o.Make = func(n int, r *load.Request) {
-			if mixRequests(n, r); r.Header["App-Delay"] == longDelay {
-				r.Key = regs[(n/40*2+n%2+i*registers/2)%registers]
+		opts.Make = func(n int, req *load.Request) {
+			if mixRequests(n, req); req.Header["App-Delay"] == longDelay {
+				req.Key = regs[(n/40*2+n%2+i*registers/2)%registers]
 			}
 		}
 		if i == len(t.clients)-1 {
-			o.Keys, o.Make = regs, makeRegisterOp
+			opts.Keys, opts.Make = regs, makeRegisterOp
 		}
-		t.generators = append(t.generators, load.Start(t.ctx, o))
+		t.generators = append(t.generators, load.Start(t.ctx, opts))
 	}
 }
 
 // sendLateWrites sends writes to some registers of a node. They are so slow that the app
 // performs them when the shards of the node have moved. The store must reject these
 // writes if the register is fenced.
-func (t *traffic) sendLateWrites(m cluster.Map, n *cluster.Node) {
+func (t *traffic) sendLateWrites(shardMap cluster.Map, node *cluster.Node) {
 	for i, key := range t.sc.keys("r")[:registers] {
-		if m.OwnerOf(key) != n.ID {
+		if shardMap.OwnerOf(key) != node.ID {
 			continue
 		}
 		t.sent++
-		r := load.Request{
+		req := load.Request{
 			ID: fmt.Sprintf("r%d.late%d", t.sc.number, t.sent), Key: key, Method: http.MethodPost, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
 			Header: map[string]string{"App-Register": registerMode(i), "App-Late": "3500ms"},
 		}
-		r.Body = []byte(r.ID)
+		req.Body = []byte(req.ID)
 		client, ctx := t.clients[i%len(t.clients)], t.ctx
 		t.pending.Go(func() {
-			a := client.Do(ctx, r)
+			resp := client.Do(ctx, req)
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.responses = append(t.responses, a)
+			t.responses = append(t.responses, resp)
 		})
 	}
 }
 
 // mixRequests makes some requests slow and some large. Each kind exists as GET and as
 // POST, except the last.
-func mixRequests(n int, r *load.Request) {
+func mixRequests(n int, req *load.Request) {
 	switch n % 40 {
 	case 4, 5, 24, 25:
-		r.Header = map[string]string{"App-Delay": "50ms"}
+		req.Header = map[string]string{"App-Delay": "50ms"}
 	case 8, 9:
-		r.Header = map[string]string{"App-Size": "50000"}
+		req.Header = map[string]string{"App-Size": "50000"}
 	case 12, 13, 32, 33:
-		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "20ms"}
+		req.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "20ms"}
 	case 16, 17:
-		r.Header = map[string]string{"App-Delay": longDelay}
+		req.Header = map[string]string{"App-Delay": longDelay}
 	case 29:
-		r.Body = make([]byte, 100_000)
+		req.Body = make([]byte, 100_000)
 	}
 }
 
 // makeRegisterOp turns a request into an operation on a register. A POST writes the
 // request ID, which is unique.
-func makeRegisterOp(n int, r *load.Request) {
-	r.Header = map[string]string{"App-Register": registerMode(n / 2)}
+func makeRegisterOp(n int, req *load.Request) {
+	req.Header = map[string]string{"App-Register": registerMode(n / 2)}
 }
 
 // awaitLoad waits until as many requests have started as the load sends in d.
@@ -153,8 +153,8 @@ func (t *traffic) awaitLoad(sc *scenario, d time.Duration) {
 
 func (t *traffic) started() int {
 	n := 0
-	for _, g := range t.generators {
-		n += g.Started()
+	for _, generator := range t.generators {
+		n += generator.Started()
 	}
 	return n
 }
@@ -162,8 +162,8 @@ func (t *traffic) started() int {
 // end stops the load and returns all responses.
 func (t *traffic) end() []history.Response {
 	var all []history.Response
-	for _, g := range t.generators {
-		all = append(all, g.Stop()...)
+	for _, generator := range t.generators {
+		all = append(all, generator.Stop()...)
 	}
 	t.generators = nil
 	t.pending.Wait()
@@ -174,26 +174,26 @@ func (t *traffic) end() []history.Response {
 // unsolicited returns the number of bytes that arrived on idle connections.
 func (t *traffic) unsolicited() int {
 	total := 0
-	for _, c := range t.clients {
-		total += c.Unsolicited()
+	for _, client := range t.clients {
+		total += client.Unsolicited()
 	}
 	return total
 }
 
 // forbidRetry stops clients from resending requests that may have run at a node.
-func (t *traffic) forbidRetry(n *cluster.Node) {
-	t.noRetry = append(t.noRetry, n.Addr)
+func (t *traffic) forbidRetry(node *cluster.Node) {
+	t.noRetry = append(t.noRetry, node.Addr)
 	t.applyNoRetry()
 }
 
-func (t *traffic) allowRetry(n *cluster.Node) {
-	t.noRetry = slices.DeleteFunc(t.noRetry, func(addr string) bool { return addr == n.Addr })
+func (t *traffic) allowRetry(node *cluster.Node) {
+	t.noRetry = slices.DeleteFunc(t.noRetry, func(addr string) bool { return addr == node.Addr })
 	t.applyNoRetry()
 }
 
 func (t *traffic) applyNoRetry() {
-	for _, c := range t.clients {
-		c.SetNoRetry(slices.Clone(t.noRetry)...)
+	for _, client := range t.clients {
+		client.SetNoRetry(slices.Clone(t.noRetry)...)
 	}
 }
 
@@ -201,11 +201,11 @@ func (t *traffic) close() {
 	if t.abort != nil {
 		t.abort()
 	}
-	for _, g := range t.generators {
-		g.Stop()
+	for _, generator := range t.generators {
+		generator.Stop()
 	}
 	t.pending.Wait()
-	for _, c := range t.clients {
-		c.Close()
+	for _, client := range t.clients {
+		client.Close()
 	}
 }

@@ -87,9 +87,9 @@ func (s *Scene) count() {
 		}
 	}
 	s.status.Shards.Moving, s.status.Shards.Unavailable = len(s.to), s.status.Shards.Orphaned
-	for _, n := range s.status.Nodes {
-		if n.State == "failed" {
-			s.status.Shards.Unavailable += n.Shards
+	for _, node := range s.status.Nodes {
+		if node.State == "failed" {
+			s.status.Shards.Unavailable += node.Shards
 		}
 	}
 	s.status.Findings = nil
@@ -103,7 +103,7 @@ func (s *Scene) count() {
 }
 
 // Change changes the status of the scene.
-func (s *Scene) Change(f func(st *api.Status)) {
+func (s *Scene) Change(f func(status *api.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Nodes = append([]api.Node(nil), s.status.Nodes...)
@@ -116,21 +116,21 @@ func (s *Scene) AddFindings(all ...diagnosis.Finding) { s.Change(func(*api.Statu
 
 // Fail makes a node fail. Its shards are proposed for the others.
 func (s *Scene) Fail(node int) {
-	s.Change(func(st *api.Status) {
-		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
-		st.State, st.Proposed = "rebalancing", st.Epoch+1
+	s.Change(func(status *api.Status) {
+		status.Nodes[node].State, status.Nodes[node].App, status.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
+		status.State, status.Proposed = "rebalancing", status.Epoch+1
 		next := 0
 		for shard, o := range s.owners {
 			if o != node {
 				continue
 			}
-			for next%len(st.Nodes) == node || st.Nodes[next%len(st.Nodes)].State != "active" {
+			for next%len(status.Nodes) == node || status.Nodes[next%len(status.Nodes)].State != "active" {
 				next++
 			}
-			s.to[shard] = st.Nodes[next%len(st.Nodes)].ID
+			s.to[shard] = status.Nodes[next%len(status.Nodes)].ID
 			next++
 		}
-		s.Ring.Add(event.Event{Kind: event.NodeFailed, Node: st.Nodes[node].ID})
+		s.Ring.Add(event.Event{Kind: event.NodeFailed, Node: status.Nodes[node].ID})
 		s.emit(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
 	})
 }
@@ -145,9 +145,9 @@ func (s *Scene) emit(kind event.Kind, phases ...event.Phase) {
 	for shard, to := range s.to {
 		ways[event.ShardMoves{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
 	}
-	for _, n := range s.status.Nodes {
+	for _, node := range s.status.Nodes {
 		for way, count := range ways {
-			if way.To == n.ID {
+			if way.To == node.ID {
 				way.Shards = count
 				c.Moves = append(c.Moves, way)
 			}
@@ -158,16 +158,16 @@ func (s *Scene) emit(kind event.Kind, phases ...event.Phase) {
 
 // Commit completes the pending moves, for a reason.
 func (s *Scene) Commit(reason string) {
-	s.Change(func(st *api.Status) {
+	s.Change(func(status *api.Status) {
 		s.emit(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
 			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
-		st.Epoch = st.Proposed
-		st.State = "operational"
+		status.Epoch = status.Proposed
+		status.State = "operational"
 		for shard, id := range s.to {
-			for i, n := range st.Nodes {
-				if n.ID == id {
-					s.reasons = append(s.reasons, api.Move{Epoch: st.Epoch, Shard: uint32(shard), From: st.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
-					s.owners[shard], s.since[shard] = i, st.Epoch
+			for i, node := range status.Nodes {
+				if node.ID == id {
+					s.reasons = append(s.reasons, api.Move{Epoch: status.Epoch, Shard: uint32(shard), From: status.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
+					s.owners[shard], s.since[shard] = i, status.Epoch
 				}
 			}
 		}
@@ -179,8 +179,8 @@ func (s *Scene) Commit(reason string) {
 func (s *Scene) Idle(owner string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, n := range s.status.Nodes {
-		if n.ID == owner && n.State == "failed" {
+	for _, node := range s.status.Nodes {
+		if node.ID == owner && node.State == "failed" {
 			return "it sends no heartbeats"
 		}
 	}
@@ -201,30 +201,30 @@ func (s *Scene) Status() api.Status {
 func (s *Scene) Shards() api.ShardList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := api.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
+	list := api.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
 	for i, o := range s.owners {
-		x := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.since[i], To: s.to[i]}
+		shard := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.since[i], To: s.to[i]}
 		switch {
 		case o < 0:
-			x.State, x.Epoch = api.ShardOrphaned, 0
+			shard.State, shard.Epoch = api.ShardOrphaned, 0
 		default:
-			x.Owner = s.status.Nodes[o].ID
+			shard.Owner = s.status.Nodes[o].ID
 		}
-		if x.To != "" {
-			x.State = api.ShardMoving
+		if shard.To != "" {
+			shard.State = api.ShardMoving
 		}
-		l.Shards = append(l.Shards, x)
+		list.Shards = append(list.Shards, shard)
 	}
-	return l
+	return list
 }
 
 // Moves returns the moves of one shard.
 func (s *Scene) Moves(shard uint32) (all []api.Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.reasons {
-		if m.Shard == shard {
-			all = append(all, m)
+	for _, move := range s.reasons {
+		if move.Shard == shard {
+			all = append(all, move)
 		}
 	}
 	return all
@@ -237,11 +237,11 @@ func (s *Scene) Endpoints() []api.Endpoint { return nil }
 func (s *Scene) Map() api.Map {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := api.Map{Epoch: s.status.Epoch, Shards: len(s.owners), Owners: append([]int(nil), s.owners...)}
-	for _, n := range s.status.Nodes {
-		m.Nodes = append(m.Nodes, api.MapNode{ID: n.ID, HTTP: n.Endpoints["http"]})
+	shardMap := api.Map{Epoch: s.status.Epoch, Shards: len(s.owners), Owners: append([]int(nil), s.owners...)}
+	for _, node := range s.status.Nodes {
+		shardMap.Nodes = append(shardMap.Nodes, api.MapNode{ID: node.ID, HTTP: node.Endpoints["http"]})
 	}
-	return m
+	return shardMap
 }
 
 // WaitMap waits for the end of ctx.
@@ -257,15 +257,15 @@ func (s *Scene) Do(context.Context, api.Action) error { return api.ErrRefused }
 func (s *Scene) Running(context.Context) api.RunningList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var l api.RunningList
+	var list api.RunningList
 	for i, r := range s.running {
 		if s.status.Nodes[i].State != "failed" {
-			l.Nodes = append(l.Nodes, r)
+			list.Nodes = append(list.Nodes, r)
 		} else {
-			l.Unresponsive = append(l.Unresponsive, r.Node)
+			list.Unresponsive = append(list.Unresponsive, r.Node)
 		}
 	}
-	return l
+	return list
 }
 
 // Sockets returns the WebSockets of two shards, with clients at the first node.

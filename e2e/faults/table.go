@@ -38,34 +38,34 @@ type Row struct {
 
 // Table returns a table with one line per row, in milliseconds.
 func Table(rows []*Row) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "fault\tnodes\ttakeover\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
-	_, _ = fmt.Fprintln(w, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
-	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%d\t", r.Fault, r.Nodes, r.Takeover, len(r.Trials))
-		if r.Skipped != "" {
-			_, _ = fmt.Fprintf(w, "skipped: %s\n", r.Skipped)
+	var text strings.Builder
+	tabs := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tabs, "fault\tnodes\ttakeover\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
+	_, _ = fmt.Fprintln(tabs, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
+	for _, row := range rows {
+		_, _ = fmt.Fprintf(tabs, "%s\t%d\t%s\t%d\t", row.Fault, row.Nodes, row.Takeover, len(row.Trials))
+		if row.Skipped != "" {
+			_, _ = fmt.Fprintf(tabs, "skipped: %s\n", row.Skipped)
 			continue
 		}
-		_, _ = fmt.Fprintf(w, "%s\n", r.figures())
+		_, _ = fmt.Fprintf(tabs, "%s\n", row.figures())
 	}
-	_ = w.Flush() // writes to memory
-	return b.String()
+	_ = tabs.Flush() // writes to memory
+	return text.String()
 }
 
 // figures returns the columns with results of the trials.
 func (r *Row) figures() string {
 	var moved, stayed, slowest Sample
 	var sum Trial
-	for _, t := range r.Trials {
-		moved.Add(t.Moved)
-		stayed.Add(t.Stayed)
-		slowest.Add(t.Slowest)
-		sum.Failed += t.Failed
-		sum.Aborted += t.Aborted
-		sum.Queued += t.Queued
-		sum.Shards += t.Shards
+	for _, trial := range r.Trials {
+		moved.Add(trial.Moved)
+		stayed.Add(trial.Stayed)
+		slowest.Add(trial.Slowest)
+		sum.Failed += trial.Failed
+		sum.Aborted += trial.Aborted
+		sum.Queued += trial.Queued
+		sum.Shards += trial.Shards
 	}
 	n := float64(max(len(r.Trials), 1))
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",

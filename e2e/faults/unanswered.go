@@ -27,19 +27,19 @@ import (
 func Unanswered(answers []history.Response) map[string]time.Duration {
 	byKey := make(map[string][]history.Response)
 	var end int64
-	for _, a := range answers {
-		byKey[a.Key] = append(byKey[a.Key], a)
-		end = max(end, a.Done())
+	for _, resp := range answers {
+		byKey[resp.Key] = append(byKey[resp.Key], resp)
+		end = max(end, resp.Done())
 	}
 	longest := make(map[string]time.Duration, len(byKey))
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.Sent(), b.Sent()) })
+		slices.SortFunc(all, func(resp, b history.Response) int { return cmp.Compare(resp.Sent(), b.Sent()) })
 		served := end
-		for _, a := range slices.Backward(all) {
-			if a.OK() {
-				served = min(served, a.Done())
+		for _, resp := range slices.Backward(all) {
+			if resp.OK() {
+				served = min(served, resp.Done())
 			}
-			longest[key] = max(longest[key], time.Duration(served-a.Sent()))
+			longest[key] = max(longest[key], time.Duration(served-resp.Sent()))
 		}
 	}
 	return longest

@@ -37,7 +37,7 @@ type Page struct {
 }
 
 // Open opens a page and returns when it is loaded.
-func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
+func (b *Browser) Open(tb testing.TB, url string, view View) *Page {
 	tb.Helper()
 	var target struct {
 		ID string `json:"targetId"`
@@ -47,38 +47,38 @@ func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
 		Session string `json:"sessionId"`
 	}
 	must(tb, b.command("", "Target.attachToTarget", object{"targetId": target.ID, "flatten": true}, &attached))
-	p := &Page{b: b, session: attached.Session}
+	page := &Page{b: b, session: attached.Session}
 	b.mu.Lock()
-	b.pages[p.session] = p
+	b.pages[page.session] = page
 	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		p.do(tb, domain+".enable", nil, nil)
+		page.do(tb, domain+".enable", nil, nil)
 	}
-	p.SetView(tb, v)
-	if v.NoScript {
-		p.do(tb, "Emulation.setScriptExecutionDisabled", object{"value": true}, nil)
+	page.SetView(tb, view)
+	if view.NoScript {
+		page.do(tb, "Emulation.setScriptExecutionDisabled", object{"value": true}, nil)
 	}
-	p.do(tb, "Page.navigate", object{"url": url}, nil)
-	p.Await(tb, url+" is loaded", `document.readyState === "complete" && location.href !== "about:blank" && document.body.childElementCount > 0`)
-	return p
+	page.do(tb, "Page.navigate", object{"url": url}, nil)
+	page.Await(tb, url+" is loaded", `document.readyState === "complete" && location.href !== "about:blank" && document.body.childElementCount > 0`)
+	return page
 }
 
 // object is a JSON object.
 type object map[string]any
 
 // SetView changes the display of the page.
-func (p *Page) SetView(tb testing.TB, v View) {
+func (p *Page) SetView(tb testing.TB, view View) {
 	tb.Helper()
-	scale := v.Scale
+	scale := view.Scale
 	if scale == 0 {
 		scale = 1
 	}
-	p.do(tb, "Emulation.setDeviceMetricsOverride", object{"width": v.Width, "height": v.Height, "deviceScaleFactor": scale, "mobile": v.Phone}, nil)
+	p.do(tb, "Emulation.setDeviceMetricsOverride", object{"width": view.Width, "height": view.Height, "deviceScaleFactor": scale, "mobile": view.Phone}, nil)
 	scheme, motion := "light", "no-preference"
-	if v.Dark {
+	if view.Dark {
 		scheme = "dark"
 	}
-	if v.ReducedMotion {
+	if view.ReducedMotion {
 		motion = "reduce"
 	}
 	p.do(tb, "Emulation.setEmulatedMedia", object{"features": []object{

@@ -40,11 +40,11 @@ type appProcess struct {
 }
 
 func (a *App) start() error {
-	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(a.command()...))
+	process, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(a.command()...))
 	if err != nil {
 		return err
 	}
-	a.processes = append(a.processes, appProcess{proc: p, records: newRecords(a.recordsFile())})
+	a.processes = append(a.processes, appProcess{proc: process, records: newRecords(a.recordsFile())})
 	return nil
 }
 
@@ -77,28 +77,28 @@ func (a *App) Start(tb testing.TB) {
 // Kill sends SIGKILL to the app.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
-	l, fault := &a.processes[len(a.processes)-1], len(a.c.faults)
+	process, fault := &a.processes[len(a.processes)-1], len(a.c.faults)
 	a.endFault = a.c.RecordFault(history.Fault{Kind: history.AppDown, Node: a.name})
-	if err := l.proc.kill(); err != nil {
+	if err := process.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
-	l.died = history.Now()
-	a.c.faults[fault].ExitedBy = l.died
+	process.died = history.Now()
+	a.c.faults[fault].ExitedBy = process.died
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped:
 // until the kernel has scheduled its threads, they continue and read requests.
 func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
-	p := a.processes[len(a.processes)-1].proc
-	if err := p.Signal(sig); err != nil {
+	process := a.processes[len(a.processes)-1].proc
+	if err := process.Signal(sig); err != nil {
 		tb.Fatal(err)
 	}
 	if sig != syscall.SIGSTOP {
 		return
 	}
 	Await(tb, "app "+a.name+" stops", func() error {
-		if !p.stopped() {
+		if !process.stopped() {
 			return errors.New("it still runs")
 		}
 		return nil
@@ -178,18 +178,18 @@ func (a *App) control(ctx context.Context, path string, v any) error {
 // it.
 func (a *App) runs() ([]history.Run, error) {
 	var all []history.Run
-	for _, l := range a.processes {
-		if err := l.records.read(); err != nil {
+	for _, process := range a.processes {
+		if err := process.records.read(); err != nil {
 			return nil, err
 		}
-		if l.died == 0 && a.c.o.Embedded && !l.proc.Running() {
-			l.died = l.proc.ended // it ended with its node
+		if process.died == 0 && a.c.o.Embedded && !process.proc.Running() {
+			process.died = process.proc.ended // it ended with its node
 		}
 		first := len(all)
-		all = append(all, l.records.runs...)
+		all = append(all, process.records.runs...)
 		for i := first; i < len(all); i++ {
-			if all[i].End == 0 && l.died != 0 {
-				all[i].End, all[i].Aborted = l.died, true
+			if all[i].End == 0 && process.died != 0 {
+				all[i].End, all[i].Aborted = process.died, true
 			}
 		}
 	}

@@ -22,18 +22,18 @@ func (c *Cluster) Check(tb testing.TB) *history.Report {
 	for i := range c.responses[:c.checked] {
 		rules.OtherRequests[c.responses[i].ID] = c.responses[i].Denied()
 	}
-	h := history.History{Responses: c.responses[c.checked:], Runs: c.Runs(tb), Maps: c.MapsSince(c.checkedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
-	r := history.Check(h, rules)
+	observed := history.History{Responses: c.responses[c.checked:], Runs: c.Runs(tb), Maps: c.MapsSince(c.checkedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
+	report := history.Check(observed, rules)
 	c.checked = len(c.responses)
-	if n := len(h.Maps); n > 0 {
-		c.checkedMap = h.Maps[n-1].Epoch
+	if n := len(observed.Maps); n > 0 {
+		c.checkedMap = observed.Maps[n-1].Epoch
 	}
-	if err := r.Err(); err != nil {
+	if err := report.Err(); err != nil {
 		tb.Error(err)
 	} else {
-		tb.Log(r)
+		tb.Log(report)
 	}
-	return r
+	return report
 }
 
 // wake is how long a node may take after a pause to detect that it has no lease. For that
@@ -47,8 +47,8 @@ func (c *Cluster) Rules() history.Rules {
 		Shards: c.o.Shards, Takeover: c.flag("--takeover", "lease"), Targets: make(map[string]string),
 		Lease: c.duration("--lease"), DeadAfter: c.duration("--dead-after"), DrainTimeout: c.duration("--drain-timeout"), StreamGrace: c.duration("--stream-grace"), QueueWait: c.duration("--queue-wait"),
 	}
-	for _, n := range c.nodes {
-		rules.Targets[n.Addr] = n.ID
+	for _, node := range c.nodes {
+		rules.Targets[node.Addr] = node.ID
 	}
 	return rules
 }
@@ -72,13 +72,13 @@ func (c *Cluster) duration(name string) time.Duration {
 func (c *Cluster) Runs(tb testing.TB) []history.Run {
 	tb.Helper()
 	answered := make(map[string]bool, len(c.responses))
-	for _, a := range c.responses {
-		answered[a.ID] = a.OK()
+	for _, resp := range c.responses {
+		answered[resp.ID] = resp.OK()
 	}
 	var all []history.Run
 	Await(tb, "runs with a response have ended", func() error {
 		all = c.Recorded(tb)
-		if i := slices.IndexFunc(all, func(r history.Run) bool { return r.End == 0 && answered[r.ID] }); i >= 0 && !c.ranTwice(all, i) {
+		if i := slices.IndexFunc(all, func(run history.Run) bool { return run.End == 0 && answered[run.ID] }); i >= 0 && !c.ranTwice(all, i) {
 			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
 		}
 		return nil
@@ -90,8 +90,8 @@ func (c *Cluster) Runs(tb testing.TB) []history.Run {
 func (c *Cluster) Recorded(tb testing.TB) []history.Run {
 	tb.Helper()
 	var all []history.Run
-	for _, n := range c.nodes {
-		runs, err := n.App.runs()
+	for _, node := range c.nodes {
+		runs, err := node.App.runs()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -104,8 +104,8 @@ func (c *Cluster) Recorded(tb testing.TB) []history.Run {
 // belong to the other run, and this one may continue.
 func (c *Cluster) ranTwice(runs []history.Run, i int) bool {
 	n := 0
-	for _, r := range runs {
-		if r.ID == runs[i].ID {
+	for _, run := range runs {
+		if run.ID == runs[i].ID {
 			n++
 		}
 	}

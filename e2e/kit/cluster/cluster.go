@@ -94,27 +94,27 @@ type Cluster struct {
 
 // Start starts a cluster and returns when it serves every shard. The cluster ends with
 // the test.
-func Start(tb testing.TB, o Options) *Cluster {
+func Start(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
-	c := New(tb, o)
-	for range o.Nodes {
-		c.Prepare(tb, "--bootstrap-expect", strconv.Itoa(o.Nodes))
+	c := New(tb, opts)
+	for range opts.Nodes {
+		c.Prepare(tb, "--bootstrap-expect", strconv.Itoa(opts.Nodes))
 	}
 	c.AddJoinFlags()
-	for _, n := range c.nodes {
-		n.Start(tb)
+	for _, node := range c.nodes {
+		node.Start(tb)
 	}
 	c.AwaitServing(tb)
 	return c
 }
 
 // New returns a cluster without nodes.
-func New(tb testing.TB, o Options) *Cluster {
+func New(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
-	if o.Shards == 0 {
-		o.Shards = 128
+	if opts.Shards == 0 {
+		opts.Shards = 128
 	}
-	dir := o.Dir
+	dir := opts.Dir
 	if dir == "" {
 		var err error
 		if dir, err = Scratch(); err != nil {
@@ -125,15 +125,15 @@ func New(tb testing.TB, o Options) *Cluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	spawn, err := newSpawner(o.Urgent)
+	spawn, err := newSpawner(opts.Urgent)
 	if err != nil {
 		tb.Logf("the processes have no real-time priority: %v", err)
 	}
 	c := &Cluster{
-		o: o, dir: dir, ports: ports, spawn: spawn, observed: newMapWatch(), known: make(map[string]bool),
+		o: opts, dir: dir, ports: ports, spawn: spawn, observed: newMapWatch(), known: make(map[string]bool),
 		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
-	if o.wantsSecret() {
+	if opts.wantsSecret() {
 		c.secrets = newSecrets()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -147,58 +147,58 @@ func New(tb testing.TB, o Options) *Cluster {
 func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
-	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
-	c.beginFault(n, history.Terminated) // it does not run yet
+	node := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
+	c.beginFault(node, history.Terminated) // it does not run yet
 	if c.o.Data != nil {
-		n.Data = c.o.Data(id)
+		node.Data = c.o.Data(id)
 	}
 	if c.o.Net != nil {
-		n.place.host = c.o.Net.Host(len(c.nodes))
+		node.place.host = c.o.Net.Host(len(c.nodes))
 	}
-	n.Addr, n.Admin = n.place.control(c.port(tb)), n.place.control(c.port(tb))
-	n.Gossip, n.Peer = n.place.data(c.port(tb)), n.place.data(c.port(tb))
+	node.Addr, node.Admin = node.place.control(c.port(tb)), node.place.control(c.port(tb))
+	node.Gossip, node.Peer = node.place.data(c.port(tb)), node.place.data(c.port(tb))
 	if c.o.PeerProxy {
-		r, err := peerproxy.New("127.0.0.1:0", n.Peer)
+		proxy, err := peerproxy.New("127.0.0.1:0", node.Peer)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		n.PeerProxy = r
+		node.PeerProxy = proxy
 	}
-	n.App = &App{c: c, name: id, place: n.place, Addr: n.place.control(c.port(tb))}
+	node.App = &App{c: c, name: id, place: node.place, Addr: node.place.control(c.port(tb))}
 	if !c.o.Embedded {
-		n.App.Start(tb)
+		node.App.Start(tb)
 	}
-	n.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
-	if !slices.Contains(n.flags, "--returns") {
-		n.flags = append(n.flags, "--returns", "any")
+	node.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
+	if !slices.Contains(node.flags, "--returns") {
+		node.flags = append(node.flags, "--returns", "any")
 	}
-	c.nodes = append(c.nodes, n)
-	c.background.Go(func() { c.follow(c.ctx, n) })
-	return n
+	c.nodes = append(c.nodes, node)
+	c.background.Go(func() { c.follow(c.ctx, node) })
+	return node
 }
 
 // Add adds a node that joins the others, and starts it. It does not wait.
 func (c *Cluster) Add(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
-	n := c.Prepare(tb, flags...)
-	n.flags = append(n.flags, c.joinFlags(n)...)
-	n.Start(tb)
-	return n
+	node := c.Prepare(tb, flags...)
+	node.flags = append(node.flags, c.joinFlags(node)...)
+	node.Start(tb)
+	return node
 }
 
 // AddJoinFlags gives every node the addresses of all others. It must be called before the
 // first start.
 func (c *Cluster) AddJoinFlags() {
-	for _, n := range c.nodes {
-		n.flags = append(n.flags, c.joinFlags(n)...)
+	for _, node := range c.nodes {
+		node.flags = append(node.flags, c.joinFlags(node)...)
 	}
 }
 
 // joinFlags returns the --join flags for all nodes except n.
-func (c *Cluster) joinFlags(n *Node) []string {
+func (c *Cluster) joinFlags(node *Node) []string {
 	var flags []string
 	for _, other := range c.nodes {
-		if other != n {
+		if other != node {
 			flags = append(flags, "--join", other.Gossip)
 		}
 	}
@@ -222,9 +222,9 @@ func (c *Cluster) port(tb testing.TB) int {
 
 // Node returns the node with this ID.
 func (c *Cluster) Node(id string) *Node {
-	for _, n := range c.nodes {
-		if n.ID == id {
-			return n
+	for _, node := range c.nodes {
+		if node.ID == id {
+			return node
 		}
 	}
 	panic(fmt.Sprintf("cluster: no node %q in this test", id))
@@ -235,12 +235,12 @@ func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
 // Running returns the nodes whose process has not ended.
 func (c *Cluster) Running() []*Node {
-	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.Running() })
+	return slices.DeleteFunc(c.Nodes(), func(node *Node) bool { return !node.Running() })
 }
 
 // Others returns the running nodes except the given ones.
 func (c *Cluster) Others(but ...*Node) []*Node {
-	return slices.DeleteFunc(c.Running(), func(n *Node) bool { return slices.Contains(but, n) })
+	return slices.DeleteFunc(c.Running(), func(node *Node) bool { return slices.Contains(but, node) })
 }
 
 // Dir returns the scratch directory of the cluster.
@@ -252,21 +252,21 @@ func (c *Cluster) close(tb testing.TB) {
 	c.cancel()
 	c.background.Wait()
 	var errs []error
-	for _, n := range c.nodes {
-		if n.proc != nil {
-			errs = append(errs, n.proc.kill())
-			if line := n.proc.crash(); line != "" {
-				tb.Errorf("node %s crashed: %s", n.ID, line)
+	for _, node := range c.nodes {
+		if node.proc != nil {
+			errs = append(errs, node.proc.kill())
+			if line := node.proc.crash(); line != "" {
+				tb.Errorf("node %s crashed: %s", node.ID, line)
 			}
 		}
-		for _, l := range n.App.processes {
-			errs = append(errs, l.proc.kill())
-			if line := l.proc.crash(); line != "" {
-				tb.Errorf("app %s crashed: %s", n.ID, line)
+		for _, process := range node.App.processes {
+			errs = append(errs, process.proc.kill())
+			if line := process.proc.crash(); line != "" {
+				tb.Errorf("app %s crashed: %s", node.ID, line)
 			}
 		}
-		if n.PeerProxy != nil {
-			errs = append(errs, n.PeerProxy.Close())
+		if node.PeerProxy != nil {
+			errs = append(errs, node.PeerProxy.Close())
 		}
 	}
 	c.spawn.close()
@@ -291,9 +291,9 @@ func (c *Cluster) close(tb testing.TB) {
 // dump prints the start and the end of each log.
 func (c *Cluster) dump(tb testing.TB) {
 	tb.Helper()
-	for _, n := range c.nodes {
-		if n.proc != nil {
-			tb.Logf("log of node %s (%s):\n%s", n.ID, strings.Join(n.Args(), " "), n.proc.Output(logEnds))
+	for _, node := range c.nodes {
+		if node.proc != nil {
+			tb.Logf("log of node %s (%s):\n%s", node.ID, strings.Join(node.Args(), " "), node.proc.Output(logEnds))
 		}
 	}
 }

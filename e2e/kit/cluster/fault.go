@@ -19,9 +19,9 @@ func (c *Cluster) Waits() []history.Wait { return c.stalls.waits() }
 // Starved returns the total time since then in which the machine had no CPU time for the
 // test or for a node.
 func (c *Cluster) Starved(since int64) (sum time.Duration) {
-	for _, f := range c.stalls.all() {
-		if f.Until > since {
-			sum += time.Duration(f.Until - max(f.From, since))
+	for _, fault := range c.stalls.all() {
+		if fault.Until > since {
+			sum += time.Duration(fault.Until - max(fault.From, since))
 		}
 	}
 	return sum
@@ -29,16 +29,16 @@ func (c *Cluster) Starved(since int64) (sum time.Duration) {
 
 // RecordFault records a fault that a test injects by other means, from now on until ended
 // is called.
-func (c *Cluster) RecordFault(f history.Fault) (ended func()) {
+func (c *Cluster) RecordFault(fault history.Fault) (ended func()) {
 	i := len(c.faults)
-	f.From = history.Now()
-	c.faults = append(c.faults, f)
+	fault.From = history.Now()
+	c.faults = append(c.faults, fault)
 	return func() { c.faults[i].Until = history.Now() }
 }
 
 // RecordFault records a fault of the node, from now on until ended is called.
-func (n *Node) RecordFault(k history.FaultKind) (ended func()) {
-	return n.c.RecordFault(history.Fault{Kind: k, Node: n.ID})
+func (n *Node) RecordFault(kind history.FaultKind) (ended func()) {
+	return n.c.RecordFault(history.Fault{Kind: kind, Node: n.ID})
 }
 
 // RecordDrain records that the node should own no shards, from now on until ended is called.
@@ -49,13 +49,13 @@ func (n *Node) RecordDrain() (ended func()) {
 }
 
 // beginFault records a fault of the process of a node, which replaces its current fault.
-func (c *Cluster) beginFault(n *Node, k history.FaultKind) {
-	if n.fault >= 0 && c.faults[n.fault].Kind == k {
+func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
+	if node.fault >= 0 && c.faults[node.fault].Kind == kind {
 		return
 	}
-	c.endFault(n)
-	n.fault = len(c.faults)
-	c.faults = append(c.faults, history.Fault{Kind: k, Node: n.ID, From: history.Now()})
+	c.endFault(node)
+	node.fault = len(c.faults)
+	c.faults = append(c.faults, history.Fault{Kind: kind, Node: node.ID, From: history.Now()})
 }
 
 // recordExit records that the process of a node has certainly ended. If the test did not ask it
@@ -63,34 +63,34 @@ func (c *Cluster) beginFault(n *Node, k history.FaultKind) {
 // killed, even while it terminated or just before a kill. Its fault then begins when it
 // closed its client connections, although it exited later and its disk fault may have
 // ended meanwhile.
-func (c *Cluster) recordExit(n *Node) {
+func (c *Cluster) recordExit(node *Node) {
 	at := history.Now()
-	if n.proc != nil && !n.proc.Running() {
-		at = min(at, n.proc.ended)
+	if node.proc != nil && !node.proc.Running() {
+		at = min(at, node.proc.ended)
 	}
 	closed, holds, failed := at, false, false
-	if n.proc != nil {
-		closed, holds, failed = n.proc.failed(at)
+	if node.proc != nil {
+		closed, holds, failed = node.proc.failed(at)
 	}
-	if n.fault < 0 || c.faults[n.fault].Kind == history.Paused || failed && c.faults[n.fault].Kind == history.Terminated {
-		c.beginFault(n, history.Killed)
-		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
+	if node.fault < 0 || c.faults[node.fault].Kind == history.Paused || failed && c.faults[node.fault].Kind == history.Terminated {
+		c.beginFault(node, history.Killed)
+		c.faults[node.fault].From = min(c.faults[node.fault].From, at)
 	}
-	if f := &c.faults[n.fault]; failed && f.ExitedBy == 0 {
-		f.From, f.HoldsShards = min(f.From, closed), holds
+	if fault := &c.faults[node.fault]; failed && fault.ExitedBy == 0 {
+		fault.From, fault.HoldsShards = min(fault.From, closed), holds
 	}
 	for i := range c.faults {
-		f := &c.faults[i]
-		if (i == n.fault || f.Kind == history.DiskFault && f.Node == n.ID && f.Until == 0) && f.ExitedBy == 0 {
-			f.ExitedBy = max(at, f.From)
+		fault := &c.faults[i]
+		if (i == node.fault || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0) && fault.ExitedBy == 0 {
+			fault.ExitedBy = max(at, fault.From)
 		}
 	}
 }
 
 // endFault records that the process of a node runs again.
-func (c *Cluster) endFault(n *Node) {
-	if n.fault >= 0 {
-		c.faults[n.fault].Until = history.Now()
-		n.fault = -1
+func (c *Cluster) endFault(node *Node) {
+	if node.fault >= 0 {
+		c.faults[node.fault].Until = history.Now()
+		node.fault = -1
 	}
 }

@@ -35,41 +35,41 @@ func newMapWatch() *mapWatch {
 }
 
 // observe records a map, or that it contradicts another map with its epoch.
-func (w *mapWatch) observe(node string, m Map) {
-	if m.Epoch == 0 {
+func (w *mapWatch) observe(node string, shardMap Map) {
+	if shardMap.Epoch == 0 {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	known, ok := w.maps[m.Epoch]
+	known, ok := w.maps[shardMap.Epoch]
 	if !ok {
-		w.maps[m.Epoch], w.at[m.Epoch] = m, history.Now()
+		w.maps[shardMap.Epoch], w.at[shardMap.Epoch] = shardMap, history.Now()
 		return
 	}
-	if moves := known.Moves(m); len(moves) > 0 {
+	if moves := known.Moves(shardMap); len(moves) > 0 {
 		w.conflicts = append(w.conflicts, fmt.Sprintf("epoch %d has two maps: the owner of shard %[3]d is %[4]q at %[2]s, and %[5]q elsewhere (%[6]d shards differ)",
-			m.Epoch, node, moves[0].Shard, moves[0].To, moves[0].From, len(moves)))
+			shardMap.Epoch, node, moves[0].Shard, moves[0].To, moves[0].From, len(moves)))
 	}
 }
 
 // follow polls one node for its next map until ctx ends. It retries if the node is dead
 // or paused.
-func (c *Cluster) follow(ctx context.Context, n *Node) {
+func (c *Cluster) follow(ctx context.Context, node *Node) {
 	after := uint64(0)
 	for ctx.Err() == nil {
-		var m Map
-		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", n.Admin, after), &m)
+		var shardMap Map
+		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", node.Admin, after), &shardMap)
 		if err == nil {
-			c.observed.observe(n.ID, m)
-			after = m.Epoch
+			c.observed.observe(node.ID, shardMap)
+			after = shardMap.Epoch
 			continue
 		}
 		after = 0 // a wiped node starts again
-		t := time.NewTimer(50 * time.Millisecond)
+		timer := time.NewTimer(50 * time.Millisecond)
 		select {
-		case <-t.C:
+		case <-timer.C:
 		case <-ctx.Done():
-			t.Stop()
+			timer.Stop()
 		}
 	}
 }
@@ -89,13 +89,13 @@ func (c *Cluster) Maps() []Map {
 // MapsSince returns the observed maps from an epoch on, for history.Check.
 func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	var all []history.Map
-	for _, m := range c.Maps() {
-		if m.Epoch < epoch {
+	for _, shardMap := range c.Maps() {
+		if shardMap.Epoch < epoch {
 			continue
 		}
-		seen := history.Map{Epoch: m.Epoch, At: c.observed.firstObserved(m.Epoch), Owners: make([]string, m.Shards)}
-		for s := range m.Shards {
-			seen.Owners[s] = m.Owner(s)
+		seen := history.Map{Epoch: shardMap.Epoch, At: c.observed.firstObserved(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
+		for s := range shardMap.Shards {
+			seen.Owners[s] = shardMap.Owner(s)
 		}
 		all = append(all, seen)
 	}
@@ -113,8 +113,8 @@ func (w *mapWatch) firstObserved(epoch uint64) int64 {
 func (c *Cluster) Committed(tb testing.TB) []uint64 {
 	tb.Helper()
 	seen := make(map[uint64]bool)
-	for _, n := range c.nodes {
-		b, err := os.ReadFile(n.logFile())
+	for _, node := range c.nodes {
+		b, err := os.ReadFile(node.logFile())
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			tb.Fatal(err)
 		}

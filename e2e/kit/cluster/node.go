@@ -87,15 +87,15 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 		tb.Fatalf("node %s is already running", n.ID)
 	}
 	n.c.endFault(n)
-	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(oneUpstream(append(n.Args(), more...)))...))
+	process, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(oneUpstream(append(n.Args(), more...)))...))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n.proc = p
+	n.proc = process
 	if n.c.o.Embedded {
-		n.App.processes = append(n.App.processes, appProcess{proc: p, records: newRecords(n.App.recordsFile())})
+		n.App.processes = append(n.App.processes, appProcess{proc: process, records: newRecords(n.App.recordsFile())})
 	}
-	n.c.stalls.track(n.ID, p.Pid)
+	n.c.stalls.track(n.ID, process.Pid)
 }
 
 func (n *Node) logFile() string { return filepath.Join(n.c.dir, "node-"+n.ID+".log") }
@@ -117,19 +117,19 @@ func (n *Node) Kill(tb testing.TB) {
 // killed ones.
 func KillAll(tb testing.TB, nodes ...*Node) {
 	tb.Helper()
-	for _, n := range nodes {
-		n.c.beginFault(n, history.Killed)
+	for _, node := range nodes {
+		node.c.beginFault(node, history.Killed)
 	}
 	errs := make([]error, len(nodes))
-	for i, n := range nodes {
-		errs[i] = n.proc.sigkill()
+	for i, node := range nodes {
+		errs[i] = node.proc.sigkill()
 	}
 	if err := errors.Join(errs...); err != nil {
 		tb.Fatal(err)
 	}
-	for _, n := range nodes {
-		<-n.proc.done
-		n.c.recordExit(n)
+	for _, node := range nodes {
+		<-node.proc.done
+		node.c.recordExit(node)
 	}
 }
 
@@ -235,14 +235,14 @@ func (n *Node) Wipe(tb testing.TB) {
 
 // Status returns the status of the node.
 func (n *Node) Status(ctx context.Context) (Status, error) {
-	var s Status
-	return s, n.ask(ctx, "/status", &s)
+	var status Status
+	return status, n.ask(ctx, "/status", &status)
 }
 
 // Map returns the committed map of the node.
 func (n *Node) Map(ctx context.Context) (Map, error) {
-	var m Map
-	return m, n.ask(ctx, "/v1/map", &m)
+	var shardMap Map
+	return shardMap, n.ask(ctx, "/v1/map", &shardMap)
 }
 
 // StaleReturns returns the shards that have returned to an app that owned them before and
@@ -272,14 +272,14 @@ type Policy struct {
 
 // Policy returns the policy of the node.
 func (n *Node) Policy(ctx context.Context) (Policy, error) {
-	var p Policy
-	return p, n.ask(ctx, "/v1/policy", &p)
+	var policy Policy
+	return policy, n.ask(ctx, "/v1/policy", &policy)
 }
 
 // Metrics returns the metrics of the node.
 func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
-	var m Metrics
-	return m, n.ask(ctx, "/metrics", &m)
+	var metrics Metrics
+	return metrics, n.ask(ctx, "/metrics", &metrics)
 }
 
 // Ready returns nil if /readyz returns 200, or the reason.
@@ -321,9 +321,9 @@ func (n *Node) Try(ctx context.Context, action string, params url.Values) error 
 func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
 	tb.Helper()
 	Await(tb, fmt.Sprintf("node %s: %s", n.ID, what), func() error {
-		s, err := n.Status(tb.Context())
-		if err == nil && !cond(s) {
-			err = fmt.Errorf("status %+v", s)
+		status, err := n.Status(tb.Context())
+		if err == nil && !cond(status) {
+			err = fmt.Errorf("status %+v", status)
 		}
 		return err
 	})

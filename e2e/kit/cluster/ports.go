@@ -64,21 +64,21 @@ func (p *Ports) Free() (int, error) {
 
 // lock returns nil if another process holds the port.
 func (p *Ports) lock(port int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ports: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
 		return nil, nil //nolint:nilerr,nilnil // held by another process is no error
 	}
-	return f, nil
+	return file, nil
 }
 
 // Close releases the ports.
 func (p *Ports) Close() {
-	for _, f := range p.locks {
-		_ = f.Close()
+	for _, file := range p.locks {
+		_ = file.Close()
 	}
 	p.locks = nil
 }

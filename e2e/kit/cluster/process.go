@@ -37,7 +37,7 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 		return nil, fmt.Errorf("cluster: log: %w", err)
 	}
 	defer func() { _ = out.Close() }()
-	st, err := out.Stat()
+	info, err := out.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("cluster: log: %w", err)
 	}
@@ -48,13 +48,13 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("cluster: start: %w", err)
 	}
-	p := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, from: st.Size(), done: make(chan struct{})}
+	process := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, from: info.Size(), done: make(chan struct{})}
 	go func() {
-		defer close(p.done)
-		p.err = cmd.Wait()
-		p.ended = history.Now()
+		defer close(process.done)
+		process.err = cmd.Wait()
+		process.ended = history.Now()
 	}()
-	return p, nil
+	return process, nil
 }
 
 // Log messages of a node before it breaks its connections. failedMessage: the node cannot
@@ -124,12 +124,12 @@ func (p *Process) Running() bool {
 // Wait waits for the end, and returns the exit code, which is -1 after a signal. It
 // returns an error if the process has not ended within timeout.
 func (p *Process) Wait(timeout time.Duration) (int, error) {
-	t := time.NewTimer(timeout)
-	defer t.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode(), nil
-	case <-t.C:
+	case <-timer.C:
 		return 0, fmt.Errorf("cluster: process %d has not ended after %v", p.Pid, timeout)
 	}
 }

@@ -29,15 +29,15 @@ func newRecords(path string) *records {
 
 // read reads what was written since the last call.
 func (r *records) read() error {
-	f, err := os.Open(r.path)
+	file, err := os.Open(r.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // the app has not written yet
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: records: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.NewSectionReader(f, r.offset, 1<<62))
+	defer func() { _ = file.Close() }()
+	b, err := io.ReadAll(io.NewSectionReader(file, r.offset, 1<<62))
 	if err != nil {
 		return fmt.Errorf("cluster: records: %w", err)
 	}

@@ -22,36 +22,36 @@ func (c *Cluster) AwaitServing(tb testing.TB) Map {
 // disconnected.
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
-	m := c.AwaitShards(tb, nodes...)
+	shardMap := c.AwaitShards(tb, nodes...)
 	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error { return c.voting(tb, nodes) })
-	return m
+	return shardMap
 }
 
 // Serving returns nil if these nodes serve and vote now, as AwaitServedBy requires.
 // Otherwise the error describes what is missing.
 func (c *Cluster) Serving(tb testing.TB, nodes ...*Node) (Map, error) {
 	tb.Helper()
-	m, err := c.serving(tb, nodes)
+	shardMap, err := c.serving(tb, nodes)
 	if err == nil {
 		err = c.voting(tb, nodes)
 	}
-	return m, err
+	return shardMap, err
 }
 
 func (c *Cluster) voting(tb testing.TB, nodes []*Node) error {
 	tb.Helper()
-	s, err := nodes[0].Status(tb.Context())
+	status, err := nodes[0].Status(tb.Context())
 	if err != nil {
 		return err
 	}
 	voters := 0
-	for _, n := range nodes {
-		if s.Member(n.ID).Voter {
+	for _, node := range nodes {
+		if status.Member(node.ID).Voter {
 			voters++
 		}
 	}
 	if voters < min(len(nodes), maxVoters) {
-		return fmt.Errorf("%d voters: %+v", voters, s.Nodes)
+		return fmt.Errorf("%d voters: %+v", voters, status.Nodes)
 	}
 	return nil
 }
@@ -59,49 +59,49 @@ func (c *Cluster) voting(tb testing.TB, nodes []*Node) error {
 // AwaitShards waits until these nodes serve every shard, whether they vote or not.
 func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
-	var m Map
+	var shardMap Map
 	Await(tb, fmt.Sprintf("%d nodes serve", len(nodes)), func() (err error) {
-		m, err = c.serving(tb, nodes)
+		shardMap, err = c.serving(tb, nodes)
 		return err
 	})
-	return m
+	return shardMap
 }
 
 func (c *Cluster) serving(tb testing.TB, nodes []*Node) (Map, error) {
 	tb.Helper()
 	var leader string
-	var m Map
-	for i, n := range nodes {
-		s, err := n.Status(tb.Context())
+	var shardMap Map
+	for i, node := range nodes {
+		status, err := node.Status(tb.Context())
 		if err != nil {
-			return m, err
+			return shardMap, err
 		}
-		if s.State != "operational" || s.LeaseMS <= 0 || s.Epoch == 0 || s.Epoch != s.Proposed {
-			return m, fmt.Errorf("node %s: %s, lease %d ms, epoch %d, proposed %d", n.ID, s.State, s.LeaseMS, s.Epoch, s.Proposed)
+		if status.State != "operational" || status.LeaseMS <= 0 || status.Epoch == 0 || status.Epoch != status.Proposed {
+			return shardMap, fmt.Errorf("node %s: %s, lease %d ms, epoch %d, proposed %d", node.ID, status.State, status.LeaseMS, status.Epoch, status.Proposed)
 		}
 		if i == 0 {
-			leader = s.Leader
-			if m, err = n.Map(tb.Context()); err != nil {
-				return m, err
+			leader = status.Leader
+			if shardMap, err = node.Map(tb.Context()); err != nil {
+				return shardMap, err
 			}
 		}
-		if s.Leader == "" || s.Leader != leader {
-			return m, fmt.Errorf("node %s follows %q, %s follows %q", n.ID, s.Leader, nodes[0].ID, leader)
+		if status.Leader == "" || status.Leader != leader {
+			return shardMap, fmt.Errorf("node %s follows %q, %s follows %q", node.ID, status.Leader, nodes[0].ID, leader)
 		}
-		if s.Epoch != m.Epoch {
-			return m, fmt.Errorf("node %s is at epoch %d, %s at %d", n.ID, s.Epoch, nodes[0].ID, m.Epoch)
-		}
-	}
-	counts := m.Counts()
-	if !m.Even() || len(counts) != min(len(nodes), m.Shards) {
-		return m, fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
-	}
-	for _, n := range nodes {
-		if counts[n.ID] == 0 {
-			return m, fmt.Errorf("node %s owns no shards: %v", n.ID, counts)
+		if status.Epoch != shardMap.Epoch {
+			return shardMap, fmt.Errorf("node %s is at epoch %d, %s at %d", node.ID, status.Epoch, nodes[0].ID, shardMap.Epoch)
 		}
 	}
-	return m, nil
+	counts := shardMap.Counts()
+	if !shardMap.Even() || len(counts) != min(len(nodes), shardMap.Shards) {
+		return shardMap, fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
+	}
+	for _, node := range nodes {
+		if counts[node.ID] == 0 {
+			return shardMap, fmt.Errorf("node %s owns no shards: %v", node.ID, counts)
+		}
+	}
+	return shardMap, nil
 }
 
 // Leader waits until all running nodes report the same running leader.
@@ -117,14 +117,14 @@ func (c *Cluster) LeaderOf(tb testing.TB, nodes ...*Node) *Node {
 	Await(tb, "one leader", func() error {
 		named := make(map[string]int)
 		leader = nil
-		for _, n := range nodes {
-			s, err := n.Status(tb.Context())
+		for _, node := range nodes {
+			status, err := node.Status(tb.Context())
 			if err != nil {
 				return err
 			}
-			named[s.Leader]++
-			if s.Leader == n.ID && s.Role == "leader" {
-				leader = n
+			named[status.Leader]++
+			if status.Leader == node.ID && status.Role == "leader" {
+				leader = node
 			}
 		}
 		if leader == nil || named[leader.ID] != len(nodes) {
@@ -145,12 +145,12 @@ func (c *Cluster) Follower(tb testing.TB) *Node {
 func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
 	tb.Helper()
 	sum := 0.0
-	for _, n := range nodes {
-		m, err := n.Metrics(tb.Context())
+	for _, node := range nodes {
+		metrics, err := node.Metrics(tb.Context())
 		if err != nil {
 			tb.Fatal(err)
 		}
-		sum += m.Sum(name, labels...)
+		sum += metrics.Sum(name, labels...)
 	}
 	return sum
 }

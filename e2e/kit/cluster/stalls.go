@@ -49,13 +49,13 @@ func (s *stalls) track(node string, pid int) {
 
 // watch observes the clock and the threads until ctx ends.
 func (s *stalls) watch(ctx context.Context) {
-	t := time.NewTicker(stallInterval)
-	defer t.Stop()
+	ticker := time.NewTicker(stallInterval)
+	defer ticker.Stop()
 	waited := make(map[string]int64) // by the file of a thread
 	next := int64(0)
 	for last := history.Now(); ; {
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
@@ -141,12 +141,12 @@ func threadWait(file string) (int64, bool) {
 		return 0, false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var b [64]byte
-	n, err := unix.Read(fd, b[:])
+	var buf [64]byte
+	n, err := unix.Read(fd, buf[:])
 	if err != nil {
 		return 0, false
 	}
-	fields := bytes.Fields(b[:n])
+	fields := bytes.Fields(buf[:n])
 	if len(fields) < 2 {
 		return 0, false
 	}

@@ -57,18 +57,18 @@ type Member struct {
 
 // FindingsText returns the findings of the node, one per line: code, sentence and remedy.
 func (s Status) FindingsText() string {
-	var b strings.Builder
-	for _, f := range s.Findings {
-		b.WriteString(f.String() + "\n")
+	var text strings.Builder
+	for _, finding := range s.Findings {
+		text.WriteString(finding.String() + "\n")
 	}
-	return b.String()
+	return text.String()
 }
 
 // Member returns the entry of a node, or the zero Member.
 func (s Status) Member(id string) Member {
-	for _, m := range s.Nodes {
-		if m.ID == id {
-			return m
+	for _, member := range s.Nodes {
+		if member.ID == id {
+			return member
 		}
 	}
 	return Member{}
@@ -108,7 +108,7 @@ func (m Metrics) Has(name string) bool {
 }
 
 func parseMetrics(r io.Reader) (Metrics, error) {
-	m := make(Metrics)
+	metrics := make(Metrics)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		line := lines.Text()
 		i := strings.LastIndexByte(line, ' ')
@@ -119,9 +119,9 @@ func parseMetrics(r io.Reader) (Metrics, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster: metrics: %w", err)
 		}
-		m[line[:i]] = v
+		metrics[line[:i]] = v
 	}
-	return m, nil
+	return metrics, nil
 }
 
 // get reads one resource of an admin port into v, a pointer for JSON.

@@ -27,16 +27,16 @@ type Traffic struct {
 // Mixed varies requests as real clients do: some are slow in the app, some have a large
 // response, in one piece or in chunks, and some have a body that is too large to be
 // buffered for a retry. Each kind exists as GET and as POST, except the last.
-func Mixed(n int, r *load.Request) {
+func Mixed(n int, req *load.Request) {
 	switch n % 20 {
 	case 4, 5:
-		r.Header = map[string]string{"App-Delay": "50ms"}
+		req.Header = map[string]string{"App-Delay": "50ms"}
 	case 8, 9:
-		r.Header = map[string]string{"App-Size": "50000"}
+		req.Header = map[string]string{"App-Size": "50000"}
 	case 12, 13:
-		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "10ms"}
+		req.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "10ms"}
 	case 17:
-		r.Body = make([]byte, 100_000)
+		req.Body = make([]byte, 100_000)
 	}
 }
 
@@ -51,32 +51,32 @@ type Load struct {
 // Addrs returns the addresses of the nodes for clients.
 func Addrs(nodes []*Node) []string {
 	var addrs []string
-	for _, n := range nodes {
-		addrs = append(addrs, n.Addr)
+	for _, node := range nodes {
+		addrs = append(addrs, node.Addr)
 	}
 	return addrs
 }
 
 // Load starts to send to these nodes, in turn. Finish ends it.
-func (c *Cluster) Load(tb testing.TB, nodes []*Node, t Traffic) *Load {
+func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 	tb.Helper()
-	if t.Rate == 0 {
-		t.Rate = 200
+	if traffic.Rate == 0 {
+		traffic.Rate = 200
 	}
-	if t.Timeout == 0 {
-		t.Timeout = 30 * time.Second
+	if traffic.Timeout == 0 {
+		traffic.Timeout = 30 * time.Second
 	}
-	if len(t.Keys) == 0 {
-		t.Keys = load.KeysIn(c.o.Shards, 1, func(int) bool { return true })
+	if len(traffic.Keys) == 0 {
+		traffic.Keys = load.KeysIn(c.o.Shards, 1, func(int) bool { return true })
 	}
-	if t.Make == nil {
-		t.Make = Mixed
+	if traffic.Make == nil {
+		traffic.Make = Mixed
 	}
 	c.loads++
 	client := load.NewClient(Addrs(nodes), nil)
 	ctx, abort := context.WithCancel(context.WithoutCancel(tb.Context()))
 	l := &Load{c: c, client: client, Generator: load.Start(ctx, load.Options{
-		Client: client, Rate: t.Rate, Keys: t.Keys, Make: t.Make, Timeout: t.Timeout,
+		Client: client, Rate: traffic.Rate, Keys: traffic.Keys, Make: traffic.Make, Timeout: traffic.Timeout,
 		Prefix: fmt.Sprintf("l%d", c.loads),
 	})}
 	tb.Cleanup(func() { abort(); l.Stop(); client.Close() })
@@ -119,17 +119,17 @@ func (l *Load) End(tb testing.TB) {
 
 // Ask sends one request to one node, once, and returns the response. The next Check
 // includes only its runs: the test must check the response.
-func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Response {
+func (c *Cluster) Ask(tb testing.TB, node *Node, req load.Request) history.Response {
 	tb.Helper()
 	c.loads++
-	if r.ID == "" {
-		r.ID = fmt.Sprintf("ask%d", c.loads)
+	if req.ID == "" {
+		req.ID = fmt.Sprintf("ask%d", c.loads)
 	}
 	client := load.NewClient(nil, nil)
 	defer client.Close()
-	a := client.DoAt(tb.Context(), n.Addr, r)
-	c.known[a.ID] = a.Denied()
-	return a
+	resp := client.DoAt(tb.Context(), node.Addr, req)
+	c.known[resp.ID] = resp.Denied()
+	return resp
 }
 
 // Expect announces a request that the test sends by other means. Check includes only its
@@ -143,19 +143,19 @@ type AsyncRequest struct {
 }
 
 // AskAsync is Ask in the background.
-func (c *Cluster) AskAsync(tb testing.TB, n *Node, r load.Request) *AsyncRequest {
+func (c *Cluster) AskAsync(tb testing.TB, node *Node, req load.Request) *AsyncRequest {
 	tb.Helper()
 	c.loads++
-	if r.ID == "" {
-		r.ID = fmt.Sprintf("ask%d", c.loads)
+	if req.ID == "" {
+		req.ID = fmt.Sprintf("ask%d", c.loads)
 	}
-	c.known[r.ID] = false
+	c.known[req.ID] = false
 	a := &AsyncRequest{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := load.NewClient(nil, nil)
 	go func() {
 		defer close(a.done)
-		a.response = client.DoAt(ctx, n.Addr, r)
+		a.response = client.DoAt(ctx, node.Addr, req)
 	}()
 	tb.Cleanup(func() { cancel(); <-a.done; client.Close() })
 	return a
@@ -164,11 +164,11 @@ func (c *Cluster) AskAsync(tb testing.TB, n *Node, r load.Request) *AsyncRequest
 // Response waits for the response.
 func (a *AsyncRequest) Response(tb testing.TB) history.Response {
 	tb.Helper()
-	t := time.NewTimer(2 * Patience)
-	defer t.Stop()
+	timer := time.NewTimer(2 * Patience)
+	defer timer.Stop()
 	select {
 	case <-a.done:
-	case <-t.C:
+	case <-timer.C:
 		tb.Fatal("neither a response nor a timeout")
 	}
 	return a.response

@@ -80,45 +80,45 @@ func (s *Server) serve() {
 
 // answer returns the response to a query.
 func (s *Server) answer(query []byte) ([]byte, error) {
-	var p dnsmessage.Parser
-	head, err := p.Start(query)
+	var parser dnsmessage.Parser
+	head, err := parser.Start(query)
 	if err != nil {
 		return nil, err
 	}
-	q, err := p.Question()
+	question, err := parser.Question()
 	if err != nil {
 		return nil, err
 	}
-	records, exists := s.lookup(q)
-	m := dnsmessage.Message{
+	records, exists := s.lookup(question)
+	response := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},
-		Questions: []dnsmessage.Question{q}, Answers: records,
+		Questions: []dnsmessage.Question{question}, Answers: records,
 	}
 	if !exists {
-		m.RCode = dnsmessage.RCodeNameError
+		response.RCode = dnsmessage.RCodeNameError
 	}
-	return m.Pack()
+	return response.Pack()
 }
 
 // lookup returns the records for a question, and whether its name exists.
-func (s *Server) lookup(q dnsmessage.Question) (records []dnsmessage.Resource, exists bool) {
+func (s *Server) lookup(question dnsmessage.Question) (records []dnsmessage.Resource, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
-	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}
+	name := strings.ToLower(strings.TrimSuffix(question.Name.String(), "."))
+	head := dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: question.Class}
 	if port, ok := s.ports[name]; ok {
 		domain := name[strings.Index(name, "._tcp.")+len("._tcp"):]
 		for target := range s.hosts {
-			if strings.HasSuffix(target, domain) && q.Type == dnsmessage.TypeSRV {
+			if strings.HasSuffix(target, domain) && question.Type == dnsmessage.TypeSRV {
 				records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.SRVResource{Port: port, Target: dnsmessage.MustNewName(target + ".")}})
 			}
 		}
 		return records, true
 	}
 	addrs, ok := s.hosts[name]
-	for _, a := range addrs {
-		if q.Type == dnsmessage.TypeA && a.Is4() {
-			records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: a.As4()}})
+	for _, addr := range addrs {
+		if question.Type == dnsmessage.TypeA && addr.Is4() {
+			records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}})
 		}
 	}
 	return records, ok

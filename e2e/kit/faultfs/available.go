@@ -19,10 +19,10 @@ func Available() error {
 	if err != nil {
 		return fmt.Errorf("faultfs: %w", err)
 	}
-	d, err := Mount(dir, page)
+	disk, err := Mount(dir, page)
 	if err != nil {
 		_ = os.Remove(dir) // Mount may have removed it
 		return err
 	}
-	return errors.Join(d.SetFault(Fault{Delay: time.Microsecond}), d.Unmount())
+	return errors.Join(disk.SetFault(Fault{Delay: time.Microsecond}), disk.Unmount())
 }

@@ -61,11 +61,11 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	if err = unix.Mount(source(os.Getpid()), dir, fsType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return nil, fmt.Errorf("faultfs: mount a disk on %q: %w", dir, err)
 	}
-	s, err := startServer(device, tmpfs)
+	server, err := startServer(device, tmpfs)
 	if err != nil {
 		return nil, errors.Join(err, unmount(dir))
 	}
-	return &Disk{Dir: dir, server: s}, nil
+	return &Disk{Dir: dir, server: server}, nil
 }
 
 // newTmpfs returns an unmounted file system in memory. It is freed when the last process
@@ -92,11 +92,11 @@ func newTmpfs(bytes int64) (*os.File, error) {
 
 // SetFault applies a fault to all further calls, until Heal. It replaces an earlier
 // fault.
-func (d *Disk) SetFault(f Fault) error {
-	if err := f.validate(); err != nil {
+func (d *Disk) SetFault(fault Fault) error {
+	if err := fault.validate(); err != nil {
 		return err
 	}
-	_, err := d.server.send(command{Fault: &f})
+	_, err := d.server.send(command{Fault: &fault})
 	return err
 }
 
@@ -111,13 +111,13 @@ func (d *Disk) Heal() (hits int, err error) { return d.server.send(command{}) }
 // Fill uses up the remaining space, until no further byte can be written. Space that is
 // freed later can be filled by another call.
 func (d *Disk) Fill() error {
-	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("faultfs: fill: %w", err)
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = file.Close() }()
 	for block := make([]byte, 256*page); ; {
-		n, err := f.Write(block)
+		n, err := file.Write(block)
 		switch {
 		case errors.Is(err, syscall.ENOSPC) && n == 0 && len(block) == 1:
 			return nil
@@ -139,11 +139,11 @@ func (d *Disk) Free() error {
 
 // Left returns how many bytes can be written.
 func (d *Disk) Left() (int64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(d.Dir, &s); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(d.Dir, &stat); err != nil {
 		return 0, fmt.Errorf("faultfs: %q: %w", d.Dir, err)
 	}
-	return int64(s.Bavail) * s.Bsize, nil
+	return int64(stat.Bavail) * stat.Bsize, nil
 }
 
 // Unmount removes the disk with its contents and its directory. Calls of processes that

@@ -28,11 +28,11 @@ type injector struct {
 }
 
 // begin ends the current fault and begins another.
-func (s *injector) begin(f Fault) {
+func (s *injector) begin(fault Fault) {
 	s.end()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault, s.ended, s.hits = f, make(chan struct{}), 0
+	s.fault, s.ended, s.hits = fault, make(chan struct{}), 0
 }
 
 // end ends the fault, so that waiting calls continue.
@@ -55,18 +55,18 @@ func (s *injector) count() int {
 // apply must be called before each sync call. It waits as long as the fault requires, and
 // returns the error of the call. 0 means that the call should proceed.
 func (s *injector) apply(ctx context.Context) syscall.Errno {
-	f, ended := s.hit()
+	fault, ended := s.hit()
 	if ended == nil {
 		return 0
 	}
-	delay, poll := time.NewTimer(f.Delay), time.NewTicker(pollInterval)
+	delay, poll := time.NewTimer(fault.Delay), time.NewTicker(pollInterval)
 	defer delay.Stop()
 	defer poll.Stop()
 	interrupted := ctx.Done() // interrupted by any signal
 	for {
 		select {
 		case <-delay.C:
-			return f.Error
+			return fault.Error
 		case <-ended:
 			return 0
 		case <-interrupted:
@@ -81,7 +81,7 @@ func (s *injector) apply(ctx context.Context) syscall.Errno {
 
 // hit counts an affected call, and returns the current fault and a channel that is closed
 // at its end. The channel is nil if there is no fault.
-func (s *injector) hit() (f Fault, ended <-chan struct{}) {
+func (s *injector) hit() (fault Fault, ended <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended == nil {

@@ -68,15 +68,15 @@ func serve(commands io.Reader, replies io.Writer) error {
 		if err := out.Encode(reply{Hits: s.count()}); err != nil {
 			return err
 		}
-		var c command
-		switch err := in.Decode(&c); {
+		var cmd command
+		switch err := in.Decode(&cmd); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
-		case c.Fault != nil:
-			s.begin(*c.Fault)
-		case !c.Count:
+		case cmd.Fault != nil:
+			s.begin(*cmd.Fault)
+		case !cmd.Count:
 			s.end()
 		}
 	}

@@ -73,11 +73,11 @@ func startWithPriority(cmd *exec.Cmd) error {
 }
 
 // send sends a command and returns the number of calls that the fault has affected.
-func (s *server) send(o command) (hits int, err error) {
+func (s *server) send(cmd command) (hits int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var a reply
-	if err := s.out.Encode(o); err != nil {
+	if err := s.out.Encode(cmd); err != nil {
 		return 0, fmt.Errorf("faultfs: send command: %w", err)
 	}
 	if err := s.in.Decode(&a); err != nil {

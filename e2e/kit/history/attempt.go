@@ -10,43 +10,43 @@ package history
 //
 // A process that was asked to terminate responds first, except to long polls.
 func (c *checker) checkAttempts(resp *Response) {
-	r := c.report
+	report := c.report
 	if len(resp.Attempts) > 1 {
-		r.Reattempts++
+		report.Reattempts++
 	}
 	for i := range resp.Attempts {
-		t := &resp.Attempts[i]
+		attempt := &resp.Attempts[i]
 		if i == len(resp.Attempts)-1 && resp.Status != 0 {
 			return
 		}
-		node := c.rules.node(t.Target)
+		node := c.rules.node(attempt.Target)
 		switch {
-		case t.Refused && c.mayBeDown(node, t):
-			r.Refused++
-		case t.Refused:
-			r.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
-		case t.Reused && c.diedDuring(node, t):
-			r.Broken++
-		case t.Reused && c.isLongPoll(resp, t) && c.mayBeDown(node, t):
-			r.Broken++
-		case t.Reused && i < len(resp.Attempts)-1:
-			r.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, t.Err)
+		case attempt.Refused && c.mayBeDown(node, attempt):
+			report.Refused++
+		case attempt.Refused:
+			report.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
+		case attempt.Reused && c.diedDuring(node, attempt):
+			report.Broken++
+		case attempt.Reused && c.isLongPoll(resp, attempt) && c.mayBeDown(node, attempt):
+			report.Broken++
+		case attempt.Reused && i < len(resp.Attempts)-1:
+			report.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
 		}
 	}
 }
 
 // isLongPoll reports whether a safe request had waited for DrainTimeout for its response.
 // A terminating node then closes the connection, and the client asks another node.
-func (c *checker) isLongPoll(resp *Response, t *Attempt) bool {
-	return resp.Safe() && t.Done-t.Sent >= c.rules.shortestByAnyClock(c.rules.DrainTimeout)
+func (c *checker) isLongPoll(resp *Response, attempt *Attempt) bool {
+	return resp.Safe() && attempt.Done-attempt.Sent >= c.rules.shortestByAnyClock(c.rules.DrainTimeout)
 }
 
 // mayBeDown reports whether the node may have had no listening process at some time of an
 // attempt.
-func (c *checker) mayBeDown(node string, t *Attempt) bool {
+func (c *checker) mayBeDown(node string, attempt *Attempt) bool {
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		if f.Node == node && (f.ExitedBy != 0 && f.Kind != AppDown || f.Kind == Terminated) && f.From <= t.Done && t.Sent <= addDuration(f.end(), int64(c.rules.MaxStartTime)) {
+		fault := &c.history.Faults[i]
+		if fault.Node == node && (fault.ExitedBy != 0 && fault.Kind != AppDown || fault.Kind == Terminated) && fault.From <= attempt.Done && attempt.Sent <= addDuration(fault.end(), int64(c.rules.MaxStartTime)) {
 			return true
 		}
 	}
@@ -55,10 +55,10 @@ func (c *checker) mayBeDown(node string, t *Attempt) bool {
 
 // diedDuring reports whether the process of the node may have died, and so lost its
 // connections, during an attempt.
-func (c *checker) diedDuring(node string, t *Attempt) bool {
+func (c *checker) diedDuring(node string, attempt *Attempt) bool {
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		if f.isCrash() && f.Node == node && f.From <= t.Done && t.Sent <= f.ExitedBy {
+		fault := &c.history.Faults[i]
+		if fault.isCrash() && fault.Node == node && fault.From <= attempt.Done && attempt.Sent <= fault.ExitedBy {
 			return true
 		}
 	}

@@ -56,12 +56,12 @@ type checker struct {
 }
 
 // Check checks h against the rules.
-func Check(h History, rules Rules) *Report {
+func Check(history History, rules Rules) *Report {
 	c := &checker{
-		history: h, rules: rules.withDefaults(), maps: sortedByEpoch(h.Maps),
-		report: &Report{Requests: len(h.Responses), Runs: len(h.Runs), Excused: make(map[string]int), Overlapped: make(map[uint32]int)},
-		runs:   make(map[string][]Run, len(h.Responses)), shards: make(map[uint32][]Run), leases: make(map[string][]int64),
-		ingress: make(map[string]string, len(h.Responses)), excused: make(map[string]bool),
+		history: history, rules: rules.withDefaults(), maps: sortedByEpoch(history.Maps),
+		report: &Report{Requests: len(history.Responses), Runs: len(history.Runs), Excused: make(map[string]int), Overlapped: make(map[uint32]int)},
+		runs:   make(map[string][]Run, len(history.Responses)), shards: make(map[uint32][]Run), leases: make(map[string][]int64),
+		ingress: make(map[string]string, len(history.Responses)), excused: make(map[string]bool),
 	}
 	c.buildIndex()
 	c.checkOwnership()
@@ -85,8 +85,8 @@ func (c *checker) buildIndex() {
 		c.shards[run.Shard] = append(c.shards[run.Shard], run)
 		c.leases[run.App] = append(c.leases[run.App], run.Start)
 	}
-	for _, a := range c.history.Admissions {
-		c.leases[a.Node] = append(c.leases[a.Node], a.From, a.Until)
+	for _, admission := range c.history.Admissions {
+		c.leases[admission.Node] = append(c.leases[admission.Node], admission.From, admission.Until)
 	}
 	for _, runs := range c.shards {
 		slices.SortFunc(runs, compareStart)
@@ -97,17 +97,17 @@ func (c *checker) buildIndex() {
 	for i := range c.history.Responses {
 		c.ingress[c.history.Responses[i].ID] = c.rules.node(c.history.Responses[i].final().Target)
 	}
-	for _, f := range c.history.Followers {
-		for _, conn := range f.Conns {
+	for _, follower := range c.history.Followers {
+		for _, conn := range follower.Conns {
 			c.ingress[conn.ID] = c.rules.node(conn.Target)
 		}
 	}
 	c.report.Shards = len(c.shards)
 	c.findBriefFaults()
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		if f.Kind == Stalled && !c.isTooBriefToMatter(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return f.overlaps(a.Sent(), a.Done()) }) {
-			c.report.Stalled += time.Duration(f.end() - f.From)
+		fault := &c.history.Faults[i]
+		if fault.Kind == Stalled && !c.isTooBriefToMatter(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return fault.overlaps(a.Sent(), a.Done()) }) {
+			c.report.Stalled += time.Duration(fault.end() - fault.From)
 		}
 	}
 }
@@ -163,31 +163,31 @@ func (c *checker) checkRuns() {
 
 // checkResponse checks one request: the result of the client, and the runs for it.
 func (c *checker) checkResponse(resp *Response) {
-	r, runs := c.report, c.runs[resp.ID]
+	report, runs := c.report, c.runs[resp.ID]
 	c.checkAttempts(resp)
 	if resp.Extra > 0 {
-		r.add(SecondResponse, "%s %s: %d bytes after the response", resp.Method, resp.ID, resp.Extra)
+		report.add(SecondResponse, "%s %s: %d bytes after the response", resp.Method, resp.ID, resp.Extra)
 	}
 	c.checkSingleRun(runs)
 	if resp.Denied() && len(runs) > 0 {
-		r.add(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", resp.Method, resp.ID, resp.Error, runs[0].App, runs[0].Epoch)
+		report.add(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", resp.Method, resp.ID, resp.Error, runs[0].App, runs[0].Epoch)
 		return
 	}
 	if resp.OK() {
-		r.Answered++
+		report.Answered++
 		c.checkOrigin(resp, runs)
 		return
 	}
 	if resp.Fenced() {
 		c.checkOrigin(resp, runs)
 		if c.excused[resp.ID] {
-			r.Fenced++
+			report.Fenced++
 			return
 		}
 	}
 	reason, late := c.failureReason(resp)
 	if reason != "" {
-		r.Excused[reason]++
+		report.Excused[reason]++
 		return
 	}
 	kind, lateBy := Failed, ""
@@ -199,24 +199,24 @@ func (c *checker) checkResponse(resp *Response) {
 	case resp.Truncated:
 		kind = TruncatedResponse
 	}
-	r.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.final().Target,
+	report.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.final().Target,
 		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describeContext(resp, runs))
 }
 
 // describeContext returns where a request ran and which faults were active at that time. A reader
 // of the report needs it to find the cause of a failure.
 func (c *checker) describeContext(resp *Response, runs []Run) string {
-	var b strings.Builder
+	var text strings.Builder
 	since := func(t int64) time.Duration { return time.Duration(t - resp.Sent()).Round(time.Millisecond) }
 	for _, run := range runs {
-		fmt.Fprintf(&b, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
+		fmt.Fprintf(&text, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
 	}
 	for i := range c.history.Faults {
-		if f := &c.history.Faults[i]; f.From <= resp.Done() && resp.Sent() <= c.rules.effectsEnd(f) {
-			fmt.Fprintf(&b, "; %s %s%s from %v to %v", f.Node, f.Kind, f.Peer, since(f.From), since(f.end()))
+		if fault := &c.history.Faults[i]; fault.From <= resp.Done() && resp.Sent() <= c.rules.effectsEnd(fault) {
+			fmt.Fprintf(&text, "; %s %s%s from %v to %v", fault.Node, fault.Kind, fault.Peer, since(fault.From), since(fault.end()))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 // errorText returns the text of the error response, or the error of the last attempt.
@@ -233,17 +233,17 @@ func (r *Response) errorText() string {
 // checkOrigin checks that a response with an app as its source belongs to a run of this
 // request, and that it came from the app of that run.
 func (c *checker) checkOrigin(resp *Response, runs []Run) {
-	r := c.report
+	report := c.report
 	if len(runs) == 0 {
-		r.add(NoRun, "%s %s got a response from %q with the ID %q", resp.Method, resp.ID, resp.App, resp.EchoID)
+		report.add(NoRun, "%s %s got a response from %q with the ID %q", resp.Method, resp.ID, resp.App, resp.EchoID)
 		return
 	}
 	if resp.EchoID != resp.ID {
-		r.add(WrongResponse, "%s %s got the response to %q", resp.Method, resp.ID, resp.EchoID)
+		report.add(WrongResponse, "%s %s got the response to %q", resp.Method, resp.ID, resp.EchoID)
 		return
 	}
 	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == resp.App }) {
-		r.add(WrongResponse, "%s %s got its response from %q but ran on %q", resp.Method, resp.ID, resp.App, runs[0].App)
+		report.add(WrongResponse, "%s %s got its response from %q but ran on %q", resp.Method, resp.ID, resp.App, runs[0].App)
 	}
 }
 
@@ -257,16 +257,16 @@ func (c *checker) checkSingleRun(runs []Run) {
 
 // checkHeaders checks the Shardway headers that the app received for a run.
 func (c *checker) checkHeaders(run *Run) {
-	r := c.report
+	report := c.report
 	if run.Epoch == 0 || run.Key == "" {
-		r.add(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
+		report.add(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
 	}
 	if run.Node != run.App {
-		r.add(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
+		report.add(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
 	}
 	if n := c.rules.Shards; n > 0 {
 		if want := shardOf(run.Key, n); run.Shard != want {
-			r.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
+			report.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
 		}
 	}
 }

@@ -38,19 +38,19 @@ const (
 func (s *shardChecker) excuseFor(staleRun Run) overlapExcuse {
 	takenOver := s.takenOverAt(staleRun)
 	for i := range s.history.Faults {
-		f := &s.history.Faults[i]
-		if !f.affects(staleRun.App) || takenOver < f.takeoverAllowedFrom() {
+		fault := &s.history.Faults[i]
+		if !fault.affects(staleRun.App) || takenOver < fault.takeoverAllowedFrom() {
 			continue
 		}
-		var e overlapExcuse
+		var excuse overlapExcuse
 		switch {
-		case f.Kind == Reset:
-			e = s.resetExcuse(f, staleRun, takenOver)
-		case f.Kind == Paused || f.isCrash():
-			e = s.pauseExcuse(f, staleRun, takenOver)
+		case fault.Kind == Reset:
+			excuse = s.resetExcuse(fault, staleRun, takenOver)
+		case fault.Kind == Paused || fault.isCrash():
+			excuse = s.pauseExcuse(fault, staleRun, takenOver)
 		}
-		if e != 0 {
-			return e
+		if excuse != 0 {
+			return excuse
 		}
 	}
 	if !staleRun.fromAdmission && staleRun.Start <= takenOver && staleRun.Aborted && staleRun.endsBefore(takenOver+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takenOver) {
@@ -60,23 +60,23 @@ func (s *shardChecker) excuseFor(staleRun Run) overlapExcuse {
 }
 
 // pauseExcuse returns the excuse of a run by a pause of its node, or by its death.
-func (s *shardChecker) pauseExcuse(f *Fault, staleRun Run, takenOver int64) overlapExcuse {
+func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takenOver int64) overlapExcuse {
 	noticeTime, wakeTime := int64(s.rules.MaxAbortNotice), int64(s.rules.WakeTime)
 	// A pause ends when the process continues, or when it is certainly dead.
-	end := f.end()
-	if f.isCrash() {
-		end = s.runsUntil(f)
+	end := fault.end()
+	if fault.isCrash() {
+		end = s.runsUntil(fault)
 	} else {
 		noticeTime = s.maxNoticeTime(staleRun.App, end, staleRun.end())
 	}
 	switch {
-	case staleRun.fromAdmission || !s.isTakeoverDue(f, staleRun, takenOver):
+	case staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takenOver):
 		return 0
 	case staleRun.Start <= takenOver && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
 		return pausedOrDead
-	case f.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
+	case fault.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
 		return pausedOrDead
-	case s.rules.Takeover == "immediate" && f.isCrash() && staleRun.Start >= f.From && staleRun.Start < end+noticeTime && staleRun.endsBefore(end+2*noticeTime):
+	case s.rules.Takeover == "immediate" && fault.isCrash() && staleRun.Start >= fault.From && staleRun.Start < end+noticeTime && staleRun.endsBefore(end+2*noticeTime):
 		return noticedLate
 	}
 	return 0
@@ -86,13 +86,13 @@ func (s *shardChecker) pauseExcuse(f *Fault, staleRun Run, takenOver int64) over
 // of death is not known exactly. A process that was killed, or closed its connections,
 // has MaxAbortNotice for that, plus the time that its threads waited for processors. A disk
 // fault has no such limit.
-func (s *shardChecker) runsUntil(f *Fault) int64 {
-	exitStart := f.takeoverAllowedFrom()
+func (s *shardChecker) runsUntil(fault *Fault) int64 {
+	exitStart := fault.takeoverAllowedFrom()
 	limit := exitStart + int64(s.rules.MaxAbortNotice)
-	if f.Kind != Killed || f.ExitedBy <= limit {
-		return f.ExitedBy
+	if fault.Kind != Killed || fault.ExitedBy <= limit {
+		return fault.ExitedBy
 	}
-	return min(f.ExitedBy, limit+s.starvedTime(f.Node, exitStart, min(f.ExitedBy, limit+int64(s.rules.MaxStarvedTime))))
+	return min(fault.ExitedBy, limit+s.starvedTime(fault.Node, exitStart, min(fault.ExitedBy, limit+int64(s.rules.MaxStarvedTime))))
 }
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was late enough. A
@@ -100,13 +100,13 @@ func (s *shardChecker) runsUntil(f *Fault) int64 {
 // leader then knows that the old one has exited. Otherwise the leader must wait. The wait
 // is longer for a paused node, without crash evidence, than for a dead node or after a
 // forged refusal.
-func (s *shardChecker) isTakeoverDue(f *Fault, staleRun Run, takenOver int64) bool {
-	if f.isCrash() && f.Until != 0 && f.Until <= takenOver {
+func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takenOver int64) bool {
+	if fault.isCrash() && fault.Until != 0 && fault.Until <= takenOver {
 		return true
 	}
-	exited, hasEvidence := f.From, f.isCrash()
+	exited, hasEvidence := fault.From, fault.isCrash()
 	if hasEvidence {
-		exited = f.ExitedBy
+		exited = fault.ExitedBy
 	}
 	for i := range s.history.Faults {
 		other := &s.history.Faults[i]
@@ -118,13 +118,13 @@ func (s *shardChecker) isTakeoverDue(f *Fault, staleRun Run, takenOver int64) bo
 }
 
 // resetExcuse returns the excuse of a run by a forged refusal.
-func (s *shardChecker) resetExcuse(f *Fault, staleRun Run, takenOver int64) overlapExcuse {
+func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takenOver int64) overlapExcuse {
 	immediate := s.rules.Takeover == "immediate"
 	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	noticeTime := int64(s.rules.MaxAbortNotice)
-	latestTakeover := min(takenOver, addDuration(f.end(), noticeTime)) // the latest change of owners
+	latestTakeover := min(takenOver, addDuration(fault.end(), noticeTime)) // the latest change of owners
 	if staleRun.fromAdmission {
 		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
 			return forgedReset
@@ -134,7 +134,7 @@ func (s *shardChecker) resetExcuse(f *Fault, staleRun Run, takenOver int64) over
 	if leased, ok := s.lastLease(staleRun.App, takenOver); !immediate && ok && takenOver < s.rules.earliestTakeover(leased, true) {
 		return 0
 	}
-	mayHaveBegun := staleRun.Start <= takenOver && staleRun.Start < f.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
+	mayHaveBegun := staleRun.Start <= takenOver && staleRun.Start < fault.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
 	if mayHaveBegun && staleRun.endsBefore(s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))) {
 		return forgedReset
 	}
@@ -147,8 +147,8 @@ func (s *shardChecker) resetExcuse(f *Fault, staleRun Run, takenOver int64) over
 func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
 	latest := limit
 	for i := range s.history.Faults {
-		if f := &s.history.Faults[i]; f.Kind == Paused && f.Node == staleRun.App && f.From < limit {
-			latest = max(latest, addDuration(f.end(), s.maxNoticeTime(staleRun.App, f.end(), staleRun.end())))
+		if fault := &s.history.Faults[i]; fault.Kind == Paused && fault.Node == staleRun.App && fault.From < limit {
+			latest = max(latest, addDuration(fault.end(), s.maxNoticeTime(staleRun.App, fault.end(), staleRun.end())))
 		}
 	}
 	return latest
@@ -175,11 +175,11 @@ func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
 	}
 	ingress, notice := s.ingress[staleRun.ID], int64(s.rules.MaxAbortNotice)
 	for i := range s.history.Faults {
-		f := &s.history.Faults[i]
-		if f.Kind == Terminated || f.Kind == AppDown {
+		fault := &s.history.Faults[i]
+		if fault.Kind == Terminated || fault.Kind == AppDown {
 			continue
 		}
-		if (f.affects(staleRun.App) || ingress != "" && f.affects(ingress)) && f.takeoverAllowedFrom() <= takenOver+notice && staleRun.Start <= f.end() && takenOver <= addDuration(f.end(), int64(s.rules.DeadAfter)) {
+		if (fault.affects(staleRun.App) || ingress != "" && fault.affects(ingress)) && fault.takeoverAllowedFrom() <= takenOver+notice && staleRun.Start <= fault.end() && takenOver <= addDuration(fault.end(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

@@ -50,33 +50,33 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	withoutMajority := c.longestWithoutMajority(resp)
 	noMajority := timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.QueueWait/2) || !timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		atIngress, atOwner := f.affects(ingress), false
+		fault := &c.history.Faults[i]
+		atIngress, atOwner := fault.affects(ingress), false
 		for node := range owners {
-			atOwner = atOwner || f.affects(node)
+			atOwner = atOwner || fault.affects(node)
 		}
-		if !atIngress && !atOwner && !noMajority || resp.Done() < f.From || c.isTooBriefToMatter(i) {
+		if !atIngress && !atOwner && !noMajority || resp.Done() < fault.From || c.isTooBriefToMatter(i) {
 			continue
 		}
-		if f.Kind == Terminated && !noMajority && (!atOwner || !timedOut || !c.graceRestarted(resp, f)) {
+		if fault.Kind == Terminated && !noMajority && (!atOwner || !timedOut || !c.graceRestarted(resp, fault)) {
 			continue
 		}
-		reason := c.failureMode(resp, f, atIngress || noMajority, atOwner, noMajority)
+		reason := c.failureMode(resp, fault, atIngress || noMajority, atOwner, noMajority)
 		if reason == "" {
 			continue
 		}
-		until := c.excuseValidUntil(resp, f, shard, atIngress || noMajority)
-		if noMajority && f.Kind == Killed { // The lease that ended with the process aborts nothing earlier.
-			until = max(until, addDuration(f.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
+		until := c.excuseValidUntil(resp, fault, shard, atIngress || noMajority)
+		if noMajority && fault.Kind == Killed { // The lease that ended with the process aborts nothing earlier.
+			until = max(until, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
 		}
-		if c.abortedByFaulty(resp, f) { // The node has no lease since then, and aborts its requests DeadAfter later.
-			until = max(until, addDuration(f.end(), int64(c.rules.DeadAfter)))
+		if c.abortedByFaulty(resp, fault) { // The node has no lease since then, and aborts its requests DeadAfter later.
+			until = max(until, addDuration(fault.end(), int64(c.rules.DeadAfter)))
 		}
-		if resp.Done() <= until && (!timedOut || resp.final().Sent <= f.end()) {
+		if resp.Done() <= until && (!timedOut || resp.final().Sent <= fault.end()) {
 			return reason, 0
 		}
 		if resp.Done() <= until {
-			until = f.end() // The request was sent after the end of the fault.
+			until = fault.end() // The request was sent after the end of the fault.
 		}
 		late = max(late, until)
 	}
@@ -87,10 +87,10 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 // have outlasted the queue timeout of a request. A new leader restarts the grace period from
 // the beginning. A fault of another node during the restart may cause an election, so the
 // grace period may end that much later.
-func (c *checker) graceRestarted(resp *Response, f *Fault) bool {
-	extra := int64(f.Grace + c.rules.DeadAfter + c.rules.SettleTime)
-	return f.Grace > 0 && slices.ContainsFunc(c.history.Faults, func(g Fault) bool {
-		return g.Node != f.Node && f.From <= g.end() && g.From <= resp.Done() && resp.Done() <= addDuration(c.rules.effectsEnd(&g), extra)
+func (c *checker) graceRestarted(resp *Response, fault *Fault) bool {
+	extra := int64(fault.Grace + c.rules.DeadAfter + c.rules.SettleTime)
+	return fault.Grace > 0 && slices.ContainsFunc(c.history.Faults, func(other Fault) bool {
+		return other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.Done() && resp.Done() <= addDuration(c.rules.effectsEnd(&other), extra)
 	})
 }
 
@@ -98,8 +98,8 @@ func (c *checker) graceRestarted(resp *Response, f *Fault) bool {
 // excluded node gets no lease before it has drained its shards. So it aborts requests of
 // reassigned shards 0.85 * DeadAfter after its last lease, even if the fault has ended by
 // then.
-func (c *checker) abortedByFaulty(resp *Response, f *Fault) bool {
-	return slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool { return r.Aborted && f.affects(r.App) })
+func (c *checker) abortedByFaulty(resp *Response, fault *Fault) bool {
+	return slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool { return run.Aborted && fault.affects(run.App) })
 }
 
 // lossReason returns the excuse for a request without any response: its ingress process
@@ -141,8 +141,8 @@ func (c *checker) drainReason(resp *Response) string {
 func (c *checker) responseUnread(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
 		for i := range c.history.Faults {
-			if f := &c.history.Faults[i]; f.Kind == Paused && f.Node == run.App && f.overlaps(at, at) {
-				until = max(until, f.end())
+			if fault := &c.history.Faults[i]; fault.Kind == Paused && fault.Node == run.App && fault.overlaps(at, at) {
+				until = max(until, fault.end())
 			}
 		}
 		return until
@@ -185,13 +185,13 @@ func (c *checker) notHeldReason(resp *Response) string {
 	for i := range c.history.Faults {
 		// f.Until may be later than the response: the process that started the app may notice
 		// late that the app responds.
-		if f := &c.history.Faults[i]; f.Kind == AppDown && owners[f.Node] && f.ExitedBy != 0 && f.ExitedBy <= resp.Done() {
-			restarted[f.Node] = max(restarted[f.Node], f.end())
+		if fault := &c.history.Faults[i]; fault.Kind == AppDown && owners[fault.Node] && fault.ExitedBy != 0 && fault.ExitedBy <= resp.Done() {
+			restarted[fault.Node] = max(restarted[fault.Node], fault.end())
 		}
 	}
-	for _, r := range c.shards[shard] {
-		if at, ok := restarted[r.App]; ok && r.Start >= at && addDuration(r.end(), int64(c.rules.SettleTime)) < resp.Done() {
-			delete(restarted, r.App)
+	for _, run := range c.shards[shard] {
+		if at, ok := restarted[run.App]; ok && run.Start >= at && addDuration(run.end(), int64(c.rules.SettleTime)) < resp.Done() {
+			delete(restarted, run.App)
 		}
 	}
 	if len(restarted) > 0 {
@@ -207,9 +207,9 @@ func (c *checker) notHeldReason(resp *Response) string {
 func (c *checker) severalFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		if f.From <= until && from <= addDuration(f.end(), int64(c.rules.SettleTime)) && !c.isTooBriefToMatter(i) {
-			nodes[f.Node], nodes[cmp.Or(f.Peer, f.Node)] = true, true
+		fault := &c.history.Faults[i]
+		if fault.From <= until && from <= addDuration(fault.end(), int64(c.rules.SettleTime)) && !c.isTooBriefToMatter(i) {
+			nodes[fault.Node], nodes[cmp.Or(fault.Peer, fault.Node)] = true, true
 		}
 	}
 	return len(nodes) > 1
@@ -219,14 +219,14 @@ func (c *checker) severalFaulty(from, until int64) bool {
 // the fault cannot explain the failure. atIngress reports a fault of the ingress node,
 // atOwner a fault of an owner, noMajority that no majority was left. A safe request fails
 // only after it was broken off as often as it may be tried.
-func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMajority bool) string {
-	ownerUnresponsive := f.isNetwork() || atOwner && (f.Kind == Paused || f.isCrash()) && c.severalFaulty(resp.final().Sent, resp.Done())
-	ingressDelayed := atIngress && (f.Kind == Paused && c.pausedAtDeadline(resp, f) || c.missedTakeover(resp, f))
+func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, noMajority bool) string {
+	ownerUnresponsive := fault.isNetwork() || atOwner && (fault.Kind == Paused || fault.isCrash()) && c.severalFaulty(resp.final().Sent, resp.Done())
+	ingressDelayed := atIngress && (fault.Kind == Paused && c.pausedAtDeadline(resp, fault) || c.missedTakeover(resp, fault))
 	unresponsive := ownerUnresponsive || ingressDelayed
 	switch {
 	case resp.Status == http.StatusOK && resp.Truncated:
-		if f.affects(resp.App) || atIngress && f.Kind != AppDown {
-			return "truncated, " + f.Kind.String()
+		if fault.affects(resp.App) || atIngress && fault.Kind != AppDown {
+			return "truncated, " + fault.Kind.String()
 		}
 	case resp.Error == "":
 		// The error comes from the app. checkResponse has checked whether the app fenced the
@@ -235,11 +235,11 @@ func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMa
 		return "timed out in the queue: " + resp.Error
 	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runs[resp.ID])+c.lostSends(resp) >= maxTries || c.ownerFailures(resp) > 1):
 		return "may have run: " + resp.Error
-	case resp.Status == http.StatusBadGateway && resp.Error == "upstream-refused" && f.Kind == AppDown:
+	case resp.Status == http.StatusBadGateway && resp.Error == "upstream-refused" && fault.Kind == AppDown:
 		return resp.Error
-	case resp.Status == http.StatusBadGateway && resp.Error == "peer-unreachable" && f.isNetwork():
+	case resp.Status == http.StatusBadGateway && resp.Error == "peer-unreachable" && fault.isNetwork():
 		return resp.Error
-	case resp.Error == "upstream-connect-timeout" && f.Kind == Paused:
+	case resp.Error == "upstream-connect-timeout" && fault.Kind == Paused:
 		return resp.Error // The paused node could not observe that the app accepted the connection.
 	}
 	return ""
@@ -247,27 +247,27 @@ func (c *checker) failureMode(resp *Response, f *Fault, atIngress, atOwner, noMa
 
 // pausedAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
-func (c *checker) pausedAtDeadline(resp *Response, f *Fault) bool {
+func (c *checker) pausedAtDeadline(resp *Response, fault *Fault) bool {
 	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
-	return f.overlaps(deadline, deadline)
+	return fault.overlaps(deadline, deadline)
 }
 
 // missedTakeover reports whether the ingress node waited for a dead owner, because its own
 // copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
 // a shard only from its own copy of the log.
-func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
+func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
 	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
 	shard, _ := c.shardOf(resp)
-	if f.Kind != DiskFault && f.Kind != LogDelayed || f.Node != c.ingress[resp.ID] || !f.overlaps(deadline, deadline) {
+	if fault.Kind != DiskFault && fault.Kind != LogDelayed || fault.Node != c.ingress[resp.ID] || !fault.overlaps(deadline, deadline) {
 		return false
 	}
 	for i := 1; i < len(c.maps); i++ {
-		old, m := &c.maps[i-1], &c.maps[i]
-		if int(shard) >= min(len(old.Owners), len(m.Owners)) || m.At < f.From || m.At > resp.Done() || m.Owners[shard] == old.Owners[shard] {
+		old, next := &c.maps[i-1], &c.maps[i]
+		if int(shard) >= min(len(old.Owners), len(next.Owners)) || next.At < fault.From || next.At > resp.Done() || next.Owners[shard] == old.Owners[shard] {
 			continue
 		}
-		if slices.ContainsFunc(c.history.Faults, func(g Fault) bool {
-			return g.Node == old.Owners[shard] && g.Node != f.Node && (g.isCrash() || g.Kind == Paused || g.Kind == Terminated) && g.overlaps(deadline, deadline)
+		if slices.ContainsFunc(c.history.Faults, func(other Fault) bool {
+			return other.Node == old.Owners[shard] && other.Node != fault.Node && (other.isCrash() || other.Kind == Paused || other.Kind == Terminated) && other.overlaps(deadline, deadline)
 		}) {
 			return true
 		}
@@ -284,13 +284,13 @@ func (c *checker) missedTakeover(resp *Response, f *Fault) bool {
 func (c *checker) lostSends(resp *Response) int {
 	lossStarts, extraSends := make(map[int64]bool), 0
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		involved := f.affects(c.ingress[resp.ID]) || slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool { return f.affects(r.App) })
-		if involved && f.isNetwork() && f.overlaps(resp.Sent(), resp.Done()) {
-			lossStarts[f.From] = true
+		fault := &c.history.Faults[i]
+		involved := fault.affects(c.ingress[resp.ID]) || slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool { return fault.affects(run.App) })
+		if involved && fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) {
+			lossStarts[fault.From] = true
 		}
-		if f.isCrash() && slices.ContainsFunc(c.runs[resp.ID], func(r Run) bool {
-			return r.Aborted && r.App == f.Node && f.From <= r.end() && r.end() <= addDuration(f.ExitedBy, int64(c.rules.MaxAbortNotice))
+		if fault.isCrash() && slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool {
+			return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= addDuration(fault.ExitedBy, int64(c.rules.MaxAbortNotice))
 		}) {
 			extraSends = 1 // The proxy sends over at most two idle connections, and the run was the first.
 		}
@@ -312,14 +312,14 @@ func (c *checker) ownerFailures(resp *Response) int {
 	since := resp.Sent() - int64(c.rules.SettleTime)
 	shard, _ := c.shardOf(resp)
 	nodes := c.owners(shard, resp.Sent(), resp.Done())
-	for _, r := range c.runs[resp.ID] {
-		nodes[r.App] = true
+	for _, run := range c.runs[resp.ID] {
+		nodes[run.App] = true
 	}
 	for node := range nodes {
 		for i := range c.history.Faults {
-			f := &c.history.Faults[i]
-			if f.affects(node) && (f.isCrash() || f.Kind == Paused && !c.isTooBriefToMatter(i) || f.isNetwork()) && f.overlaps(since, resp.Done()) {
-				ends[end{node, f.From}] = true
+			fault := &c.history.Faults[i]
+			if fault.affects(node) && (fault.isCrash() || fault.Kind == Paused && !c.isTooBriefToMatter(i) || fault.isNetwork()) && fault.overlaps(since, resp.Done()) {
+				ends[end{node, fault.From}] = true
 			}
 		}
 	}
@@ -345,19 +345,19 @@ func (c *checker) timedOutWaiting(resp *Response) bool {
 
 // excuseValidUntil returns the time until which a fault is an excuse for a failed request for a
 // shard.
-func (c *checker) excuseValidUntil(resp *Response, f *Fault, shard uint32, atIngress bool) int64 {
-	until := c.rules.effectsEnd(f)
-	if f.Kind == Killed {
-		until = min(until, orNever(f.ExitedBy)) // Its connections broke when it died.
+func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, atIngress bool) int64 {
+	until := c.rules.effectsEnd(fault)
+	if fault.Kind == Killed {
+		until = min(until, orNever(fault.ExitedBy)) // Its connections broke when it died.
 		if c.timedOutWaiting(resp) {
-			until = f.end()
+			until = fault.end()
 		}
 	}
 	if c.timedOutWaiting(resp) {
 		until = addDuration(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, c.nextOwnerServes(f, shard, resp.Done()))
+		until = min(until, c.nextOwnerServes(fault, shard, resp.Done()))
 	}
 	return addDuration(until, int64(c.rules.SettleTime))
 }
@@ -374,25 +374,25 @@ func (c *checker) findBriefFaults() {
 	lease := int64(c.rules.Lease)
 	var pauses []int
 	for i := range c.history.Faults {
-		if f := &c.history.Faults[i]; f.Kind == Paused || f.Kind == Stalled {
+		if fault := &c.history.Faults[i]; fault.Kind == Paused || fault.Kind == Stalled {
 			pauses = append(pauses, i)
 		} else {
 			c.matters[i] = true
 		}
 	}
 	slices.SortFunc(pauses, func(x, y int) int {
-		f, g := &c.history.Faults[x], &c.history.Faults[y]
-		return cmp.Or(cmp.Compare(f.Kind, g.Kind), cmp.Compare(f.Node, g.Node), cmp.Compare(f.From, g.From))
+		fault, g := &c.history.Faults[x], &c.history.Faults[y]
+		return cmp.Or(cmp.Compare(fault.Kind, g.Kind), cmp.Compare(fault.Node, g.Node), cmp.Compare(fault.From, g.From))
 	})
 	for n := 0; n < len(pauses); {
 		first, end := &c.history.Faults[pauses[n]], n+1
 		until := first.end()
 		for ; end < len(pauses); end++ {
-			f := &c.history.Faults[pauses[end]]
-			if f.Kind != first.Kind || f.Node != first.Node || f.From >= addDuration(until, lease) {
+			fault := &c.history.Faults[pauses[end]]
+			if fault.Kind != first.Kind || fault.Node != first.Node || fault.From >= addDuration(until, lease) {
 				break
 			}
-			until = max(until, f.end())
+			until = max(until, fault.end())
 		}
 		for _, i := range pauses[n:end] {
 			c.matters[i] = until == never || until-first.From >= lease

@@ -113,17 +113,17 @@ func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Res
 // the latest when the time after the loss equals the duration of the loss. Nodes give up a
 // silent connection after DeadAfter. A node that got no CPU time for longer than its lease
 // aborts requests within DeadAfter after it continues.
-func (r *Rules) effectsEnd(f *Fault) int64 {
+func (r *Rules) effectsEnd(fault *Fault) int64 {
 	dead := int64(r.DeadAfter)
 	switch {
-	case f.Until == 0:
+	case fault.Until == 0:
 		return never
-	case f.Kind == Unreachable:
-		return f.Until + min(f.Until-f.From, dead)
-	case f.Kind == Stalled:
-		return f.Until + dead
+	case fault.Kind == Unreachable:
+		return fault.Until + min(fault.Until-fault.From, dead)
+	case fault.Kind == Stalled:
+		return fault.Until + dead
 	}
-	return f.Until
+	return fault.Until
 }
 
 // orNever returns never if t is zero.

@@ -60,24 +60,24 @@ func EventText(key string, n uint64) string {
 // node.
 func (c *checker) checkFollowers() {
 	for i := range c.history.Followers {
-		f := &c.history.Followers[i]
-		last := f.After
-		for k := range f.Conns {
-			conn := &f.Conns[k]
-			for _, e := range conn.Events {
+		follower := &c.history.Followers[i]
+		last := follower.After
+		for k := range follower.Conns {
+			conn := &follower.Conns[k]
+			for _, event := range conn.Events {
 				switch {
-				case e.ID <= last:
-					c.report.add(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", f.Name, e.ID, f.Key, last, conn.Target)
-				case e.ID > last+1:
-					c.report.add(MissingEvent, "%s: event %d of %s came after event %d, from %s", f.Name, e.ID, f.Key, last, conn.Target)
-				case e.Text != EventText(f.Key, e.ID):
-					c.report.add(WrongEvent, "%s: event %d of %s has the text %q, from %s", f.Name, e.ID, f.Key, e.Text, conn.Target)
+				case event.ID <= last:
+					c.report.add(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, last, conn.Target)
+				case event.ID > last+1:
+					c.report.add(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, last, conn.Target)
+				case event.Text != EventText(follower.Key, event.ID):
+					c.report.add(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
 				}
-				last = e.ID
+				last = event.ID
 			}
 			c.report.Events += len(conn.Events)
 			if conn.Done != 0 {
-				c.checkFollow(f, conn)
+				c.checkFollow(follower, conn)
 			}
 		}
 	}
@@ -85,27 +85,27 @@ func (c *checker) checkFollowers() {
 
 // checkFollow checks the end of a connection. The apps never end a stream. A response that
 // ends properly was therefore ended by a node, which hides a loss from the client.
-func (c *checker) checkFollow(f *Follower, conn *FollowConn) {
-	resp := conn.response(f)
+func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
+	resp := conn.response(follower)
 	switch {
 	case conn.Refused:
 		if !c.mayBeDown(c.rules.node(conn.Target), &resp.Attempts[0]) {
-			c.report.add(NotListening, "%s: no process listened at %s, which should have been running", f.Name, conn.Target)
+			c.report.add(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
 		}
 		return
 	case conn.Status != 200:
 		c.checkResponse(&resp)
 		return
 	case conn.Ended:
-		c.report.add(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", f.Name, f.Key, conn.Target)
+		c.report.add(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
 		return
 	}
-	reason, late := c.brokenReason(f, conn)
+	reason, late := c.brokenReason(follower, conn)
 	if reason != "" {
 		c.report.Excused["broken stream, "+reason]++
 		return
 	}
-	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", f.Name, f.Key, conn.Target, conn.Err)
+	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", follower.Name, follower.Key, conn.Target, conn.Err)
 	if late != 0 {
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
 	}
@@ -117,9 +117,9 @@ func (w *FollowConn) lastSeen() int64 { return cmp.Or(w.Last, w.Sent) }
 
 // response returns the connection as a Response that covers only the time since the last
 // event.
-func (w *FollowConn) response(f *Follower) Response {
+func (w *FollowConn) response(follower *Follower) Response {
 	return Response{
-		ID: w.ID, Key: f.Key, Method: "GET", Status: w.Status, Error: w.Error, Detail: w.Detail, Truncated: w.Status == 200,
+		ID: w.ID, Key: follower.Key, Method: "GET", Status: w.Status, Error: w.Error, Detail: w.Detail, Truncated: w.Status == 200,
 		Attempts: []Attempt{{Target: w.Target, Refused: w.Refused, Sent: w.lastSeen(), Done: w.Done, Err: w.Err}},
 	}
 }
@@ -133,12 +133,12 @@ func (w *FollowConn) response(f *Follower) Response {
 //
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
-func (c *checker) brokenReason(f *Follower, conn *FollowConn) (why string, late int64) {
-	resp, ingress := conn.response(f), c.rules.node(conn.Target)
+func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string, late int64) {
+	resp, ingress := conn.response(follower), c.rules.node(conn.Target)
 	shard, _ := c.shardOf(&resp)
 	owners := c.owners(shard, conn.lastSeen(), conn.Done)
 	switch {
-	case f.BoundToNode:
+	case follower.BoundToNode:
 		return "its app is part of its node", 0
 	case conn.Last == 0 && len(owners) > 1:
 		return "it had no event ID yet", 0

@@ -55,13 +55,13 @@ func (c *checker) eachInterval(from, until int64, visit func(from, until int64, 
 	}
 	var active []*Fault
 	for i := range c.history.Faults {
-		f := &c.history.Faults[i]
-		if !f.overlaps(from, until) || c.isTooBriefToMatter(i) {
+		fault := &c.history.Faults[i]
+		if !fault.overlaps(from, until) || c.isTooBriefToMatter(i) {
 			continue
 		}
-		active = append(active, f)
-		addBoundary(f.From)
-		addBoundary(f.end())
+		active = append(active, fault)
+		addBoundary(fault.From)
+		addBoundary(fault.end())
 	}
 	slices.Sort(boundaries)
 	for i := range boundaries[1:] {
@@ -104,8 +104,8 @@ func (c *checker) voters() []string {
 func countAffected(nodes []string, faults []*Fault, from, until int64) int {
 	n := 0
 	for _, node := range nodes {
-		if slices.ContainsFunc(faults, func(f *Fault) bool {
-			return f.affects(node) && f.From <= from && until <= f.end()
+		if slices.ContainsFunc(faults, func(fault *Fault) bool {
+			return fault.affects(node) && fault.From <= from && until <= fault.end()
 		}) {
 			n++
 		}

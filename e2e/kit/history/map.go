@@ -47,16 +47,16 @@ func (c *checker) checkExclusions() {
 				continue
 			}
 			seen[node] = true
-			if slices.ContainsFunc(c.history.Drains, func(d Drain) bool {
-				return d.Node == node && d.From <= next.At && next.At <= addDuration(orNever(d.Until), roundTime)
+			if slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
+				return drain.Node == node && drain.From <= next.At && next.At <= addDuration(orNever(drain.Until), roundTime)
 			}) {
 				continue
 			}
-			if !slices.ContainsFunc(c.history.Faults, func(f Fault) bool {
-				if f.Kind == Stalled {
-					return f.affects(node) && f.From <= next.At && next.At <= addDuration(f.end(), int64(c.rules.DeadAfter))
+			if !slices.ContainsFunc(c.history.Faults, func(fault Fault) bool {
+				if fault.Kind == Stalled {
+					return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), int64(c.rules.DeadAfter))
 				}
-				return f.affects(node) && f.From <= next.At && next.At <= addDuration(f.end(), roundTime+c.totalWithoutMajority(f.end(), next.At))
+				return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), roundTime+c.totalWithoutMajority(fault.end(), next.At))
 			}) {
 				c.report.add(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}
@@ -69,13 +69,13 @@ func (c *checker) checkExclusions() {
 func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 	owners := make(map[string]bool)
 	for i := range c.maps {
-		m := &c.maps[i]
+		shardMap := &c.maps[i]
 		next := int64(never)
 		if i+1 < len(c.maps) {
 			next = c.maps[i+1].At
 		}
-		if m.At <= addDuration(until, observationLag) && next >= from-observationLag && int(shard) < len(m.Owners) {
-			owners[m.Owners[shard]] = true
+		if shardMap.At <= addDuration(until, observationLag) && next >= from-observationLag && int(shard) < len(shardMap.Owners) {
+			owners[shardMap.Owners[shard]] = true
 		}
 	}
 	previousOwner := ""
@@ -100,13 +100,13 @@ func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 // owner. It counts from the start of the fault, or from the last time that the faulty
 // node regained the shard: a node that receives half of its messages is excluded, joins
 // again, and is excluded again.
-func (c *checker) nextOwnerServes(f *Fault, shard uint32, done int64) int64 {
-	from, epoch := max(f.From, c.regainedAt(f, shard, done)), uint64(0)
+func (c *checker) nextOwnerServes(fault *Fault, shard uint32, done int64) int64 {
+	from, epoch := max(fault.From, c.regainedAt(fault, shard, done)), uint64(0)
 	for _, run := range c.shards[shard] {
 		switch {
 		case run.Start <= from:
 			epoch = max(epoch, run.Epoch)
-		case run.Epoch > epoch && !f.affects(run.App):
+		case run.Epoch > epoch && !fault.affects(run.App):
 			return run.Start
 		}
 	}
@@ -115,14 +115,14 @@ func (c *checker) nextOwnerServes(f *Fault, shard uint32, done int64) int64 {
 
 // regainedAt returns the last time before done at which a map assigned a shard to a node
 // with this fault; 0 means that there is none.
-func (c *checker) regainedAt(f *Fault, shard uint32, done int64) (at int64) {
+func (c *checker) regainedAt(fault *Fault, shard uint32, done int64) (at int64) {
 	for i := 1; i < len(c.maps); i++ {
-		old, m := &c.maps[i-1], &c.maps[i]
-		if int(shard) >= min(len(old.Owners), len(m.Owners)) || !f.overlaps(m.At, m.At) || m.At > done {
+		old, next := &c.maps[i-1], &c.maps[i]
+		if int(shard) >= min(len(old.Owners), len(next.Owners)) || !fault.overlaps(next.At, next.At) || next.At > done {
 			continue
 		}
-		if f.affects(m.Owners[shard]) && !f.affects(old.Owners[shard]) {
-			at = m.At
+		if fault.affects(next.Owners[shard]) && !fault.affects(old.Owners[shard]) {
+			at = next.At
 		}
 	}
 	return at

@@ -22,18 +22,18 @@ type Cordon struct {
 // within this range, and must obey the request.
 type Entries struct{ After, Before uint64 }
 
-func (e Entries) covers(m *Map) bool {
-	return e.After > 0 && e.After < m.Epoch && (e.Before == 0 || m.Epoch < e.Before)
+func (e Entries) covers(shardMap *Map) bool {
+	return e.After > 0 && e.After < shardMap.Epoch && (e.Before == 0 || shardMap.Epoch < e.Before)
 }
 
 // checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a
 // shard only if all owners are cordoned.
 func (c *checker) checkPlacement() {
 	for i := range c.maps {
-		m := &c.maps[i]
+		shardMap := &c.maps[i]
 		for _, drain := range c.history.Drains {
-			if drain.Entries.covers(m) && m.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
-				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, m.Epoch, drain.Entries.After)
+			if drain.Entries.covers(shardMap) && shardMap.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
+				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.Entries.After)
 			}
 		}
 		if i == 0 {
@@ -41,14 +41,14 @@ func (c *checker) checkPlacement() {
 		}
 		cordoned := make(map[string]bool)
 		for _, cordon := range c.history.Cordons {
-			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.Entries.covers(m)
+			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.Entries.covers(shardMap)
 		}
-		if !slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
+		if !slices.ContainsFunc(shardMap.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
 			continue
 		}
-		for shard, node := range m.Owners {
+		for shard, node := range shardMap.Owners {
 			if before := c.maps[i-1].Owners[shard]; cordoned[node] && before != node {
-				c.report.add(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", node, shard, before, m.Epoch)
+				c.report.add(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", node, shard, before, shardMap.Epoch)
 			}
 		}
 	}
@@ -56,12 +56,12 @@ func (c *checker) checkPlacement() {
 
 // isDrainStage reports whether a map may be a stage of a drain. The node keeps busy
 // shards for up to DrainTimeout, and the round takes at most as long.
-func (c *checker) isDrainStage(i int, d *Drain) bool {
-	if i == 0 || c.maps[i].At > addDuration(d.From, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)) {
+func (c *checker) isDrainStage(i int, drain *Drain) bool {
+	if i == 0 || c.maps[i].At > addDuration(drain.From, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)) {
 		return false
 	}
 	for shard, node := range c.maps[i].Owners {
-		if node == d.Node && c.maps[i-1].Owners[shard] != node {
+		if node == drain.Node && c.maps[i-1].Owners[shard] != node {
 			return false
 		}
 	}
@@ -74,28 +74,28 @@ func (c *checker) isDrainStage(i int, d *Drain) bool {
 // gives shards to nodes that join meanwhile, and gains shards of nodes that leave.
 func (c *checker) checkRestartGrace() {
 	for k := range c.history.Faults {
-		f := &c.history.Faults[k]
-		if f.Kind != Terminated || f.Grace == 0 || c.rules.SlowLog {
+		fault := &c.history.Faults[k]
+		if fault.Kind != Terminated || fault.Grace == 0 || c.rules.SlowLog {
 			continue
 		}
-		until := addDuration(f.From, c.rules.shortestByAnyClock(f.Grace))
-		if c.faultyDuring(f.From, until) || c.drainedDuring(f.Node, f.From, until) {
+		until := addDuration(fault.From, c.rules.shortestByAnyClock(fault.Grace))
+		if c.faultyDuring(fault.From, until) || c.drainedDuring(fault.Node, fault.From, until) {
 			continue
 		}
 		had := false
 		for i := range c.maps {
-			m := &c.maps[i]
+			shardMap := &c.maps[i]
 			switch {
-			case m.At <= f.From:
-				had = m.hasOwner(f.Node)
-			case m.At >= f.end() && c.isJoinStage(i):
+			case shardMap.At <= fault.From:
+				had = shardMap.hasOwner(fault.Node)
+			case shardMap.At >= fault.end() && c.isJoinStage(i):
 				// The node is back, and gives busy shards to a node that joined before.
-			case i > 0 && m.At < until && had && !m.addsNode(&c.maps[i-1]):
+			case i > 0 && shardMap.At < until && had && !shardMap.addsNode(&c.maps[i-1]):
 				gives := func(node string) bool {
-					return m.At >= f.end() && (!m.hasOwner(node) || c.isLeaving(node, f.From, m.At))
+					return shardMap.At >= fault.end() && (!shardMap.hasOwner(node) || c.isLeaving(node, fault.From, shardMap.At))
 				}
-				if n := c.maps[i-1].countChanged(m, f.Node, gives); n > 0 {
-					c.report.add(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
+				if n := c.maps[i-1].countChanged(shardMap, fault.Node, gives); n > 0 {
+					c.report.add(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", n, fault.Node, fault.Grace, shardMap.Epoch)
 				}
 			}
 		}
@@ -117,8 +117,8 @@ func (c *checker) isJoinStage(i int) bool {
 // isLeaving reports whether a node was drained or terminated in an interval. It hands
 // over its shards in stages, so it may own some of them until the end.
 func (c *checker) isLeaving(node string, from, until int64) bool {
-	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.history.Faults, func(f Fault) bool {
-		return f.Kind == Terminated && f.Node == node && f.overlaps(from, until)
+	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.history.Faults, func(fault Fault) bool {
+		return fault.Kind == Terminated && fault.Node == node && fault.overlaps(from, until)
 	})
 }
 
@@ -126,7 +126,7 @@ func (c *checker) isLeaving(node string, from, until int64) bool {
 // not count.
 func (c *checker) faultyDuring(from, until int64) bool {
 	for i := range c.history.Faults {
-		if f := &c.history.Faults[i]; f.Kind != Terminated && f.overlaps(from, until) && !c.isTooBriefToMatter(i) {
+		if fault := &c.history.Faults[i]; fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBriefToMatter(i) {
 			return true
 		}
 	}
@@ -136,8 +136,8 @@ func (c *checker) faultyDuring(from, until int64) bool {
 // drainedDuring reports whether a drain of the node was in force in an interval. That is
 // no longer a restart in place.
 func (c *checker) drainedDuring(node string, from, until int64) bool {
-	return slices.ContainsFunc(c.history.Drains, func(d Drain) bool {
-		return d.Node == node && d.From <= until && from <= orNever(d.Until)
+	return slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
+		return drain.Node == node && drain.From <= until && from <= orNever(drain.Until)
 	})
 }
 

@@ -48,15 +48,15 @@ type Report struct {
 	Violations []Violation
 }
 
-func (r *Report) add(k Kind, format string, args ...any) {
-	r.Violations = append(r.Violations, Violation{k, fmt.Sprintf(format, args...)})
+func (r *Report) add(kind Kind, format string, args ...any) {
+	r.Violations = append(r.Violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
 // Count returns the number of violations of kind k.
-func (r *Report) Count(k Kind) int {
+func (r *Report) Count(kind Kind) int {
 	n := 0
-	for _, v := range r.Violations {
-		if v.Kind == k {
+	for _, violation := range r.Violations {
+		if violation.Kind == kind {
 			n++
 		}
 	}
@@ -68,31 +68,31 @@ func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "history: %d violations (%s)", len(r.Violations), r)
-	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Kind.Safety() }) {
-		b.WriteString(": " + SafetyViolated)
+	var text strings.Builder
+	fmt.Fprintf(&text, "history: %d violations (%s)", len(r.Violations), r)
+	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return violation.Kind.Safety() }) {
+		text.WriteString(": " + SafetyViolated)
 	}
-	for i, v := range r.Violations {
+	for i, violation := range r.Violations {
 		if i == maxPrinted {
-			b.WriteString("\n\t…")
+			text.WriteString("\n\t…")
 			break
 		}
-		b.WriteString("\n\t" + v.String())
+		text.WriteString("\n\t" + violation.String())
 	}
-	return errors.New(b.String())
+	return errors.New(text.String())
 }
 
 // String returns the report in one line.
 func (r *Report) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
 		r.Requests, r.Answered, r.Reattempts, r.Refused, r.Broken, r.Runs, r.Shards, r.Handovers)
 	if r.Events > 0 {
-		fmt.Fprintf(&b, ", %d events", r.Events)
+		fmt.Fprintf(&text, ", %d events", r.Events)
 	}
 	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
-		fmt.Fprintf(&b, ", %d excused: %s", r.Excused[why], why)
+		fmt.Fprintf(&text, ", %d excused: %s", r.Excused[why], why)
 	}
 	for _, c := range []struct {
 		n    int
@@ -104,18 +104,18 @@ func (r *Report) String() string {
 		{r.Fenced, "fenced by the store"},
 	} {
 		if c.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", c.n, c.what)
+			fmt.Fprintf(&text, ", %d %s", c.n, c.what)
 		}
 	}
 	if r.Stalled > 0 {
-		fmt.Fprintf(&b, ", machine stalled for %v", r.Stalled.Round(time.Millisecond))
+		fmt.Fprintf(&text, ", machine stalled for %v", r.Stalled.Round(time.Millisecond))
 	}
 	by := make(map[Kind]int)
-	for _, v := range r.Violations {
-		by[v.Kind]++
+	for _, violation := range r.Violations {
+		by[violation.Kind]++
 	}
-	for _, k := range slices.Sorted(maps.Keys(by)) {
-		fmt.Fprintf(&b, ", %d %s", by[k], k)
+	for _, kind := range slices.Sorted(maps.Keys(by)) {
+		fmt.Fprintf(&text, ", %d %s", by[kind], kind)
 	}
-	return b.String()
+	return text.String()
 }

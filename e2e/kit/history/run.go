@@ -70,17 +70,17 @@ func ReadRuns(path string) ([]Run, error) {
 	lines := bufio.NewScanner(bytes.NewReader(b))
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var r Run
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		var run Run
+		if err := json.Unmarshal(lines.Bytes(), &run); err != nil {
 			return nil, fmt.Errorf("history: records in %s: %w", path, err)
 		}
-		p := runID{r.App, r.Seq}
+		p := runID{run.App, run.Seq}
 		if i, ok := index[p]; ok {
-			runs[i] = r
+			runs[i] = run
 			continue
 		}
 		index[p] = len(runs)
-		runs = append(runs, r)
+		runs = append(runs, run)
 	}
 	return runs, lines.Err()
 }

@@ -72,8 +72,8 @@ func (s *shardChecker) checkOverlap(earlier, later Run) {
 }
 
 // countExcuse counts an excuse and returns false if e is zero.
-func (s *shardChecker) countExcuse(e overlapExcuse, staleRun Run) bool {
-	switch e {
+func (s *shardChecker) countExcuse(excuse overlapExcuse, staleRun Run) bool {
+	switch excuse {
 	case pausedOrDead:
 		s.report.Paused++
 	case forgedReset:

@@ -30,16 +30,16 @@ type Options struct {
 
 // Check returns nil if the operations on each key are linearizable. Otherwise the error
 // contains the shortest contradiction of each key.
-func Check(ops []Op, o Options) error {
+func Check(ops []Op, opts Options) error {
 	c := &checker{
-		deadline: time.Now().Add(cmp.Or(o.Timeout, time.Minute)),
+		deadline: time.Now().Add(cmp.Or(opts.Timeout, time.Minute)),
 		writes:   make(map[string]Op),
 	}
-	if o.Applied != nil {
+	if opts.Applied != nil {
 		c.applied = make(map[location][]store.Applied)
-		for _, a := range o.Applied {
-			at := location{a.Key, a.Value}
-			c.applied[at] = append(c.applied[at], a)
+		for _, write := range opts.Applied {
+			at := location{write.Key, write.Value}
+			c.applied[at] = append(c.applied[at], write)
 		}
 	}
 	keys := make(map[string][]Op)
@@ -49,20 +49,20 @@ func Check(ops []Op, o Options) error {
 		}
 		keys[op.Key] = append(keys[op.Key], op)
 	}
-	var b strings.Builder
+	var text strings.Builder
 	bad := 0
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if err := c.checkKey(keys[key]); err != nil {
 			if bad++; bad <= maxPrinted {
-				fmt.Fprintf(&b, "\n\tkey %q: %v", key, err)
+				fmt.Fprintf(&text, "\n\tkey %q: %v", key, err)
 			}
 		}
 	}
 	if bad > maxPrinted {
-		b.WriteString("\n\t…")
+		text.WriteString("\n\t…")
 	}
 	if bad > 0 {
-		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &b)
+		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &text)
 	}
 	return nil
 }

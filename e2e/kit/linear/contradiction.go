@@ -20,8 +20,8 @@ type contradiction struct {
 // span returns the time between the first and the last of its calls.
 func (c contradiction) span() int64 {
 	first, last := c.ops[0].Call, c.ops[0].Call
-	for _, s := range c.ops {
-		first, last = min(first, s.Call), max(last, s.Call)
+	for _, op := range c.ops {
+		first, last = min(first, op.Call), max(last, op.Call)
 	}
 	return last - first
 }
@@ -29,21 +29,21 @@ func (c contradiction) span() int64 {
 // String lists the operations in the order of their calls, with times since the first
 // call.
 func (c contradiction) String() string {
-	var b strings.Builder
-	b.WriteString(c.why)
+	var text strings.Builder
+	text.WriteString(c.why)
 	ops := slices.Clone(c.ops)
 	slices.SortStableFunc(ops, func(a, b settled) int { return cmp.Compare(a.Call, b.Call) })
-	for _, s := range ops {
+	for _, op := range ops {
 		end := "…"
-		if s.Outcome != Unknown {
-			end = since(ops[0].Call, s.Return)
+		if op.Outcome != Unknown {
+			end = since(ops[0].Call, op.Return)
 		}
-		fmt.Fprintf(&b, "\n\t\t%12s – %-12s %s", since(ops[0].Call, s.Call), end, s.Op)
-		if s.Write && s.from == s.until {
-			fmt.Fprintf(&b, ", applied at %s", since(ops[0].Call, s.from))
+		fmt.Fprintf(&text, "\n\t\t%12s – %-12s %s", since(ops[0].Call, op.Call), end, op.Op)
+		if op.Write && op.from == op.until {
+			fmt.Fprintf(&text, ", applied at %s", since(ops[0].Call, op.from))
 		}
 	}
-	return b.String()
+	return text.String()
 }
 
 func (c contradiction) err() error { return errors.New(c.String()) }

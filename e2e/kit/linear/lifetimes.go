@@ -33,12 +33,12 @@ type lifetime struct {
 	first, last settled
 }
 
-func (l *lifetime) add(s settled) {
-	if s.until < l.first.until {
-		l.first = s
+func (l *lifetime) add(op settled) {
+	if op.until < l.first.until {
+		l.first = op
 	}
-	if s.from > l.last.from {
-		l.last = s
+	if op.from > l.last.from {
+		l.last = op
 	}
 }
 
@@ -62,24 +62,24 @@ type lifetimes struct {
 }
 
 // write adds a value.
-func (ls *lifetimes) write(s settled) {
+func (ls *lifetimes) write(op settled) {
 	if ls.byValue == nil {
 		// The initial value of a register was written before all operations.
-		none := settled{Op: Op{Key: s.Key, Write: true, Outcome: Known}, from: math.MinInt64, until: math.MinInt64}
+		none := settled{Op: Op{Key: op.Key, Write: true, Outcome: Known}, from: math.MinInt64, until: math.MinInt64}
 		ls.byValue = map[string]*lifetime{"": {write: none, first: none, last: none}}
 	}
-	ls.byValue[s.Value] = &lifetime{write: s, first: s, last: s}
+	ls.byValue[op.Value] = &lifetime{write: op, first: op, last: op}
 }
 
 // read adds a read to the lifetime of its value, and returns false if there is none.
-func (ls *lifetimes) read(s settled) bool {
+func (ls *lifetimes) read(op settled) bool {
 	if ls.byValue == nil {
-		return s.Value == ""
+		return op.Value == ""
 	}
-	l, ok := ls.byValue[s.Value]
+	l, ok := ls.byValue[op.Value]
 	if ok {
-		l.reads = append(l.reads, s)
-		l.add(s)
+		l.reads = append(l.reads, op)
+		l.add(op)
 	}
 	return ok
 }
@@ -129,12 +129,12 @@ func (ls *lifetimes) contradiction() *contradiction {
 // unique removes duplicates and the initial write.
 func unique(ops []settled) []settled {
 	var distinct []settled
-	for _, s := range ops {
+	for _, op := range ops {
 		same := func(k settled) bool {
-			return k.Write == s.Write && k.Value == s.Value && k.from == s.from && k.until == s.until && k.ID == s.ID
+			return k.Write == op.Write && k.Value == op.Value && k.from == op.from && k.until == op.until && k.ID == op.ID
 		}
-		if s.from != math.MinInt64 && !slices.ContainsFunc(distinct, same) {
-			distinct = append(distinct, s)
+		if op.from != math.MinInt64 && !slices.ContainsFunc(distinct, same) {
+			distinct = append(distinct, op)
 		}
 	}
 	return distinct

@@ -67,17 +67,17 @@ func Ops(responses []history.Response, runs []history.Run) []Op {
 	}
 	var ops []Op
 	for i := range responses {
-		a := &responses[i]
-		if a.Register == "" || len(a.Attempts) == 0 {
+		resp := &responses[i]
+		if resp.Register == "" || len(resp.Attempts) == 0 {
 			continue
 		}
 		op := Op{
-			Key: a.Key, Write: !a.Safe(), Value: a.Wrote, Call: a.Sent(), Return: a.Done(),
-			Outcome: outcome(a), ID: a.ID, Runs: ran[a.ID],
+			Key: resp.Key, Write: !resp.Safe(), Value: resp.Wrote, Call: resp.Sent(), Return: resp.Done(),
+			Outcome: outcome(resp), ID: resp.ID, Runs: ran[resp.ID],
 		}
 		if !op.Write {
 			// An attempt without a response has no influence on the read value.
-			op.Value, op.Call = a.Value, a.Attempts[len(a.Attempts)-1].Sent
+			op.Value, op.Call = resp.Value, resp.Attempts[len(resp.Attempts)-1].Sent
 		}
 		if op.Outcome == Unknown && (!op.Write || len(op.Runs) == 0) {
 			continue
@@ -87,11 +87,11 @@ func Ops(responses []history.Response, runs []history.Run) []Op {
 	return ops
 }
 
-func outcome(a *history.Response) Outcome {
+func outcome(resp *history.Response) Outcome {
 	switch {
-	case a.OK() && a.EchoID == a.ID:
+	case resp.OK() && resp.EchoID == resp.ID:
 		return Known
-	case a.Fenced():
+	case resp.Fenced():
 		return Refused
 	default:
 		return Unknown
@@ -100,23 +100,23 @@ func outcome(a *history.Response) Outcome {
 
 // String returns the operation in one line.
 func (o Op) String() string {
-	var b strings.Builder
+	var text strings.Builder
 	if o.Write {
-		fmt.Fprintf(&b, "write %q", o.Value)
+		fmt.Fprintf(&text, "write %q", o.Value)
 	} else {
-		fmt.Fprintf(&b, "read %q", o.Value)
+		fmt.Fprintf(&text, "read %q", o.Value)
 	}
 	if o.Outcome != Known {
-		fmt.Fprintf(&b, ", %s", o.Outcome)
+		fmt.Fprintf(&text, ", %s", o.Outcome)
 	}
 	if o.ID != "" {
-		fmt.Fprintf(&b, " (%s)", o.ID)
+		fmt.Fprintf(&text, " (%s)", o.ID)
 	}
 	for _, run := range o.Runs {
-		fmt.Fprintf(&b, " at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
+		fmt.Fprintf(&text, " at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
 		if run.Aborted {
-			b.WriteString(", aborted")
+			text.WriteString(", aborted")
 		}
 	}
-	return b.String()
+	return text.String()
 }

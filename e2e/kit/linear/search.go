@@ -17,8 +17,8 @@ var (
 // search checks the operations with porcupine.
 func (c *checker) search(ops []settled) error {
 	history := make([]porcupine.Operation, len(ops))
-	for i, s := range ops {
-		history[i] = porcupine.Operation{Input: &s.Op, Call: s.from, Return: s.until}
+	for i, op := range ops {
+		history[i] = porcupine.Operation{Input: &op.Op, Call: op.from, Return: op.until}
 	}
 	timeout := time.Until(c.deadline)
 	if timeout <= 0 { // porcupine interprets this as no timeout

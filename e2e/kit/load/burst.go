@@ -39,28 +39,28 @@ type BurstResult struct {
 
 // Burst opens many connections to one target at the same time, sends successive GET
 // requests on each, and returns after the last response.
-func Burst(ctx context.Context, o BurstOptions) BurstResult {
-	client := NewClient([]string{o.Target}, nil)
+func Burst(ctx context.Context, opts BurstOptions) BurstResult {
+	client := NewClient([]string{opts.Target}, nil)
 	defer client.Close()
 	var (
 		all sync.WaitGroup
 		mu  sync.Mutex
 		b   BurstResult
 	)
-	until := time.Now().Add(o.For)
-	for i := range o.Conns {
+	until := time.Now().Add(opts.For)
+	for i := range opts.Conns {
 		all.Go(func() {
 			var times []time.Duration
 			var failed []history.Response
 			for n := 0; len(failed) == 0 && time.Now().Before(until) && ctx.Err() == nil; n++ {
-				a := client.DoAt(ctx, o.Target, Request{
-					ID: fmt.Sprintf("%s-%d-%d", o.Prefix, i, n), Key: o.Keys[(i+n)%len(o.Keys)], Timeout: o.Timeout,
+				resp := client.DoAt(ctx, opts.Target, Request{
+					ID: fmt.Sprintf("%s-%d-%d", opts.Prefix, i, n), Key: opts.Keys[(i+n)%len(opts.Keys)], Timeout: opts.Timeout,
 				})
-				if a.Status != http.StatusOK {
-					failed = append(failed, a)
+				if resp.Status != http.StatusOK {
+					failed = append(failed, resp)
 					continue
 				}
-				times = append(times, time.Duration(a.Done()-a.Sent()))
+				times = append(times, time.Duration(resp.Done()-resp.Sent()))
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -70,11 +70,11 @@ func (c *Client) SetNoRetry(targets ...string) {
 
 // mayRetry reports whether a request on an idle connection that was found closed may be
 // sent to the next target.
-func (c *Client) mayRetry(t *history.Attempt, a *history.Response) bool {
+func (c *Client) mayRetry(attempt *history.Attempt, resp *history.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	removed, ok := c.removedAt[t.Target]
-	return a.Safe() || !slices.Contains(c.noRetry, t.Target) && (!ok || removed < t.Sent)
+	removed, ok := c.removedAt[attempt.Target]
+	return resp.Safe() || !slices.Contains(c.noRetry, attempt.Target) && (!ok || removed < attempt.Sent)
 }
 
 // Close closes the idle connections, and keeps none from now on.
@@ -91,30 +91,30 @@ func (c *Client) Close() {
 }
 
 // Do sends r to successive targets until one responds, and returns the result.
-func (c *Client) Do(ctx context.Context, r Request) history.Response {
-	return c.send(ctx, r, "")
+func (c *Client) Do(ctx context.Context, req Request) history.Response {
+	return c.send(ctx, req, "")
 }
 
 // DoAt sends r to one target once.
-func (c *Client) DoAt(ctx context.Context, target string, r Request) history.Response {
-	return c.send(ctx, r, target)
+func (c *Client) DoAt(ctx context.Context, target string, req Request) history.Response {
+	return c.send(ctx, req, target)
 }
 
-func (c *Client) send(ctx context.Context, r Request, only string) history.Response {
-	r = r.withDefaults()
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+func (c *Client) send(ctx context.Context, req Request, only string) history.Response {
+	req = req.withDefaults()
+	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
 	defer cancel()
-	a := history.Response{ID: r.ID, Key: r.Key, Method: r.Method, Register: r.Header["App-Register"]}
-	if a.Register != "" && !a.Safe() {
-		a.Wrote = string(r.Body)
+	resp := history.Response{ID: req.ID, Key: req.Key, Method: req.Method, Register: req.Header["App-Register"]}
+	if resp.Register != "" && !resp.Safe() {
+		resp.Wrote = string(req.Body)
 	}
 	for round := 1; ; round++ {
 		target, n := c.target(only)
-		if retry := c.attempt(ctx, target, r, &a, only == ""); !retry {
-			return a
+		if retry := c.attempt(ctx, target, req, &resp, only == ""); !retry {
+			return resp
 		}
 		if round%n == 0 && !wait(ctx, retryDelay) {
-			return a
+			return resp
 		}
 	}
 }
@@ -132,35 +132,35 @@ func (c *Client) target(only string) (target string, n int) {
 
 // attempt tries one target. retry reports that the request certainly got no response
 // there, so that a load balancer would try the next target.
-func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Response, failover bool) (retry bool) {
-	t := history.Attempt{Target: target, Sent: history.Now()}
-	k, keep, err := c.sendOnce(ctx, target, r, a)
+func (c *Client) attempt(ctx context.Context, target string, req Request, resp *history.Response, failover bool) (retry bool) {
+	attempt := history.Attempt{Target: target, Sent: history.Now()}
+	k, keep, err := c.sendOnce(ctx, target, req, resp)
 	if k != nil {
-		t.Reused = k.reused
-		retry = t.Reused && !k.received && closedByPeer(err) && c.mayRetry(&t, a)
+		attempt.Reused = k.reused
+		retry = attempt.Reused && !k.received && closedByPeer(err) && c.mayRetry(&attempt, resp)
 		c.putIdle(k, keep)
 	} else {
-		t.Refused = isRefused(err)
-		retry = t.Refused
+		attempt.Refused = isRefused(err)
+		retry = attempt.Refused
 	}
-	t.Done = history.Now()
+	attempt.Done = history.Now()
 	if err != nil {
-		t.Err = err.Error()
+		attempt.Err = err.Error()
 	}
-	a.Attempts = append(a.Attempts, t)
+	resp.Attempts = append(resp.Attempts, attempt)
 	return retry && failover && ctx.Err() == nil
 }
 
 // sendOnce sends r over an idle connection that is still open, or over a new one, and
 // returns the connection. k is nil if the dial failed.
-func (c *Client) sendOnce(ctx context.Context, target string, r Request, a *history.Response) (k *conn, keep bool, err error) {
+func (c *Client) sendOnce(ctx context.Context, target string, req Request, resp *history.Response) (k *conn, keep bool, err error) {
 	deadline, _ := ctx.Deadline()
 	for {
 		if k, err = c.getConn(ctx, target); err != nil {
 			return nil, false, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
-		keep, err = k.exchange(r, a, deadline)
+		keep, err = k.exchange(req, resp, deadline)
 		stop()
 		if !errors.Is(err, errStale) {
 			return k, keep, err
@@ -230,10 +230,10 @@ func (c *Client) Unsolicited() int {
 
 // wait waits for d, and returns false if ctx ended first.
 func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 		return true
 	case <-ctx.Done():
 		return false

@@ -51,12 +51,12 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // exchange sends one request and reads its response into a. keep reports whether the
 // connection may carry another request.
-func (c *conn) exchange(r Request, a *history.Response, deadline time.Time) (keep bool, err error) {
+func (c *conn) exchange(req Request, a *history.Response, deadline time.Time) (keep bool, err error) {
 	c.received = false
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
-	request := r.encode(c.target)
+	request := req.encode(c.target)
 	if c.reused {
 		var sent int
 		if sent, err = c.writeIfOpen(request); err != nil {
@@ -67,7 +67,7 @@ func (c *conn) exchange(r Request, a *history.Response, deadline time.Time) (kee
 	if _, err = c.Write(request); err != nil && !c.hasResponse() {
 		return false, err
 	}
-	resp, err := c.readResponse(r)
+	resp, err := c.readResponse(req)
 	if err != nil {
 		return false, err
 	}
@@ -102,9 +102,9 @@ func (c *conn) hasResponse() bool {
 }
 
 // readResponse reads the headers of the final response, after 1xx responses.
-func (c *conn) readResponse(r Request) (*http.Response, error) {
+func (c *conn) readResponse(req Request) (*http.Response, error) {
 	for {
-		resp, err := http.ReadResponse(c.br, &http.Request{Method: r.Method})
+		resp, err := http.ReadResponse(c.br, &http.Request{Method: req.Method})
 		if err != nil {
 			return nil, err
 		}

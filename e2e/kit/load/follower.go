@@ -70,8 +70,8 @@ func (f *Follower) Take() history.Follower {
 // Run follows the stream until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		target, r := f.beginConn()
-		status, err := f.follow(ctx, target, r)
+		target, req := f.beginConn()
+		status, err := f.follow(ctx, target, req)
 		if ctx.Err() != nil {
 			return // the stream ends with its client
 		}
@@ -81,18 +81,18 @@ func (f *Follower) Run(ctx context.Context) {
 }
 
 // beginConn records a new connection, and returns its target and its request.
-func (f *Follower) beginConn() (target string, r Request) {
+func (f *Follower) beginConn() (target string, req Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next++
 	f.conns++
-	c := history.FollowConn{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
-	f.follows = append(f.follows, c)
-	r = Request{ID: c.ID, Key: f.key, Header: map[string]string{"App-Feed": f.interval.String(), "Accept": "text/event-stream"}}
+	conn := history.FollowConn{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
+	f.follows = append(f.follows, conn)
+	req = Request{ID: conn.ID, Key: f.key, Header: map[string]string{"App-Feed": f.interval.String(), "Accept": "text/event-stream"}}
 	if f.last > 0 {
-		r.Header["Last-Event-ID"] = strconv.FormatUint(f.last, 10)
+		req.Header["Last-Event-ID"] = strconv.FormatUint(f.last, 10)
 	}
-	return c.Target, r.withDefaults()
+	return conn.Target, req.withDefaults()
 }
 
 // responseError is a response without a stream.
@@ -101,7 +101,7 @@ type responseError struct{ code, detail string }
 func (a responseError) Error() string { return a.code + " " + a.detail }
 
 // follow reads a stream to its end. nil means that it ended properly.
-func (f *Follower) follow(ctx context.Context, target string, r Request) (status int, err error) {
+func (f *Follower) follow(ctx context.Context, target string, req Request) (status int, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 	if err != nil {
 		return 0, err
@@ -111,7 +111,7 @@ func (f *Follower) follow(ctx context.Context, target string, r Request) (status
 		stop()
 		_ = conn.Close()
 	}()
-	if _, err = conn.Write(r.encode(target)); err != nil {
+	if _, err = conn.Write(req.encode(target)); err != nil {
 		return 0, err
 	}
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -154,9 +154,9 @@ func (f *Follower) readEvents(body io.Reader) error {
 func (f *Follower) addEvent(e history.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &f.follows[len(f.follows)-1]
-	c.Last = history.Now()
-	c.Events = append(c.Events, e)
+	conn := &f.follows[len(f.follows)-1]
+	conn.Last = history.Now()
+	conn.Events = append(conn.Events, e)
 	f.last = e.ID
 }
 
@@ -164,13 +164,13 @@ func (f *Follower) addEvent(e history.Event) {
 func (f *Follower) endConn(status int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &f.follows[len(f.follows)-1]
-	c.Status, c.Done, c.Ended = status, history.Now(), err == nil
+	conn := &f.follows[len(f.follows)-1]
+	conn.Status, conn.Done, conn.Ended = status, history.Now(), err == nil
 	var a responseError
 	switch {
 	case errors.As(err, &a):
-		c.Error, c.Detail = a.code, a.detail
+		conn.Error, conn.Detail = a.code, a.detail
 	case err != nil:
-		c.Err, c.Refused = err.Error(), status == 0 && isRefused(err)
+		conn.Err, conn.Refused = err.Error(), status == 0 && isRefused(err)
 	}
 }

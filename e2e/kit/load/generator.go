@@ -51,10 +51,10 @@ type Generator struct {
 
 // Start starts to send. The end of ctx also cancels requests in flight, which Stop does
 // not.
-func Start(ctx context.Context, o Options) *Generator {
+func Start(ctx context.Context, opts Options) *Generator {
 	requests, abort := context.WithCancel(ctx)
 	clock, stop := context.WithCancel(requests)
-	g := &Generator{o: o, stop: stop, abort: abort, done: make(chan struct{})}
+	g := &Generator{o: opts, stop: stop, abort: abort, done: make(chan struct{})}
 	go g.run(clock, requests)
 	return g
 }
@@ -71,9 +71,9 @@ func (g *Generator) run(clock, requests context.Context) {
 	start := time.Now()
 	for n := 0; ; {
 		for due := int(time.Since(start) / gap); n <= due; n++ {
-			r := g.request(n)
+			req := g.request(n)
 			g.started.Add(1)
-			running.Go(func() { g.send(requests, r) })
+			running.Go(func() { g.send(requests, req) })
 		}
 		select {
 		case <-tick.C:
@@ -84,39 +84,39 @@ func (g *Generator) run(clock, requests context.Context) {
 }
 
 func (g *Generator) request(n int) Request {
-	r := Request{
+	req := Request{
 		ID:      fmt.Sprintf("%s-%d", g.o.Prefix, n),
 		Key:     g.o.Keys[n/2%len(g.o.Keys)],
 		Timeout: g.o.Timeout,
 	}
 	if n%2 == 1 {
-		r.Method, r.Body = "POST", []byte(r.ID)
+		req.Method, req.Body = "POST", []byte(req.ID)
 	}
 	if g.o.Make != nil {
-		g.o.Make(n, &r)
+		g.o.Make(n, &req)
 	}
-	return r
+	return req
 }
 
-func (g *Generator) send(ctx context.Context, r Request) {
+func (g *Generator) send(ctx context.Context, req Request) {
 	defer g.ended.Add(1)
-	a := g.do(ctx, r)
+	resp := g.do(ctx, req)
 	if !g.o.RetryFailed {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.o.Timeout, time.Minute))
 	defer cancel()
-	for n := 1; !a.OK() && wait(ctx, 5*time.Millisecond); n++ {
-		a = g.do(ctx, Request{ID: fmt.Sprint(r.ID, RetryMark, n), Key: r.Key, Timeout: r.Timeout})
+	for n := 1; !resp.OK() && wait(ctx, 5*time.Millisecond); n++ {
+		resp = g.do(ctx, Request{ID: fmt.Sprint(req.ID, RetryMark, n), Key: req.Key, Timeout: req.Timeout})
 	}
 }
 
-func (g *Generator) do(ctx context.Context, r Request) history.Response {
-	a := g.o.Client.Do(ctx, r)
+func (g *Generator) do(ctx context.Context, req Request) history.Response {
+	resp := g.o.Client.Do(ctx, req)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.responses = append(g.responses, a)
-	return a
+	g.responses = append(g.responses, resp)
+	return resp
 }
 
 // Started returns the number of started requests.

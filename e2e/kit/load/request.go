@@ -40,18 +40,18 @@ func (r Request) withDefaults() Request {
 
 // encode returns the request in wire format, for a single write.
 func (r Request) encode(host string) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nApp-Id: %s\r\n", r.Method, r.Path, host, r.ID)
+	var buf bytes.Buffer
+	fmt.Fprintf(&buf, "%s %s HTTP/1.1\r\nHost: %s\r\nApp-Id: %s\r\n", r.Method, r.Path, host, r.ID)
 	if r.Key != "" {
-		fmt.Fprintf(&b, "X-Shard-Key: %s\r\n", r.Key)
+		fmt.Fprintf(&buf, "X-Shard-Key: %s\r\n", r.Key)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		fmt.Fprintf(&b, "%s: %s\r\n", name, r.Header[name])
+		fmt.Fprintf(&buf, "%s: %s\r\n", name, r.Header[name])
 	}
 	if r.Body != nil {
-		fmt.Fprintf(&b, "Content-Length: %d\r\n", len(r.Body))
+		fmt.Fprintf(&buf, "Content-Length: %d\r\n", len(r.Body))
 	}
-	b.WriteString("\r\n")
-	b.Write(r.Body)
-	return b.Bytes()
+	buf.WriteString("\r\n")
+	buf.Write(r.Body)
+	return buf.Bytes()
 }

@@ -38,24 +38,24 @@ func (t *Net) Reset(from, to int) error {
 }
 
 // filter adds rules to the filter of h. All of them take effect at once.
-func (t *Net) filter(h *Host, rules ...string) error {
-	h.rules = slices.Concat(h.rules, rules)
-	return h.nft(slices.Concat([]string{
+func (t *Net) filter(host *Host, rules ...string) error {
+	host.rules = slices.Concat(host.rules, rules)
+	return host.nft(slices.Concat([]string{
 		"add table ip chaos",
 		"delete table ip chaos",
 		"add table ip chaos",
 		"add chain ip chaos in { type filter hook input priority 0; }",
 		"add chain ip chaos out { type filter hook output priority 0; }",
-	}, h.rules))
+	}, host.rules))
 }
 
 // unfilter removes all rules.
-func (t *Net) unfilter(h *Host) error {
-	if len(h.rules) == 0 {
+func (t *Net) unfilter(host *Host) error {
+	if len(host.rules) == 0 {
 		return nil
 	}
-	h.rules = nil
-	return h.nft([]string{"delete table ip chaos"})
+	host.rules = nil
+	return host.nft([]string{"delete table ip chaos"})
 }
 
 // nft runs either all commands in h or none.

@@ -17,23 +17,23 @@ const etc = "/etc/netns"
 // Move gives host i another data address, which was never used before. Packets to the old
 // address are lost. No Block may be active. There are a hundred addresses in total.
 func (t *Net) Move(i int) error {
-	h := t.hosts[i]
+	host := t.hosts[i]
 	if t.moves++; t.moves > 100 {
 		return errors.New("netns: no address is left to move to")
 	}
-	next := fmt.Sprintf("%s.%d", h.Data[:strings.LastIndexByte(h.Data, '.')], 100+t.moves)
+	next := fmt.Sprintf("%s.%d", host.Data[:strings.LastIndexByte(host.Data, '.')], 100+t.moves)
 	err := errors.Join(
-		ip("-n", h.Namespace, "addr", "del", h.Data+"/24", "dev", "data0"),
-		ip("-n", h.Namespace, "addr", "add", next+"/24", "dev", "data0"))
-	h.Data = next
+		ip("-n", host.Namespace, "addr", "del", host.Data+"/24", "dev", "data0"),
+		ip("-n", host.Namespace, "addr", "add", next+"/24", "dev", "data0"))
+	host.Data = next
 	return err
 }
 
 // Nameserver makes the hosts use a name server, at port 53 of an address, for all names.
 func (t *Net) Nameserver(addr string) error {
 	var errs []error
-	for _, h := range t.hosts {
-		dir := filepath.Join(etc, h.Namespace)
+	for _, host := range t.hosts {
+		dir := filepath.Join(etc, host.Namespace)
 		errs = append(errs, os.MkdirAll(dir, 0o755), //nolint:gosec // as /etc is
 			os.WriteFile(filepath.Join(dir, "resolv.conf"), []byte("nameserver "+addr+"\n"), 0o644)) //nolint:gosec // as it is there
 	}

@@ -103,13 +103,13 @@ func (t *Net) build(subnet [2]int, n int) error {
 		return err
 	}
 	for i := range n {
-		h := &Host{
+		host := &Host{
 			Namespace: fmt.Sprintf("%sn%d", t.name, i), index: i,
 			Data:    fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1], i+1),
 			Control: fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1]+1, i+1),
 		}
-		t.hosts = append(t.hosts, h)
-		if err := t.connect(h, data, control); err != nil {
+		t.hosts = append(t.hosts, host)
+		if err := t.connect(host, data, control); err != nil {
 			return err
 		}
 	}
@@ -117,22 +117,22 @@ func (t *Net) build(subnet [2]int, n int) error {
 }
 
 // connect creates the namespace of h and its two links.
-func (t *Net) connect(h *Host, data, control string) error {
-	if err := ip("netns", "add", h.Namespace); err != nil {
+func (t *Net) connect(host *Host, data, control string) error {
+	if err := ip("netns", "add", host.Namespace); err != nil {
 		return err
 	}
-	if err := ip("-n", h.Namespace, "link", "set", "lo", "up"); err != nil {
+	if err := ip("-n", host.Namespace, "link", "set", "lo", "up"); err != nil {
 		return err
 	}
 	for _, l := range []struct{ outer, inner, bridge, addr string }{
-		{t.wire(h.index), "data0", data, h.Data},
-		{fmt.Sprintf("%sk%d", t.name, h.index), "ctl0", control, h.Control},
+		{t.wire(host.index), "data0", data, host.Data},
+		{fmt.Sprintf("%sk%d", t.name, host.index), "ctl0", control, host.Control},
 	} {
 		for _, args := range [][]string{
-			{"link", "add", l.outer, "type", "veth", "peer", "name", l.inner, "netns", h.Namespace},
+			{"link", "add", l.outer, "type", "veth", "peer", "name", l.inner, "netns", host.Namespace},
 			{"link", "set", l.outer, "master", l.bridge, "up"},
-			{"-n", h.Namespace, "addr", "add", l.addr + "/24", "dev", l.inner},
-			{"-n", h.Namespace, "link", "set", l.inner, "up"},
+			{"-n", host.Namespace, "addr", "add", l.addr + "/24", "dev", l.inner},
+			{"-n", host.Namespace, "link", "set", l.inner, "up"},
 		} {
 			if err := ip(args...); err != nil {
 				return err
@@ -156,12 +156,12 @@ func (t *Net) Isolate(i int) error {
 
 // Block drops packets from one host to another. The other direction still works.
 func (t *Net) Block(from, to int) error {
-	h := t.hosts[from]
-	if slices.Contains(h.blocked, to) {
+	host := t.hosts[from]
+	if slices.Contains(host.blocked, to) {
 		return nil // another fault has blocked it already; Heal removes the entry once
 	}
-	h.blocked = append(h.blocked, to)
-	return ip("-n", h.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
+	host.blocked = append(host.blocked, to)
+	return ip("-n", host.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
 }
 
 // Cut drops all packets between two hosts.
@@ -194,16 +194,16 @@ func (t *Net) Bridge(middle int, left, right []int) error {
 // Heal ends all faults.
 func (t *Net) Heal() error {
 	var errs []error
-	for _, h := range t.hosts {
-		errs = append(errs, t.unfilter(h))
-		if h.cut {
-			errs = append(errs, ip("link", "set", t.wire(h.index), "master", t.name+"b"))
-			h.cut = false
+	for _, host := range t.hosts {
+		errs = append(errs, t.unfilter(host))
+		if host.cut {
+			errs = append(errs, ip("link", "set", t.wire(host.index), "master", t.name+"b"))
+			host.cut = false
 		}
-		for _, to := range h.blocked {
-			errs = append(errs, ip("-n", h.Namespace, "neigh", "del", t.hosts[to].Data, "dev", "data0"))
+		for _, to := range host.blocked {
+			errs = append(errs, ip("-n", host.Namespace, "neigh", "del", t.hosts[to].Data, "dev", "data0"))
 		}
-		h.blocked = nil
+		host.blocked = nil
 	}
 	return errors.Join(errs...)
 }
@@ -211,8 +211,8 @@ func (t *Net) Heal() error {
 // Close removes the hosts and the bridges. The processes in them must have ended.
 func (t *Net) Close() error {
 	var errs []error
-	for _, h := range t.hosts {
-		errs = append(errs, ip("netns", "del", h.Namespace), forget(h.Namespace))
+	for _, host := range t.hosts {
+		errs = append(errs, ip("netns", "del", host.Namespace), forget(host.Namespace))
 	}
 	for _, link := range links() {
 		if strings.HasPrefix(link, t.name) {
@@ -247,14 +247,14 @@ func (h *Host) Also(prefix string) error {
 // freeSubnet returns two adjacent /24 networks that the machine does not use.
 func freeSubnet(serial int) ([2]int, error) {
 	for try := range 200 {
-		s := [2]int{128 + (os.Getpid()+try)%100, serial * 2 % 250}
-		out, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", s[0]))
+		subnet := [2]int{128 + (os.Getpid()+try)%100, serial * 2 % 250}
+		out, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", subnet[0]))
 		if err != nil {
-			return s, err
+			return subnet, err
 		}
-		mine := fmt.Sprintf("10.%d.%d.", s[0], s[1]+1)
+		mine := fmt.Sprintf("10.%d.%d.", subnet[0], subnet[1]+1)
 		if !strings.Contains(out, mine) {
-			return s, nil
+			return subnet, nil
 		}
 	}
 	return [2]int{}, errors.New("netns: no free subnet below 10.128.0.0/9")

@@ -50,9 +50,9 @@ func New(addr, target string) (*Proxy, error) {
 		cancel()
 		return nil, fmt.Errorf("peerproxy: %w", err)
 	}
-	r := &Proxy{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
-	r.conns.Go(func() { r.accept(ctx) })
-	return r, nil
+	proxy := &Proxy{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
+	proxy.conns.Go(func() { proxy.accept(ctx) })
+	return proxy, nil
 }
 
 // Addr returns the address of the proxy.
@@ -68,15 +68,15 @@ func (r *Proxy) Close() error {
 
 // HoldKinds holds all data on streams of these kinds.
 func (r *Proxy) HoldKinds(kinds ...Kind) {
-	r.set(func(k Kind, _ []byte) bool {
-		return slices.Contains(kinds, k)
+	r.set(func(kind Kind, _ []byte) bool {
+		return slices.Contains(kinds, kind)
 	})
 }
 
 // HoldLog holds log entries and snapshots. A stream with one of these is held from there
 // on.
 func (r *Proxy) HoldLog() {
-	r.set(func(k Kind, message []byte) bool { return k == Raft && carriesLog(message) })
+	r.set(func(kind Kind, message []byte) bool { return kind == Raft && carriesLog(message) })
 }
 
 // Release forwards all held data, and holds nothing more.
@@ -98,28 +98,28 @@ func (r *Proxy) Held() int {
 }
 
 // Seen returns the number of streams of a kind so far.
-func (r *Proxy) Seen(k Kind) int {
+func (r *Proxy) Seen(kind Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.seen[k]
+	return r.seen[kind]
 }
 
 func (r *Proxy) accept(ctx context.Context) {
 	for {
-		c, err := r.ln.Accept()
+		conn, err := r.ln.Accept()
 		if err != nil {
 			return
 		}
-		r.conns.Go(func() { r.serve(ctx, c) })
+		r.conns.Go(func() { r.serve(ctx, conn) })
 	}
 }
 
 // serve forwards one connection. If the target refuses, the client gets a reset.
-func (r *Proxy) serve(ctx context.Context, c net.Conn) {
-	defer func() { _ = c.Close() }()
+func (r *Proxy) serve(ctx context.Context, conn net.Conn) {
+	defer func() { _ = conn.Close() }()
 	up, err := new(net.Dialer).DialContext(ctx, "tcp", r.target)
 	if err != nil {
-		if t, ok := c.(*net.TCPConn); ok {
+		if t, ok := conn.(*net.TCPConn); ok {
 			_ = t.SetLinger(0)
 		}
 		return
@@ -128,16 +128,16 @@ func (r *Proxy) serve(ctx context.Context, c net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		_ = c.Close()
+		_ = conn.Close()
 		_ = up.Close()
 	})()
 	back := make(chan struct{})
 	go func() {
 		defer close(back)
-		_, _ = io.Copy(c, up)
+		_, _ = io.Copy(conn, up)
 		cancel() // whichever side ended, the other one must see it at once
 	}()
-	_ = r.forward(ctx, up, c)
+	_ = r.forward(ctx, up, conn)
 	cancel()
 	<-back
 }

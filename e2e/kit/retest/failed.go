@@ -44,12 +44,12 @@ type results struct {
 }
 
 func readFile(name string) (results, error) {
-	f, err := os.Open(name) //nolint:gosec // written by what was run
+	file, err := os.Open(name) //nolint:gosec // written by what was run
 	if err != nil {
 		return results{}, fmt.Errorf("retest: %w", err)
 	}
-	defer func() { _ = f.Close() }()
-	return read(f)
+	defer func() { _ = file.Close() }()
+	return read(file)
 }
 
 // read reads the output of `go test -json`. It skips lines that are not JSON, such as

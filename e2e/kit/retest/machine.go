@@ -49,12 +49,12 @@ type machine struct {
 
 // watch measures until ctx ends.
 func (m *machine) watch(ctx context.Context) {
-	t := time.NewTicker(clockInterval)
-	defer t.Stop()
+	ticker := time.NewTicker(clockInterval)
+	defer ticker.Stop()
 	last, asked, before := time.Now(), time.Now(), takenTime()
 	for {
 		select {
-		case <-t.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
@@ -85,8 +85,8 @@ func (m *machine) unavailability(from, until time.Time) Unavailability {
 	defer m.mu.Unlock()
 	var a Unavailability
 	var away time.Duration
-	for _, s := range m.gaps {
-		start, end := s.from, s.until
+	for _, gap := range m.gaps {
+		start, end := gap.from, gap.until
 		if start.Before(from) {
 			start = from
 		}
@@ -96,9 +96,9 @@ func (m *machine) unavailability(from, until time.Time) Unavailability {
 		if !end.After(start) {
 			continue
 		}
-		share := float64(end.Sub(start)) / float64(s.until.Sub(s.from))
-		a.Late += time.Duration(share * float64(s.late))
-		away += time.Duration(share * float64(s.stolen))
+		share := float64(end.Sub(start)) / float64(gap.until.Sub(gap.from))
+		a.Late += time.Duration(share * float64(gap.late))
+		away += time.Duration(share * float64(gap.stolen))
 	}
 	if all := until.Sub(from) * time.Duration(runtime.NumCPU()); all > 0 {
 		a.Stolen = float64(away) / float64(all)

@@ -100,12 +100,12 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 			return status, err
 		}
 	}
-	for _, f := range found.failed {
+	for _, failed := range found.failed {
 		if !time.Now().Before(end) {
-			r.printf("not repeated: %s: no time is left", f)
+			r.printf("not repeated: %s: no time is left", failed)
 			return status, nil
 		}
-		if ok, err := r.repeat(ctx, f); err != nil || !ok {
+		if ok, err := r.repeat(ctx, failed); err != nil || !ok {
 			return status, err
 		}
 	}
@@ -120,18 +120,18 @@ func (r *runner) mayRepeat(found results) bool {
 		ok = false
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
 	}
-	for _, f := range found.failed {
-		a := r.unavailability(f.from, f.until)
+	for _, failed := range found.failed {
+		a := r.unavailability(failed.from, failed.until)
 		switch {
-		case r.neverRepeat != nil && r.neverRepeat.MatchString(f.pkg):
+		case r.neverRepeat != nil && r.neverRepeat.MatchString(failed.pkg):
 			ok = false
-			r.printf("not repeated: %s has its own time", f)
-		case f.final != "":
+			r.printf("not repeated: %s has its own time", failed)
+		case failed.final != "":
 			ok = false
-			r.printf("not repeated: %s: %s", f, f.final)
+			r.printf("not repeated: %s: %s", failed, failed.final)
 		case !a.Excuses():
 			ok = false
-			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", f, a.Late.Round(time.Millisecond), 100*a.Stolen)
+			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", failed, a.Late.Round(time.Millisecond), 100*a.Stolen)
 		}
 	}
 	if ok && len(found.failed) > r.repeats {
@@ -152,12 +152,12 @@ func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 }
 
 // repeat runs a test alone, and once more if the machine was not available again.
-func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
-	a := r.unavailability(f.from, f.until)
+func (r *runner) repeat(ctx context.Context, failed failure) (bool, error) {
+	a := r.unavailability(failed.from, failed.until)
 	for try := 1; ; try++ {
-		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Stolen)
-		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)
-		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.test, f))
+		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, failed, a.Late.Round(time.Millisecond), 100*a.Stolen)
+		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), failed.test, try)
+		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.test, failed))
 		from := time.Now()
 		status, err := r.start(ctx, r.out, r.sum[0], args...)
 		if err != nil || status == 0 {
@@ -211,7 +211,7 @@ func isPackage(arg string) bool {
 
 // testArgs returns the arguments of `go test` that run one test alone, with the same
 // flags except those that select tests.
-func testArgs(args []string, f failure) []string {
+func testArgs(args []string, failed failure) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
@@ -223,5 +223,5 @@ func testArgs(args []string, f failure) []string {
 			kept = append(kept, arg)
 		}
 	}
-	return append(kept, "-run", "^"+f.test+"$", f.pkg)
+	return append(kept, "-run", "^"+failed.test+"$", failed.pkg)
 }

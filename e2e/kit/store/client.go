@@ -21,26 +21,26 @@ func NewClient(url string) *Client {
 	// Idle connections must end here before they end at the store. Otherwise net/http
 	// would repeat a request on a closed connection, and the first request could overtake
 	// the second.
-	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTimeout / 2}
-	return &Client{url: url, http: &http.Client{Transport: t}}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTimeout / 2}
+	return &Client{url: url, http: &http.Client{Transport: transport}}
 }
 
 // Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Read returns the value of a key, empty before its first write.
-func (c *Client) Read(ctx context.Context, p Place) (string, error) {
-	return c.do(ctx, http.MethodGet, p, "")
+func (c *Client) Read(ctx context.Context, place Place) (string, error) {
+	return c.do(ctx, http.MethodGet, place, "")
 }
 
 // Write sets the value of a key.
-func (c *Client) Write(ctx context.Context, p Place, value string) error {
-	_, err := c.do(ctx, http.MethodPost, p, value)
+func (c *Client) Write(ctx context.Context, place Place, value string) error {
+	_, err := c.do(ctx, http.MethodPost, place, value)
 	return err
 }
 
-func (c *Client) do(ctx context.Context, method string, p Place, value string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.url+"/?"+p.query(), strings.NewReader(value))
+func (c *Client) do(ctx context.Context, method string, place Place, value string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.url+"/?"+place.query(), strings.NewReader(value))
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
 	}

@@ -42,12 +42,12 @@ func (p Place) query() string {
 	}.Encode()
 }
 
-func parsePlace(q url.Values) (Place, error) {
-	shard, err1 := strconv.ParseUint(q.Get("shard"), 10, 32)
-	epoch, err2 := strconv.ParseUint(q.Get("epoch"), 10, 64)
-	asked, err3 := strconv.ParseInt(q.Get("asked"), 10, 64)
+func parsePlace(query url.Values) (Place, error) {
+	shard, err1 := strconv.ParseUint(query.Get("shard"), 10, 32)
+	epoch, err2 := strconv.ParseUint(query.Get("epoch"), 10, 64)
+	asked, err3 := strconv.ParseInt(query.Get("asked"), 10, 64)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Place{}, fmt.Errorf("store: %w", err)
 	}
-	return Place{Shard: uint32(shard), Epoch: epoch, Key: q.Get("key"), Writer: q.Get("writer"), Asked: asked, Unfenced: q.Get("unfenced") == "true"}, nil
+	return Place{Shard: uint32(shard), Epoch: epoch, Key: query.Get("key"), Writer: query.Get("writer"), Asked: asked, Unfenced: query.Get("unfenced") == "true"}, nil
 }

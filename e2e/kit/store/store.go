@@ -103,7 +103,7 @@ func (s *Store) Refused() int {
 // serve reads the whole request before it checks the epoch, so an incomplete request has
 // no effect.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := parsePlace(r.URL.Query())
+	place, err := parsePlace(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -115,9 +115,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	var value string
 	if r.Method == http.MethodPost {
-		err = s.write(p, string(body))
+		err = s.write(place, string(body))
 	} else {
-		value, err = s.read(p)
+		value, err = s.read(place)
 	}
 	switch {
 	case errors.Is(err, ErrFenced), errors.Is(err, errOvertaken):
@@ -129,44 +129,44 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Store) read(p Place) (string, error) {
+func (s *Store) read(place Place) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.checkFence(p); err != nil {
+	if err := s.checkFence(place); err != nil {
 		return "", err
 	}
-	return s.values[p.Key], nil
+	return s.values[place.Key], nil
 }
 
-func (s *Store) write(p Place, value string) error {
+func (s *Store) write(place Place, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.checkFence(p); err != nil {
+	if err := s.checkFence(place); err != nil {
 		return err
 	}
-	s.values[p.Key] = value
+	s.values[place.Key] = value
 	s.applied = append(s.applied, Applied{
-		At: history.Now(), Shard: p.Shard, Epoch: p.Epoch, Key: p.Key, Value: value, Writer: p.Writer,
+		At: history.Now(), Shard: place.Shard, Epoch: place.Epoch, Key: place.Key, Value: value, Writer: place.Writer,
 	})
 	return nil
 }
 
 // checkFence checks the epoch. mu must be held until the operation is done.
-func (s *Store) checkFence(p Place) error {
+func (s *Store) checkFence(place Place) error {
 	if s.closed {
 		return errClosed
 	}
-	if p.Epoch < s.newest[p.Shard] && !p.Unfenced {
+	if place.Epoch < s.newest[place.Shard] && !place.Unfenced {
 		s.refused++
 		return ErrFenced
 	}
-	t := sequence{key: p.Key, writer: p.Writer, epoch: p.Epoch}
-	if p.Asked <= s.last[t] {
+	t := sequence{key: place.Key, writer: place.Writer, epoch: place.Epoch}
+	if place.Asked <= s.last[t] {
 		return errOvertaken
 	}
-	if !p.Unfenced {
-		s.newest[p.Shard] = p.Epoch
+	if !place.Unfenced {
+		s.newest[place.Shard] = place.Epoch
 	}
-	s.last[t] = p.Asked
+	s.last[t] = place.Asked
 	return nil
 }

@@ -34,15 +34,15 @@ type behaviour struct {
 
 // parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
 // test notices this in the response.
-func parseBehaviour(h http.Header) behaviour {
-	b := behaviour{gate: h.Get("App-Hang"), killAt: h.Get("App-Die"), doneCheck: h.Get("App-Heed"), endGate: h.Get("App-Until")}
-	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
-	b.registerDelay, _ = time.ParseDuration(h.Get("App-Late"))
-	b.eventInterval, _ = time.ParseDuration(h.Get("App-Events"))
-	b.feedInterval, _ = time.ParseDuration(h.Get("App-Feed"))
-	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
-	b.size, _ = strconv.Atoi(h.Get("App-Size"))
-	return b
+func parseBehaviour(header http.Header) behaviour {
+	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), doneCheck: header.Get("App-Heed"), endGate: header.Get("App-Until")}
+	selected.delay, _ = time.ParseDuration(header.Get("App-Delay"))
+	selected.registerDelay, _ = time.ParseDuration(header.Get("App-Late"))
+	selected.eventInterval, _ = time.ParseDuration(header.Get("App-Events"))
+	selected.feedInterval, _ = time.ParseDuration(header.Get("App-Feed"))
+	selected.chunks, _ = strconv.Atoi(header.Get("App-Chunks"))
+	selected.size, _ = strconv.Atoi(header.Get("App-Size"))
+	return selected
 }
 
 // isDone reports whether the request has ended, as far as the source that App-Heed names has been
@@ -72,14 +72,14 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 	if pad := b.size - len(body); pad > 0 {
 		body = append(body, bytes.Repeat([]byte(" "), pad)...)
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("App-Name", run.App)
-	h.Set("App-Id", run.ID)
-	h.Set("App-Count", strconv.FormatUint(res.count, 10))
-	res.setHeader(h)
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("App-Name", run.App)
+	header.Set("App-Id", run.ID)
+	header.Set("App-Count", strconv.FormatUint(res.count, 10))
+	res.setHeader(header)
 	if b.chunks < 2 {
-		h.Set("Content-Length", strconv.Itoa(len(body)))
+		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	parts := splitEvenly(body, max(b.chunks, 1))
 	for i, part := range parts {
@@ -175,10 +175,10 @@ func splitEvenly(b []byte, n int) [][]byte {
 
 // sleep waits for d. It returns false if the client disconnects first.
 func sleep(r *http.Request, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-timer.C:
 		return true
 	case <-r.Context().Done():
 		return false

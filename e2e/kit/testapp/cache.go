@@ -65,13 +65,13 @@ func (c *cache) load(key string) (uint64, error) {
 
 // save replaces the file of the key atomically. A concurrent reader gets the old or the new count.
 func (c *cache) save(key string, n uint64) error {
-	f, err := os.CreateTemp(c.dir, "new-*")
+	file, err := os.CreateTemp(c.dir, "new-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(strconv.FormatUint(n, 10))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.path(key))
+	_, err = file.WriteString(strconv.FormatUint(n, 10))
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), c.path(key))
 	}
 	return err
 }

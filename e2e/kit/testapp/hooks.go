@@ -38,23 +38,23 @@ type hookFault struct {
 //	absent       discard the shards and report all of them as absent
 //	well         succeed
 func (s *state) setFault(hook, how string) error {
-	f := &hookFault{kind: how, replaced: make(chan struct{})}
+	fault := &hookFault{kind: how, replaced: make(chan struct{})}
 	kind, arg, _ := strings.Cut(how, ":")
-	f.kind = kind
+	fault.kind = kind
 	switch kind {
 	case "slow":
 		d, err := time.ParseDuration(arg)
 		if err != nil {
 			return err
 		}
-		f.delay = d
+		fault.delay = d
 	case "failed":
 		for n := range strings.SplitSeq(arg, ",") {
 			shard, err := strconv.ParseUint(n, 10, 32)
 			if err != nil {
 				return err
 			}
-			f.shards = append(f.shards, uint32(shard))
+			fault.shards = append(fault.shards, uint32(shard))
 		}
 	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "well":
 	default:
@@ -65,7 +65,7 @@ func (s *state) setFault(hook, how string) error {
 	if previous := s.faults[hook]; previous != nil {
 		close(previous.replaced)
 	}
-	s.faults[hook] = f
+	s.faults[hook] = fault
 	return nil
 }
 
@@ -73,8 +73,8 @@ func (s *state) setFault(hook, how string) error {
 func (s *state) faultOf(hook string) *hookFault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.faults[hook]; f != nil {
-		return f
+	if fault := s.faults[hook]; fault != nil {
+		return fault
 	}
 	return &hookFault{kind: "well"}
 }
@@ -86,20 +86,20 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the header Shardway-Hook does not match the path", http.StatusForbidden)
 		return
 	}
-	var c hookCall
-	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+	var call hookCall
+	if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	f := s.faultOf(name)
-	switch f.kind {
+	fault := s.faultOf(name)
+	switch fault.kind {
 	case "slow":
-		if !sleep(r, f.delay) {
+		if !sleep(r, fault.delay) {
 			return
 		}
 	case "hang":
 		select {
-		case <-f.replaced:
+		case <-fault.replaced:
 			http.Error(w, "it hung", http.StatusServiceUnavailable)
 		case <-r.Context().Done():
 		}
@@ -117,27 +117,27 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		writeRaw(w, "")
 		return
 	case "absent":
-		s.handleCall("lost", c, nil)
+		s.handleCall("lost", call, nil)
 		absent := []uint32{}
-		for _, h := range c.Shards {
-			absent = append(absent, h.Shard)
+		for _, shard := range call.Shards {
+			absent = append(absent, shard.Shard)
 		}
 		writeJSON(w, map[string]any{"absent": absent})
 		return
 	}
-	failing := f.shards
-	if f.kind == "unable" {
+	failing := fault.shards
+	if fault.kind == "unable" {
 		failing = nil
-		for _, h := range c.Shards {
-			failing = append(failing, h.Shard)
+		for _, shard := range call.Shards {
+			failing = append(failing, shard.Shard)
 		}
 	}
-	failed, notes := s.handleCall(name, c, failing)
+	failed, notes := s.handleCall(name, call, failing)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
 		panic(err) // cannot happen: all values are strings and numbers
 	}
-	if f.kind == "twice" {
+	if fault.kind == "twice" {
 		response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		writeRaw(w, response+response)
 		return
@@ -158,7 +158,7 @@ func writeRaw(w http.ResponseWriter, text string) {
 // serveControl handles a control request for the hooks. handled is false if the path is not one of
 // these.
 func (s *state) serveControl(w http.ResponseWriter, r *http.Request) (handled bool) {
-	q := r.URL.Query()
+	query := r.URL.Query()
 	var err error
 	switch r.URL.Path {
 	case "/hook-calls":
@@ -168,7 +168,7 @@ func (s *state) serveControl(w http.ResponseWriter, r *http.Request) (handled bo
 		writeJSON(w, calls)
 		return true
 	case "/hook-fault":
-		err = s.setFault(q.Get("hook"), q.Get("how"))
+		err = s.setFault(query.Get("hook"), query.Get("how"))
 	case "/flush":
 		err = s.saveAll()
 	default:

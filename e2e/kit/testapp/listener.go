@@ -34,12 +34,12 @@ func (l *reopenableListener) Accept() (net.Conn, error) {
 		ln, reopened := l.ln, l.reopened
 		l.mu.Unlock()
 		if reopened == nil {
-			c, err := ln.Accept()
+			conn, err := ln.Accept()
 			l.mu.Lock()
 			closedForNow := l.reopened != nil && !l.closed
 			l.mu.Unlock()
 			if err == nil || !closedForNow {
-				return c, err
+				return conn, err
 			}
 			continue
 		}
@@ -59,14 +59,14 @@ func (l *reopenableListener) Close() error {
 func (l *reopenableListener) Addr() net.Addr { return l.addr }
 
 // track is the ConnState function of the server. It maintains the set of open connections.
-func (l *reopenableListener) track(c net.Conn, s http.ConnState) {
+func (l *reopenableListener) track(conn net.Conn, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch s { //nolint:exhaustive // the other states do not change the set of open connections
 	case http.StateNew:
-		l.conns[c] = struct{}{}
+		l.conns[conn] = struct{}{}
 	case http.StateClosed, http.StateHijacked:
-		delete(l.conns, c)
+		delete(l.conns, conn)
 	}
 }
 
@@ -89,8 +89,8 @@ func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 func (l *reopenableListener) closeConns() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.conns {
-		_ = c.Close()
+	for conn := range l.conns {
+		_ = conn.Close()
 	}
 }
 

@@ -64,14 +64,14 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	if write && !isValidValue(body) {
 		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}
-	c := rs.cell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
+	cell := rs.cell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
 	select {
-	case <-c.token:
+	case <-cell.token:
 	case <-r.Context().Done():
 		return result{}, false
 	}
-	defer func() { c.token <- struct{}{} }()
-	place := func() store.Place { return rs.nextPlace(c, run, mode == "unfenced") }
+	defer func() { cell.token <- struct{}{} }()
+	place := func() store.Place { return rs.nextPlace(cell, run, mode == "unfenced") }
 	// A store operation continues when the client disconnects: a proxy can close a connection, but
 	// it cannot stop a thread of the app.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
@@ -79,11 +79,11 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	var err error
 	switch {
 	case write:
-		err = rs.write(ctx, c, place(), body)
+		err = rs.write(ctx, cell, place(), body)
 	case mode == "store":
 		res.value, err = rs.store.Read(ctx, place())
 	default:
-		res.value, err = rs.read(ctx, c, place)
+		res.value, err = rs.read(ctx, cell, place)
 	}
 	switch {
 	case errors.Is(err, store.ErrFenced):

@@ -17,9 +17,9 @@ type result struct {
 func failed(status int, err error) result { return result{status: status, message: err.Error()} }
 
 // setHeader sets App-Value if the request read a register.
-func (r result) setHeader(h http.Header) {
+func (r result) setHeader(header http.Header) {
 	if r.hasValue {
-		h.Set("App-Value", r.value)
+		header.Set("App-Value", r.value)
 	}
 }
 

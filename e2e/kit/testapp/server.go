@@ -60,11 +60,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	q := r.URL.Query()
+	query := r.URL.Query()
 	switch r.URL.Path {
 	case "/unhealthy":
 		a.mu.Lock()
-		a.unhealthy = q.Get("on") == "true"
+		a.unhealthy = query.Get("on") == "true"
 		a.mu.Unlock()
 		writeJSON(w, a.name)
 	case "/health":
@@ -84,12 +84,12 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeJSON(w, a.name)
 	case "/close-port":
-		d, err := time.ParseDuration(q.Get("for"))
+		d, err := time.ParseDuration(query.Get("for"))
 		if err != nil || a.listener == nil {
 			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
 			return
 		}
-		a.listener.closeFor(d, q.Get("all") == "true")
+		a.listener.closeFor(d, query.Get("all") == "true")
 		writeJSON(w, a.name)
 	case "/records":
 		a.mu.Lock()
@@ -97,12 +97,12 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Unlock()
 		writeJSON(w, runs)
 	case "/executions":
-		writeJSON(w, a.countRuns(q.Get("id")))
+		writeJSON(w, a.countRuns(query.Get("id")))
 	case "/release":
-		a.openGate(q.Get("name"))
+		a.openGate(query.Get("name"))
 	case "/hanging":
 		a.mu.Lock()
-		n := a.gateLocked(q.Get("name")).waiting
+		n := a.gateLocked(query.Get("name")).waiting
 		a.mu.Unlock()
 		writeJSON(w, n)
 	default:
@@ -136,25 +136,25 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.Copy(&start, r.Body); err != nil {
 		return
 	}
-	b := parseBehaviour(r.Header)
+	selected := parseBehaviour(r.Header)
 	if hold := r.Header.Get("App-Hold"); hold != "" {
 		w.Header().Set("Shardway-Hold", hold)
 	}
-	if b.killAt == "before" {
+	if selected.killAt == "before" {
 		killSelf()
 	}
 	switch {
 	case r.Header.Get("Upgrade") != "":
 		serveUpgrade(w, r)
 		return
-	case b.eventInterval > 0:
-		b.sendEvents(w, r, a.gateOpened(b.endGate))
+	case selected.eventInterval > 0:
+		selected.sendEvents(w, r, a.gateOpened(selected.endGate))
 		return
-	case b.feedInterval > 0:
-		b.sendFeed(w, r)
+	case selected.feedInterval > 0:
+		selected.sendFeed(w, r)
 		return
 	}
-	if b.gate != "" && !a.waitAtGate(r, b.gate) || b.registerDelay > 0 && !sleep(r, b.registerDelay) || b.isDone(r) {
+	if selected.gate != "" && !a.waitAtGate(r, selected.gate) || selected.registerDelay > 0 && !sleep(r, selected.registerDelay) || selected.isDone(r) {
 		return
 	}
 	var res result
@@ -177,7 +177,7 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	res.count = count
-	b.respond(w, r, run, res, func() {
+	selected.respond(w, r, run, res, func() {
 		ended = true
 		a.endRun(run)
 	})
@@ -191,9 +191,9 @@ func (a *app) hasAcquired(r *http.Request) bool {
 
 // shardAndEpoch returns the shard and the epoch of a request. The epoch is 0 if either header is
 // invalid.
-func shardAndEpoch(h http.Header) (shard uint32, epoch uint64) {
-	n, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
-	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
+func shardAndEpoch(header http.Header) (shard uint32, epoch uint64) {
+	n, err := strconv.ParseUint(header.Get("Shardway-Shard"), 10, 32)
+	epoch, err2 := strconv.ParseUint(header.Get("Shardway-Epoch"), 10, 64)
 	if err != nil || err2 != nil {
 		epoch = 0 // the history checker reports it as an error
 	}
@@ -213,12 +213,12 @@ func (p *prefixBuffer) Write(b []byte) (int, error) {
 // startRun records the start of r. It returns the record and the number of requests for the key,
 // including r.
 func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
-	h := r.Header
-	shard, epoch := shardAndEpoch(h)
+	header := r.Header
+	shard, epoch := shardAndEpoch(header)
 	run = history.Run{
-		App: a.name, Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
-		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "" || h.Get("App-Feed") != "",
-		Resumes: h.Get("App-Feed") != "",
+		App: a.name, Node: header.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
+		Key: header.Get("Shardway-Key"), ID: header.Get("App-Id"), Method: r.Method, Stream: header.Get("Upgrade") != "" || header.Get("App-Events") != "" || header.Get("App-Feed") != "",
+		Resumes: header.Get("App-Feed") != "",
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,16 +277,16 @@ func (a *app) gateLocked(name string) *gate {
 // waitAtGate blocks until the gate opens. It returns false if the client disconnects first.
 func (a *app) waitAtGate(r *http.Request, name string) bool {
 	a.mu.Lock()
-	g := a.gateLocked(name)
-	g.waiting++
+	gate := a.gateLocked(name)
+	gate.waiting++
 	a.mu.Unlock()
 	defer func() {
 		a.mu.Lock()
-		g.waiting--
+		gate.waiting--
 		a.mu.Unlock()
 	}()
 	select {
-	case <-g.open:
+	case <-gate.open:
 		return true
 	case <-r.Context().Done():
 		return false
@@ -307,10 +307,10 @@ func (a *app) gateOpened(name string) <-chan struct{} {
 func (a *app) openGate(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	g := a.gateLocked(name)
+	gate := a.gateLocked(name)
 	select {
-	case <-g.open:
+	case <-gate.open:
 	default:
-		close(g.open)
+		close(gate.open)
 	}
 }

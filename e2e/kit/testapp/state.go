@@ -76,8 +76,8 @@ func newState(dir string, through bool) *state {
 func (s *state) hasAcquired(shard uint32, epoch uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.acquired[shard]
-	return st != nil && st.epoch == epoch
+	acquired := s.acquired[shard]
+	return acquired != nil && acquired.epoch == epoch
 }
 
 // notAcquired responds with 421 and asks the node to call the acquire hook. The request has had no
@@ -92,29 +92,29 @@ func notAcquired(w http.ResponseWriter) {
 func (s *state) count(run history.Run, write bool) (count uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.acquired[run.Shard]
-	if st == nil || st.epoch != run.Epoch {
+	acquired := s.acquired[run.Shard]
+	if acquired == nil || acquired.epoch != run.Epoch {
 		return 0, fmt.Errorf("shard %d was released during a request of epoch %d", run.Shard, run.Epoch)
 	}
 	if !write {
-		return st.counts[run.Key], nil
+		return acquired.counts[run.Key], nil
 	}
-	st.counts[run.Key]++
+	acquired.counts[run.Key]++
 	if s.writeThrough {
-		if err := s.saveLocked(run.Shard, st); err != nil {
+		if err := s.saveLocked(run.Shard, acquired); err != nil {
 			return 0, err
 		}
 	}
-	return st.counts[run.Key], nil
+	return acquired.counts[run.Key], nil
 }
 
 // saveLocked writes the counters of a shard to its file. mu must be held.
-func (s *state) saveLocked(shard uint32, st *shardState) error {
-	b, err := json.Marshal(st.counts)
+func (s *state) saveLocked(shard uint32, acquired *shardState) error {
+	b, err := json.Marshal(acquired.counts)
 	if err != nil {
 		return err
 	}
-	return s.dir.Save(shard, st.epoch, b)
+	return s.dir.Save(shard, acquired.epoch, b)
 }
 
 // saveAll saves all acquired shards, so that a test can read them.
@@ -122,8 +122,8 @@ func (s *state) saveAll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for shard, st := range s.acquired {
-		errs = append(errs, s.saveLocked(shard, st))
+	for shard, acquired := range s.acquired {
+		errs = append(errs, s.saveLocked(shard, acquired))
 	}
 	return errors.Join(errs...)
 }
@@ -151,80 +151,80 @@ type (
 // has already arrived from the same disk. failed has the error of each shard that failed, which
 // includes those in failing. notes has the sum of the counters of each shard that a release has
 // saved.
-func (s *state) handleCall(name string, c hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
+func (s *state) handleCall(name string, call hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
-	seqs := s.lastSeqs[c.Disk]
+	seqs := s.lastSeqs[call.Disk]
 	if seqs == nil {
 		seqs = make(map[uint32]uint64)
-		s.lastSeqs[c.Disk] = seqs
+		s.lastSeqs[call.Disk] = seqs
 	}
-	for _, h := range c.Shards {
-		if c.Seq < seqs[h.Shard] {
+	for _, shard := range call.Shards {
+		if call.Seq < seqs[shard.Shard] {
 			continue
 		}
-		seqs[h.Shard] = c.Seq
+		seqs[shard.Shard] = call.Seq
 		var err error
-		if slices.Contains(failing, h.Shard) {
+		if slices.Contains(failing, shard.Shard) {
 			err = errors.New("told to fail")
 		} else {
-			err = s.applyLocked(name, h)
+			err = s.applyLocked(name, shard)
 		}
-		if l, ok := s.released[h.Shard]; err == nil && name == "release" && ok && l.epoch == h.Epoch {
-			notes[h.Shard] = []byte(l.note) // also if the call is repeated
+		if release, ok := s.released[shard.Shard]; err == nil && name == "release" && ok && release.epoch == shard.Epoch {
+			notes[shard.Shard] = []byte(release.note) // also if the call is repeated
 		}
-		t := hookRecord{Hook: name, Shard: h.Shard, Epoch: h.Epoch, Released: h.Released, Again: h.Again}
-		if h.From != nil {
-			t.From = *h.From
+		record := hookRecord{Hook: name, Shard: shard.Shard, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
+		if shard.From != nil {
+			record.From = *shard.From
 		}
-		if h.To != nil {
-			t.To = *h.To
+		if shard.To != nil {
+			record.To = *shard.To
 		}
 		if err != nil {
-			t.Err = err.Error()
-			failed[h.Shard] = t.Err
+			record.Err = err.Error()
+			failed[shard.Shard] = record.Err
 		}
-		s.calls = append(s.calls, t)
+		s.calls = append(s.calls, record)
 	}
 	return failed, notes
 }
 
 // applyLocked runs one hook for one shard. mu must be held.
-func (s *state) applyLocked(name string, h hookShard) error {
-	st := s.acquired[h.Shard]
+func (s *state) applyLocked(name string, shard hookShard) error {
+	acquired := s.acquired[shard.Shard]
 	switch name {
 	case "acquire":
-		if st != nil && st.epoch == h.Epoch {
+		if acquired != nil && acquired.epoch == shard.Epoch {
 			return nil // a repeated call: memory is newer than the file
 		}
-		b, err := s.dir.Take(h.Shard, h.Epoch)
+		b, err := s.dir.Take(shard.Shard, shard.Epoch)
 		if err != nil {
 			return err
 		}
-		st = &shardState{epoch: h.Epoch, counts: make(map[string]uint64)}
+		acquired = &shardState{epoch: shard.Epoch, counts: make(map[string]uint64)}
 		if len(b) > 0 {
-			if err = json.Unmarshal(b, &st.counts); err != nil {
+			if err = json.Unmarshal(b, &acquired.counts); err != nil {
 				return err
 			}
 		}
-		if found := st.sum(); h.Released && h.Note != nil && string(h.Note) != found {
-			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *h.From, h.Note, found)
+		if found := acquired.sum(); shard.Released && shard.Note != nil && string(shard.Note) != found {
+			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, found)
 		}
-		s.acquired[h.Shard] = st
-		delete(s.released, h.Shard)
+		s.acquired[shard.Shard] = acquired
+		delete(s.released, shard.Shard)
 	case "release":
-		if st == nil || st.epoch != h.Epoch {
+		if acquired == nil || acquired.epoch != shard.Epoch {
 			return nil
 		}
-		if err := s.saveLocked(h.Shard, st); err != nil {
+		if err := s.saveLocked(shard.Shard, acquired); err != nil {
 			return err
 		}
-		delete(s.acquired, h.Shard)
-		s.released[h.Shard] = releasedState{h.Epoch, st.sum()}
+		delete(s.acquired, shard.Shard)
+		s.released[shard.Shard] = releasedState{shard.Epoch, acquired.sum()}
 	case "lost":
-		if st != nil && st.epoch <= h.Epoch {
-			delete(s.acquired, h.Shard)
+		if acquired != nil && acquired.epoch <= shard.Epoch {
+			delete(s.acquired, shard.Shard)
 		}
 	default:
 		return fmt.Errorf("unknown hook %q", name)

@@ -140,17 +140,17 @@ type appConn struct {
 // accept returns the connection that a request asks for. It returns an error for a
 // session that is resumed but unknown, or new but known.
 func (a *app) accept(r *http.Request) (*appConn, error) {
-	h := r.Header
-	c := &appConn{app: a, recorded: make(chan struct{}), raw: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: h.Get("Shardway-WebSocket"), Gap: h.Get("Shardway-WebSocket-Gap") == "1"}}
-	c.Conn, _ = strconv.ParseUint(h.Get("Shardway-WebSocket-Resumed"), 10, 64)
-	if strings.Trim(c.Session, "0123456789abcdef") != "" || len(c.Session) != 32 {
+	header := r.Header
+	conn := &appConn{app: a, recorded: make(chan struct{}), raw: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1"}}
+	conn.Conn, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
+	if strings.Trim(conn.Session, "0123456789abcdef") != "" || len(conn.Session) != 32 {
 		return nil, errors.New("invalid session ID")
 	}
-	known, err := c.load()
-	if err == nil && known != (c.Conn > 0) {
+	known, err := conn.load()
+	if err == nil && known != (conn.Conn > 0) {
 		err = errors.New("unknown or duplicate session")
 	}
-	return c, err
+	return conn, err
 }
 
 // ServeHTTP serves one upstream connection.

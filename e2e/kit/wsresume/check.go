@@ -62,17 +62,17 @@ func Read(dir string) ([]*Conn, error) {
 }
 
 func readLog(name string) (conns []*Conn, err error) {
-	f, err := os.Open(filepath.Clean(name))
+	file, err := os.Open(filepath.Clean(name))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = file.Close() }()
 	type id struct {
 		socket string
 		leg    uint64
 	}
 	open := map[id]*Conn{}
-	for lines := bufio.NewReader(f); ; {
+	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			return conns, nil // an incomplete last line is still being written
@@ -219,14 +219,14 @@ func (c *checker) checkUpstream() {
 // checkDownstream checks the messages of the app.
 func (c *checker) checkDownstream() {
 	last := Number{}
-	for _, n := range c.Got {
+	for _, number := range c.Got {
 		switch {
-		case n.Conn < last.Conn || n.N <= last.N:
-			c.violates("it received %d from connection %d after %d from connection %d: repeated or out of order", n.N, n.Conn, last.N, last.Conn)
-		case n.N > last.N+1 && !c.hasGap(last.Conn, n.Conn):
-			c.violates("it received %d from connection %d after %d from connection %d: lost without a gap", n.N, n.Conn, last.N, last.Conn)
+		case number.Conn < last.Conn || number.N <= last.N:
+			c.violates("it received %d from connection %d after %d from connection %d: repeated or out of order", number.N, number.Conn, last.N, last.Conn)
+		case number.N > last.N+1 && !c.hasGap(last.Conn, number.Conn):
+			c.violates("it received %d from connection %d after %d from connection %d: lost without a gap", number.N, number.Conn, last.N, last.Conn)
 		}
-		last = n
+		last = number
 	}
 	if end := c.conns[len(c.conns)-1]; end.Last != last.N {
 		c.report("it received %d as the last, the app sent %d", last.N, end.Last)
@@ -235,5 +235,5 @@ func (c *checker) checkDownstream() {
 
 // hasGap reports whether a connection after from, up to to, was told of a gap.
 func (c *checker) hasGap(from, to uint64) bool {
-	return slices.ContainsFunc(c.conns, func(l *Conn) bool { return l.Gap && l.N > from && l.N <= to })
+	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.N > from && conn.N <= to })
 }

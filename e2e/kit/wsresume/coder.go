@@ -20,20 +20,20 @@ const Coder = "coder"
 type coderApp struct{ *app }
 
 func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, err := a.accept(r)
+	conn, err := a.accept(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer c.begin()()
-	c.record("begin", c.N)
-	c.save(c.N)
+	defer conn.begin()()
+	conn.record("begin", conn.N)
+	conn.save(conn.N)
 	w.Header().Set("Shardway-WebSocket", "keep")
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err == nil {
 		defer func() { _ = ws.CloseNow() }()
 		var closed bool
-		if closed, err = c.reply(r.Context(), ws); closed {
+		if closed, err = conn.reply(r.Context(), ws); closed {
 			return
 		}
 	}
@@ -41,7 +41,7 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if websocket.CloseStatus(err) == websocket.StatusServiceRestart {
 		outcome = "moved"
 	}
-	c.write(entry{At: c.At, Client: c.Client, Session: c.Session, Conn: c.Conn, Gap: c.Gap, What: outcome, N: c.N})
+	conn.write(entry{At: conn.At, Client: conn.Client, Session: conn.Session, Conn: conn.Conn, Gap: conn.Gap, What: outcome, N: conn.N})
 }
 
 // reply replies until the client asks for a close, or the connection ends otherwise.

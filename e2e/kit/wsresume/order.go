@@ -14,13 +14,13 @@ import (
 // connKey is the context key of the connection of a request.
 type connKey struct{}
 
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
 func connOf(r *http.Request) net.Conn {
-	c, _ := r.Context().Value(connKey{}).(net.Conn)
-	return c
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	return conn
 }
 
 // begin starts a connection after the previous one of its session, and returns a function
@@ -47,8 +47,8 @@ func (c *appConn) begin() (over func()) {
 }
 
 // hasEnded reports whether either side has ended a connection.
-func hasEnded(c net.Conn) bool {
-	sc, ok := c.(syscall.Conn)
+func hasEnded(conn net.Conn) bool {
+	sc, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
