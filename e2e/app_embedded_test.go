@@ -55,11 +55,11 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	owner := c.Follower(t)
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	other := c.Others(owner)[0]
-	hung := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
+	hung := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
 	owner.App.AwaitHanging(t, "gate", 1)
 	owner.Terminate(t)
-	other.Await(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
-	next := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
+	other.AwaitStatus(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
+	next := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
 	if a := hung.Response(t); a.Status != 502 || a.Error != "shard-moved" {
 		t.Errorf("who hung got %d %s", a.Status, a.Error)
 	}
@@ -68,7 +68,7 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	}
 	owner.AwaitExit(t, 0)
 	var first, second history.Run
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		switch run.ID {
 		case "hung":
 			first = run
@@ -104,7 +104,7 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	for i, key := range keys {
 		r := operation(key, "unfenced", "late-"+key)
 		r.ID, r.Header["App-Late"], r.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
-		late = append(late, c.AskAsync(t, owner, r))
+		late = append(late, c.SendAsync(t, owner, r))
 	}
 	for _, key := range keys {
 		cluster.Await(t, "the app has "+key, func() error {
@@ -117,14 +117,14 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...) // dead-after is longer than the sleep of the handlers
 	for _, key := range keys {
-		if a := c.Ask(t, others[1], operation(key, "unfenced", "new-"+key)); !a.OK() {
+		if a := c.SendRequest(t, others[1], operation(key, "unfenced", "new-"+key)); !a.OK() {
 			t.Fatalf("the next owner of %q: %d %s", key, a.Status, a.Error)
 		}
 	}
 	woke := history.Now()
 	owner.Continue(t)
 	cluster.Await(t, "what ran there has ended", func() error {
-		for _, run := range c.Recorded(t) {
+		for _, run := range c.RecordedRuns(t) {
 			if run.App == owner.ID && run.End == 0 {
 				return errNotYet
 			}

@@ -41,13 +41,13 @@ func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	for _, n := range c.Nodes() {
-		n.App.FailChecks(t, true)
+		n.App.SetUnhealthy(t, true)
 	}
 	a := c.Nodes()[0]
-	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.NoHealthyApp) })
+	a.AwaitStatus(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.NoHealthyApp) })
 	l.AwaitStarted(t, 2*shards)
-	a.App.FailChecks(t, false)
-	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.HealthPanic) })
+	a.App.SetUnhealthy(t, false)
+	a.AwaitStatus(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.HealthPanic) })
 	for _, n := range c.Nodes() {
 		if err := n.Ready(t.Context()); err != nil {
 			t.Errorf("node %s serves its shards: %v", n.ID, err)
@@ -55,9 +55,9 @@ func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	}
 	for _, n := range c.Nodes()[1:] {
 		l.AwaitStarted(t, shards)
-		n.App.FailChecks(t, false)
+		n.App.SetUnhealthy(t, false)
 	}
-	a.Await(t, "all apps are healthy", func(s cluster.Status) bool { return len(s.Findings) == 0 })
+	a.AwaitStatus(t, "all apps are healthy", func(s cluster.Status) bool { return len(s.Findings) == 0 })
 	l.AwaitStarted(t, shards)
 	l.Finish(t)
 	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
@@ -76,7 +76,7 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 	found := false
 	for range 25 {
 		for _, fails := range []bool{true, false} {
-			n.App.FailChecks(t, fails)
+			n.App.SetUnhealthy(t, fails)
 			cluster.Await(t, fmt.Sprintf("the app fails: %t", fails), func() error {
 				s, err := other.Status(t.Context())
 				if err != nil {
@@ -148,14 +148,14 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 		return nil
 	})
 	failing := c.Others(n)[0]
-	failing.App.FailChecks(t, true)
-	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.AppUnhealthy) })
+	failing.App.SetUnhealthy(t, true)
+	failing.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.AppUnhealthy) })
 	m, err := failing.Map(t.Context())
 	must(t, err)
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
-	failing.App.FailChecks(t, false)
+	failing.App.SetUnhealthy(t, false)
 	for _, m := range []cluster.Map{m, c.AwaitServing(t)} {
 		for shard := range shards {
 			if before.Owner(shard) == n.ID && m.Owner(shard) != n.ID {

@@ -23,14 +23,14 @@ func TestShardWithHoldHeaderMovesLast(t *testing.T) {
 	// it.
 	hold := func(seconds string) {
 		t.Helper()
-		a := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Response(t)
+		a := c.SendAsync(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Response(t)
 		if !a.OK() {
 			t.Fatalf("Shardway-Hold: %s: %d %s", seconds, a.Status, a.Error)
 		}
 	}
 	owns := func(want int) {
 		t.Helper()
-		other.Await(t, "the shards of "+n.ID, func(s cluster.Status) bool { return s.Member(n.ID).Shards == want })
+		other.AwaitStatus(t, "the shards of "+n.ID, func(s cluster.Status) bool { return s.Member(n.ID).Shards == want })
 	}
 	hold("600")
 	if out, code := shardway(t, "status", "--json", "--admin", n.Admin); code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"held":1`) {

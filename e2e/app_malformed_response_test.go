@@ -75,7 +75,7 @@ func TestUnambiguousMalformedResponsesAreForwarded(t *testing.T) {
 				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at.Addr)
 				must(t, err)
 				defer func() { _ = conn.Close() }()
-				must(t, conn.SetDeadline(time.Now().Add(cluster.Patience)))
+				must(t, conn.SetDeadline(time.Now().Add(cluster.AwaitTimeout)))
 				r, fields := bufio.NewReader(conn), "Host: h\r\n"
 				if tc.upgrade != "" {
 					fields += "Connection: upgrade\r\nUpgrade: " + tc.upgrade + "\r\n"

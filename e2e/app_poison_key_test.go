@@ -25,7 +25,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 5, Shards: shards, Embedded: true, Secret: true})
 	c.AwaitServing(t)
 	ingress := c.Nodes()[0]
-	ingress.Await(t, "all vote", func(s cluster.Status) bool { // two voters will die
+	ingress.AwaitStatus(t, "all vote", func(s cluster.Status) bool { // two voters will die
 		voters := 0
 		for _, n := range s.Nodes {
 			if n.Voter {
@@ -34,7 +34,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 		}
 		return voters == len(c.Nodes())
 	})
-	ingress.Do(t, "drain", url.Values{"node": {ingress.ID}}) // it must survive to report the key
+	ingress.PerformAction(t, "drain", url.Values{"node": {ingress.ID}}) // it must survive to report the key
 	cluster.Await(t, "the ingress owns nothing", func() error {
 		m, err := ingress.Map(t.Context())
 		if err == nil && m.Counts()[ingress.ID] > 0 {
@@ -48,7 +48,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	}
 	key := m.Keys(c.Nodes()[1].ID, 1)[0]
 	poison := load.Request{Key: key, Header: map[string]string{"App-Die": "before"}}
-	if a := c.AskAsync(t, ingress, poison).Response(t); a.Status != 502 {
+	if a := c.SendAsync(t, ingress, poison).Response(t); a.Status != 502 {
 		t.Errorf("what ended two nodes got %d %s, want 502", a.Status, a.Error)
 	}
 	var fallen []*cluster.Node
@@ -76,7 +76,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	})
 	diagnosisTest{t, c}.wantFinding(ingress, diagnosis.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
 	last := c.Running()[len(c.Running())-1]
-	last.Do(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
+	last.PerformAction(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is refused", func() error {
 		for _, n := range c.Running() {
 			p, err := n.Status(t.Context())
@@ -91,7 +91,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	})
 	for _, n := range c.Running() {
 		for range 3 {
-			if a := c.AskAsync(t, n, poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
+			if a := c.SendAsync(t, n, poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
 				t.Errorf("in quarantine, by %s: %d %s", n.ID, a.Status, a.Error)
 			}
 		}
@@ -110,12 +110,12 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 		}
 		return nil
 	})
-	if a := c.AskAsync(t, fallen[0], poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
+	if a := c.SendAsync(t, fallen[0], poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
 		t.Errorf("in quarantine, by one that had fallen: %d %s", a.Status, a.Error)
 	}
-	last.Do(t, "lift", url.Values{"shard": {found[1]}, "hash": {found[2]}})
+	last.PerformAction(t, "lift", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is served again", func() error {
-		if a := c.AskAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
+		if a := c.SendAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
 			return errors.New(a.Error)
 		}
 		return nil

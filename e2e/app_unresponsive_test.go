@@ -51,5 +51,5 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	w.wantFinding(a, diagnosis.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
 	a.App.Signal(t, syscall.SIGCONT)
 	all.Wait()
-	a.Await(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })
+	a.AwaitStatus(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })
 }

@@ -33,12 +33,12 @@ func TestRequestsOfOneKeyReachOneApp(t *testing.T) {
 	owner := c.AwaitServing(t).OwnerOf("alice")
 	for i := range 9 {
 		n := c.Nodes()[i%3]
-		a := c.Ask(t, n, load.Request{Key: "alice", Method: []string{"GET", "POST"}[i%2]})
+		a := c.SendRequest(t, n, load.Request{Key: "alice", Method: []string{"GET", "POST"}[i%2]})
 		if !a.OK() || a.App != owner || a.Count != uint64(i+1) {
 			t.Fatalf("request %d at %s: %+v, want count %d from %s", i, n.ID, a, i+1, owner)
 		}
 	}
-	if a := c.Ask(t, c.Node("a"), load.Request{}); a.Status != 400 || a.Error != "no-key" {
+	if a := c.SendRequest(t, c.Node("a"), load.Request{}); a.Status != 400 || a.Error != "no-key" {
 		t.Errorf("request without a key: %d %s, want 400 no-key", a.Status, a.Error)
 	}
 }

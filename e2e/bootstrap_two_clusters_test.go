@@ -23,7 +23,7 @@ func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 	b.Start(t)
 	ids := map[*cluster.Node]string{}
 	for _, n := range []*cluster.Node{a, b} {
-		n.Await(t, "it serves", func(s cluster.Status) bool {
+		n.AwaitStatus(t, "it serves", func(s cluster.Status) bool {
 			ids[n] = s.Cluster
 			return s.State == "operational" && s.Shards.Owned == shards
 		})

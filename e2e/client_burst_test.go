@@ -19,7 +19,7 @@ func TestBurstOfConnectionsIsServed(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Secret: true})
 	b := load.Burst(t.Context(), load.BurstOptions{
-		Target: c.Nodes()[0].Addr, Conns: 400, For: 2 * time.Second, Timeout: 30 * time.Second,
+		Target: c.Nodes()[0].Addr, Conns: 400, Duration: 2 * time.Second, Timeout: 30 * time.Second,
 		Keys: load.KeysIn(128, 1, func(int) bool { return true }), Prefix: "burst",
 	})
 	for _, a := range b.Failed {
@@ -35,5 +35,5 @@ func TestBurstOfConnectionsIsServed(t *testing.T) {
 		}
 		t.Logf("node %s: %.0f ms without a lease", n.ID, 1000*m.Sum("shardway_lease_absent_seconds_total"))
 	}
-	t.Logf("%d requests", len(b.Times))
+	t.Logf("%d requests", len(b.Latencies))
 }

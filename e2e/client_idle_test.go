@@ -63,7 +63,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	if each > most {
 		t.Errorf("an idle connection holds %d bytes, want at most %d", each, most)
 	}
-	if a := c.Ask(t, n, load.Request{Key: key}); !a.OK() {
+	if a := c.SendRequest(t, n, load.Request{Key: key}); !a.OK() {
 		t.Errorf("beside idle connections, a request got %d %s", a.Status, a.Error)
 	}
 }

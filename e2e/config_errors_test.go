@@ -38,7 +38,7 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 		n := newNodeArgs(t, c)
 		other := start(t, 1).Node("a")
 		other.Stop(t)
-		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
+		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.DataDir, "--node", other.ID), "cluster", "--data")
 	})
 	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
 		t.Run("taken port of "+flag, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", dir), dir, "--data")
 	})
 	t.Run("data directory in use", func(t *testing.T) {
-		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", a.Data), a.Data, strconv.Itoa(a.Process().Pid))
+		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", a.DataDir), a.DataDir, strconv.Itoa(a.Process().Pid))
 	})
 	t.Run("node id in use", func(t *testing.T) {
 		n := newNodeArgs(t, c)
@@ -73,7 +73,7 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 	})
 	t.Run("copied data directory", func(t *testing.T) {
 		dir := filepath.Join(c.Dir(), "copied")
-		if err := cluster.CopyData(dir, c.Node("b").Data); err != nil {
+		if err := cluster.CopyData(dir, c.Node("b").DataDir); err != nil {
 			t.Fatal(err)
 		}
 		n := newNodeArgs(t, c)
@@ -122,7 +122,7 @@ func withFlags(args []string, flags ...string) []string {
 // wantStartupError runs a node that must exit on its own, with one line after its log.
 func wantStartupError(t *testing.T, args []string, words ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), cluster.AwaitTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...)
 	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {

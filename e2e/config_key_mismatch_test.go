@@ -44,7 +44,7 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 		reloadConfig(t, n, file, next, "settings reloaded", `"changed":["key"]`)
 	}
 	for _, n := range nodes {
-		n.Await(t, "no difference", func(s cluster.Status) bool {
+		n.AwaitStatus(t, "no difference", func(s cluster.Status) bool {
 			return !slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool { return f.Code == diagnosis.ConfigDiffers })
 		})
 	}

@@ -24,12 +24,12 @@ func TestShardInflightIsReloaded(t *testing.T) {
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	hang := map[string]string{"App-Hang": "gate"}
 	hung := []*cluster.AsyncRequest{
-		c.AskAsync(t, owner, load.Request{Key: key, Header: hang}),
-		c.AskAsync(t, other, load.Request{Key: key, Header: hang}),
+		c.SendAsync(t, owner, load.Request{Key: key, Header: hang}),
+		c.SendAsync(t, other, load.Request{Key: key, Header: hang}),
 	}
 	owner.App.AwaitHanging(t, "gate", 2)
 	for _, n := range c.Nodes() {
-		a := c.AskAsync(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Response(t)
+		a := c.SendAsync(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Response(t)
 		if a.Status != 503 || a.Error != "shard-busy" {
 			t.Errorf("beyond the limit, by %s: %d %s, want 503 shard-busy", n.ID, a.Status, a.Error)
 		}
@@ -38,7 +38,7 @@ func TestShardInflightIsReloaded(t *testing.T) {
 		}
 	}
 	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
-	if a := c.AskAsync(t, other, load.Request{Key: key}).Response(t); !a.OK() {
+	if a := c.SendAsync(t, other, load.Request{Key: key}).Response(t); !a.OK() {
 		t.Errorf("without a limit: %d %s", a.Status, a.Error)
 	}
 	owner.App.Release(t, "gate")

@@ -16,7 +16,7 @@ import (
 // own node is killed, and the page shows that it has no data.
 func TestDashboardShowsKilledNode(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
-	b := browser.Must(t)
+	b := browser.StartOrSkip(t)
 	c := start(t, 3)
 	leader := c.Leader(t)
 	others := c.Others(leader)

@@ -75,7 +75,7 @@ func (w diagnosisTest) run(n *cluster.Node, args ...string) (code int, out strin
 func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text string) diagnosis.Finding {
 	w.t.Helper()
 	var found diagnosis.Finding
-	n.Await(w.t, fmt.Sprintf("%s: %s", code, text), func(s cluster.Status) bool {
+	n.AwaitStatus(w.t, fmt.Sprintf("%s: %s", code, text), func(s cluster.Status) bool {
 		for _, f := range s.Findings {
 			if f.Code == code && strings.Contains(f.Text, text) {
 				found = f
@@ -133,7 +133,7 @@ func unquoted(s string) string { return strings.ReplaceAll(s, `\"`, `"`) }
 func (w diagnosisTest) awaitHealthy(nodes ...*cluster.Node) {
 	w.t.Helper()
 	for _, n := range nodes {
-		n.Await(w.t, "all is well", func(s cluster.Status) bool {
+		n.AwaitStatus(w.t, "all is well", func(s cluster.Status) bool {
 			return diagnosis.Worst(slices.DeleteFunc(s.Findings, func(f diagnosis.Finding) bool {
 				return f.Code == diagnosis.ClockJump || f.Code == diagnosis.DiskSlow
 			})) <= diagnosis.Info
@@ -234,16 +234,16 @@ func (w diagnosisTest) checkApps(a, b, c *cluster.Node) {
 
 // checkOperatorRequests sends requests of operators.
 func (w diagnosisTest) checkOperatorRequests(a, c *cluster.Node) {
-	a.Do(w.t, "pause", url.Values{"for": {"30m"}})
+	a.PerformAction(w.t, "pause", url.Values{"for": {"30m"}})
 	w.wantFinding(a, diagnosis.Paused, "planned moves of shards are paused for 30m")
-	a.Do(w.t, "resume", nil)
-	a.Do(w.t, "cordon", url.Values{"node": {c.ID}})
+	a.PerformAction(w.t, "resume", nil)
+	a.PerformAction(w.t, "cordon", url.Values{"node": {c.ID}})
 	w.wantFinding(a, diagnosis.Cordoned, "c is cordoned")
-	a.Do(w.t, "uncordon", url.Values{"node": {c.ID}})
-	a.Do(w.t, "drain", url.Values{"node": {c.ID}})
+	a.PerformAction(w.t, "uncordon", url.Values{"node": {c.ID}})
+	a.PerformAction(w.t, "drain", url.Values{"node": {c.ID}})
 	w.wantFinding(a, diagnosis.Draining, "c is drained, and owns nothing")
-	a.Do(w.t, "uncordon", url.Values{"node": {c.ID}})
-	a.Do(w.t, "quarantine", url.Values{"shard": {"1"}, "hash": {"0123456789abcdef"}})
+	a.PerformAction(w.t, "uncordon", url.Values{"node": {c.ID}})
+	a.PerformAction(w.t, "quarantine", url.Values{"shard": {"1"}, "hash": {"0123456789abcdef"}})
 	w.wantFinding(a, diagnosis.Quarantined, "1 key is in quarantine")
 }
 

@@ -44,7 +44,7 @@ func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*clust
 	disks := make(map[*cluster.Node]*faultfs.Disk)
 	for _, d := range mounted {
 		n := c.Prepare(t, "--bootstrap-expect", "3")
-		n.Data = filepath.Join(d.Dir, "data")
+		n.DataDir = filepath.Join(d.Dir, "data")
 		disks[n] = d
 	}
 	c.AddJoinFlags()
@@ -94,7 +94,7 @@ func wantExitLine(t *testing.T, n *cluster.Node, from int64, words ...string) {
 		return
 	}
 	t.Log(got[0])
-	for _, w := range append(words, n.Data) {
+	for _, w := range append(words, n.DataDir) {
 		if !strings.Contains(got[0], w) {
 			t.Errorf("the last words of node %s do not contain %q: %s", n.ID, w, got[0])
 		}
@@ -136,7 +136,7 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 				from := logSize(t, victim)
 				victim.Start(t)
 				wantExitLine(t, victim, from, "no space left", "free space")
-				must(t, disks[victim].Free())
+				must(t, disks[victim].RemoveFiller())
 			}
 		}, "no space left", "free space")
 		t.Log("broken disk: " + role)

@@ -25,7 +25,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	c := start(t, 3)
 	a, b, survivor := c.Node("a"), c.Node("b"), c.Node("c")
 	cluster.Await(t, "the survivor has written down whom it saw", func() error {
-		seen, err := os.ReadFile(filepath.Join(survivor.Data, "gossip"))
+		seen, err := os.ReadFile(filepath.Join(survivor.DataDir, "gossip"))
 		if err == nil && (!strings.Contains(string(seen), "alive: a ") || !strings.Contains(string(seen), "alive: b ")) {
 			err = errNotYet
 		}
@@ -33,18 +33,18 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	})
 	survivor.Kill(t)
 	c.AwaitShards(t, a, b) // the survivor does not have this map
-	c.Leader(t).Do(t, "step-down", nil)
+	c.Leader(t).PerformAction(t, "step-down", nil)
 	last := c.AwaitShards(t, a, b)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 
-	if out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
+	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
 		t.Errorf("recover while the others serve: exit %d, %s", code, out)
 	}
 	a.Kill(t)
 	b.Kill(t)
-	out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor))
+	out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor))
 	if code != 0 || !strings.Contains(out, "which continues from the state of") {
 		t.Fatalf("recover: exit %d, %s", code, out)
 	}
@@ -72,7 +72,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		}
 	}
 	l.AwaitStarted(t, shards)
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.App != survivor.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
 		}
@@ -82,7 +82,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		n.Start(t)
 	}
 	c.AwaitServing(t)
-	l.Send(c.Running())
+	l.SetTargets(c.Running())
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }
@@ -109,7 +109,7 @@ func TestBackupIsRestored(t *testing.T) {
 		n.Wipe(t)
 	}
 	first := nodes[0]
-	if out, code := shardway(t, "restore", file, "--node", first.ID, "--data", first.Data); code != 0 {
+	if out, code := shardway(t, "restore", file, "--node", first.ID, "--data", first.DataDir); code != 0 {
 		t.Fatalf("restore: exit %d, %s", code, out)
 	}
 	for _, n := range nodes {
@@ -133,7 +133,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	n := c.Follower(t)
 	n.Kill(t)
 	old := filepath.Join(c.Dir(), "old-disk")
-	if err := cluster.CopyData(old, n.Data); err != nil {
+	if err := cluster.CopyData(old, n.DataDir); err != nil {
 		t.Fatal(err)
 	}
 	n.Start(t)
@@ -142,7 +142,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	c.Add(t) // a map without n
 	c.AwaitServing(t)
 	n.Wipe(t)
-	if err := cluster.CopyData(n.Data, old); err != nil {
+	if err := cluster.CopyData(n.DataDir, old); err != nil {
 		t.Fatal(err)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -156,7 +156,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 		}
 	}
 	l.AwaitStarted(t, shards)
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.App == n.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
 		}
@@ -164,7 +164,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	n.Wipe(t)
 	n.Start(t)
 	c.AwaitServing(t)
-	l.Send(c.Running())
+	l.SetTargets(c.Running())
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }
@@ -185,7 +185,7 @@ func shardway(t *testing.T, args ...string) (out string, code int) {
 // clusterOf returns the cluster ID in the data directory of a stopped node.
 func clusterOf(t *testing.T, n *cluster.Node) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", n.Data)
+	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", n.DataDir)
 	b, err := cmd.Output() // the command fails without confirmation
 	var v struct {
 		Cluster string `json:"cluster"`

@@ -25,7 +25,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	// Each election writes a round that moves no shard.
 	until := c.AwaitServing(t).Epoch + 400
 	for c.AwaitServing(t).Epoch < until {
-		if err := c.Leader(t).Try(t.Context(), "step-down", nil); err != nil {
+		if err := c.Leader(t).TryAction(t.Context(), "step-down", nil); err != nil {
 			t.Log(err) // the next attempt shows whether it matters
 		}
 	}
@@ -52,7 +52,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 // snapshot reports whether a node has a complete Raft snapshot on its disk.
 func snapshot(n *cluster.Node) func() error {
 	return func() error {
-		found, err := filepath.Glob(filepath.Join(n.Data, "raft", "snapshots", "*", "state.bin"))
+		found, err := filepath.Glob(filepath.Join(n.DataDir, "raft", "snapshots", "*", "state.bin"))
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func TestWipedVoterElectsNoLeader(t *testing.T) {
 	for i := range 4 {
 		asking := map[string]*cluster.AsyncRequest{}
 		for _, n := range []*cluster.Node{b, behind} {
-			asking[n.ID] = c.AskAsync(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
+			asking[n.ID] = c.SendAsync(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
 		}
 		for id, a := range asking {
 			if r := a.Response(t); r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {

@@ -66,7 +66,7 @@ func lossCounters(t *testing.T, c *cluster.Cluster) string {
 // test is repeated. Otherwise the first attempt counts.
 func TestSlowDiskFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for disks most of the time
-	c, disks := startOnDisks(t, cluster.Options{Urgent: true, Flags: []string{"--drain-timeout", "1s"}})
+	c, disks := startOnDisks(t, cluster.Options{RealTime: true, Flags: []string{"--drain-timeout", "1s"}})
 	for _, where := range [][]*faultfs.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
 		for try := 1; ; try++ {
 			t.Logf("slow on %d nodes", len(where))
@@ -137,7 +137,7 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		if s, err := victim.Status(t.Context()); err != nil || s.LeaseMS != 0 {
 			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, s, err)
 		}
-		if got := operatorLines(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.Data) {
+		if got := operatorLines(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.DataDir) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
 		}
 		mended()

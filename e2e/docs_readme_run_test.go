@@ -127,7 +127,7 @@ func TestReadmeCommandsRun(t *testing.T) {
 	var all []machine
 	for i := range 4 {
 		m := machine{t, net.Host(i), directoryWithBinary(t)}
-		if broken := m.host.Also(fmt.Sprintf("10.0.0.%d/24", i+1)); broken != nil {
+		if broken := m.host.AddAddress(fmt.Sprintf("10.0.0.%d/24", i+1)); broken != nil {
 			t.Fatal(broken)
 		}
 		m.startLine("./shardway demo-app --listen 127.0.0.1:9000 --state state")

@@ -85,7 +85,7 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	post(t, c, at, counts, 1, keys...)
 	n.App.SetHookFault(t, "acquire", fmt.Sprintf("failed:%d", shard))
 	loseShard(t, n, shard, m.Epoch)
-	waiting := c.AskAsync(t, at, load.Request{Key: key, Method: "POST"})
+	waiting := c.SendAsync(t, at, load.Request{Key: key, Method: "POST"})
 	wantAcquiringOutage(t, c, "the app of node c does not acquire ")
 	counts[key]++
 	if a := waiting.Response(t); !a.OK() || a.Count != counts[key] {

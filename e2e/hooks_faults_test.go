@@ -54,7 +54,7 @@ func TestFailingHooksBlockOnlyTheirShard(t *testing.T) {
 		others = append(others, load.KeysIn(shards, 1, func(s int) bool { return s == shard })...)
 	}
 	counts := map[string]uint64{}
-	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, Make: func(int, *load.Request) {}})
+	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, ModifyRequest: func(int, *load.Request) {}})
 	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
 		ill := hookFault{c: c, from: from, to: to, how: how, counts: counts}
 		ill.checkAcquire(t, moving[2*i])
@@ -90,7 +90,7 @@ func (b hookFault) move(t *testing.T, shard int) (key string, asking *cluster.As
 		return err
 	})
 	b.counts[key]++
-	return key, b.c.AskAsync(t, b.from, load.Request{Key: key, Method: "POST"})
+	return key, b.c.SendAsync(t, b.from, load.Request{Key: key, Method: "POST"})
 }
 
 // wantCounted waits for the response to a queued request.
@@ -185,7 +185,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	for _, shard := range []int{0, 4, 6, 129, 254} {
 		post(t, c, n, counts, 2, keyOf(shard))
 	}
-	a := c.Ask(t, n, load.Request{Key: keyOf(130), Method: "POST"})
+	a := c.SendRequest(t, n, load.Request{Key: keyOf(130), Method: "POST"})
 	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
 		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
 	}

@@ -18,7 +18,7 @@ func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uin
 	for _, key := range keys {
 		for range n {
 			was[key]++
-			if a := c.Ask(t, at, load.Request{Key: key, Method: "POST"}); !a.OK() || a.Count != was[key] {
+			if a := c.SendRequest(t, at, load.Request{Key: key, Method: "POST"}); !a.OK() || a.Count != was[key] {
 				t.Fatalf("%s at %s: status %d (%s), count %d, want %d", key, at.ID, a.Status, a.Detail, a.Count, was[key])
 			}
 		}

@@ -96,7 +96,7 @@ func TestCountersFollowTheirShards(t *testing.T) {
 	c := startWithCounters(t, 3, nil)
 	counts := map[string]uint64{}
 	for round := 0; round == 0 || movesOf(c) < want; round++ {
-		l := c.Load(t, c.Running(), cluster.Traffic{Make: func(n int, r *load.Request) {
+		l := c.Load(t, c.Running(), cluster.Traffic{ModifyRequest: func(n int, r *load.Request) {
 			if n%10 == 4 { // some requests run while their shard should move
 				r.Header = map[string]string{"App-Delay": "50ms"}
 			}

@@ -36,7 +36,7 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	others := c.Others(owner)
 	var answers []history.Response
 	ask := func(n *cluster.Node, key, mode, value string) history.Response {
-		a := c.Ask(t, n, operation(key, mode, value))
+		a := c.SendRequest(t, n, operation(key, mode, value))
 		if !a.OK() {
 			t.Errorf("%s %q: %d %s %s", a.Method, key, a.Status, a.Error, a.Detail)
 		}
@@ -52,12 +52,12 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 		// Half of the requests will write, the others read.
 		r := operation(key, "store", []string{"late-" + key, ""}[i%2])
 		r.Header["App-Hang"] = "gate"
-		late = append(late, c.AskAsync(t, owner, r))
+		late = append(late, c.SendAsync(t, owner, r))
 	}
 	ask(others[0], open, "unfenced", "old-"+open)
 	r := operation(open, "unfenced", "late-"+open)
 	r.Header["App-Hang"] = "gate"
-	late = append(late, c.AskAsync(t, owner, r))
+	late = append(late, c.SendAsync(t, owner, r))
 	owner.App.AwaitHanging(t, "gate", len(late))
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...)
@@ -71,7 +71,7 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	owner.App.Release(t, "gate")
 	cluster.Await(t, "the store has refused what the app did late, and done what it could not refuse", func() error {
 		log := s.Applied()
-		if n := s.Refused(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
+		if n := s.FencedCount(); n != len(keys) || log[len(log)-1].Value != "late-"+open {
 			return fmt.Errorf("%d of %d refused, the last write is %+v", n, len(keys), log[len(log)-1])
 		}
 		return nil
@@ -97,13 +97,13 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 		}
 	}
 	report := c.Check(t)
-	if report.Paused < len(late) {
+	if report.PauseOverlaps < len(late) {
 		t.Errorf("report = %v: want an overlap for each of %d keys", report, len(late))
 	}
-	if n := report.Overlapped[uint32(load.ShardOf(open, shards))]; n == 0 {
-		t.Errorf("the report lacks the overlap in the shard of the unfenced register: %v", report.Overlapped)
+	if n := report.OverlapsByShard[uint32(load.ShardOf(open, shards))]; n == 0 {
+		t.Errorf("the report lacks the overlap in the shard of the unfenced register: %v", report.OverlapsByShard)
 	}
-	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool { return a.Key == open })
+	runs, fenced := c.AwaitRuns(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool { return a.Key == open })
 	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: s.Applied()}); err != nil {
 		t.Error(err)
 	}

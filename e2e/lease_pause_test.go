@@ -38,14 +38,14 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	after := c.AwaitServing(t)
 	wantMoves(t, c, taken, after)
 	l.AwaitStarted(t, seconds/2)
-	everywhere.End(t)
+	everywhere.EndLoad(t)
 	r := l.Finish(t)
 	if r.Handovers == 0 {
 		t.Error("no shard was handed over: nothing was tested")
 	}
 	// Check has found no stale epoch and no second owner. All runs that the node began
 	// after the pause belong to a new map.
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.App == owner.ID && run.Start > woke && run.Epoch <= taken.Epoch {
 			t.Errorf("%s ran %s in shard %d with epoch %d, which was taken at %d", owner.ID, run.ID, run.Shard, run.Epoch, taken.Epoch)
 		}
@@ -64,7 +64,7 @@ func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	for i, n := range others {
 		key := before.Keys(n.ID, 1)[0]
 		// The owner is also the ingress, so that the paused node is not involved.
-		streams = append(streams, c.AskAsync(t, n, load.Request{
+		streams = append(streams, c.SendAsync(t, n, load.Request{
 			ID: fmt.Sprintf("stream%d", i), Key: key,
 			Header: map[string]string{"App-Chunks": "80", "App-Delay": "100ms", "App-Size": "80000"},
 		}))
@@ -90,7 +90,7 @@ func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 			t.Errorf("stream %d: %+v, want it complete", i, a)
 		}
 	}
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.Aborted && run.App != leader.ID {
 			t.Errorf("%s was cut off while it ran %s", run.App, run.ID)
 		}

@@ -200,7 +200,7 @@ func TestMovesOfStagedChangeAreCountedTogether(t *testing.T) {
 // nodes for a second in total, it checks only for the fewest moves.
 func wantSame(tb testing.TB, c *cluster.Cluster, since int64, from, to cluster.Map) {
 	tb.Helper()
-	if starved := c.Starved(since); starved > time.Second {
+	if starved := c.StarvedTime(since); starved > time.Second {
 		tb.Logf("the nodes waited for a processor for %v", starved)
 		wantMoves(tb, c, from, to)
 		return

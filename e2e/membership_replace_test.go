@@ -18,7 +18,7 @@ func TestReplacementGetsVoteOfStoppedNode(t *testing.T) {
 	c.Add(t)
 	c.AwaitServedBy(t, c.Running()...)
 	leader := c.Leader(t)
-	leader.Await(t, "three vote, all of them here", func(s cluster.Status) bool {
+	leader.AwaitStatus(t, "three vote, all of them here", func(s cluster.Status) bool {
 		voters := 0
 		for _, m := range s.Nodes {
 			if m.Voter {

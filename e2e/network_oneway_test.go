@@ -31,7 +31,7 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 		if gate != "" {
 			r.Header = map[string]string{"App-Hang": gate}
 		}
-		return c.AskAsync(t, at, r)
+		return c.SendAsync(t, at, r)
 	}
 	deaf := func() int {
 		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_aborted_requests_total", `reason="deaf-path"`))

@@ -66,13 +66,13 @@ func TestMinorityStopsServing(t *testing.T) {
 			l.AwaitStarted(t, seconds/2)
 			mended := minority.RecordFault(history.Unreachable)
 			must(t, w.Isolate(index(minority)))
-			minority.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+			minority.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 			alone := history.Now()
 			// Its own key and the other keys: it can serve none of them. An owner to
 			// which it had sent a request before the timeout counts as unreachable.
 			asking := make(map[string]*cluster.AsyncRequest)
 			for _, owner := range c.Nodes() {
-				asking[owner.ID] = c.AskAsync(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
+				asking[owner.ID] = c.SendAsync(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
 			}
 			for owner, a := range asking {
 				got := a.Response(t)
@@ -96,7 +96,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			wantMoves(t, c, taken, c.AwaitServing(t))
 			l.AwaitStarted(t, seconds/2)
 			l.Finish(t)
-			for _, run := range c.Runs(t) {
+			for _, run := range c.AwaitRuns(t) {
 				if run.App == minority.ID && run.Start > alone && run.Start < healed {
 					t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), minority.ID, run.ID, run.Epoch)
 				}
@@ -115,11 +115,11 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
 	mended := cut.RecordFault(history.Unreachable)
-	must(t, w.Cut(index(cut), index(leader)))
-	cut.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+	must(t, w.DropBoth(index(cut), index(leader)))
+	cut.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 	alone := history.Now()
 	for _, key := range before.Keys(third.ID, 1) {
-		if a := c.Ask(t, cut, load.Request{Key: key}); !a.OK() || a.App != third.ID {
+		if a := c.SendRequest(t, cut, load.Request{Key: key}); !a.OK() || a.App != third.ID {
 			t.Fatalf("key %q of %s at %s: %d %s %s", key, third.ID, cut.ID, a.Status, a.Error, a.Detail)
 		}
 	}
@@ -128,7 +128,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	mended()
 	healed := history.Now()
 	c.AwaitServing(t)
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.App == cut.ID && run.Start > alone && run.Start < healed {
 			t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), cut.ID, run.ID, run.Epoch)
 		}
@@ -171,7 +171,7 @@ func TestHealedPartitionReunites(t *testing.T) {
 		must(t, w.Isolate(index(n)))
 	}
 	for _, n := range c.Nodes() {
-		n.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+		n.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 	}
 	l := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
 	l.AwaitStarted(t, 20)

@@ -53,7 +53,7 @@ func TestDroppedPeerPortIsReported(t *testing.T) {
 
 			must(t, network.Heal())
 			for _, n := range c.Nodes() {
-				n.Await(t, "no peer port is unreachable", func(s cluster.Status) bool {
+				n.AwaitStatus(t, "no peer port is unreachable", func(s cluster.Status) bool {
 					for _, f := range s.Findings {
 						if f.Code == diagnosis.PeerPortUnreachable {
 							return false

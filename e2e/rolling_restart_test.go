@@ -46,7 +46,7 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	}
 	for range 3 {
 		n := c.Add(t)
-		old[0].Await(t, n.ID+" is in the map", func(s cluster.Status) bool { return s.Member(n.ID).State == "active" })
+		old[0].AwaitStatus(t, n.ID+" is in the map", func(s cluster.Status) bool { return s.Member(n.ID).State == "active" })
 	}
 	young := c.Others(old...)
 	for _, n := range old {
@@ -57,7 +57,7 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	if out, code := shardway(t, "resume", "--admin", old[0].Admin); code != 0 {
 		t.Fatalf("resume: exit %d, %s", code, out)
 	}
-	old[0].Await(t, "every new node owns shards", func(s cluster.Status) bool {
+	old[0].AwaitStatus(t, "every new node owns shards", func(s cluster.Status) bool {
 		for _, n := range young {
 			if s.Member(n.ID).Shards == 0 {
 				return false
@@ -65,7 +65,7 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 		}
 		return s.Epoch == s.Proposed
 	})
-	l.Send(young)
+	l.SetTargets(young)
 	for _, n := range old {
 		l.AwaitStarted(t, 50)
 		n.Terminate(t)

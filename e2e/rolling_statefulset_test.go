@@ -39,7 +39,7 @@ func preparePods(t *testing.T) *pods {
 	must(t, err)
 	t.Cleanup(func() { must(t, dns.Close()) })
 	must(t, w.Nameserver(w.Gateway))
-	dns.Serve("_gossip._tcp."+nodesName, 7946)
+	dns.AddService("_gossip._tcp."+nodesName, 7946)
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: w, Secret: hasSecret(t)})
 	p := &pods{c: c, w: w, dns: dns, at: make(map[string]netip.Addr)}
 	for i := range n {
@@ -62,9 +62,9 @@ func (p *pods) place(n *cluster.Node) {
 func (p *pods) start(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	n.Start(t)
-	n.Await(t, "runs", func(cluster.Status) bool { return true })
+	n.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
 	p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
-	p.dns.Set(n.ID+"."+nodesName, p.at[n.ID])
+	p.dns.SetAddrs(n.ID+"."+nodesName, p.at[n.ID])
 	p.publish()
 }
 
@@ -73,14 +73,14 @@ func (p *pods) publish() {
 	for _, ip := range p.at {
 		all = append(all, ip)
 	}
-	p.dns.Set(nodesName, all...)
+	p.dns.SetAddrs(nodesName, all...)
 }
 
 // move gives a terminated pod another address. The DNS server returns the old address
 // until the pod runs.
 func (p *pods) move(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	must(t, p.w.Move(index(n)))
+	must(t, p.w.ChangeAddress(index(n)))
 	p.place(n)
 }
 
@@ -89,7 +89,7 @@ func (p *pods) move(t *testing.T, n *cluster.Node) {
 func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 	t.Helper()
 	drained := n.RecordDrain()
-	if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.Data); code != 0 {
+	if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.DataDir); code != 0 {
 		t.Fatalf("drain --local of %s: exit %d, %s", n.ID, code, out)
 	}
 	n.Stop(t)
@@ -130,11 +130,11 @@ func TestRollout(t *testing.T) {
 		n.Start(t)
 	}
 	for _, n := range p.c.Nodes() {
-		n.Await(t, "runs", func(cluster.Status) bool { return true })
+		n.AwaitStatus(t, "runs", func(cluster.Status) bool { return true })
 	}
 	for _, n := range p.c.Nodes() {
 		p.at[n.ID] = netip.MustParseAddr(p.w.Host(index(n)).Data)
-		p.dns.Set(n.ID+"."+nodesName, p.at[n.ID])
+		p.dns.SetAddrs(n.ID+"."+nodesName, p.at[n.ID])
 	}
 	p.publish()
 	p.c.AwaitServing(t)

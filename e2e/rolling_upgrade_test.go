@@ -57,39 +57,39 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 			l.AwaitStarted(t, 2*shards)
 		}
 	}
-	raise := func() error { return nodes[0].Try(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
+	raise := func() error { return nodes[0].TryAction(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
 
 	roll(next, nodes[0], nodes[1])
 	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows format version 2: run the version of the other nodes there") {
 		t.Errorf("raised while c knows less: %v", err)
 	}
-	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
+	nodes[2].AwaitStatus(t, "it warns of c", func(s cluster.Status) bool {
 		return strings.Contains(s.FindingsText(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
 	for _, n := range nodes {
-		n.Await(t, "format version 2 is in force", func(s cluster.Status) bool { return s.FormatVersion == 2 })
+		n.AwaitStatus(t, "format version 2 is in force", func(s cluster.Status) bool { return s.FormatVersion == 2 })
 	}
 
 	cluster.Await(t, "the upgrade is finalized", raise)
 	for _, n := range nodes {
-		n.Await(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextversion.Level })
+		n.AwaitStatus(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextversion.Level })
 	}
 	l.AwaitStarted(t, 2*shards)
 	n := c.Follower(t)
-	l.Send(c.Others(n)) // the old program has its port for a moment
+	l.SetTargets(c.Others(n)) // the old program has its port for a moment
 	n.Stop(t)
 	c.AwaitServing(t)
 	n.Binary = ""
-	wantStartupError(t, n.Args()[2:], n.Data, "format version 3, and this program knows format version 2", "run the version of the other nodes")
+	wantStartupError(t, n.Args()[2:], n.DataDir, "format version 3, and this program knows format version 2", "run the version of the other nodes")
 	fresh := withFlags(newNodeArgs(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
 	wantStartupError(t, fresh, "format version 3 is in force", "this program knows format version 2", "run the version of the other nodes")
 	n.Binary = next
 	n.Start(t)
 	c.AwaitServing(t)
-	l.Send(nodes)
-	c.Leader(t).Do(t, "step-down", nil)
+	l.SetTargets(nodes)
+	c.Leader(t).PerformAction(t, "step-down", nil)
 	c.AwaitServing(t)
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)

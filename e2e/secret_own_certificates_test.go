@@ -135,7 +135,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	old.issue(t, file("b"), "b")
 	code, err := func() (int, error) {
 		c.Node("b").Start(t)
-		return c.Node("b").Process().Wait(cluster.Patience)
+		return c.Node("b").Process().Wait(cluster.AwaitTimeout)
 	}()
 	if err != nil || code != 1 || !strings.Contains(c.Node("b").Process().Output(1<<20), "other nodes would not accept it") {
 		t.Errorf("exit %d, %v", code, err)

@@ -195,7 +195,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	after := c.AwaitServing(t)
 	wantSame(t, c, began, before, after)
 	key := after.Keys("b", 1)[0]
-	if got := c.Ask(t, a, load.Request{Key: key}); !got.OK() {
+	if got := c.SendRequest(t, a, load.Request{Key: key}); !got.OK() {
 		t.Errorf("a forwarded request: %d %s", got.Status, got.Error)
 	}
 }

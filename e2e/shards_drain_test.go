@@ -31,12 +31,12 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 		held.PeerProxy.HoldLog()
 		c.Add(t) // it does not receive this map change
 		cluster.Await(t, "the log is held", func() error {
-			if held.PeerProxy.Held() == 0 {
+			if held.PeerProxy.HeldStreams() == 0 {
 				return errNotYet
 			}
 			return nil
 		})
-		held.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
+		held.AwaitStatus(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 		alone := history.Now()
 		without := c.AwaitServedBy(t, c.Others(held)...)
 		l.AwaitStarted(t, seconds/2)
@@ -50,7 +50,7 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 		wantMoves(t, c, without, c.AwaitServing(t))
 		l.AwaitStarted(t, seconds/2)
 		l.Finish(t)
-		for _, run := range c.Runs(t) {
+		for _, run := range c.AwaitRuns(t) {
 			if run.App == held.ID && run.Start > alone && run.Start < released {
 				t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), held.ID, run.ID, run.Epoch)
 			}
@@ -68,7 +68,7 @@ func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 	before := c.AwaitServing(t)
 	hanging := make(map[int]*cluster.AsyncRequest)
 	for _, key := range before.Keys(n.ID, 1) {
-		hanging[load.ShardOf(key, shards)] = c.AskAsync(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
+		hanging[load.ShardOf(key, shards)] = c.SendAsync(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
 	}
 	n.App.AwaitHanging(t, "gate", len(hanging))
 	l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -109,7 +109,7 @@ func TestSlowRequestsFinishBeforeTheirShardMoves(t *testing.T) {
 	for i, key := range c.AwaitServing(t).Keys(n.ID, 1) {
 		// Half of them at the leaving node itself, half through another.
 		at := []*cluster.Node{n, c.Others(n)[0]}[i%2]
-		slow = append(slow, c.AskAsync(t, at, load.Request{
+		slow = append(slow, c.SendAsync(t, at, load.Request{
 			Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate", "App-Chunks": "10", "App-Delay": "50ms", "App-Size": "5000"},
 		}))
 	}
@@ -117,7 +117,7 @@ func TestSlowRequestsFinishBeforeTheirShardMoves(t *testing.T) {
 	l := c.Load(t, c.Others(n), cluster.Traffic{})
 	l.AwaitStarted(t, seconds/2)
 	n.Terminate(t)
-	c.Others(n)[0].Await(t, "a map without "+n.ID+" is proposed", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
+	c.Others(n)[0].AwaitStatus(t, "a map without "+n.ID+" is proposed", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
 	n.App.Release(t, "gate")
 	n.AwaitExit(t, 0)
 	c.AwaitServing(t)

@@ -25,7 +25,7 @@ func TestHotReportsMostRequestedKeys(t *testing.T) {
 	shard := load.ShardOf(key, m.Shards)
 	cluster.Await(t, "the key is named", func() error {
 		for range 50 {
-			if a := c.AskAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
+			if a := c.SendAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
 				return fmt.Errorf("%d %s", a.Status, a.Error)
 			}
 		}

@@ -69,9 +69,9 @@ func TestShardsReturnToRestartedApp(t *testing.T) {
 	before := c.AwaitServing(t)
 	drainNode(t, c, n)
 	n.App.Kill(t)
-	n.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
+	n.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
 	n.App.Start(t)
-	n.Await(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
+	n.AwaitStatus(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
 	after := uncordon(t, c, n)
 	for s := range before.Shards {
 		if before.Owner(s) == n.ID && after.Owner(s) != n.ID {
@@ -103,8 +103,8 @@ func TestShardsDoNotReturnToAppThatOnlyClosedItsPort(t *testing.T) {
 			drainNode(t, c, n)
 			w.round(t)
 			n.App.ClosePort(t, 3*time.Second, named)
-			n.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
-			n.Await(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
+			n.AwaitStatus(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
+			n.AwaitStatus(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
 			after := uncordon(t, c, n)
 			w.round(t)
 			for s := range before.Shards {
@@ -130,7 +130,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	a, b := c.Nodes()[0], c.Nodes()[1]
 	before := c.AwaitServing(t)
 	force := func(verb string, n *cluster.Node) {
-		b.Do(t, verb, map[string][]string{"node": {n.ID}, "force": {"true"}})
+		b.PerformAction(t, verb, map[string][]string{"node": {n.ID}, "force": {"true"}})
 	}
 	owns := func(n *cluster.Node, want int) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	first := before.Counts()[a.ID]
 	force("drain", a)
 	owns(b, shards)
-	b.Do(t, "uncordon", map[string][]string{"node": {a.ID}})
+	b.PerformAction(t, "uncordon", map[string][]string{"node": {a.ID}})
 	owns(a, shards-first)
 	force("drain", b)
 	owns(a, shards)
@@ -156,7 +156,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	}
 	key := before.Keys(a.ID, 1)[0]
 	for _, n := range c.Nodes() {
-		n.Await(t, "it reports the stale return", reported)
+		n.AwaitStatus(t, "it reports the stale return", reported)
 		for _, command := range [][]string{{"shards"}, {"locate", key}} {
 			out, code := shardway(t, append(command, "--admin", n.Admin)...)
 			if code != 0 || !strings.Contains(out, "stale-return") || !strings.Contains(out, "shardway app-restarted "+a.ID) {
@@ -168,7 +168,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 		t.Fatalf("app-restarted: exit %d, %s", code, out)
 	}
 	for _, n := range c.Nodes() {
-		n.Await(t, "it reports the stale return no more", func(s cluster.Status) bool { return !reported(s) })
+		n.AwaitStatus(t, "it reports the stale return no more", func(s cluster.Status) bool { return !reported(s) })
 		if out, _ := shardway(t, "locate", key, "--admin", n.Admin); strings.Contains(out, "stale-return") {
 			t.Errorf("locate at %s still prints:\n%s", n.ID, out)
 		}
@@ -178,7 +178,7 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 func drainNode(t *testing.T, c *cluster.Cluster, n *cluster.Node) {
 	t.Helper()
 	other := c.Others(n)[0]
-	other.Do(t, "drain", map[string][]string{"node": {n.ID}})
+	other.PerformAction(t, "drain", map[string][]string{"node": {n.ID}})
 	cluster.Await(t, "nothing is left at "+n.ID, func() error {
 		m, err := other.Map(t.Context())
 		if err == nil && m.Counts()[n.ID] > 0 {
@@ -190,7 +190,7 @@ func drainNode(t *testing.T, c *cluster.Cluster, n *cluster.Node) {
 
 func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
 	t.Helper()
-	c.Others(n)[0].Do(t, "uncordon", map[string][]string{"node": {n.ID}})
+	c.Others(n)[0].PerformAction(t, "uncordon", map[string][]string{"node": {n.ID}})
 	return c.AwaitServing(t)
 }
 
@@ -199,7 +199,7 @@ func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
 func forgetAll(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
-		n.App.Forget(t)
+		n.App.ClearCache(t)
 		if out, code := shardway(t, "app-restarted", n.ID, "--admin", n.Admin); code != 0 {
 			t.Fatalf("app-restarted: exit %d, %s", code, out)
 		}

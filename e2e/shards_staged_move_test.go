@@ -24,7 +24,7 @@ func hangRequests(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate st
 	t.Helper()
 	s := &hangingRequests{gate: gate, owner: owner, keys: keys}
 	for _, key := range keys {
-		s.requests = append(s.requests, c.AskAsync(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
+		s.requests = append(s.requests, c.SendAsync(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
 	}
 	owner.App.AwaitHanging(t, gate, len(keys))
 	return s
@@ -54,7 +54,7 @@ func (s *hangingRequests) wantStaged(t *testing.T, c *cluster.Cluster, what stri
 		for i := 0; m.OwnerOf(key) == s.owner.ID; i++ {
 			key = fmt.Sprintf("other-%s-%d", what, i)
 		}
-		if a := c.AskAsync(t, n, load.Request{Key: key}).Response(t); !a.OK() {
+		if a := c.SendAsync(t, n, load.Request{Key: key}).Response(t); !a.OK() {
 			t.Errorf("%s: another key at %s: %d %s", what, n.ID, a.Status, a.Error)
 		}
 	}
@@ -92,7 +92,7 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 
 	before := c.AwaitServing(t)
 	s := hangRequests(t, c, n, "drain", before.Keys(n.ID, 1)[0])
-	others[0].Do(t, "drain", map[string][]string{"node": {n.ID}})
+	others[0].PerformAction(t, "drain", map[string][]string{"node": {n.ID}})
 	s.wantStaged(t, c, "drain", append(others, n), wantOwnedCount(n.ID, 1))
 	s.end(t, "drain")
 	without := c.AwaitShards(t, others...)
@@ -116,7 +116,7 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 		}
 	}
 	s = hangRequests(t, c, others[0], "uncordon", back)
-	others[1].Do(t, "uncordon", map[string][]string{"node": {n.ID}})
+	others[1].PerformAction(t, "uncordon", map[string][]string{"node": {n.ID}})
 	s.wantStaged(t, c, "uncordon", append(others, n), wantOwnedCount(n.ID, before.Counts()[n.ID]-1))
 	s.end(t, "uncordon")
 	whole := c.AwaitServing(t)
@@ -155,7 +155,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	keys := before.Keys(n.ID, 1)[:2]
 	s := hangRequests(t, c, n, "pin", keys[0])
 	for _, key := range keys {
-		to.Do(t, "pin", map[string][]string{"key": {key}, "node": {to.ID}})
+		to.PerformAction(t, "pin", map[string][]string{"key": {key}, "node": {to.ID}})
 	}
 	s.wantStaged(t, c, "pin", append(others, n), func(m cluster.Map) error {
 		if got := m.OwnerOf(keys[1]); got != to.ID {
@@ -175,7 +175,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	busy := c.AwaitServing(t).Keys(n.ID, 1)[:8]
 	s = hangRequests(t, c, n, "weight", busy...)
 	for _, o := range others {
-		o.Do(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"3"}})
+		o.PerformAction(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"3"}})
 	}
 	fair := shards/7 + 1
 	s.wantStaged(t, c, "weight", append(others, n), func(m cluster.Map) error {
@@ -193,10 +193,10 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		return err
 	})
 	for _, o := range others {
-		o.Do(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"0"}})
+		o.PerformAction(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"0"}})
 	}
 	for _, key := range keys {
-		to.Do(t, "unpin", map[string][]string{"key": {key}})
+		to.PerformAction(t, "unpin", map[string][]string{"key": {key}})
 	}
 	c.AwaitServing(t)
 
@@ -213,7 +213,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		n.Terminate(t)
 		n.AwaitExit(t, 0)
 		two := c.AwaitServing(t)
-		to.Do(t, change.begin, change.begun)
+		to.PerformAction(t, change.begin, change.begun)
 		n.Start(t)
 		cluster.Await(t, "a newcomer without shards", func() error {
 			status, err := to.Status(t.Context())
@@ -229,7 +229,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		})
 		busy = two.Keys(to.ID, 1)[:8]
 		s = hangRequests(t, c, to, change.name, busy...)
-		to.Do(t, change.end, change.ended)
+		to.PerformAction(t, change.end, change.ended)
 		s.wantStaged(t, c, change.end, others, func(m cluster.Map) error {
 			if got := m.Counts()[n.ID]; got < shards/3-len(busy) {
 				return fmt.Errorf("%s owns %d shards", n.ID, got)

@@ -37,7 +37,7 @@ func leaveSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	n := c.Follower(t)
 	before := c.AwaitServing(t)
-	hanging := c.AskAsync(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
+	hanging := c.SendAsync(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
 	n.App.AwaitHanging(t, "gate", 1)
 	l := c.Load(t, c.Others(n), cluster.Traffic{})
 	l.AwaitStarted(t, seconds/2)
@@ -71,7 +71,7 @@ func electSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	l := c.Load(t, others, cluster.Traffic{})
 	l.AwaitStarted(t, seconds/2)
 	still.Pause(t)
-	leader.Do(t, "step-down", nil)
+	leader.PerformAction(t, "step-down", nil)
 	from, to := window(t, l, others)
 	still.Continue(t)
 	c.AwaitServing(t)
@@ -120,7 +120,7 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 func wantStarts(t *testing.T, c *cluster.Cluster, mode string, m cluster.Map, node string, from, to int64) {
 	t.Helper()
 	starts := 0
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.Start < from || run.Start > to {
 			continue
 		}

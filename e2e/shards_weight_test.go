@@ -35,7 +35,7 @@ func TestWeightsAndGatewaySurviveKill(t *testing.T) {
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
 	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
-	for _, run := range c.Runs(t) {
+	for _, run := range c.AwaitRuns(t) {
 		if run.App == gateway.ID {
 			t.Fatalf("the gateway's app ran %s", run.ID)
 		}

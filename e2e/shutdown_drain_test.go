@@ -47,12 +47,12 @@ func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	l.Finish(t)
 
 	survivor := c.Node("c")
-	survivor.Do(t, "drain", map[string][]string{"node": {"c"}})
+	survivor.PerformAction(t, "drain", map[string][]string{"node": {"c"}})
 	c.AwaitShards(t, c.Others(survivor)...)
 	for _, n := range c.Running() {
 		n.Kill(t)
 	}
-	if out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor)); code != 0 {
+	if out, code := shardway(t, "recover", "--data", survivor.DataDir, "--confirm", clusterOf(t, survivor)); code != 0 {
 		t.Fatalf("recover: exit %d, %s", code, out)
 	}
 	survivor.Start(t)
@@ -72,7 +72,7 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.AwaitStarted(t, 100)
 	first.RecordDrain()
-	if out, code := shardway(t, "drain", "--local", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
+	if out, code := shardway(t, "drain", "--local", "--wait", "--data", first.DataDir); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
 		t.Fatalf("drain --local of %s: exit %d, %s", first.ID, code, out)
 	}
 	wantMoves(t, c, before, c.AwaitShards(t, second, third))
@@ -84,7 +84,7 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
 	second.RecordDrain()
-	out, code := shardway(t, "drain", "--local", "--wait", "--timeout", "1m", "--data", second.Data)
+	out, code := shardway(t, "drain", "--local", "--wait", "--timeout", "1m", "--data", second.DataDir)
 	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("drain --local of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
@@ -93,13 +93,13 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	l.Finish(t)
 
 	for _, n := range []*cluster.Node{first, second} {
-		socket := filepath.Join(n.Data, "self.sock")
+		socket := filepath.Join(n.DataDir, "self.sock")
 		if st, err := os.Lstat(socket); err != nil || st.Mode() != fs.ModeSocket|0o600 {
 			t.Errorf("the socket of %s: %v, %v", n.ID, st, err)
 		}
 		if n == first {
 			n.Kill(t)
-			if out, code := shardway(t, "drain", "--local", "--data", n.Data); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
+			if out, code := shardway(t, "drain", "--local", "--data", n.DataDir); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
 				t.Errorf("drain --local of %s, killed: exit %d, %s", n.ID, code, out)
 			}
 		} else {
@@ -111,7 +111,7 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 		n.Start(t)
 		c.AwaitShards(t, third, n)
 		if n == first {
-			if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.Data); code != 0 {
+			if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.DataDir); code != 0 {
 				t.Errorf("drain --local of %s, started again: exit %d, %s", n.ID, code, out)
 			}
 			c.AwaitShards(t, third)

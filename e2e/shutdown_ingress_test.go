@@ -37,7 +37,7 @@ func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	var under []*throughIngress
 	begin := func(key, what, request, rest, want string) {
 		id := what + " " + key
-		c.Expect(id)
+		c.ExpectRequest(id)
 		conn, err := net.Dial("tcp", n.Addr)
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
@@ -116,7 +116,7 @@ func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 	for _, owner := range []*cluster.Node{n, other} {
 		key := m.Keys(owner.ID, 1)[0]
 		id := "poll " + key
-		c.Expect(id)
+		c.ExpectRequest(id)
 		conn, err := net.Dial("tcp", n.Addr)
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
@@ -156,8 +156,8 @@ func TestLongPollsMoveWithTheirShard(t *testing.T) {
 	const each = 10
 	for i := range each {
 		polls = append(polls,
-			c.AskAsync(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
-			c.AskAsync(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
+			c.SendAsync(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
+			c.SendAsync(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
 	}
 	n.App.AwaitHanging(t, "gate", 2*each)
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {

@@ -89,7 +89,7 @@ func TestStoppedNodeReturns(t *testing.T) {
 		l := c.Load(t, c.Others(n), cluster.Traffic{})
 		n.Stop(t)
 		c.AwaitServing(t)
-		c.Leader(t).Await(t, n.ID+" has left the voters", func(s cluster.Status) bool { return !s.Member(n.ID).Voter })
+		c.Leader(t).AwaitStatus(t, n.ID+" has left the voters", func(s cluster.Status) bool { return !s.Member(n.ID).Voter })
 		if wipe {
 			n.Wipe(t)
 		}

@@ -28,7 +28,7 @@ type stream struct {
 func open(t *testing.T, c *cluster.Cluster, at *cluster.Node, key, lines string) *stream {
 	t.Helper()
 	id := "stream " + key
-	c.Expect(id)
+	c.ExpectRequest(id)
 	conn, err := net.Dial("tcp", at.Addr)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 type resumeClient interface {
 	// newest returns the newest number of the app, and an error once the connection is
 	// closed.
-	newest() (wsresume.Number, error)
+	newest() (wsresume.AppMessage, error)
 	// stop asks the app to close, once.
 	stop()
 	// wait waits for the end, and returns what the client observed.
@@ -52,14 +52,14 @@ func (c *coderClient) read(ctx context.Context) {
 	defer func() { _ = c.ws.CloseNow() }()
 	for {
 		_, b, err := c.ws.Read(ctx)
-		var n wsresume.Number
+		var n wsresume.AppMessage
 		if err == nil {
 			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Conn, &n.N, &n.Ack)
 		}
 		c.mu.Lock()
 		switch {
 		case err == nil:
-			c.saw.Got = append(c.saw.Got, n)
+			c.saw.Received = append(c.saw.Received, n)
 		case c.asked() && websocket.CloseStatus(err) == websocket.StatusNormalClosure:
 		default:
 			c.saw.Err = err.Error()
@@ -87,11 +87,11 @@ func (c *coderClient) write(ctx context.Context, every time.Duration) {
 		word := ""
 		select {
 		case <-tick.C:
-			if n, _ := c.newest(); c.sent() >= n.Ack+wsresume.Window && ticks%wsresume.Nudge != 0 {
+			if n, _ := c.newest(); c.sent() >= n.Ack+wsresume.SendWindow && ticks%wsresume.BeyondWindowInterval != 0 {
 				continue
 			}
 		case <-c.end:
-			word, last = wsresume.Ask, true
+			word, last = wsresume.ClosePrefix, true
 		case <-ctx.Done():
 			return
 		}
@@ -111,16 +111,16 @@ func (c *coderClient) sent() uint64 {
 	return c.saw.Sent
 }
 
-func (c *coderClient) newest() (wsresume.Number, error) {
+func (c *coderClient) newest() (wsresume.AppMessage, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
-		return wsresume.Number{}, errors.New(c.saw.Name + ": " + c.saw.Err)
+		return wsresume.AppMessage{}, errors.New(c.saw.Name + ": " + c.saw.Err)
 	}
-	if len(c.saw.Got) == 0 {
-		return wsresume.Number{}, nil
+	if len(c.saw.Received) == 0 {
+		return wsresume.AppMessage{}, nil
 	}
-	return c.saw.Got[len(c.saw.Got)-1], nil
+	return c.saw.Received[len(c.saw.Received)-1], nil
 }
 
 func (c *coderClient) stop() { close(c.end) }

@@ -29,7 +29,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	x.awaitProgress(t)
 
 	gateway.Pause(t)
-	others.awaitNumbers(t, uint64(3*time.Second/wsresume.Every))
+	others.awaitNumbers(t, uint64(3*time.Second/wsresume.SendInterval))
 	gateway.Continue(t)
 	x.awaitProgress(t)
 
@@ -58,7 +58,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	})
 	gateway.AwaitExit(t, 0)
 	others.awaitProgress(t)
-	if now := x.connCount(t, 2); now != conns && x.Starved(began) < time.Second {
+	if now := x.connCount(t, 2); now != conns && x.StarvedTime(began) < time.Second {
 		t.Errorf("sessions at other nodes had %d upstream connections, and %d before the gateway left", now, conns)
 	}
 	others.check(t)

@@ -94,7 +94,7 @@ type scriptClient struct {
 	saw wsresume.Client
 }
 
-// runClient runs a client with a connection for each name, and wsresume.Window.
+// runClient runs a client with a connection for each name, and wsresume.SendWindow.
 func runClient(t *testing.T, urls map[string]string, command ...string) (list []resumeClient) {
 	t.Helper()
 	byName := map[string]*scriptClient{}
@@ -104,7 +104,7 @@ func runClient(t *testing.T, urls map[string]string, command ...string) (list []
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	end := sync.OnceFunc(func() { _ = in.Close() })
-	cmd.Args = append(cmd.Args, strconv.Itoa(wsresume.Window))
+	cmd.Args = append(cmd.Args, strconv.Itoa(wsresume.SendWindow))
 	for name, url := range urls {
 		cmd.Args = append(cmd.Args, name+"="+url)
 		byName[name] = &scriptClient{end: end, over: make(chan struct{}), saw: wsresume.Client{Name: name}}
@@ -152,22 +152,22 @@ func (c *scriptClient) receiveLine(text string) {
 		close(c.over)
 		return
 	}
-	c.saw.Got = append(c.saw.Got, numberOf(text))
+	c.saw.Received = append(c.saw.Received, numberOf(text))
 }
 
 // numberOf parses a message of an app. Check detects zeros.
-func numberOf(text string) (n wsresume.Number) {
+func numberOf(text string) (n wsresume.AppMessage) {
 	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Conn, &n.N, &n.Ack)
 	return n
 }
 
-func (c *scriptClient) newest() (n wsresume.Number, err error) {
+func (c *scriptClient) newest() (n wsresume.AppMessage, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
 		err = errors.New(c.saw.Name + ": " + c.saw.Err)
-	} else if len(c.saw.Got) > 0 {
-		n = c.saw.Got[len(c.saw.Got)-1]
+	} else if len(c.saw.Received) > 0 {
+		n = c.saw.Received[len(c.saw.Received)-1]
 	}
 	return n, err
 }
@@ -194,7 +194,7 @@ func openPage(t *testing.T, urls map[string]string) (list []resumeClient) {
 		_, _ = io.WriteString(w, "<!doctype html><title>sockets</title><p>numbers")
 	}))
 	t.Cleanup(srv.Close)
-	page := browser.Must(t).Open(t, srv.URL, browser.View{Width: 400, Height: 300})
+	page := browser.StartOrSkip(t).Open(t, srv.URL, browser.View{Width: 400, Height: 300})
 	for name, url := range urls {
 		page.Eval(t, fmt.Sprintf(`(() => {
 			const x = {sent: 0, ack: 0, ticks: 0, got: [], end: '', ending: false}, ws = new WebSocket(%q)
@@ -207,7 +207,7 @@ func openPage(t *testing.T, urls map[string]string) (list []resumeClient) {
 			ws.onmessage = (e) => { x.got.push(e.data); x.ack = +e.data.split(' ')[2] }
 			ws.onclose = (e) => { clearInterval(x.timer); x.end = String(e.code) }
 			return true
-		})()`, url, name, wsresume.Window), nil)
+		})()`, url, name, wsresume.SendWindow), nil)
 		list = append(list, &pageClient{page, t, name})
 	}
 	return list
@@ -217,11 +217,11 @@ func (c *pageClient) at(expression string) string {
 	return fmt.Sprintf("sockets[%q].%s", c.name, expression)
 }
 
-func (c *pageClient) newest() (wsresume.Number, error) {
+func (c *pageClient) newest() (wsresume.AppMessage, error) {
 	var saw []string
 	c.Eval(c.t, "["+c.at("got.at(-1) ?? ''")+", "+c.at("end")+"]", &saw)
 	if saw[1] != "" {
-		return wsresume.Number{}, errors.New(c.name + ": closed with " + saw[1])
+		return wsresume.AppMessage{}, errors.New(c.name + ": closed with " + saw[1])
 	}
 	return numberOf(saw[0]), nil
 }
@@ -239,7 +239,7 @@ func (c *pageClient) wait() wsresume.Client {
 		saw.Err = "closed with " + code
 	}
 	for _, text := range got {
-		saw.Got = append(saw.Got, numberOf(text))
+		saw.Received = append(saw.Received, numberOf(text))
 	}
 	return saw
 }

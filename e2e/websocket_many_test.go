@@ -76,14 +76,14 @@ func (s *idleConn) exchange() error {
 	if err != nil || op != 0x1 {
 		return fmt.Errorf("%s: frame %x %q, %v", s.saw.Name, op, b, err) //nolint:errorlint // there may be none
 	}
-	s.saw.Got = append(s.saw.Got, numberOf(string(b)))
+	s.saw.Received = append(s.saw.Received, numberOf(string(b)))
 	return nil
 }
 
 // askToClose asks the app to close.
 func (s *idleConn) askToClose() error {
 	s.saw.Sent++
-	if err := s.send(wsresume.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+	if err := s.send(wsresume.ClosePrefix + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
 		return err
 	}
 	if op, b, err := s.next(); err != nil || op != 0x8 || len(b) < 2 || int(b[0])<<8|int(b[1]) != 1000 {
@@ -315,7 +315,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	x.conns = nil
 	_, planned := x.wantPlanned(t, began)
 	planned -= earlier
-	if planned < len(list) || planned > len(list) && x.Starved(began) < time.Second {
+	if planned < len(list) || planned > len(list) && x.StarvedTime(began) < time.Second {
 		t.Errorf("%d hand-offs of %d sockets, want one of each", planned, len(list))
 	}
 	t.Logf("%d hand-offs (%d before) within %v of the command to drain; beside them, %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))

@@ -63,7 +63,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 		return nil
 	})
 	x.awaitProgress(t)
-	if gaps, _ := x.gaps(t); gaps > 0 && x.Starved(began) < time.Second {
+	if gaps, _ := x.gaps(t); gaps > 0 && x.StarvedTime(began) < time.Second {
 		t.Errorf("%d connections begin with a gap", gaps)
 	}
 	x.attached(t, other)

@@ -39,7 +39,7 @@ type resumeOptions struct {
 	apps     [][]string    // commands of the apps, each behind a node
 	gateways int           // 0 means 1
 	shards   int           // 0 means 16
-	every    time.Duration // between numbers of the apps; 0 means wsresume.Every
+	every    time.Duration // between numbers of the apps; 0 means wsresume.SendInterval
 }
 
 func startResumeWith(t *testing.T, o resumeOptions) *resumeTest {
@@ -61,7 +61,7 @@ func startResumeWith(t *testing.T, o resumeOptions) *resumeTest {
 		must(t, err)
 		a := &exampleApp{
 			command: command, addr: fmt.Sprint("127.0.0.1:", port),
-			env: append(wsresume.Environment(dir, cmp.Or(o.every, wsresume.Every)), fmt.Sprint("PORT=", port)),
+			env: append(wsresume.Environment(dir, cmp.Or(o.every, wsresume.SendInterval)), fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
 		n := x.Prepare(t, "--upstream", "http://"+a.addr)
@@ -93,7 +93,7 @@ func (x *resumeTest) open(t *testing.T) {
 	for i, at := range x.front {
 		for _, n := range x.nodes {
 			for j, key := range m.Keys(n.ID, 1) {
-				c, err := dialCoder(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.Every)
+				c, err := dialCoder(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.SendInterval)
 				must(t, err)
 				mine = append(mine, c)
 			}
@@ -105,7 +105,7 @@ func (x *resumeTest) open(t *testing.T) {
 // awaitProgress waits until each connection has carried new messages in both directions.
 func (x *resumeTest) awaitProgress(t *testing.T) {
 	t.Helper()
-	from := make([]wsresume.Number, len(x.conns))
+	from := make([]wsresume.AppMessage, len(x.conns))
 	for i, c := range x.conns {
 		from[i], _ = c.newest()
 	}
@@ -114,7 +114,7 @@ func (x *resumeTest) awaitProgress(t *testing.T) {
 			n, err := c.newest()
 			if err != nil {
 				conns, _ := wsresume.Read(x.dir)
-				t.Fatalf("%v; at most %d unplanned connections of a session within a minute", err, wsresume.Unplanned(conns))
+				t.Fatalf("%v; at most %d unplanned connections of a session within a minute", err, wsresume.MaxUnplanned(conns))
 			}
 			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
 				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])
@@ -134,7 +134,7 @@ func (x *resumeTest) gaps(t *testing.T) (gaps, planned int) {
 		switch {
 		case l.Gap:
 			gaps++
-		case l.N > 0:
+		case l.Number > 0:
 			planned++
 		}
 	}
@@ -188,7 +188,7 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 func (x *resumeTest) wantPlanned(t *testing.T, began int64) (gaps, planned int) {
 	t.Helper()
 	gaps, planned = x.gaps(t)
-	if starved := x.Starved(began); gaps > 0 && starved < time.Second {
+	if starved := x.StarvedTime(began); gaps > 0 && starved < time.Second {
 		t.Errorf("%d of %d upstream connections begin with a gap in planned moves", gaps, gaps+planned)
 	}
 	if planned < len(x.conns) {

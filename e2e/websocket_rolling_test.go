@@ -76,10 +76,10 @@ func rollingRestarts(t *testing.T, kills bool) {
 	conns := x.check(t)
 	got := 0
 	for _, l := range conns {
-		got += len(l.Got)
+		got += len(l.Received)
 	}
 	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v, %d kills: %d hand-offs, %d gaps, at most %d of a socket within a minute, %d messages up; %s",
-		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.Unplanned(conns), got, answers)
+		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.MaxUnplanned(conns), got, answers)
 }
 
 // deaths counts the kills so far. A session tolerates three unplanned resumptions per

@@ -17,15 +17,15 @@ import (
 
 // Sizes of responses in bytes. The request path selects one of them.
 const (
-	smallAnswer  = 100
-	middleAnswer = 10 << 10
-	largeAnswer  = 1 << 20
+	smallBody  = 100
+	mediumBody = 10 << 10
+	largeBody  = 1 << 20
 )
 
 // serveBackend serves a handler of respond at every address of a comma-separated list,
 // until ctx ends.
 func serveBackend(ctx context.Context, addrs string) error {
-	srv := &fasthttp.Server{Name: "backend", Handler: respond(), MaxRequestBodySize: 2 * streamBody}
+	srv := &fasthttp.Server{Name: "backend", Handler: newHandler(), MaxRequestBodySize: 2 * streamBody}
 	ends := make(chan error, strings.Count(addrs, ",")+1) // one result per listener
 	for addr := range strings.SplitSeq(addrs, ",") {
 		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
@@ -42,12 +42,12 @@ func serveBackend(ctx context.Context, addrs string) error {
 	}
 }
 
-// respond returns the handler of the backend, and of the app in a node. It responds to
+// newHandler returns the handler of the backend, and of the app in a node. It responds to
 // /SIZE or /SIZE/N with SIZE bytes, at the lowest possible cost. N only makes paths
 // distinct.
-func respond() fasthttp.RequestHandler {
+func newHandler() fasthttp.RequestHandler {
 	bodies := make(map[string][]byte)
-	for _, n := range []int{smallAnswer, middleAnswer, largeAnswer, streamBody} {
+	for _, n := range []int{smallBody, mediumBody, largeBody, streamBody} {
 		bodies["/"+strconv.Itoa(n)] = bytes.Repeat([]byte("x"), n)
 	}
 	return func(c *fasthttp.RequestCtx) {
@@ -66,7 +66,7 @@ func respond() fasthttp.RequestHandler {
 
 // serveEmbedded runs a node with the handler of the backend in its process.
 func serveEmbedded(ctx context.Context, args []string) error {
-	n, err := embed.New(embed.Config{Args: args, Handler: respond()}) //nolint:contextcheck // Run has it
+	n, err := embed.New(embed.Config{Args: args, Handler: newHandler()}) //nolint:contextcheck // Run has it
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const startTimeout = 30 * time.Second
 // benchRun contains the resources of one run of the command: ports, files and child processes.
 type benchRun struct {
 	dir      string
-	built    bool // the binary of the node is built from this source
+	isBuilt  bool // the binary of the node is built from this source
 	ports    *cluster.Ports
 	children []*process
 	backends []string
@@ -67,42 +67,42 @@ func (b *benchRun) addrs(n int) ([]string, error) {
 
 // launch starts a child and waits until it accepts connections.
 func (b *benchRun) launch(ctx context.Context, name, addr string, env []string, args ...string) (*process, error) {
-	p, err := start(filepath.Join(b.dir, name+".log"), env, args...)
+	child, err := start(filepath.Join(b.dir, name+".log"), env, args...)
 	if err != nil {
 		return nil, err
 	}
-	b.children = append(b.children, p)
-	return p, await(ctx, name, func() error {
+	b.children = append(b.children, child)
+	return child, await(ctx, name, func() error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
-			said, _ := os.ReadFile(p.log) // the output of the child helps more than the error
-			return fmt.Errorf("%w\n%s", err, said)
+			output, _ := os.ReadFile(child.log) // the output of the child helps more than the error
+			return fmt.Errorf("%w\n%s", err, output)
 		}
 		return conn.Close()
 	})
 }
 
 // await retries until try succeeds.
-func await(ctx context.Context, what string, try func() error) error {
+func await(ctx context.Context, condition string, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	every := time.NewTicker(50 * time.Millisecond)
-	defer every.Stop()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
 	for {
 		err := try()
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-every.C:
+		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("bench: %s: %w", what, err)
+			return fmt.Errorf("bench: %s: %w", condition, err)
 		}
 	}
 }
 
-// write writes a file of the run and returns its path.
-func (b *benchRun) write(name, text string) (string, error) {
+// writeFile writes a file of the run and returns its path.
+func (b *benchRun) writeFile(name, text string) (string, error) {
 	path := filepath.Join(b.dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("bench: %w", err)
@@ -110,8 +110,8 @@ func (b *benchRun) write(name, text string) (string, error) {
 	return path, nil
 }
 
-// lines starts all lines that this machine supports, the backends first.
-func (b *benchRun) lines(ctx context.Context, opts options) ([]*line, error) {
+// startSetups starts all lines that this machine supports, the backends first.
+func (b *benchRun) startSetups(ctx context.Context, opts options) ([]*setup, error) {
 	var err error
 	if opts.node, err = b.build(ctx, opts.node); err != nil {
 		return nil, err
@@ -122,22 +122,22 @@ func (b *benchRun) lines(ctx context.Context, opts options) ([]*line, error) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		return nil, errors.New("bench: wrk is not installed: apt-get install wrk")
 	}
-	var all []*line
+	var all []*setup
 	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return tc.observed }) {
-		observed, err := b.observed(ctx, opts.node)
+		observed, err := b.startObserved(ctx, opts.node)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, observed...)
 	}
 	if slices.ContainsFunc(opts.cases, func(tc testCase) bool { return !tc.observed }) {
-		compared, err := b.compared(ctx, opts)
+		compared, err := b.startCompared(ctx, opts)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, compared...)
 	}
-	return slices.DeleteFunc(all, func(l *line) bool { return !opts.lines.MatchString(l.name) }), nil
+	return slices.DeleteFunc(all, func(l *setup) bool { return !opts.setupFilter.MatchString(l.name) }), nil
 }
 
 // build returns the path of the node binary: named, or if that is empty, a binary built from
@@ -147,45 +147,45 @@ func (b *benchRun) build(ctx context.Context, named string) (string, error) {
 		return named, nil
 	}
 	built, err := cluster.Build(ctx, b.dir)
-	b.built = err == nil
+	b.isBuilt = err == nil
 	return built.Node, err
 }
 
-// compared starts all lines except those of observed: direct, nginx, HAProxy, and the
+// startCompared starts all lines except those of observed: direct, nginx, HAProxy, and the
 // clusters of two nodes. A proxy that is not installed is skipped.
-func (b *benchRun) compared(ctx context.Context, opts options) ([]*line, error) {
-	if err := b.certify(); err != nil {
+func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, error) {
+	if err := b.writeCertificate(); err != nil {
 		return nil, err
 	}
 	nodes, err := b.startNodes(ctx, opts.node, "")
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := b.startNodes(ctx, opts.node, "TLS")
+	withSecret, err := b.startNodes(ctx, opts.node, "TLS")
 	if err != nil {
 		return nil, err
 	}
-	within, err := b.startNodes(ctx, opts.node, embedded)
+	withEmbeddedApp, err := b.startNodes(ctx, opts.node, embedded)
 	if err != nil {
 		return nil, err
 	}
-	front, err := b.startNodes(ctx, opts.node, inFront)
+	withTLS, err := b.startNodes(ctx, opts.node, clientTLS)
 	if err != nil {
 		return nil, err
 	}
-	front[0].tls = true
-	nodes = append(nodes, sealed[1], b.withApp(nodes[0]), within[0], front[0]) // for one hop, a secret makes no difference: requests do not leave the node
-	all := []*line{{name: "direct", target: b.backends[0]}}
-	if opts.beside != "" {
-		others, err := b.startNodes(ctx, opts.beside, beside)
+	withTLS[0].usesTLS = true
+	nodes = append(nodes, withSecret[1], b.withBackendCost(nodes[0]), withEmbeddedApp[0], withTLS[0]) // for one hop, a secret makes no difference: requests do not leave the node
+	all := []*setup{{name: "direct", target: b.backends[0]}}
+	if opts.otherNode != "" {
+		comparison, err := b.startNodes(ctx, opts.otherNode, otherBinary)
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, others...)
+		nodes = append(nodes, comparison...)
 	}
-	for _, f := range []func(context.Context) ([]*line, error){b.nginx, b.haproxy} {
-		more, err := f(ctx)
-		if missing := new(missingError); errors.As(err, &missing) {
+	for _, startProxy := range []func(context.Context) ([]*setup, error){b.startNginxSetups, b.startHAProxySetups} {
+		more, err := startProxy(ctx)
+		if missing := new(notInstalledError); errors.As(err, &missing) {
 			fmt.Fprintln(os.Stderr, "skipped:", missing)
 			continue
 		}
@@ -213,11 +213,11 @@ func (b *benchRun) startBackends(ctx context.Context) error {
 	return err
 }
 
-// missingError names a program that is not installed.
-type missingError struct{ program, pkg string }
+// notInstalledError names a program that is not installed.
+type notInstalledError struct{ program, pkg string }
 
 // Error returns how to install it.
-func (e *missingError) Error() string {
+func (e *notInstalledError) Error() string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", e.program, e.pkg)
 }
 
@@ -228,7 +228,7 @@ func find(program, pkg string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &missingError{program, pkg}
+	return "", &notInstalledError{program, pkg}
 }
 
 // version returns the version that a program reports.

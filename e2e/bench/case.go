@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// pace is the rate of the cases with a limited rate, in requests per second.
-const pace = 2000
+// limitedRate is the rate of the cases with a limited rate, in requests per second.
+const limitedRate = 2000
 
 // keyCount is the number of keys in use.
 const keyCount = 10_000
 
 // testCase is one kind of load. All lines that support it are measured and compared.
 type testCase struct {
-	hops  int // proxies between wrk and the backend
-	conns int
-	size  int  // of the response body
-	rate  int  // requests per second; 0 means no limit
-	fresh bool // one connection per request
-	tls   bool // between wrk and the line
+	hops     int // proxies between wrk and the backend
+	conns    int
+	size     int  // of the response body
+	rate     int  // requests per second; 0 means no limit
+	newConns bool // one connection per request
+	usesTLS  bool // between wrk and the line
 	// observed selects the lines that compare ways to observe a node.
 	observed bool
-	// beside is the activity of an additional client; zero means none. Right before such a
+	// stream is the activity of an additional client; zero means none. Right before such a
 	// case, the same load is measured without this client.
-	beside stream
+	stream streamDirection
 }
 
 // String returns the name that -only matches.
@@ -38,17 +38,17 @@ func (c testCase) String() string {
 		rate = fmt.Sprintf("%d/s", c.rate)
 	}
 	text := fmt.Sprintf("%s, %d B, %d connections, %s", hops, c.size, c.conns, rate)
-	if c.fresh {
+	if c.newConns {
 		text += ", new connections"
 	}
-	if c.tls {
+	if c.usesTLS {
 		text += ", TLS in front"
 	}
 	if c.observed {
 		text += ", observed"
 	}
-	if c.beside != 0 {
-		text += ", " + c.beside.String()
+	if c.stream != 0 {
+		text += ", " + c.stream.String()
 	}
 	return text
 }
@@ -72,26 +72,26 @@ func (c testCase) maxRatio() float64 {
 func cases() []testCase {
 	var all []testCase
 	for _, hops := range []int{1, 2} {
-		for _, rate := range []int{0, pace} {
-			for _, size := range []int{smallAnswer, middleAnswer} {
+		for _, rate := range []int{0, limitedRate} {
+			for _, size := range []int{smallBody, mediumBody} {
 				for _, conns := range []int{64, 256} {
 					all = append(all, testCase{hops: hops, conns: conns, size: size, rate: rate})
 				}
 			}
 		}
-		all = append(all, testCase{hops: hops, conns: 16, size: largeAnswer})
+		all = append(all, testCase{hops: hops, conns: 16, size: largeBody})
 	}
-	for _, rate := range []int{pace, 0} {
-		for _, beside := range []stream{streamReads, streamWrites} {
-			all = append(all, testCase{hops: 2, conns: 64, size: smallAnswer, rate: rate, beside: beside})
+	for _, rate := range []int{limitedRate, 0} {
+		for _, beside := range []streamDirection{streamReads, streamWrites} {
+			all = append(all, testCase{hops: 2, conns: 64, size: smallBody, rate: rate, stream: beside})
 		}
 	}
 	return append(all,
-		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true},
-		testCase{hops: 1, conns: 64, size: smallAnswer, tls: true},
-		testCase{hops: 1, conns: 64, size: middleAnswer, tls: true},
-		testCase{hops: 1, conns: 16, size: largeAnswer, tls: true},
-		testCase{hops: 1, conns: 64, size: smallAnswer, fresh: true, tls: true},
-		testCase{hops: 1, conns: 64, size: smallAnswer, observed: true},
+		testCase{hops: 1, conns: 64, size: smallBody, newConns: true},
+		testCase{hops: 1, conns: 64, size: smallBody, usesTLS: true},
+		testCase{hops: 1, conns: 64, size: mediumBody, usesTLS: true},
+		testCase{hops: 1, conns: 16, size: largeBody, usesTLS: true},
+		testCase{hops: 1, conns: 64, size: smallBody, newConns: true, usesTLS: true},
+		testCase{hops: 1, conns: 64, size: smallBody, observed: true},
 	)
 }

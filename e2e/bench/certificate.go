@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// certify writes a certificate and its key into one file, as HAProxy requires.
-func (b *benchRun) certify() error {
+// writeCertificate writes a certificate and its key into one file, as HAProxy requires.
+func (b *benchRun) writeCertificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("bench: certificate: %w", err)
@@ -40,6 +40,6 @@ func (b *benchRun) certify() error {
 			return fmt.Errorf("bench: certificate: %w", err)
 		}
 	}
-	b.certificate, err = b.write("front.pem", text.String())
+	b.certificate, err = b.writeFile("front.pem", text.String())
 	return err
 }

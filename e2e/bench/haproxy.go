@@ -39,19 +39,19 @@ backend app
 %[2]s
 `
 
-// haproxy starts one HAProxy process with one thread in front of the backends. It returns
+// startHAProxySetups starts one HAProxy process with one thread in front of the backends. It returns
 // two lines: its address without TLS, and its address with TLS. If HAProxy is not
-// installed, the error is a *missingError.
-func (b *benchRun) haproxy(ctx context.Context) ([]*line, error) {
+// installed, the error is a *notInstalledError.
+func (b *benchRun) startHAProxySetups(ctx context.Context) ([]*setup, error) {
 	program, err := find("haproxy", "haproxy")
 	if err != nil {
 		return nil, err
 	}
-	at, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
+	addr, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
+	tlsAddr, err := b.addr() //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +59,16 @@ func (b *benchRun) haproxy(ctx context.Context) ([]*line, error) {
 	for i, addr := range b.backends {
 		fmt.Fprintf(&servers, "  server app%d %s pool-max-conn 512\n", i, addr)
 	}
-	config, err := b.write("haproxy.cfg", fmt.Sprintf(haproxyConfig, at, servers.String(), sealed, b.certificate))
+	config, err := b.writeFile("haproxy.cfg", fmt.Sprintf(haproxyConfig, addr, servers.String(), tlsAddr, b.certificate))
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.launch(ctx, "haproxy", at, nil, program, "-db", "-f", config)
+	p, err := b.launch(ctx, "haproxy", addr, nil, program, "-db", "-f", config)
 	if err != nil {
 		return nil, err
 	}
-	return []*line{
-		{name: "haproxy", hops: 1, target: at, procs: []*process{p}, version: version(ctx, program, "-v")},
-		{name: "haproxy", hops: 1, tls: true, target: sealed, procs: []*process{p}},
+	return []*setup{
+		{name: "haproxy", hops: 1, target: addr, processes: []*process{p}, version: version(ctx, program, "-v")},
+		{name: "haproxy", hops: 1, usesTLS: true, target: tlsAddr, processes: []*process{p}},
 	}, nil
 }

@@ -20,28 +20,28 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// settle is how long clusters run before they are measured, unless the measurement itself
+// settleTime is how long clusters run before they are measured, unless the measurement itself
 // is shorter. A starting node uses all processors for five seconds, and contacts the other
 // nodes often for half a minute. That must not be part of the measurement.
-const settle = 40 * time.Second
+const settleTime = 40 * time.Second
 
 // idleCluster is a cluster of three nodes that receives no requests.
 type idleCluster struct {
-	name  string
-	ids   []string
-	procs []*process
-	admin []string
+	name       string
+	ids        []string
+	processes  []*process
+	adminAddrs []string
 }
 
 // idleCost is the cost of an idle node (a node at rest).
 type idleCost struct {
-	share    float64 // of a core, in percent
-	switches float64 // context switches of its threads per second
+	cpuPercent float64 // of a core, in percent
+	switches   float64 // context switches of its threads per second
 }
 
-// idle measures the cost of idle nodes. The clusters run at the same time, so that other
+// measureIdleClusters measures the cost of idle nodes. The clusters run at the same time, so that other
 // load of the machine affects all of them.
-func (b *benchRun) idle(ctx context.Context, opts options, t *table) error {
+func (b *benchRun) measureIdleClusters(ctx context.Context, opts options, t *table) error {
 	program, err := b.build(ctx, opts.node)
 	if err != nil {
 		return err
@@ -51,44 +51,44 @@ func (b *benchRun) idle(ctx context.Context, opts options, t *table) error {
 	}
 	all := []*idleCluster{{name: "shardway"}}
 	programs := []string{program}
-	if opts.beside != "" {
-		all, programs = append(all, &idleCluster{name: beside}), append(programs, opts.beside)
+	if opts.otherNode != "" {
+		all, programs = append(all, &idleCluster{name: otherBinary}), append(programs, opts.otherNode)
 	}
 	for i, idle := range all {
-		if err := b.startSilent(ctx, idle, programs[i]); err != nil {
+		if err := b.startIdleCluster(ctx, idle, programs[i]); err != nil {
 			return err
 		}
 	}
-	t.machine(nil)
-	if err := pass(ctx, min(settle, opts.idle)); err != nil {
+	t.printMachine(nil)
+	if err := sleep(ctx, min(settleTime, opts.idleTime)); err != nil {
 		return err
 	}
 	rounds := make([][][]idleCost, len(all)) // by cluster, then by round
 	for range opts.rounds {
 		before := loadAverage()
-		measured, err := measureRest(ctx, all, opts.idle)
+		measured, err := measureIdle(ctx, all, opts.idleTime)
 		if err != nil {
 			return err
 		}
 		for i := range all {
 			rounds[i] = append(rounds[i], measured[i])
 		}
-		t.idle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", opts.idle, before, loadAverage()))
+		t.printIdle(all, measured, fmt.Sprintf("three nodes without requests, %v, load %s to %s", opts.idleTime, before, loadAverage()))
 	}
 	if opts.rounds > 1 {
 		means := make([][]idleCost, len(all))
 		for i := range all {
 			means[i] = mean(rounds[i])
 		}
-		t.idle(all, means, fmt.Sprintf("means of %d rounds", opts.rounds))
+		t.printIdle(all, means, fmt.Sprintf("means of %d rounds", opts.rounds))
 	}
 	return nil
 }
 
-// startSilent starts a cluster of three nodes.
-func (b *benchRun) startSilent(ctx context.Context, idle *idleCluster, program string) error {
+// startIdleCluster starts a cluster of three nodes.
+func (b *benchRun) startIdleCluster(ctx context.Context, idle *idleCluster, program string) error {
 	idle.ids = []string{"a", "b", "c"}
-	at, err := b.addrs(perNode * len(idle.ids)) //nolint:contextcheck // probing a port of this machine is over at once
+	addrs, err := b.addrs(perNode * len(idle.ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return err
 	}
@@ -96,22 +96,22 @@ func (b *benchRun) startSilent(ctx context.Context, idle *idleCluster, program s
 		flags := []string{"--bootstrap-expect", strconv.Itoa(len(idle.ids))}
 		for j := range idle.ids {
 			if j != i {
-				flags = append(flags, "--join", at[perNode*j+2])
+				flags = append(flags, "--join", addrs[perNode*j+2])
 			}
 		}
-		process, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+idle.name, at[perNode*i:], flags)
+		process, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[i]}, id, "silent "+idle.name, addrs[perNode*i:], flags)
 		if err != nil {
 			return err
 		}
-		idle.procs, idle.admin = append(idle.procs, process), append(idle.admin, at[perNode*i+1])
+		idle.processes, idle.adminAddrs = append(idle.processes, process), append(idle.adminAddrs, addrs[perNode*i+1])
 	}
-	return await(ctx, idle.name, func() error { return b.serving(ctx, idle.admin[0], idle.ids) })
+	return await(ctx, idle.name, func() error { return b.checkServing(ctx, idle.adminAddrs[0], idle.ids) })
 }
 
-// measureRest waits for d, and returns the cost of each node in that time, by cluster. The
+// measureIdle waits for d, and returns the cost of each node in that time, by cluster. The
 // leader is the first node of its cluster. A change of leadership is an error, because the
 // costs of a leader and a follower differ.
-func measureRest(ctx context.Context, all []*idleCluster, d time.Duration) ([][]idleCost, error) {
+func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration) ([][]idleCost, error) {
 	leaders := make([]string, len(all))
 	for i, idle := range all {
 		var err error
@@ -119,37 +119,37 @@ func measureRest(ctx context.Context, all []*idleCluster, d time.Duration) ([][]
 			return nil, err
 		}
 	}
-	began := time.Now()
-	before, err1 := useOf(all)
-	err2 := pass(ctx, d)
-	took := time.Since(began).Seconds()
-	after, err3 := useOf(all)
+	start := time.Now()
+	before, err1 := processCosts(all)
+	err2 := sleep(ctx, duration)
+	took := time.Since(start).Seconds()
+	after, err3 := processCosts(all)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	out := make([][]idleCost, len(all))
+	costs := make([][]idleCost, len(all))
 	for i, idle := range all {
-		if leads, err := idle.leader(ctx); err != nil || leads != leaders[i] {
-			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", idle.name, leaders[i], leads))
+		if leaderAfter, err := idle.leader(ctx); err != nil || leaderAfter != leaders[i] {
+			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", idle.name, leaders[i], leaderAfter))
 		}
 		for j, id := range idle.ids {
 			took := idleCost{
-				share:    100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
-				switches: float64(after[i][j].switches-before[i][j].switches) / took,
+				cpuPercent: 100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
+				switches:   float64(after[i][j].switches-before[i][j].switches) / took,
 			}
 			if id == leaders[i] {
-				out[i] = slices.Insert(out[i], 0, took)
+				costs[i] = slices.Insert(costs[i], 0, took)
 			} else {
-				out[i] = append(out[i], took)
+				costs[i] = append(costs[i], took)
 			}
 		}
 	}
-	return out, nil
+	return costs, nil
 }
 
 // leader returns the leader of a cluster, according to one of its nodes.
 func (s *idleCluster) leader(ctx context.Context) (string, error) {
-	body, err := get(ctx, "http://"+s.admin[0]+"/status")
+	body, err := get(ctx, "http://"+s.adminAddrs[0]+"/status")
 	if err != nil {
 		return "", err
 	}
@@ -163,26 +163,26 @@ func (s *idleCluster) leader(ctx context.Context) (string, error) {
 	return status.Leader, nil
 }
 
-// spent is the total cost of a process since its start.
-type spent struct {
+// processCost is the total cost of a process since its start.
+type processCost struct {
 	cpu      time.Duration
 	switches int64
 }
 
-func useOf(all []*idleCluster) ([][]spent, error) {
-	out := make([][]spent, len(all))
+func processCosts(all []*idleCluster) ([][]processCost, error) {
+	costs := make([][]processCost, len(all))
 	for i, idle := range all {
-		for _, process := range idle.procs {
+		for _, process := range idle.processes {
 			pid := process.cmd.Process.Pid
-			cpu, err1 := own(pid)
+			cpu, err1 := cpuTimeOf(pid)
 			switches, err2 := switchesOf(pid)
 			if err := errors.Join(err1, err2); err != nil {
 				return nil, fmt.Errorf("%s: %w", idle.name, err)
 			}
-			out[i] = append(out[i], spent{cpu, switches})
+			costs[i] = append(costs[i], processCost{cpu, switches})
 		}
 	}
-	return out, nil
+	return costs, nil
 }
 
 // switchesOf returns how often the threads of a process gave up a processor.
@@ -216,8 +216,8 @@ func loadAverage() string {
 	return load
 }
 
-// pass waits for d.
-func pass(ctx context.Context, d time.Duration) error {
+// sleep waits for d.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -228,28 +228,28 @@ func pass(ctx context.Context, d time.Duration) error {
 
 // mean returns the mean cost of each node over some rounds, the leader first.
 func mean(rounds [][]idleCost) []idleCost {
-	out := slices.Clone(rounds[len(rounds)-1])
-	for i := range out {
-		out[i].share, out[i].switches = 0, 0
-		for _, r := range rounds {
-			out[i].share += r[i].share / float64(len(rounds))
-			out[i].switches += r[i].switches / float64(len(rounds))
+	means := slices.Clone(rounds[len(rounds)-1])
+	for i := range means {
+		means[i].cpuPercent, means[i].switches = 0, 0
+		for _, round := range rounds {
+			means[i].cpuPercent += round[i].cpuPercent / float64(len(rounds))
+			means[i].switches += round[i].switches / float64(len(rounds))
 		}
 	}
-	return out
+	return means
 }
 
-// idle prints the cost of the nodes of each cluster, the leader first.
-func (t *table) idle(all []*idleCluster, measured [][]idleCost, title string) {
+// printIdle prints the cost of the nodes of each cluster, the leader first.
+func (t *table) printIdle(all []*idleCluster, measured [][]idleCost, title string) {
 	var buf bytes.Buffer
 	fmt.Fprintln(&buf, "cluster\tleader, % of a core\tothers\tswitches/s, leader\tothers\t")
 	for i, idle := range all {
 		leader, others := measured[i][0], measured[i][1:]
 		var shares, switches []string
 		for _, cost := range others {
-			shares, switches = append(shares, fmt.Sprintf("%.2f", cost.share)), append(switches, fmt.Sprintf("%.0f", cost.switches))
+			shares, switches = append(shares, fmt.Sprintf("%.2f", cost.cpuPercent)), append(switches, fmt.Sprintf("%.0f", cost.switches))
 		}
-		fmt.Fprintf(&buf, "%s\t%.2f\t%s\t%.0f\t%s\t\n", idle.name, leader.share, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
+		fmt.Fprintf(&buf, "%s\t%.2f\t%s\t%.0f\t%s\t\n", idle.name, leader.cpuPercent, strings.Join(shares, ", "), leader.switches, strings.Join(switches, ", "))
 	}
 	_, _ = fmt.Fprintf(t.out, "\n%s\n", title) // writes to a terminal
 	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -31,15 +31,15 @@ func main() {
 
 // options are the values of the command-line flags.
 type options struct {
-	rounds  int
-	seconds time.Duration
-	only    *regexp.Regexp
-	lines   *regexp.Regexp
-	node    string
-	beside  string
-	profile string
-	idle    time.Duration
-	cases   []testCase // the cases that only selects
+	rounds      int
+	duration    time.Duration
+	caseFilter  *regexp.Regexp
+	setupFilter *regexp.Regexp
+	node        string
+	otherNode   string
+	profile     string
+	idleTime    time.Duration
+	cases       []testCase // the cases that only selects
 }
 
 func run() error {
@@ -49,11 +49,11 @@ func run() error {
 	only := flag.String("only", "", "regular expression: the cases to run")
 	lines := flag.String("lines", "", "regular expression: the lines to run")
 	flag.IntVar(&opts.rounds, "rounds", 5, "rounds of each case")
-	flag.DurationVar(&opts.seconds, "time", 3*time.Second, "time of one measurement")
+	flag.DurationVar(&opts.duration, "time", 3*time.Second, "time of one measurement")
 	flag.StringVar(&opts.node, "node", "", "the shardway binary (default: built from this source)")
-	flag.StringVar(&opts.beside, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
+	flag.StringVar(&opts.otherNode, "beside", "", "another shardway binary, measured in the same rounds of the cases that compare")
 	flag.StringVar(&opts.profile, "profile", "", "directory for CPU profiles of the nodes")
-	flag.DurationVar(&opts.idle, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")
+	flag.DurationVar(&opts.idleTime, "idle", 0, "measure for this long, in each round, what nodes take without requests, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -64,18 +64,18 @@ func run() error {
 		return serveEmbedded(ctx, flag.Args())
 	}
 	var err1, err2 error
-	opts.only, err1 = regexp.Compile(*only)
-	opts.lines, err2 = regexp.Compile(*lines)
+	opts.caseFilter, err1 = regexp.Compile(*only)
+	opts.setupFilter, err2 = regexp.Compile(*lines)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	opts.cases = slices.DeleteFunc(cases(), func(tc testCase) bool { return !opts.only.MatchString(tc.String()) })
-	return bench(ctx, opts)
+	opts.cases = slices.DeleteFunc(cases(), func(tc testCase) bool { return !opts.caseFilter.MatchString(tc.String()) })
+	return measureAll(ctx, opts)
 }
 
-// bench starts every line, measures the cases, and prints the results. It stops all
+// measureAll starts every line, measures the cases, and prints the results. It stops all
 // children before it returns.
-func bench(ctx context.Context, opts options) (err error) {
+func measureAll(ctx context.Context, opts options) (err error) {
 	dir, err := cluster.Scratch()
 	if err != nil {
 		return err
@@ -89,55 +89,55 @@ func bench(ctx context.Context, opts options) (err error) {
 	run := &benchRun{dir: dir, ports: ports}
 	defer func() { err = errors.Join(err, run.close()) }()
 	t := &table{out: os.Stdout}
-	if opts.idle > 0 {
-		return run.idle(ctx, opts, t)
+	if opts.idleTime > 0 {
+		return run.measureIdleClusters(ctx, opts, t)
 	}
-	lines, err := run.lines(ctx, opts)
+	lines, err := run.startSetups(ctx, opts)
 	if err != nil {
 		return err
 	}
-	t.machine(lines)
+	t.printMachine(lines)
 	for _, tc := range opts.cases {
-		if err := run.measure(ctx, tc, lines, opts, t); err != nil {
+		if err := run.measureCase(ctx, tc, lines, opts, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measure measures one case in several rounds, and prints the results. In each round, all
+// measureCase measures one case in several rounds, and prints the results. In each round, all
 // lines that support the case take turns. The first round, -1, only warms up.
-func (b *benchRun) measure(ctx context.Context, tc testCase, lines []*line, opts options, t *table) error {
-	script, err := b.script()
+func (b *benchRun) measureCase(ctx context.Context, tc testCase, lines []*setup, opts options, t *table) error {
+	script, err := b.writeScript()
 	if err != nil {
 		return err
 	}
-	keys, err := b.keys(tc.hops)
+	keys, err := b.keyFile(tc.hops)
 	if err != nil {
 		return err
 	}
-	var able []*line
+	var selected []*setup
 	for _, l := range lines {
-		if l.takesPart(tc) {
-			able = append(able, l)
+		if l.supports(tc) {
+			selected = append(selected, l)
 		}
 	}
-	if len(able) == 0 {
+	if len(selected) == 0 {
 		return nil // -lines selects none
 	}
-	results := make([][]result, len(able))
+	results := make([][]result, len(selected))
 	for round := -1; round < opts.rounds; round++ {
-		for i, l := range able {
-			load := wrk{script: script, target: l.target, keys: keys, c: tc, time: opts.seconds}
+		for i, l := range selected {
+			load := wrkRun{script: script, target: l.target, keys: keys, testCase: tc, duration: opts.duration}
 			if round < 0 {
-				load.time = time.Second // opens connections, fills pools
+				load.duration = time.Second // opens connections, fills pools
 			}
 			stop := func() error { return nil }
-			if opts.profile != "" && len(l.pprof) > 0 && round == 0 {
-				stop = b.profile(ctx, l, filepath.Join(opts.profile, tc.slug()), opts.seconds)
+			if opts.profile != "" && len(l.adminAddrs) > 0 && round == 0 {
+				stop = b.profile(ctx, l, filepath.Join(opts.profile, tc.slug()), opts.duration)
 			}
 			measured, failed := l.measure(ctx, load)
-			if tc.beside != 0 && failed == nil {
+			if tc.stream != 0 && failed == nil {
 				measured, failed = l.measureWithStream(ctx, load, measured)
 			}
 			if err := errors.Join(failed, stop()); err != nil {
@@ -148,6 +148,6 @@ func (b *benchRun) measure(ctx context.Context, tc testCase, lines []*line, opts
 			}
 		}
 	}
-	t.add(tc, able, results)
+	t.printCase(tc, selected, results)
 	return nil
 }

@@ -56,10 +56,10 @@ http {
 }
 `
 
-// nginx starts an nginx in front of the backends, and for two hops another one in front of
+// startNginxSetups starts an nginx in front of the backends, and for two hops another one in front of
 // the first. It returns a line for one hop, for one hop with TLS, and for two hops. If
-// nginx is not installed, the error is a *missingError.
-func (b *benchRun) nginx(ctx context.Context) ([]*line, error) {
+// nginx is not installed, the error is a *notInstalledError.
+func (b *benchRun) startNginxSetups(ctx context.Context) ([]*setup, error) {
 	program, err := find("nginx", "nginx-light")
 	if err != nil {
 		return nil, err
@@ -73,25 +73,25 @@ func (b *benchRun) nginx(ctx context.Context) ([]*line, error) {
 		return nil, err
 	}
 	last.name, last.hops, last.version = "nginx", 1, version(ctx, program, "-v")
-	first.name, first.hops, first.procs = "nginx → nginx", 2, append(first.procs, last.procs...)
-	return []*line{last, {name: last.name, hops: 1, tls: true, target: last.sealed, procs: last.procs}, first}, nil
+	first.name, first.hops, first.processes = "nginx → nginx", 2, append(first.processes, last.processes...)
+	return []*setup{last, {name: last.name, hops: 1, usesTLS: true, target: last.tlsTarget, processes: last.processes}, first}, nil
 }
 
 // startNginx starts one nginx in front of the addresses to. It listens on a port without
 // TLS and on a port with TLS.
-func (b *benchRun) startNginx(ctx context.Context, program, name string, to []string) (*line, error) {
-	at, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
+func (b *benchRun) startNginx(ctx context.Context, program, name string, backends []string) (*setup, error) {
+	addrs, err := b.addrs(2) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
-	servers := make([]string, len(to))
-	for i, addr := range to {
+	servers := make([]string, len(backends))
+	for i, addr := range backends {
 		servers[i] = "server " + addr + ";"
 	}
-	config, err := b.write(name+".conf", fmt.Sprintf(nginxConfig, b.dir, name, strings.Join(servers, " "), at[0], at[1], b.certificate))
+	config, err := b.writeFile(name+".conf", fmt.Sprintf(nginxConfig, b.dir, name, strings.Join(servers, " "), addrs[0], addrs[1], b.certificate))
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.launch(ctx, name, at[0], nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
-	return &line{target: at[0], sealed: at[1], procs: []*process{p}}, err
+	p, err := b.launch(ctx, name, addrs[0], nil, program, "-c", config, "-e", b.dir+"/"+name+".err")
+	return &setup{target: addrs[0], tlsTarget: addrs[1], processes: []*process{p}}, err
 }

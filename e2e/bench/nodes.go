@@ -23,31 +23,31 @@ import (
 // embedded is the kind of nodes that contain the handler of the backend.
 const embedded = "embedded"
 
-// inFront is the kind of nodes that clients reach with TLS.
-const inFront = "TLS in front"
+// clientTLS is the kind of nodes that clients reach with TLS.
+const clientTLS = "TLS in front"
 
-// beside is the kind of nodes that run the other binary, such as an older one.
-const beside = "beside"
+// otherBinary is the kind of nodes that run the other binary, such as an older one.
+const otherBinary = "beside"
 
-// withApp returns a line whose cost includes the backend.
-func (b *benchRun) withApp(l *line) *line {
-	return &line{name: "app behind " + l.name, hops: l.hops, target: l.target, procs: append([]*process{b.backend}, l.procs...), pprof: l.pprof}
+// withBackendCost returns a line whose cost includes the backend.
+func (b *benchRun) withBackendCost(l *setup) *setup {
+	return &setup{name: "app behind " + l.name, hops: l.hops, target: l.target, processes: append([]*process{b.backend}, l.processes...), adminAddrs: l.adminAddrs}
 }
 
 // startNodes starts a cluster of two nodes, a and b, each in front of a backend, and
 // returns its lines for one hop and for two hops. wrk always sends to node a: keys that a
 // owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
 // The kind TLS has a cluster secret, so the nodes use TLS between each other.
-func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*line, error) {
+func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*setup, error) {
 	ids := []string{"a", "b"}
-	at, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
+	addrs, err := b.addrs(perNode * len(ids)) //nolint:contextcheck // probing a port of this machine is over at once
 	if err != nil {
 		return nil, err
 	}
 	var flags []string
-	name := "shardway → shardway"
-	first := "shardway"
-	run := func(i int) []string {
+	twoHopsName := "shardway → shardway"
+	oneHopName := "shardway"
+	nodeCommand := func(i int) []string {
 		return []string{program, "run", "--upstream", "http://" + b.backends[i]}
 	}
 	switch kind {
@@ -56,35 +56,35 @@ func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*lin
 		if err != nil {
 			return nil, err
 		}
-		first = "app in shardway"
-		run = func(int) []string { return []string{self, "-embedded", "--"} }
+		oneHopName = "app in shardway"
+		nodeCommand = func(int) []string { return []string{self, "-embedded", "--"} }
 	case "TLS":
-		name += ", " + kind
+		twoHopsName += ", " + kind
 		path := filepath.Join(b.dir, "secret")
 		if err := secret.WriteFile(path, secret.List{secret.Generate(time.Now())}); err != nil {
 			return nil, err
 		}
 		flags = []string{"--secret-file", path}
-	case beside:
-		first, name = beside, beside+" → "+beside
-	case inFront:
+	case otherBinary:
+		oneHopName, twoHopsName = otherBinary, otherBinary+" → "+otherBinary
+	case clientTLS:
 		flags = []string{"--tls-cert", b.certificate, "--tls-key", b.certificate}
 	}
 	var procs []*process
 	for i, id := range ids {
-		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
-		p, err := b.startNode(ctx, run(i), id, kind, own, slices.Concat([]string{"--join", other[2], "--bootstrap-expect", "2"}, flags))
+		nodeAddrs, peerAddrs := addrs[perNode*i:], addrs[perNode*(len(ids)-1-i):]
+		process, err := b.startNode(ctx, nodeCommand(i), id, kind, nodeAddrs, slices.Concat([]string{"--join", peerAddrs[2], "--bootstrap-expect", "2"}, flags))
 		if err != nil {
 			return nil, err
 		}
-		procs = append(procs, p)
+		procs = append(procs, process)
 	}
-	if err := await(ctx, "the cluster", func() error { return b.serving(ctx, at[1], ids) }); err != nil {
+	if err := await(ctx, "the cluster", func() error { return b.checkServing(ctx, addrs[1], ids) }); err != nil {
 		return nil, err
 	}
-	return []*line{
-		{name: first, hops: 1, target: at[0], procs: procs[:1], pprof: []string{at[1]}},
-		{name: name, hops: 2, target: at[0], procs: procs, pprof: []string{at[1], at[perNode+1]}},
+	return []*setup{
+		{name: oneHopName, hops: 1, target: addrs[0], processes: procs[:1], adminAddrs: []string{addrs[1]}},
+		{name: twoHopsName, hops: 2, target: addrs[0], processes: procs, adminAddrs: []string{addrs[1], addrs[perNode+1]}},
 	}, nil
 }
 
@@ -93,17 +93,17 @@ const perNode = 4
 
 // startNode runs command with the flags of a node, followed by flags. at contains the
 // addresses of the node. kind distinguishes the files of nodes with the same id.
-func (b *benchRun) startNode(ctx context.Context, command []string, id, kind string, at, flags []string) (*process, error) {
+func (b *benchRun) startNode(ctx context.Context, command []string, id, kind string, addrs, flags []string) (*process, error) {
 	name := id + strings.ReplaceAll(kind, " ", "-")
 	args := slices.Concat(command, []string{
-		"--node", id, "--data", filepath.Join(b.dir, "data-"+name), "--listen", at[0], "--admin", at[1], "--gossip", at[2], "--peer", at[3],
+		"--node", id, "--data", filepath.Join(b.dir, "data-"+name), "--listen", addrs[0], "--admin", addrs[1], "--gossip", addrs[2], "--peer", addrs[3],
 	}, flags)
-	return b.launch(ctx, "node-"+name, at[0], nil, args...)
+	return b.launch(ctx, "node-"+name, addrs[0], nil, args...)
 }
 
-// serving returns nil once each of the nodes owns shards in the map of the node at admin.
+// checkServing returns nil once each of the nodes owns shards in the map of the node at admin.
 // It stores that map for the selection of keys.
-func (b *benchRun) serving(ctx context.Context, admin string, ids []string) error {
+func (b *benchRun) checkServing(ctx context.Context, admin string, ids []string) error {
 	body, err := get(ctx, "http://"+admin+"/v1/map")
 	if err != nil {
 		return err
@@ -125,11 +125,11 @@ func (b *benchRun) serving(ctx context.Context, admin string, ids []string) erro
 }
 
 func get(ctx context.Context, url string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}
@@ -141,10 +141,10 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return body, err
 }
 
-// keys returns the path of a file with the keys for a number of hops, and writes the file
+// keyFile returns the path of a file with the keys for a number of hops, and writes the file
 // if it does not exist. For one hop, node a of every cluster owns the keys. For two hops,
 // node b does. Other proxies receive the same keys.
-func (b *benchRun) keys(hops int) (string, error) {
+func (b *benchRun) keyFile(hops int) (string, error) {
 	owner := []string{"a", "b"}[hops-1]
 	path := filepath.Join(b.dir, "keys-"+owner)
 	if _, err := os.Stat(path); err == nil {
@@ -159,14 +159,14 @@ func (b *benchRun) keys(hops int) (string, error) {
 			n++
 		}
 	}
-	return b.write(filepath.Base(path), text.String())
+	return b.writeFile(filepath.Base(path), text.String())
 }
 
 // profile starts a CPU profile of each node of a line, for the time in which wrk runs. The
 // returned function waits for the profiles and writes them into files.
-func (b *benchRun) profile(ctx context.Context, l *line, prefix string, d time.Duration) func() error {
-	done := make(chan error, len(l.pprof))
-	for i, admin := range l.pprof {
+func (b *benchRun) profile(ctx context.Context, l *setup, prefix string, d time.Duration) func() error {
+	done := make(chan error, len(l.adminAddrs))
+	for i, admin := range l.adminAddrs {
 		go func() {
 			body, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, max(1, int(d/time.Second)-1)))
 			if err == nil {
@@ -177,7 +177,7 @@ func (b *benchRun) profile(ctx context.Context, l *line, prefix string, d time.D
 	}
 	return func() error {
 		var errs []error
-		for range l.pprof {
+		for range l.adminAddrs {
 			errs = append(errs, <-done)
 		}
 		return errors.Join(errs...)

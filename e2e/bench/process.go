@@ -63,62 +63,62 @@ type usage struct {
 	rss int64 // bytes
 }
 
-// use returns the usage of a process, of its descendants, and of children that have exited.
-func use(pid int) (usage, error) {
+// usageOf returns the usage of a process, of its descendants, and of children that have exited.
+func usageOf(pid int) (usage, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
-	b, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
+	data, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: %w", err)
 	}
 	// The fields are counted after the process name, which is in parentheses and may contain
 	// spaces.
-	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	const cutime, rss = 13, 21 // fields 16 and 24 of proc_pid_stat(5), counted from 0 after the name
-	var u usage
-	if u.cpu, err = own(pid); err != nil {
+	var total usage
+	if total.cpu, err = cpuTimeOf(pid); err != nil {
 		return usage{}, err
 	}
-	for _, s := range f[cutime : cutime+2] { // cutime and cstime: user and system time of ended children
-		n, bad := strconv.ParseInt(s, 10, 64)
-		if bad != nil {
-			return usage{}, fmt.Errorf("bench: %s: %w", dir, bad)
+	for _, field := range fields[cutime : cutime+2] { // cutime and cstime: user and system time of ended children
+		ticks, parseErr := strconv.ParseInt(field, 10, 64)
+		if parseErr != nil {
+			return usage{}, fmt.Errorf("bench: %s: %w", dir, parseErr)
 		}
-		u.cpu += time.Duration(n) * tick
+		total.cpu += time.Duration(ticks) * tick
 	}
-	pages, err := strconv.ParseInt(f[rss], 10, 64)
+	pages, err := strconv.ParseInt(fields[rss], 10, 64)
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: %s: %w", dir, err)
 	}
-	u.rss = pages * int64(os.Getpagesize())
+	total.rss = pages * int64(os.Getpagesize())
 	children, err := filepath.Glob(dir + "/task/*/children")
 	if err != nil {
 		return usage{}, err
 	}
 	for _, file := range children {
-		b, err := os.ReadFile(file) //nolint:gosec // of a child
+		data, err := os.ReadFile(file) //nolint:gosec // of a child
 		if err != nil {
 			continue // the thread has ended
 		}
-		for s := range strings.FieldsSeq(string(b)) {
-			child, err := strconv.Atoi(s)
+		for field := range strings.FieldsSeq(string(data)) {
+			child, err := strconv.Atoi(field)
 			if err != nil {
 				return usage{}, fmt.Errorf("bench: %s: %w", file, err)
 			}
-			more, err := use(child)
+			childUsage, err := usageOf(child)
 			if err != nil {
 				return usage{}, err
 			}
-			u.cpu += more.cpu
-			u.rss += more.rss
+			total.cpu += childUsage.cpu
+			total.rss += childUsage.rss
 		}
 	}
-	return u, nil
+	return total, nil
 }
 
-// own returns the CPU time of all threads of a process, without its children, in
+// cpuTimeOf returns the CPU time of all threads of a process, without its children, in
 // nanoseconds. In /proc/PID/stat it has a resolution of 10 ms, which is too coarse for
 // the requests of one measurement.
-func own(pid int) (time.Duration, error) {
+func cpuTimeOf(pid int) (time.Duration, error) {
 	const sched = 2 // CPUCLOCK_SCHED as in clock_getcpuclockid(3)
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|sched), &ts); err != nil {

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// stream is the activity of an additional client during the measured requests.
-type stream uint8
+// streamDirection is the activity of an additional client during the measured requests.
+type streamDirection uint8
 
 const (
-	streamReads  stream = iota + 1 // it reads long responses
-	streamWrites                   // it sends long request bodies
+	streamReads  streamDirection = iota + 1 // it reads long responses
+	streamWrites                            // it sends long request bodies
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 // String returns the suffix that the activity adds to the name of a case.
-func (s stream) String() string {
+func (s streamDirection) String() string {
 	switch s {
 	case streamReads:
 		return "10 MB/s read beside"
@@ -48,10 +48,10 @@ func (s stream) String() string {
 // streamer is a client that reads or sends successive bodies at a constant rate over one
 // connection.
 type streamer struct {
-	does   stream
-	target string
-	key    string
-	moved  int64 // bytes; only its goroutine may use it
+	direction   streamDirection
+	target      string
+	key         string
+	transferred int64 // bytes; only its goroutine may use it
 }
 
 // begin starts the client. stop stops it, waits for its goroutine, and returns the error
@@ -75,24 +75,24 @@ func (s *streamer) run(ctx context.Context) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
-	p := &pacer{ctx: ctx, began: time.Now(), s: s}
-	from := bufio.NewReaderSize(conn, streamPart)
+	limiter := &rateLimiter{ctx: ctx, start: time.Now(), streamer: s}
+	reader := bufio.NewReaderSize(conn, streamPart)
 	for i := 0; ; i++ {
-		if err := s.exchange(conn, from, p, i); err != nil {
+		if err := s.exchange(conn, reader, limiter, i); err != nil {
 			if ctx.Err() != nil {
 				return nil // stop was called
 			}
-			return fmt.Errorf("bench: the client beside, after %d bytes: %w", s.moved, err)
+			return fmt.Errorf("bench: the client beside, after %d bytes: %w", s.transferred, err)
 		}
 	}
 }
 
 // exchange sends request i and reads its response. One of the two has a body of
 // streamBody bytes.
-func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) error {
+func (s *streamer) exchange(conn net.Conn, reader *bufio.Reader, limiter *rateLimiter, i int) error {
 	length, path, method := 0, fmt.Sprintf("/%d/%d", streamBody, i), http.MethodGet
-	if s.does == streamWrites {
-		length, path, method = streamBody, fmt.Sprintf("/%d/%d", smallAnswer, i), http.MethodPost
+	if s.direction == streamWrites {
+		length, path, method = streamBody, fmt.Sprintf("/%d/%d", smallBody, i), http.MethodPost
 	}
 	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: bench\r\nX-Shard-Key: %s\r\nContent-Length: %d\r\n\r\n", method, path, s.key, length); err != nil {
 		return err
@@ -101,14 +101,14 @@ func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) 
 	for left := length; left > 0; {
 		n, err := conn.Write(part[:min(left, len(part))])
 		if err == nil {
-			err = p.pass(n)
+			err = limiter.wait(n)
 		}
 		if err != nil {
 			return err
 		}
 		left -= n
 	}
-	resp, err := http.ReadResponse(from, nil)
+	resp, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) 
 	if resp.StatusCode != http.StatusOK {
 		return errors.New(resp.Status)
 	}
-	if s.does == streamWrites {
+	if s.direction == streamWrites {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return err
 	}
@@ -128,44 +128,44 @@ func (s *streamer) exchange(conn net.Conn, from *bufio.Reader, p *pacer, i int) 
 		case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 			return err
 		}
-		if err := p.pass(n); err != nil {
+		if err := limiter.wait(n); err != nil {
 			return err
 		}
 	}
 }
 
-// pacer limits the rate of a streamer to streamRate.
-type pacer struct {
-	ctx   context.Context //nolint:containedctx // of one run
-	began time.Time
-	s     *streamer
+// rateLimiter limits the rate of a streamer to streamRate.
+type rateLimiter struct {
+	ctx      context.Context //nolint:containedctx // of one run
+	start    time.Time
+	streamer *streamer
 }
 
-// pass adds n bytes to the transferred bytes, and returns when the next bytes are due. A
+// wait adds n bytes to the transferred bytes, and returns when the next bytes are due. A
 // delay of more than 100 ms moves all later due times, so that no burst follows it.
-func (p *pacer) pass(n int) error {
-	p.s.moved += int64(n)
-	due := p.began.Add(time.Duration(p.s.moved) * time.Second / streamRate)
+func (p *rateLimiter) wait(n int) error {
+	p.streamer.transferred += int64(n)
+	due := p.start.Add(time.Duration(p.streamer.transferred) * time.Second / streamRate)
 	wait := time.Until(due)
 	if wait < -time.Second/10 {
-		p.began = p.began.Add(-wait)
+		p.start = p.start.Add(-wait)
 	}
-	return pass(p.ctx, wait)
+	return sleep(p.ctx, wait)
 }
 
-// measureWithStream repeats the measurement of w together with an additional client, which uses the
-// first key of w. alone is the result without this client.
-func (l *line) measureWithStream(ctx context.Context, load wrk, alone result) (result, error) {
+// measureWithStream repeats the measurement of load together with an additional client, which
+// uses the first key of load. alone is the result without this client.
+func (s *setup) measureWithStream(ctx context.Context, load wrkRun, alone result) (result, error) {
 	text, err := os.ReadFile(load.keys)
 	if err != nil {
 		return result{}, fmt.Errorf("bench: %w", err)
 	}
 	key, _, _ := strings.Cut(string(text), "\n")
-	s := &streamer{does: load.c.beside, target: load.target, key: key}
-	with := *l
-	with.during = s.begin
-	began := time.Now()
-	measured, err := with.measure(ctx, load)
-	measured.alone, measured.streamed = alone.p99, float64(s.moved)/time.Since(began).Seconds()
+	client := &streamer{direction: load.testCase.stream, target: load.target, key: key}
+	withClient := *s
+	withClient.startActivity = client.begin
+	start := time.Now()
+	measured, err := withClient.measure(ctx, load)
+	measured.p99Alone, measured.streamRate = alone.p99, float64(client.transferred)/time.Since(start).Seconds()
 	return measured, err
 }

@@ -18,8 +18,8 @@ import (
 // table prints results.
 type table struct{ out io.Writer }
 
-// machine prints the processor, the kernel and the versions of the measured programs.
-func (t *table) machine(lines []*line) {
+// printMachine prints the processor, the kernel and the versions of the measured programs.
+func (t *table) printMachine(lines []*setup) {
 	model := "unknown processor"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {
@@ -40,11 +40,11 @@ func (t *table) machine(lines []*line) {
 	_, _ = t.out.Write(buf.Bytes()) // writes to a terminal
 }
 
-// add prints the results of a case: the medians of the rounds, and the range of the CPU
+// printCase prints the results of a case: the medians of the rounds, and the range of the CPU
 // time.
-func (t *table) add(tc testCase, lines []*line, results [][]result) {
-	if tc.beside != 0 {
-		t.addStreamCase(tc, lines, results)
+func (t *table) printCase(tc testCase, lines []*setup, results [][]result) {
+	if tc.stream != 0 {
+		t.printStreamCase(tc, lines, results)
 		return
 	}
 	var buf bytes.Buffer
@@ -53,16 +53,16 @@ func (t *table) add(tc testCase, lines []*line, results [][]result) {
 		against = "µs more (min to max)"
 	}
 	fmt.Fprintf(&buf, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
-	nginx, base := nginxCost(lines, results), slices.IndexFunc(lines, func(l *line) bool { return l.name == unobserved })
+	nginx, base := nginxCost(lines, results), slices.IndexFunc(lines, func(l *setup) bool { return l.name == unobserved })
 	for i, l := range lines {
 		measurements := results[i]
-		cost := median(measurements, func(measured result) time.Duration { return measured.perRequest })
+		cost := median(measurements, func(measured result) time.Duration { return measured.cpuPerRequest })
 		compared := ratio(tc, l, cost, nginx)
 		if tc.observed {
-			compared = more(results, i, base)
+			compared = addedCost(results, i, base)
 		}
 		fmt.Fprintf(&buf, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
-			micros(slices.MinFunc(measurements, byCost).perRequest), micros(slices.MaxFunc(measurements, byCost).perRequest), compared,
+			micros(slices.MinFunc(measurements, byCost).cpuPerRequest), micros(slices.MaxFunc(measurements, byCost).cpuPerRequest), compared,
 			median(measurements, func(measured result) float64 { return measured.rate }),
 			micros(median(measurements, func(measured result) time.Duration { return measured.p50 }))/1000,
 			micros(median(measurements, func(measured result) time.Duration { return measured.p99 }))/1000,
@@ -74,21 +74,21 @@ func (t *table) add(tc testCase, lines []*line, results [][]result) {
 	_ = tabs.Flush()
 }
 
-// addStreamCase prints a case with an additional client: the delay that it causes.
-func (t *table) addStreamCase(tc testCase, lines []*line, results [][]result) {
+// printStreamCase prints a case with an additional client: the delay that it causes.
+func (t *table) printStreamCase(tc testCase, lines []*setup, results [][]result) {
 	var buf bytes.Buffer
 	fmt.Fprintln(&buf, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
 	for i, l := range lines {
 		measurements := results[i]
-		slower := func(measured result) time.Duration { return measured.p99 - measured.alone }
+		slower := func(measured result) time.Duration { return measured.p99 - measured.p99Alone }
 		least := slices.MinFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
 		most := slices.MaxFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
 		fmt.Fprintf(&buf, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", l.name,
-			millis(median(measurements, func(measured result) time.Duration { return measured.alone })), millis(median(measurements, func(measured result) time.Duration { return measured.p99 })),
+			millis(median(measurements, func(measured result) time.Duration { return measured.p99Alone })), millis(median(measurements, func(measured result) time.Duration { return measured.p99 })),
 			millis(median(measurements, slower)), millis(slower(least)), millis(slower(most)),
 			millis(median(measurements, func(measured result) time.Duration { return measured.p50 })),
-			median(measurements, func(measured result) float64 { return measured.rate }), micros(median(measurements, func(measured result) time.Duration { return measured.perRequest })),
-			median(measurements, func(measured result) float64 { return measured.streamed })/1e6)
+			median(measurements, func(measured result) float64 { return measured.rate }), micros(median(measurements, func(measured result) time.Duration { return measured.cpuPerRequest })),
+			median(measurements, func(measured result) float64 { return measured.streamRate })/1e6)
 	}
 	_, _ = fmt.Fprintf(t.out, "\n%v (%d rounds)\n", tc, len(results[0])) // writes to a terminal
 	tabs := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -98,7 +98,7 @@ func (t *table) addStreamCase(tc testCase, lines []*line, results [][]result) {
 
 // ratio returns the CPU time of a line as a multiple of that of nginx. For a node it adds
 // the maximum ratio of the case.
-func ratio(tc testCase, l *line, cost, nginx time.Duration) string {
+func ratio(tc testCase, l *setup, cost, nginx time.Duration) string {
 	if nginx == 0 || cost == 0 {
 		return "-"
 	}
@@ -109,27 +109,27 @@ func ratio(tc testCase, l *line, cost, nginx time.Duration) string {
 	return text
 }
 
-// more returns the additional cost relative to the line at base, round by round, since
+// addedCost returns the additional cost relative to the line at base, round by round, since
 // other load of the machine usually lasts longer than one round.
-func more(results [][]result, i, base int) string {
-	if base < 0 || i == base {
+func addedCost(results [][]result, i, baseIndex int) string {
+	if baseIndex < 0 || i == baseIndex {
 		return "-"
 	}
 	all := make([]result, len(results[i]))
 	for round, measured := range results[i] {
-		all[round].perRequest = measured.perRequest - results[base][round].perRequest
+		all[round].cpuPerRequest = measured.cpuPerRequest - results[baseIndex][round].cpuPerRequest
 	}
-	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(measured result) time.Duration { return measured.perRequest })),
-		micros(slices.MinFunc(all, byCost).perRequest), micros(slices.MaxFunc(all, byCost).perRequest))
+	return fmt.Sprintf("%+.2f (%+.2f to %+.2f)", micros(median(all, func(measured result) time.Duration { return measured.cpuPerRequest })),
+		micros(slices.MinFunc(all, byCost).cpuPerRequest), micros(slices.MaxFunc(all, byCost).cpuPerRequest))
 }
 
-func byCost(a, b result) int { return cmp.Compare(a.perRequest, b.perRequest) }
+func byCost(a, b result) int { return cmp.Compare(a.cpuPerRequest, b.cpuPerRequest) }
 
 // nginxCost returns the cost of nginx for comparison, or 0 without nginx.
-func nginxCost(lines []*line, results [][]result) time.Duration {
+func nginxCost(lines []*setup, results [][]result) time.Duration {
 	for i, l := range lines {
 		if strings.HasPrefix(l.name, "nginx") {
-			return median(results[i], func(measured result) time.Duration { return measured.perRequest })
+			return median(results[i], func(measured result) time.Duration { return measured.cpuPerRequest })
 		}
 	}
 	return 0
@@ -138,10 +138,10 @@ func nginxCost(lines []*line, results [][]result) time.Duration {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return micros(d) / 1000 }
 
-func median[T cmp.Ordered](measurements []result, of func(result) T) T {
+func median[T cmp.Ordered](measurements []result, value func(result) T) T {
 	all := make([]T, len(measurements))
 	for i, measured := range measurements {
-		all[i] = of(measured)
+		all[i] = value(measured)
 	}
 	slices.Sort(all)
 	return all[len(all)/2]

@@ -20,21 +20,21 @@ const scrapeInterval = time.Second
 const acceptMetrics = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6," +
 	"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
 
-// watch returns a function for line.during that observes a node like a monitoring system
+// observeNode returns a function for setup.startActivity that observes a node like a monitoring system
 // and a dashboard. It scrapes the metrics and reads the event stream until stop is called.
 // The first scrape comes after half of an interval, so that each measurement of whole
 // seconds contains the same number of scrapes.
-func watch(admin string) func(context.Context) (stop func() error) {
+func observeNode(admin string) func(context.Context) (stop func() error) {
 	return func(ctx context.Context) func() error {
 		ctx, cancel := context.WithCancel(ctx)
-		var all sync.WaitGroup
-		var metrics, events error
-		all.Go(func() { metrics = scrape(ctx, "http://"+admin+"/metrics") })
-		all.Go(func() { events = follow(ctx, "http://"+admin+"/v1/events") })
+		var readers sync.WaitGroup
+		var scrapeErr, eventsErr error
+		readers.Go(func() { scrapeErr = scrape(ctx, "http://"+admin+"/metrics") })
+		readers.Go(func() { eventsErr = readEvents(ctx, "http://"+admin+"/v1/events") })
 		return func() error {
 			cancel()
-			all.Wait()
-			return errors.Join(metrics, events)
+			readers.Wait()
+			return errors.Join(scrapeErr, eventsErr)
 		}
 	}
 }
@@ -54,44 +54,44 @@ func scrape(ctx context.Context, url string) error {
 			return nil
 		}
 		// A scrape that has begun is completed.
-		if err := read(context.WithoutCancel(ctx), url, acceptMetrics, startTimeout, io.Discard); err != nil {
+		if err := copyResponse(context.WithoutCancel(ctx), url, acceptMetrics, startTimeout, io.Discard); err != nil {
 			return err
 		}
 	}
 }
 
-// follow reads events until ctx ends. It returns an error if the stream ends before that
+// readEvents reads events until ctx ends. It returns an error if the stream ends before that
 // or is empty.
-func follow(ctx context.Context, url string) error {
-	var said firstByte
-	switch err := read(ctx, url, "text/event-stream", 0, &said); {
+func readEvents(ctx context.Context, url string) error {
+	var received writeDetector
+	switch err := copyResponse(ctx, url, "text/event-stream", 0, &received); {
 	case ctx.Err() == nil && err == nil:
 		return fmt.Errorf("bench: %s ended early", url)
 	case ctx.Err() == nil:
 		return err
-	case !bool(said):
+	case !bool(received):
 		return fmt.Errorf("bench: %s sent nothing", url)
 	}
 	return nil
 }
 
-// firstByte is set by the first write.
-type firstByte bool
+// writeDetector is set by the first write.
+type writeDetector bool
 
-func (f *firstByte) Write(p []byte) (int, error) {
+func (f *writeDetector) Write(p []byte) (int, error) {
 	*f = true
 	return len(p), nil
 }
 
-// read sends a GET request and copies the whole response body to the writer to. Zero means
+// copyResponse sends a GET request and copies the whole response body to the writer to. Zero means
 // no timeout.
-func read(ctx context.Context, url, accept string, timeout time.Duration, to io.Writer) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+func copyResponse(ctx context.Context, url, accept string, timeout time.Duration, dst io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Accept", accept)
-	resp, err := (&http.Client{Timeout: timeout}).Do(r)
+	req.Header.Set("Accept", accept)
+	resp, err := (&http.Client{Timeout: timeout}).Do(req)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,6 @@ func read(ctx context.Context, url, accept string, timeout time.Duration, to io.
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("bench: %s: %s", url, resp.Status)
 	}
-	_, err = io.Copy(to, resp.Body)
+	_, err = io.Copy(dst, resp.Body)
 	return err
 }

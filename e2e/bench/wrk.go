@@ -44,50 +44,50 @@ function done(summary, latency)
 end
 `
 
-// wrk contains the parameters of one run of the load generator wrk.
-type wrk struct {
+// wrkRun contains the parameters of one run of the load generator wrk.
+type wrkRun struct {
 	script, target, keys string
-	c                    testCase
-	time                 time.Duration
+	testCase             testCase
+	duration             time.Duration
 }
 
-// wrkDone is the output of the script.
-type wrkDone struct {
+// wrkResult is the output of the script.
+type wrkResult struct {
 	Requests, Micros, P50, P99, Errors int64
 }
 
 // run runs wrk. A single failed request makes the run invalid.
-func (w wrk) run(ctx context.Context) (wrkDone, error) {
+func (w wrkRun) run(ctx context.Context) (wrkResult, error) {
 	pause := 0
-	if w.c.rate > 0 {
-		pause = w.c.conns * 1000 / w.c.rate
+	if w.testCase.rate > 0 {
+		pause = w.testCase.conns * 1000 / w.testCase.rate
 	}
-	scheme, life := "http", "kept"
-	if w.c.tls {
+	scheme, connMode := "http", "kept"
+	if w.testCase.usesTLS {
 		scheme = "https"
 	}
-	if w.c.fresh {
-		life = "fresh"
+	if w.testCase.newConns {
+		connMode = "fresh"
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.time+startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.duration+startTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.c.conns), //nolint:gosec // arguments of our own
-		"-d"+strconv.Itoa(int(w.time/time.Second))+"s", "-s", w.script,
-		fmt.Sprintf("%s://%s/%d", scheme, w.target, w.c.size), "--", w.keys, strconv.Itoa(pause), life)
+	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(w.testCase.conns), //nolint:gosec // arguments of our own
+		"-d"+strconv.Itoa(int(w.duration/time.Second))+"s", "-s", w.script,
+		fmt.Sprintf("%s://%s/%d", scheme, w.target, w.testCase.size), "--", w.keys, strconv.Itoa(pause), connMode)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return wrkDone{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	var done wrkDone
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &done); err != nil {
-		return wrkDone{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
+	var parsed wrkResult
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &parsed); err != nil {
+		return wrkResult{}, fmt.Errorf("bench: wrk: %w\n%s", err, out)
 	}
-	if done.Errors > 0 || done.Requests == 0 {
-		return wrkDone{}, errors.New("bench: requests failed\n" + string(out))
+	if parsed.Errors > 0 || parsed.Requests == 0 {
+		return wrkResult{}, errors.New("bench: requests failed\n" + string(out))
 	}
-	return done, nil
+	return parsed, nil
 }
 
-// script writes wrkScript into a file and returns its path.
-func (b *benchRun) script() (string, error) { return b.write("wrk.lua", wrkScript) }
+// writeScript writes wrkScript into a file and returns its path.
+func (b *benchRun) writeScript() (string, error) { return b.writeFile("wrk.lua", wrkScript) }

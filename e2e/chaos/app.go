@@ -10,7 +10,7 @@ type killApp struct{ victim *cluster.Node }
 func (*killApp) name() string { return "kill -9 app" }
 
 func (f *killApp) begin(sc *scenario) {
-	f.victim = sc.pick(anyNode)
+	f.victim = sc.pickNode(anyNode)
 	f.victim.App.Kill(sc)
 }
 
@@ -23,7 +23,7 @@ type restartApp struct{ victim *cluster.Node }
 
 func (*restartApp) name() string { return "app restart" }
 
-func (f *restartApp) begin(sc *scenario) { f.victim = sc.pick(anyNode) }
+func (f *restartApp) begin(sc *scenario) { f.victim = sc.pickNode(anyNode) }
 
 func (f *restartApp) during(sc *scenario) {
 	for range 1 + sc.rng.IntN(3) {

@@ -53,8 +53,8 @@ func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	return s
 }
 
-// take ends the polling and returns the shards.
-func (s *staleReturns) take() map[uint32]bool {
+// stopAndCollect ends the polling and returns the shards.
+func (s *staleReturns) stopAndCollect() map[uint32]bool {
 	s.stop()
 	<-s.done
 	return s.shards
@@ -65,14 +65,14 @@ func (s *staleReturns) take() map[uint32]bool {
 // would soon have owned every shard, so no shard could move.
 func (sc *scenario) emptyCaches() {
 	for _, node := range sc.members {
-		node.App.Forget(sc)
+		node.App.ClearCache(sc)
 	}
 	for _, node := range sc.members {
-		sc.retry("app-restarted "+node.ID, func() error {
-			return sc.members[0].Try(sc.Context(), "app-restarted", url.Values{"node": {node.ID}})
+		sc.retryUntilSuccess("app-restarted "+node.ID, func() error {
+			return sc.members[0].TryAction(sc.Context(), "app-restarted", url.Values{"node": {node.ID}})
 		})
 	}
-	sc.spare.App.Forget(sc)
+	sc.spareNode.App.ClearCache(sc)
 }
 
 // findLostWrites checks apps that cache. Each acknowledged write of a key must raise its
@@ -81,23 +81,23 @@ func (sc *scenario) emptyCaches() {
 // lost. Shards in stale are excused: a node has reported that they returned to an old
 // copy. Shards that ran on two nodes at once for an excused reason are excused, too: only
 // epochs protect against that.
-func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (wrong []string) {
+func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (violations []string) {
 	byKey := make(map[string][]history.Response)
 	for _, a := range responses {
-		shard := uint32(load.ShardOf(a.Key, sc.o.Shards))
-		if a.OK() && a.Method == http.MethodPost && a.Register == "" && report.Overlapped[shard] == 0 && !stale[shard] {
+		shard := uint32(load.ShardOf(a.Key, sc.opts.Shards))
+		if a.OK() && a.Method == http.MethodPost && a.Register == "" && report.OverlapsByShard[shard] == 0 && !stale[shard] {
 			byKey[a.Key] = append(byKey[a.Key], a)
 		}
 	}
 	for key, all := range byKey {
 		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
 		for i, a := range all {
-			for _, before := range all[:i] {
-				if before.Done() < a.Sent() && a.Count <= before.Count {
-					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
+			for _, earlier := range all[:i] {
+				if earlier.Done() < a.Sent() && a.Count <= earlier.Count {
+					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-earlier.Done()), earlier.ID, earlier.Count))
 				}
 			}
 		}
 	}
-	return wrong
+	return violations
 }

@@ -89,7 +89,7 @@ func (a *totals) add(r *chaos.Report) {
 	a.events += r.Events()
 	a.resumed += r.Resumed
 	if len(r.Rounds) > 0 { // otherwise the options exclude all faults of the filter
-		a.duration += r.Options.For
+		a.duration += r.Options.Duration
 	}
 }
 
@@ -151,8 +151,8 @@ func TestChaos(t *testing.T) {
 				skip := 0
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
-						Binaries: bin, Nodes: n, For: time.Duration(float64(*duration) * s.part), Seed: seed, Skip: skip, Faults: faults, Network: 1 + i,
-						Reverse: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
+						Binaries: bin, Nodes: n, Duration: time.Duration(float64(*duration) * s.part), Seed: seed, Skip: skip, Faults: faults, Network: 1 + i,
+						Reverse: n == 5, Secret: n == 5, AllowPairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, HoldShards: true,
 					})
 					t.Log(r)
 					all.add(r)

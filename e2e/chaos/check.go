@@ -15,30 +15,30 @@ import (
 
 // checkRound checks the observations of a round and returns the result. first is the epoch
 // of the map at the start of the round.
-func (sc *scenario) checkRound(responses []history.Response, first uint64) *Round {
-	maps := sc.mapsSince(first)
-	runs, followers := sc.runsOf(responses), sc.followers.take()
-	report := history.Check(history.History{Responses: responses, Followers: followers, Runs: slices.Concat(runs, sc.runsOfFollowers(followers)), Maps: sc.c.MapsSince(first), Faults: sc.c.Faults(), Waits: sc.c.Waits(), Drains: sc.drains, Cordons: sc.cordons}, sc.c.Rules())
+func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) *Round {
+	maps := sc.mapsSince(firstEpoch)
+	runs, followers := sc.awaitRunsOf(responses), sc.followers.collect()
+	report := history.Check(history.History{Responses: responses, Followers: followers, Runs: slices.Concat(runs, sc.runsOfFollowers(followers)), Maps: sc.cluster.MapsSince(firstEpoch), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits(), Drains: sc.drains, Cordons: sc.cordons}, sc.cluster.Rules())
 	for i := range responses {
-		sc.known[responses[i].ID] = responses[i].Denied()
+		sc.checkedRequests[responses[i].ID] = responses[i].Denied()
 	}
 	round := &Round{History: report, Moved: countMoves(maps), Longest: maxLatency(responses)}
 	registers := sc.registerResponses(responses, report)
-	if sc.o.Hooks {
+	if sc.opts.Hooks {
 		for _, text := range sc.checkCounters(responses, report) {
-			round.violate("counter", text)
+			round.addViolation("counter", text)
 		}
 	}
-	if sc.o.Caches {
-		for _, text := range sc.findLostWrites(responses, report, sc.stale.take()) {
-			round.violate("lost write", text)
+	if sc.opts.Caches {
+		for _, text := range sc.findLostWrites(responses, report, sc.staleReturns.stopAndCollect()) {
+			round.addViolation("lost write", text)
 		}
 	}
 	for _, violation := range report.Violations {
-		round.violate(violation.Kind.String(), violation.Text)
+		round.addViolation(violation.Kind.String(), violation.Text)
 	}
 	if err := linear.Check(linear.Ops(registers, runs), linear.Options{Applied: sc.store.Applied()}); err != nil {
-		round.violate("not linearizable", err.Error())
+		round.addViolation("not linearizable", err.Error())
 	}
 	return round
 }
@@ -48,7 +48,7 @@ func (sc *scenario) checkRound(responses []history.Response, first uint64) *Roun
 // an excused reason. Only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
 	return slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool {
-		return resp.Register == unfenced && report.Overlapped[uint32(load.ShardOf(resp.Key, sc.o.Shards))] > 0
+		return resp.Register == unfenced && report.OverlapsByShard[uint32(load.ShardOf(resp.Key, sc.opts.Shards))] > 0
 	})
 }
 
@@ -56,44 +56,44 @@ func (sc *scenario) registerResponses(responses []history.Response, report *hist
 // rounds.
 func (sc *scenario) checkAll() *Round {
 	sc.followers.close()
-	sc.followers.take() // Events after the last round only become known requests.
-	rules := sc.c.Rules()
-	rules.OtherRequests = sc.known
-	report := history.Check(history.History{Runs: sc.c.Recorded(sc), Faults: sc.c.Faults(), Waits: sc.c.Waits()}, rules)
+	sc.followers.collect() // Events after the last round only become known requests.
+	rules := sc.cluster.Rules()
+	rules.OtherRequests = sc.checkedRequests
+	report := history.Check(history.History{Runs: sc.cluster.RecordedRuns(sc), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits()}, rules)
 	round := &Round{Faults: "all rounds", History: report}
 	for _, violation := range report.Violations {
-		round.violate(violation.Kind.String(), violation.Text)
+		round.addViolation(violation.Kind.String(), violation.Text)
 	}
 	if n := sc.traffic.unsolicited(); n > 0 {
-		round.violate("second response", fmt.Sprintf("%d bytes came on idle connections", n))
+		round.addViolation("second response", fmt.Sprintf("%d bytes came on idle connections", n))
 	}
 	return round
 }
 
-// runsOf returns the runs of the requests with these responses. Before, it waits until each
+// awaitRunsOf returns the runs of the requests with these responses. Before, it waits until each
 // run whose response is complete has ended.
-func (sc *scenario) runsOf(responses []history.Response) []history.Run {
-	answered := make(map[string]bool, len(responses))
+func (sc *scenario) awaitRunsOf(responses []history.Response) []history.Run {
+	succeeded := make(map[string]bool, len(responses))
 	for i := range responses {
-		answered[responses[i].ID] = responses[i].OK()
+		succeeded[responses[i].ID] = responses[i].OK()
 	}
 	var matching []history.Run
 	cluster.Await(sc, "runs with a response have ended", func() error {
 		matching = nil
-		times, open := make(map[string]int), make(map[string]string)
-		for _, run := range sc.c.Recorded(sc) {
-			ok, asked := answered[run.ID]
-			if !asked {
+		runCount, unfinished := make(map[string]int), make(map[string]string)
+		for _, run := range sc.cluster.RecordedRuns(sc) {
+			isOK, isListed := succeeded[run.ID]
+			if !isListed {
 				continue
 			}
 			matching = append(matching, run)
-			times[run.ID]++
-			if ok && run.End == 0 {
-				open[run.ID] = run.App
+			runCount[run.ID]++
+			if isOK && run.End == 0 {
+				unfinished[run.ID] = run.App
 			}
 		}
-		for id, app := range open {
-			if times[id] == 1 { // With several runs, the response may belong to another one.
+		for id, app := range unfinished {
+			if runCount[id] == 1 { // With several runs, the response may belong to another one.
 				return fmt.Errorf("%s still runs %s", app, id)
 			}
 		}
@@ -110,7 +110,7 @@ func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []histor
 			ids[conn.ID] = true
 		}
 	}
-	for _, run := range sc.c.Recorded(sc) {
+	for _, run := range sc.cluster.RecordedRuns(sc) {
 		if ids[run.ID] {
 			runs = append(runs, run)
 		}
@@ -121,7 +121,7 @@ func (sc *scenario) runsOfFollowers(followers []history.Follower) (runs []histor
 // countResumed returns the number of upstream connections that continued a stream.
 func (sc *scenario) countResumed() (n int) {
 	seen := make(map[string]bool)
-	for _, run := range sc.c.Recorded(sc) {
+	for _, run := range sc.cluster.RecordedRuns(sc) {
 		if !run.Resumes {
 			continue
 		}
@@ -135,7 +135,7 @@ func (sc *scenario) countResumed() (n int) {
 
 // mapsSince returns the committed maps from an epoch on.
 func (sc *scenario) mapsSince(epoch uint64) []cluster.Map {
-	maps := sc.c.Maps()
+	maps := sc.cluster.Maps()
 	for len(maps) > 1 && maps[0].Epoch < epoch {
 		maps = maps[1:]
 	}
@@ -154,11 +154,11 @@ func countMoves(maps []cluster.Map) int {
 // maxLatency returns the maximum time to a response, among requests that an app processes
 // without delay.
 func maxLatency(responses []history.Response) time.Duration {
-	var most int64
+	var longest int64
 	for i := range responses {
 		if resp := &responses[i]; resp.Register != "" && resp.OK() {
-			most = max(most, resp.Done()-resp.Sent())
+			longest = max(longest, resp.Done()-resp.Sent())
 		}
 	}
-	return time.Duration(most)
+	return time.Duration(longest)
 }

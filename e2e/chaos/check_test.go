@@ -30,7 +30,7 @@ func TestCheckCountersFindsLostAndRepeatedCounts(t *testing.T) {
 		{"same count twice", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 both have count 1"},
 		{"read from an old owner", []history.Response{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had count 5"},
 	} {
-		sc := &scenario{o: Options{Shards: 8}}
+		sc := &scenario{opts: Options{Shards: 8}}
 		got := strings.Join(sc.checkCounters(tc.answers, &history.Report{}), "; ")
 		if (tc.wrong == "") != (got == "") || !strings.HasPrefix(got, tc.wrong) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.wrong)
@@ -65,8 +65,8 @@ func TestFindLostWritesFindsOverwrittenWrites(t *testing.T) {
 		{"announced for another shard", overwritten, map[uint32]bool{shard + 1: true}, nil, true},
 		{"two owners", overwritten, nil, map[uint32]int{shard: 1}, false},
 	} {
-		sc := &scenario{o: Options{Shards: 8}}
-		got := sc.findLostWrites(tc.answers, &history.Report{Overlapped: tc.overlap}, tc.stale)
+		sc := &scenario{opts: Options{Shards: 8}}
+		got := sc.findLostWrites(tc.answers, &history.Report{OverlapsByShard: tc.overlap}, tc.stale)
 		if (len(got) > 0) != tc.want {
 			t.Errorf("%s: found %q, want some: %v", tc.name, got, tc.want)
 		}

@@ -15,7 +15,7 @@ import (
 
 // burst opens many new connections to one node at the same time. Each connection sends one
 // request, which is checked like all other requests.
-type burst struct{ at *cluster.Node }
+type burst struct{ node *cluster.Node }
 
 // burstSize is the number of simultaneous connections of a burst.
 const burstSize = 100
@@ -23,23 +23,23 @@ const burstSize = 100
 func (b *burst) name() string { return "burst of connections" }
 
 func (b *burst) begin(sc *scenario) {
-	b.at = sc.pick(follower)
-	sc.tracef("%d simultaneous connections to %s", burstSize, b.at.ID)
-	sc.traffic.sendBurst(b.at, burstSize)
+	b.node = sc.pickNode(follower)
+	sc.tracef("%d simultaneous connections to %s", burstSize, b.node.ID)
+	sc.traffic.sendBurst(b.node, burstSize)
 }
 
 func (b *burst) end(*scenario) {}
 
 // sendBurst sends n requests to one node at once, each over its own connection. Like a
 // load balancer, the clients try the other nodes if no process listens there.
-func (t *traffic) sendBurst(at *cluster.Node, n int) {
-	keys := t.sc.keys("n")
-	others := cluster.Addrs(t.sc.others(at))
-	targets := slices.Insert(others, min(1, len(others)), at.Addr) // a client starts with its second target
+func (t *traffic) sendBurst(node *cluster.Node, n int) {
+	keys := t.sc.uniqueKeys("n")
+	others := cluster.Addrs(t.sc.membersExcept(node))
+	targets := slices.Insert(others, min(1, len(others)), node.Addr) // a client starts with its second target
 	for i := range n {
-		t.sent++
+		t.singleRequests++
 		req := load.Request{
-			ID: fmt.Sprintf("r%d.crowd%d", t.sc.number, t.sent), Key: keys[i%len(keys)], Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+			ID: fmt.Sprintf("r%d.crowd%d", t.sc.roundNumber, t.singleRequests), Key: keys[i%len(keys)], Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
 		}
 		if i%2 == 1 {
 			req.Method, req.Body = http.MethodPost, []byte(req.ID)
@@ -63,38 +63,38 @@ type slowClients struct{ conns []net.Conn }
 // slowClientsPerNode is the number of slow clients of each node.
 const slowClientsPerNode = 20
 
-func (d *slowClients) name() string { return "slow clients" }
+func (s *slowClients) name() string { return "slow clients" }
 
-func (d *slowClients) begin(sc *scenario) {
-	for _, node := range sc.c.Running() {
-		for i, key := range sc.keys("n")[:slowClientsPerNode] {
+func (s *slowClients) begin(sc *scenario) {
+	for _, node := range sc.cluster.Running() {
+		for i, key := range sc.uniqueKeys("n")[:slowClientsPerNode] {
 			conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(sc.Context(), "tcp", node.Addr)
 			if err != nil {
 				continue // Another fault affects this node.
 			}
-			d.conns = append(d.conns, conn)
-			d.write(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.number, node.ID, i))
+			s.conns = append(s.conns, conn)
+			s.write(conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.roundNumber, node.ID, i))
 		}
 	}
 }
 
-func (d *slowClients) during(sc *scenario) {
-	for until := time.Now().Add(sc.span); time.Now().Before(until); {
-		for _, conn := range d.conns {
-			d.write(conn, "x")
+func (s *slowClients) during(sc *scenario) {
+	for until := time.Now().Add(sc.loadTime); time.Now().Before(until); {
+		for _, conn := range s.conns {
+			s.write(conn, "x")
 		}
-		sc.wait(200 * time.Millisecond)
+		sc.sleep(200 * time.Millisecond)
 	}
 }
 
-func (d *slowClients) end(*scenario) {
-	for _, conn := range d.conns {
+func (s *slowClients) end(*scenario) {
+	for _, conn := range s.conns {
 		_ = conn.Close()
 	}
 }
 
 // write sends text and ignores errors, since a connection may have broken.
-func (d *slowClients) write(conn net.Conn, text string) {
+func (s *slowClients) write(conn net.Conn, text string) {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = conn.Write([]byte(text))
 }

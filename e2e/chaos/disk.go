@@ -23,7 +23,7 @@ func (*fullDisk) name() string { return "full disk" }
 func (*fullDisk) unavailable() error { return faultfs.Available() }
 
 func (f *fullDisk) begin(sc *scenario) {
-	f.victim = sc.pick(anyNode)
+	f.victim = sc.pickNode(anyNode)
 	sc.recordFault(history.DiskFault, f.victim)
 	sc.fatalIf(sc.disks[f.victim.ID].Fill())
 }
@@ -32,25 +32,25 @@ func (f *fullDisk) begin(sc *scenario) {
 func (f *fullDisk) during(sc *scenario) {
 	sc.forceWrites(f.victim)
 	sc.traceExit(f.victim)
-	sc.kill(f.victim)
-	sc.start(f.victim)
+	sc.killNode(f.victim)
+	sc.startNode(f.victim)
 	sc.traffic.forbidRetry(f.victim) // The node may run until its first write.
 	sc.awaitLoad()
 }
 
 func (f *fullDisk) end(sc *scenario) {
-	sc.fatalIf(sc.disks[f.victim.ID].Free())
+	sc.fatalIf(sc.disks[f.victim.ID].RemoveFiller())
 	sc.restartExited(f.victim)
 }
 
 // fsyncFault makes each fsync of a node fail, or return 100 ms late.
 type fsyncFault struct {
-	fails  bool
-	victim *cluster.Node
+	returnsError bool
+	victim       *cluster.Node
 }
 
 func (f *fsyncFault) name() string {
-	if f.fails {
+	if f.returnsError {
 		return "fsync error"
 	}
 	return "fsync of 100 ms"
@@ -59,9 +59,9 @@ func (f *fsyncFault) name() string {
 func (*fsyncFault) unavailable() error { return faultfs.Available() }
 
 func (f *fsyncFault) begin(sc *scenario) {
-	f.victim = sc.pick(anyNode)
+	f.victim = sc.pickNode(anyNode)
 	fault := faultfs.Fault{Delay: 100 * time.Millisecond}
-	if f.fails {
+	if f.returnsError {
 		fault = faultfs.Fault{Error: syscall.EIO}
 		sc.recordFault(history.DiskFault, f.victim)
 	}
@@ -74,7 +74,7 @@ func (f *fsyncFault) end(sc *scenario) {
 	hits, err := sc.disks[f.victim.ID].Heal()
 	sc.fatalIf(err)
 	sc.tracef("%d fsyncs of %s were affected", hits, f.victim.ID)
-	if !f.fails {
+	if !f.returnsError {
 		return
 	}
 	// A node exits if a write to its log fails. Other files cause no exit.
@@ -82,7 +82,7 @@ func (f *fsyncFault) end(sc *scenario) {
 		if hits == 0 || !f.victim.Running() {
 			break
 		}
-		sc.wait(20 * time.Millisecond)
+		sc.sleep(20 * time.Millisecond)
 	}
 	sc.restartExited(f.victim)
 }
@@ -92,11 +92,11 @@ func (f *fsyncFault) end(sc *scenario) {
 // of a map change.
 func (sc *scenario) forceWrites(victim *cluster.Node) {
 	for range 2 {
-		for _, node := range sc.others(victim) {
+		for _, node := range sc.membersExcept(victim) {
 			if !node.Running() {
 				continue
 			}
-			if err := node.Try(sc.Context(), "step-down", nil); err != nil {
+			if err := node.TryAction(sc.Context(), "step-down", nil); err != nil {
 				sc.tracef("step-down at %s: %v", node.ID, err)
 				continue
 			}

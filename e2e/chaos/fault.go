@@ -32,12 +32,12 @@ type conditionalFault interface{ unavailable() error }
 func newFaults() []fault {
 	all := []fault{&noFault{}, &killAll{}, &repeatedPause{}, &rolling{}, &stepDown{}, &partition{}, &bridge{}, &loss{}, &killApp{}, &burst{}, &slowClients{}}
 	for _, r := range []role{follower, leader} {
-		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, long: true}, &isolate{role: r})
+		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, isLong: true}, &isolate{role: r})
 	}
 	all = append(all, &oneWay{}, &oneWay{receiveLoss: true}, &reset{}, &reset{both: true},
-		&fullDisk{}, &fsyncFault{fails: true}, &fsyncFault{},
-		&join{}, &join{remove: true}, &badHooks{},
-		&drain{}, &drain{self: true}, &slowMove{}, &cordon{}, &hold{}, &hold{late: true}, &restartApp{})
+		&fullDisk{}, &fsyncFault{returnsError: true}, &fsyncFault{},
+		&join{}, &join{removes: true}, &badHooks{},
+		&drain{}, &drain{isLocal: true}, &slowMove{}, &cordon{}, &hold{}, &hold{returnsLate: true}, &restartApp{})
 	return all
 }
 
@@ -53,9 +53,9 @@ func newFault(name string) fault {
 // schedule yields the names of faults in random order. Each name comes once before any
 // name comes again.
 type schedule struct {
-	names     []string
-	rng       *rand.Rand
-	remaining []string
+	names          []string
+	rng            *rand.Rand
+	remainingNames []string
 	// cycles is the number of completed cycles before the current one.
 	cycles int
 	// reverse reverses the order within each cycle.
@@ -70,31 +70,31 @@ func newSchedule(names []string, seed uint64, reverse bool) *schedule {
 }
 
 // next returns the next name.
-func (d *schedule) next() string {
-	if len(d.remaining) == 0 {
-		d.cycles++
-		d.remaining = slices.Clone(d.names)
-		d.rng.Shuffle(len(d.remaining), func(i, j int) { d.remaining[i], d.remaining[j] = d.remaining[j], d.remaining[i] })
-		if d.reverse {
-			slices.Reverse(d.remaining)
+func (s *schedule) next() string {
+	if len(s.remainingNames) == 0 {
+		s.cycles++
+		s.remainingNames = slices.Clone(s.names)
+		s.rng.Shuffle(len(s.remainingNames), func(i, j int) { s.remainingNames[i], s.remainingNames[j] = s.remainingNames[j], s.remainingNames[i] })
+		if s.reverse {
+			slices.Reverse(s.remainingNames)
 		}
 	}
-	name := d.remaining[0]
-	d.remaining = d.remaining[1:]
+	name := s.remainingNames[0]
+	s.remainingNames = s.remainingNames[1:]
 	return name
 }
 
 // nextRound returns the faults of a round: one, or sometimes two that can be combined.
-func (d *schedule) nextRound(pairs bool) []fault {
-	first := newFault(d.next())
-	if !pairs || d.cycles == 0 || d.rng.IntN(3) > 0 || !canCombine(first) || len(d.remaining) == 0 {
+func (s *schedule) nextRound(pairs bool) []fault {
+	first := newFault(s.next())
+	if !pairs || s.cycles == 0 || s.rng.IntN(3) > 0 || !canCombine(first) || len(s.remainingNames) == 0 {
 		return []fault{first}
 	}
-	second := newFault(d.remaining[0])
-	if !canCombine(second) || cannotCombine(first, second) || cannotCombine(second, first) {
+	second := newFault(s.remainingNames[0])
+	if !canCombine(second) || haveConflict(first, second) || haveConflict(second, first) {
 		return []fault{first}
 	}
-	d.remaining = d.remaining[1:]
+	s.remainingNames = s.remainingNames[1:]
 	return []fault{first, second}
 }
 
@@ -103,10 +103,10 @@ func canCombine(f fault) bool {
 	return !exclusive
 }
 
-// cannotCombine reports whether two faults must not affect the cluster at the same time.
+// haveConflict reports whether two faults must not affect the cluster at the same time.
 // fsyncFault traces a process with ptrace. The process state in /proc then no longer shows
 // whether SIGSTOP has stopped the process, which the pause faults must know.
-func cannotCombine(traced, stopped fault) bool {
+func haveConflict(traced, stopped fault) bool {
 	if _, ok := traced.(*fsyncFault); !ok {
 		return false
 	}

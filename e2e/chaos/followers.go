@@ -23,7 +23,7 @@ const eventInterval = 80 * time.Millisecond
 // connection breaks.
 type followers struct {
 	sc      *scenario
-	list    []*load.Follower
+	clients []*load.Follower
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -32,11 +32,11 @@ type followers struct {
 func startFollowers(sc *scenario, n int) *followers {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &followers{sc: sc, stop: stop}
-	for i, key := range load.KeysWithPrefixIn("follow", sc.o.Shards, 1, func(int) bool { return true })[:n] {
-		s.list = append(s.list, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
+	for i, key := range load.KeysWithPrefixIn("follow", sc.opts.Shards, 1, func(int) bool { return true })[:n] {
+		s.clients = append(s.clients, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
 	}
 	s.setTargets(sc.members)
-	for _, follower := range s.list {
+	for _, follower := range s.clients {
 		s.running.Go(func() { follower.Run(ctx) })
 	}
 	return s
@@ -44,9 +44,9 @@ func startFollowers(sc *scenario, n int) *followers {
 
 // setTargets sets the nodes to which the clients connect. Each client tries them in a
 // different order.
-func (s *followers) setTargets(at []*cluster.Node) {
-	addrs := cluster.Addrs(at)
-	for _, follower := range s.list {
+func (s *followers) setTargets(nodes []*cluster.Node) {
+	addrs := cluster.Addrs(nodes)
+	for _, follower := range s.clients {
 		follower.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0])
 	}
@@ -55,13 +55,13 @@ func (s *followers) setTargets(at []*cluster.Node) {
 // awaitProgress waits until each client has received another event. No fault is active
 // any more, so no stream may be stalled.
 func (s *followers) awaitProgress() {
-	from := make([]uint64, len(s.list))
-	for i, follower := range s.list {
-		from[i] = follower.Last()
+	before := make([]uint64, len(s.clients))
+	for i, follower := range s.clients {
+		before[i] = follower.LastEvent()
 	}
 	cluster.Await(s.sc, "event streams continue", func() error {
-		for i, follower := range s.list {
-			if last := follower.Last(); last <= from[i] {
+		for i, follower := range s.clients {
+			if last := follower.LastEvent(); last <= before[i] {
 				return fmt.Errorf("the stream of follower %d is stalled at event %d", i, last)
 			}
 		}
@@ -69,16 +69,16 @@ func (s *followers) awaitProgress() {
 	})
 }
 
-// take returns the connections and events since the last call. The scenario adds their
+// collect returns the connections and events since the last call. The scenario adds their
 // request IDs to the known ones.
-func (s *followers) take() (all []history.Follower) {
-	for _, follower := range s.list {
-		came := follower.Take()
-		came.BoundToNode = s.sc.o.Embedded
-		for _, conn := range came.Conns {
-			s.sc.known[conn.ID] = false
+func (s *followers) collect() (all []history.Follower) {
+	for _, follower := range s.clients {
+		received := follower.TakeConns()
+		received.BoundToNode = s.sc.opts.Embedded
+		for _, conn := range received.Conns {
+			s.sc.checkedRequests[conn.ID] = false
 		}
-		all = append(all, came)
+		all = append(all, received)
 	}
 	return all
 }

@@ -13,12 +13,12 @@ import (
 // grace period, when other nodes have taken over its shards. No request may fail in either
 // case.
 type hold struct {
-	late   bool
-	victim *cluster.Node
+	returnsLate bool
+	victim      *cluster.Node
 }
 
 func (f *hold) name() string {
-	if f.late {
+	if f.returnsLate {
 		return "restart in place after the grace period"
 	}
 	return "restart in place within the grace period"
@@ -30,7 +30,7 @@ func (*hold) begin(*scenario) {}
 
 func (f *hold) during(sc *scenario) {
 	for range 1 + sc.rng.IntN(2) {
-		holders := slices.DeleteFunc(sc.shuffled(), func(node *cluster.Node) bool { return !node.Holds() })
+		holders := slices.DeleteFunc(sc.shuffledMembers(), func(node *cluster.Node) bool { return !node.RestartsInPlace() })
 		if len(holders) == 0 {
 			sc.tracef("no node with --on-shutdown hold") // The node that had --on-shutdown hold has left.
 			return
@@ -38,13 +38,13 @@ func (f *hold) during(sc *scenario) {
 		f.victim = holders[0]
 		sc.tracef("SIGTERM %s", f.victim.ID)
 		f.victim.Stop(sc)
-		if f.late {
+		if f.returnsLate {
 			sc.awaitOthers(f.victim)
 			sc.awaitLoad()
 		}
-		sc.start(f.victim)
+		sc.startNode(f.victim)
 		sc.awaitRecovery()
-		if f.late {
+		if f.returnsLate {
 			return
 		}
 	}

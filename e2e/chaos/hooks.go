@@ -14,7 +14,7 @@ import (
 
 // badHooks makes one app fail to acquire and another app fail to release, while a drain
 // moves shards from the second to the first. No request may fail.
-type badHooks struct{ to, from *cluster.Node }
+type badHooks struct{ newOwner, oldOwner *cluster.Node }
 
 func (*badHooks) name() string { return "bad hooks" }
 
@@ -23,32 +23,32 @@ func (*badHooks) name() string { return "bad hooks" }
 func (*badHooks) exclusive() {}
 
 func (f *badHooks) begin(sc *scenario) {
-	f.from = sc.pick(anyNode)
-	f.to = sc.pick(anyNode)
-	for f.to == f.from {
-		f.to = sc.members[sc.rng.IntN(len(sc.members))]
+	f.oldOwner = sc.pickNode(anyNode)
+	f.newOwner = sc.pickNode(anyNode)
+	for f.newOwner == f.oldOwner {
+		f.newOwner = sc.members[sc.rng.IntN(len(sc.members))]
 	}
 	faults := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"}
 	acquire := faults[sc.rng.IntN(len(faults))]
 	faults = append(faults, "absent")
 	release := faults[sc.rng.IntN(len(faults))]
-	sc.tracef("acquire fault at %s: %s; release fault at %s, which is drained: %s", f.to.ID, acquire, f.from.ID, release)
-	f.to.App.SetHookFault(sc, "acquire", acquire)
-	f.from.App.SetHookFault(sc, "release", release)
-	sc.drain(f.from)
+	sc.tracef("acquire fault at %s: %s; release fault at %s, which is drained: %s", f.newOwner.ID, acquire, f.oldOwner.ID, release)
+	f.newOwner.App.SetHookFault(sc, "acquire", acquire)
+	f.oldOwner.App.SetHookFault(sc, "release", release)
+	sc.drainNode(f.oldOwner)
 }
 
 // during waits until the drained node owns no shard, although its release hook is faulty.
 // Then it waits for further load on the node with the faulty acquire hook.
 func (f *badHooks) during(sc *scenario) {
-	sc.awaitEmpty(f.from)
+	sc.awaitEmpty(f.oldOwner)
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
 }
 
 func (f *badHooks) end(sc *scenario) {
-	f.to.App.SetHookFault(sc, "acquire", "well")
-	f.from.App.SetHookFault(sc, "release", "well")
-	sc.uncordon(f.from)
+	f.newOwner.App.SetHookFault(sc, "acquire", "well")
+	f.oldOwner.App.SetHookFault(sc, "release", "well")
+	sc.withdrawRequests(f.oldOwner)
 }
 
 // checkCounters checks the counters that the apps store in their hooks. Each POST of a
@@ -57,30 +57,30 @@ func (f *badHooks) end(sc *scenario) {
 // that of a POST request which ended before it began. Shards that ran on two nodes at the
 // same time for an excused reason are not checked: only a store that checks epochs is
 // protected against that.
-func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (wrong []string) {
+func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (violations []string) {
 	byKey := make(map[string][]history.Response)
 	for _, a := range responses {
-		if shard := uint32(load.ShardOf(a.Key, sc.o.Shards)); a.OK() && a.Register == "" && report.Overlapped[shard] == 0 {
+		if shard := uint32(load.ShardOf(a.Key, sc.opts.Shards)); a.OK() && a.Register == "" && report.OverlapsByShard[shard] == 0 {
 			byKey[a.Key] = append(byKey[a.Key], a)
 		}
 	}
 	for key, all := range byKey {
 		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
-		by := make(map[uint64]string)
+		postByCount := make(map[uint64]string)
 		for i, a := range all {
-			post := a.Method == "POST"
-			if other := by[a.Count]; post && other != "" {
-				wrong = append(wrong, fmt.Sprintf("%s: %s and %s both have count %d", key, other, a.ID, a.Count))
+			isPost := a.Method == "POST"
+			if other := postByCount[a.Count]; isPost && other != "" {
+				violations = append(violations, fmt.Sprintf("%s: %s and %s both have count %d", key, other, a.ID, a.Count))
 			}
-			if post {
-				by[a.Count] = a.ID
+			if isPost {
+				postByCount[a.Count] = a.ID
 			}
-			for _, before := range all[:i] {
-				if before.Method == "POST" && before.Done() < a.Sent() && (a.Count < before.Count || post && a.Count == before.Count) {
-					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
+			for _, earlier := range all[:i] {
+				if earlier.Method == "POST" && earlier.Done() < a.Sent() && (a.Count < earlier.Count || isPost && a.Count == earlier.Count) {
+					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-earlier.Done()), earlier.ID, earlier.Count))
 				}
 			}
 		}
 	}
-	return wrong
+	return violations
 }

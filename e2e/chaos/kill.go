@@ -8,21 +8,21 @@ import "shardway/e2e/kit/cluster"
 type kill struct {
 	role   role
 	victim *cluster.Node
-	// quick restarts the node before other nodes can detect its death.
-	quick bool
+	// restartsQuickly restarts the node before other nodes can detect its death.
+	restartsQuickly bool
 }
 
 func (k *kill) name() string { return "kill -9 " + k.role.String() }
 
 func (k *kill) begin(sc *scenario) {
-	k.quick = sc.rng.IntN(3) == 0
-	k.victim = sc.pick(k.role)
-	sc.kill(k.victim)
+	k.restartsQuickly = sc.rng.IntN(3) == 0
+	k.victim = sc.pickNode(k.role)
+	sc.killNode(k.victim)
 }
 
 func (k *kill) during(sc *scenario) {
-	if k.quick {
-		sc.start(k.victim)
+	if k.restartsQuickly {
+		sc.startNode(k.victim)
 		sc.awaitLoad()
 		return
 	}
@@ -30,7 +30,7 @@ func (k *kill) during(sc *scenario) {
 	sc.awaitLoad()
 }
 
-func (k *kill) end(sc *scenario) { sc.start(k.victim) }
+func (k *kill) end(sc *scenario) { sc.startNode(k.victim) }
 
 // killAll sends kill -9 to every node at once. All state must come back from disk.
 type killAll struct{}
@@ -41,12 +41,12 @@ func (*killAll) exclusive() {}
 
 func (*killAll) begin(sc *scenario) {
 	for _, node := range sc.members {
-		sc.kill(node)
+		sc.killNode(node)
 	}
 }
 
 func (*killAll) end(sc *scenario) {
 	for _, node := range sc.members {
-		sc.start(node)
+		sc.startNode(node)
 	}
 }

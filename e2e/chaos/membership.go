@@ -13,11 +13,11 @@ import (
 // That node leaves after SIGTERM, or with remove after kill -9 and the command remove. It
 // becomes the spare node, which a later join adds again with its old data.
 type join struct {
-	remove bool
+	removes bool
 }
 
 func (f *join) name() string {
-	if f.remove {
+	if f.removes {
 		return "join, kill and remove"
 	}
 	return "join and leave"
@@ -28,11 +28,11 @@ func (*join) exclusive() {}
 func (*join) begin(*scenario) {}
 
 func (f *join) during(sc *scenario) {
-	joining, leavingRole := sc.spare, anyNode
-	if f.remove {
+	joining, leavingRole := sc.spareNode, anyNode
+	if f.removes {
 		leavingRole = follower // the leader cannot be removed
 	}
-	leaving := sc.pick(leavingRole)
+	leaving := sc.pickNode(leavingRole)
 	sc.tracef("%s joins", joining.ID)
 	joining.Start(sc)
 	sc.members = append(sc.members, joining)
@@ -40,18 +40,18 @@ func (f *join) during(sc *scenario) {
 	sc.traffic.setTargets(sc.members)
 	sc.awaitLoad()
 	sc.members = slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return node == leaving })
-	sc.spare = leaving
-	if f.remove {
-		sc.kill(leaving)
+	sc.spareNode = leaving
+	if f.removes {
+		sc.killNode(leaving)
 	} else {
 		sc.tracef("%s leaves", leaving.ID)
 		leaving.Stop(sc)
 	}
-	if f.remove || leaving.Holds() {
-		sc.c.AwaitShards(sc, sc.members...) // one of five votes belongs to that node
+	if f.removes || leaving.RestartsInPlace() {
+		sc.cluster.AwaitShards(sc, sc.members...) // one of five votes belongs to that node
 		sc.tracef("%s is removed", leaving.ID)
-		sc.retry("remove "+leaving.ID, func() error {
-			return sc.members[0].Try(sc.Context(), "remove", url.Values{"node": {leaving.ID}})
+		sc.retryUntilSuccess("remove "+leaving.ID, func() error {
+			return sc.members[0].TryAction(sc.Context(), "remove", url.Values{"node": {leaving.ID}})
 		})
 	}
 	sc.traffic.setTargets(sc.members) // only now, because a real load balancer also removes a node late

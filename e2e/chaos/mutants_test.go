@@ -69,7 +69,7 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 	}{
 		{
 			bug: mutants.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"idle connection closed under a request"},
-			options: chaos.Options{QueueWait: time.Second, Patience: 5 * time.Second},
+			options: chaos.Options{QueueWait: time.Second, ExtraWait: 5 * time.Second},
 		},
 		{
 			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "not linearizable", "failed", "truncated response"},
@@ -104,7 +104,7 @@ func TestCheckersDetectEachMutant(t *testing.T) {
 			t.Parallel()
 			o := c.options
 			o.Binaries, o.Network, o.Quiet = buildMutant(t, c.bug), 20+i, true
-			o.Faults, o.For, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
+			o.Faults, o.Duration, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
 			o.Rate = cmp.Or(o.Rate, 240)
 			r := chaos.Run(t, o)
 			found := make(map[string]int)

@@ -20,9 +20,9 @@ type isolate struct {
 func (f *isolate) name() string { return "isolate " + f.role.String() }
 
 func (f *isolate) begin(sc *scenario) {
-	f.victim = sc.pick(f.role)
+	f.victim = sc.pickNode(f.role)
 	sc.recordFault(history.Unreachable, f.victim)
-	sc.fatalIf(sc.net.Isolate(sc.index(f.victim)))
+	sc.fatalIf(sc.net.Isolate(sc.hostIndex(f.victim)))
 }
 
 func (f *isolate) during(sc *scenario) {
@@ -30,7 +30,7 @@ func (f *isolate) during(sc *scenario) {
 	sc.awaitLoad()
 }
 
-func (*isolate) end(sc *scenario) { sc.heal() }
+func (*isolate) end(sc *scenario) { sc.healNetwork() }
 
 // oneWay drops packets from a node to all others, or from all others to it.
 type oneWay struct{ receiveLoss bool }
@@ -43,10 +43,10 @@ func (f *oneWay) name() string {
 }
 
 func (f *oneWay) begin(sc *scenario) {
-	victim := sc.pick(anyNode)
+	victim := sc.pickNode(anyNode)
 	sc.recordFault(history.Unreachable, victim)
-	for _, other := range sc.others(victim) {
-		from, to := sc.index(victim), sc.index(other)
+	for _, other := range sc.membersExcept(victim) {
+		from, to := sc.hostIndex(victim), sc.hostIndex(other)
 		if f.receiveLoss {
 			from, to = to, from
 		}
@@ -56,7 +56,7 @@ func (f *oneWay) begin(sc *scenario) {
 
 func (*oneWay) during(sc *scenario) { sc.awaitDetection() }
 
-func (*oneWay) end(sc *scenario) { sc.heal() }
+func (*oneWay) end(sc *scenario) { sc.healNetwork() }
 
 // partition splits the cluster in two. The nodes of the minority are faulty.
 type partition struct{ minority []*cluster.Node }
@@ -66,12 +66,12 @@ func (*partition) name() string { return "partition" }
 func (*partition) exclusive() {}
 
 func (f *partition) begin(sc *scenario) {
-	nodes := sc.shuffled()
+	nodes := sc.shuffledMembers()
 	f.minority = nodes[:(len(nodes)-1)/2]
 	for _, node := range f.minority {
 		sc.recordFault(history.Unreachable, node)
 	}
-	sc.fatalIf(sc.net.Partition(sc.indexes(f.minority), sc.indexes(nodes[len(f.minority):])))
+	sc.fatalIf(sc.net.Partition(sc.hostIndexes(f.minority), sc.hostIndexes(nodes[len(f.minority):])))
 }
 
 func (f *partition) during(sc *scenario) {
@@ -79,7 +79,7 @@ func (f *partition) during(sc *scenario) {
 	sc.awaitLoad()
 }
 
-func (*partition) end(sc *scenario) { sc.heal() }
+func (*partition) end(sc *scenario) { sc.healNetwork() }
 
 // bridge splits the cluster in two, except for one node that reaches both parts.
 type bridge struct{}
@@ -87,18 +87,18 @@ type bridge struct{}
 func (*bridge) name() string { return "bridge" }
 
 func (*bridge) begin(sc *scenario) {
-	nodes := sc.shuffled()
+	nodes := sc.shuffledMembers()
 	left, right := nodes[1:1+len(nodes)/2], nodes[1+len(nodes)/2:]
 	for _, node := range slices.Concat(left, right) {
 		sc.recordFault(history.Unreachable, node)
 	}
 	sc.tracef("the bridge is %s", nodes[0].ID)
-	sc.fatalIf(sc.net.Bridge(sc.index(nodes[0]), sc.indexes(left), sc.indexes(right)))
+	sc.fatalIf(sc.net.Bridge(sc.hostIndex(nodes[0]), sc.hostIndexes(left), sc.hostIndexes(right)))
 }
 
 func (*bridge) during(sc *scenario) { sc.awaitDetection() }
 
-func (*bridge) end(sc *scenario) { sc.heal() }
+func (*bridge) end(sc *scenario) { sc.healNetwork() }
 
 // loss drops half of all packets from and to a node.
 type loss struct{}
@@ -108,20 +108,20 @@ func (*loss) name() string { return "loss of 50 %" }
 func (*loss) unavailable() error { return netns.Filters() }
 
 func (*loss) begin(sc *scenario) {
-	victim := sc.pick(anyNode)
+	victim := sc.pickNode(anyNode)
 	sc.recordFault(history.Unreachable, victim)
-	sc.fatalIf(sc.net.Lose(sc.index(victim), 50))
+	sc.fatalIf(sc.net.DropPercent(sc.hostIndex(victim), 50))
 }
 
 func (*loss) during(sc *scenario) { sc.awaitDetection() }
 
-func (*loss) end(sc *scenario) { sc.heal() }
+func (*loss) end(sc *scenario) { sc.healNetwork() }
 
 // reset forges RST packets between two nodes, in one direction or in both. Established
 // connections break, and new ones are refused.
 type reset struct {
-	both bool
-	a, b *cluster.Node
+	both       bool
+	node, peer *cluster.Node
 }
 
 func (f *reset) name() string {
@@ -134,44 +134,44 @@ func (f *reset) name() string {
 func (*reset) unavailable() error { return netns.Filters() }
 
 func (f *reset) begin(sc *scenario) {
-	f.a = sc.pick(anyNode)
-	rest := sc.others(f.a)
-	f.b = rest[sc.rng.IntN(len(rest))] // another fault may affect it, too
-	sc.tracef("%s: reset by %s", f.a.ID, f.b.ID)
-	sc.activeFaults = append(sc.activeFaults, sc.c.RecordFault(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
-	sc.fatalIf(sc.net.Reset(sc.index(f.a), sc.index(f.b)))
+	f.node = sc.pickNode(anyNode)
+	rest := sc.membersExcept(f.node)
+	f.peer = rest[sc.rng.IntN(len(rest))] // another fault may affect it, too
+	sc.tracef("%s: reset by %s", f.node.ID, f.peer.ID)
+	sc.activeFaults = append(sc.activeFaults, sc.cluster.RecordFault(history.Fault{Kind: history.Reset, Node: f.node.ID, Peer: f.peer.ID}))
+	sc.fatalIf(sc.net.Reset(sc.hostIndex(f.node), sc.hostIndex(f.peer)))
 	if f.both {
-		sc.fatalIf(sc.net.Reset(sc.index(f.b), sc.index(f.a)))
+		sc.fatalIf(sc.net.Reset(sc.hostIndex(f.peer), sc.hostIndex(f.node)))
 	}
 }
 
 func (*reset) during(sc *scenario) { sc.awaitDetection() }
 
-func (*reset) end(sc *scenario) { sc.heal() }
+func (*reset) end(sc *scenario) { sc.healNetwork() }
 
 // awaitDetection is awaitLoad for faults that other nodes detect late. In most cases it
 // waits long enough for a takeover.
 func (sc *scenario) awaitDetection() {
 	sc.awaitLoad()
 	if sc.rng.IntN(3) > 0 {
-		sc.wait(2500 * time.Millisecond)
+		sc.sleep(2500 * time.Millisecond)
 		sc.awaitLoad()
 	}
 }
 
-// heal restores the network.
-func (sc *scenario) heal() {
+// healNetwork restores the network.
+func (sc *scenario) healNetwork() {
 	sc.tracef("network restored")
 	sc.fatalIf(sc.net.Heal())
 }
 
-// index returns the host number of a node in the network.
-func (*scenario) index(node *cluster.Node) int { return int(node.ID[0] - 'a') }
+// hostIndex returns the host number of a node in the network.
+func (*scenario) hostIndex(node *cluster.Node) int { return int(node.ID[0] - 'a') }
 
-func (sc *scenario) indexes(nodes []*cluster.Node) []int {
+func (sc *scenario) hostIndexes(nodes []*cluster.Node) []int {
 	var all []int
 	for _, node := range nodes {
-		all = append(all, sc.index(node))
+		all = append(all, sc.hostIndex(node))
 	}
 	return all
 }

@@ -21,10 +21,10 @@ type Options struct {
 	// Shards is the number of shards of the cluster. 0 means 64: so few that load reaches
 	// each of them every second.
 	Shards int
-	// For is the time after which no round begins; 0 means one minute. Rounds is the
+	// Duration is the time after which no round begins; 0 means one minute. Rounds is the
 	// maximum number of rounds; 0 means no limit.
-	For    time.Duration
-	Rounds int
+	Duration time.Duration
+	Rounds   int
 	// Seed determines the schedule.
 	Seed uint64
 	// Skip is the number of faults at the start of the schedule that are skipped. With it,
@@ -35,16 +35,16 @@ type Options struct {
 	// Reverse reverses the schedule. Two runs with one seed, one of them reversed, cover
 	// all faults sooner.
 	Reverse bool
-	// Pairs permits two simultaneous faults in one round, after each fault has had a round
+	// AllowPairs permits two simultaneous faults in one round, after each fault has had a round
 	// of its own.
-	Pairs bool
+	AllowPairs bool
 	// Takeover is the --takeover of the cluster; empty means lease.
 	Takeover string
 	// QueueWait is the --queue-wait of the cluster. 0 means 10 s, or with Hooks 15 s, the
 	// default of nodes, since a map change waits for the hooks.
 	QueueWait time.Duration
-	// Patience is how much longer than QueueWait a client waits; 0 means 20 s.
-	Patience time.Duration
+	// ExtraWait is how much longer than QueueWait a client waits; 0 means 20 s.
+	ExtraWait time.Duration
 	// Secret gives the nodes a secret, so that they use TLS.
 	Secret bool
 	// Embedded runs each app in the process of its node.
@@ -55,9 +55,9 @@ type Options struct {
 	// Caches makes the apps cache counters of a shared directory, without hooks. It
 	// excludes Embedded and Hooks.
 	Caches bool
-	// Hold makes every second node restart in place after SIGTERM: its shards do not move
+	// HoldShards makes every second node restart in place after SIGTERM: its shards do not move
 	// for holdGrace.
-	Hold bool
+	HoldShards bool
 	// Followers is the number of clients that follow event streams.
 	Followers int
 	// Rate is the total number of requests per second of all clients; 0 means 120.
@@ -73,13 +73,13 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Nodes = cmp.Or(o.Nodes, 3)
 	o.Shards = cmp.Or(o.Shards, 64)
-	o.For = cmp.Or(o.For, time.Minute)
+	o.Duration = cmp.Or(o.Duration, time.Minute)
 	o.Takeover = cmp.Or(o.Takeover, "lease")
 	if o.Hooks {
 		o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
 	}
 	o.QueueWait = cmp.Or(o.QueueWait, 10*time.Second)
-	o.Patience = cmp.Or(o.Patience, 20*time.Second)
+	o.ExtraWait = cmp.Or(o.ExtraWait, 20*time.Second)
 	o.Rate = cmp.Or(o.Rate, 120)
 	if o.Faults == nil {
 		o.Faults = regexp.MustCompile("")
@@ -109,7 +109,7 @@ const holdGrace = 5 * time.Second
 // nodeFlags returns the flags of the n-th node only. The seed determines which nodes
 // hold.
 func (o *Options) nodeFlags(n int) []string {
-	if !o.Hold || (o.Seed+uint64(n))%2 == 0 {
+	if !o.HoldShards || (o.Seed+uint64(n))%2 == 0 {
 		return nil
 	}
 	return []string{"--on-shutdown", "hold", "--hold-grace", holdGrace.String()}

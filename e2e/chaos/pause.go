@@ -12,43 +12,43 @@ import (
 // taken over its shards.
 type pause struct {
 	role   role
-	long   bool
+	isLong bool
 	victim *cluster.Node
 }
 
 func (p *pause) name() string {
-	if p.long {
+	if p.isLong {
 		return "long SIGSTOP of " + p.role.String()
 	}
 	return "short SIGSTOP of " + p.role.String()
 }
 
 func (p *pause) begin(sc *scenario) {
-	p.victim = sc.pick(p.role)
-	if !p.long {
-		sc.sigstop(p.victim)
-		sc.wait(time.Duration(100+sc.rng.IntN(200)) * time.Millisecond)
-		sc.sigcont(p.victim)
+	p.victim = sc.pickNode(p.role)
+	if !p.isLong {
+		sc.pauseNode(p.victim)
+		sc.sleep(time.Duration(100+sc.rng.IntN(200)) * time.Millisecond)
+		sc.continueNode(p.victim)
 		return
 	}
 	sc.traffic.sendLateWrites(sc.mapAtStart, p.victim)
-	sc.wait(150 * time.Millisecond) // The late writes have reached the app.
-	sc.sigstop(p.victim)
+	sc.sleep(150 * time.Millisecond) // The late writes have reached the app.
+	sc.pauseNode(p.victim)
 }
 
 func (p *pause) during(sc *scenario) {
-	if p.long {
+	if p.isLong {
 		sc.awaitOthers(p.victim)
 	}
 	sc.awaitLoad()
 }
 
 func (p *pause) end(sc *scenario) {
-	if !p.long {
+	if !p.isLong {
 		return
 	}
-	sc.sigcont(p.victim)
-	if sc.o.Embedded {
+	sc.continueNode(p.victim)
+	if sc.opts.Embedded {
 		sc.restartExited(p.victim) // The node exits if its app continues after the abort (docs/apps/embed.md).
 	}
 }
@@ -58,16 +58,16 @@ type repeatedPause struct{ victim *cluster.Node }
 
 func (*repeatedPause) name() string { return "repeated SIGSTOP" }
 
-func (s *repeatedPause) begin(sc *scenario) {
-	s.victim = sc.pick(anyNode)
+func (p *repeatedPause) begin(sc *scenario) {
+	p.victim = sc.pickNode(anyNode)
 }
 
-func (s *repeatedPause) during(sc *scenario) {
+func (p *repeatedPause) during(sc *scenario) {
 	for range 8 + sc.rng.IntN(8) {
-		sc.sigstop(s.victim)
-		sc.wait(time.Duration(20+sc.rng.IntN(300)) * time.Millisecond)
-		sc.sigcont(s.victim)
-		sc.wait(time.Duration(20+sc.rng.IntN(200)) * time.Millisecond)
+		sc.pauseNode(p.victim)
+		sc.sleep(time.Duration(20+sc.rng.IntN(300)) * time.Millisecond)
+		sc.continueNode(p.victim)
+		sc.sleep(time.Duration(20+sc.rng.IntN(200)) * time.Millisecond)
 	}
 }
 

@@ -24,20 +24,20 @@ type recordingTB struct {
 	cleanups []func()
 }
 
-// run runs f until it returns or calls FailNow, and then all cleanups.
-func (b *recordingTB) run(f func()) {
-	b.runIsolated(f)
+// runWithCleanups runs f until it returns or calls FailNow, and then all cleanups.
+func (r *recordingTB) runWithCleanups(f func()) {
+	r.runIsolated(f)
 	for {
-		b.mu.Lock()
-		n := len(b.cleanups) - 1
+		r.mu.Lock()
+		n := len(r.cleanups) - 1
 		if n < 0 {
-			b.mu.Unlock()
+			r.mu.Unlock()
 			return
 		}
-		last := b.cleanups[n]
-		b.cleanups = b.cleanups[:n]
-		b.mu.Unlock()
-		b.runIsolated(last)
+		last := r.cleanups[n]
+		r.cleanups = r.cleanups[:n]
+		r.mu.Unlock()
+		r.runIsolated(last)
 	}
 }
 
@@ -52,71 +52,71 @@ func (*recordingTB) runIsolated(f func()) {
 }
 
 // Cleanup registers f for the end of the run.
-func (b *recordingTB) Cleanup(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cleanups = append(b.cleanups, f)
+func (r *recordingTB) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
 }
 
-func (b *recordingTB) record(text string) {
-	b.mu.Lock()
-	b.failures = append(b.failures, strings.TrimSpace(text))
-	b.mu.Unlock()
+func (r *recordingTB) record(text string) {
+	r.mu.Lock()
+	r.failures = append(r.failures, strings.TrimSpace(text))
+	r.mu.Unlock()
 }
 
 // Failed reports whether there is a failure so far.
-func (b *recordingTB) Failed() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.failures) > 0
+func (r *recordingTB) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failures) > 0
 }
 
-// recorded returns all failures so far.
-func (b *recordingTB) recorded() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.failures)
+// recordedFailures returns all failures so far.
+func (r *recordingTB) recordedFailures() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.failures)
 }
 
 // Error records a failure.
-func (b *recordingTB) Error(args ...any) { b.record(fmt.Sprintln(args...)) }
+func (r *recordingTB) Error(args ...any) { r.record(fmt.Sprintln(args...)) }
 
 // Errorf records a failure.
-func (b *recordingTB) Errorf(format string, args ...any) { b.record(fmt.Sprintf(format, args...)) }
+func (r *recordingTB) Errorf(format string, args ...any) { r.record(fmt.Sprintf(format, args...)) }
 
 // Fail records a failure without a text.
-func (b *recordingTB) Fail() { b.record("failed") }
+func (r *recordingTB) Fail() { r.record("failed") }
 
 // FailNow records a failure and ends the goroutine.
-func (b *recordingTB) FailNow() {
-	b.record("failed")
+func (r *recordingTB) FailNow() {
+	r.record("failed")
 	runtime.Goexit()
 }
 
 // Fatal records a failure and ends the goroutine.
-func (b *recordingTB) Fatal(args ...any) {
-	b.Error(args...)
+func (r *recordingTB) Fatal(args ...any) {
+	r.Error(args...)
 	runtime.Goexit()
 }
 
 // Fatalf records a failure and ends the goroutine.
-func (b *recordingTB) Fatalf(format string, args ...any) {
-	b.Errorf(format, args...)
+func (r *recordingTB) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
 // Log prints unless the run is quiet.
-func (b *recordingTB) Log(args ...any) {
-	b.Helper()
-	if !b.quiet {
-		b.TB.Log(args...)
+func (r *recordingTB) Log(args ...any) {
+	r.Helper()
+	if !r.quiet {
+		r.TB.Log(args...)
 	}
 }
 
 // Logf prints unless the run is quiet.
-func (b *recordingTB) Logf(format string, args ...any) {
-	b.Helper()
-	if !b.quiet {
-		b.TB.Logf(format, args...)
+func (r *recordingTB) Logf(format string, args ...any) {
+	r.Helper()
+	if !r.quiet {
+		r.TB.Logf(format, args...)
 	}
 }

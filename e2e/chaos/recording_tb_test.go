@@ -15,7 +15,7 @@ import (
 func TestRecordingTBKeepsFailuresFromTheTest(t *testing.T) {
 	b := &recordingTB{TB: t, quiet: true}
 	var done []string
-	b.run(func() {
+	b.runWithCleanups(func() {
 		b.Cleanup(func() { done = append(done, "first") })
 		b.Cleanup(func() {
 			b.Fatal("in a cleanup")
@@ -42,12 +42,12 @@ func TestRecordingTBKeepsFailuresFromTheTest(t *testing.T) {
 // The error contains the seed, the schedule, the round and the trace.
 func TestReportErrorContainsScheduleAndTrace(t *testing.T) {
 	r := &Report{Options: Options{Seed: 4711, Nodes: 3}, Trace: "what happened", Skipped: map[string]string{"loss of 50 %": "no nft"}}
-	good := &Round{Number: 0, Faults: "partition", History: &history.Report{Requests: 10, Excused: map[string]int{"truncated, paused": 2}}}
+	good := &Round{Number: 0, Faults: "partition", History: &history.Report{Requests: 10, ExcusedFailures: map[string]int{"truncated, paused": 2}}}
 	bad := &Round{Number: 1, Faults: "bridge", History: &history.Report{}}
-	bad.violate("two owners", "shard 7")
+	bad.addViolation("two owners", "shard 7")
 	for _, round := range []*Round{good, bad} {
 		r.Rounds = append(r.Rounds, round)
-		r.add(round)
+		r.addViolations(round)
 	}
 	if r.Count("two owners") != 1 || r.Violations[0].Round != 1 || r.Violations[0].Faults != "bridge" {
 		t.Errorf("violations = %+v", r.Violations)

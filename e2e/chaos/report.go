@@ -42,7 +42,7 @@ type Round struct {
 	Violations []Violation
 }
 
-func (r *Round) violate(kind, text string) {
+func (r *Round) addViolation(kind, text string) {
 	r.Violations = append(r.Violations, Violation{Kind: kind, Text: text})
 }
 
@@ -99,7 +99,7 @@ func (r *Report) Events() int {
 	return n
 }
 
-func (r *Report) add(round *Round) {
+func (r *Report) addViolations(round *Round) {
 	for i := range round.Violations {
 		violation := &round.Violations[i]
 		violation.Round, violation.Faults = round.Number, round.Faults
@@ -118,7 +118,7 @@ func (r *Report) Err() error {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
-	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return history.Safety(violation.Kind) }) {
+	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return history.IsSafetyKind(violation.Kind) }) {
 		text.WriteString(": " + history.SafetyViolated)
 	}
 	// Rare kinds come first, since the others often follow from them.
@@ -138,28 +138,28 @@ func (r *Report) Err() error {
 	return errors.New(text.String())
 }
 
-// row is the sum over the rounds of one fault.
-type row struct {
+// faultTotals is the sum over the rounds of one fault.
+type faultTotals struct {
 	rounds, requests, retried, queued, moved int
 	failed                                   map[string]int
 	longest                                  time.Duration
 	paused, forged, fenced, late, violations int
 }
 
-func (s *row) add(round *Round) {
-	s.rounds++
-	s.requests += round.History.Requests
-	s.retried += round.History.Reattempts
-	s.queued += round.Queued
-	s.moved += round.Moved
-	s.longest = max(s.longest, round.Longest)
-	s.paused += round.History.Paused
-	s.forged += round.History.Forged
-	s.fenced += round.History.Fenced
-	s.late += round.History.NoticedLate
-	s.violations += len(round.Violations)
-	for why, n := range round.History.Excused {
-		s.failed[why] += n
+func (t *faultTotals) add(round *Round) {
+	t.rounds++
+	t.requests += round.History.Requests
+	t.retried += round.History.RetriedRequests
+	t.queued += round.Queued
+	t.moved += round.Moved
+	t.longest = max(t.longest, round.Longest)
+	t.paused += round.History.PauseOverlaps
+	t.forged += round.History.ResetOverlaps
+	t.fenced += round.History.FencedRequests
+	t.late += round.History.LateAbortOverlaps
+	t.violations += len(round.Violations)
+	for reason, n := range round.History.ExcusedFailures {
+		t.failed[reason] += n
 	}
 }
 
@@ -168,14 +168,14 @@ func (s *row) add(round *Round) {
 // a pause or after a death, after a forged reset, and after an abort that the app noticed
 // late. Fenced counts requests that the store rejected during such an overlap.
 func (r *Report) String() string {
-	rows := make(map[string]*row)
+	rows := make(map[string]*faultTotals)
 	for _, round := range r.Rounds {
-		s, ok := rows[round.Faults]
+		totals, ok := rows[round.Faults]
 		if !ok {
-			s = &row{failed: make(map[string]int)}
-			rows[round.Faults] = s
+			totals = &faultTotals{failed: make(map[string]int)}
+			rows[round.Faults] = totals
 		}
-		s.add(round)
+		totals.add(round)
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d nodes, takeover %s, secret %v, seed %d: %d rounds, %d violations\n",
@@ -183,9 +183,9 @@ func (r *Report) String() string {
 	tabs := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tabs, "fault\trounds\trequests\tretried\tqueued\tmoved\tlongest\tpaused\tforged\tlate\tfenced\tviolations\tfailed")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		s := rows[name]
-		_, _ = fmt.Fprintf(tabs, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.retried, s.queued, s.moved,
-			s.longest.Milliseconds(), s.paused, s.forged, s.late, s.fenced, s.violations, reasons(s.failed))
+		totals := rows[name]
+		_, _ = fmt.Fprintf(tabs, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, totals.rounds, totals.requests, totals.retried, totals.queued, totals.moved,
+			totals.longest.Milliseconds(), totals.paused, totals.forged, totals.late, totals.fenced, totals.violations, formatReasons(totals.failed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
 		_, _ = fmt.Fprintf(tabs, "%s\tskipped: %s\n", name, r.Skipped[name])
@@ -194,10 +194,10 @@ func (r *Report) String() string {
 	return text.String()
 }
 
-func reasons(failed map[string]int) string {
+func formatReasons(failed map[string]int) string {
 	var all []string
-	for _, why := range slices.Sorted(maps.Keys(failed)) {
-		all = append(all, fmt.Sprintf("%d %s", failed[why], why))
+	for _, reason := range slices.Sorted(maps.Keys(failed)) {
+		all = append(all, fmt.Sprintf("%d %s", failed[reason], reason))
 	}
 	return strings.Join(all, "; ")
 }

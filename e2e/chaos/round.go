@@ -21,20 +21,20 @@ func joinNames(faults []fault) string {
 	return strings.Join(all, " + ")
 }
 
-// round injects one or more faults under load, and checks the result.
-func (sc *scenario) round(number int, faults []fault) *Round {
-	sc.number, sc.rng = number, rand.New(rand.NewPCG(sc.o.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
-	sc.span = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
-	sc.paired, sc.victims, sc.exiting, sc.began = len(faults) > 1, nil, nil, history.Now()
+// runRound injects one or more faults under load, and checks the result.
+func (sc *scenario) runRound(number int, faults []fault) *Round {
+	sc.roundNumber, sc.rng = number, rand.New(rand.NewPCG(sc.opts.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
+	sc.loadTime = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
+	sc.hasTwoFaults, sc.affectedNodes, sc.exiting, sc.startedAt = len(faults) > 1, nil, nil, history.Now()
 	sc.tracef("round %d: %s", number, joinNames(faults))
-	sc.leaderAtStart = sc.c.LeaderOf(sc, sc.members...)
+	sc.leaderAtStart = sc.cluster.LeaderOf(sc, sc.members...)
 	sc.tracef("%s is leader", sc.leaderAtStart.ID)
-	sc.mapAtStart = sc.c.AwaitShards(sc, sc.members...)
+	sc.mapAtStart = sc.cluster.AwaitShards(sc, sc.members...)
 	queuedBefore := sc.queuedByNode()
-	if sc.o.Caches {
+	if sc.opts.Caches {
 		sc.emptyCaches()
-		sc.stale = watchStaleReturns(append(slices.Clone(sc.members), sc.spare))
-		defer sc.stale.take() // also if the round ends early
+		sc.staleReturns = watchStaleReturns(append(slices.Clone(sc.members), sc.spareNode))
+		defer sc.staleReturns.stopAndCollect() // also if the round ends early
 	}
 	sc.traffic.begin()
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
@@ -74,7 +74,7 @@ func (sc *scenario) round(number int, faults []fault) *Round {
 // queuedByNode returns the number of queued requests of each node.
 func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 	counts := make(map[*cluster.Node]float64)
-	for _, node := range sc.c.Running() {
+	for _, node := range sc.cluster.Running() {
 		if metrics, err := node.Metrics(sc.Context()); err == nil {
 			counts[node] = metrics.Sum("shardway_queued_requests_total")
 		}

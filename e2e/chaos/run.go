@@ -25,9 +25,9 @@ func Run(tb testing.TB, opts Options) *Report {
 	if len(names) == 0 {
 		return report
 	}
-	rec := &recordingTB{TB: tb, quiet: opts.Quiet}
-	sc := newScenario(rec, opts)
-	rec.run(func() {
+	recorder := &recordingTB{TB: tb, quiet: opts.Quiet}
+	sc := newScenario(recorder, opts)
+	recorder.runWithCleanups(func() {
 		sc.launch()
 		schedule := newSchedule(names, opts.Seed, opts.Reverse)
 		for range opts.Skip {
@@ -35,8 +35,8 @@ func Run(tb testing.TB, opts Options) *Report {
 		}
 		sc.runRounds(report, schedule)
 	})
-	for _, text := range rec.recorded() {
-		report.Violations = append(report.Violations, Violation{Round: sc.number, Faults: sc.currentFaults, Kind: "run failed", Text: text})
+	for _, text := range recorder.recordedFailures() {
+		report.Violations = append(report.Violations, Violation{Round: sc.roundNumber, Faults: sc.currentFaults, Kind: "run failed", Text: text})
 	}
 	report.Trace = sc.trace.String()
 	return report
@@ -46,38 +46,38 @@ func Run(tb testing.TB, opts Options) *Report {
 // skipped. If the options exclude every selected fault, the run has no rounds and succeeds.
 // If no fault matches the filter, selectFaults records a violation.
 func (o *Options) selectFaults(report *Report) (names []string) {
-	excluded := false
+	hasExcluded := false
 	for _, f := range newFaults() {
 		if !o.Faults.MatchString(f.name()) {
 			continue
 		}
-		if why := o.conflict(f); why != "" {
-			report.Skipped[f.name()], excluded = why, true
+		if reason := o.exclusionReason(f); reason != "" {
+			report.Skipped[f.name()], hasExcluded = reason, true
 			continue
 		}
-		if n, ok := f.(conditionalFault); ok {
-			if err := n.unavailable(); err != nil {
+		if conditional, ok := f.(conditionalFault); ok {
+			if err := conditional.unavailable(); err != nil {
 				report.Skipped[f.name()] = err.Error()
 				continue
 			}
 		}
 		names = append(names, f.name())
 	}
-	if len(names) == 0 && !excluded {
+	if len(names) == 0 && !hasExcluded {
 		report.Violations = append(report.Violations, Violation{Kind: "run failed", Text: fmt.Sprintf("no fault matches %q, or this machine supports none", o.Faults)})
 	}
 	return names
 }
 
-// conflict returns why the options exclude a fault, or an empty string.
-func (o *Options) conflict(f fault) string {
+// exclusionReason returns why the options exclude a fault, or an empty string.
+func (o *Options) exclusionReason(f fault) string {
 	switch f.(type) {
 	case *killApp, *restartApp:
 		if o.Embedded {
 			return "the app runs in the process of its node"
 		}
 	case *hold:
-		if !o.Hold {
+		if !o.HoldShards {
 			return "no node restarts in place"
 		}
 	case *badHooks:
@@ -89,16 +89,16 @@ func (o *Options) conflict(f fault) string {
 }
 
 // runRounds runs rounds until the time is over or a round has violations.
-func (sc *scenario) runRounds(report *Report, d *schedule) {
-	until := time.Now().Add(sc.o.For)
-	for k := 0; time.Now().Before(until) && (sc.o.Rounds == 0 || k < sc.o.Rounds); k++ {
-		faults := d.nextRound(sc.o.Pairs)
+func (sc *scenario) runRounds(report *Report, rounds *schedule) {
+	deadline := time.Now().Add(sc.opts.Duration)
+	for number := 0; time.Now().Before(deadline) && (sc.opts.Rounds == 0 || number < sc.opts.Rounds); number++ {
+		faults := rounds.nextRound(sc.opts.AllowPairs)
 		sc.currentFaults = joinNames(faults)
 		start := time.Now()
-		round := sc.round(k, faults)
+		round := sc.runRound(number, faults)
 		report.Rounds = append(report.Rounds, round)
-		report.add(round)
-		sc.Logf("%d nodes, round %d: %s: %v in %.1f s", sc.o.Nodes, k, round.Faults, round.History, time.Since(start).Seconds())
+		report.addViolations(round)
+		sc.Logf("%d nodes, round %d: %s: %v in %.1f s", sc.opts.Nodes, number, round.Faults, round.History, time.Since(start).Seconds())
 		if len(round.Violations) > 0 {
 			sc.violated = true
 			return
@@ -109,16 +109,16 @@ func (sc *scenario) runRounds(report *Report, d *schedule) {
 	last.Number = -1
 	report.Resumed = sc.countResumed()
 	sc.violated = len(last.Violations) > 0
-	report.add(last)
+	report.addViolations(last)
 }
 
 // removeUnlessKept removes a directory unless SHARDWAY_E2E_KEEP is set.
 func removeUnlessKept(dir string) error {
-	if keepsData() {
+	if mustKeepData() {
 		return nil
 	}
 	return os.RemoveAll(dir)
 }
 
-// keepsData reports whether data and logs must remain until the next test run.
-func keepsData() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }
+// mustKeepData reports whether data and logs must remain until the next test run.
+func mustKeepData() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }

@@ -50,16 +50,16 @@ const recoveryTimeout = 90 * time.Second
 type scenario struct {
 	*recordingTB
 
-	o     Options
-	c     *cluster.Cluster
-	net   *netns.Net
-	disks map[string]*faultfs.Disk // by node; empty if this machine does not support them
-	store *store.Store
+	opts    Options
+	cluster *cluster.Cluster
+	net     *netns.Net
+	disks   map[string]*faultfs.Disk // by node; empty if this machine does not support them
+	store   *store.Store
 
 	// members are the nodes that should serve. spare is one more node, which the fault join
 	// starts.
-	members []*cluster.Node
-	spare   *cluster.Node
+	members   []*cluster.Node
+	spareNode *cluster.Node
 
 	trace trace
 	// currentFaults are the names of the faults of the round. violated reports that a
@@ -67,35 +67,35 @@ type scenario struct {
 	currentFaults string
 	violated      bool
 
-	known     map[string]bool // whether a request was denied, by the ID of each checked request
-	followers *followers      // clients that run during all rounds
+	checkedRequests map[string]bool // whether a request was denied, by the ID of each checked request
+	followers       *followers      // clients that run during all rounds
 
 	// The following fields belong to the current round.
 	rng           *rand.Rand
-	number        int
-	paired        bool
+	roundNumber   int
+	hasTwoFaults  bool
 	leaderAtStart *cluster.Node // at the start of the round
 	mapAtStart    cluster.Map   // at the start of the round
-	victims       []*cluster.Node
+	affectedNodes []*cluster.Node
 	activeFaults  []func()        // each call records the end of a fault
 	drains        []history.Drain // of all rounds
 	cordons       []history.Cordon
 	exiting       []*cluster.Node // nodes with a faulty disk: they may exit, and are started again
 	traffic       *traffic
-	stale         *staleReturns // nil without Caches
-	span          time.Duration
-	began         int64 // a value of history.Now
+	staleReturns  *staleReturns // nil without Caches
+	loadTime      time.Duration
+	startedAt     int64 // a value of history.Now
 }
 
-func newScenario(b *recordingTB, opts Options) *scenario {
-	sc := &scenario{recordingTB: b, o: opts, known: make(map[string]bool), disks: make(map[string]*faultfs.Disk), currentFaults: "start"}
+func newScenario(tb *recordingTB, opts Options) *scenario {
+	sc := &scenario{recordingTB: tb, opts: opts, checkedRequests: make(map[string]bool), disks: make(map[string]*faultfs.Disk), currentFaults: "start"}
 	sc.trace.begin()
 	return sc
 }
 
 // launch starts the cluster.
 func (sc *scenario) launch() {
-	opts := sc.o
+	opts := sc.opts
 	n, err := netns.New(opts.Network, opts.Nodes+1)
 	sc.fatalIf(err)
 	sc.net = n
@@ -104,19 +104,19 @@ func (sc *scenario) launch() {
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(removeUnlessKept(dir)) })
 	data := func(id string) string { return filepath.Join(dir, "data-"+id) }
-	sc.mount(data)
+	sc.mountDisks(data)
 	sc.store, err = store.Listen(n.Gateway + ":0")
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(sc.store.Close()) })
-	sc.c = cluster.New(sc, cluster.Options{
+	sc.cluster = cluster.New(sc, cluster.Options{
 		Binaries: opts.Binaries, Shards: opts.Shards, Flags: opts.commonFlags(), Net: n, Secret: opts.Secret, Dir: dir, Data: data,
 		AppFlags: opts.appFlags(sc.store.URL(), dir), Embedded: opts.Embedded,
 	})
 	for i := range opts.Nodes {
-		sc.members = append(sc.members, sc.c.Prepare(sc, append(opts.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(opts.Nodes))...))
+		sc.members = append(sc.members, sc.cluster.Prepare(sc, append(opts.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(opts.Nodes))...))
 	}
-	sc.spare = sc.c.Prepare(sc, opts.nodeFlags(opts.Nodes)...)
-	sc.c.AddJoinFlags()
+	sc.spareNode = sc.cluster.Prepare(sc, opts.nodeFlags(opts.Nodes)...)
+	sc.cluster.AddJoinFlags()
 	for _, node := range sc.members {
 		node.Start(sc)
 	}
@@ -127,12 +127,12 @@ func (sc *scenario) launch() {
 	sc.Cleanup(sc.followers.close)
 }
 
-// mount gives each node its own disk, if the machine supports that.
-func (sc *scenario) mount(data func(id string) string) {
+// mountDisks gives each node its own disk, if the machine supports that.
+func (sc *scenario) mountDisks(data func(id string) string) {
 	if faultfs.Available() != nil {
 		return
 	}
-	for i := range sc.o.Nodes + 1 {
+	for i := range sc.opts.Nodes + 1 {
 		id := string(rune('a' + i))
 		disk, err := faultfs.Mount(data(id), diskSize)
 		sc.fatalIf(err)
@@ -143,7 +143,7 @@ func (sc *scenario) mount(data func(id string) string) {
 
 // unmount removes a disk. It copies the files first if they must be kept.
 func unmount(disk *faultfs.Disk) error {
-	if !keepsData() {
+	if !mustKeepData() {
 		return disk.Unmount()
 	}
 	saved := disk.Dir + ".copy"
@@ -174,35 +174,35 @@ func (sc *scenario) errorIf(err error) {
 // tracef adds an event to the trace.
 func (sc *scenario) tracef(format string, args ...any) { sc.trace.add(fmt.Sprintf(format, args...)) }
 
-// pick selects a member with a role that no fault of the round affects yet, or a member
+// pickNode selects a member with a role that no fault of the round affects yet, or a member
 // with any role if there is none. Two simultaneous faults never affect the same node.
-func (sc *scenario) pick(r role) *cluster.Node {
-	var from []*cluster.Node
+func (sc *scenario) pickNode(wanted role) *cluster.Node {
+	var candidates []*cluster.Node
 	for _, node := range sc.members {
-		if slices.Contains(sc.victims, node) || r == follower && node == sc.leaderAtStart {
+		if slices.Contains(sc.affectedNodes, node) || wanted == follower && node == sc.leaderAtStart {
 			continue
 		}
-		if r == leader && node == sc.leaderAtStart {
-			from = []*cluster.Node{node}
+		if wanted == leader && node == sc.leaderAtStart {
+			candidates = []*cluster.Node{node}
 			break
 		}
-		from = append(from, node)
+		candidates = append(candidates, node)
 	}
-	node := from[sc.rng.IntN(len(from))]
-	sc.victims = append(sc.victims, node)
+	node := candidates[sc.rng.IntN(len(candidates))]
+	sc.affectedNodes = append(sc.affectedNodes, node)
 	sc.tracef("selected: %s", node.ID)
 	return node
 }
 
-// shuffled returns the members in random order.
-func (sc *scenario) shuffled() []*cluster.Node {
+// shuffledMembers returns the members in random order.
+func (sc *scenario) shuffledMembers() []*cluster.Node {
 	nodes := slices.Clone(sc.members)
 	sc.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	return nodes
 }
 
-func (sc *scenario) others(but ...*cluster.Node) []*cluster.Node {
-	return slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return slices.Contains(but, node) })
+func (sc *scenario) membersExcept(excluded ...*cluster.Node) []*cluster.Node {
+	return slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return slices.Contains(excluded, node) })
 }
 
 // recordFault records a fault that is not a signal. It is active until endFaults is
@@ -223,14 +223,14 @@ func (sc *scenario) endFaults() {
 	sc.activeFaults = nil
 }
 
-func (sc *scenario) kill(node *cluster.Node) {
+func (sc *scenario) killNode(node *cluster.Node) {
 	sc.tracef("%s: killed", node.ID)
 	sc.traffic.forbidRetry(node)
 	node.Kill(sc)
 }
 
-// start starts a node unless it runs.
-func (sc *scenario) start(node *cluster.Node) {
+// startNode starts a node unless it runs.
+func (sc *scenario) startNode(node *cluster.Node) {
 	if !node.Running() {
 		sc.tracef("%s: started", node.ID)
 		node.Start(sc)
@@ -242,7 +242,7 @@ func (sc *scenario) start(node *cluster.Node) {
 // lose its connections at any time between the failed write and its exit, which follows
 // seconds later.
 func (sc *scenario) traceExit(node *cluster.Node) {
-	if _, ended := node.Ended(); ended {
+	if _, ended := node.Exited(); ended {
 		sc.tracef("%s: has exited", node.ID)
 	}
 }
@@ -255,7 +255,7 @@ func (sc *scenario) restartExited(node *cluster.Node) {
 }
 
 func (sc *scenario) restartAllExited() {
-	if sc.o.Embedded && sc.c.Starved(sc.began) > 0 {
+	if sc.opts.Embedded && sc.cluster.StarvedTime(sc.startedAt) > 0 {
 		// An app on a starved machine may run too long after an abort, and its node exits
 		// because of that.
 		for _, node := range sc.members {
@@ -267,24 +267,24 @@ func (sc *scenario) restartAllExited() {
 	for _, node := range sc.exiting {
 		if !node.Running() {
 			sc.traceExit(node)
-			sc.start(node)
+			sc.startNode(node)
 			sc.traffic.forbidRetry(node) // it may exit again
 		}
 	}
 }
 
-func (sc *scenario) sigstop(node *cluster.Node) {
+func (sc *scenario) pauseNode(node *cluster.Node) {
 	sc.tracef("%s: SIGSTOP", node.ID)
 	node.Pause(sc)
 }
 
-func (sc *scenario) sigcont(node *cluster.Node) {
+func (sc *scenario) continueNode(node *cluster.Node) {
 	sc.tracef("%s: SIGCONT", node.ID)
 	node.Continue(sc)
 }
 
-// wait waits for d.
-func (sc *scenario) wait(d time.Duration) {
+// sleep waits for d.
+func (sc *scenario) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -295,16 +295,16 @@ func (sc *scenario) wait(d time.Duration) {
 }
 
 // awaitLoad waits for the span of the round, measured in started requests.
-func (sc *scenario) awaitLoad() { sc.traffic.awaitLoad(sc, sc.span) }
+func (sc *scenario) awaitLoad() { sc.traffic.awaitLoad(sc, sc.loadTime) }
 
 // awaitOthers waits until all nodes except the given ones serve, if there is only one
 // fault in this round.
-func (sc *scenario) awaitOthers(but ...*cluster.Node) {
-	if sc.paired {
+func (sc *scenario) awaitOthers(excluded ...*cluster.Node) {
+	if sc.hasTwoFaults {
 		sc.awaitLoad()
 		return
 	}
-	sc.c.AwaitShards(sc, sc.others(but...)...)
+	sc.cluster.AwaitShards(sc, sc.membersExcept(excluded...)...)
 	sc.tracef("the other nodes serve")
 }
 
@@ -320,7 +320,7 @@ func (sc *scenario) awaitRecovery() {
 
 // checkServing returns nil if all members serve and report the same map.
 func (sc *scenario) checkServing() error {
-	shardMap, err := sc.c.Serving(sc, sc.members...)
+	shardMap, err := sc.cluster.CheckServing(sc, sc.members...)
 	if err != nil {
 		return err
 	}
@@ -345,10 +345,12 @@ func (sc *scenario) checkServing() error {
 	return errors.Join(errs...)
 }
 
-// retry calls f until it succeeds.
-func (sc *scenario) retry(what string, f func() error) { cluster.Await(sc, what, f) }
+// retryUntilSuccess calls f until it succeeds.
+func (sc *scenario) retryUntilSuccess(action string, try func() error) {
+	cluster.Await(sc, action, try)
+}
 
-// keys returns one key for each shard. kind and the round number make the keys unique.
-func (sc *scenario) keys(kind string) []string {
-	return load.KeysWithPrefixIn(fmt.Sprintf("%s%d", kind, sc.number), sc.o.Shards, 1, func(int) bool { return true })
+// uniqueKeys returns one key for each shard. kind and the round number make the keys unique.
+func (sc *scenario) uniqueKeys(kind string) []string {
+	return load.KeysWithPrefixIn(fmt.Sprintf("%s%d", kind, sc.roundNumber), sc.opts.Shards, 1, func(int) bool { return true })
 }

@@ -17,7 +17,7 @@ func TestFaultsOfARoundAffectDifferentNodes(t *testing.T) {
 			for seed := range uint64(20) {
 				nodes := []*cluster.Node{{ID: "a"}, {ID: "b"}, {ID: "c"}}
 				sc := &scenario{members: nodes, leaderAtStart: nodes[seed%3], rng: rand.New(rand.NewPCG(seed, 0))}
-				a, b := sc.pick(first), sc.pick(second)
+				a, b := sc.pickNode(first), sc.pickNode(second)
 				if a == b || !slices.Contains(nodes, a) || !slices.Contains(nodes, b) {
 					t.Fatalf("%s and %s: %q and %q", first, second, a.ID, b.ID)
 				}

@@ -28,10 +28,10 @@ func (*rolling) during(sc *scenario) {
 		node := sc.members[i]
 		sc.tracef("SIGTERM %s", node.ID)
 		node.Stop(sc)
-		if !node.Holds() {
+		if !node.RestartsInPlace() {
 			sc.awaitOthers(node)
 		}
-		sc.start(node)
+		sc.startNode(node)
 		sc.awaitRecovery()
 	}
 }
@@ -50,9 +50,9 @@ func (*stepDown) begin(*scenario) {}
 
 func (*stepDown) during(sc *scenario) {
 	for range 1 + sc.rng.IntN(3) {
-		node := sc.c.LeaderOf(sc, sc.members...)
+		node := sc.cluster.LeaderOf(sc, sc.members...)
 		sc.tracef("%s steps down", node.ID)
-		if err := node.Try(sc.Context(), "step-down", nil); err != nil {
+		if err := node.TryAction(sc.Context(), "step-down", nil); err != nil {
 			sc.tracef("%v", err) // It stays leader, or has stepped down nevertheless.
 		}
 		sc.awaitRecovery()

@@ -29,7 +29,7 @@ func (*slowMove) name() string { return "slow request" }
 func (*slowMove) exclusive() {}
 
 func (f *slowMove) begin(sc *scenario) {
-	f.victim = sc.pick(anyNode)
+	f.victim = sc.pickNode(anyNode)
 	f.done = make(chan struct{})
 	f.key = sc.mapAtStart.Keys(f.victim.ID, 1)[0]
 	sc.tracef("%s runs a request for key %s that takes %s", f.victim.ID, f.key, slowDelay)
@@ -38,12 +38,12 @@ func (f *slowMove) begin(sc *scenario) {
 
 func (f *slowMove) during(sc *scenario) {
 	others := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
-		return load.ShardOf(key, sc.o.Shards) == load.ShardOf(f.key, sc.o.Shards)
+		return load.ShardOf(key, sc.opts.Shards) == load.ShardOf(f.key, sc.opts.Shards)
 	})
 	sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
-	sc.drains[len(sc.drains)-1].Entries.After = sc.request("drain", f.victim, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, f.victim.ID) })
+	sc.drains[len(sc.drains)-1].LogRange.After = sc.submitRequest("drain", f.victim, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, f.victim.ID) })
 	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {
-		shardMap, err := sc.others(f.victim)[0].Map(sc.Context())
+		shardMap, err := sc.membersExcept(f.victim)[0].Map(sc.Context())
 		if err != nil {
 			return err
 		}
@@ -63,13 +63,13 @@ func (f *slowMove) during(sc *scenario) {
 	sc.awaitEmpty(f.victim)
 }
 
-func (f *slowMove) end(sc *scenario) { sc.uncordon(f.victim) }
+func (f *slowMove) end(sc *scenario) { sc.withdrawRequests(f.victim) }
 
 // sendSlow sends one GET that takes slowDelay, and closes done after its response.
 func (t *traffic) sendSlow(key string, done chan struct{}) {
-	t.sent++
+	t.singleRequests++
 	req := load.Request{
-		ID: fmt.Sprintf("r%d.slow%d", t.sc.number, t.sent), Key: key, Method: http.MethodGet, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+		ID: fmt.Sprintf("r%d.slow%d", t.sc.roundNumber, t.singleRequests), Key: key, Method: http.MethodGet, Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
 		Header: map[string]string{"App-Delay": slowDelay},
 	}
 	client, ctx := t.clients[0], t.ctx

@@ -40,16 +40,16 @@ type traffic struct {
 	ctx        context.Context //nolint:containedctx // of the requests of the round
 	abort      context.CancelFunc
 
-	// sent is the number of single requests in the round.
-	sent      int
-	pending   sync.WaitGroup
-	mu        sync.Mutex
-	responses []history.Response // to the single requests
+	// singleRequests is the number of single requests in the round.
+	singleRequests int
+	pending        sync.WaitGroup
+	mu             sync.Mutex
+	responses      []history.Response // to the single requests
 }
 
 // newTraffic returns two clients that use counters and one that uses registers.
 func newTraffic(sc *scenario) *traffic {
-	t := &traffic{sc: sc, rates: []int{sc.o.Rate / 4, sc.o.Rate / 4, sc.o.Rate / 2}}
+	t := &traffic{sc: sc, rates: []int{sc.opts.Rate / 4, sc.opts.Rate / 4, sc.opts.Rate / 2}}
 	for range t.rates {
 		t.clients = append(t.clients, load.NewClient(nil, nil))
 	}
@@ -58,36 +58,36 @@ func newTraffic(sc *scenario) *traffic {
 }
 
 // setTargets sends the next requests to these nodes, in turn.
-func (t *traffic) setTargets(at []*cluster.Node) {
-	addrs := cluster.Addrs(at)
+func (t *traffic) setTargets(nodes []*cluster.Node) {
+	addrs := cluster.Addrs(nodes)
 	for _, client := range t.clients {
 		client.SetTargets(slices.Clone(addrs))
 		addrs = append(addrs[1:], addrs[0]) // each client starts at a different node
 	}
 	if t.sc.followers != nil { // nil until the followers start, which use the same nodes
-		t.sc.followers.setTargets(at)
+		t.sc.followers.setTargets(nodes)
 	}
 }
 
 // begin starts the load of a round.
 func (t *traffic) begin() {
 	t.ctx, t.abort = context.WithCancel(context.Background())
-	t.sent, t.responses = 0, nil
-	plain, regs := t.sc.keys("n"), t.sc.keys("r")[:registers]
+	t.singleRequests, t.responses = 0, nil
+	plainKeys, registerKeys := t.sc.uniqueKeys("n"), t.sc.uniqueKeys("r")[:registers]
 	for i, client := range t.clients {
 		opts := load.Options{
-			Client: client, Rate: t.rates[i], Keys: plain,
-			Prefix: fmt.Sprintf("r%d.%d", t.sc.number, i), Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+			Client: client, Rate: t.rates[i], Keys: plainKeys,
+			Prefix: fmt.Sprintf("r%d.%d", t.sc.roundNumber, i), Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
 		}
 		// The longest requests take turns on the most frequent keys, so other requests
 		// overlap with a request that runs too long.
-		opts.Make = func(n int, req *load.Request) {
+		opts.ModifyRequest = func(n int, req *load.Request) {
 			if mixRequests(n, req); req.Header["App-Delay"] == longDelay {
-				req.Key = regs[(n/40*2+n%2+i*registers/2)%registers]
+				req.Key = registerKeys[(n/40*2+n%2+i*registers/2)%registers]
 			}
 		}
 		if i == len(t.clients)-1 {
-			opts.Keys, opts.Make = regs, makeRegisterOp
+			opts.Keys, opts.ModifyRequest = registerKeys, makeRegisterOp
 		}
 		t.generators = append(t.generators, load.Start(t.ctx, opts))
 	}
@@ -97,13 +97,13 @@ func (t *traffic) begin() {
 // performs them when the shards of the node have moved. The store must reject these
 // writes if the register is fenced.
 func (t *traffic) sendLateWrites(shardMap cluster.Map, node *cluster.Node) {
-	for i, key := range t.sc.keys("r")[:registers] {
+	for i, key := range t.sc.uniqueKeys("r")[:registers] {
 		if shardMap.OwnerOf(key) != node.ID {
 			continue
 		}
-		t.sent++
+		t.singleRequests++
 		req := load.Request{
-			ID: fmt.Sprintf("r%d.late%d", t.sc.number, t.sent), Key: key, Method: http.MethodPost, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+			ID: fmt.Sprintf("r%d.late%d", t.sc.roundNumber, t.singleRequests), Key: key, Method: http.MethodPost, Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
 			Header: map[string]string{"App-Register": registerMode(i), "App-Late": "3500ms"},
 		}
 		req.Body = []byte(req.ID)
@@ -141,17 +141,17 @@ func makeRegisterOp(n int, req *load.Request) {
 }
 
 // awaitLoad waits until as many requests have started as the load sends in d.
-func (t *traffic) awaitLoad(sc *scenario, d time.Duration) {
-	until := t.started() + int(d.Seconds()*float64(sc.o.Rate))
+func (t *traffic) awaitLoad(sc *scenario, duration time.Duration) {
+	wanted := t.startedRequests() + int(duration.Seconds()*float64(sc.opts.Rate))
 	cluster.Await(sc, "requests start", func() error {
-		if n := t.started(); n < until {
-			return fmt.Errorf("%d of %d requests started", n, until)
+		if n := t.startedRequests(); n < wanted {
+			return fmt.Errorf("%d of %d requests started", n, wanted)
 		}
 		return nil
 	})
 }
 
-func (t *traffic) started() int {
+func (t *traffic) startedRequests() int {
 	n := 0
 	for _, generator := range t.generators {
 		n += generator.Started()

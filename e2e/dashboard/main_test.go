@@ -20,7 +20,7 @@ import (
 
 var (
 	desk  = browser.View{Width: 1280, Height: 900}
-	night = browser.View{Width: 1280, Height: 900, Dark: true}
+	night = browser.View{Width: 1280, Height: 900, DarkMode: true}
 	phone = browser.View{Width: 360, Height: 740, Scale: 2, Phone: true}
 )
 

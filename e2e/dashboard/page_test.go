@@ -40,7 +40,7 @@ type pageTests struct{ b *browser.Browser }
 
 // TestPageInABrowser shows invented clusters in one browser.
 func TestPageInABrowser(t *testing.T) {
-	l := pageTests{browser.Must(t)}
+	l := pageTests{browser.StartOrSkip(t)}
 	t.Run("says what was served", l.templateAndScriptAgree)
 	t.Run("names are text", l.namesAreEscaped)
 	t.Run("by keyboard alone", l.keyboardNavigation)
@@ -233,7 +233,7 @@ func (l pageTests) fitsAPhone(t *testing.T) {
 // Moves are visible: the pending ones, and those of the last map.
 func (l pageTests) showsPendingMoves(t *testing.T) {
 	s := dashboard.NewScene(5, 1024)
-	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, ReducedMotion: true, Dark: true})
+	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, ReducedMotion: true, DarkMode: true})
 	s.Fail(2)
 	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
 	p.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)

@@ -14,14 +14,14 @@ import (
 // Scene is an invented cluster, as one of its nodes reports it. Any number of goroutines
 // may use it.
 type Scene struct {
-	mu      sync.Mutex
-	status  api.Status
-	owners  []int          // by shard: index into status.Nodes
-	since   []uint64       // by shard: epoch
-	to      map[int]string // by shard: proposed owner
-	reasons []api.Move
-	running []api.Running
-	said    []diagnosis.Finding
+	mu             sync.Mutex
+	status         api.Status
+	owners         []int          // by shard: index into status.Nodes
+	ownedSince     []uint64       // by shard: epoch
+	proposedOwners map[int]string // by shard: proposed owner
+	moves          []api.Move
+	running        []api.Running
+	findings       []diagnosis.Finding
 	// Ring contains the events.
 	Ring *event.Ring
 }
@@ -34,51 +34,51 @@ func (s *Scene) API() api.Set {
 // NewScene returns a healthy cluster, the same one each time. Its shards are distributed
 // as after some failovers.
 func NewScene(nodes, shards int) *Scene {
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-	s := &Scene{to: map[int]string{}, since: make([]uint64, shards), owners: make([]int, shards)}
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+	scene := &Scene{proposedOwners: map[int]string{}, ownedSince: make([]uint64, shards), owners: make([]int, shards)}
 	zones := []string{"east", "west", "north"}
 	for i := range nodes {
 		id := fmt.Sprintf("n%d", i+1)
 		role := "follower"
 		if i == 1%nodes {
 			role = "leader"
-			s.status.Leader = id
+			scene.status.Leader = id
 		}
-		s.status.Nodes = append(s.status.Nodes, api.Node{
-			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(r.IntN(100)),
+		scene.status.Nodes = append(scene.status.Nodes, api.Node{
+			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(random.IntN(100)),
 			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
 		})
-		s.running = append(s.running, api.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(r.IntN(100)), Requests: r.IntN(40), Sockets: r.IntN(200)})
+		scene.running = append(scene.running, api.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(random.IntN(100)), Requests: random.IntN(40), Sockets: random.IntN(200)})
 	}
-	order := r.Perm(shards)
+	order := random.Perm(shards)
 	for i, shard := range order {
-		s.owners[shard] = i % nodes
-		s.since[shard] = 1
+		scene.owners[shard] = i % nodes
+		scene.ownedSince[shard] = 1
 		if i%7 == 0 {
-			s.since[shard] = 2 + uint64(i%11)
+			scene.ownedSince[shard] = 2 + uint64(i%11)
 		}
 	}
-	s.status.Node, s.status.Boot, s.status.Cluster, s.status.Version = "n1", 4, "c0ffee11", "1.0.0"
-	s.status.State, s.status.Role, s.status.Term, s.status.Epoch, s.status.Proposed = "operational", "follower", 3, 17, 17
-	s.status.LeaseMS, s.status.UptimeS, s.status.Shards.Total = 1431, 93784, shards
-	s.status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
-	s.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
-	s.Ring.Add(event.Event{Kind: event.LeaderElected, Node: s.status.Leader})
-	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
-	s.count()
-	return s
+	scene.status.Node, scene.status.Boot, scene.status.Cluster, scene.status.Version = "n1", 4, "c0ffee11", "1.0.0"
+	scene.status.State, scene.status.Role, scene.status.Term, scene.status.Epoch, scene.status.Proposed = "operational", "follower", 3, 17, 17
+	scene.status.LeaseMS, scene.status.UptimeS, scene.status.Shards.Total = 1431, 93784, shards
+	scene.status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
+	scene.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
+	scene.Ring.Add(event.Event{Kind: event.LeaderElected, Node: scene.status.Leader})
+	scene.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
+	scene.updateCounts()
+	return scene
 }
 
-// count updates the counts. mu must be held, unless the scene is not in use yet.
-func (s *Scene) count() {
+// updateCounts updates the counts. mu must be held, unless the scene is not in use yet.
+func (s *Scene) updateCounts() {
 	owned := make([]int, len(s.status.Nodes))
 	s.status.Shards.Orphaned = 0
-	for _, o := range s.owners {
-		if o < 0 {
+	for _, owner := range s.owners {
+		if owner < 0 {
 			s.status.Shards.Orphaned++
 			continue
 		}
-		owned[o]++
+		owned[owner]++
 	}
 	for i := range s.status.Nodes {
 		s.status.Nodes[i].Shards = owned[i]
@@ -86,33 +86,35 @@ func (s *Scene) count() {
 			s.status.Shards.Owned = owned[i]
 		}
 	}
-	s.status.Shards.Moving, s.status.Shards.Unavailable = len(s.to), s.status.Shards.Orphaned
+	s.status.Shards.Moving, s.status.Shards.Unavailable = len(s.proposedOwners), s.status.Shards.Orphaned
 	for _, node := range s.status.Nodes {
 		if node.State == "failed" {
 			s.status.Shards.Unavailable += node.Shards
 		}
 	}
 	s.status.Findings = nil
-	if n := s.status.Shards.Unavailable; n > 0 {
+	if unavailable := s.status.Shards.Unavailable; unavailable > 0 {
 		s.status.Findings = []diagnosis.Finding{{
-			Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
+			Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", unavailable, len(s.owners)),
 			Remedy: "resolve the other findings: then the shards are served again",
 		}}
 	}
-	s.status.Findings = append(s.status.Findings, s.said...)
+	s.status.Findings = append(s.status.Findings, s.findings...)
 }
 
 // Change changes the status of the scene.
-func (s *Scene) Change(f func(status *api.Status)) {
+func (s *Scene) Change(modify func(status *api.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Nodes = append([]api.Node(nil), s.status.Nodes...)
-	f(&s.status)
-	s.count()
+	modify(&s.status)
+	s.updateCounts()
 }
 
 // AddFindings adds findings.
-func (s *Scene) AddFindings(all ...diagnosis.Finding) { s.Change(func(*api.Status) { s.said = all }) }
+func (s *Scene) AddFindings(all ...diagnosis.Finding) {
+	s.Change(func(*api.Status) { s.findings = all })
+}
 
 // Fail makes a node fail. Its shards are proposed for the others.
 func (s *Scene) Fail(node int) {
@@ -120,58 +122,58 @@ func (s *Scene) Fail(node int) {
 		status.Nodes[node].State, status.Nodes[node].App, status.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
 		status.State, status.Proposed = "rebalancing", status.Epoch+1
 		next := 0
-		for shard, o := range s.owners {
-			if o != node {
+		for shard, owner := range s.owners {
+			if owner != node {
 				continue
 			}
 			for next%len(status.Nodes) == node || status.Nodes[next%len(status.Nodes)].State != "active" {
 				next++
 			}
-			s.to[shard] = status.Nodes[next%len(status.Nodes)].ID
+			s.proposedOwners[shard] = status.Nodes[next%len(status.Nodes)].ID
 			next++
 		}
 		s.Ring.Add(event.Event{Kind: event.NodeFailed, Node: status.Nodes[node].ID})
-		s.emit(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
+		s.addMapEvent(event.MapProposed, event.Phase{Name: event.PhaseLog, MS: 3.4})
 	})
 }
 
-// emit emits the events of the pending change. mu must be held.
-func (s *Scene) emit(kind event.Kind, phases ...event.Phase) {
-	c := event.Change{Base: s.status.Epoch, Moved: len(s.to), Phases: phases}
+// addMapEvent emits the events of the pending change. mu must be held.
+func (s *Scene) addMapEvent(kind event.Kind, phases ...event.Phase) {
+	change := event.Change{Base: s.status.Epoch, Moved: len(s.proposedOwners), Phases: phases}
 	if kind == event.MapCommitted {
-		c.Queued = 12
+		change.Queued = 12
 	}
-	ways := map[event.ShardMoves]int{}
-	for shard, to := range s.to {
-		ways[event.ShardMoves{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
+	moves := map[event.ShardMoves]int{}
+	for shard, to := range s.proposedOwners {
+		moves[event.ShardMoves{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
 	}
 	for _, node := range s.status.Nodes {
-		for way, count := range ways {
-			if way.To == node.ID {
-				way.Shards = count
-				c.Moves = append(c.Moves, way)
+		for move, count := range moves {
+			if move.To == node.ID {
+				move.Shards = count
+				change.Moves = append(change.Moves, move)
 			}
 		}
 	}
-	s.Ring.Add(event.Event{Kind: kind, Epoch: s.status.Proposed, Reason: "crashed", Change: &c})
+	s.Ring.Add(event.Event{Kind: kind, Epoch: s.status.Proposed, Reason: "crashed", Change: &change})
 }
 
 // Commit completes the pending moves, for a reason.
 func (s *Scene) Commit(reason string) {
 	s.Change(func(status *api.Status) {
-		s.emit(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
+		s.addMapEvent(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
 			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
 		status.Epoch = status.Proposed
 		status.State = "operational"
-		for shard, id := range s.to {
+		for shard, id := range s.proposedOwners {
 			for i, node := range status.Nodes {
 				if node.ID == id {
-					s.reasons = append(s.reasons, api.Move{Epoch: status.Epoch, Shard: uint32(shard), From: status.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
-					s.owners[shard], s.since[shard] = i, status.Epoch
+					s.moves = append(s.moves, api.Move{Epoch: status.Epoch, Shard: uint32(shard), From: status.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
+					s.owners[shard], s.ownedSince[shard] = i, status.Epoch
 				}
 			}
 		}
-		clear(s.to)
+		clear(s.proposedOwners)
 	})
 }
 
@@ -202,13 +204,13 @@ func (s *Scene) Shards() api.ShardList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := api.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
-	for i, o := range s.owners {
-		shard := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.since[i], To: s.to[i]}
+	for i, owner := range s.owners {
+		shard := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.ownedSince[i], To: s.proposedOwners[i]}
 		switch {
-		case o < 0:
+		case owner < 0:
 			shard.State, shard.Epoch = api.ShardOrphaned, 0
 		default:
-			shard.Owner = s.status.Nodes[o].ID
+			shard.Owner = s.status.Nodes[owner].ID
 		}
 		if shard.To != "" {
 			shard.State = api.ShardMoving
@@ -222,7 +224,7 @@ func (s *Scene) Shards() api.ShardList {
 func (s *Scene) Moves(shard uint32) (all []api.Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, move := range s.reasons {
+	for _, move := range s.moves {
 		if move.Shard == shard {
 			all = append(all, move)
 		}
@@ -258,11 +260,11 @@ func (s *Scene) Running(context.Context) api.RunningList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list api.RunningList
-	for i, r := range s.running {
+	for i, running := range s.running {
 		if s.status.Nodes[i].State != "failed" {
-			list.Nodes = append(list.Nodes, r)
+			list.Nodes = append(list.Nodes, running)
 		} else {
-			list.Unresponsive = append(list.Unresponsive, r.Node)
+			list.Unresponsive = append(list.Unresponsive, running.Node)
 		}
 	}
 	return list

@@ -51,7 +51,7 @@ func burst(t *testing.T, c *cluster.Cluster, n, trial int) string {
 	t.Helper()
 	before := metricsOf(t, c)
 	b := load.Burst(t.Context(), load.BurstOptions{
-		Target: c.Nodes()[0].Addr, Conns: n, For: *burstFor, Timeout: 30 * time.Second,
+		Target: c.Nodes()[0].Addr, Conns: n, Duration: *burstFor, Timeout: 30 * time.Second,
 		Keys: load.KeysIn(shards, 1, func(int) bool { return true }), Prefix: fmt.Sprintf("b%d-%d", n, trial),
 	})
 	after := metricsOf(t, c)
@@ -61,13 +61,13 @@ func burst(t *testing.T, c *cluster.Cluster, n, trial int) string {
 		lost = append(lost, fmt.Sprintf("%s %.0f", node.ID, 1000*(after[i].Sum(absent)-before[i].Sum(absent))))
 		evicted += after[i].Sum("shardway_peer_evicted_total") - before[i].Sum("shardway_peer_evicted_total")
 	}
-	times := faults.Sample(b.Times)
+	times := faults.Sample(b.Latencies)
 	codes := map[string]int{}
 	for _, a := range b.Failed {
 		codes[fmt.Sprintf("%d %s", a.Status, a.Error)]++
 	}
 	return fmt.Sprintf("%d connections: %.0f requests a second, p50 %.0f p99 %.0f max %.0f ms, failed %v, ms without a lease: %s, handshakes evicted %.0f",
-		n, float64(len(b.Times))/burstFor.Seconds(), ms(times.At(0.5)), ms(times.At(0.99)), ms(times.At(1)), codes, strings.Join(lost, " "), evicted)
+		n, float64(len(b.Latencies))/burstFor.Seconds(), ms(times.Quantile(0.5)), ms(times.Quantile(0.99)), ms(times.Quantile(1)), codes, strings.Join(lost, " "), evicted)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -56,7 +56,7 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	awaitStarted(tb, g, before)
 	var long []*cluster.AsyncRequest
 	for i, key := range slow {
-		long = append(long, s.c.AskAsync(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
+		long = append(long, s.c.SendAsync(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
 	}
 	awaitStarted(tb, g, len(slow)) // they are running by then
 	do()
@@ -80,8 +80,8 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	}
 	moved := func(key string) bool { return was.OwnerOf(key) != now.OwnerOf(key) }
 	times := faults.Unanswered(answers)
-	t.Moved = faults.Longest(times, moved)
-	t.Stayed = faults.Longest(times, func(key string) bool { return !moved(key) })
+	t.MovedKeys = faults.Longest(times, moved)
+	t.OtherKeys = faults.Longest(times, func(key string) bool { return !moved(key) })
 	return t
 }
 

@@ -71,7 +71,7 @@ func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
 		name = "hooks of " + hooks
 	}
 	return fmt.Sprintf("%-14s %d moves: p50 %.1f p99 %.1f max %.1f ms, of which %.0f are the hooks'; keys that stayed p99 %.1f ms; failed %d",
-		name, len(moved), ms(moved.At(0.5)), ms(moved.At(0.99)), ms(moved.At(1)), ms(own), ms(stayed.At(0.99)), failed)
+		name, len(moved), ms(moved.Quantile(0.5)), ms(moved.Quantile(0.99)), ms(moved.Quantile(1)), ms(own), ms(stayed.Quantile(0.99)), failed)
 }
 
 // drain drains a follower and ends the drain, under load on all nodes. It returns the
@@ -88,7 +88,7 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 		})
 		awaitStarted(t, g, before)
-		rest[0].Do(t, step, map[string][]string{"node": {victim.ID}})
+		rest[0].PerformAction(t, step, map[string][]string{"node": {victim.ID}})
 		now := c.AwaitShards(t, [][]*cluster.Node{rest, c.Nodes()}[i]...)
 		awaitStarted(t, g, after)
 		answers := g.Stop()

@@ -14,8 +14,8 @@ type Sample []time.Duration
 // Add adds a duration.
 func (s *Sample) Add(d time.Duration) { *s = append(*s, d) }
 
-// At returns the quantile q of the sample, or zero for an empty one.
-func (s Sample) At(q float64) time.Duration {
+// Quantile returns the quantile q of the sample, or zero for an empty one.
+func (s Sample) Quantile(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
 	}
@@ -28,7 +28,7 @@ func (s Sample) String() string {
 	if len(s) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s %s %s", millis(s.At(0.5)), millis(s.At(0.9)), millis(s.At(1)))
+	return fmt.Sprintf("%s %s %s", millis(s.Quantile(0.5)), millis(s.Quantile(0.9)), millis(s.Quantile(1)))
 }
 
 func millis(d time.Duration) string {

@@ -33,8 +33,8 @@ func TestSlowRequests(t *testing.T) {
 	for range *trials {
 		victim := c.Follower(t)
 		rest := c.Others(victim)
-		s.step(steps[0], rest, func() { rest[0].Do(t, "drain", map[string][]string{"node": {victim.ID}}) }, rest)
-		s.step(steps[1], rest, func() { rest[0].Do(t, "uncordon", map[string][]string{"node": {victim.ID}}) }, c.Nodes())
+		s.step(steps[0], rest, func() { rest[0].PerformAction(t, "drain", map[string][]string{"node": {victim.ID}}) }, rest)
+		s.step(steps[1], rest, func() { rest[0].PerformAction(t, "uncordon", map[string][]string{"node": {victim.ID}}) }, c.Nodes())
 		s.step(steps[2], rest, func() { victim.Terminate(t) }, rest)
 		victim.AwaitExit(t, 0)
 		s.step(steps[3], rest, func() { victim.Start(t) }, c.Nodes())
@@ -43,7 +43,7 @@ func TestSlowRequests(t *testing.T) {
 	for _, name := range steps {
 		m, stayed := *s.moved[name], *s.stayed[name]
 		lines = append(lines, fmt.Sprintf("%-9s %d moves: p50 %.1f p99 %.1f max %.1f ms; keys that stayed p99 %.1f ms; failed %d, slow requests cut %d of %d",
-			name, len(m), ms(m.At(0.5)), ms(m.At(0.99)), ms(m.At(1)), ms(stayed.At(0.99)), s.failed[name], s.cut[name], s.slow))
+			name, len(m), ms(m.Quantile(0.5)), ms(m.Quantile(0.99)), ms(m.Quantile(1)), ms(stayed.Quantile(0.99)), s.failed[name], s.cut[name], s.slow))
 	}
 	t.Logf("how long other keys that move go unanswered, with one request of %v at each app:\n%s", *slowFor, strings.Join(lines, "\n"))
 }
@@ -66,7 +66,7 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	s.trial++
 	var was cluster.Map
 	cluster.Await(t, "the map is even", func() (err error) {
-		if was, err = to[0].Map(t.Context()); err == nil && !was.Even() {
+		if was, err = to[0].Map(t.Context()); err == nil && !was.IsBalanced() {
 			err = fmt.Errorf("counts %v", was.Counts())
 		}
 		return err
@@ -83,7 +83,7 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	for id := range was.Counts() {
 		key := was.Keys(id, 1)[0]
 		busy[load.ShardOf(key, was.Shards)] = true
-		slow = append(slow, c.AskAsync(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
+		slow = append(slow, c.SendAsync(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
 	}
 	awaitStarted(t, g, before)
 	begin()

@@ -82,7 +82,7 @@ func (y *steady) load() func() {
 	client := load.NewClient(cluster.Addrs(y.c.Nodes()), nil)
 	g := load.Start(context.WithoutCancel(y.tb.Context()), load.Options{
 		Client: client, Rate: *steadyRate, Keys: load.KeysIn(shards, 1, func(int) bool { return true }),
-		Make: cluster.Mixed, Prefix: fmt.Sprintf("s%d", y.loads), Timeout: 30 * time.Second,
+		ModifyRequest: cluster.MixRequests, Prefix: fmt.Sprintf("s%d", y.loads), Timeout: 30 * time.Second,
 	})
 	return func() {
 		var most time.Duration

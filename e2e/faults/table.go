@@ -11,9 +11,9 @@ import (
 
 // Trial is the effect of one fault.
 type Trial struct {
-	// Moved is the longest time without a response of a key whose shard changed its
+	// MovedKeys is the longest time without a response of a key whose shard changed its
 	// owner. Stayed is the same for all other keys.
-	Moved, Stayed time.Duration
+	MovedKeys, OtherKeys time.Duration
 	// Slowest is the longest duration of a request, whether other requests for its key
 	// were served meanwhile or not.
 	Slowest time.Duration
@@ -48,26 +48,26 @@ func Table(rows []*Row) string {
 			_, _ = fmt.Fprintf(tabs, "skipped: %s\n", row.Skipped)
 			continue
 		}
-		_, _ = fmt.Fprintf(tabs, "%s\n", row.figures())
+		_, _ = fmt.Fprintf(tabs, "%s\n", row.columns())
 	}
 	_ = tabs.Flush() // writes to memory
 	return text.String()
 }
 
-// figures returns the columns with results of the trials.
-func (r *Row) figures() string {
+// columns returns the columns with results of the trials.
+func (r *Row) columns() string {
 	var moved, stayed, slowest Sample
-	var sum Trial
+	var total Trial
 	for _, trial := range r.Trials {
-		moved.Add(trial.Moved)
-		stayed.Add(trial.Stayed)
+		moved.Add(trial.MovedKeys)
+		stayed.Add(trial.OtherKeys)
 		slowest.Add(trial.Slowest)
-		sum.Failed += trial.Failed
-		sum.Aborted += trial.Aborted
-		sum.Queued += trial.Queued
-		sum.Shards += trial.Shards
+		total.Failed += trial.Failed
+		total.Aborted += trial.Aborted
+		total.Queued += trial.Queued
+		total.Shards += trial.Shards
 	}
-	n := float64(max(len(r.Trials), 1))
+	trials := float64(max(len(r.Trials), 1))
 	return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%.1f\t%.1f\t%s",
-		moved, stayed, slowest, sum.Failed, sum.Aborted, float64(sum.Queued)/n, float64(sum.Shards)/n, r.Target)
+		moved, stayed, slowest, total.Failed, total.Aborted, float64(total.Queued)/trials, float64(total.Shards)/trials, r.Target)
 }

@@ -24,34 +24,34 @@ import (
 // by the next request. So the time is too short by at most the interval between two
 // requests. Among the keys of one owner, which all stop at once, the longest time has a
 // much smaller error.
-func Unanswered(answers []history.Response) map[string]time.Duration {
+func Unanswered(responses []history.Response) map[string]time.Duration {
 	byKey := make(map[string][]history.Response)
 	var end int64
-	for _, resp := range answers {
+	for _, resp := range responses {
 		byKey[resp.Key] = append(byKey[resp.Key], resp)
 		end = max(end, resp.Done())
 	}
 	longest := make(map[string]time.Duration, len(byKey))
 	for key, all := range byKey {
-		slices.SortFunc(all, func(resp, b history.Response) int { return cmp.Compare(resp.Sent(), b.Sent()) })
-		served := end
+		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.Sent(), b.Sent()) })
+		servedAt := end
 		for _, resp := range slices.Backward(all) {
 			if resp.OK() {
-				served = min(served, resp.Done())
+				servedAt = min(servedAt, resp.Done())
 			}
-			longest[key] = max(longest[key], time.Duration(served-resp.Sent()))
+			longest[key] = max(longest[key], time.Duration(servedAt-resp.Sent()))
 		}
 	}
 	return longest
 }
 
 // Longest returns the maximum over the keys that count.
-func Longest(times map[string]time.Duration, counts func(key string) bool) time.Duration {
-	var most time.Duration
-	for key, d := range times {
-		if counts(key) {
-			most = max(most, d)
+func Longest(unanswered map[string]time.Duration, isIncluded func(key string) bool) time.Duration {
+	var longest time.Duration
+	for key, d := range unanswered {
+		if isIncluded(key) {
+			longest = max(longest, d)
 		}
 	}
-	return most
+	return longest
 }

@@ -50,7 +50,7 @@ func TestSampleReadsMedianAndTail(t *testing.T) {
 	if got, want := s.String(), "110 190 200"; got != want {
 		t.Errorf("String() = %q, want %q", got, want)
 	}
-	if got := faults.Sample(nil).At(0.5); got != 0 {
+	if got := faults.Sample(nil).Quantile(0.5); got != 0 {
 		t.Errorf("At(0.5) of nothing = %v, want 0", got)
 	}
 }

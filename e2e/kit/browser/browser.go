@@ -25,10 +25,10 @@ const commandTimeout = 20 * time.Second
 
 // Browser is one Chromium process.
 type Browser struct {
-	out io.Writer
+	commands io.Writer
 
 	mu      sync.Mutex
-	next    int
+	lastID  int
 	pending map[int]chan message
 	pages   map[string]*Page // by session ID
 	ended   error
@@ -56,8 +56,8 @@ func Find() (path string, ok bool) {
 	return "", false
 }
 
-// Must starts an installed Chromium, and skips the test if there is none.
-func Must(tb testing.TB) *Browser {
+// StartOrSkip starts an installed Chromium, and skips the test if there is none.
+func StartOrSkip(tb testing.TB) *Browser {
 	tb.Helper()
 	path, ok := Find()
 	if !ok {
@@ -88,64 +88,64 @@ func Start(tb testing.TB, path string) *Browser {
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), path, append(args, "about:blank")...) //nolint:gosec // a browser
 	cmd.Env = append(os.Environ(), "TZ=UTC", "HOME="+dir)
-	theirIn, in, err := os.Pipe()
+	childInput, input, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	out, theirOut, err := os.Pipe()
+	output, childOutput, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // file descriptors 3 and 4, as the flag requires
+	cmd.ExtraFiles = []*os.File{childInput, childOutput} // file descriptors 3 and 4, as the flag requires
 	wait, err := procgroup.Start(cmd)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, _ = theirIn.Close(), theirOut.Close()
-	b := &Browser{out: in, pending: make(map[int]chan message), pages: make(map[string]*Page)}
-	var reading sync.WaitGroup
-	reading.Go(func() { b.read(out) })
+	_, _ = childInput.Close(), childOutput.Close()
+	browser := &Browser{commands: input, pending: make(map[int]chan message), pages: make(map[string]*Page)}
+	var readers sync.WaitGroup
+	readers.Go(func() { browser.read(output) })
 	tb.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = wait()
-		_, _ = in.Close(), out.Close()
-		reading.Wait()
+		_, _ = input.Close(), output.Close()
+		readers.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	return b
+	return browser
 }
 
 // read dispatches messages until Chromium ends.
 func (b *Browser) read(out io.Reader) {
-	r := bufio.NewReader(out)
+	reader := bufio.NewReader(out)
 	for {
-		raw, err := r.ReadBytes(0)
+		raw, err := reader.ReadBytes(0)
 		if err != nil {
-			b.end(err)
+			b.failPending(err)
 			return
 		}
-		var m struct {
+		var received struct {
 			message
 			Params json.RawMessage `json:"params"`
 		}
-		if err := json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &m); err != nil {
-			b.end(err)
+		if err := json.Unmarshal(bytes.TrimSuffix(raw, []byte{0}), &received); err != nil {
+			b.failPending(err)
 			return
 		}
 		b.mu.Lock()
-		result, page := b.pending[m.ID], b.pages[m.Session]
-		delete(b.pending, m.ID)
+		result, page := b.pending[received.ID], b.pages[received.Session]
+		delete(b.pending, received.ID)
 		b.mu.Unlock()
 		switch {
-		case m.ID != 0 && result != nil:
-			result <- m.message
-		case m.ID == 0 && page != nil:
-			page.event(m.Method, m.Params)
+		case received.ID != 0 && result != nil:
+			result <- received.message
+		case received.ID == 0 && page != nil:
+			page.handleEvent(received.Method, received.Params)
 		}
 	}
 }
 
-func (b *Browser) end(err error) {
+func (b *Browser) failPending(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = err
@@ -163,28 +163,28 @@ func (b *Browser) command(session, method string, params, value any) error {
 		b.mu.Unlock()
 		return fmt.Errorf("chromium has ended: %w", b.ended)
 	}
-	b.next++
-	id := b.next
+	b.lastID++
+	id := b.lastID
 	b.pending[id] = result
 	raw, err := json.Marshal(message{ID: id, Session: session, Method: method, Params: params})
 	if err == nil {
-		_, err = b.out.Write(append(raw, 0)) // with mu held, since each message must be written whole
+		_, err = b.commands.Write(append(raw, 0)) // with mu held, since each message must be written whole
 	}
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	select {
-	case m, ok := <-result:
+	case response, ok := <-result:
 		switch {
 		case !ok:
 			return errors.New(method + ": chromium has ended")
-		case m.Error != nil:
-			return errors.New(method + ": " + m.Error.Message)
+		case response.Error != nil:
+			return errors.New(method + ": " + response.Error.Message)
 		case value == nil:
 			return nil
 		}
-		return json.Unmarshal(m.Result, value)
+		return json.Unmarshal(response.Result, value)
 	case <-time.After(commandTimeout):
 		return errors.New(method + ": timeout")
 	}

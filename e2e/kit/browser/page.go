@@ -19,8 +19,8 @@ type View struct {
 	// Scale is the number of device pixels per page pixel; 0 means 1.
 	Scale float64
 	// Phone selects the layout of a phone.
-	Phone bool
-	Dark  bool
+	Phone    bool
+	DarkMode bool
 	// ReducedMotion asks the page for no animation.
 	ReducedMotion bool
 	// NoScript disables JavaScript.
@@ -29,7 +29,7 @@ type View struct {
 
 // Page is a tab.
 type Page struct {
-	b       *Browser
+	browser *Browser
 	session string
 
 	mu     sync.Mutex
@@ -42,29 +42,29 @@ func (b *Browser) Open(tb testing.TB, url string, view View) *Page {
 	var target struct {
 		ID string `json:"targetId"`
 	}
-	must(tb, b.command("", "Target.createTarget", object{"url": "about:blank"}, &target))
+	fatalIf(tb, b.command("", "Target.createTarget", jsonObject{"url": "about:blank"}, &target))
 	var attached struct {
 		Session string `json:"sessionId"`
 	}
-	must(tb, b.command("", "Target.attachToTarget", object{"targetId": target.ID, "flatten": true}, &attached))
-	page := &Page{b: b, session: attached.Session}
+	fatalIf(tb, b.command("", "Target.attachToTarget", jsonObject{"targetId": target.ID, "flatten": true}, &attached))
+	page := &Page{browser: b, session: attached.Session}
 	b.mu.Lock()
 	b.pages[page.session] = page
 	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		page.do(tb, domain+".enable", nil, nil)
+		page.command(tb, domain+".enable", nil, nil)
 	}
 	page.SetView(tb, view)
 	if view.NoScript {
-		page.do(tb, "Emulation.setScriptExecutionDisabled", object{"value": true}, nil)
+		page.command(tb, "Emulation.setScriptExecutionDisabled", jsonObject{"value": true}, nil)
 	}
-	page.do(tb, "Page.navigate", object{"url": url}, nil)
+	page.command(tb, "Page.navigate", jsonObject{"url": url}, nil)
 	page.Await(tb, url+" is loaded", `document.readyState === "complete" && location.href !== "about:blank" && document.body.childElementCount > 0`)
 	return page
 }
 
-// object is a JSON object.
-type object map[string]any
+// jsonObject is a JSON object.
+type jsonObject map[string]any
 
 // SetView changes the display of the page.
 func (p *Page) SetView(tb testing.TB, view View) {
@@ -73,15 +73,15 @@ func (p *Page) SetView(tb testing.TB, view View) {
 	if scale == 0 {
 		scale = 1
 	}
-	p.do(tb, "Emulation.setDeviceMetricsOverride", object{"width": view.Width, "height": view.Height, "deviceScaleFactor": scale, "mobile": view.Phone}, nil)
+	p.command(tb, "Emulation.setDeviceMetricsOverride", jsonObject{"width": view.Width, "height": view.Height, "deviceScaleFactor": scale, "mobile": view.Phone}, nil)
 	scheme, motion := "light", "no-preference"
-	if view.Dark {
+	if view.DarkMode {
 		scheme = "dark"
 	}
 	if view.ReducedMotion {
 		motion = "reduce"
 	}
-	p.do(tb, "Emulation.setEmulatedMedia", object{"features": []object{
+	p.command(tb, "Emulation.setEmulatedMedia", jsonObject{"features": []jsonObject{
 		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion},
 	}}, nil)
 }
@@ -89,18 +89,18 @@ func (p *Page) SetView(tb testing.TB, view View) {
 // Close closes the tab.
 func (p *Page) Close(tb testing.TB) {
 	tb.Helper()
-	p.do(tb, "Page.close", nil, nil)
+	p.command(tb, "Page.close", nil, nil)
 }
 
 // Eval evaluates an expression in the page, waits if it is a promise, and decodes its
 // value from JSON into value.
 func (p *Page) Eval(tb testing.TB, expression string, value any) {
 	tb.Helper()
-	must(tb, p.eval(expression, value))
+	fatalIf(tb, p.eval(expression, value))
 }
 
 func (p *Page) eval(expression string, value any) error {
-	var r struct {
+	var response struct {
 		Result struct {
 			Value json.RawMessage `json:"value"`
 		} `json:"result"`
@@ -111,16 +111,16 @@ func (p *Page) eval(expression string, value any) error {
 			} `json:"exception"`
 		} `json:"exceptionDetails"`
 	}
-	err := p.b.command(p.session, "Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true}, &r)
+	err := p.browser.command(p.session, "Runtime.evaluate", jsonObject{"expression": expression, "returnByValue": true, "awaitPromise": true}, &response)
 	switch {
 	case err != nil:
 		return err
-	case r.Exception != nil:
-		return errors.New(r.Exception.Text + " " + r.Exception.Exception.Description)
-	case value == nil || r.Result.Value == nil:
+	case response.Exception != nil:
+		return errors.New(response.Exception.Text + " " + response.Exception.Exception.Description)
+	case value == nil || response.Result.Value == nil:
 		return nil
 	}
-	return json.Unmarshal(r.Result.Value, value)
+	return json.Unmarshal(response.Result.Value, value)
 }
 
 // Text returns the text of the first element that matches a selector.
@@ -157,27 +157,27 @@ func (p *Page) Await(tb testing.TB, what, expression string) time.Duration {
 func (p *Page) Press(tb testing.TB, key string) {
 	tb.Helper()
 	codes := map[string]int{"Tab": 9, "Enter": 13, " ": 32, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-	down := object{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+	down := jsonObject{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
 	switch {
 	case key == "Enter":
 		down["text"] = "\r"
 	case len(key) == 1:
 		down["text"] = key
 	}
-	p.do(tb, "Input.dispatchKeyEvent", down, nil)
-	p.do(tb, "Input.dispatchKeyEvent", object{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}, nil)
+	p.command(tb, "Input.dispatchKeyEvent", down, nil)
+	p.command(tb, "Input.dispatchKeyEvent", jsonObject{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}, nil)
 }
 
 // Type inserts text at the cursor.
 func (p *Page) Type(tb testing.TB, text string) {
 	tb.Helper()
-	p.do(tb, "Input.insertText", object{"text": text}, nil)
+	p.command(tb, "Input.insertText", jsonObject{"text": text}, nil)
 }
 
-// Point moves the mouse pointer.
-func (p *Page) Point(tb testing.TB, x, y float64) {
+// MovePointer moves the mouse pointer.
+func (p *Page) MovePointer(tb testing.TB, x, y float64) {
 	tb.Helper()
-	p.do(tb, "Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": x, "y": y, "pointerType": "mouse"}, nil)
+	p.command(tb, "Input.dispatchMouseEvent", jsonObject{"type": "mouseMoved", "x": x, "y": y, "pointerType": "mouse"}, nil)
 }
 
 // Screenshot returns the visible part as PNG; full adds the part below.
@@ -186,7 +186,7 @@ func (p *Page) Screenshot(tb testing.TB, full bool) []byte {
 	var shot struct {
 		Data []byte `json:"data"`
 	}
-	p.do(tb, "Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": full}, &shot)
+	p.command(tb, "Page.captureScreenshot", jsonObject{"format": "png", "captureBeyondViewport": full}, &shot)
 	return shot.Data
 }
 
@@ -197,7 +197,7 @@ func (p *Page) Errors() []string {
 	return slices.Clone(p.errors)
 }
 
-func (p *Page) event(method string, params json.RawMessage) {
+func (p *Page) handleEvent(method string, params json.RawMessage) {
 	addError := func(format string, args ...any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -205,13 +205,13 @@ func (p *Page) event(method string, params json.RawMessage) {
 	}
 	switch method {
 	case "Log.entryAdded":
-		var e struct {
+		var logged struct {
 			Entry struct {
 				Source, Level, Text, URL string
 			} `json:"entry"`
 		}
-		if json.Unmarshal(params, &e) == nil && (e.Entry.Level == "error" || e.Entry.Source == "security") {
-			addError("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
+		if json.Unmarshal(params, &logged) == nil && (logged.Entry.Level == "error" || logged.Entry.Source == "security") {
+			addError("%s %s: %s %s", logged.Entry.Source, logged.Entry.Level, logged.Entry.Text, logged.Entry.URL)
 		}
 	case "Runtime.exceptionThrown":
 		addError("exception: %s", params)
@@ -222,12 +222,12 @@ func (p *Page) event(method string, params json.RawMessage) {
 	}
 }
 
-func (p *Page) do(tb testing.TB, method string, params, value any) {
+func (p *Page) command(tb testing.TB, method string, params, value any) {
 	tb.Helper()
-	must(tb, p.b.command(p.session, method, params, value))
+	fatalIf(tb, p.browser.command(p.session, method, params, value))
 }
 
-func must(tb testing.TB, err error) {
+func fatalIf(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)

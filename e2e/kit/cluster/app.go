@@ -23,9 +23,9 @@ type App struct {
 	// Addr is its address for the node and the test.
 	Addr string
 
-	c         *Cluster
+	cluster   *Cluster
 	name      string
-	place     place
+	location  location
 	processes []appProcess
 	// endFault records the end of the fault of Kill. It is called when the app is started
 	// again.
@@ -34,34 +34,34 @@ type App struct {
 
 // appProcess is one process of an app. Each process writes its own records.
 type appProcess struct {
-	proc    *Process
-	records *records
-	died    int64 // value of history.Now when it was killed; 0 means not killed
+	process  *Process
+	records  *records
+	killedAt int64 // value of history.Now when it was killed; 0 means not killed
 }
 
 func (a *App) start() error {
-	process, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(a.command()...))
+	process, err := a.cluster.spawner.launch(filepath.Join(a.cluster.dir, "app-"+a.name+".log"), a.cluster.dir, a.location.command(a.command()...))
 	if err != nil {
 		return err
 	}
-	a.processes = append(a.processes, appProcess{proc: process, records: newRecords(a.recordsFile())})
+	a.processes = append(a.processes, appProcess{process: process, records: newRecords(a.recordsFile())})
 	return nil
 }
 
 // recordsFile returns the records file of the next process.
 func (a *App) recordsFile() string {
-	return filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.processes)))
+	return filepath.Join(a.cluster.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.processes)))
 }
 
 // command returns the command line of the next process.
 func (a *App) command(more ...string) []string {
-	return slices.Concat([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.recordsFile()}, a.c.o.AppFlags, more)
+	return slices.Concat([]string{a.cluster.opts.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.recordsFile()}, a.cluster.opts.AppFlags, more)
 }
 
 // Start starts the app after Kill, and waits until it responds.
 func (a *App) Start(tb testing.TB) {
 	tb.Helper()
-	if a.c.o.Embedded {
+	if a.cluster.opts.Embedded {
 		tb.Fatalf("app %s starts with its node", a.name)
 	}
 	if err := a.start(); err != nil {
@@ -77,20 +77,20 @@ func (a *App) Start(tb testing.TB) {
 // Kill sends SIGKILL to the app.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
-	process, fault := &a.processes[len(a.processes)-1], len(a.c.faults)
-	a.endFault = a.c.RecordFault(history.Fault{Kind: history.AppDown, Node: a.name})
-	if err := process.proc.kill(); err != nil {
+	process, fault := &a.processes[len(a.processes)-1], len(a.cluster.faults)
+	a.endFault = a.cluster.RecordFault(history.Fault{Kind: history.AppDown, Node: a.name})
+	if err := process.process.kill(); err != nil {
 		tb.Fatal(err)
 	}
-	process.died = history.Now()
-	a.c.faults[fault].ExitedBy = process.died
+	process.killedAt = history.Now()
+	a.cluster.faults[fault].ExitedBy = process.killedAt
 }
 
 // Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped:
 // until the kernel has scheduled its threads, they continue and read requests.
 func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
-	process := a.processes[len(a.processes)-1].proc
+	process := a.processes[len(a.processes)-1].process
 	if err := process.Signal(sig); err != nil {
 		tb.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 		return
 	}
 	Await(tb, "app "+a.name+" stops", func() error {
-		if !process.stopped() {
+		if !process.isStopped() {
 			return errors.New("it still runs")
 		}
 		return nil
@@ -128,17 +128,17 @@ func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
 	})
 }
 
-// FailChecks makes the app respond to /health with 503, or with 200 again. It serves
+// SetUnhealthy makes the app respond to /health with 503, or with 200 again. It serves
 // requests all the time.
-func (a *App) FailChecks(tb testing.TB, fail bool) {
+func (a *App) SetUnhealthy(tb testing.TB, fail bool) {
 	tb.Helper()
 	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", fail), nil); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Forget makes an app with a cache drop its memory.
-func (a *App) Forget(tb testing.TB) {
+// ClearCache makes an app with a cache drop its memory.
+func (a *App) ClearCache(tb testing.TB) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/forget", nil); err != nil {
 		tb.Fatal(err)
@@ -164,14 +164,14 @@ func (a *App) Executions(tb testing.TB, id string) int {
 	return n
 }
 
-func (a *App) control(ctx context.Context, path string, v any) error {
+func (a *App) control(ctx context.Context, path string, target any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.Addr+path, nil)
 	if err != nil {
 		return err
 	}
-	return a.c.call(r, v)
+	return a.cluster.do(r, target)
 }
 
 // runs reads the records of all its processes. Unfinished runs of a killed app ended with
@@ -182,14 +182,14 @@ func (a *App) runs() ([]history.Run, error) {
 		if err := process.records.read(); err != nil {
 			return nil, err
 		}
-		if process.died == 0 && a.c.o.Embedded && !process.proc.Running() {
-			process.died = process.proc.ended // it ended with its node
+		if process.killedAt == 0 && a.cluster.opts.Embedded && !process.process.Running() {
+			process.killedAt = process.process.exitedAt // it ended with its node
 		}
 		first := len(all)
 		all = append(all, process.records.runs...)
 		for i := first; i < len(all); i++ {
-			if all[i].End == 0 && process.died != 0 {
-				all[i].End, all[i].Aborted = process.died, true
+			if all[i].End == 0 && process.killedAt != 0 {
+				all[i].End, all[i].Aborted = process.killedAt, true
 			}
 		}
 	}

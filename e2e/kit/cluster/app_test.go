@@ -42,7 +42,7 @@ func as(n *Node, r *load.Request, epoch int) {
 func TestCheckAcceptsLoadOnApps(t *testing.T) {
 	c := apps(t, 1)
 	n := c.Node("a")
-	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, Make: func(_ int, r *load.Request) { as(n, r, 5) }})
+	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, ModifyRequest: func(_ int, r *load.Request) { as(n, r, 5) }})
 	l.AwaitStarted(t, 300)
 	r := l.Finish(t)
 	if r.Requests < 300 || r.Answered != r.Requests || r.Runs != r.Requests || r.Shards < 100 || r.Handovers != 0 {
@@ -62,12 +62,12 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	hang := load.Request{Key: "k", Header: map[string]string{}}
 	as(a, &hang, 5)
 	hang.Header["App-Hang"] = "gate"
-	first := c.AskAsync(t, a, hang)
+	first := c.SendAsync(t, a, hang)
 	a.App.AwaitHanging(t, "gate", 1)
 	c.beginFault(a, history.Paused)
 	next := load.Request{Key: "k"}
 	as(b, &next, 9)
-	if got := c.Ask(t, b, next); !got.OK() || got.App != "b" {
+	if got := c.SendRequest(t, b, next); !got.OK() || got.App != "b" {
 		t.Fatalf("answer = %+v", got)
 	}
 	if !first.Pending() {
@@ -77,18 +77,18 @@ func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	if got := first.Response(t); !got.OK() || got.App != "a" {
 		t.Fatalf("answer = %+v", got)
 	}
-	h := history.History{Runs: c.Runs(t), Faults: c.Faults()}
+	h := history.History{Runs: c.AwaitRuns(t), Faults: c.Faults()}
 	rules := c.Rules()
 	rules.OtherRequests = map[string]bool{"ask1": false, "ask2": false}
 	if r := history.Check(h, rules); r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("nobody waited for dead-after: %v", r.Violations)
 	}
-	c.o.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
-	if r := c.Check(t); r.Paused != 1 {
+	c.opts.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
+	if r := c.Check(t); r.PauseOverlaps != 1 {
 		t.Errorf("report = %v", r)
 	}
 	c.faults = nil
-	r := history.Check(history.History{Runs: c.Runs(t)}, history.Rules{OtherRequests: map[string]bool{"ask1": false, "ask2": false}})
+	r := history.Check(history.History{Runs: c.AwaitRuns(t)}, history.Rules{OtherRequests: map[string]bool{"ask1": false, "ask2": false}})
 	if r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without the stop: %v", r.Violations)
 	}
@@ -100,7 +100,7 @@ func TestKilledAppLeavesItsRecords(t *testing.T) {
 	r := load.Request{ID: "x", Key: "k"}
 	as(n, &r, 5)
 	r.Header["App-Hang"] = "gate"
-	asking := c.AskAsync(t, n, r)
+	asking := c.SendAsync(t, n, r)
 	n.App.AwaitHanging(t, "gate", 1)
 	if got := n.App.Executions(t, "x"); got != 1 {
 		t.Errorf("%d executions", got)
@@ -111,15 +111,15 @@ func TestKilledAppLeavesItsRecords(t *testing.T) {
 	}
 	n.App.Start(t)
 	delete(r.Header, "App-Hang")
-	if a := c.Ask(t, n, r); !a.OK() {
+	if a := c.SendRequest(t, n, r); !a.OK() {
 		t.Errorf("answer of the new app = %+v", a)
 	}
-	runs := c.Runs(t)
+	runs := c.AwaitRuns(t)
 	if len(runs) != 2 || runs[0].End == 0 || !runs[0].Aborted || runs[1].End == 0 || runs[1].Aborted {
 		t.Errorf("runs = %+v", runs)
 	}
 	n.App.Signal(t, syscall.SIGTERM)
-	if code, err := n.App.processes[1].proc.Wait(Patience); code != 0 || err != nil {
+	if code, err := n.App.processes[1].process.Wait(AwaitTimeout); code != 0 || err != nil {
 		t.Errorf("SIGTERM: exit code %d, %v", code, err)
 	}
 }

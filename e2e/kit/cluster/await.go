@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Patience is the timeout of every wait. Only a broken cluster reaches it.
-const Patience = 40 * time.Second
+// AwaitTimeout is the timeout of every wait. Only a broken cluster reaches it.
+const AwaitTimeout = 40 * time.Second
 
 // Await polls until cond returns nil. After Patience it fails the test with what and the
 // last error.
-func Await(tb testing.TB, what string, cond func() error) {
+func Await(tb testing.TB, condition string, cond func() error) {
 	tb.Helper()
-	AwaitFor(tb, Patience, what, cond)
+	AwaitFor(tb, AwaitTimeout, condition, cond)
 }
 
 // AwaitFor is Await with another timeout, for slow operations.
-func AwaitFor(tb testing.TB, timeout time.Duration, what string, cond func() error) {
+func AwaitFor(tb testing.TB, timeout time.Duration, condition string, cond func() error) {
 	tb.Helper()
 	if err := poll(tb, timeout, cond); err != nil {
-		tb.Fatalf("%s: %v", what, err)
+		tb.Fatalf("%s: %v", condition, err)
 	}
 }
 

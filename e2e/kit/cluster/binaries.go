@@ -18,8 +18,8 @@ type Binaries struct {
 	Env []string
 }
 
-// command returns the command line that runs a node with these arguments.
-func (b Binaries) command(args []string) []string {
+// nodeCommand returns the command line that runs a node with these arguments.
+func (b Binaries) nodeCommand(args []string) []string {
 	if len(b.Env) == 0 {
 		return args
 	}

@@ -17,16 +17,16 @@ import (
 func (c *Cluster) Check(tb testing.TB) *history.Report {
 	tb.Helper()
 	rules := c.Rules()
-	rules.OtherRequests = make(map[string]bool, len(c.known)+c.checked)
-	maps.Copy(rules.OtherRequests, c.known)
-	for i := range c.responses[:c.checked] {
+	rules.OtherRequests = make(map[string]bool, len(c.testRequests)+c.checkedResponses)
+	maps.Copy(rules.OtherRequests, c.testRequests)
+	for i := range c.responses[:c.checkedResponses] {
 		rules.OtherRequests[c.responses[i].ID] = c.responses[i].Denied()
 	}
-	observed := history.History{Responses: c.responses[c.checked:], Runs: c.Runs(tb), Maps: c.MapsSince(c.checkedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
+	observed := history.History{Responses: c.responses[c.checkedResponses:], Runs: c.AwaitRuns(tb), Maps: c.MapsSince(c.checkedEpoch), Faults: c.Faults(), CPUWaits: c.CPUWaits(), Drains: c.drains}
 	report := history.Check(observed, rules)
-	c.checked = len(c.responses)
+	c.checkedResponses = len(c.responses)
 	if n := len(observed.Maps); n > 0 {
-		c.checkedMap = observed.Maps[n-1].Epoch
+		c.checkedEpoch = observed.Maps[n-1].Epoch
 	}
 	if err := report.Err(); err != nil {
 		tb.Error(err)
@@ -36,16 +36,16 @@ func (c *Cluster) Check(tb testing.TB) *history.Report {
 	return report
 }
 
-// wake is how long a node may take after a pause to detect that it has no lease. For that
+// wakeTime is how long a node may take after a pause to detect that it has no lease. For that
 // time it may start requests that it had admitted before the pause.
-const wake = 100 * time.Millisecond
+const wakeTime = 100 * time.Millisecond
 
 // Rules returns the rules for this cluster.
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
-		WakeTime: wake, Voters: maxVoters,
-		Shards: c.o.Shards, Takeover: c.flag("--takeover", "lease"), Targets: make(map[string]string),
-		Lease: c.duration("--lease"), DeadAfter: c.duration("--dead-after"), DrainTimeout: c.duration("--drain-timeout"), StreamGrace: c.duration("--stream-grace"), QueueWait: c.duration("--queue-wait"),
+		WakeTime: wakeTime, Voters: maxVoters,
+		Shards: c.opts.Shards, Takeover: c.commonFlag("--takeover", "lease"), Targets: make(map[string]string),
+		Lease: c.commonDuration("--lease"), DeadAfter: c.commonDuration("--dead-after"), DrainTimeout: c.commonDuration("--drain-timeout"), StreamGrace: c.commonDuration("--stream-grace"), QueueWait: c.commonDuration("--queue-wait"),
 	}
 	for _, node := range c.nodes {
 		rules.Targets[node.Addr] = node.ID
@@ -53,32 +53,32 @@ func (c *Cluster) Rules() history.Rules {
 	return rules
 }
 
-// flag returns the value of a flag of all nodes, or a default.
-func (c *Cluster) flag(name, def string) string {
-	if i := slices.Index(c.o.Flags, name); i >= 0 {
-		return c.o.Flags[i+1]
+// commonFlag returns the value of a flag of all nodes, or a default.
+func (c *Cluster) commonFlag(name, defaultValue string) string {
+	if i := slices.Index(c.opts.Flags, name); i >= 0 {
+		return c.opts.Flags[i+1]
 	}
-	return def
+	return defaultValue
 }
 
-// duration returns the duration flag of all nodes, or 0 for their default.
-func (c *Cluster) duration(name string) time.Duration {
-	d, _ := time.ParseDuration(c.flag(name, "0s"))
+// commonDuration returns the duration flag of all nodes, or 0 for their default.
+func (c *Cluster) commonDuration(name string) time.Duration {
+	d, _ := time.ParseDuration(c.commonFlag(name, "0s"))
 	return d
 }
 
-// Runs reads the records of the apps. It waits for the end of runs whose client has a
+// AwaitRuns reads the records of the apps. It waits for the end of runs whose client has a
 // response.
-func (c *Cluster) Runs(tb testing.TB) []history.Run {
+func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	tb.Helper()
-	answered := make(map[string]bool, len(c.responses))
+	succeeded := make(map[string]bool, len(c.responses))
 	for _, resp := range c.responses {
-		answered[resp.ID] = resp.OK()
+		succeeded[resp.ID] = resp.OK()
 	}
 	var all []history.Run
 	Await(tb, "runs with a response have ended", func() error {
-		all = c.Recorded(tb)
-		if i := slices.IndexFunc(all, func(run history.Run) bool { return run.End == 0 && answered[run.ID] }); i >= 0 && !c.ranTwice(all, i) {
+		all = c.RecordedRuns(tb)
+		if i := slices.IndexFunc(all, func(run history.Run) bool { return run.End == 0 && succeeded[run.ID] }); i >= 0 && !c.ranTwice(all, i) {
 			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
 		}
 		return nil
@@ -86,8 +86,8 @@ func (c *Cluster) Runs(tb testing.TB) []history.Run {
 	return all
 }
 
-// Recorded reads the current records of the apps.
-func (c *Cluster) Recorded(tb testing.TB) []history.Run {
+// RecordedRuns reads the current records of the apps.
+func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 	tb.Helper()
 	var all []history.Run
 	for _, node := range c.nodes {

@@ -22,9 +22,9 @@ import (
 	"shardway/internal/secret"
 )
 
-// logEnds is how much of the start and of the end of each log a failed test prints, in
+// maxLogPart is how much of the start and of the end of each log a failed test prints, in
 // bytes.
-const logEnds = 8_000
+const maxLogPart = 8_000
 
 // Options are the parameters of a cluster.
 type Options struct {
@@ -50,9 +50,9 @@ type Options struct {
 	// Data returns the data directory of a node; nil means below Dir. The caller must
 	// remove it.
 	Data func(id string) string
-	// Urgent gives the processes precedence over all others of the machine, if permitted.
+	// RealTime gives the processes precedence over all others of the machine, if permitted.
 	// It is for tests whose nodes need CPU time without delay.
-	Urgent bool
+	RealTime bool
 	// Embedded runs each app in the process of its node, so they start, stop and die
 	// together.
 	Embedded bool
@@ -62,32 +62,32 @@ type Options struct {
 
 // Cluster is a set of nodes. Only the goroutine of the test may call its methods.
 type Cluster struct {
-	o     Options
-	dir   string
-	ports *Ports
-	spawn *spawner
-	ops   *http.Client
-	nodes []*Node
+	opts        Options
+	dir         string
+	ports       *Ports
+	spawner     *spawner
+	adminClient *http.Client
+	nodes       []*Node
 	// faults are the injected faults, drains the requested drains, and stalls the CPU
 	// stalls of the machine.
 	faults []history.Fault
 	drains []history.Drain
 	stalls stalls
 
-	observed   *mapWatch
+	mapWatch   *mapWatch
 	ctx        context.Context //nolint:containedctx // ends the goroutines of New, at close
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
 	// responses are all responses of clients so far. The first checked of them are
-	// checked, and so are the maps before the epoch checkedMap.
-	responses  []history.Response
-	checked    int
-	checkedMap uint64
-	// known contains the IDs of requests whose responses the test checks itself, and
+	// checked, and so are the maps before the epoch checkedEpoch.
+	responses        []history.Response
+	checkedResponses int
+	checkedEpoch     uint64
+	// testRequests contains the IDs of requests whose responses the test checks itself, and
 	// whether they were denied.
-	known map[string]bool
-	loads int
+	testRequests map[string]bool
+	loadCount    int
 	// initial secrets of the nodes; nil means no encryption
 	secrets secret.List
 }
@@ -125,15 +125,15 @@ func New(tb testing.TB, opts Options) *Cluster {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	spawn, err := newSpawner(opts.Urgent)
+	spawn, err := newSpawner(opts.RealTime)
 	if err != nil {
 		tb.Logf("the processes have no real-time priority: %v", err)
 	}
 	c := &Cluster{
-		o: opts, dir: dir, ports: ports, spawn: spawn, observed: newMapWatch(), known: make(map[string]bool),
-		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
+		opts: opts, dir: dir, ports: ports, spawner: spawn, mapWatch: newMapWatch(), testRequests: make(map[string]bool),
+		adminClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
-	if opts.wantsSecret() {
+	if opts.usesSecret() {
 		c.secrets = newSecrets()
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -147,33 +147,33 @@ func New(tb testing.TB, opts Options) *Cluster {
 func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
-	node := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
+	node := &Node{ID: id, cluster: c, DataDir: filepath.Join(c.dir, "data-"+id), faultIndex: -1}
 	c.beginFault(node, history.Terminated) // it does not run yet
-	if c.o.Data != nil {
-		node.Data = c.o.Data(id)
+	if c.opts.Data != nil {
+		node.DataDir = c.opts.Data(id)
 	}
-	if c.o.Net != nil {
-		node.place.host = c.o.Net.Host(len(c.nodes))
+	if c.opts.Net != nil {
+		node.location.host = c.opts.Net.Host(len(c.nodes))
 	}
-	node.Addr, node.Admin = node.place.control(c.port(tb)), node.place.control(c.port(tb))
-	node.Gossip, node.Peer = node.place.data(c.port(tb)), node.place.data(c.port(tb))
-	if c.o.PeerProxy {
+	node.Addr, node.Admin = node.location.controlAddr(c.port(tb)), node.location.controlAddr(c.port(tb))
+	node.Gossip, node.Peer = node.location.dataAddr(c.port(tb)), node.location.dataAddr(c.port(tb))
+	if c.opts.PeerProxy {
 		proxy, err := peerproxy.New("127.0.0.1:0", node.Peer)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		node.PeerProxy = proxy
 	}
-	node.App = &App{c: c, name: id, place: node.place, Addr: node.place.control(c.port(tb))}
-	if !c.o.Embedded {
+	node.App = &App{cluster: c, name: id, location: node.location, Addr: node.location.controlAddr(c.port(tb))}
+	if !c.opts.Embedded {
 		node.App.Start(tb)
 	}
-	node.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.o.Shards)}, c.SecretFlags(tb, id), c.o.Flags, flags)
+	node.flags = slices.Concat([]string{"--shards", strconv.Itoa(c.opts.Shards)}, c.SecretFlags(tb, id), c.opts.Flags, flags)
 	if !slices.Contains(node.flags, "--returns") {
 		node.flags = append(node.flags, "--returns", "any")
 	}
 	c.nodes = append(c.nodes, node)
-	c.background.Go(func() { c.follow(c.ctx, node) })
+	c.background.Go(func() { c.watchMaps(c.ctx, node) })
 	return node
 }
 
@@ -208,7 +208,7 @@ func (c *Cluster) joinFlags(node *Node) []string {
 // Address returns a free address, for a node that will start at another address.
 func (c *Cluster) Address(tb testing.TB) string {
 	tb.Helper()
-	return place{}.data(c.port(tb))
+	return location{}.dataAddr(c.port(tb))
 }
 
 func (c *Cluster) port(tb testing.TB) int {
@@ -239,8 +239,8 @@ func (c *Cluster) Running() []*Node {
 }
 
 // Others returns the running nodes except the given ones.
-func (c *Cluster) Others(but ...*Node) []*Node {
-	return slices.DeleteFunc(c.Running(), func(node *Node) bool { return slices.Contains(but, node) })
+func (c *Cluster) Others(excluded ...*Node) []*Node {
+	return slices.DeleteFunc(c.Running(), func(node *Node) bool { return slices.Contains(excluded, node) })
 }
 
 // Dir returns the scratch directory of the cluster.
@@ -253,15 +253,15 @@ func (c *Cluster) close(tb testing.TB) {
 	c.background.Wait()
 	var errs []error
 	for _, node := range c.nodes {
-		if node.proc != nil {
-			errs = append(errs, node.proc.kill())
-			if line := node.proc.crash(); line != "" {
+		if node.process != nil {
+			errs = append(errs, node.process.kill())
+			if line := node.process.crashLine(); line != "" {
 				tb.Errorf("node %s crashed: %s", node.ID, line)
 			}
 		}
 		for _, process := range node.App.processes {
-			errs = append(errs, process.proc.kill())
-			if line := process.proc.crash(); line != "" {
+			errs = append(errs, process.process.kill())
+			if line := process.process.crashLine(); line != "" {
 				tb.Errorf("app %s crashed: %s", node.ID, line)
 			}
 		}
@@ -269,18 +269,18 @@ func (c *Cluster) close(tb testing.TB) {
 			errs = append(errs, node.PeerProxy.Close())
 		}
 	}
-	c.spawn.close()
+	c.spawner.close()
 	c.ports.Close()
-	for _, conflict := range c.observed.conflicts {
+	for _, conflict := range c.mapWatch.conflicts {
 		tb.Error(conflict)
 	}
 	if tb.Failed() {
-		c.dump(tb)
+		c.printLogs(tb)
 	}
 	switch {
 	case os.Getenv("SHARDWAY_E2E_KEEP") != "":
 		tb.Logf("data and logs are in %s", c.dir)
-	case c.o.Dir == "":
+	case c.opts.Dir == "":
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -288,12 +288,12 @@ func (c *Cluster) close(tb testing.TB) {
 	}
 }
 
-// dump prints the start and the end of each log.
-func (c *Cluster) dump(tb testing.TB) {
+// printLogs prints the start and the end of each log.
+func (c *Cluster) printLogs(tb testing.TB) {
 	tb.Helper()
 	for _, node := range c.nodes {
-		if node.proc != nil {
-			tb.Logf("log of node %s (%s):\n%s", node.ID, strings.Join(node.Args(), " "), node.proc.Output(logEnds))
+		if node.process != nil {
+			tb.Logf("log of node %s (%s):\n%s", node.ID, strings.Join(node.Args(), " "), node.process.Output(maxLogPart))
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 
 // CopyData copies the data directory of a node to a new directory, as an operator would:
 // files, but no sockets of the node.
-func CopyData(to, from string) error { return os.CopyFS(to, files{os.DirFS(from)}) }
+func CopyData(to, from string) error { return os.CopyFS(to, dirWithoutSockets{os.DirFS(from)}) }
 
-// files is a file system without its sockets.
-type files struct{ fs.FS }
+// dirWithoutSockets is a file system without its sockets.
+type dirWithoutSockets struct{ fs.FS }
 
-func (f files) ReadDir(name string) ([]fs.DirEntry, error) {
+func (f dirWithoutSockets) ReadDir(name string) ([]fs.DirEntry, error) {
 	all, err := fs.ReadDir(f.FS, name)
 	return slices.DeleteFunc(all, func(e fs.DirEntry) bool { return e.Type()&fs.ModeSocket != 0 }), err
 }

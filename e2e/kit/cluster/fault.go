@@ -11,50 +11,50 @@ import (
 
 // Faults returns the injected faults. Faults of a process, its app or its disk are recorded when
 // they are injected. The list includes the periods in which the machine had no CPU time.
-func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
+func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.recordedFaults()) }
 
-// Waits returns how long the nodes waited for processors.
-func (c *Cluster) Waits() []history.Wait { return c.stalls.waits() }
+// CPUWaits returns how long the nodes waited for processors.
+func (c *Cluster) CPUWaits() []history.CPUWait { return c.stalls.recordedWaits() }
 
-// Starved returns the total time since then in which the machine had no CPU time for the
+// StarvedTime returns the total time since then in which the machine had no CPU time for the
 // test or for a node.
-func (c *Cluster) Starved(since int64) (sum time.Duration) {
-	for _, fault := range c.stalls.all() {
+func (c *Cluster) StarvedTime(since int64) (total time.Duration) {
+	for _, fault := range c.stalls.recordedFaults() {
 		if fault.Until > since {
-			sum += time.Duration(fault.Until - max(fault.From, since))
+			total += time.Duration(fault.Until - max(fault.From, since))
 		}
 	}
-	return sum
+	return total
 }
 
 // RecordFault records a fault that a test injects by other means, from now on until ended
 // is called.
-func (c *Cluster) RecordFault(fault history.Fault) (ended func()) {
-	i := len(c.faults)
+func (c *Cluster) RecordFault(fault history.Fault) (endFault func()) {
+	index := len(c.faults)
 	fault.From = history.Now()
 	c.faults = append(c.faults, fault)
-	return func() { c.faults[i].Until = history.Now() }
+	return func() { c.faults[index].Until = history.Now() }
 }
 
 // RecordFault records a fault of the node, from now on until ended is called.
-func (n *Node) RecordFault(kind history.FaultKind) (ended func()) {
-	return n.c.RecordFault(history.Fault{Kind: kind, Node: n.ID})
+func (n *Node) RecordFault(kind history.FaultKind) (endFault func()) {
+	return n.cluster.RecordFault(history.Fault{Kind: kind, Node: n.ID})
 }
 
 // RecordDrain records that the node should own no shards, from now on until ended is called.
-func (n *Node) RecordDrain() (ended func()) {
-	c, i := n.c, len(n.c.drains)
-	c.drains = append(c.drains, history.Drain{Node: n.ID, From: history.Now()})
-	return func() { c.drains[i].Until = history.Now() }
+func (n *Node) RecordDrain() (endDrain func()) {
+	cluster, index := n.cluster, len(n.cluster.drains)
+	cluster.drains = append(cluster.drains, history.Drain{Node: n.ID, From: history.Now()})
+	return func() { cluster.drains[index].Until = history.Now() }
 }
 
 // beginFault records a fault of the process of a node, which replaces its current fault.
 func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
-	if node.fault >= 0 && c.faults[node.fault].Kind == kind {
+	if node.faultIndex >= 0 && c.faults[node.faultIndex].Kind == kind {
 		return
 	}
 	c.endFault(node)
-	node.fault = len(c.faults)
+	node.faultIndex = len(c.faults)
 	c.faults = append(c.faults, history.Fault{Kind: kind, Node: node.ID, From: history.Now()})
 }
 
@@ -65,23 +65,23 @@ func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
 // ended meanwhile.
 func (c *Cluster) recordExit(node *Node) {
 	at := history.Now()
-	if node.proc != nil && !node.proc.Running() {
-		at = min(at, node.proc.ended)
+	if node.process != nil && !node.process.Running() {
+		at = min(at, node.process.exitedAt)
 	}
 	closed, holds, failed := at, false, false
-	if node.proc != nil {
-		closed, holds, failed = node.proc.failed(at)
+	if node.process != nil {
+		closed, holds, failed = node.process.failure(at)
 	}
-	if node.fault < 0 || c.faults[node.fault].Kind == history.Paused || failed && c.faults[node.fault].Kind == history.Terminated {
+	if node.faultIndex < 0 || c.faults[node.faultIndex].Kind == history.Paused || failed && c.faults[node.faultIndex].Kind == history.Terminated {
 		c.beginFault(node, history.Killed)
-		c.faults[node.fault].From = min(c.faults[node.fault].From, at)
+		c.faults[node.faultIndex].From = min(c.faults[node.faultIndex].From, at)
 	}
-	if fault := &c.faults[node.fault]; failed && fault.ExitedBy == 0 {
+	if fault := &c.faults[node.faultIndex]; failed && fault.ExitedBy == 0 {
 		fault.From, fault.HoldsShards = min(fault.From, closed), holds
 	}
 	for i := range c.faults {
 		fault := &c.faults[i]
-		if (i == node.fault || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0) && fault.ExitedBy == 0 {
+		if (i == node.faultIndex || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0) && fault.ExitedBy == 0 {
 			fault.ExitedBy = max(at, fault.From)
 		}
 	}
@@ -89,8 +89,8 @@ func (c *Cluster) recordExit(node *Node) {
 
 // endFault records that the process of a node runs again.
 func (c *Cluster) endFault(node *Node) {
-	if node.fault >= 0 {
-		c.faults[node.fault].Until = history.Now()
-		node.fault = -1
+	if node.faultIndex >= 0 {
+		c.faults[node.faultIndex].Until = history.Now()
+		node.faultIndex = -1
 	}
 }

@@ -45,9 +45,9 @@ func (m Map) Counts() map[string]int {
 	return counts
 }
 
-// Even reports whether the counts of the owners differ by at most one, and no shard is
+// IsBalanced reports whether the counts of the owners differ by at most one, and no shard is
 // orphaned.
-func (m Map) Even() bool {
+func (m Map) IsBalanced() bool {
 	counts := m.Counts()
 	fewest, largest := m.Shards, 0
 	for id, n := range counts {
@@ -60,11 +60,11 @@ func (m Map) Even() bool {
 }
 
 // Moves returns the shards whose owner differs in to.
-func (m Map) Moves(to Map) []Move {
+func (m Map) Moves(next Map) []Move {
 	var moves []Move
-	for s := range max(m.Shards, to.Shards) {
-		if a, b := m.Owner(s), to.Owner(s); a != b {
-			moves = append(moves, Move{s, a, b})
+	for s := range max(m.Shards, next.Shards) {
+		if from, to := m.Owner(s), next.Owner(s); from != to {
+			moves = append(moves, Move{s, from, to})
 		}
 	}
 	return moves

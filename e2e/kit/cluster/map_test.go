@@ -24,7 +24,7 @@ func TestMapReturnsOwners(t *testing.T) {
 	if m.Owner(0) != "a" || m.Owner(1) != "b" || o.Owner(3) != "" || m.Owner(9) != "" {
 		t.Errorf("owners %q %q %q %q", m.Owner(0), m.Owner(1), o.Owner(3), m.Owner(9))
 	}
-	if !m.Even() || o.Even() || m.Counts()["a"] != 3 || o.Counts()[""] != 1 {
+	if !m.IsBalanced() || o.IsBalanced() || m.Counts()["a"] != 3 || o.Counts()[""] != 1 {
 		t.Errorf("counts %v and %v", m.Counts(), o.Counts())
 	}
 	if moves := m.Moves(o); !slices.Equal(moves, []Move{{0, "a", "c"}, {3, "a", ""}, {4, "a", "c"}}) {

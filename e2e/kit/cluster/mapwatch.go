@@ -24,14 +24,14 @@ const committedMessage = "map committed"
 
 // mapWatch collects every committed map that nodes report.
 type mapWatch struct {
-	mu        sync.Mutex
-	maps      map[uint64]Map
-	at        map[uint64]int64 // when they were first observed, values of history.Now
-	conflicts []string
+	mu            sync.Mutex
+	maps          map[uint64]Map
+	firstObserved map[uint64]int64 // when they were first observed, values of history.Now
+	conflicts     []string
 }
 
 func newMapWatch() *mapWatch {
-	return &mapWatch{maps: make(map[uint64]Map), at: make(map[uint64]int64)}
+	return &mapWatch{maps: make(map[uint64]Map), firstObserved: make(map[uint64]int64)}
 }
 
 // observe records a map, or that it contradicts another map with its epoch.
@@ -43,7 +43,7 @@ func (w *mapWatch) observe(node string, shardMap Map) {
 	defer w.mu.Unlock()
 	known, ok := w.maps[shardMap.Epoch]
 	if !ok {
-		w.maps[shardMap.Epoch], w.at[shardMap.Epoch] = shardMap, history.Now()
+		w.maps[shardMap.Epoch], w.firstObserved[shardMap.Epoch] = shardMap, history.Now()
 		return
 	}
 	if moves := known.Moves(shardMap); len(moves) > 0 {
@@ -52,15 +52,15 @@ func (w *mapWatch) observe(node string, shardMap Map) {
 	}
 }
 
-// follow polls one node for its next map until ctx ends. It retries if the node is dead
+// watchMaps polls one node for its next map until ctx ends. It retries if the node is dead
 // or paused.
-func (c *Cluster) follow(ctx context.Context, node *Node) {
+func (c *Cluster) watchMaps(ctx context.Context, node *Node) {
 	after := uint64(0)
 	for ctx.Err() == nil {
 		var shardMap Map
-		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", node.Admin, after), &shardMap)
+		err := c.getJSON(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", node.Admin, after), &shardMap)
 		if err == nil {
-			c.observed.observe(node.ID, shardMap)
+			c.mapWatch.observe(node.ID, shardMap)
 			after = shardMap.Epoch
 			continue
 		}
@@ -77,11 +77,11 @@ func (c *Cluster) follow(ctx context.Context, node *Node) {
 // Maps returns the observed committed maps since the start of the cluster, in ascending
 // order of epoch. A map may be missing between two polls of every node.
 func (c *Cluster) Maps() []Map {
-	c.observed.mu.Lock()
-	defer c.observed.mu.Unlock()
+	c.mapWatch.mu.Lock()
+	defer c.mapWatch.mu.Unlock()
 	var all []Map
-	for _, epoch := range slices.Sorted(maps.Keys(c.observed.maps)) {
-		all = append(all, c.observed.maps[epoch])
+	for _, epoch := range slices.Sorted(maps.Keys(c.mapWatch.maps)) {
+		all = append(all, c.mapWatch.maps[epoch])
 	}
 	return all
 }
@@ -93,7 +93,7 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 		if shardMap.Epoch < epoch {
 			continue
 		}
-		seen := history.Map{Epoch: shardMap.Epoch, At: c.observed.firstObserved(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
+		seen := history.Map{Epoch: shardMap.Epoch, At: c.mapWatch.firstObservedAt(shardMap.Epoch), Owners: make([]string, shardMap.Shards)}
 		for s := range shardMap.Shards {
 			seen.Owners[s] = shardMap.Owner(s)
 		}
@@ -102,10 +102,10 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	return all
 }
 
-func (w *mapWatch) firstObserved(epoch uint64) int64 {
+func (w *mapWatch) firstObservedAt(epoch uint64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.at[epoch]
+	return w.firstObserved[epoch]
 }
 
 // Committed returns the committed epochs in the logs of the nodes since the start of the

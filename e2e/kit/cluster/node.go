@@ -29,8 +29,8 @@ type Node struct {
 	Addr, Admin string
 	// Gossip and Peer are its addresses for other nodes.
 	Gossip, Peer string
-	// Data is its data directory.
-	Data string
+	// DataDir is its data directory.
+	DataDir string
 	// App is its app.
 	App *App
 	// Binary is the program of its next process. Empty means the program of the cluster.
@@ -38,36 +38,36 @@ type Node struct {
 	// PeerProxy is in front of its peer port; nil without Options.PeerProxy.
 	PeerProxy *peerproxy.Proxy
 
-	c     *Cluster
-	place place
-	flags []string
-	proc  *Process
-	// fault is the index of the current fault of the process in the faults of the
+	cluster  *Cluster
+	location location
+	flags    []string
+	process  *Process
+	// faultIndex is the index of the current fault of the process in the faults of the
 	// cluster; -1 means that it runs.
-	fault int
+	faultIndex int
 }
 
 // Args returns the command line of the node.
 func (n *Node) Args() []string {
-	run := []string{cmp.Or(n.Binary, n.c.o.Binaries.Node), "run", "--upstream", "http://" + n.App.Addr}
-	if n.c.o.Embedded {
+	run := []string{cmp.Or(n.Binary, n.cluster.opts.Binaries.Node), "run", "--upstream", "http://" + n.App.Addr}
+	if n.cluster.opts.Embedded {
 		run = append(n.App.command("-embed"), "--")
 	}
-	args := append(run, "--node", n.ID, "--data", n.Data,
+	args := append(run, "--node", n.ID, "--data", n.DataDir,
 		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--debug-headers",
 	)
-	if n.place.host != nil {
+	if n.location.host != nil {
 		args = append(args, "--insecure") // its addresses are not loopback addresses
 	}
 	if n.PeerProxy != nil {
 		args = append(args, "--peer-advertise", n.PeerProxy.Addr())
 	}
-	return oneUpstream(append(args, n.flags...))
+	return keepLastUpstream(append(args, n.flags...))
 }
 
-// oneUpstream returns the arguments with only the last --upstream, which replaces the app
+// keepLastUpstream returns the arguments with only the last --upstream, which replaces the app
 // of the node.
-func oneUpstream(args []string) []string {
+func keepLastUpstream(args []string) []string {
 	for i, arg := range slices.Backward(args) {
 		if arg != "--upstream" && !strings.HasPrefix(arg, "--upstream=") {
 			continue
@@ -86,25 +86,25 @@ func (n *Node) Start(tb testing.TB, more ...string) {
 	if n.Running() {
 		tb.Fatalf("node %s is already running", n.ID)
 	}
-	n.c.endFault(n)
-	process, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(oneUpstream(append(n.Args(), more...)))...))
+	n.cluster.endFault(n)
+	process, err := n.cluster.spawner.launch(n.logFile(), n.cluster.dir, n.location.command(n.cluster.opts.Binaries.nodeCommand(keepLastUpstream(append(n.Args(), more...)))...))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n.proc = process
-	if n.c.o.Embedded {
-		n.App.processes = append(n.App.processes, appProcess{proc: process, records: newRecords(n.App.recordsFile())})
+	n.process = process
+	if n.cluster.opts.Embedded {
+		n.App.processes = append(n.App.processes, appProcess{process: process, records: newRecords(n.App.recordsFile())})
 	}
-	n.c.stalls.track(n.ID, process.Pid)
+	n.cluster.stalls.track(n.ID, process.Pid)
 }
 
-func (n *Node) logFile() string { return filepath.Join(n.c.dir, "node-"+n.ID+".log") }
+func (n *Node) logFile() string { return filepath.Join(n.cluster.dir, "node-"+n.ID+".log") }
 
 // Running reports whether the process has not ended. A paused process counts as running.
-func (n *Node) Running() bool { return n.proc != nil && n.proc.Running() }
+func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
 
 // Process returns the current or the last process.
-func (n *Node) Process() *Process { return n.proc }
+func (n *Node) Process() *Process { return n.process }
 
 // Kill sends SIGKILL to the node. Its app continues.
 func (n *Node) Kill(tb testing.TB) {
@@ -118,52 +118,52 @@ func (n *Node) Kill(tb testing.TB) {
 func KillAll(tb testing.TB, nodes ...*Node) {
 	tb.Helper()
 	for _, node := range nodes {
-		node.c.beginFault(node, history.Killed)
+		node.cluster.beginFault(node, history.Killed)
 	}
 	errs := make([]error, len(nodes))
 	for i, node := range nodes {
-		errs[i] = node.proc.sigkill()
+		errs[i] = node.process.sigkill()
 	}
 	if err := errors.Join(errs...); err != nil {
 		tb.Fatal(err)
 	}
 	for _, node := range nodes {
-		<-node.proc.done
-		node.c.recordExit(node)
+		<-node.process.done
+		node.cluster.recordExit(node)
 	}
 }
 
 // Terminate sends SIGTERM and does not wait.
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
-	n.c.beginFault(n, history.Terminated)
-	n.c.faults[n.fault].Grace = grace(n.proc.cmd.Args)
-	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
+	n.cluster.beginFault(n, history.Terminated)
+	n.cluster.faults[n.faultIndex].Grace = holdGrace(n.process.cmd.Args)
+	if err := n.process.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Holds reports whether its process restarts in place after SIGTERM.
-func (n *Node) Holds() bool { return grace(n.proc.cmd.Args) > 0 }
+// RestartsInPlace reports whether its process restarts in place after SIGTERM.
+func (n *Node) RestartsInPlace() bool { return holdGrace(n.process.cmd.Args) > 0 }
 
-// grace returns the announced restart time of a process with this command line after
+// holdGrace returns the announced restart time of a process with this command line after
 // SIGTERM. 0 means that it hands its shards over.
-func grace(args []string) time.Duration {
-	flag := func(name, otherwise string) string {
+func holdGrace(args []string) time.Duration {
+	flagValue := func(name, result string) string {
 		for i, arg := range args {
 			switch value, ok := strings.CutPrefix(arg, name+"="); {
 			case ok:
-				otherwise = value
+				result = value
 			case arg == name && i+1 < len(args):
-				otherwise = args[i+1]
+				result = args[i+1]
 			}
 		}
-		return otherwise
+		return result
 	}
-	if flag("--on-shutdown", "handoff") != "hold" {
+	if flagValue("--on-shutdown", "handoff") != "hold" {
 		return 0
 	}
-	d, _ := time.ParseDuration(flag("--hold-grace", "8s"))
+	d, _ := time.ParseDuration(flagValue("--hold-grace", "8s"))
 	return d
 }
 
@@ -177,35 +177,35 @@ func (n *Node) Stop(tb testing.TB) {
 // AwaitExit waits until the process ends, with this exit code.
 func (n *Node) AwaitExit(tb testing.TB, want int) {
 	tb.Helper()
-	code, err := n.proc.Wait(Patience)
+	code, err := n.process.Wait(AwaitTimeout)
 	if err != nil {
 		tb.Fatalf("node %s: %v", n.ID, err)
 	}
 	if code != want {
-		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.proc.Output(1000))
+		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.process.Output(1000))
 	}
-	n.c.recordExit(n)
+	n.cluster.recordExit(n)
 }
 
-// Ended reports whether the process has ended, on its own or by a signal, and when: a
+// Exited reports whether the process has ended, on its own or by a signal, and when: a
 // value of history.Now.
-func (n *Node) Ended() (at int64, ended bool) {
+func (n *Node) Exited() (at int64, ended bool) {
 	if n.Running() {
 		return 0, false
 	}
-	n.c.recordExit(n)
-	return n.c.faults[n.fault].ExitedBy, true
+	n.cluster.recordExit(n)
+	return n.cluster.faults[n.faultIndex].ExitedBy, true
 }
 
 // Pause sends SIGSTOP, and returns when the process has stopped.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
-	n.c.beginFault(n, history.Paused)
-	if err := n.proc.Signal(syscall.SIGSTOP); err != nil {
+	n.cluster.beginFault(n, history.Paused)
+	if err := n.process.Signal(syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
 	}
 	Await(tb, "node "+n.ID+" is stopped", func() error {
-		if !n.proc.stopped() {
+		if !n.process.isStopped() {
 			return errors.New("it is still running")
 		}
 		return nil
@@ -216,8 +216,8 @@ func (n *Node) Pause(tb testing.TB) {
 func (n *Node) Continue(tb testing.TB) {
 	tb.Helper()
 	// The pause ends before the signal: all later actions of the node count.
-	n.c.endFault(n)
-	if err := n.proc.Signal(syscall.SIGCONT); err != nil {
+	n.cluster.endFault(n)
+	if err := n.process.Signal(syscall.SIGCONT); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -228,7 +228,7 @@ func (n *Node) Wipe(tb testing.TB) {
 	if n.Running() {
 		tb.Fatalf("node %s is running, so its data cannot be wiped", n.ID)
 	}
-	if err := os.RemoveAll(n.Data); err != nil {
+	if err := os.RemoveAll(n.DataDir); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -236,13 +236,13 @@ func (n *Node) Wipe(tb testing.TB) {
 // Status returns the status of the node.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	var status Status
-	return status, n.ask(ctx, "/status", &status)
+	return status, n.getAdmin(ctx, "/status", &status)
 }
 
 // Map returns the committed map of the node.
 func (n *Node) Map(ctx context.Context) (Map, error) {
 	var shardMap Map
-	return shardMap, n.ask(ctx, "/v1/map", &shardMap)
+	return shardMap, n.getAdmin(ctx, "/v1/map", &shardMap)
 }
 
 // StaleReturns returns the shards that have returned to an app that owned them before and
@@ -254,7 +254,7 @@ func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
 			Stale bool   `json:"stale_return"`
 		} `json:"shards"`
 	}
-	err = n.ask(ctx, "/v1/shards", &list)
+	err = n.getAdmin(ctx, "/v1/shards", &list)
 	for _, s := range list.Shards {
 		if s.Stale {
 			stale = append(stale, s.Shard)
@@ -273,37 +273,37 @@ type Policy struct {
 // Policy returns the policy of the node.
 func (n *Node) Policy(ctx context.Context) (Policy, error) {
 	var policy Policy
-	return policy, n.ask(ctx, "/v1/policy", &policy)
+	return policy, n.getAdmin(ctx, "/v1/policy", &policy)
 }
 
 // Metrics returns the metrics of the node.
 func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
 	var metrics Metrics
-	return metrics, n.ask(ctx, "/metrics", &metrics)
+	return metrics, n.getAdmin(ctx, "/metrics", &metrics)
 }
 
 // Ready returns nil if /readyz returns 200, or the reason.
-func (n *Node) Ready(ctx context.Context) error { return n.ask(ctx, "/readyz", nil) }
+func (n *Node) Ready(ctx context.Context) error { return n.getAdmin(ctx, "/readyz", nil) }
 
-func (n *Node) ask(ctx context.Context, path string, v any) error {
+func (n *Node) getAdmin(ctx context.Context, path string, target any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := n.c.get(ctx, "http://"+n.Admin+path, v); err != nil {
+	if err := n.cluster.getJSON(ctx, "http://"+n.Admin+path, target); err != nil {
 		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	return nil
 }
 
-// Do posts an action to the admin port of the node, such as "step-down".
-func (n *Node) Do(tb testing.TB, action string, params url.Values) {
+// PerformAction posts an action to the admin port of the node, such as "step-down".
+func (n *Node) PerformAction(tb testing.TB, action string, params url.Values) {
 	tb.Helper()
-	if err := n.Try(tb.Context(), action, params); err != nil {
+	if err := n.TryAction(tb.Context(), action, params); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Try is Do with an error.
-func (n *Node) Try(ctx context.Context, action string, params url.Values) error {
+// TryAction is Do with an error.
+func (n *Node) TryAction(ctx context.Context, action string, params url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	u := "http://" + n.Admin + "/v1/" + action
@@ -314,15 +314,15 @@ func (n *Node) Try(ctx context.Context, action string, params url.Values) error 
 	if err != nil {
 		return err
 	}
-	return n.c.call(r, nil)
+	return n.cluster.do(r, nil)
 }
 
-// Await waits until cond is true for the status of the node.
-func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
+// AwaitStatus waits until cond is true for the status of the node.
+func (n *Node) AwaitStatus(tb testing.TB, condition string, isMet func(Status) bool) {
 	tb.Helper()
-	Await(tb, fmt.Sprintf("node %s: %s", n.ID, what), func() error {
+	Await(tb, fmt.Sprintf("node %s: %s", n.ID, condition), func() error {
 		status, err := n.Status(tb.Context())
-		if err == nil && !cond(status) {
+		if err == nil && !isMet(status) {
 			err = fmt.Errorf("status %+v", status)
 		}
 		return err

@@ -19,7 +19,7 @@ func TestGraceOfACommandLine(t *testing.T) {
 		"shardway run --on-shutdown hold --on-shutdown handoff":              0,
 		"shardway run --on-shutdown":                                         0,
 	} {
-		if got := grace(strings.Fields(line)); got != want {
+		if got := holdGrace(strings.Fields(line)); got != want {
 			t.Errorf("%s: %v, want %v", line, got, want)
 		}
 	}

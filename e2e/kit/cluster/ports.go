@@ -46,14 +46,14 @@ func (p *Ports) Free() (int, error) {
 		if p.next++; p.next > lastPort {
 			p.next = firstPort
 		}
-		lock, err := p.lock(port)
+		lock, err := p.lockPort(port)
 		if err != nil {
 			return 0, err
 		}
 		if lock == nil {
 			continue
 		}
-		if unused(port) {
+		if isFree(port) {
 			p.locks = append(p.locks, lock)
 			return port, nil
 		}
@@ -62,8 +62,8 @@ func (p *Ports) Free() (int, error) {
 	return 0, errors.New("cluster: no free port")
 }
 
-// lock returns nil if another process holds the port.
-func (p *Ports) lock(port int) (*os.File, error) {
+// lockPort returns nil if another process holds the port.
+func (p *Ports) lockPort(port int) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: ports: %w", err)
@@ -83,8 +83,8 @@ func (p *Ports) Close() {
 	p.locks = nil
 }
 
-// unused listens on every address to find out whether the port is free.
-func unused(port int) bool {
+// isFree listens on every address to find out whether the port is free.
+func isFree(port int) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var lc net.ListenConfig

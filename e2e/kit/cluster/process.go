@@ -23,11 +23,11 @@ type Process struct {
 	// Log is the file with its output.
 	Log string
 
-	cmd   *exec.Cmd
-	from  int64         // offset of its output in Log
-	done  chan struct{} // closed after the process has ended and Wait has returned
-	err   error         // error of Wait; valid after done
-	ended int64         // value of history.Now at the end; valid after done
+	cmd       *exec.Cmd
+	logOffset int64         // offset of its output in Log
+	done      chan struct{} // closed after the process has ended and Wait has returned
+	err       error         // error of Wait; valid after done
+	exitedAt  int64         // value of history.Now at the end; valid after done
 }
 
 // launch starts args with its output appended to log.
@@ -48,27 +48,27 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	if err := s.start(cmd); err != nil {
 		return nil, fmt.Errorf("cluster: start: %w", err)
 	}
-	process := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, from: info.Size(), done: make(chan struct{})}
+	process := &Process{Pid: cmd.Process.Pid, Log: log, cmd: cmd, logOffset: info.Size(), done: make(chan struct{})}
 	go func() {
 		defer close(process.done)
 		process.err = cmd.Wait()
-		process.ended = history.Now()
+		process.exitedAt = history.Now()
 	}()
 	return process, nil
 }
 
 // Log messages of a node before it breaks its connections. failedMessage: the node cannot
-// continue, and closes them. handlerMessage: the app in its process does not return, so
+// continue, and closes them. handlerStuckMessage: the app in its process does not return, so
 // the process ends. That app runs until then.
 const (
-	failedMessage  = "node failed, connections closed"
-	handlerMessage = "handler did not return, process ends"
+	failedMessage       = "node failed, connections closed"
+	handlerStuckMessage = "handler did not return, process ends"
 )
 
-// failed reports whether a process has ended because it could not continue. closed is
+// failure reports whether a process has ended because it could not continue. closed is
 // when it closed its connections: by its log message, or at if only its exit code shows
 // the failure. holds reports that its app continued until the end.
-func (p *Process) failed(at int64) (closed int64, holds, failed bool) {
+func (p *Process) failure(at int64) (closed int64, holds, failed bool) {
 	if p.Running() {
 		return at, false, false
 	}
@@ -82,18 +82,18 @@ func (p *Process) failed(at int64) (closed int64, holds, failed bool) {
 // whether it logged that its app does not return.
 func (p *Process) failureMessage() (at int64, holds bool) {
 	b, err := os.ReadFile(p.Log)
-	if err != nil || int64(len(b)) < p.from {
+	if err != nil || int64(len(b)) < p.logOffset {
 		return 0, false
 	}
-	for line := range bytes.Lines(b[p.from:]) {
+	for line := range bytes.Lines(b[p.logOffset:]) {
 		var l struct {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &l) != nil || l.Message != failedMessage && l.Message != handlerMessage {
+		if json.Unmarshal(line, &l) != nil || l.Message != failedMessage && l.Message != handlerStuckMessage {
 			continue
 		}
-		if holds = holds || l.Message == handlerMessage; at == 0 {
+		if holds = holds || l.Message == handlerStuckMessage; at == 0 {
 			at = history.Now() - time.Since(l.Time).Nanoseconds()
 		}
 	}
@@ -154,8 +154,8 @@ func (p *Process) kill() error {
 	return nil
 }
 
-// stopped reports whether the kernel has stopped the process after SIGSTOP.
-func (p *Process) stopped() bool {
+// isStopped reports whether the kernel has stopped the process after SIGSTOP.
+func (p *Process) isStopped() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
 	if err != nil {
 		return false
@@ -183,15 +183,15 @@ func (p *Process) Output(n int) string {
 	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(b)-len(first)-len(last), last)
 }
 
-// crash returns the first line of the output that reports a crash of the program.
-func (p *Process) crash() string {
+// crashLine returns the first line of the output that reports a crash of the program.
+func (p *Process) crashLine() string {
 	b, err := os.ReadFile(p.Log)
 	if err != nil {
 		return ""
 	}
 	for line := range strings.Lines(string(b)) {
-		for _, bad := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"} {
-			if strings.HasPrefix(line, bad) {
+		for _, prefix := range []string{"panic: ", "fatal error: ", "WARNING: DATA RACE"} {
+			if strings.HasPrefix(line, prefix) {
 				return strings.TrimSpace(line)
 			}
 		}

@@ -55,8 +55,8 @@ func launch(t *testing.T, args ...string) *Process {
 
 func TestProcessIsStoppedContinuedAndKilled(t *testing.T) {
 	p := launch(t, "sleep", "1000")
-	if !p.Running() || p.stopped() {
-		t.Fatalf("running %v, stopped %v", p.Running(), p.stopped())
+	if !p.Running() || p.isStopped() {
+		t.Fatalf("running %v, stopped %v", p.Running(), p.isStopped())
 	}
 	if group, err := syscall.Getpgid(p.Pid); err != nil || group != p.Pid {
 		t.Errorf("process group %d, %v, want its own", group, err)
@@ -67,7 +67,7 @@ func TestProcessIsStoppedContinuedAndKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		Await(t, sig.String(), func() error {
-			if p.stopped() != want {
+			if p.isStopped() != want {
 				return errors.New("no effect")
 			}
 			return nil
@@ -83,7 +83,7 @@ func TestProcessIsStoppedContinuedAndKilled(t *testing.T) {
 
 func TestProcessKeepsItsOutput(t *testing.T) {
 	p := launch(t, "sh", "-c", "echo one; echo two >&2; echo 'panic: three'; exit 3")
-	if code, err := p.Wait(Patience); code != 3 || err != nil {
+	if code, err := p.Wait(AwaitTimeout); code != 3 || err != nil {
 		t.Fatalf("exit code %d, %v", code, err)
 	}
 	if got := p.Output(1000); got != "one\ntwo\npanic: three\n" {
@@ -92,7 +92,7 @@ func TestProcessKeepsItsOutput(t *testing.T) {
 	if got := p.Output(5); got != "one\n… 17 bytes …\n" {
 		t.Errorf("shortened output = %q", got)
 	}
-	if got := p.crash(); got != "panic: three" {
+	if got := p.crashLine(); got != "panic: three" {
 		t.Errorf("crash = %q", got)
 	}
 }
@@ -153,7 +153,7 @@ func TestPortsAreUnique(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if seen[port] || port < firstPort || port > lastPort || !unused(port) {
+		if seen[port] || port < firstPort || port > lastPort || !isFree(port) {
 			t.Errorf("port %d is not free, or was given twice", port)
 		}
 		seen[port] = true

@@ -17,14 +17,14 @@ import (
 // line once. The last line with a number replaces earlier ones. An incomplete last line
 // is read later, or never if its writer is dead.
 type records struct {
-	path   string
-	offset int64
-	runs   []history.Run
-	at     map[uint64]int // index into runs by number
+	path       string
+	offset     int64
+	runs       []history.Run
+	indexBySeq map[uint64]int // index into runs by number
 }
 
 func newRecords(path string) *records {
-	return &records{path: path, at: make(map[uint64]int)}
+	return &records{path: path, indexBySeq: make(map[uint64]int)}
 }
 
 // read reads what was written since the last call.
@@ -48,11 +48,11 @@ func (r *records) read() error {
 		if err := json.Unmarshal(line, &run); err != nil {
 			return fmt.Errorf("cluster: records in %s: %w", r.path, err)
 		}
-		if i, ok := r.at[run.Seq]; ok {
+		if i, ok := r.indexBySeq[run.Seq]; ok {
 			r.runs[i] = run
 			continue
 		}
-		r.at[run.Seq] = len(r.runs)
+		r.indexBySeq[run.Seq] = len(r.runs)
 		r.runs = append(r.runs, run)
 	}
 	return nil

@@ -30,7 +30,7 @@ func Scratch() (string, error) {
 		return "", err
 	}
 	// A mounted disk in such a directory would prevent its removal.
-	errs := []error{faultfs.Sweep()}
+	errs := []error{faultfs.UnmountOrphans()}
 	for _, dir := range old {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchPrefix), "-")
 		if n, bad := strconv.Atoi(pid); bad == nil && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {

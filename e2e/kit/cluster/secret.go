@@ -15,9 +15,9 @@ import (
 // a secret: all tests must also pass then.
 const SecretVariable = "SHARDWAY_E2E_SECRET" //nolint:gosec // the name of a variable, not a secret
 
-// wantsSecret returns Secret, or its default. A peerproxy reads the streams between
+// usesSecret returns Secret, or its default. A peerproxy reads the streams between
 // nodes, so it is not possible with TLS.
-func (o *Options) wantsSecret() bool {
+func (o *Options) usesSecret() bool {
 	return o.Secret || os.Getenv(SecretVariable) != "" && !o.PeerProxy
 }
 

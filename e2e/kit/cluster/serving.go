@@ -23,22 +23,22 @@ func (c *Cluster) AwaitServing(tb testing.TB) Map {
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	shardMap := c.AwaitShards(tb, nodes...)
-	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error { return c.voting(tb, nodes) })
+	Await(tb, fmt.Sprintf("%d nodes vote", len(nodes)), func() error { return c.checkVoters(tb, nodes) })
 	return shardMap
 }
 
-// Serving returns nil if these nodes serve and vote now, as AwaitServedBy requires.
+// CheckServing returns nil if these nodes serve and vote now, as AwaitServedBy requires.
 // Otherwise the error describes what is missing.
-func (c *Cluster) Serving(tb testing.TB, nodes ...*Node) (Map, error) {
+func (c *Cluster) CheckServing(tb testing.TB, nodes ...*Node) (Map, error) {
 	tb.Helper()
-	shardMap, err := c.serving(tb, nodes)
+	shardMap, err := c.checkShards(tb, nodes)
 	if err == nil {
-		err = c.voting(tb, nodes)
+		err = c.checkVoters(tb, nodes)
 	}
 	return shardMap, err
 }
 
-func (c *Cluster) voting(tb testing.TB, nodes []*Node) error {
+func (c *Cluster) checkVoters(tb testing.TB, nodes []*Node) error {
 	tb.Helper()
 	status, err := nodes[0].Status(tb.Context())
 	if err != nil {
@@ -61,13 +61,13 @@ func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	var shardMap Map
 	Await(tb, fmt.Sprintf("%d nodes serve", len(nodes)), func() (err error) {
-		shardMap, err = c.serving(tb, nodes)
+		shardMap, err = c.checkShards(tb, nodes)
 		return err
 	})
 	return shardMap
 }
 
-func (c *Cluster) serving(tb testing.TB, nodes []*Node) (Map, error) {
+func (c *Cluster) checkShards(tb testing.TB, nodes []*Node) (Map, error) {
 	tb.Helper()
 	var leader string
 	var shardMap Map
@@ -93,7 +93,7 @@ func (c *Cluster) serving(tb testing.TB, nodes []*Node) (Map, error) {
 		}
 	}
 	counts := shardMap.Counts()
-	if !shardMap.Even() || len(counts) != min(len(nodes), shardMap.Shards) {
+	if !shardMap.IsBalanced() || len(counts) != min(len(nodes), shardMap.Shards) {
 		return shardMap, fmt.Errorf("the map has counts %v for %d nodes", counts, len(nodes))
 	}
 	for _, node := range nodes {
@@ -115,20 +115,20 @@ func (c *Cluster) LeaderOf(tb testing.TB, nodes ...*Node) *Node {
 	tb.Helper()
 	var leader *Node
 	Await(tb, "one leader", func() error {
-		named := make(map[string]int)
+		reports := make(map[string]int)
 		leader = nil
 		for _, node := range nodes {
 			status, err := node.Status(tb.Context())
 			if err != nil {
 				return err
 			}
-			named[status.Leader]++
+			reports[status.Leader]++
 			if status.Leader == node.ID && status.Role == "leader" {
 				leader = node
 			}
 		}
-		if leader == nil || named[leader.ID] != len(nodes) {
-			return fmt.Errorf("reported leaders: %v", named)
+		if leader == nil || reports[leader.ID] != len(nodes) {
+			return fmt.Errorf("reported leaders: %v", reports)
 		}
 		return nil
 	})

@@ -13,23 +13,23 @@ import (
 // kernel sends a child its death signal when the thread that started it ends, and the Go
 // runtime may end any other thread.
 type spawner struct {
-	work chan func()
-	done chan struct{}
+	tasks chan func()
+	done  chan struct{}
 }
 
 // newSpawner returns a spawner, whose children have real-time priority if urgent is true.
-func newSpawner(urgent bool) (*spawner, error) {
-	s := &spawner{work: make(chan func()), done: make(chan struct{})}
+func newSpawner(realTime bool) (*spawner, error) {
+	s := &spawner{tasks: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		defer close(s.done)
 		runtime.LockOSThread() // the thread ends with this goroutine
 		var err error
-		if urgent {
+		if realTime {
 			err = rtprio.Thread()
 		}
 		ready <- err
-		for f := range s.work {
+		for f := range s.tasks {
 			f()
 		}
 	}()
@@ -38,12 +38,12 @@ func newSpawner(urgent bool) (*spawner, error) {
 
 func (s *spawner) start(cmd *exec.Cmd) error {
 	result := make(chan error)
-	s.work <- func() { result <- cmd.Start() }
+	s.tasks <- func() { result <- cmd.Start() }
 	return <-result
 }
 
 // close must be called after the last child has ended.
 func (s *spawner) close() {
-	close(s.work)
+	close(s.tasks)
 	<-s.done
 }

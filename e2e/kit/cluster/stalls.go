@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// stallInterval is how often the clock is read. starveInterval is how often the
+	// clockInterval is how often the clock is read. cpuWaitInterval is how often the
 	// kernel is asked how long threads of the nodes waited for a processor.
-	stallInterval  = 10 * time.Millisecond
-	starveInterval = 50 * time.Millisecond
+	clockInterval   = 10 * time.Millisecond
+	cpuWaitInterval = 50 * time.Millisecond
 	// minStall is the minimum delay of the test or of a thread that is recorded as a
 	// fault. A node with such a delay assumes that it was paused.
 	minStall = 100 * time.Millisecond
@@ -31,46 +31,46 @@ const (
 
 // stalls are the times in which the machine had no CPU time for the test, or for a node.
 type stalls struct {
-	mu     sync.Mutex
-	faults []history.Fault
-	waited []history.Wait
-	pids   map[int]string
+	mu        sync.Mutex
+	faults    []history.Fault
+	cpuWaits  []history.CPUWait
+	nodeByPID map[int]string
 }
 
 // track observes the process of a node until it has ended.
 func (s *stalls) track(node string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pids == nil {
-		s.pids = make(map[int]string)
+	if s.nodeByPID == nil {
+		s.nodeByPID = make(map[int]string)
 	}
-	s.pids[pid] = node
+	s.nodeByPID[pid] = node
 }
 
 // watch observes the clock and the threads until ctx ends.
 func (s *stalls) watch(ctx context.Context) {
-	ticker := time.NewTicker(stallInterval)
+	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
-	waited := make(map[string]int64) // by the file of a thread
-	next := int64(0)
-	for last := history.Now(); ; {
+	waitByThread := make(map[string]int64) // by the file of a thread
+	nextObservation := int64(0)
+	for lastTick := history.Now(); ; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 		now := history.Now()
-		if now-last >= int64(minStall) {
-			s.add("", last, now)
+		if now-lastTick >= int64(minStall) {
+			s.addFault("", lastTick, now)
 		}
-		if last = now; now >= next {
-			next = now + int64(starveInterval)
-			s.observe(waited, now)
+		if lastTick = now; now >= nextObservation {
+			nextObservation = now + int64(cpuWaitInterval)
+			s.observe(waitByThread, now)
 		}
 	}
 }
 
-func (s *stalls) add(node string, from, until int64) {
+func (s *stalls) addFault(node string, from, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
@@ -78,41 +78,41 @@ func (s *stalls) add(node string, from, until int64) {
 
 // observe records the nodes whose threads waited for a processor since the last call. The
 // kernel reports the total wait when a thread gets a processor.
-func (s *stalls) observe(waited map[string]int64, now int64) {
+func (s *stalls) observe(waitByThread map[string]int64, now int64) {
 	s.mu.Lock()
-	pids := maps.Clone(s.pids)
+	pids := maps.Clone(s.nodeByPID)
 	s.mu.Unlock()
 	for pid, node := range pids {
 		threads := threadsOf(pid)
 		if len(threads) == 0 {
 			s.mu.Lock()
-			delete(s.pids, pid)
+			delete(s.nodeByPID, pid)
 			s.mu.Unlock()
 		}
 		longest := int64(0)
 		for _, thread := range threads {
-			total, ok := threadWait(thread)
-			if before, known := waited[thread]; ok && known {
+			total, ok := cpuWaitOf(thread)
+			if before, known := waitByThread[thread]; ok && known {
 				longest = max(longest, total-before)
 				if total-before >= int64(minStall) {
-					s.add(node, now-(total-before), now)
+					s.addFault(node, now-(total-before), now)
 				}
 			}
-			waited[thread] = total
+			waitByThread[thread] = total
 		}
-		s.addWait(node, now-longest, now)
+		s.addCPUWait(node, now-longest, now)
 	}
 }
 
-// addWait records that a thread of a node waited, unless the wait is shorter than
+// addCPUWait records that a thread of a node waited, unless the wait is shorter than
 // minWait.
-func (s *stalls) addWait(node string, from, until int64) {
+func (s *stalls) addCPUWait(node string, from, until int64) {
 	if until-from < int64(minWait) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waited = append(s.waited, history.Wait{Node: node, From: from, Until: until})
+	s.cpuWaits = append(s.cpuWaits, history.CPUWait{Node: node, From: from, Until: until})
 }
 
 // threadsOf returns the files with the scheduler statistics of the threads of a process.
@@ -131,11 +131,11 @@ func threadsOf(pid int) []string {
 	return names
 }
 
-// threadWait returns how many nanoseconds a thread has waited for a processor: the second
+// cpuWaitOf returns how many nanoseconds a thread has waited for a processor: the second
 // number of its schedstat. Tens of threads are observed twenty times per second, while
 // the nodes need the processors. So it uses neither a directory walk nor os.ReadFile,
 // which take seven times as long.
-func threadWait(file string) (int64, bool) {
+func cpuWaitOf(file string) (int64, bool) {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
@@ -154,13 +154,13 @@ func threadWait(file string) (int64, bool) {
 	return wait, err == nil
 }
 
-func (s *stalls) waits() []history.Wait {
+func (s *stalls) recordedWaits() []history.CPUWait {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.waited)
+	return slices.Clone(s.cpuWaits)
 }
 
-func (s *stalls) all() []history.Fault {
+func (s *stalls) recordedFaults() []history.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.faults)

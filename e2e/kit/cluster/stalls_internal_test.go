@@ -21,7 +21,7 @@ func TestThreadWaitIsRead(t *testing.T) {
 	}
 	told := 0
 	for _, thread := range threads {
-		if n, ok := threadWait(thread); ok && n >= 0 {
+		if n, ok := cpuWaitOf(thread); ok && n >= 0 {
 			told++
 		}
 	}
@@ -41,7 +41,7 @@ func TestStallsRecordLongWaits(t *testing.T) {
 		s, before := new(stalls), make(map[string]int64)
 		s.track("a", os.Getpid())
 		for _, thread := range threadsOf(os.Getpid()) {
-			before[thread], _ = threadWait(thread)
+			before[thread], _ = cpuWaitOf(thread)
 		}
 		before[own] -= int64(more)
 		now, after := history.Now(), maps.Clone(before)
@@ -50,14 +50,14 @@ func TestStallsRecordLongWaits(t *testing.T) {
 		for thread, total := range before {
 			most = max(most, after[thread]-total)
 		}
-		var want []history.Wait
+		var want []history.CPUWait
 		if most >= int64(minWait) {
-			want = []history.Wait{{Node: "a", From: now - most, Until: now}}
+			want = []history.CPUWait{{Node: "a", From: now - most, Until: now}}
 		}
-		if most < int64(more) || !slices.Equal(s.waits(), want) {
-			t.Errorf("who waited for %v has waits %v, want %v", time.Duration(most), s.waits(), want)
+		if most < int64(more) || !slices.Equal(s.recordedWaits(), want) {
+			t.Errorf("who waited for %v has waits %v, want %v", time.Duration(most), s.recordedWaits(), want)
 		}
-		if told := len(s.all()) > 0; told != (most >= int64(minStall)) {
+		if told := len(s.recordedFaults()) > 0; told != (most >= int64(minStall)) {
 			t.Errorf("who waited for %v was starved: %v", time.Duration(most), told)
 		}
 	}

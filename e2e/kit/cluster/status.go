@@ -82,17 +82,17 @@ type Metrics map[string]float64
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 next:
-	for series, v := range m {
-		base, have, _ := strings.Cut(series, "{")
-		if base != name {
+	for series, value := range m {
+		seriesName, seriesLabels, _ := strings.Cut(series, "{")
+		if seriesName != name {
 			continue
 		}
-		for _, l := range labels {
-			if !strings.Contains(have, l) {
+		for _, label := range labels {
+			if !strings.Contains(seriesLabels, label) {
 				continue next
 			}
 		}
-		sum += v
+		sum += value
 	}
 	return sum
 }
@@ -100,7 +100,7 @@ next:
 // Has reports whether there is a metric with this name.
 func (m Metrics) Has(name string) bool {
 	for series := range m {
-		if base, _, _ := strings.Cut(series, "{"); base == name {
+		if seriesName, _, _ := strings.Cut(series, "{"); seriesName == name {
 			return true
 		}
 	}
@@ -115,27 +115,27 @@ func parseMetrics(r io.Reader) (Metrics, error) {
 		if line == "" || line[0] == '#' || i < 0 {
 			continue
 		}
-		v, err := strconv.ParseFloat(line[i+1:], 64)
+		value, err := strconv.ParseFloat(line[i+1:], 64)
 		if err != nil {
 			return nil, fmt.Errorf("cluster: metrics: %w", err)
 		}
-		metrics[line[:i]] = v
+		metrics[line[:i]] = value
 	}
 	return metrics, nil
 }
 
-// get reads one resource of an admin port into v, a pointer for JSON.
-func (c *Cluster) get(ctx context.Context, url string, v any) error {
+// getJSON reads one resource of an admin port into v, a pointer for JSON.
+func (c *Cluster) getJSON(ctx context.Context, url string, target any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	return c.call(r, v)
+	return c.do(r, target)
 }
 
-// call sends one request to an admin port or an app and decodes the response.
-func (c *Cluster) call(r *http.Request, v any) error {
-	resp, err := c.ops.Do(r)
+// do sends one request to an admin port or an app and decodes the response.
+func (c *Cluster) do(r *http.Request, v any) error {
+	resp, err := c.adminClient.Do(r)
 	if err != nil {
 		return err
 	}

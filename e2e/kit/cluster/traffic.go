@@ -18,16 +18,16 @@ type Traffic struct {
 	Rate int
 	// Keys are used in turn; nil means one key for each shard of the cluster.
 	Keys []string
-	// Make may change the n-th request; see load.Options. nil means Mixed.
-	Make func(n int, r *load.Request)
+	// ModifyRequest may change the n-th request; see load.Options. nil means Mixed.
+	ModifyRequest func(n int, r *load.Request)
 	// Timeout is the timeout of each request; 0 means 30 s.
 	Timeout time.Duration
 }
 
-// Mixed varies requests as real clients do: some are slow in the app, some have a large
+// MixRequests varies requests as real clients do: some are slow in the app, some have a large
 // response, in one piece or in chunks, and some have a body that is too large to be
 // buffered for a retry. Each kind exists as GET and as POST, except the last.
-func Mixed(n int, req *load.Request) {
+func MixRequests(n int, req *load.Request) {
 	switch n % 20 {
 	case 4, 5:
 		req.Header = map[string]string{"App-Delay": "50ms"}
@@ -44,8 +44,8 @@ func Mixed(n int, req *load.Request) {
 type Load struct {
 	*load.Generator
 
-	c      *Cluster
-	client *load.Client
+	cluster *Cluster
+	client  *load.Client
 }
 
 // Addrs returns the addresses of the nodes for clients.
@@ -67,33 +67,33 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 		traffic.Timeout = 30 * time.Second
 	}
 	if len(traffic.Keys) == 0 {
-		traffic.Keys = load.KeysIn(c.o.Shards, 1, func(int) bool { return true })
+		traffic.Keys = load.KeysIn(c.opts.Shards, 1, func(int) bool { return true })
 	}
-	if traffic.Make == nil {
-		traffic.Make = Mixed
+	if traffic.ModifyRequest == nil {
+		traffic.ModifyRequest = MixRequests
 	}
-	c.loads++
+	c.loadCount++
 	client := load.NewClient(Addrs(nodes), nil)
 	ctx, abort := context.WithCancel(context.WithoutCancel(tb.Context()))
-	l := &Load{c: c, client: client, Generator: load.Start(ctx, load.Options{
-		Client: client, Rate: traffic.Rate, Keys: traffic.Keys, Make: traffic.Make, Timeout: traffic.Timeout,
-		Prefix: fmt.Sprintf("l%d", c.loads),
+	l := &Load{cluster: c, client: client, Generator: load.Start(ctx, load.Options{
+		Client: client, Rate: traffic.Rate, Keys: traffic.Keys, ModifyRequest: traffic.ModifyRequest, Timeout: traffic.Timeout,
+		Prefix: fmt.Sprintf("l%d", c.loadCount),
 	})}
 	tb.Cleanup(func() { abort(); l.Stop(); client.Close() })
 	return l
 }
 
-// Send replaces the target nodes of the next requests.
-func (l *Load) Send(nodes []*Node) { l.client.SetTargets(Addrs(nodes)) }
+// SetTargets replaces the target nodes of the next requests.
+func (l *Load) SetTargets(nodes []*Node) { l.client.SetTargets(Addrs(nodes)) }
 
 // AwaitStarted waits until n more requests have started. Tests measure time under load in
 // started requests.
 func (l *Load) AwaitStarted(tb testing.TB, n int) {
 	tb.Helper()
-	until := l.Started() + n
+	wanted := l.Started() + n
 	Await(tb, "requests start", func() error {
-		if b := l.Started(); b < until {
-			return fmt.Errorf("%d of %d requests started", b, until)
+		if started := l.Started(); started < wanted {
+			return fmt.Errorf("%d of %d requests started", started, wanted)
 		}
 		return nil
 	})
@@ -104,37 +104,37 @@ func (l *Load) AwaitStarted(tb testing.TB, n int) {
 // unknown requests.
 func (l *Load) Finish(tb testing.TB) *history.Report {
 	tb.Helper()
-	l.End(tb)
-	return l.c.Check(tb)
+	l.EndLoad(tb)
+	return l.cluster.Check(tb)
 }
 
-// End stops the load and waits for its responses, which the next Check includes.
-func (l *Load) End(tb testing.TB) {
+// EndLoad stops the load and waits for its responses, which the next Check includes.
+func (l *Load) EndLoad(tb testing.TB) {
 	tb.Helper()
-	l.c.responses = append(l.c.responses, l.Stop()...)
+	l.cluster.responses = append(l.cluster.responses, l.Stop()...)
 	if n := l.client.Unsolicited(); n > 0 {
 		tb.Errorf("%d unsolicited bytes on idle connections", n)
 	}
 }
 
-// Ask sends one request to one node, once, and returns the response. The next Check
+// SendRequest sends one request to one node, once, and returns the response. The next Check
 // includes only its runs: the test must check the response.
-func (c *Cluster) Ask(tb testing.TB, node *Node, req load.Request) history.Response {
+func (c *Cluster) SendRequest(tb testing.TB, node *Node, req load.Request) history.Response {
 	tb.Helper()
-	c.loads++
+	c.loadCount++
 	if req.ID == "" {
-		req.ID = fmt.Sprintf("ask%d", c.loads)
+		req.ID = fmt.Sprintf("ask%d", c.loadCount)
 	}
 	client := load.NewClient(nil, nil)
 	defer client.Close()
 	resp := client.DoAt(tb.Context(), node.Addr, req)
-	c.known[resp.ID] = resp.Denied()
+	c.testRequests[resp.ID] = resp.Denied()
 	return resp
 }
 
-// Expect announces a request that the test sends by other means. Check includes only its
+// ExpectRequest announces a request that the test sends by other means. Check includes only its
 // run.
-func (c *Cluster) Expect(id string) { c.known[id] = false }
+func (c *Cluster) ExpectRequest(id string) { c.testRequests[id] = false }
 
 // AsyncRequest is a request in flight.
 type AsyncRequest struct {
@@ -142,14 +142,14 @@ type AsyncRequest struct {
 	response history.Response
 }
 
-// AskAsync is Ask in the background.
-func (c *Cluster) AskAsync(tb testing.TB, node *Node, req load.Request) *AsyncRequest {
+// SendAsync is Ask in the background.
+func (c *Cluster) SendAsync(tb testing.TB, node *Node, req load.Request) *AsyncRequest {
 	tb.Helper()
-	c.loads++
+	c.loadCount++
 	if req.ID == "" {
-		req.ID = fmt.Sprintf("ask%d", c.loads)
+		req.ID = fmt.Sprintf("ask%d", c.loadCount)
 	}
-	c.known[req.ID] = false
+	c.testRequests[req.ID] = false
 	a := &AsyncRequest{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := load.NewClient(nil, nil)
@@ -164,7 +164,7 @@ func (c *Cluster) AskAsync(tb testing.TB, node *Node, req load.Request) *AsyncRe
 // Response waits for the response.
 func (a *AsyncRequest) Response(tb testing.TB) history.Response {
 	tb.Helper()
-	timer := time.NewTimer(2 * Patience)
+	timer := time.NewTimer(2 * AwaitTimeout)
 	defer timer.Stop()
 	select {
 	case <-a.done:

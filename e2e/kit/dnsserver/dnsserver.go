@@ -20,9 +20,9 @@ type Server struct {
 	conn  net.PacketConn
 	ended sync.WaitGroup
 
-	mu    sync.Mutex
-	hosts map[string][]netip.Addr
-	ports map[string]uint16 // SRV records; their targets are all names below the service name
+	mu            sync.Mutex
+	addrsByName   map[string][]netip.Addr
+	portByService map[string]uint16 // SRV records; their targets are all names below the service name
 }
 
 // New listens at an address, "host:port".
@@ -32,7 +32,7 @@ func New(ctx context.Context, addr string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dnsserver: %w", err)
 	}
-	s := &Server{conn: conn, hosts: make(map[string][]netip.Addr), ports: make(map[string]uint16)}
+	s := &Server{conn: conn, addrsByName: make(map[string][]netip.Addr), portByService: make(map[string]uint16)}
 	s.ended.Go(s.serve)
 	return s, nil
 }
@@ -47,23 +47,23 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Set sets the addresses of a name. Without addresses, the name does not exist.
-func (s *Server) Set(name string, addrs ...netip.Addr) {
+// SetAddrs sets the addresses of a name. Without addresses, the name does not exist.
+func (s *Server) SetAddrs(name string, addrs ...netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(addrs) == 0 {
-		delete(s.hosts, name)
+		delete(s.addrsByName, name)
 		return
 	}
-	s.hosts[name] = slices.Clone(addrs)
+	s.addrsByName[name] = slices.Clone(addrs)
 }
 
-// Serve adds SRV records of _SERVICE._tcp.NAME with this port and every name that ends in
+// AddService adds SRV records of _SERVICE._tcp.NAME with this port and every name that ends in
 // .NAME.
-func (s *Server) Serve(service string, port uint16) {
+func (s *Server) AddService(service string, port uint16) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ports[service] = port
+	s.portByService[service] = port
 }
 
 func (s *Server) serve() {
@@ -72,16 +72,16 @@ func (s *Server) serve() {
 		if err != nil {
 			return
 		}
-		if answer, err := s.answer(b[:n]); err == nil {
+		if answer, err := s.respond(b[:n]); err == nil {
 			_, _ = s.conn.WriteTo(answer, from)
 		}
 	}
 }
 
-// answer returns the response to a query.
-func (s *Server) answer(query []byte) ([]byte, error) {
+// respond returns the response to a query.
+func (s *Server) respond(query []byte) ([]byte, error) {
 	var parser dnsmessage.Parser
-	head, err := parser.Start(query)
+	header, err := parser.Start(query)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *Server) answer(query []byte) ([]byte, error) {
 	}
 	records, exists := s.lookup(question)
 	response := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},
+		Header:    dnsmessage.Header{ID: header.ID, Response: true, Authoritative: true, RecursionDesired: header.RecursionDesired, RecursionAvailable: true},
 		Questions: []dnsmessage.Question{question}, Answers: records,
 	}
 	if !exists {
@@ -105,20 +105,20 @@ func (s *Server) lookup(question dnsmessage.Question) (records []dnsmessage.Reso
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := strings.ToLower(strings.TrimSuffix(question.Name.String(), "."))
-	head := dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: question.Class}
-	if port, ok := s.ports[name]; ok {
+	header := dnsmessage.ResourceHeader{Name: question.Name, Type: question.Type, Class: question.Class}
+	if port, ok := s.portByService[name]; ok {
 		domain := name[strings.Index(name, "._tcp.")+len("._tcp"):]
-		for target := range s.hosts {
+		for target := range s.addrsByName {
 			if strings.HasSuffix(target, domain) && question.Type == dnsmessage.TypeSRV {
-				records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.SRVResource{Port: port, Target: dnsmessage.MustNewName(target + ".")}})
+				records = append(records, dnsmessage.Resource{Header: header, Body: &dnsmessage.SRVResource{Port: port, Target: dnsmessage.MustNewName(target + ".")}})
 			}
 		}
 		return records, true
 	}
-	addrs, ok := s.hosts[name]
+	addrs, ok := s.addrsByName[name]
 	for _, addr := range addrs {
 		if question.Type == dnsmessage.TypeA && addr.Is4() {
-			records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}})
+			records = append(records, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
 		}
 	}
 	return records, ok

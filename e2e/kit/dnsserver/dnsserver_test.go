@@ -30,16 +30,16 @@ func TestServerReturnsConfiguredRecords(t *testing.T) {
 		t.Errorf("a name that was not set: %v", err)
 	}
 	one, two := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	s.Set("nodes.test", one, two)
-	s.Set("a.nodes.test", two)
-	s.Serve("_gossip._tcp.nodes.test", 7946)
+	s.SetAddrs("nodes.test", one, two)
+	s.SetAddrs("a.nodes.test", two)
+	s.AddService("_gossip._tcp.nodes.test", 7946)
 	if all, err := r.LookupNetIP(t.Context(), "ip", "nodes.test."); err != nil || !slices.Equal(all, []netip.Addr{one, two}) {
 		t.Errorf("nodes.test is %v, %v", all, err)
 	}
 	if _, all, err := r.LookupSRV(t.Context(), "", "", "_gossip._tcp.nodes.test."); err != nil || len(all) != 1 || all[0].Target != "a.nodes.test." || all[0].Port != 7946 {
 		t.Errorf("the service is %v, %v", all, err)
 	}
-	s.Set("nodes.test")
+	s.SetAddrs("nodes.test")
 	if _, err := r.LookupNetIP(t.Context(), "ip", "nodes.test."); !missing(err) {
 		t.Errorf("a name that was taken back: %v", err)
 	}

@@ -19,7 +19,7 @@ func Available() error {
 	if err != nil {
 		return fmt.Errorf("faultfs: %w", err)
 	}
-	disk, err := Mount(dir, page)
+	disk, err := Mount(dir, pageSize)
 	if err != nil {
 		_ = os.Remove(dir) // Mount may have removed it
 		return err

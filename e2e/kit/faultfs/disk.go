@@ -16,8 +16,8 @@ import (
 
 const (
 	// filler is the name of the file that Fill creates.
-	filler = "filler"
-	page   = 4096
+	filler   = "filler"
+	pageSize = 4096
 	// maxIO is the maximum size of a read or write request, in bytes.
 	maxIO = 128 << 10
 )
@@ -29,15 +29,15 @@ type Disk struct {
 
 	server *server
 
-	mu   sync.Mutex
-	gone bool
+	mu          sync.Mutex
+	isUnmounted bool
 }
 
 // Mount creates the directory and mounts a file system with this capacity on it, in
 // bytes, rounded up to pages. A process in its own mount namespace must start after Mount
 // to see the disk.
 func Mount(dir string, bytes int64) (*Disk, error) {
-	if err := Sweep(); err != nil {
+	if err := UnmountOrphans(); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(dir)
@@ -58,7 +58,7 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	}
 	defer func() { _ = device.Close() }()
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,max_read=%d", device.Fd(), maxIO)
-	if err = unix.Mount(source(os.Getpid()), dir, fsType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err = unix.Mount(mountSource(os.Getpid()), dir, fsType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return nil, fmt.Errorf("faultfs: mount a disk on %q: %w", dir, err)
 	}
 	server, err := startServer(device, tmpfs)
@@ -71,23 +71,23 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 // newTmpfs returns an unmounted file system in memory. It is freed when the last process
 // closes it.
 func newTmpfs(bytes int64) (*os.File, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	fsFD, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("faultfs: tmpfs: %w", err)
 	}
-	defer func() { _ = unix.Close(fs) }()
+	defer func() { _ = unix.Close(fsFD) }()
 	if err = errors.Join(
-		unix.FsconfigSetString(fs, "size", strconv.FormatInt(bytes, 10)),
-		unix.FsconfigSetString(fs, "mode", "1777"),
-		unix.FsconfigCreate(fs),
+		unix.FsconfigSetString(fsFD, "size", strconv.FormatInt(bytes, 10)),
+		unix.FsconfigSetString(fsFD, "mode", "1777"),
+		unix.FsconfigCreate(fsFD),
 	); err != nil {
 		return nil, fmt.Errorf("faultfs: tmpfs of %d bytes: %w", bytes, err)
 	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	mountFD, err := unix.Fsmount(fsFD, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("faultfs: tmpfs: %w", err)
 	}
-	return os.NewFile(uintptr(fd), "tmpfs"), nil
+	return os.NewFile(uintptr(mountFD), "tmpfs"), nil
 }
 
 // SetFault applies a fault to all further calls, until Heal. It replaces an earlier
@@ -111,12 +111,12 @@ func (d *Disk) Heal() (hits int, err error) { return d.server.send(command{}) }
 // Fill uses up the remaining space, until no further byte can be written. Space that is
 // freed later can be filled by another call.
 func (d *Disk) Fill() error {
-	file, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(d.fillerPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("faultfs: fill: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	for block := make([]byte, 256*page); ; {
+	for block := make([]byte, 256*pageSize); ; {
 		n, err := file.Write(block)
 		switch {
 		case errors.Is(err, syscall.ENOSPC) && n == 0 && len(block) == 1:
@@ -129,16 +129,16 @@ func (d *Disk) Fill() error {
 	}
 }
 
-// Free frees the space that Fill used.
-func (d *Disk) Free() error {
-	if err := os.Remove(d.filler()); err != nil && !errors.Is(err, os.ErrNotExist) {
+// RemoveFiller frees the space that Fill used.
+func (d *Disk) RemoveFiller() error {
+	if err := os.Remove(d.fillerPath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("faultfs: free: %w", err)
 	}
 	return nil
 }
 
-// Left returns how many bytes can be written.
-func (d *Disk) Left() (int64, error) {
+// FreeBytes returns how many bytes can be written.
+func (d *Disk) FreeBytes() (int64, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(d.Dir, &stat); err != nil {
 		return 0, fmt.Errorf("faultfs: %q: %w", d.Dir, err)
@@ -151,16 +151,16 @@ func (d *Disk) Left() (int64, error) {
 func (d *Disk) Unmount() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.gone {
+	if d.isUnmounted {
 		return nil
 	}
-	d.gone = true
+	d.isUnmounted = true
 	err := unmount(d.Dir)
-	d.server.end()
+	d.server.kill()
 	return err
 }
 
-func (d *Disk) filler() string { return filepath.Join(d.Dir, filler) }
+func (d *Disk) fillerPath() string { return filepath.Join(d.Dir, filler) }
 
 func unmount(dir string) error {
 	if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {

@@ -156,14 +156,14 @@ func TestFullDiskRejectsWrites(t *testing.T) {
 	must(t, os.WriteFile(file, make([]byte, 5000), 0o600)) // no whole number of pages
 	for range 2 {
 		must(t, d.Fill())
-		if left, err := d.Left(); left != 0 || err != nil {
+		if left, err := d.FreeBytes(); left != 0 || err != nil {
 			t.Errorf("full, %d bytes are left, %v", left, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "other"), []byte("x"), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("a write to a full disk: %v, want ENOSPC", err)
 		}
-		must(t, d.Free())
-		must(t, d.Free())
+		must(t, d.RemoveFiller())
+		must(t, d.RemoveFiller())
 		must(t, os.WriteFile(filepath.Join(dir, "other"), make([]byte, 100_000), 0o600))
 		must(t, os.Remove(filepath.Join(dir, "other")))
 	}

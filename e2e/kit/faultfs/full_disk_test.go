@@ -29,7 +29,7 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 		_, err = d.OpenStores(disk.StoreOptions{})
 		return errors.Join(err, d.Close())
 	}
-	room, err := d.Left()
+	room, err := d.FreeBytes()
 	must(t, err)
 	full := 0
 	for pages := range int64(40) {
@@ -47,7 +47,7 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 		if err != nil {
 			full++
 		}
-		must(t, d.Free())
+		must(t, d.RemoveFiller())
 		if err := begin(dir); err != nil {
 			t.Errorf("%d pages were left, then there was room: %v", pages, err)
 		}
@@ -63,7 +63,7 @@ func TestNodeStartsAfterDirectoryWasCreatedOnFullDisk(t *testing.T) {
 func awaitRoom(t *testing.T, d *faultfs.Disk, room int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		left, err := d.Left()
+		left, err := d.FreeBytes()
 		must(t, err)
 		if left >= room {
 			return

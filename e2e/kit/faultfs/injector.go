@@ -28,34 +28,34 @@ type injector struct {
 }
 
 // begin ends the current fault and begins another.
-func (s *injector) begin(fault Fault) {
-	s.end()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault, s.ended, s.hits = fault, make(chan struct{}), 0
+func (inj *injector) begin(fault Fault) {
+	inj.end()
+	inj.mu.Lock()
+	defer inj.mu.Unlock()
+	inj.fault, inj.ended, inj.hits = fault, make(chan struct{}), 0
 }
 
 // end ends the fault, so that waiting calls continue.
-func (s *injector) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended != nil {
-		close(s.ended)
+func (inj *injector) end() {
+	inj.mu.Lock()
+	defer inj.mu.Unlock()
+	if inj.ended != nil {
+		close(inj.ended)
 	}
-	s.fault, s.ended = Fault{}, nil
+	inj.fault, inj.ended = Fault{}, nil
 }
 
 // count returns the number of calls that the current or last fault has affected.
-func (s *injector) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hits
+func (inj *injector) count() int {
+	inj.mu.Lock()
+	defer inj.mu.Unlock()
+	return inj.hits
 }
 
 // apply must be called before each sync call. It waits as long as the fault requires, and
 // returns the error of the call. 0 means that the call should proceed.
-func (s *injector) apply(ctx context.Context) syscall.Errno {
-	fault, ended := s.hit()
+func (inj *injector) apply(ctx context.Context) syscall.Errno {
+	fault, ended := inj.countHit()
 	if ended == nil {
 		return 0
 	}
@@ -79,16 +79,16 @@ func (s *injector) apply(ctx context.Context) syscall.Errno {
 	}
 }
 
-// hit counts an affected call, and returns the current fault and a channel that is closed
+// countHit counts an affected call, and returns the current fault and a channel that is closed
 // at its end. The channel is nil if there is no fault.
-func (s *injector) hit() (fault Fault, ended <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended == nil {
+func (inj *injector) countHit() (fault Fault, ended <-chan struct{}) {
+	inj.mu.Lock()
+	defer inj.mu.Unlock()
+	if inj.ended == nil {
 		return Fault{}, nil
 	}
-	s.hits++
-	return s.fault, s.ended
+	inj.hits++
+	return inj.fault, inj.ended
 }
 
 // isKilled reports whether the calling process was killed by SIGKILL or a crash. The

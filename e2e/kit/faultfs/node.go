@@ -14,7 +14,7 @@ import (
 // and the kernel (6.9 or later) support it, so only syncs are slow.
 type node struct {
 	*fs.LoopbackNode
-	s *injector
+	injector *injector
 }
 
 var (
@@ -25,16 +25,16 @@ var (
 
 // WrapChild wraps all files below a node.
 func (n node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
-	l, ok := child.(*fs.LoopbackNode)
+	loopback, ok := child.(*fs.LoopbackNode)
 	if !ok {
 		return child
 	}
-	return node{l, n.s}
+	return node{loopback, n.injector}
 }
 
 // Fsync implements fsync and fdatasync of a file.
 func (n node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
-	if errno := n.s.apply(ctx); errno != 0 {
+	if errno := n.injector.apply(ctx); errno != 0 {
 		return errno
 	}
 	if f, ok := f.(fs.FileFsyncer); ok {
@@ -46,14 +46,14 @@ func (n node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.
 // OpendirHandle opens a directory.
 func (n node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	f, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
-	if d, ok := f.(dirHandle); ok && errno == 0 {
-		f = directory{d, n.s}
+	if d, ok := f.(libraryDir); ok && errno == 0 {
+		f = directory{d, n.injector}
 	}
 	return f, fuseFlags, errno
 }
 
-// dirHandle is the interface of an open directory of the library.
-type dirHandle interface {
+// libraryDir is the interface of an open directory of the library.
+type libraryDir interface {
 	fs.FileReaddirenter
 	fs.FileReleasedirer
 	fs.FileSeekdirer
@@ -62,14 +62,14 @@ type dirHandle interface {
 
 // directory is an open directory.
 type directory struct {
-	dirHandle
-	s *injector
+	libraryDir
+	injector *injector
 }
 
 // Fsyncdir injects the configured fault, and then implements fsync of a directory.
 func (d directory) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
-	if errno := d.s.apply(ctx); errno != 0 {
+	if errno := d.injector.apply(ctx); errno != 0 {
 		return errno
 	}
-	return d.dirHandle.Fsyncdir(ctx, flags)
+	return d.libraryDir.Fsyncdir(ctx, flags)
 }

@@ -59,31 +59,31 @@ func Serve() bool {
 
 // serve returns at the end of the commands.
 func serve(commands io.Reader, replies io.Writer) error {
-	s := &injector{}
-	if err := attach(s); err != nil {
+	faultInjector := &injector{}
+	if err := serveRequests(faultInjector); err != nil {
 		return err
 	}
 	in, out := json.NewDecoder(commands), json.NewEncoder(replies)
 	for {
-		if err := out.Encode(reply{Hits: s.count()}); err != nil {
+		if err := out.Encode(reply{Hits: faultInjector.count()}); err != nil {
 			return err
 		}
-		var cmd command
-		switch err := in.Decode(&cmd); {
+		var next command
+		switch err := in.Decode(&next); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
-		case cmd.Fault != nil:
-			s.begin(*cmd.Fault)
-		case !cmd.Count:
-			s.end()
+		case next.Fault != nil:
+			faultInjector.begin(*next.Fault)
+		case !next.Count:
+			faultInjector.end()
 		}
 	}
 }
 
-// attach starts to serve requests of the kernel from the tmpfs.
-func attach(s *injector) error {
+// serveRequests starts to serve requests of the kernel from the tmpfs.
+func serveRequests(faultInjector *injector) error {
 	if err := unix.Fchdir(tmpfsFD); err != nil {
 		return fmt.Errorf("faultfs: %w", err)
 	}
@@ -91,13 +91,13 @@ func attach(s *injector) error {
 	if err != nil {
 		return fmt.Errorf("faultfs: %w", err)
 	}
-	l, ok := root.(*fs.LoopbackNode)
+	loopback, ok := root.(*fs.LoopbackNode)
 	if !ok {
 		return fmt.Errorf("faultfs: the library's root is a %T", root)
 	}
 	timeout := cacheTimeout
 	silent := log.New(io.Discard, "", 0)
-	_, err = fs.Mount(fmt.Sprintf("/dev/fd/%d", deviceFD), node{l, s}, &fs.Options{
+	_, err = fs.Mount(fmt.Sprintf("/dev/fd/%d", deviceFD), node{loopback, faultInjector}, &fs.Options{
 		EntryTimeout: &timeout, AttrTimeout: &timeout, Logger: silent, NullPermissions: true,
 		MountOptions: fuse.MountOptions{MaxWrite: maxIO, Logger: silent, DisableXAttrs: true, ExplicitDataCacheControl: true},
 	})

@@ -23,9 +23,9 @@ type server struct {
 	// stderr is its standard error, complete after the process has ended.
 	stderr bytes.Buffer
 
-	mu  sync.Mutex
-	out *json.Encoder
-	in  *json.Decoder
+	mu       sync.Mutex
+	commands *json.Encoder
+	replies  *json.Decoder
 }
 
 // startServer returns when the disk is ready.
@@ -51,10 +51,10 @@ func startServer(device, tmpfs *os.File) (*server, error) {
 	if err := startWithPriority(cmd); err != nil {
 		return nil, fmt.Errorf("faultfs: %w", err)
 	}
-	s.out, s.in = json.NewEncoder(in), json.NewDecoder(out)
-	var a reply
-	if err := s.in.Decode(&a); err != nil {
-		s.end()
+	s.commands, s.replies = json.NewEncoder(in), json.NewDecoder(out)
+	var ready reply
+	if err := s.replies.Decode(&ready); err != nil {
+		s.kill()
 		return nil, fmt.Errorf("faultfs: the process that serves the disk printed %q; does TestMain call faultfs.Serve? %w", strings.TrimSpace(s.stderr.String()), err)
 	}
 	return s, nil
@@ -76,18 +76,18 @@ func startWithPriority(cmd *exec.Cmd) error {
 func (s *server) send(cmd command) (hits int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var a reply
-	if err := s.out.Encode(cmd); err != nil {
+	var response reply
+	if err := s.commands.Encode(cmd); err != nil {
 		return 0, fmt.Errorf("faultfs: send command: %w", err)
 	}
-	if err := s.in.Decode(&a); err != nil {
+	if err := s.replies.Decode(&response); err != nil {
 		return 0, fmt.Errorf("faultfs: receive reply: %w", err)
 	}
-	return a.Hits, nil
+	return response.Hits, nil
 }
 
-// end ends the process. Waiting calls fail.
-func (s *server) end() {
+// kill ends the process. Waiting calls fail.
+func (s *server) kill() {
 	_ = s.cmd.Process.Kill() // the process may have ended
 	_ = s.cmd.Wait()
 }

@@ -18,10 +18,10 @@ const (
 	sourcePrefix = "shardway-faultfs-"
 )
 
-func source(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
+func mountSource(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
 
-// Sweep unmounts the disks of processes that have ended.
-func Sweep() error {
+// UnmountOrphans unmounts the disks of processes that have ended.
+func UnmountOrphans() error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fmt.Errorf("faultfs: %w", err)
@@ -44,12 +44,12 @@ func Sweep() error {
 // that created it, from a line of mountinfo (proc(5)). The process ID is 0 for other
 // mounts.
 func parseMount(line string) (dir string, pid int) {
-	mount, fs, ok := strings.Cut(line, " - ")
-	m, f := strings.Fields(mount), strings.Fields(fs)
-	if !ok || len(m) < 5 || len(f) < 2 || f[0] != fsType {
+	mount, source, ok := strings.Cut(line, " - ")
+	mountFields, sourceFields := strings.Fields(mount), strings.Fields(source)
+	if !ok || len(mountFields) < 5 || len(sourceFields) < 2 || sourceFields[0] != fsType {
 		return "", 0
 	}
-	owner, ok := strings.CutPrefix(f[1], sourcePrefix)
+	owner, ok := strings.CutPrefix(sourceFields[1], sourcePrefix)
 	if !ok {
 		return "", 0
 	}
@@ -57,7 +57,7 @@ func parseMount(line string) (dir string, pid int) {
 	if err != nil || pid <= 0 {
 		return "", 0
 	}
-	return unescape.Replace(m[4]), pid
+	return unescape.Replace(mountFields[4]), pid
 }
 
 // unescape reverses the escape sequences of mountinfo in a path.

@@ -12,7 +12,7 @@ package history
 func (c *checker) checkAttempts(resp *Response) {
 	report := c.report
 	if len(resp.Attempts) > 1 {
-		report.Reattempts++
+		report.RetriedRequests++
 	}
 	for i := range resp.Attempts {
 		attempt := &resp.Attempts[i]
@@ -22,15 +22,15 @@ func (c *checker) checkAttempts(resp *Response) {
 		node := c.rules.node(attempt.Target)
 		switch {
 		case attempt.Refused && c.mayBeDown(node, attempt):
-			report.Refused++
+			report.RefusedAttempts++
 		case attempt.Refused:
-			report.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
+			report.addViolation(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", resp.Method, resp.ID, resp.Key, node)
 		case attempt.Reused && c.diedDuring(node, attempt):
-			report.Broken++
+			report.BrokenAttempts++
 		case attempt.Reused && c.isLongPoll(resp, attempt) && c.mayBeDown(node, attempt):
-			report.Broken++
+			report.BrokenAttempts++
 		case attempt.Reused && i < len(resp.Attempts)-1:
-			report.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
+			report.addViolation(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", resp.Method, resp.ID, resp.Key, node, attempt.Err)
 		}
 	}
 }

@@ -279,7 +279,7 @@ func TestSafeRequestMayRunBefore503(t *testing.T) {
 	s.waits(key(1), "b")
 	s.Responses[len(s.Responses)-1].Method = "GET"
 	s.ran("x", "GET", key(1), "b", 9, 5)
-	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.Excused["timed out in the queue: queue-timeout"] != 1 {
+	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.ExcusedFailures["timed out in the queue: queue-timeout"] != 1 {
 		t.Errorf("%v\n%v", r, r.Violations)
 	}
 }
@@ -311,7 +311,7 @@ func TestAdmissionIsCheckedLikeARun(t *testing.T) {
 			s.fault(c.fault, "a", 500, 0, 5000)
 		}
 		r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
-		if bad := r.Count(history.TwoOwners); r.Forged != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
+		if bad := r.Count(history.TwoOwners); r.ResetOverlaps != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}
@@ -328,7 +328,7 @@ func TestRunMayBeginRightAfterPause(t *testing.T) {
 		s.now += 1000 + after
 		s.asked("old", "POST", key(1), "a", 10, 20)
 		r := history.Check(s.History, history.Rules{Shards: shards, WakeTime: 100 * time.Millisecond})
-		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.Paused != 1-want {
+		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.PauseOverlaps != 1-want {
 			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
 		}
 		if want == 0 {

@@ -21,8 +21,8 @@ type History struct {
 	Maps []Map
 	// Faults are the faults that the test injected.
 	Faults []Fault
-	// Waits are the times that threads of nodes waited for a processor.
-	Waits []Wait
+	// CPUWaits are the times that threads of nodes waited for a processor.
+	CPUWaits []CPUWait
 	// Drains and Cordons are the requests of operators. A drain is an excuse for a map
 	// without that node. Neither of them excuses anything else.
 	Drains  []Drain
@@ -39,29 +39,29 @@ type checker struct {
 	rules   Rules
 	report  *Report
 
-	maps   []Map            // in ascending order of epoch
-	runs   map[string][]Run // by request ID
-	shards map[uint32][]Run // by shard, in ascending order of Start, without Admissions
-	// leases are the times at which each node certainly held a lease, because it ran or
+	maps          []Map            // in ascending order of epoch
+	runsByRequest map[string][]Run // by request ID
+	runsByShard   map[uint32][]Run // by shard, in ascending order of Start, without Admissions
+	// leaseTimes are the times at which each node certainly held a lease, because it ran or
 	// admitted a request. They are in ascending order.
-	leases map[string][]int64
-	// ingress is the node that received the last attempt of each request, by request ID.
-	ingress map[string]string
-	// matters reports for each fault whether it may make a request fail: see
-	// checker.isTooBriefToMatter.
-	matters []bool
-	// excused holds the IDs of requests whose overlap with a run of another owner is
+	leaseTimes map[string][]int64
+	// ingressNodes is the node that received the last attempt of each request, by request ID.
+	ingressNodes map[string]string
+	// canCauseFailure reports for each fault whether it may make a request fail: see
+	// checker.isTooBrief.
+	canCauseFailure []bool
+	// excusedOverlaps holds the IDs of requests whose overlap with a run of another owner is
 	// excused.
-	excused map[string]bool
+	excusedOverlaps map[string]bool
 }
 
 // Check checks h against the rules.
 func Check(history History, rules Rules) *Report {
 	c := &checker{
 		history: history, rules: rules.withDefaults(), maps: sortedByEpoch(history.Maps),
-		report: &Report{Requests: len(history.Responses), Runs: len(history.Runs), Excused: make(map[string]int), Overlapped: make(map[uint32]int)},
-		runs:   make(map[string][]Run, len(history.Responses)), shards: make(map[uint32][]Run), leases: make(map[string][]int64),
-		ingress: make(map[string]string, len(history.Responses)), excused: make(map[string]bool),
+		report:        &Report{Requests: len(history.Responses), Runs: len(history.Runs), ExcusedFailures: make(map[string]int), OverlapsByShard: make(map[uint32]int)},
+		runsByRequest: make(map[string][]Run, len(history.Responses)), runsByShard: make(map[uint32][]Run), leaseTimes: make(map[string][]int64),
+		ingressNodes: make(map[string]string, len(history.Responses)), excusedOverlaps: make(map[string]bool),
 	}
 	c.buildIndex()
 	c.checkOwnership()
@@ -81,41 +81,41 @@ func compareStart(a, b Run) int {
 // buildIndex fills the lookup tables of the checker.
 func (c *checker) buildIndex() {
 	for _, run := range c.history.Runs {
-		c.runs[run.ID] = append(c.runs[run.ID], run)
-		c.shards[run.Shard] = append(c.shards[run.Shard], run)
-		c.leases[run.App] = append(c.leases[run.App], run.Start)
+		c.runsByRequest[run.ID] = append(c.runsByRequest[run.ID], run)
+		c.runsByShard[run.Shard] = append(c.runsByShard[run.Shard], run)
+		c.leaseTimes[run.App] = append(c.leaseTimes[run.App], run.Start)
 	}
 	for _, admission := range c.history.Admissions {
-		c.leases[admission.Node] = append(c.leases[admission.Node], admission.From, admission.Until)
+		c.leaseTimes[admission.Node] = append(c.leaseTimes[admission.Node], admission.From, admission.Until)
 	}
-	for _, runs := range c.shards {
+	for _, runs := range c.runsByShard {
 		slices.SortFunc(runs, compareStart)
 	}
-	for _, at := range c.leases {
-		slices.Sort(at)
+	for _, times := range c.leaseTimes {
+		slices.Sort(times)
 	}
 	for i := range c.history.Responses {
-		c.ingress[c.history.Responses[i].ID] = c.rules.node(c.history.Responses[i].final().Target)
+		c.ingressNodes[c.history.Responses[i].ID] = c.rules.node(c.history.Responses[i].lastAttempt().Target)
 	}
 	for _, follower := range c.history.Followers {
 		for _, conn := range follower.Conns {
-			c.ingress[conn.ID] = c.rules.node(conn.Target)
+			c.ingressNodes[conn.ID] = c.rules.node(conn.Target)
 		}
 	}
-	c.report.Shards = len(c.shards)
-	c.findBriefFaults()
+	c.report.Shards = len(c.runsByShard)
+	c.classifyFaults()
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.Kind == Stalled && !c.isTooBriefToMatter(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return fault.overlaps(a.Sent(), a.Done()) }) {
-			c.report.Stalled += time.Duration(fault.end() - fault.From)
+		if fault.Kind == Stalled && !c.isTooBrief(i) && slices.ContainsFunc(c.history.Responses, func(a Response) bool { return fault.overlaps(a.Sent(), a.Done()) }) {
+			c.report.StalledTime += time.Duration(fault.end() - fault.From)
 		}
 	}
 }
 
 // checkOwnership checks the runs of each shard against each other.
 func (c *checker) checkOwnership() {
-	all := make(map[uint32][]Run, len(c.shards))
-	for s, runs := range c.shards {
+	all := make(map[uint32][]Run, len(c.runsByShard))
+	for s, runs := range c.runsByShard {
 		all[s] = slices.Clone(runs)
 	}
 	for i := range c.history.Admissions {
@@ -133,7 +133,7 @@ func (c *checker) checkResponses() {
 	for i := range c.history.Responses {
 		resp := &c.history.Responses[i]
 		if seen[resp.ID] {
-			c.report.add(SecondResponse, "%s %s has two responses", resp.Method, resp.ID)
+			c.report.addViolation(SecondResponse, "%s %s has two responses", resp.Method, resp.ID)
 		}
 		seen[resp.ID] = true
 		c.checkResponse(resp)
@@ -143,16 +143,16 @@ func (c *checker) checkResponses() {
 // checkRuns checks the headers of each run. It also checks the runs of requests whose
 // responses are not part of this history. Such a request must be in Rules.OtherRequests.
 func (c *checker) checkRuns() {
-	for id, runs := range c.runs {
-		if _, ok := c.ingress[id]; ok {
+	for id, runs := range c.runsByRequest {
+		if _, ok := c.ingressNodes[id]; ok {
 			continue
 		}
 		denied, known := c.rules.OtherRequests[id]
 		switch {
 		case !known:
-			c.report.add(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
+			c.report.addViolation(UnknownRun, "%s ran %s %q, key %q", runs[0].App, runs[0].Method, id, runs[0].Key)
 		case denied:
-			c.report.add(DeniedRun, "%s %s got 503 but ran on %s (epoch %d)", runs[0].Method, id, runs[0].App, runs[0].Epoch)
+			c.report.addViolation(DeniedRun, "%s %s got 503 but ran on %s (epoch %d)", runs[0].Method, id, runs[0].App, runs[0].Epoch)
 		}
 		c.checkSingleRun(runs) // A request may have run again since its response was checked.
 	}
@@ -163,14 +163,14 @@ func (c *checker) checkRuns() {
 
 // checkResponse checks one request: the result of the client, and the runs for it.
 func (c *checker) checkResponse(resp *Response) {
-	report, runs := c.report, c.runs[resp.ID]
+	report, runs := c.report, c.runsByRequest[resp.ID]
 	c.checkAttempts(resp)
 	if resp.Extra > 0 {
-		report.add(SecondResponse, "%s %s: %d bytes after the response", resp.Method, resp.ID, resp.Extra)
+		report.addViolation(SecondResponse, "%s %s: %d bytes after the response", resp.Method, resp.ID, resp.Extra)
 	}
 	c.checkSingleRun(runs)
 	if resp.Denied() && len(runs) > 0 {
-		report.add(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", resp.Method, resp.ID, resp.Error, runs[0].App, runs[0].Epoch)
+		report.addViolation(DeniedRun, "%s %s got 503 %s but ran on %s (epoch %d)", resp.Method, resp.ID, resp.Error, runs[0].App, runs[0].Epoch)
 		return
 	}
 	if resp.OK() {
@@ -180,14 +180,14 @@ func (c *checker) checkResponse(resp *Response) {
 	}
 	if resp.Fenced() {
 		c.checkOrigin(resp, runs)
-		if c.excused[resp.ID] {
-			report.Fenced++
+		if c.excusedOverlaps[resp.ID] {
+			report.FencedRequests++
 			return
 		}
 	}
 	reason, late := c.failureReason(resp)
 	if reason != "" {
-		report.Excused[reason]++
+		report.ExcusedFailures[reason]++
 		return
 	}
 	kind, lateBy := Failed, ""
@@ -199,7 +199,7 @@ func (c *checker) checkResponse(resp *Response) {
 	case resp.Truncated:
 		kind = TruncatedResponse
 	}
-	report.add(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.final().Target,
+	report.addViolation(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.lastAttempt().Target,
 		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describeContext(resp, runs))
 }
 
@@ -223,9 +223,9 @@ func (c *checker) describeContext(resp *Response, runs []Run) string {
 func (r *Response) errorText() string {
 	switch {
 	case r.Status == 0:
-		return r.final().Err
+		return r.lastAttempt().Err
 	case r.Truncated:
-		return "truncated: " + r.final().Err
+		return "truncated: " + r.lastAttempt().Err
 	}
 	return r.Error + " " + r.Detail
 }
@@ -235,22 +235,22 @@ func (r *Response) errorText() string {
 func (c *checker) checkOrigin(resp *Response, runs []Run) {
 	report := c.report
 	if len(runs) == 0 {
-		report.add(NoRun, "%s %s got a response from %q with the ID %q", resp.Method, resp.ID, resp.App, resp.EchoID)
+		report.addViolation(NoRun, "%s %s got a response from %q with the ID %q", resp.Method, resp.ID, resp.App, resp.EchoID)
 		return
 	}
 	if resp.EchoID != resp.ID {
-		report.add(WrongResponse, "%s %s got the response to %q", resp.Method, resp.ID, resp.EchoID)
+		report.addViolation(WrongResponse, "%s %s got the response to %q", resp.Method, resp.ID, resp.EchoID)
 		return
 	}
 	if !slices.ContainsFunc(runs, func(run Run) bool { return run.App == resp.App }) {
-		report.add(WrongResponse, "%s %s got its response from %q but ran on %q", resp.Method, resp.ID, resp.App, runs[0].App)
+		report.addViolation(WrongResponse, "%s %s got its response from %q but ran on %q", resp.Method, resp.ID, resp.App, runs[0].App)
 	}
 }
 
 // checkSingleRun checks that an unsafe request ran only once.
 func (c *checker) checkSingleRun(runs []Run) {
 	if len(runs) > 1 && !safe(runs[0].Method) {
-		c.report.add(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
+		c.report.addViolation(DoubleRun, "%s %s ran on %s (epoch %d) and on %s (epoch %d)",
 			runs[0].Method, runs[0].ID, runs[0].App, runs[0].Epoch, runs[1].App, runs[1].Epoch)
 	}
 }
@@ -259,14 +259,14 @@ func (c *checker) checkSingleRun(runs []Run) {
 func (c *checker) checkHeaders(run *Run) {
 	report := c.report
 	if run.Epoch == 0 || run.Key == "" {
-		report.add(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
+		report.addViolation(BadHeader, "%s ran %s with key %q and epoch %d", run.App, run.ID, run.Key, run.Epoch)
 	}
 	if run.Node != run.App {
-		report.add(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
+		report.addViolation(BadHeader, "%s ran %s for node %q", run.App, run.ID, run.Node)
 	}
 	if n := c.rules.Shards; n > 0 {
 		if want := shardOf(run.Key, n); run.Shard != want {
-			report.add(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
+			report.addViolation(BadHeader, "key %q ran in shard %d, want %d", run.Key, run.Shard, want)
 		}
 	}
 }

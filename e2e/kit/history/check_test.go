@@ -70,7 +70,7 @@ func TestGoodHistoryPasses(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.NoticedLate != 0 {
+	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.LateAbortOverlaps != 0 {
 		t.Errorf("report = %+v", r)
 	}
 }
@@ -224,7 +224,7 @@ func TestCheckCountsOverlapsOutsideTheGuarantee(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Paused != 1 || r.NoticedLate != 1 || r.Excused["aborted after the drain timeout"] != 1 {
+	if r.PauseOverlaps != 1 || r.LateAbortOverlaps != 1 || r.ExcusedFailures["aborted after the drain timeout"] != 1 {
 		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and that cut", r)
 	}
 }

@@ -5,15 +5,15 @@ package history
 type overlapExcuse int
 
 const (
-	// pausedOrDead means that the run overlaps a pause of its node, or the death of its node.
-	pausedOrDead overlapExcuse = iota + 1
-	// forgedReset means that the run overlaps a Reset.
-	forgedReset
-	// noticedLate means that the node had aborted the run, and the app had not noticed yet.
-	noticedLate
+	// nodePausedOrDead means that the run overlaps a pause of its node, or the death of its node.
+	nodePausedOrDead overlapExcuse = iota + 1
+	// connectionReset means that the run overlaps a Reset.
+	connectionReset
+	// abortNoticedLate means that the node had aborted the run, and the app had not noticed yet.
+	abortNoticedLate
 )
 
-// excuseFor returns the excuse for staleRun: a run of an owner that another node replaced,
+// findOverlapExcuse returns the excuse for staleRun: a run of an owner that another node replaced,
 // during or after the first run of the next owner. Zero means that there is none.
 //
 // A run that began before the first run of the next owner has an excuse in these cases:
@@ -35,7 +35,7 @@ const (
 //     excuses runs until the lease of the node ends. A kill excuses requests that were
 //     already on the way to the app.
 //   - The node was paused while it sent the request. This excuses runs for Rules.WakeTime.
-func (s *shardChecker) excuseFor(staleRun Run) overlapExcuse {
+func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
 	takenOver := s.takenOverAt(staleRun)
 	for i := range s.history.Faults {
 		fault := &s.history.Faults[i]
@@ -54,7 +54,7 @@ func (s *shardChecker) excuseFor(staleRun Run) overlapExcuse {
 		}
 	}
 	if !staleRun.fromAdmission && staleRun.Start <= takenOver && staleRun.Aborted && staleRun.endsBefore(takenOver+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takenOver) {
-		return noticedLate
+		return abortNoticedLate
 	}
 	return 0
 }
@@ -65,7 +65,7 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takenOver int64) 
 	// A pause ends when the process continues, or when it is certainly dead.
 	end := fault.end()
 	if fault.isCrash() {
-		end = s.runsUntil(fault)
+		end = s.latestRunTime(fault)
 	} else {
 		noticeTime = s.maxNoticeTime(staleRun.App, end, staleRun.end())
 	}
@@ -73,26 +73,26 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takenOver int64) 
 	case staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takenOver):
 		return 0
 	case staleRun.Start <= takenOver && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
-		return pausedOrDead
+		return nodePausedOrDead
 	case fault.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
-		return pausedOrDead
+		return nodePausedOrDead
 	case s.rules.Takeover == "immediate" && fault.isCrash() && staleRun.Start >= fault.From && staleRun.Start < end+noticeTime && staleRun.endsBefore(end+2*noticeTime):
-		return noticedLate
+		return abortNoticedLate
 	}
 	return 0
 }
 
-// runsUntil returns the time until which a process may have run requests, since its time
+// latestRunTime returns the time until which a process may have run requests, since its time
 // of death is not known exactly. A process that was killed, or closed its connections,
 // has MaxAbortNotice for that, plus the time that its threads waited for processors. A disk
 // fault has no such limit.
-func (s *shardChecker) runsUntil(fault *Fault) int64 {
+func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 	exitStart := fault.takeoverAllowedFrom()
 	limit := exitStart + int64(s.rules.MaxAbortNotice)
 	if fault.Kind != Killed || fault.ExitedBy <= limit {
 		return fault.ExitedBy
 	}
-	return min(fault.ExitedBy, limit+s.starvedTime(fault.Node, exitStart, min(fault.ExitedBy, limit+int64(s.rules.MaxStarvedTime))))
+	return min(fault.ExitedBy, limit+s.cpuWaitTime(fault.Node, exitStart, min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))))
 }
 
 // isTakeoverDue reports whether the takeover from a paused or dead node was late enough. A
@@ -127,7 +127,7 @@ func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takenOver int64) 
 	latestTakeover := min(takenOver, addDuration(fault.end(), noticeTime)) // the latest change of owners
 	if staleRun.fromAdmission {
 		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
-			return forgedReset
+			return connectionReset
 		}
 		return 0
 	}
@@ -136,7 +136,7 @@ func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takenOver int64) 
 	}
 	mayHaveBegun := staleRun.Start <= takenOver && staleRun.Start < fault.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
 	if mayHaveBegun && staleRun.endsBefore(s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))) {
-		return forgedReset
+		return connectionReset
 	}
 	return 0
 }
@@ -173,7 +173,7 @@ func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
 	if takenOver-staleRun.Start >= s.rules.shortestByAnyClock(drain) {
 		return true
 	}
-	ingress, notice := s.ingress[staleRun.ID], int64(s.rules.MaxAbortNotice)
+	ingress, notice := s.ingressNodes[staleRun.ID], int64(s.rules.MaxAbortNotice)
 	for i := range s.history.Faults {
 		fault := &s.history.Faults[i]
 		if fault.Kind == Terminated || fault.Kind == AppDown {

@@ -54,7 +54,7 @@ func (o overlap) history() (history.History, history.Rules) {
 		s.Runs[len(s.Runs)-1].End = at(run[1])
 	}
 	for _, w := range o.waits {
-		s.Waits = append(s.Waits, history.Wait{Node: "a", From: at(w[0]), Until: at(w[1])}, history.Wait{Node: "c", From: at(0), Until: at(9000)})
+		s.CPUWaits = append(s.CPUWaits, history.CPUWait{Node: "a", From: at(w[0]), Until: at(w[1])}, history.CPUWait{Node: "c", From: at(0), Until: at(9000)})
 	}
 	s.Runs[len(s.Runs)-2].Aborted = o.cut
 	s.Runs[len(s.Runs)-2].Stream = o.stream
@@ -87,82 +87,82 @@ func TestExcusesEndAtTheirBounds(t *testing.T) {
 		{"no fault", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}}, history.Report{}},
 		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, takeover: "none"}, history.Report{Handovers: 1}},
 
-		{"pause", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Paused: 1}},
+		{"pause", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{PauseOverlaps: 1}},
 		{"pause, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"pause, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{Paused: 1}},
+		{"pause, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{PauseOverlaps: 1}},
 		{"pause, and on for longer than it has none", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{}},
 		{"pause, and on while two threads have none, at once", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 4090}, {4010, 4050}, {4020, 4100}}}, history.Report{}},
 		{"pause, and on while others have none", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{0, 3900}}}, history.Report{}},
-		{"pause, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{Paused: 1}},
+		{"pause, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{PauseOverlaps: 1}},
 		{"pause, and no processor for too long", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{}},
 		{"pause, and no processor for too long, where more may begin", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}, wake: 100}, history.Report{}},
 		{"no pause, and no processor", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"pause that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{Paused: 1}},
+		{"pause that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{PauseOverlaps: 1}},
 		{"pause that ended, of a run that does not", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"pause as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{Paused: 1}},
+		{"pause as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{PauseOverlaps: 1}},
 		{"pause after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3001, 3100}}, history.Report{}},
 		{"started in the pause", overlap{old: [2]int64{999, 3200}, next: [2]int64{1100, 1200}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"started in the pause, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Paused: 1}},
+		{"started in the pause, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
 		{"started as the pause ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"both begin in the pause, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Paused: 1}},
+		{"both begin in the pause, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{PauseOverlaps: 1}},
 		{"started after a short pause", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, takeover: "lease"}, history.Report{}},
-		{"started after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{NoticedLate: 1}},
-		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{Paused: 1}},
+		{"started after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
+		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{PauseOverlaps: 1}},
 		{"death, and on for too long", overlap{old: [2]int64{0, 3100 + notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{}},
-		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{Paused: 1}},
+		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{PauseOverlaps: 1}},
 		{"death that takes too long", overlap{old: [2]int64{0, 2700 + 2*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
 		{"death that takes very long", overlap{old: [2]int64{0, 8900}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
-		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{Paused: 1}},
+		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{PauseOverlaps: 1}},
 		{"death that takes longer than it has none", overlap{old: [2]int64{0, 2700 + 2*notice + 100}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{}},
-		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{Paused: 1}},
+		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{PauseOverlaps: 1}},
 		{"death without a processor for too long", overlap{old: [2]int64{0, 2700 + 4*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{Paused: 1}},
+		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{PauseOverlaps: 1}},
 		{"gone after the next began, as it said", overlap{old: [2]int64{0, 3001}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3001, holds: true}, history.Report{}},
 		{"aborted by who says that it ends", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, kill: [2]int64{2700, 9500}, gone: 3251, holds: true}, history.Report{}},
 		{"pause long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"pause of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
 
-		{"aborted by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{NoticedLate: 1}},
+		{"aborted by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{LateAbortOverlaps: 1}},
 		{"aborted by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
 		{"aborted before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, takeover: "lease"}, history.Report{}},
-		{"stream aborted after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{NoticedLate: 1}},
+		{"stream aborted after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{LateAbortOverlaps: 1}},
 		{"stream aborted after its grace, and on for too long", overlap{old: [2]int64{0, 500}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{}},
 		{"stream aborted before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, takeover: "lease"}, history.Report{}},
 		{"stream that ended by itself", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, stream: true}, history.Report{}},
 		{"no stream, aborted after the grace of streams", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true}, history.Report{}},
-		{"aborted at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{NoticedLate: 1}},
+		{"aborted at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{LateAbortOverlaps: 1}},
 		{"aborted at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
 		{"aborted, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{100, 499}}, history.Report{}},
 
-		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{Forged: 1}},
-		{"reset, takeover immediate", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset, takeover immediate", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
 		{"reset, takeover timeout", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "timeout"}, history.Report{}},
 		{"reset, no takeover named", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
 		{"reset, and on for too long", overlap{old: [2]int64{0, 3000 + deadAfter}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{}},
-		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{Forged: 1}},
-		{"reset, and a pause before it is aborted", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
+		{"reset, and a pause before it is aborted", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
 		{"reset, a pause before it is aborted, and on for too long", overlap{old: [2]int64{0, 8250}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{}},
 		{"reset, and a pause after it was to be aborted", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5500, 8000}, takeover: "lease"}, history.Report{}},
 		{"reset, and a pause before it is aborted, takeover timeout", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "timeout"}, history.Report{}},
 		{"reset that lasts, and on for ever", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{}},
-		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
 		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, takeover: "lease"}, history.Report{}},
-		{"started in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"started in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
 		{"started as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
-		{"started after the reset, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"started after the reset, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
 		{"started after the reset and a lease, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{}},
-		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{ResetOverlaps: 1}},
 		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
 		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, rules := c.o.history()
 			r := history.Check(h, rules)
-			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
+			if r.PauseOverlaps != c.want.PauseOverlaps || r.ResetOverlaps != c.want.ResetOverlaps || r.LateAbortOverlaps != c.want.LateAbortOverlaps {
 				t.Errorf("report = %v\n%v", r, r.Violations)
 			}
 			bad := 1
-			if c.want.Paused+c.want.Forged+c.want.NoticedLate+c.want.Handovers > 0 {
+			if c.want.PauseOverlaps+c.want.ResetOverlaps+c.want.LateAbortOverlaps+c.want.Handovers > 0 {
 				bad = 0
 			}
 			if r.Count(history.TwoOwners) != bad || len(r.Violations) != bad {
@@ -186,18 +186,18 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 		{"reset, takeover timeout", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "timeout"}, history.Report{}},
 		{"aborted", overlap{old: [2]int64{1001, 1050}, cut: true, takeover: "immediate"}, history.Report{}},
 		{"no fault, takeover immediate", overlap{old: [2]int64{1001, 1050}, takeover: "immediate"}, history.Report{}},
-		{"reset, takeover immediate", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{Forged: 2}},
-		{"reset, takeover immediate, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"reset, takeover immediate", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 2}},
+		{"reset, takeover immediate, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{ResetOverlaps: 1}},
 		{"reset, takeover immediate, after the lease", overlap{old: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
 		{"reset, takeover immediate, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
 		{"reset, takeover immediate, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, takeover: "immediate"}, history.Report{}},
 		{"reset after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, takeover: "immediate"}, history.Report{}},
-		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{NoticedLate: 2}},
-		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{NoticedLate: 1}},
+		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
+		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 1}},
 		{"kill, takeover immediate, started too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
 		{"kill, takeover immediate, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
 		{"gone after the taking, as it said, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, takeover: "immediate"}, history.Report{}},
-		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{NoticedLate: 2}},
+		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{LateAbortOverlaps: 2}},
 		{"kill after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, takeover: "immediate"}, history.Report{}},
 		{"kill of the next owner, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, takeover: "immediate"}, history.Report{}},
 		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "lease"}, history.Report{}},
@@ -206,11 +206,11 @@ func TestOldOwnerMustNotBeginAfterNextOwner(t *testing.T) {
 			c.o.next = next
 			h, rules := c.o.history()
 			r := history.Check(h, rules)
-			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
+			if r.PauseOverlaps != c.want.PauseOverlaps || r.ResetOverlaps != c.want.ResetOverlaps || r.LateAbortOverlaps != c.want.LateAbortOverlaps {
 				t.Errorf("report = %v\n%v", r, r.Violations)
 			}
 			stale, two := 1, 1
-			if c.want.Forged+c.want.NoticedLate > 0 {
+			if c.want.ResetOverlaps+c.want.LateAbortOverlaps > 0 {
 				stale, two = 0, 0
 			} else if c.o.old[0] >= next[1] {
 				two = 0 // it began after the other had ended
@@ -245,7 +245,7 @@ func TestEveryOverlapIsChecked(t *testing.T) {
 	s := &story{History: h, now: 3000 + 4050}
 	s.asked("hidden", "GET", key(1), "a", 10, 140)
 	r := history.Check(s.History, rules)
-	if r.Paused != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
+	if r.PauseOverlaps != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("report = %v\n%v", r, r.Violations)
 	}
 }
@@ -269,7 +269,7 @@ func TestResetWithoutNodesAffectsAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
 		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.history()
 		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
-		if r := history.Check(h, rules); r.Forged != 1 || r.Err() != nil {
+		if r := history.Check(h, rules); r.ResetOverlaps != 1 || r.Err() != nil {
 			t.Errorf("reset between %q: %v", names, r)
 		}
 	}
@@ -290,17 +290,17 @@ func TestFencedResponseNeedsAnOverlap(t *testing.T) {
 	in := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}
 	h, rules := in.history()
 	fenced(h)
-	if r := history.Check(h, rules); r.Fenced != 1 || r.Paused != 1 || r.Err() != nil {
+	if r := history.Check(h, rules); r.FencedRequests != 1 || r.PauseOverlaps != 1 || r.Err() != nil {
 		t.Errorf("in an overlap: %v", r)
 	}
 	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.history()
 	fenced(h)
-	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
+	if r := history.Check(h, rules); r.FencedRequests != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("without an overlap: %v", r.Violations)
 	}
 	h, rules = in.history()
 	fenced(h).Error = "shard-moved" // it is a response of the node
-	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
+	if r := history.Check(h, rules); r.FencedRequests != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("of a node: %v", r.Violations)
 	}
 	h, rules = in.history()

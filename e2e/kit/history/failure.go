@@ -9,9 +9,9 @@ import (
 	"shardway/internal/problem"
 )
 
-// maxTries is the maximum number of times that a node sends a safe request whose
+// maxSends is the maximum number of times that a node sends a safe request whose
 // connections break.
-const maxTries = 3
+const maxSends = 3
 
 // failureReason returns the excuse of a failed request, or an empty string. If late is
 // not zero, it is the time until which an excuse was valid.
@@ -29,9 +29,9 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 		return "", 0
 	}
 	if resp.Status == 0 {
-		return c.lossReason(resp), 0
+		return c.noResponseReason(resp), 0
 	}
-	if reason := cmp.Or(c.drainReason(resp), c.expiredLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
+	if reason := cmp.Or(c.drainTimeoutReason(resp), c.expiredLeaseReason(resp), c.notHeldReason(resp)); reason != "" {
 		return reason, 0
 	}
 	shard, ok := c.shardOf(resp)
@@ -42,7 +42,7 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	if resp.Status == http.StatusServiceUnavailable && !timedOut {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
-	ingress := c.ingress[resp.ID]
+	ingress := c.ingressNodes[resp.ID]
 	owners := c.owners(shard, resp.Sent(), resp.Done())
 	// Without a majority no node gets a lease. New requests wait at every node, and
 	// running requests are aborted after a while. A majority that exists for half of that
@@ -55,7 +55,7 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 		for node := range owners {
 			atOwner = atOwner || fault.affects(node)
 		}
-		if !atIngress && !atOwner && !noMajority || resp.Done() < fault.From || c.isTooBriefToMatter(i) {
+		if !atIngress && !atOwner && !noMajority || resp.Done() < fault.From || c.isTooBrief(i) {
 			continue
 		}
 		if fault.Kind == Terminated && !noMajority && (!atOwner || !timedOut || !c.graceRestarted(resp, fault)) {
@@ -72,7 +72,7 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 		if c.abortedByFaulty(resp, fault) { // The node has no lease since then, and aborts its requests DeadAfter later.
 			until = max(until, addDuration(fault.end(), int64(c.rules.DeadAfter)))
 		}
-		if resp.Done() <= until && (!timedOut || resp.final().Sent <= fault.end()) {
+		if resp.Done() <= until && (!timedOut || resp.lastAttempt().Sent <= fault.end()) {
 			return reason, 0
 		}
 		if resp.Done() <= until {
@@ -99,13 +99,13 @@ func (c *checker) graceRestarted(resp *Response, fault *Fault) bool {
 // reassigned shards 0.85 * DeadAfter after its last lease, even if the fault has ended by
 // then.
 func (c *checker) abortedByFaulty(resp *Response, fault *Fault) bool {
-	return slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool { return run.Aborted && fault.affects(run.App) })
+	return slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return run.Aborted && fault.affects(run.App) })
 }
 
-// lossReason returns the excuse for a request without any response: its ingress process
+// noResponseReason returns the excuse for a request without any response: its ingress process
 // died, or no process listened and the client tries only once.
-func (c *checker) lossReason(resp *Response) string {
-	last := resp.final()
+func (c *checker) noResponseReason(resp *Response) string {
+	last := resp.lastAttempt()
 	node := c.rules.node(last.Target)
 	switch {
 	case !last.Refused && c.diedDuring(node, &last):
@@ -116,15 +116,15 @@ func (c *checker) lossReason(resp *Response) string {
 	return ""
 }
 
-// drainReason returns the excuse of a request that was aborted because its shard had to
+// drainTimeoutReason returns the excuse of a request that was aborted because its shard had to
 // move.
-func (c *checker) drainReason(resp *Response) string {
+func (c *checker) drainTimeoutReason(resp *Response) string {
 	if resp.Error != "shard-moved" && !resp.Truncated {
 		return ""
 	}
-	for _, run := range c.runs[resp.ID] {
+	for _, run := range c.runsByRequest[resp.ID] {
 		end, aborted := run.end(), run.Aborted
-		if !aborted && c.responseUnread(resp, run) {
+		if !aborted && c.responseReadLate(resp, run) {
 			end, aborted = resp.Done(), true
 		}
 		if aborted && end-run.Start >= c.rules.shortestByAnyClock(c.rules.DrainTimeout) {
@@ -134,11 +134,11 @@ func (c *checker) drainReason(resp *Response) string {
 	return ""
 }
 
-// responseUnread reports whether the node of a run was paused when its app responded, and
+// responseReadLate reports whether the node of a run was paused when its app responded, and
 // continued just before the request failed. After a pause, a node first aborts requests that
 // have exceeded their drain timeout, and reads responses afterwards. Adjacent pauses
 // count as one.
-func (c *checker) responseUnread(resp *Response, run Run) bool {
+func (c *checker) responseReadLate(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
 		for i := range c.history.Faults {
 			if fault := &c.history.Faults[i]; fault.Kind == Paused && fault.Node == run.App && fault.overlaps(at, at) {
@@ -162,9 +162,9 @@ func (c *checker) expiredLeaseReason(resp *Response) string {
 		return ""
 	}
 	minDuration := c.rules.shortestByAnyClock(c.rules.DeadAfter*17/20 - c.rules.Lease)
-	for _, run := range c.runs[resp.ID] {
+	for _, run := range c.runsByRequest[resp.ID] {
 		lastLeased, ok := c.lastLease(run.App, run.end())
-		if run.Aborted && ok && run.end()-lastLeased >= minDuration && resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime)) && c.severalFaulty(lastLeased, run.end()) {
+		if run.Aborted && ok && run.end()-lastLeased >= minDuration && resp.Done() <= addDuration(run.end(), int64(c.rules.SettleTime)) && c.severalNodesFaulty(lastLeased, run.end()) {
 			return "aborted, the lease of its node had ended"
 		}
 	}
@@ -177,10 +177,10 @@ func (c *checker) expiredLeaseReason(resp *Response) string {
 // first run on that node since the restart.
 func (c *checker) notHeldReason(resp *Response) string {
 	shard, ok := c.shardOf(resp)
-	if !ok || resp.Error != string(problem.UpstreamBroken) || !strings.Contains(resp.Detail, problem.UnheldInPart) || len(c.runs[resp.ID]) > 0 {
+	if !ok || resp.Error != string(problem.UpstreamBroken) || !strings.Contains(resp.Detail, problem.UnheldInPart) || len(c.runsByRequest[resp.ID]) > 0 {
 		return ""
 	}
-	owners := c.owners(shard, resp.final().Sent, resp.Done())
+	owners := c.owners(shard, resp.lastAttempt().Sent, resp.Done())
 	restarted := make(map[string]int64) // last restart of the app, by node
 	for i := range c.history.Faults {
 		// f.Until may be later than the response: the process that started the app may notice
@@ -189,7 +189,7 @@ func (c *checker) notHeldReason(resp *Response) string {
 			restarted[fault.Node] = max(restarted[fault.Node], fault.end())
 		}
 	}
-	for _, run := range c.shards[shard] {
+	for _, run := range c.runsByShard[shard] {
 		if at, ok := restarted[run.App]; ok && run.Start >= at && addDuration(run.end(), int64(c.rules.SettleTime)) < resp.Done() {
 			delete(restarted, run.App)
 		}
@@ -200,15 +200,15 @@ func (c *checker) notHeldReason(resp *Response) string {
 	return ""
 }
 
-// severalFaulty reports whether more than one node had a fault, or left, in an interval.
+// severalNodesFaulty reports whether more than one node had a fault, or left, in an interval.
 // Each fault counts for Rules.SettleTime longer than it lasted. After a fault of a single node,
 // the other nodes soon elect a leader, which takes over the shards of the faulty node. A
 // second faulty node can delay that, because the election may need its vote.
-func (c *checker) severalFaulty(from, until int64) bool {
+func (c *checker) severalNodesFaulty(from, until int64) bool {
 	nodes := make(map[string]bool)
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if fault.From <= until && from <= addDuration(fault.end(), int64(c.rules.SettleTime)) && !c.isTooBriefToMatter(i) {
+		if fault.From <= until && from <= addDuration(fault.end(), int64(c.rules.SettleTime)) && !c.isTooBrief(i) {
 			nodes[fault.Node], nodes[cmp.Or(fault.Peer, fault.Node)] = true, true
 		}
 	}
@@ -220,7 +220,7 @@ func (c *checker) severalFaulty(from, until int64) bool {
 // atOwner a fault of an owner, noMajority that no majority was left. A safe request fails
 // only after it was broken off as often as it may be tried.
 func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, noMajority bool) string {
-	ownerUnresponsive := fault.isNetwork() || atOwner && (fault.Kind == Paused || fault.isCrash()) && c.severalFaulty(resp.final().Sent, resp.Done())
+	ownerUnresponsive := fault.isNetwork() || atOwner && (fault.Kind == Paused || fault.isCrash()) && c.severalNodesFaulty(resp.lastAttempt().Sent, resp.Done())
 	ingressDelayed := atIngress && (fault.Kind == Paused && c.pausedAtDeadline(resp, fault) || c.missedTakeover(resp, fault))
 	unresponsive := ownerUnresponsive || ingressDelayed
 	switch {
@@ -233,7 +233,7 @@ func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, 
 		// request correctly.
 	case c.timedOutWaiting(resp) && (resp.Error != "peer-unreachable" || unresponsive || noMajority || resp.Status == http.StatusBadGateway):
 		return "timed out in the queue: " + resp.Error
-	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runs[resp.ID])+c.lostSends(resp) >= maxTries || c.ownerFailures(resp) > 1):
+	case resp.Status == http.StatusBadGateway && resp.mayHaveRun() && (!resp.Safe() || len(c.runsByRequest[resp.ID])+c.countLostSends(resp) >= maxSends || c.countOwnerFailures(resp) > 1):
 		return "may have run: " + resp.Error
 	case resp.Status == http.StatusBadGateway && resp.Error == "upstream-refused" && fault.Kind == AppDown:
 		return resp.Error
@@ -248,7 +248,7 @@ func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, 
 // pausedAtDeadline reports whether the fault was active when the queue timeout of the
 // request expired.
 func (c *checker) pausedAtDeadline(resp *Response, fault *Fault) bool {
-	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
+	deadline := addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
 	return fault.overlaps(deadline, deadline)
 }
 
@@ -256,9 +256,9 @@ func (c *checker) pausedAtDeadline(resp *Response, fault *Fault) bool {
 // copy of the log was delayed at the time of the queue timeout. A node gets the new owner of
 // a shard only from its own copy of the log.
 func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
-	deadline := addDuration(resp.final().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
+	deadline := addDuration(resp.lastAttempt().Sent, c.rules.shortestByAnyClock(c.rules.QueueWait))
 	shard, _ := c.shardOf(resp)
-	if fault.Kind != DiskFault && fault.Kind != LogDelayed || fault.Node != c.ingress[resp.ID] || !fault.overlaps(deadline, deadline) {
+	if fault.Kind != DiskFault && fault.Kind != LogDelayed || fault.Node != c.ingressNodes[resp.ID] || !fault.overlaps(deadline, deadline) {
 		return false
 	}
 	for i := 1; i < len(c.maps); i++ {
@@ -275,21 +275,21 @@ func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
 	return false
 }
 
-// lostSends returns how often a request may have been sent without reaching an app. Each
+// countLostSends returns how often a request may have been sent without reaching an app. Each
 // of these sends counts as a try:
 //   - Packets to another node were lost when the request was sent, not only when it was
 //     broken off. Each later start of packet loss is one lost send.
 //   - If a node dies under the request, one more idle connection may be tried before the
 //     death is detected.
-func (c *checker) lostSends(resp *Response) int {
+func (c *checker) countLostSends(resp *Response) int {
 	lossStarts, extraSends := make(map[int64]bool), 0
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		involved := fault.affects(c.ingress[resp.ID]) || slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool { return fault.affects(run.App) })
+		involved := fault.affects(c.ingressNodes[resp.ID]) || slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
 		if involved && fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) {
 			lossStarts[fault.From] = true
 		}
-		if fault.isCrash() && slices.ContainsFunc(c.runs[resp.ID], func(run Run) bool {
+		if fault.isCrash() && slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool {
 			return run.Aborted && run.App == fault.Node && fault.From <= run.end() && run.end() <= addDuration(fault.ExitedBy, int64(c.rules.MaxAbortNotice))
 		}) {
 			extraSends = 1 // The proxy sends over at most two idle connections, and the run was the first.
@@ -298,32 +298,32 @@ func (c *checker) lostSends(resp *Response) int {
 	return max(len(lossStarts)-1, 0) + extraSends
 }
 
-// ownerFailures returns at how many processes a request may have been broken off. A
+// countOwnerFailures returns at how many processes a request may have been broken off. A
 // request that was in flight at two failed processes is not sent to a third, since the
 // request may be the cause. Each death, pause or disconnection of a node that owned its
 // shard, or ran it, counts. It also counts shortly before the request, since an idle
 // connection reports the failure only when it is used.
-func (c *checker) ownerFailures(resp *Response) int {
-	type end struct {
+func (c *checker) countOwnerFailures(resp *Response) int {
+	type failure struct {
 		node string
 		from int64
 	}
-	ends := make(map[end]bool)
+	failures := make(map[failure]bool)
 	since := resp.Sent() - int64(c.rules.SettleTime)
 	shard, _ := c.shardOf(resp)
 	nodes := c.owners(shard, resp.Sent(), resp.Done())
-	for _, run := range c.runs[resp.ID] {
+	for _, run := range c.runsByRequest[resp.ID] {
 		nodes[run.App] = true
 	}
 	for node := range nodes {
 		for i := range c.history.Faults {
 			fault := &c.history.Faults[i]
-			if fault.affects(node) && (fault.isCrash() || fault.Kind == Paused && !c.isTooBriefToMatter(i) || fault.isNetwork()) && fault.overlaps(since, resp.Done()) {
-				ends[end{node, fault.From}] = true
+			if fault.affects(node) && (fault.isCrash() || fault.Kind == Paused && !c.isTooBrief(i) || fault.isNetwork()) && fault.overlaps(since, resp.Done()) {
+				failures[failure{node, fault.From}] = true
 			}
 		}
 	}
-	return len(ends)
+	return len(failures)
 }
 
 // mayHaveRun reports whether the node declared in its error response that the request may
@@ -335,7 +335,7 @@ func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may ha
 // and waited for the next try.
 func (c *checker) timedOutWaiting(resp *Response) bool {
 	switch {
-	case resp.Done()-resp.final().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):
+	case resp.Done()-resp.lastAttempt().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):
 		return false
 	case resp.Status == http.StatusServiceUnavailable:
 		return resp.Error == "no-leader" || resp.Error == "queue-timeout" || resp.Error == "peer-unreachable" || resp.Error == "upstream-busy"
@@ -348,7 +348,7 @@ func (c *checker) timedOutWaiting(resp *Response) bool {
 func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if fault.Kind == Killed {
-		until = min(until, orNever(fault.ExitedBy)) // Its connections broke when it died.
+		until = min(until, neverIfZero(fault.ExitedBy)) // Its connections broke when it died.
 		if c.timedOutWaiting(resp) {
 			until = fault.end()
 		}
@@ -357,27 +357,27 @@ func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, a
 		until = addDuration(until, int64(c.rules.QueueWait)) // The request was sent before the fault ended.
 	}
 	if !atIngress {
-		until = min(until, c.nextOwnerServes(fault, shard, resp.Done()))
+		until = min(until, c.nextOwnerStart(fault, shard, resp.Done()))
 	}
 	return addDuration(until, int64(c.rules.SettleTime))
 }
 
-// isTooBriefToMatter reports whether a fault is a pause of a node, or a stall of the machine, that was
+// isTooBrief reports whether a fault is a pause of a node, or a stall of the machine, that was
 // shorter than a lease. Such a fault may delay requests, but must not make one fail. Several
 // pauses count as one if less than a lease lies between them.
-func (c *checker) isTooBriefToMatter(fault int) bool { return !c.matters[fault] }
+func (c *checker) isTooBrief(fault int) bool { return !c.canCauseFailure[fault] }
 
-// findBriefFaults classifies all faults at once, since a starved machine has thousands of
+// classifyFaults classifies all faults at once, since a starved machine has thousands of
 // them.
-func (c *checker) findBriefFaults() {
-	c.matters = make([]bool, len(c.history.Faults))
+func (c *checker) classifyFaults() {
+	c.canCauseFailure = make([]bool, len(c.history.Faults))
 	lease := int64(c.rules.Lease)
 	var pauses []int
 	for i := range c.history.Faults {
 		if fault := &c.history.Faults[i]; fault.Kind == Paused || fault.Kind == Stalled {
 			pauses = append(pauses, i)
 		} else {
-			c.matters[i] = true
+			c.canCauseFailure[i] = true
 		}
 	}
 	slices.SortFunc(pauses, func(x, y int) int {
@@ -395,7 +395,7 @@ func (c *checker) findBriefFaults() {
 			until = max(until, fault.end())
 		}
 		for _, i := range pauses[n:end] {
-			c.matters[i] = until == never || until-first.From >= lease
+			c.canCauseFailure[i] = until == never || until-first.From >= lease
 		}
 		n = end
 	}
@@ -406,7 +406,7 @@ func (c *checker) shardOf(resp *Response) (uint32, bool) {
 	if n := c.rules.Shards; n > 0 {
 		return shardOf(resp.Key, n), true
 	}
-	for _, run := range c.runs[resp.ID] {
+	for _, run := range c.runsByRequest[resp.ID] {
 		return run.Shard, true
 	}
 	return 0, false

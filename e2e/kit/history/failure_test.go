@@ -85,11 +85,11 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 			Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
 		excused := 0
-		for _, n := range r.Excused {
+		for _, n := range r.ExcusedFailures {
 			excused += n
 		}
 		if got := excused > 0; got != c.want {
-			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.want, r.Violations)
 		}
 	}
 }
@@ -278,8 +278,8 @@ func TestOwnerThatRegainsShardDuringFaultIsExcusedAgain(t *testing.T) {
 		r := history.Check(h, history.Rules{
 			Shards: shards, QueueWait: 500, SettleTime: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
 		})
-		if got := len(r.Excused) > 0; got != c.want {
-			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+		if got := len(r.ExcusedFailures) > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.ExcusedFailures, c.want, r.Violations)
 		}
 	}
 }
@@ -325,7 +325,7 @@ func TestDrainTimeoutExcusesAbort(t *testing.T) {
 		s.asked("x", "GET", key(1), "b", 9, took)
 		s.Runs[len(s.Runs)-1].Aborted = true
 		s.fails("shard-moved", took)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["aborted after the drain timeout"] != 1-want {
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.ExcusedFailures["aborted after the drain timeout"] != 1-want {
 			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
 		}
 	}
@@ -356,7 +356,7 @@ func TestAbortAfterPauseIsExcused(t *testing.T) {
 		s.fails("shard-moved", 0)
 		s.Responses[len(s.Responses)-1].Attempts[0].Done = at(5500)
 		s.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["aborted after the drain timeout"] != 1-c.want {
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.ExcusedFailures["aborted after the drain timeout"] != 1-c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}

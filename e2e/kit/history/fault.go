@@ -80,12 +80,12 @@ type Fault struct {
 const never = math.MaxInt64
 
 // end returns when the fault ended, or never.
-func (f *Fault) end() int64 { return orNever(f.Until) }
+func (f *Fault) end() int64 { return neverIfZero(f.Until) }
 
 // takeoverAllowedFrom returns the time from which other nodes may run the shards of the process.
 func (f *Fault) takeoverAllowedFrom() int64 {
 	if f.HoldsShards {
-		return orNever(f.ExitedBy)
+		return neverIfZero(f.ExitedBy)
 	}
 	return f.From
 }
@@ -126,18 +126,18 @@ func (r *Rules) effectsEnd(fault *Fault) int64 {
 	return fault.Until
 }
 
-// orNever returns never if t is zero.
-func orNever(t int64) int64 {
-	if t == 0 {
+// neverIfZero returns never if t is zero.
+func neverIfZero(at int64) int64 {
+	if at == 0 {
 		return never
 	}
-	return t
+	return at
 }
 
 // addDuration returns t + while. It returns never if t is never, or if the sum would overflow.
-func addDuration(t, while int64) int64 {
-	if t > never-while {
+func addDuration(at, duration int64) int64 {
+	if at > never-duration {
 		return never
 	}
-	return t + while
+	return at + duration
 }

@@ -28,7 +28,7 @@ type FollowConn struct {
 	ID, Target string
 	// Sent is the start of the connection. Last is when the last event arrived; 0 means
 	// none. Done is the end; 0 means that it is open.
-	Sent, Last, Done int64
+	Sent, LastEvent, Done int64
 	// Refused reports whether the connection was refused because no process listened.
 	Refused bool
 	// Status is 0 without a response. Error and Detail are as in Response.
@@ -61,19 +61,19 @@ func EventText(key string, n uint64) string {
 func (c *checker) checkFollowers() {
 	for i := range c.history.Followers {
 		follower := &c.history.Followers[i]
-		last := follower.After
-		for k := range follower.Conns {
-			conn := &follower.Conns[k]
+		lastEvent := follower.After
+		for connIndex := range follower.Conns {
+			conn := &follower.Conns[connIndex]
 			for _, event := range conn.Events {
 				switch {
-				case event.ID <= last:
-					c.report.add(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, last, conn.Target)
-				case event.ID > last+1:
-					c.report.add(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, last, conn.Target)
+				case event.ID <= lastEvent:
+					c.report.addViolation(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
+				case event.ID > lastEvent+1:
+					c.report.addViolation(MissingEvent, "%s: event %d of %s came after event %d, from %s", follower.Name, event.ID, follower.Key, lastEvent, conn.Target)
 				case event.Text != EventText(follower.Key, event.ID):
-					c.report.add(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
+					c.report.addViolation(WrongEvent, "%s: event %d of %s has the text %q, from %s", follower.Name, event.ID, follower.Key, event.Text, conn.Target)
 				}
-				last = event.ID
+				lastEvent = event.ID
 			}
 			c.report.Events += len(conn.Events)
 			if conn.Done != 0 {
@@ -90,37 +90,37 @@ func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
 	switch {
 	case conn.Refused:
 		if !c.mayBeDown(c.rules.node(conn.Target), &resp.Attempts[0]) {
-			c.report.add(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
+			c.report.addViolation(NotListening, "%s: no process listened at %s, which should have been running", follower.Name, conn.Target)
 		}
 		return
 	case conn.Status != 200:
 		c.checkResponse(&resp)
 		return
 	case conn.Ended:
-		c.report.add(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
+		c.report.addViolation(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
 		return
 	}
 	reason, late := c.brokenReason(follower, conn)
 	if reason != "" {
-		c.report.Excused["broken stream, "+reason]++
+		c.report.ExcusedFailures["broken stream, "+reason]++
 		return
 	}
 	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", follower.Name, follower.Key, conn.Target, conn.Err)
 	if late != 0 {
 		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
 	}
-	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.lastSeen()), time.Duration(conn.Done-conn.Sent), c.describeContext(&resp, c.runs[conn.ID]))
+	c.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.lastActivity()), time.Duration(conn.Done-conn.Sent), c.describeContext(&resp, c.runsByRequest[conn.ID]))
 }
 
-// lastSeen returns the last time at which the stream certainly worked.
-func (w *FollowConn) lastSeen() int64 { return cmp.Or(w.Last, w.Sent) }
+// lastActivity returns the last time at which the stream certainly worked.
+func (f *FollowConn) lastActivity() int64 { return cmp.Or(f.LastEvent, f.Sent) }
 
 // response returns the connection as a Response that covers only the time since the last
 // event.
-func (w *FollowConn) response(follower *Follower) Response {
+func (f *FollowConn) response(follower *Follower) Response {
 	return Response{
-		ID: w.ID, Key: follower.Key, Method: "GET", Status: w.Status, Error: w.Error, Detail: w.Detail, Truncated: w.Status == 200,
-		Attempts: []Attempt{{Target: w.Target, Refused: w.Refused, Sent: w.lastSeen(), Done: w.Done, Err: w.Err}},
+		ID: f.ID, Key: follower.Key, Method: "GET", Status: f.Status, Error: f.Error, Detail: f.Detail, Truncated: f.Status == 200,
+		Attempts: []Attempt{{Target: f.Target, Refused: f.Refused, Sent: f.lastActivity(), Done: f.Done, Err: f.Err}},
 	}
 }
 
@@ -136,11 +136,11 @@ func (w *FollowConn) response(follower *Follower) Response {
 func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string, late int64) {
 	resp, ingress := conn.response(follower), c.rules.node(conn.Target)
 	shard, _ := c.shardOf(&resp)
-	owners := c.owners(shard, conn.lastSeen(), conn.Done)
+	owners := c.owners(shard, conn.lastActivity(), conn.Done)
 	switch {
 	case follower.BoundToNode:
 		return "its app is part of its node", 0
-	case conn.Last == 0 && len(owners) > 1:
+	case conn.LastEvent == 0 && len(owners) > 1:
 		return "it had no event ID yet", 0
 	}
 	noMajority := c.longestWithoutMajority(&resp) > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
@@ -160,9 +160,9 @@ func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string
 				continue
 			}
 			until = fault.end()
-		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.lastSeen(), conn.Done):
+		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.lastActivity(), conn.Done):
 			until = never // The client may not have read meanwhile.
-		case c.isTooBriefToMatter(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
+		case c.isTooBrief(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
 			continue
 		default:
 			until = c.streamExcuseValidUntil(fault, conn, shard, atIngress || noMajority)
@@ -181,9 +181,9 @@ func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string
 func (c *checker) streamExcuseValidUntil(fault *Fault, conn *FollowConn, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if !atIngress {
-		until = min(until, c.nextOwnerServes(fault, shard, conn.Done))
+		until = min(until, c.nextOwnerStart(fault, shard, conn.Done))
 	}
-	if conn.Done-conn.lastSeen() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
+	if conn.Done-conn.lastActivity() >= c.rules.shortestByAnyClock(c.rules.QueueWait) {
 		until = addDuration(until, int64(c.rules.QueueWait))
 	}
 	return until

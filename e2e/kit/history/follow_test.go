@@ -16,7 +16,7 @@ type followed struct {
 
 func newFollowed() *followed {
 	s := good()
-	f := history.Follower{Name: "f", Key: key(1), Conns: []history.FollowConn{{ID: "f.1", Target: "i", Sent: 100 * ms, Last: 1050 * ms, Status: 200}}}
+	f := history.Follower{Name: "f", Key: key(1), Conns: []history.FollowConn{{ID: "f.1", Target: "i", Sent: 100 * ms, LastEvent: 1050 * ms, Status: 200}}}
 	all := func(node string) (owners []string) {
 		for range shards {
 			owners = append(owners, node)
@@ -47,7 +47,7 @@ func (x *followed) event(n uint64) {
 // cut breaks the connection at a time, with the last event at another time.
 func (x *followed) cut(seen, done int64) {
 	c := x.last()
-	c.Last, c.Done, c.Err = seen*ms, done*ms, "unexpected EOF"
+	c.LastEvent, c.Done, c.Err = seen*ms, done*ms, "unexpected EOF"
 }
 
 // back reconnects the client to a node.

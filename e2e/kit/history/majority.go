@@ -10,17 +10,17 @@ import (
 // Rules.SettleTime has no leader yet that grants leases. It does not end the interval, but
 // its own time does not count.
 func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
-	sum, restored := int64(0), int64(0)
-	c.eachInterval(resp.final().Sent, resp.Done(), func(from, until int64, noMajority bool) {
+	lost, restored := int64(0), int64(0)
+	c.forEachInterval(resp.lastAttempt().Sent, resp.Done(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
 			return
 		}
 		if restored >= int64(c.rules.SettleTime) {
-			sum = 0
+			lost = 0
 		}
-		sum, restored = sum+until-from, 0
-		longest = max(longest, sum)
+		lost, restored = lost+until-from, 0
+		longest = max(longest, lost)
 	})
 	return longest
 }
@@ -28,7 +28,7 @@ func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 // totalWithoutMajority returns the total time without a majority within an interval. During
 // that time, no round could be committed.
 func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
-	c.eachInterval(from, until, func(from, until int64, noMajority bool) {
+	c.forEachInterval(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
 			sum += until - from
 		}
@@ -36,10 +36,10 @@ func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 	return sum
 }
 
-// eachInterval splits an interval at the starts and ends of faults, and calls visit for each
+// forEachInterval splits an interval at the starts and ends of faults, and calls visit for each
 // part. noMajority is true if so many nodes had faults that the other voters were no
 // majority.
-func (c *checker) eachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
+func (c *checker) forEachInterval(from, until int64, visit func(from, until int64, noMajority bool)) {
 	allVoters := c.voters()
 	if from >= until {
 		return
@@ -56,7 +56,7 @@ func (c *checker) eachInterval(from, until int64, visit func(from, until int64, 
 	var active []*Fault
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		if !fault.overlaps(from, until) || c.isTooBriefToMatter(i) {
+		if !fault.overlaps(from, until) || c.isTooBrief(i) {
 			continue
 		}
 		active = append(active, fault)

@@ -48,7 +48,7 @@ func (c *checker) checkExclusions() {
 			}
 			seen[node] = true
 			if slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
-				return drain.Node == node && drain.From <= next.At && next.At <= addDuration(orNever(drain.Until), roundTime)
+				return drain.Node == node && drain.From <= next.At && next.At <= addDuration(neverIfZero(drain.Until), roundTime)
 			}) {
 				continue
 			}
@@ -58,7 +58,7 @@ func (c *checker) checkExclusions() {
 				}
 				return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), roundTime+c.totalWithoutMajority(fault.end(), next.At))
 			}) {
-				c.report.add(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
+				c.report.addViolation(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 		}
 	}
 	previousOwner := ""
-	for _, run := range c.shards[shard] {
+	for _, run := range c.runsByShard[shard] {
 		switch {
 		case run.Start > until:
 		case run.Start < from:
@@ -96,13 +96,13 @@ func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 	return owners
 }
 
-// nextOwnerServes returns when another node began to run requests of a shard as its next
+// nextOwnerStart returns when another node began to run requests of a shard as its next
 // owner. It counts from the start of the fault, or from the last time that the faulty
 // node regained the shard: a node that receives half of its messages is excluded, joins
 // again, and is excluded again.
-func (c *checker) nextOwnerServes(fault *Fault, shard uint32, done int64) int64 {
-	from, epoch := max(fault.From, c.regainedAt(fault, shard, done)), uint64(0)
-	for _, run := range c.shards[shard] {
+func (c *checker) nextOwnerStart(fault *Fault, shard uint32, done int64) int64 {
+	from, epoch := max(fault.From, c.lastRegainedAt(fault, shard, done)), uint64(0)
+	for _, run := range c.runsByShard[shard] {
 		switch {
 		case run.Start <= from:
 			epoch = max(epoch, run.Epoch)
@@ -113,9 +113,9 @@ func (c *checker) nextOwnerServes(fault *Fault, shard uint32, done int64) int64 
 	return never
 }
 
-// regainedAt returns the last time before done at which a map assigned a shard to a node
+// lastRegainedAt returns the last time before done at which a map assigned a shard to a node
 // with this fault; 0 means that there is none.
-func (c *checker) regainedAt(fault *Fault, shard uint32, done int64) (at int64) {
+func (c *checker) lastRegainedAt(fault *Fault, shard uint32, done int64) (at int64) {
 	for i := 1; i < len(c.maps); i++ {
 		old, next := &c.maps[i-1], &c.maps[i]
 		if int(shard) >= min(len(old.Owners), len(next.Owners)) || !fault.overlaps(next.At, next.At) || next.At > done {

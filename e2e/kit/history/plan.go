@@ -7,22 +7,22 @@ import "slices"
 type Drain struct {
 	Node        string
 	From, Until int64
-	// Entries are the log entries of the request. Zero means that they are not known.
-	Entries Entries
+	// LogRange are the log entries of the request. Zero means that they are not known.
+	LogRange LogRange
 }
 
 // Cordon is a node that should gain no shards, at the request of an operator.
 type Cordon struct {
-	Node    string
-	Entries Entries
+	Node     string
+	LogRange LogRange
 }
 
-// Entries is the part of the log in which a request is in force: after Since and before
+// LogRange is the part of the log in which a request is in force: after Since and before
 // Till. Till 0 means that it is still in force. Maps that are proposed in it have epochs
 // within this range, and must obey the request.
-type Entries struct{ After, Before uint64 }
+type LogRange struct{ After, Before uint64 }
 
-func (e Entries) covers(shardMap *Map) bool {
+func (e LogRange) covers(shardMap *Map) bool {
 	return e.After > 0 && e.After < shardMap.Epoch && (e.Before == 0 || shardMap.Epoch < e.Before)
 }
 
@@ -32,8 +32,8 @@ func (c *checker) checkPlacement() {
 	for i := range c.maps {
 		shardMap := &c.maps[i]
 		for _, drain := range c.history.Drains {
-			if drain.Entries.covers(shardMap) && shardMap.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
-				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.Entries.After)
+			if drain.LogRange.covers(shardMap) && shardMap.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
+				c.report.addViolation(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, shardMap.Epoch, drain.LogRange.After)
 			}
 		}
 		if i == 0 {
@@ -41,14 +41,14 @@ func (c *checker) checkPlacement() {
 		}
 		cordoned := make(map[string]bool)
 		for _, cordon := range c.history.Cordons {
-			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.Entries.covers(shardMap)
+			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.LogRange.covers(shardMap)
 		}
-		if !slices.ContainsFunc(shardMap.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
+		if !slices.ContainsFunc(shardMap.Owners, func(owner string) bool { return owner != "" && !cordoned[owner] }) {
 			continue
 		}
-		for shard, node := range shardMap.Owners {
-			if before := c.maps[i-1].Owners[shard]; cordoned[node] && before != node {
-				c.report.add(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", node, shard, before, shardMap.Epoch)
+		for shard, owner := range shardMap.Owners {
+			if previousOwner := c.maps[i-1].Owners[shard]; cordoned[owner] && previousOwner != owner {
+				c.report.addViolation(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", owner, shard, previousOwner, shardMap.Epoch)
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func (c *checker) isDrainStage(i int, drain *Drain) bool {
 // fault may have delayed the log, so such restarts are not checked. A node that is back
 // gives shards to nodes that join meanwhile, and gains shards of nodes that leave.
 func (c *checker) checkRestartGrace() {
-	for k := range c.history.Faults {
-		fault := &c.history.Faults[k]
+	for faultIndex := range c.history.Faults {
+		fault := &c.history.Faults[faultIndex]
 		if fault.Kind != Terminated || fault.Grace == 0 || c.rules.SlowLog {
 			continue
 		}
@@ -82,20 +82,20 @@ func (c *checker) checkRestartGrace() {
 		if c.faultyDuring(fault.From, until) || c.drainedDuring(fault.Node, fault.From, until) {
 			continue
 		}
-		had := false
+		ownedShards := false
 		for i := range c.maps {
 			shardMap := &c.maps[i]
 			switch {
 			case shardMap.At <= fault.From:
-				had = shardMap.hasOwner(fault.Node)
+				ownedShards = shardMap.hasOwner(fault.Node)
 			case shardMap.At >= fault.end() && c.isJoinStage(i):
 				// The node is back, and gives busy shards to a node that joined before.
-			case i > 0 && shardMap.At < until && had && !shardMap.addsNode(&c.maps[i-1]):
-				gives := func(node string) bool {
+			case i > 0 && shardMap.At < until && ownedShards && !shardMap.addsNode(&c.maps[i-1]):
+				mayGive := func(node string) bool {
 					return shardMap.At >= fault.end() && (!shardMap.hasOwner(node) || c.isLeaving(node, fault.From, shardMap.At))
 				}
-				if n := c.maps[i-1].countChanged(shardMap, fault.Node, gives); n > 0 {
-					c.report.add(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", n, fault.Node, fault.Grace, shardMap.Epoch)
+				if moved := c.maps[i-1].countOwnershipChanges(shardMap, fault.Node, mayGive); moved > 0 {
+					c.report.addViolation(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", moved, fault.Node, fault.Grace, shardMap.Epoch)
 				}
 			}
 		}
@@ -106,8 +106,8 @@ func (c *checker) checkRestartGrace() {
 // joined. Busy shards move up to DrainTimeout after the idle ones, and the round takes at
 // most as long.
 func (c *checker) isJoinStage(i int) bool {
-	for k := i; k > 0 && c.maps[i].At <= addDuration(c.maps[k].At, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)); k-- {
-		if c.maps[k].addsNode(&c.maps[k-1]) {
+	for first := i; first > 0 && c.maps[i].At <= addDuration(c.maps[first].At, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)); first-- {
+		if c.maps[first].addsNode(&c.maps[first-1]) {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func (c *checker) isLeaving(node string, from, until int64) bool {
 // not count.
 func (c *checker) faultyDuring(from, until int64) bool {
 	for i := range c.history.Faults {
-		if fault := &c.history.Faults[i]; fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBriefToMatter(i) {
+		if fault := &c.history.Faults[i]; fault.Kind != Terminated && fault.overlaps(from, until) && !c.isTooBrief(i) {
 			return true
 		}
 	}
@@ -137,7 +137,7 @@ func (c *checker) faultyDuring(from, until int64) bool {
 // no longer a restart in place.
 func (c *checker) drainedDuring(node string, from, until int64) bool {
 	return slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
-		return drain.Node == node && drain.From <= until && from <= orNever(drain.Until)
+		return drain.Node == node && drain.From <= until && from <= neverIfZero(drain.Until)
 	})
 }
 
@@ -146,14 +146,14 @@ func (m *Map) addsNode(before *Map) bool {
 	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.hasOwner(node) })
 }
 
-// countChanged returns how many shards the node owns in only one of two maps. It does not
+// countOwnershipChanges returns how many shards the node owns in only one of two maps. It does not
 // count shards that the node gained from an owner for which gives returns true.
-func (m *Map) countChanged(other *Map, node string, gives func(owner string) bool) (n int) {
+func (m *Map) countOwnershipChanges(other *Map, node string, mayGive func(owner string) bool) (n int) {
 	for s, owner := range m.Owners {
 		if s >= len(other.Owners) || (owner == node) == (other.Owners[s] == node) {
 			continue
 		}
-		if owner == node || !gives(owner) {
+		if owner == node || !mayGive(owner) {
 			n++
 		}
 	}

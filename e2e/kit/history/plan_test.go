@@ -18,13 +18,13 @@ func (s *story) map6(epoch uint64, owners ...string) {
 func TestMapsMustObeyDrainsAndCordons(t *testing.T) {
 	drained := func(since, till uint64) func(s *story) {
 		return func(s *story) {
-			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, Entries: history.Entries{After: since, Before: till}})
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, LogRange: history.LogRange{After: since, Before: till}})
 		}
 	}
 	cordoned := func(since, till uint64, nodes ...string) func(s *story) {
 		return func(s *story) {
 			for _, n := range nodes {
-				s.Cordons = append(s.Cordons, history.Cordon{Node: n, Entries: history.Entries{After: since, Before: till}})
+				s.Cordons = append(s.Cordons, history.Cordon{Node: n, LogRange: history.LogRange{After: since, Before: till}})
 			}
 		}
 	}

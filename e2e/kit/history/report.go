@@ -17,38 +17,38 @@ type Report struct {
 	// Requests is the number of requests. Answered is the number of complete responses of
 	// the app with status 200.
 	Requests, Answered int
-	// Reattempts is the number of requests with more than one attempt. Of the attempts,
+	// RetriedRequests is the number of requests with more than one attempt. Of the attempts,
 	// Refused found no listener, and Broken lost an idle connection because a process
 	// died.
-	Reattempts, Refused, Broken int
+	RetriedRequests, RefusedAttempts, BrokenAttempts int
 	// Runs is the number of runs in the apps. Shards is the number of distinct shards.
 	Runs, Shards int
 	// Events is the number of events that followers received.
 	Events int
 	// Handovers is the number of owner changes along the runs of all shards.
 	Handovers int
-	// Excused is the number of failed requests by excuse.
-	Excused map[string]int
-	// Paused is the number of overlaps at a pause or a death. Forged is the number of
+	// ExcusedFailures is the number of failed requests by excuse.
+	ExcusedFailures map[string]int
+	// PauseOverlaps is the number of overlaps at a pause or a death. Forged is the number of
 	// overlaps at a Reset. With --takeover immediate, both include runs that began after
 	// the next owner.
-	Paused, Forged int
-	// NoticedLate is the number of other overlaps outside the guarantee: an app noticed
+	PauseOverlaps, ResetOverlaps int
+	// LateAbortOverlaps is the number of other overlaps outside the guarantee: an app noticed
 	// late that its request was aborted, or that its node was dead.
-	NoticedLate int
-	// Fenced is the number of requests that an app rejected because the store had
+	LateAbortOverlaps int
+	// FencedRequests is the number of requests that an app rejected because the store had
 	// rejected its epoch, during one of the overlaps.
-	Fenced int
-	// Overlapped is the number of all these overlaps by shard. In other shards, an app
+	FencedRequests int
+	// OverlapsByShard is the number of all these overlaps by shard. In other shards, an app
 	// that ignores epochs is as safe as an app that checks them.
-	Overlapped map[uint32]int
-	// Stalled is how long the machine was too busy to attribute a failure to a node.
-	Stalled time.Duration
+	OverlapsByShard map[uint32]int
+	// StalledTime is how long the machine was too busy to attribute a failure to a node.
+	StalledTime time.Duration
 	// Violations are the broken guarantees.
 	Violations []Violation
 }
 
-func (r *Report) add(kind Kind, format string, args ...any) {
+func (r *Report) addViolation(kind Kind, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
@@ -70,7 +70,7 @@ func (r *Report) Err() error {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "history: %d violations (%s)", len(r.Violations), r)
-	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return violation.Kind.Safety() }) {
+	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return violation.Kind.IsSafety() }) {
 		text.WriteString(": " + SafetyViolated)
 	}
 	for i, violation := range r.Violations {
@@ -87,28 +87,28 @@ func (r *Report) Err() error {
 func (r *Report) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
-		r.Requests, r.Answered, r.Reattempts, r.Refused, r.Broken, r.Runs, r.Shards, r.Handovers)
+		r.Requests, r.Answered, r.RetriedRequests, r.RefusedAttempts, r.BrokenAttempts, r.Runs, r.Shards, r.Handovers)
 	if r.Events > 0 {
 		fmt.Fprintf(&text, ", %d events", r.Events)
 	}
-	for _, why := range slices.Sorted(maps.Keys(r.Excused)) {
-		fmt.Fprintf(&text, ", %d excused: %s", r.Excused[why], why)
+	for _, why := range slices.Sorted(maps.Keys(r.ExcusedFailures)) {
+		fmt.Fprintf(&text, ", %d excused: %s", r.ExcusedFailures[why], why)
 	}
 	for _, c := range []struct {
 		n    int
 		what string
 	}{
-		{r.Paused, "overlaps at a pause or death"},
-		{r.Forged, "overlaps at a forged reset"},
-		{r.NoticedLate, "overlaps with an aborted run"},
-		{r.Fenced, "fenced by the store"},
+		{r.PauseOverlaps, "overlaps at a pause or death"},
+		{r.ResetOverlaps, "overlaps at a forged reset"},
+		{r.LateAbortOverlaps, "overlaps with an aborted run"},
+		{r.FencedRequests, "fenced by the store"},
 	} {
 		if c.n > 0 {
 			fmt.Fprintf(&text, ", %d %s", c.n, c.what)
 		}
 	}
-	if r.Stalled > 0 {
-		fmt.Fprintf(&text, ", machine stalled for %v", r.Stalled.Round(time.Millisecond))
+	if r.StalledTime > 0 {
+		fmt.Fprintf(&text, ", machine stalled for %v", r.StalledTime.Round(time.Millisecond))
 	}
 	by := make(map[Kind]int)
 	for _, violation := range r.Violations {

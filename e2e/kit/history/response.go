@@ -87,8 +87,8 @@ func safe(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "OPTIONS"
 }
 
-// final returns the last attempt, which received the response if there is one.
-func (r *Response) final() Attempt {
+// lastAttempt returns the last attempt, which received the response if there is one.
+func (r *Response) lastAttempt() Attempt {
 	if len(r.Attempts) == 0 {
 		return Attempt{Err: "never sent"}
 	}

@@ -35,10 +35,10 @@ type Rules struct {
 	// MaxAbortNotice is how late an app may notice that its node aborted a request. It is the
 	// maximum overlap of such a run with the runs of the next owner. 0 means 250 ms.
 	MaxAbortNotice time.Duration
-	// MaxStarvedTime limits how much later than MaxAbortNotice an app may notice an abort, or its
+	// MaxCPUWait limits how much later than MaxAbortNotice an app may notice an abort, or its
 	// process may end, because threads waited for processors after a pause. 0 means twice
 	// MaxAbortNotice.
-	MaxStarvedTime time.Duration
+	MaxCPUWait time.Duration
 	// WakeTime is how long after a pause a run may begin that its node had admitted before:
 	// the pause came between the last check of the lease and the write. 0 means that this
 	// is not permitted.
@@ -61,7 +61,7 @@ func (r Rules) withDefaults() Rules {
 	r.StreamGrace = cmp.Or(r.StreamGrace, 250*time.Millisecond)
 	r.QueueWait = cmp.Or(r.QueueWait, 10*time.Second)
 	r.MaxAbortNotice = cmp.Or(r.MaxAbortNotice, 250*time.Millisecond)
-	r.MaxStarvedTime = cmp.Or(r.MaxStarvedTime, 2*r.MaxAbortNotice)
+	r.MaxCPUWait = cmp.Or(r.MaxCPUWait, 2*r.MaxAbortNotice)
 	r.SettleTime = cmp.Or(r.SettleTime, time.Second)
 	r.MaxStartTime = cmp.Or(r.MaxStartTime, 10*time.Second)
 	return r

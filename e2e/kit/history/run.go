@@ -42,10 +42,10 @@ type Run struct {
 }
 
 // end returns End, or never for a run that has not ended.
-func (r *Run) end() int64 { return orNever(r.End) }
+func (r *Run) end() int64 { return neverIfZero(r.End) }
 
 // endsBefore reports whether the run ended before t. Every run ends before never.
-func (r *Run) endsBefore(t int64) bool { return t == never || r.end() < t }
+func (r *Run) endsBefore(at int64) bool { return at == never || r.end() < at }
 
 // maxLine is the maximum length of a line of a records file, in bytes.
 const maxLine = 1 << 20

@@ -48,7 +48,7 @@ func TestLapsedLeaseExcusesAbort(t *testing.T) {
 		h.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Aborted: true}}
 		h.Admissions = []history.Admission{{Node: "c", Shard: 1, Epoch: 1, From: base * ms, Until: (base + 500) * ms}}
 		r := history.Check(h, history.Rules{Shards: shards})
-		if len(r.Violations) != c.want || r.Excused["aborted, the lease of its node had ended"] != 1-c.want {
+		if len(r.Violations) != c.want || r.ExcusedFailures["aborted, the lease of its node had ended"] != 1-c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}

@@ -21,7 +21,7 @@ func (s *shardChecker) check() {
 		if owner, ok := owners[run.Epoch]; !ok {
 			owners[run.Epoch] = run.App
 		} else if owner != run.App {
-			s.report.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
+			s.report.addViolation(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
 		}
 		if run.Epoch < newest.Epoch {
 			s.checkStale(run, newest)
@@ -46,11 +46,11 @@ func (s *shardChecker) check() {
 
 // checkStale checks a run that began under an older epoch than an earlier run.
 func (s *shardChecker) checkStale(run, newest Run) {
-	if s.takenOverAt(run) < run.Start && s.countExcuse(s.excuseFor(run), run) {
+	if s.takenOverAt(run) < run.Start && s.countExcuse(s.findOverlapExcuse(run), run) {
 		return
 	}
 	// A later owner had begun already, and no fault explains why the previous owner continued.
-	s.report.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
+	s.report.addViolation(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
 		run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
 }
 
@@ -61,12 +61,12 @@ func (s *shardChecker) checkOverlap(earlier, later Run) {
 	if later.Epoch < earlier.Epoch {
 		staleRun = later
 	}
-	if earlier.Epoch != later.Epoch && s.countExcuse(s.excuseFor(staleRun), staleRun) {
+	if earlier.Epoch != later.Epoch && s.countExcuse(s.findOverlapExcuse(staleRun), staleRun) {
 		return
 	}
 	// Two nodes ran the shard at the same time. Without a fault that excuses the older owner, its
 	// node has run a request after its lease ended, or the next owner has begun too early.
-	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
+	s.report.addViolation(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
 		earlier.Epoch, time.Duration(earlier.Start-later.Start), later.App, later.ID, later.Epoch,
 		time.Duration(min(earlier.end(), later.end())-later.Start))
 }
@@ -74,17 +74,17 @@ func (s *shardChecker) checkOverlap(earlier, later Run) {
 // countExcuse counts an excuse and returns false if e is zero.
 func (s *shardChecker) countExcuse(excuse overlapExcuse, staleRun Run) bool {
 	switch excuse {
-	case pausedOrDead:
-		s.report.Paused++
-	case forgedReset:
-		s.report.Forged++
-	case noticedLate:
-		s.report.NoticedLate++
+	case nodePausedOrDead:
+		s.report.PauseOverlaps++
+	case connectionReset:
+		s.report.ResetOverlaps++
+	case abortNoticedLate:
+		s.report.LateAbortOverlaps++
 	default:
 		return false
 	}
-	s.excused[staleRun.ID] = true
-	s.report.Overlapped[staleRun.Shard]++
+	s.excusedOverlaps[staleRun.ID] = true
+	s.report.OverlapsByShard[staleRun.Shard]++
 	return true
 }
 
@@ -102,13 +102,13 @@ func (s *shardChecker) takenOverAt(staleRun Run) int64 {
 // lastLease returns the last time up to until at which a node demonstrably held a lease.
 // ok is false if there is none.
 func (c *checker) lastLease(node string, until int64) (int64, bool) {
-	at := c.leases[node]
-	i, found := slices.BinarySearch(at, until)
+	leaseTimes := c.leaseTimes[node]
+	i, found := slices.BinarySearch(leaseTimes, until)
 	if found {
 		return until, true
 	}
 	if i == 0 {
 		return 0, false
 	}
-	return at[i-1], true
+	return leaseTimes[i-1], true
 }

@@ -86,9 +86,9 @@ func (k Kind) String() string {
 // property that holds however late something happens, and also if it never happens.
 const SafetyViolated = "a safety property is violated"
 
-// Safety reports whether the guarantee is a safety property. The other guarantees, such
+// IsSafety reports whether the guarantee is a safety property. The other guarantees, such
 // as a response in time, require a machine with enough CPU time.
-func (k Kind) Safety() bool {
+func (k Kind) IsSafety() bool {
 	switch k {
 	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, PlacementIgnored, MovedInGrace, BrokenStream:
 		return false
@@ -98,11 +98,11 @@ func (k Kind) Safety() bool {
 	return true
 }
 
-// Safety reports whether the kind with this name is a safety property. An unknown name
+// IsSafetyKind reports whether the kind with this name is a safety property. An unknown name
 // counts as one.
-func Safety(name string) bool {
+func IsSafetyKind(name string) bool {
 	k := slices.Index(kinds[:], name)
-	return k < 1 || Kind(k).Safety()
+	return k < 1 || Kind(k).IsSafety()
 }
 
 // Violation is one broken guarantee.

@@ -19,8 +19,8 @@ type BurstOptions struct {
 	Target string
 	// Conns is the number of connections, which are opened at once.
 	Conns int
-	// For is how long each connection sends requests.
-	For time.Duration
+	// Duration is how long each connection sends requests.
+	Duration time.Duration
 	// Keys are used in turn.
 	Keys []string
 	// Prefix is the prefix of every request ID.
@@ -31,8 +31,8 @@ type BurstOptions struct {
 
 // BurstResult is the result of a burst.
 type BurstResult struct {
-	// Times are the durations of the successful requests, in ascending order.
-	Times []time.Duration
+	// Latencies are the durations of the successful requests, in ascending order.
+	Latencies []time.Duration
 	// Failed are the responses of failed requests.
 	Failed []history.Response
 }
@@ -43,16 +43,16 @@ func Burst(ctx context.Context, opts BurstOptions) BurstResult {
 	client := NewClient([]string{opts.Target}, nil)
 	defer client.Close()
 	var (
-		all sync.WaitGroup
-		mu  sync.Mutex
-		b   BurstResult
+		clients sync.WaitGroup
+		mu      sync.Mutex
+		result  BurstResult
 	)
-	until := time.Now().Add(opts.For)
+	deadline := time.Now().Add(opts.Duration)
 	for i := range opts.Conns {
-		all.Go(func() {
+		clients.Go(func() {
 			var times []time.Duration
 			var failed []history.Response
-			for n := 0; len(failed) == 0 && time.Now().Before(until) && ctx.Err() == nil; n++ {
+			for n := 0; len(failed) == 0 && time.Now().Before(deadline) && ctx.Err() == nil; n++ {
 				resp := client.DoAt(ctx, opts.Target, Request{
 					ID: fmt.Sprintf("%s-%d-%d", opts.Prefix, i, n), Key: opts.Keys[(i+n)%len(opts.Keys)], Timeout: opts.Timeout,
 				})
@@ -64,10 +64,10 @@ func Burst(ctx context.Context, opts BurstOptions) BurstResult {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			b.Times, b.Failed = append(b.Times, times...), append(b.Failed, failed...)
+			result.Latencies, result.Failed = append(result.Latencies, times...), append(result.Failed, failed...)
 		})
 	}
-	all.Wait()
-	slices.Sort(b.Times)
-	return b
+	clients.Wait()
+	slices.Sort(result.Latencies)
+	return result
 }

@@ -23,12 +23,12 @@ const retryDelay = 20 * time.Millisecond
 type Client struct {
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 
-	mu      sync.Mutex
-	targets []string
-	next    int
-	idle    map[string][]*conn
-	closed  bool
-	noRetry []string
+	mu         sync.Mutex
+	targets    []string
+	nextTarget int
+	idle       map[string][]*clientConn
+	closed     bool
+	noRetry    []string
 	// removedAt is when a target was last removed from noRetry, by history.Now.
 	removedAt map[string]int64
 	// unsolicited is the number of bytes that arrived on idle connections.
@@ -43,7 +43,7 @@ func NewClient(targets []string, dial func(ctx context.Context, addr string) (ne
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	return &Client{dial: dial, targets: targets, idle: make(map[string][]*conn), removedAt: make(map[string]int64)}
+	return &Client{dial: dial, targets: targets, idle: make(map[string][]*clientConn), removedAt: make(map[string]int64)}
 }
 
 // SetTargets replaces the targets. It does not affect requests in flight.
@@ -83,8 +83,8 @@ func (c *Client) Close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, conns := range c.idle {
-		for _, k := range conns {
-			_ = k.Close()
+		for _, conn := range conns {
+			_ = conn.Close()
 		}
 	}
 	clear(c.idle)
@@ -100,7 +100,7 @@ func (c *Client) DoAt(ctx context.Context, target string, req Request) history.R
 	return c.send(ctx, req, target)
 }
 
-func (c *Client) send(ctx context.Context, req Request, only string) history.Response {
+func (c *Client) send(ctx context.Context, req Request, onlyTarget string) history.Response {
 	req = req.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
 	defer cancel()
@@ -109,36 +109,36 @@ func (c *Client) send(ctx context.Context, req Request, only string) history.Res
 		resp.Wrote = string(req.Body)
 	}
 	for round := 1; ; round++ {
-		target, n := c.target(only)
-		if retry := c.attempt(ctx, target, req, &resp, only == ""); !retry {
+		target, targetCount := c.takeTarget(onlyTarget)
+		if retry := c.tryTarget(ctx, target, req, &resp, onlyTarget == ""); !retry {
 			return resp
 		}
-		if round%n == 0 && !wait(ctx, retryDelay) {
+		if round%targetCount == 0 && !wait(ctx, retryDelay) {
 			return resp
 		}
 	}
 }
 
-// target returns the next target and the number of targets.
-func (c *Client) target(only string) (target string, n int) {
-	if only != "" {
-		return only, 1
+// takeTarget returns the next target and the number of targets.
+func (c *Client) takeTarget(onlyTarget string) (target string, count int) {
+	if onlyTarget != "" {
+		return onlyTarget, 1
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.next++
-	return c.targets[c.next%len(c.targets)], len(c.targets)
+	c.nextTarget++
+	return c.targets[c.nextTarget%len(c.targets)], len(c.targets)
 }
 
-// attempt tries one target. retry reports that the request certainly got no response
+// tryTarget tries one target. retry reports that the request certainly got no response
 // there, so that a load balancer would try the next target.
-func (c *Client) attempt(ctx context.Context, target string, req Request, resp *history.Response, failover bool) (retry bool) {
+func (c *Client) tryTarget(ctx context.Context, target string, req Request, resp *history.Response, failover bool) (retry bool) {
 	attempt := history.Attempt{Target: target, Sent: history.Now()}
-	k, keep, err := c.sendOnce(ctx, target, req, resp)
-	if k != nil {
-		attempt.Reused = k.reused
-		retry = attempt.Reused && !k.received && closedByPeer(err) && c.mayRetry(&attempt, resp)
-		c.putIdle(k, keep)
+	conn, reusable, err := c.sendOnce(ctx, target, req, resp)
+	if conn != nil {
+		attempt.Reused = conn.isReused
+		retry = attempt.Reused && !conn.hasReceived && closedByPeer(err) && c.mayRetry(&attempt, resp)
+		c.putIdle(conn, reusable)
 	} else {
 		attempt.Refused = isRefused(err)
 		retry = attempt.Refused
@@ -153,21 +153,21 @@ func (c *Client) attempt(ctx context.Context, target string, req Request, resp *
 
 // sendOnce sends r over an idle connection that is still open, or over a new one, and
 // returns the connection. k is nil if the dial failed.
-func (c *Client) sendOnce(ctx context.Context, target string, req Request, resp *history.Response) (k *conn, keep bool, err error) {
+func (c *Client) sendOnce(ctx context.Context, target string, req Request, resp *history.Response) (conn *clientConn, reusable bool, err error) {
 	deadline, _ := ctx.Deadline()
 	for {
-		if k, err = c.getConn(ctx, target); err != nil {
+		if conn, err = c.getConn(ctx, target); err != nil {
 			return nil, false, err
 		}
-		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
-		keep, err = k.exchange(req, resp, deadline)
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		reusable, err = conn.exchange(req, resp, deadline)
 		stop()
 		if !errors.Is(err, errStale) {
-			return k, keep, err
+			return conn, reusable, err
 		}
-		_ = k.Close()
+		_ = conn.Close()
 		c.mu.Lock()
-		c.unsolicited += k.unsolicited
+		c.unsolicited += conn.unsolicited
 		c.mu.Unlock()
 	}
 }
@@ -186,38 +186,38 @@ func closedByPeer(err error) bool {
 }
 
 // getConn returns an idle connection or a new one.
-func (c *Client) getConn(ctx context.Context, target string) (*conn, error) {
-	if k := c.takeIdle(target); k != nil {
-		k.reused = true
-		return k, nil
+func (c *Client) getConn(ctx context.Context, target string) (*clientConn, error) {
+	if conn := c.takeIdle(target); conn != nil {
+		conn.isReused = true
+		return conn, nil
 	}
-	n, err := c.dial(ctx, target)
+	netConn, err := c.dial(ctx, target)
 	if err != nil {
 		return nil, err
 	}
-	return newConn(n, target), nil
+	return newConn(netConn, target), nil
 }
 
-func (c *Client) takeIdle(target string) *conn {
+func (c *Client) takeIdle(target string) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conns := c.idle[target]
 	if len(conns) == 0 {
 		return nil
 	}
-	k := conns[len(conns)-1]
+	conn := conns[len(conns)-1]
 	c.idle[target] = conns[:len(conns)-1]
-	return k
+	return conn
 }
 
-func (c *Client) putIdle(k *conn, keep bool) {
+func (c *Client) putIdle(conn *clientConn, reusable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !keep || c.closed {
-		_ = k.Close()
+	if !reusable || c.closed {
+		_ = conn.Close()
 		return
 	}
-	c.idle[k.target] = append(c.idle[k.target], k)
+	c.idle[conn.target] = append(c.idle[conn.target], conn)
 }
 
 // Unsolicited returns the number of bytes that arrived on idle connections. They belong

@@ -315,7 +315,7 @@ func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	defer srv.Close()
 	g := load.Start(t.Context(), load.Options{
 		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
-		Make: func(n int, r *load.Request) { r.Header = map[string]string{"N": strconv.Itoa(n)} },
+		ModifyRequest: func(n int, r *load.Request) { r.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
 	for tick := time.NewTicker(time.Millisecond); g.Started() < 200; {
 		<-tick.C

@@ -22,42 +22,42 @@ var errUnframed = errors.New("load: response without Content-Length or chunks")
 // errStale reports an idle connection that has ended, or on which bytes arrived.
 var errStale = errors.New("load: stale connection")
 
-// conn is a connection to a target.
-type conn struct {
+// clientConn is a connection to a target.
+type clientConn struct {
 	net.Conn
-	target string
-	br     *bufio.Reader
-	reused bool
-	// received reports whether a byte of the current response has arrived.
-	received bool
+	target   string
+	reader   *bufio.Reader
+	isReused bool
+	// hasReceived reports whether a byte of the current response has arrived.
+	hasReceived bool
 	// unsolicited is the number of bytes that arrived while it was idle.
 	unsolicited int
 }
 
-func newConn(c net.Conn, target string) *conn {
-	k := &conn{Conn: c, target: target}
-	k.br = bufio.NewReader(k)
-	return k
+func newConn(netConn net.Conn, target string) *clientConn {
+	conn := &clientConn{Conn: netConn, target: target}
+	conn.reader = bufio.NewReader(conn)
+	return conn
 }
 
 // Read records that bytes have arrived.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *clientConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.received = true
+		c.hasReceived = true
 	}
 	return n, err
 }
 
 // exchange sends one request and reads its response into a. keep reports whether the
 // connection may carry another request.
-func (c *conn) exchange(req Request, a *history.Response, deadline time.Time) (keep bool, err error) {
-	c.received = false
+func (c *clientConn) exchange(req Request, a *history.Response, deadline time.Time) (reusable bool, err error) {
+	c.hasReceived = false
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
 	request := req.encode(c.target)
-	if c.reused {
+	if c.isReused {
 		var sent int
 		if sent, err = c.writeIfOpen(request); err != nil {
 			return false, err
@@ -78,7 +78,7 @@ func (c *conn) exchange(req Request, a *history.Response, deadline time.Time) (k
 	a.EchoID = resp.Header.Get("App-Id")
 	a.Value = resp.Header.Get("App-Value")
 	a.Count, _ = strconv.ParseUint(resp.Header.Get("App-Count"), 10, 64)
-	var start prefix
+	var start prefixBuffer
 	a.Bytes, err = io.Copy(&start, resp.Body)
 	if a.Status != http.StatusOK {
 		a.Detail = string(start)
@@ -90,21 +90,21 @@ func (c *conn) exchange(req Request, a *history.Response, deadline time.Time) (k
 		a.Truncated = true
 		return false, err
 	}
-	a.Extra += c.br.Buffered()
+	a.Extra += c.reader.Buffered()
 	return !resp.Close && a.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
 }
 
 // hasResponse reports whether the peer sent a response although it did not read the whole
 // request. That response belongs to the request.
-func (c *conn) hasResponse() bool {
-	_, err := c.br.Peek(1)
+func (c *clientConn) hasResponse() bool {
+	_, err := c.reader.Peek(1)
 	return err == nil
 }
 
 // readResponse reads the headers of the final response, after 1xx responses.
-func (c *conn) readResponse(req Request) (*http.Response, error) {
+func (c *clientConn) readResponse(req Request) (*http.Response, error) {
 	for {
-		resp, err := http.ReadResponse(c.br, &http.Request{Method: req.Method})
+		resp, err := http.ReadResponse(c.reader, &http.Request{Method: req.Method})
 		if err != nil {
 			return nil, err
 		}
@@ -119,37 +119,37 @@ func (c *conn) readResponse(req Request) (*http.Response, error) {
 // writes nothing, if the connection has ended while it was idle, or if bytes have
 // arrived. The check and the write are one step: in between, a node that stops could
 // close a connection that was idle for long, as HTTP/1.1 permits (RFC 9112 section 9.5).
-func (c *conn) writeIfOpen(p []byte) (sent int, err error) {
-	sc, ok := c.Conn.(syscall.Conn)
+func (c *clientConn) writeIfOpen(p []byte) (sent int, err error) {
+	sysConn, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return 0, nil
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := sysConn.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
 	var buf [64]byte
-	broken := raw.Write(func(fd uintptr) bool {
-		n, _, got := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		if !errors.Is(got, syscall.EAGAIN) {
+	controlErr := raw.Write(func(fd uintptr) bool {
+		n, _, recvErr := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if !errors.Is(recvErr, syscall.EAGAIN) {
 			c.unsolicited, err = max(n, 0), errStale
 			return true
 		}
-		n, got = syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
-		if sent = max(n, 0); !errors.Is(got, syscall.EAGAIN) {
-			err = got
+		n, recvErr = syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
+		if sent = max(n, 0); !errors.Is(recvErr, syscall.EAGAIN) {
+			err = recvErr
 		}
 		return true
 	})
-	return sent, errors.Join(broken, err)
+	return sent, errors.Join(controlErr, err)
 }
 
-// prefix keeps the first bytes written to it.
-type prefix []byte
+// prefixBuffer keeps the first bytes written to it.
+type prefixBuffer []byte
 
 // Write never fails.
-func (p *prefix) Write(b []byte) (int, error) {
-	const most = 300
-	*p = append(*p, b[:min(len(b), most-len(*p))]...)
+func (p *prefixBuffer) Write(b []byte) (int, error) {
+	const limit = 300
+	*p = append(*p, b[:min(len(b), limit-len(*p))]...)
 	return len(b), nil
 }

@@ -24,13 +24,13 @@ type Follower struct {
 	name, key string
 	interval  time.Duration
 
-	mu      sync.Mutex
-	targets []string
-	next    int
-	conns   int
-	taken   uint64 // the last event that Take has returned
-	last    uint64
-	follows []history.FollowConn // not returned by Take yet; only the last connection may be open
+	mu         sync.Mutex
+	targets    []string
+	nextTarget int
+	connCount  int
+	lastTaken  uint64 // the last event that Take has returned
+	lastEvent  uint64
+	conns      []history.FollowConn // not returned by Take yet; only the last connection may be open
 }
 
 // NewFollower returns a follower with a unique name, for events with this interval.
@@ -45,24 +45,24 @@ func (f *Follower) SetTargets(targets []string) {
 	f.targets = targets
 }
 
-// Last returns the ID of the last received event.
-func (f *Follower) Last() uint64 {
+// LastEvent returns the ID of the last received event.
+func (f *Follower) LastEvent() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.last
+	return f.lastEvent
 }
 
-// Take returns the connections and events since the last call. An open connection is also
+// TakeConns returns the connections and events since the last call. An open connection is also
 // part of the next result.
-func (f *Follower) Take() history.Follower {
+func (f *Follower) TakeConns() history.Follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := history.Follower{Name: f.name, Key: f.key, After: f.taken, Conns: f.follows}
-	f.taken, f.follows = f.last, nil
+	all := history.Follower{Name: f.name, Key: f.key, After: f.lastTaken, Conns: f.conns}
+	f.lastTaken, f.conns = f.lastEvent, nil
 	if n := len(all.Conns); n > 0 && all.Conns[n-1].Done == 0 {
 		open := all.Conns[n-1]
 		open.Events = nil
-		f.follows = []history.FollowConn{open}
+		f.conns = []history.FollowConn{open}
 	}
 	return all
 }
@@ -71,7 +71,7 @@ func (f *Follower) Take() history.Follower {
 func (f *Follower) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		target, req := f.beginConn()
-		status, err := f.follow(ctx, target, req)
+		status, err := f.readStream(ctx, target, req)
 		if ctx.Err() != nil {
 			return // the stream ends with its client
 		}
@@ -84,24 +84,24 @@ func (f *Follower) Run(ctx context.Context) {
 func (f *Follower) beginConn() (target string, req Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.next++
-	f.conns++
-	conn := history.FollowConn{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
-	f.follows = append(f.follows, conn)
+	f.nextTarget++
+	f.connCount++
+	conn := history.FollowConn{ID: fmt.Sprintf("%s.%d", f.name, f.connCount), Target: f.targets[f.nextTarget%len(f.targets)], Sent: history.Now()}
+	f.conns = append(f.conns, conn)
 	req = Request{ID: conn.ID, Key: f.key, Header: map[string]string{"App-Feed": f.interval.String(), "Accept": "text/event-stream"}}
-	if f.last > 0 {
-		req.Header["Last-Event-ID"] = strconv.FormatUint(f.last, 10)
+	if f.lastEvent > 0 {
+		req.Header["Last-Event-ID"] = strconv.FormatUint(f.lastEvent, 10)
 	}
 	return conn.Target, req.withDefaults()
 }
 
-// responseError is a response without a stream.
-type responseError struct{ code, detail string }
+// errorResponse is a response without a stream.
+type errorResponse struct{ code, detail string }
 
-func (a responseError) Error() string { return a.code + " " + a.detail }
+func (a errorResponse) Error() string { return a.code + " " + a.detail }
 
-// follow reads a stream to its end. nil means that it ended properly.
-func (f *Follower) follow(ctx context.Context, target string, req Request) (status int, err error) {
+// readStream reads a stream to its end. nil means that it ended properly.
+func (f *Follower) readStream(ctx context.Context, target string, req Request) (status int, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 	if err != nil {
 		return 0, err
@@ -120,9 +120,9 @@ func (f *Follower) follow(ctx context.Context, target string, req Request) (stat
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.StatusCode != http.StatusOK {
-		var start prefix
+		var start prefixBuffer
 		_, _ = io.Copy(&start, res.Body)
-		return res.StatusCode, responseError{res.Header.Get("Shardway-Error"), string(start)}
+		return res.StatusCode, errorResponse{res.Header.Get("Shardway-Error"), string(start)}
 	}
 	return res.StatusCode, f.readEvents(res.Body)
 }
@@ -154,19 +154,19 @@ func (f *Follower) readEvents(body io.Reader) error {
 func (f *Follower) addEvent(e history.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	conn := &f.follows[len(f.follows)-1]
-	conn.Last = history.Now()
+	conn := &f.conns[len(f.conns)-1]
+	conn.LastEvent = history.Now()
 	conn.Events = append(conn.Events, e)
-	f.last = e.ID
+	f.lastEvent = e.ID
 }
 
 // endConn records the end of the connection.
 func (f *Follower) endConn(status int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	conn := &f.follows[len(f.follows)-1]
+	conn := &f.conns[len(f.conns)-1]
 	conn.Status, conn.Done, conn.Ended = status, history.Now(), err == nil
-	var a responseError
+	var a errorResponse
 	switch {
 	case errors.As(err, &a):
 		conn.Error, conn.Detail = a.code, a.detail

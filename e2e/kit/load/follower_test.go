@@ -54,12 +54,12 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	running.Go(func() { f.Run(ctx) })
 	<-enough
 	cluster.Await(t, "the last event comes", func() error {
-		if last := f.Last(); last < 4 {
+		if last := f.LastEvent(); last < 4 {
 			return fmt.Errorf("it has %d", last)
 		}
 		return nil
 	})
-	first := f.Take()
+	first := f.TakeConns()
 	cancel()
 	running.Wait()
 	var got []string
@@ -73,7 +73,7 @@ func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it says\n%q, want\n%q", got, want)
 	}
-	second := f.Take()
+	second := f.TakeConns()
 	if first.After != 0 || second.After != 4 || len(second.Conns) != 1 || second.Conns[0].Done != 0 || len(second.Conns[0].Events) != 0 {
 		t.Errorf("then it says %+v", second)
 	}

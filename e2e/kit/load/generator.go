@@ -23,9 +23,9 @@ type Options struct {
 	Keys []string
 	// Prefix is the prefix of every request ID. It must be unique in the test.
 	Prefix string
-	// Make may change the n-th request before it is sent; nil means no change. Requests
+	// ModifyRequest may change the n-th request before it is sent; nil means no change. Requests
 	// with odd n are POSTs with a small body, the others are GETs. Both use every key.
-	Make func(n int, r *Request)
+	ModifyRequest func(n int, r *Request)
 	// Timeout is the timeout of each request; 0 means one minute.
 	Timeout time.Duration
 	// RetryFailed sends a GET for the same key after a failed request, every 5 ms until
@@ -39,7 +39,7 @@ const RetryMark = "+"
 
 // Generator sends requests at a constant rate until it is stopped.
 type Generator struct {
-	o         Options
+	opts      Options
 	stop      context.CancelFunc
 	done      chan struct{} // closed after the last response
 	abort     context.CancelFunc
@@ -52,32 +52,32 @@ type Generator struct {
 // Start starts to send. The end of ctx also cancels requests in flight, which Stop does
 // not.
 func Start(ctx context.Context, opts Options) *Generator {
-	requests, abort := context.WithCancel(ctx)
-	clock, stop := context.WithCancel(requests)
-	g := &Generator{o: opts, stop: stop, abort: abort, done: make(chan struct{})}
-	go g.run(clock, requests)
+	requestCtx, abort := context.WithCancel(ctx)
+	untilStop, stop := context.WithCancel(requestCtx)
+	g := &Generator{opts: opts, stop: stop, abort: abort, done: make(chan struct{})}
+	go g.run(untilStop, requestCtx)
 	return g
 }
 
 // run keeps the rate by the clock: after a stall it catches up, so that n seconds always
 // contain n times Rate requests.
-func (g *Generator) run(clock, requests context.Context) {
+func (g *Generator) run(untilStop, requestCtx context.Context) {
 	defer close(g.done)
 	var running sync.WaitGroup
 	defer running.Wait()
-	gap := time.Second / time.Duration(g.o.Rate)
-	tick := time.NewTicker(max(gap, time.Millisecond))
+	interval := time.Second / time.Duration(g.opts.Rate)
+	tick := time.NewTicker(max(interval, time.Millisecond))
 	defer tick.Stop()
 	start := time.Now()
 	for n := 0; ; {
-		for due := int(time.Since(start) / gap); n <= due; n++ {
+		for dueRequests := int(time.Since(start) / interval); n <= dueRequests; n++ {
 			req := g.request(n)
 			g.started.Add(1)
-			running.Go(func() { g.send(requests, req) })
+			running.Go(func() { g.sendWithRetries(requestCtx, req) })
 		}
 		select {
 		case <-tick.C:
-		case <-clock.Done():
+		case <-untilStop.Done():
 			return
 		}
 	}
@@ -85,34 +85,34 @@ func (g *Generator) run(clock, requests context.Context) {
 
 func (g *Generator) request(n int) Request {
 	req := Request{
-		ID:      fmt.Sprintf("%s-%d", g.o.Prefix, n),
-		Key:     g.o.Keys[n/2%len(g.o.Keys)],
-		Timeout: g.o.Timeout,
+		ID:      fmt.Sprintf("%s-%d", g.opts.Prefix, n),
+		Key:     g.opts.Keys[n/2%len(g.opts.Keys)],
+		Timeout: g.opts.Timeout,
 	}
 	if n%2 == 1 {
 		req.Method, req.Body = "POST", []byte(req.ID)
 	}
-	if g.o.Make != nil {
-		g.o.Make(n, &req)
+	if g.opts.ModifyRequest != nil {
+		g.opts.ModifyRequest(n, &req)
 	}
 	return req
 }
 
-func (g *Generator) send(ctx context.Context, req Request) {
+func (g *Generator) sendWithRetries(ctx context.Context, req Request) {
 	defer g.ended.Add(1)
-	resp := g.do(ctx, req)
-	if !g.o.RetryFailed {
+	resp := g.sendAndRecord(ctx, req)
+	if !g.opts.RetryFailed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.o.Timeout, time.Minute))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.opts.Timeout, time.Minute))
 	defer cancel()
 	for n := 1; !resp.OK() && wait(ctx, 5*time.Millisecond); n++ {
-		resp = g.do(ctx, Request{ID: fmt.Sprint(req.ID, RetryMark, n), Key: req.Key, Timeout: req.Timeout})
+		resp = g.sendAndRecord(ctx, Request{ID: fmt.Sprint(req.ID, RetryMark, n), Key: req.Key, Timeout: req.Timeout})
 	}
 }
 
-func (g *Generator) do(ctx context.Context, req Request) history.Response {
-	resp := g.o.Client.Do(ctx, req)
+func (g *Generator) sendAndRecord(ctx context.Context, req Request) history.Response {
+	resp := g.opts.Client.Do(ctx, req)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.responses = append(g.responses, resp)

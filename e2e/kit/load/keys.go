@@ -24,28 +24,28 @@ func Keys(n int) []string {
 }
 
 // KeysIn returns n keys for each wanted shard.
-func KeysIn(shards, n int, wanted func(shard int) bool) []string {
-	return KeysWithPrefixIn("key", shards, n, wanted)
+func KeysIn(shards, n int, isWanted func(shard int) bool) []string {
+	return KeysWithPrefixIn("key", shards, n, isWanted)
 }
 
 // KeysWithPrefixIn is KeysIn with another prefix of the keys.
-func KeysWithPrefixIn(prefix string, shards, n int, wanted func(shard int) bool) []string {
+func KeysWithPrefixIn(prefix string, shards, n int, isWanted func(shard int) bool) []string {
 	missing := make(map[int]int)
-	for s := range shards {
-		if wanted(s) {
-			missing[s] = n
+	for shard := range shards {
+		if isWanted(shard) {
+			missing[shard] = n
 		}
 	}
 	var keys []string
 	for i := 0; len(missing) > 0; i++ {
 		key := fmt.Sprintf("%s-%d", prefix, i)
-		s := ShardOf(key, shards)
-		if missing[s] == 0 {
+		shard := ShardOf(key, shards)
+		if missing[shard] == 0 {
 			continue
 		}
 		keys = append(keys, key)
-		if missing[s]--; missing[s] == 0 {
-			delete(missing, s)
+		if missing[shard]--; missing[shard] == 0 {
+			delete(missing, shard)
 		}
 	}
 	return keys

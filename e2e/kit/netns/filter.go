@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Lose drops this percentage of the packets from host i to the others and from the others
+// DropPercent drops this percentage of the packets from host i to the others and from the others
 // to host i. Each packet is dropped independently.
-func (t *Net) Lose(i, percent int) error {
+func (net *Net) DropPercent(i, percent int) error {
 	chance := ""
 	if percent < 100 {
 		chance = fmt.Sprintf("numgen random mod 100 < %d ", percent)
 	}
-	return t.filter(t.hosts[i],
+	return net.filter(net.hosts[i],
 		`add rule ip chaos in iifname "data0" `+chance+"drop",
 		`add rule ip chaos out oifname "data0" `+chance+"drop")
 }
 
 // DropPort drops every TCP segment to this port, from the other hosts to host i and from
 // host i to them.
-func (t *Net) DropPort(i int, port string) error {
-	return t.filter(t.hosts[i],
+func (net *Net) DropPort(i int, port string) error {
+	return net.filter(net.hosts[i],
 		fmt.Sprintf(`add rule ip chaos in iifname "data0" tcp dport %s drop`, port),
 		fmt.Sprintf(`add rule ip chaos out oifname "data0" tcp dport %s drop`, port))
 }
@@ -32,13 +32,13 @@ func (t *Net) DropPort(i int, port string) error {
 // connections are refused, and established ones break. The other host does not receive
 // the RST, and detects the fault when it sends. Datagrams pass, and so does the other
 // direction, except for responses.
-func (t *Net) Reset(from, to int) error {
-	return t.filter(t.hosts[from],
-		fmt.Sprintf(`add rule ip chaos out ip daddr %s tcp flags & rst == 0 reject with tcp reset`, t.hosts[to].Data))
+func (net *Net) Reset(from, to int) error {
+	return net.filter(net.hosts[from],
+		fmt.Sprintf(`add rule ip chaos out ip daddr %s tcp flags & rst == 0 reject with tcp reset`, net.hosts[to].Data))
 }
 
 // filter adds rules to the filter of h. All of them take effect at once.
-func (t *Net) filter(host *Host, rules ...string) error {
+func (net *Net) filter(host *Host, rules ...string) error {
 	host.rules = slices.Concat(host.rules, rules)
 	return host.nft(slices.Concat([]string{
 		"add table ip chaos",
@@ -50,7 +50,7 @@ func (t *Net) filter(host *Host, rules ...string) error {
 }
 
 // unfilter removes all rules.
-func (t *Net) unfilter(host *Host) error {
+func (net *Net) unfilter(host *Host) error {
 	if len(host.rules) == 0 {
 		return nil
 	}
@@ -60,6 +60,6 @@ func (t *Net) unfilter(host *Host) error {
 
 // nft runs either all commands in h or none.
 func (h *Host) nft(commands []string) error {
-	_, err := feed(strings.Join(commands, "\n")+"\n", "netns", "exec", h.Namespace, "nft", "-f", "-")
+	_, err := runIP(strings.Join(commands, "\n")+"\n", "netns", "exec", h.Namespace, "nft", "-f", "-")
 	return err
 }

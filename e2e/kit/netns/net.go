@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// nowhere is a link address that no host has.
-const nowhere = "02:00:00:00:0b:ad"
+// unusedLinkAddr is a link address that no host has.
+const unusedLinkAddr = "02:00:00:00:0b:ad"
 
 // commandTimeout is the timeout of one ip command.
 const commandTimeout = 10 * time.Second
@@ -26,9 +26,9 @@ type Net struct {
 	// Gateway is the address of the test on the control network.
 	Gateway string
 
-	name  string // prefix of the names of its devices
-	hosts []*Host
-	moves int
+	name          string // prefix of the names of its devices
+	hosts         []*Host
+	usedAddresses int
 }
 
 // Host is one network namespace.
@@ -38,10 +38,10 @@ type Host struct {
 	// Data is its address for the other hosts, Control its address for the test.
 	Data, Control string
 
-	index   int
-	blocked []int // hosts to which it cannot send
-	cut     bool
-	rules   []string // rules of its packet filter; empty means no filter
+	index        int
+	blockedHosts []int // hosts to which it cannot send
+	isolated     bool
+	rules        []string // rules of its packet filter; empty means no filter
 }
 
 // Available returns why namespaces are not possible on this machine, or nil.
@@ -72,24 +72,24 @@ func New(serial, n int) (*Net, error) {
 	if err := Available(); err != nil {
 		return nil, err
 	}
-	if err := sweep(); err != nil {
+	if err := removeOrphans(); err != nil {
 		return nil, err
 	}
 	subnet, err := freeSubnet(serial)
 	if err != nil {
 		return nil, err
 	}
-	t := &Net{name: fmt.Sprintf("sw%s-%d", strconv.FormatInt(int64(os.Getpid()), 36), serial)}
-	if err := t.build(subnet, n); err != nil {
-		return nil, errors.Join(err, t.Close())
+	network := &Net{name: fmt.Sprintf("sw%s-%d", strconv.FormatInt(int64(os.Getpid()), 36), serial)}
+	if err := network.build(subnet, n); err != nil {
+		return nil, errors.Join(err, network.Close())
 	}
-	return t, nil
+	return network, nil
 }
 
 // build creates the two bridges, then the hosts. subnet contains the second and third
 // byte of the data network, 10.x.y.0/24. The control network is the next one.
-func (t *Net) build(subnet [2]int, n int) error {
-	data, control := t.name+"b", t.name+"c"
+func (net *Net) build(subnet [2]int, n int) error {
+	data, control := net.name+"b", net.name+"c"
 	for _, bridge := range []string{data, control} {
 		if err := ip("link", "add", bridge, "type", "bridge"); err != nil {
 			return err
@@ -98,18 +98,18 @@ func (t *Net) build(subnet [2]int, n int) error {
 			return err
 		}
 	}
-	t.Gateway = fmt.Sprintf("10.%d.%d.254", subnet[0], subnet[1]+1)
-	if err := ip("addr", "add", t.Gateway+"/24", "dev", control); err != nil {
+	net.Gateway = fmt.Sprintf("10.%d.%d.254", subnet[0], subnet[1]+1)
+	if err := ip("addr", "add", net.Gateway+"/24", "dev", control); err != nil {
 		return err
 	}
 	for i := range n {
 		host := &Host{
-			Namespace: fmt.Sprintf("%sn%d", t.name, i), index: i,
+			Namespace: fmt.Sprintf("%sn%d", net.name, i), index: i,
 			Data:    fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1], i+1),
 			Control: fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1]+1, i+1),
 		}
-		t.hosts = append(t.hosts, host)
-		if err := t.connect(host, data, control); err != nil {
+		net.hosts = append(net.hosts, host)
+		if err := net.connect(host, data, control); err != nil {
 			return err
 		}
 	}
@@ -117,22 +117,22 @@ func (t *Net) build(subnet [2]int, n int) error {
 }
 
 // connect creates the namespace of h and its two links.
-func (t *Net) connect(host *Host, data, control string) error {
+func (net *Net) connect(host *Host, data, control string) error {
 	if err := ip("netns", "add", host.Namespace); err != nil {
 		return err
 	}
 	if err := ip("-n", host.Namespace, "link", "set", "lo", "up"); err != nil {
 		return err
 	}
-	for _, l := range []struct{ outer, inner, bridge, addr string }{
-		{t.wire(host.index), "data0", data, host.Data},
-		{fmt.Sprintf("%sk%d", t.name, host.index), "ctl0", control, host.Control},
+	for _, link := range []struct{ outer, inner, bridge, addr string }{
+		{net.dataLink(host.index), "data0", data, host.Data},
+		{fmt.Sprintf("%sk%d", net.name, host.index), "ctl0", control, host.Control},
 	} {
 		for _, args := range [][]string{
-			{"link", "add", l.outer, "type", "veth", "peer", "name", l.inner, "netns", host.Namespace},
-			{"link", "set", l.outer, "master", l.bridge, "up"},
-			{"-n", host.Namespace, "addr", "add", l.addr + "/24", "dev", l.inner},
-			{"-n", host.Namespace, "link", "set", l.inner, "up"},
+			{"link", "add", link.outer, "type", "veth", "peer", "name", link.inner, "netns", host.Namespace},
+			{"link", "set", link.outer, "master", link.bridge, "up"},
+			{"-n", host.Namespace, "addr", "add", link.addr + "/24", "dev", link.inner},
+			{"-n", host.Namespace, "link", "set", link.inner, "up"},
 		} {
 			if err := ip(args...); err != nil {
 				return err
@@ -142,41 +142,41 @@ func (t *Net) connect(host *Host, data, control string) error {
 	return nil
 }
 
-// wire returns the name of the outer end of the data link of a host.
-func (t *Net) wire(i int) string { return fmt.Sprintf("%sd%d", t.name, i) }
+// dataLink returns the name of the outer end of the data link of a host.
+func (net *Net) dataLink(i int) string { return fmt.Sprintf("%sd%d", net.name, i) }
 
 // Host returns host i.
-func (t *Net) Host(i int) *Host { return t.hosts[i] }
+func (net *Net) Host(i int) *Host { return net.hosts[i] }
 
 // Isolate disconnects host i from all other hosts.
-func (t *Net) Isolate(i int) error {
-	t.hosts[i].cut = true
-	return ip("link", "set", t.wire(i), "nomaster")
+func (net *Net) Isolate(i int) error {
+	net.hosts[i].isolated = true
+	return ip("link", "set", net.dataLink(i), "nomaster")
 }
 
 // Block drops packets from one host to another. The other direction still works.
-func (t *Net) Block(from, to int) error {
-	host := t.hosts[from]
-	if slices.Contains(host.blocked, to) {
+func (net *Net) Block(from, to int) error {
+	host := net.hosts[from]
+	if slices.Contains(host.blockedHosts, to) {
 		return nil // another fault has blocked it already; Heal removes the entry once
 	}
-	host.blocked = append(host.blocked, to)
-	return ip("-n", host.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
+	host.blockedHosts = append(host.blockedHosts, to)
+	return ip("-n", host.Namespace, "neigh", "replace", net.hosts[to].Data, "lladdr", unusedLinkAddr, "dev", "data0", "nud", "permanent")
 }
 
-// Cut drops all packets between two hosts.
-func (t *Net) Cut(a, b int) error {
-	return errors.Join(t.Block(a, b), t.Block(b, a))
+// DropBoth drops all packets between two hosts.
+func (net *Net) DropBoth(a, b int) error {
+	return errors.Join(net.Block(a, b), net.Block(b, a))
 }
 
 // Partition disconnects hosts of different groups. A host in no group keeps all of its
 // connections.
-func (t *Net) Partition(groups ...[]int) error {
+func (net *Net) Partition(groups ...[]int) error {
 	var errs []error
 	for i, group := range groups {
 		for _, other := range slices.Concat(groups[i+1:]...) {
 			for _, h := range group {
-				errs = append(errs, t.Cut(h, other))
+				errs = append(errs, net.DropBoth(h, other))
 			}
 		}
 	}
@@ -184,38 +184,38 @@ func (t *Net) Partition(groups ...[]int) error {
 }
 
 // Bridge disconnects the left hosts from the right ones. The middle host reaches both.
-func (t *Net) Bridge(middle int, left, right []int) error {
+func (net *Net) Bridge(middle int, left, right []int) error {
 	if slices.Contains(left, middle) || slices.Contains(right, middle) {
 		return fmt.Errorf("netns: host %d is in the middle and on a side", middle)
 	}
-	return t.Partition(left, right)
+	return net.Partition(left, right)
 }
 
 // Heal ends all faults.
-func (t *Net) Heal() error {
+func (net *Net) Heal() error {
 	var errs []error
-	for _, host := range t.hosts {
-		errs = append(errs, t.unfilter(host))
-		if host.cut {
-			errs = append(errs, ip("link", "set", t.wire(host.index), "master", t.name+"b"))
-			host.cut = false
+	for _, host := range net.hosts {
+		errs = append(errs, net.unfilter(host))
+		if host.isolated {
+			errs = append(errs, ip("link", "set", net.dataLink(host.index), "master", net.name+"b"))
+			host.isolated = false
 		}
-		for _, to := range host.blocked {
-			errs = append(errs, ip("-n", host.Namespace, "neigh", "del", t.hosts[to].Data, "dev", "data0"))
+		for _, to := range host.blockedHosts {
+			errs = append(errs, ip("-n", host.Namespace, "neigh", "del", net.hosts[to].Data, "dev", "data0"))
 		}
-		host.blocked = nil
+		host.blockedHosts = nil
 	}
 	return errors.Join(errs...)
 }
 
 // Close removes the hosts and the bridges. The processes in them must have ended.
-func (t *Net) Close() error {
+func (net *Net) Close() error {
 	var errs []error
-	for _, host := range t.hosts {
-		errs = append(errs, ip("netns", "del", host.Namespace), forget(host.Namespace))
+	for _, host := range net.hosts {
+		errs = append(errs, ip("netns", "del", host.Namespace), removeNameserver(host.Namespace))
 	}
 	for _, link := range links() {
-		if strings.HasPrefix(link, t.name) {
+		if strings.HasPrefix(link, net.name) {
 			errs = append(errs, removeLink(link))
 		}
 	}
@@ -238,22 +238,22 @@ func (h *Host) Command(args ...string) []string {
 	return append([]string{"ip", "netns", "exec", h.Namespace}, args...)
 }
 
-// Also gives the host an additional address, with the prefix length of its network. The
+// AddAddress gives the host an additional address, with the prefix length of its network. The
 // address does not conflict with other networks of this machine.
-func (h *Host) Also(prefix string) error {
+func (h *Host) AddAddress(prefix string) error {
 	return ip("-n", h.Namespace, "addr", "add", prefix, "dev", "data0")
 }
 
 // freeSubnet returns two adjacent /24 networks that the machine does not use.
 func freeSubnet(serial int) ([2]int, error) {
-	for try := range 200 {
-		subnet := [2]int{128 + (os.Getpid()+try)%100, serial * 2 % 250}
+	for attempt := range 200 {
+		subnet := [2]int{128 + (os.Getpid()+attempt)%100, serial * 2 % 250}
 		out, err := output("-o", "route", "show", "to", "root", fmt.Sprintf("10.%d.0.0/16", subnet[0]))
 		if err != nil {
 			return subnet, err
 		}
-		mine := fmt.Sprintf("10.%d.%d.", subnet[0], subnet[1]+1)
-		if !strings.Contains(out, mine) {
+		prefix := fmt.Sprintf("10.%d.%d.", subnet[0], subnet[1]+1)
+		if !strings.Contains(out, prefix) {
 			return subnet, nil
 		}
 	}
@@ -265,10 +265,10 @@ func ip(args ...string) error {
 	return err
 }
 
-func output(args ...string) (string, error) { return feed("", args...) }
+func output(args ...string) (string, error) { return runIP("", args...) }
 
-// feed runs ip with input.
-func feed(input string, args ...string) (string, error) {
+// runIP runs ip with input.
+func runIP(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // the arguments are this package's own

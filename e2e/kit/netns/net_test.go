@@ -233,13 +233,13 @@ func TestNetworkFaultsAreInjectedAndEnded(t *testing.T) {
 		{"isolated", func() error { return w.Isolate(1) }},
 		{"requests blocked", func() error { return w.Block(0, 1) }},
 		{"answers blocked", func() error { return w.Block(1, 0) }},
-		{"cut", func() error { return w.Cut(0, 1) }},
+		{"cut", func() error { return w.DropBoth(0, 1) }},
 		{"in another half", func() error { return w.Partition([]int{0, 2}, []int{1}) }},
 		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
 		// Two faults may block the same path. Heal once failed for the second of them.
-		{"cut by two faults", func() error { return errors.Join(w.Cut(2, 1), w.Partition([]int{0, 2}, []int{1})) }},
-		{"all lost", func() error { return w.Lose(1, 100) }},
-		{"all lost at the other end", func() error { return w.Lose(0, 100) }},
+		{"cut by two faults", func() error { return errors.Join(w.DropBoth(2, 1), w.Partition([]int{0, 2}, []int{1})) }},
+		{"all lost", func() error { return w.DropPercent(1, 100) }},
+		{"all lost at the other end", func() error { return w.DropPercent(0, 100) }},
 	} {
 		must(c.apply())
 		says(c.name, "no")
@@ -352,7 +352,7 @@ func TestLoseDropsAShare(t *testing.T) {
 	if n := back(); n < pings*9/10 {
 		t.Fatalf("%d of %d came back at first", n, pings)
 	}
-	if err := w.Lose(1, 50); err != nil {
+	if err := w.DropPercent(1, 50); err != nil {
 		t.Fatal(err)
 	}
 	// The expected value is 50, with a standard deviation of 6.

@@ -20,7 +20,7 @@ var probe = sync.OnceValue(func() (t struct{ spaces, filters error }) {
 	}
 	t.spaces = ip("-n", h.Namespace, "link", "add", "data0", "type", "veth", "peer", "name", "probe1")
 	n := &Net{hosts: []*Host{h}}
-	if err := errors.Join(n.Lose(0, 50), n.Reset(0, 0)); err != nil {
+	if err := errors.Join(n.DropPercent(0, 50), n.Reset(0, 0)); err != nil {
 		t.filters = fmt.Errorf("netns: packets cannot be lost or refused here: %w", err)
 	}
 	t.spaces = errors.Join(t.spaces, ip("netns", "del", h.Namespace))

@@ -11,40 +11,40 @@ import (
 	"syscall"
 )
 
-// ours matches the names of New, with the process ID in hexadecimal.
-var ours = regexp.MustCompile(`^sw([0-9a-z]+)-[0-9]+[bcdkn][0-9]*$`)
+// networkName matches the names of New, with the process ID in hexadecimal.
+var networkName = regexp.MustCompile(`^sw([0-9a-z]+)-[0-9]+[bcdkn][0-9]*$`)
 
-// sweep removes the networks of processes that have ended.
-func sweep() error {
+// removeOrphans removes the networks of processes that have ended.
+func removeOrphans() error {
 	var errs []error
-	spaces, err := os.ReadDir("/run/netns")
+	namespaces, err := os.ReadDir("/run/netns")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, e := range spaces {
-		if orphaned(e.Name()) {
-			errs = append(errs, removeSpace(e.Name()))
+	for _, entry := range namespaces {
+		if isOrphaned(entry.Name()) {
+			errs = append(errs, removeNamespace(entry.Name()))
 		}
 	}
-	written, err := os.ReadDir(etc)
+	configDirs, err := os.ReadDir(netnsConfigDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	for _, e := range written {
-		if orphaned(e.Name()) {
-			errs = append(errs, forget(e.Name()))
+	for _, entry := range configDirs {
+		if isOrphaned(entry.Name()) {
+			errs = append(errs, removeNameserver(entry.Name()))
 		}
 	}
 	for _, link := range links() {
-		if orphaned(link) {
+		if isOrphaned(link) {
 			errs = append(errs, removeLink(link))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeSpace ignores that the namespace is gone, since two tests may sweep at once.
-func removeSpace(name string) error {
+// removeNamespace ignores that the namespace is gone, since two tests may sweep at once.
+func removeNamespace(name string) error {
 	err := ip("netns", "del", name)
 	if _, gone := os.Stat("/run/netns/" + name); errors.Is(gone, os.ErrNotExist) {
 		return nil
@@ -52,13 +52,13 @@ func removeSpace(name string) error {
 	return err
 }
 
-// orphaned reports whether name was created by New and its process has ended.
-func orphaned(name string) bool {
-	m := ours.FindStringSubmatch(name)
-	if m == nil {
+// isOrphaned reports whether name was created by New and its process has ended.
+func isOrphaned(name string) bool {
+	match := networkName.FindStringSubmatch(name)
+	if match == nil {
 		return false
 	}
-	pid, err := strconv.ParseInt(m[1], 36, 32)
+	pid, err := strconv.ParseInt(match[1], 36, 32)
 	return err == nil && errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH)
 }
 
@@ -70,8 +70,8 @@ func links() []string {
 	}
 	var names []string
 	for line := range strings.Lines(out) {
-		if f := strings.Fields(line); len(f) > 1 {
-			name, _, _ := strings.Cut(strings.TrimSuffix(f[1], ":"), "@")
+		if fields := strings.Fields(line); len(fields) > 1 {
+			name, _, _ := strings.Cut(strings.TrimSuffix(fields[1], ":"), "@")
 			names = append(names, name)
 		}
 	}

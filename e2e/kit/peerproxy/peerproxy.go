@@ -24,9 +24,9 @@ const (
 	Control
 )
 
-// prefaceHead is the length of magic, version and the length of the rest, which starts
+// prefaceHeaderLen is the length of magic, version and the length of the rest, which starts
 // with the kind.
-const prefaceHead = 4 + 1 + 2
+const prefaceHeaderLen = 4 + 1 + 2
 
 // Proxy forwards connections to one address.
 type Proxy struct {
@@ -35,11 +35,11 @@ type Proxy struct {
 	cancel context.CancelFunc
 	conns  sync.WaitGroup
 
-	mu      sync.Mutex
-	hold    func(kind Kind, message []byte) bool // nil means that nothing is held
-	changed chan struct{}                        // closed when hold changes
-	held    int
-	seen    map[Kind]int
+	mu           sync.Mutex
+	shouldHold   func(kind Kind, message []byte) bool // nil means that nothing is held
+	holdChanged  chan struct{}                        // closed when hold changes
+	heldStreams  int
+	streamCounts map[Kind]int
 }
 
 // New listens at addr and forwards to target, which need not listen yet.
@@ -50,124 +50,124 @@ func New(addr, target string) (*Proxy, error) {
 		cancel()
 		return nil, fmt.Errorf("peerproxy: %w", err)
 	}
-	proxy := &Proxy{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
+	proxy := &Proxy{ln: ln, target: target, cancel: cancel, holdChanged: make(chan struct{}), streamCounts: make(map[Kind]int)}
 	proxy.conns.Go(func() { proxy.accept(ctx) })
 	return proxy, nil
 }
 
 // Addr returns the address of the proxy.
-func (r *Proxy) Addr() string { return r.ln.Addr().String() }
+func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
 // Close ends every connection and returns after the last goroutine has ended.
-func (r *Proxy) Close() error {
-	r.cancel()
-	err := r.ln.Close()
-	r.conns.Wait()
+func (p *Proxy) Close() error {
+	p.cancel()
+	err := p.ln.Close()
+	p.conns.Wait()
 	return err
 }
 
 // HoldKinds holds all data on streams of these kinds.
-func (r *Proxy) HoldKinds(kinds ...Kind) {
-	r.set(func(kind Kind, _ []byte) bool {
+func (p *Proxy) HoldKinds(kinds ...Kind) {
+	p.setHold(func(kind Kind, _ []byte) bool {
 		return slices.Contains(kinds, kind)
 	})
 }
 
 // HoldLog holds log entries and snapshots. A stream with one of these is held from there
 // on.
-func (r *Proxy) HoldLog() {
-	r.set(func(kind Kind, message []byte) bool { return kind == Raft && carriesLog(message) })
+func (p *Proxy) HoldLog() {
+	p.setHold(func(kind Kind, message []byte) bool { return kind == Raft && carriesLog(message) })
 }
 
 // Release forwards all held data, and holds nothing more.
-func (r *Proxy) Release() { r.set(nil) }
+func (p *Proxy) Release() { p.setHold(nil) }
 
-func (r *Proxy) set(hold func(Kind, []byte) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hold = hold
-	close(r.changed)
-	r.changed = make(chan struct{})
+func (p *Proxy) setHold(shouldHold func(Kind, []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shouldHold = shouldHold
+	close(p.holdChanged)
+	p.holdChanged = make(chan struct{})
 }
 
-// Held returns the number of streams that are held now.
-func (r *Proxy) Held() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held
+// HeldStreams returns the number of streams that are held now.
+func (p *Proxy) HeldStreams() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heldStreams
 }
 
-// Seen returns the number of streams of a kind so far.
-func (r *Proxy) Seen(kind Kind) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen[kind]
+// StreamCount returns the number of streams of a kind so far.
+func (p *Proxy) StreamCount(kind Kind) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.streamCounts[kind]
 }
 
-func (r *Proxy) accept(ctx context.Context) {
+func (p *Proxy) accept(ctx context.Context) {
 	for {
-		conn, err := r.ln.Accept()
+		conn, err := p.ln.Accept()
 		if err != nil {
 			return
 		}
-		r.conns.Go(func() { r.serve(ctx, conn) })
+		p.conns.Go(func() { p.serve(ctx, conn) })
 	}
 }
 
 // serve forwards one connection. If the target refuses, the client gets a reset.
-func (r *Proxy) serve(ctx context.Context, conn net.Conn) {
+func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	up, err := new(net.Dialer).DialContext(ctx, "tcp", r.target)
+	upstream, err := new(net.Dialer).DialContext(ctx, "tcp", p.target)
 	if err != nil {
-		if t, ok := conn.(*net.TCPConn); ok {
-			_ = t.SetLinger(0)
+		if tcpConn, ok := conn.(*net.TCPConn); ok {
+			_ = tcpConn.SetLinger(0)
 		}
 		return
 	}
-	defer func() { _ = up.Close() }()
+	defer func() { _ = upstream.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		_ = conn.Close()
-		_ = up.Close()
+		_ = upstream.Close()
 	})()
-	back := make(chan struct{})
+	responsesDone := make(chan struct{})
 	go func() {
-		defer close(back)
-		_, _ = io.Copy(conn, up)
+		defer close(responsesDone)
+		_, _ = io.Copy(conn, upstream)
 		cancel() // whichever side ended, the other one must see it at once
 	}()
-	_ = r.forward(ctx, up, conn)
+	_ = p.forward(ctx, upstream, conn)
 	cancel()
-	<-back
+	<-responsesDone
 }
 
 // forward forwards the data of the dialer, in the pieces in which they arrive.
-func (r *Proxy) forward(ctx context.Context, to io.Writer, from io.Reader) error {
-	head := make([]byte, prefaceHead+1)
-	if _, err := io.ReadFull(from, head); err != nil {
+func (p *Proxy) forward(ctx context.Context, dst io.Writer, src io.Reader) error {
+	header := make([]byte, prefaceHeaderLen+1)
+	if _, err := io.ReadFull(src, header); err != nil {
 		return err
 	}
-	kind := Kind(head[prefaceHead])
-	rest := make([]byte, int(binary.BigEndian.Uint16(head[prefaceHead-2:]))-1)
-	if _, err := io.ReadFull(from, rest); err != nil {
+	kind := Kind(header[prefaceHeaderLen])
+	rest := make([]byte, int(binary.BigEndian.Uint16(header[prefaceHeaderLen-2:]))-1)
+	if _, err := io.ReadFull(src, rest); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.seen[kind]++
-	r.mu.Unlock()
-	if _, err := to.Write(slices.Concat(head, rest)); err != nil {
+	p.mu.Lock()
+	p.streamCounts[kind]++
+	p.mu.Unlock()
+	if _, err := dst.Write(slices.Concat(header, rest)); err != nil {
 		return err
 	}
 	buf := make([]byte, 64<<10)
 	for {
-		n, err := from.Read(buf)
+		n, err := src.Read(buf)
 		if n > 0 {
-			if held := r.waitUntilReleased(ctx, kind, buf[:n]); held != nil {
-				return held
+			if holdErr := p.waitUntilReleased(ctx, kind, buf[:n]); holdErr != nil {
+				return holdErr
 			}
-			if _, broken := to.Write(buf[:n]); broken != nil {
-				return broken
+			if _, writeErr := dst.Write(buf[:n]); writeErr != nil {
+				return writeErr
 			}
 		}
 		if err != nil {
@@ -180,27 +180,27 @@ func (r *Proxy) forward(ctx context.Context, to io.Writer, from io.Reader) error
 var errClosed = errors.New("peerproxy: closed")
 
 // waitUntilReleased returns when the message may pass.
-func (r *Proxy) waitUntilReleased(ctx context.Context, kind Kind, message []byte) error {
-	counted := false
+func (p *Proxy) waitUntilReleased(ctx context.Context, kind Kind, message []byte) error {
+	isCounted := false
 	defer func() {
-		if counted {
-			r.mu.Lock()
-			r.held--
-			r.mu.Unlock()
+		if isCounted {
+			p.mu.Lock()
+			p.heldStreams--
+			p.mu.Unlock()
 		}
 	}()
 	for {
-		r.mu.Lock()
-		if r.hold == nil || !r.hold(kind, message) {
-			r.mu.Unlock()
+		p.mu.Lock()
+		if p.shouldHold == nil || !p.shouldHold(kind, message) {
+			p.mu.Unlock()
 			return nil
 		}
-		if !counted {
-			r.held++
-			counted = true
+		if !isCounted {
+			p.heldStreams++
+			isCounted = true
 		}
-		changed := r.changed
-		r.mu.Unlock()
+		changed := p.holdChanged
+		p.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():

@@ -105,15 +105,15 @@ func TestHoldLogPassesHeartbeats(t *testing.T) {
 	}
 	done := make(chan error)
 	go func() { done <- send(entry) }()
-	await(t, func() bool { return r.Held() == 1 })
+	await(t, func() bool { return r.HeldStreams() == 1 })
 	must(send())
 	if n := <-got; n != 0 {
 		t.Fatalf("%d entries came although they are held", n)
 	}
 	r.Release()
 	must(<-done)
-	if n := <-got; n != 1 || r.Held() != 0 {
-		t.Errorf("%d entries came after the release, %d streams held", n, r.Held())
+	if n := <-got; n != 1 || r.HeldStreams() != 0 {
+		t.Errorf("%d entries came after the release, %d streams held", n, r.HeldStreams())
 	}
 }
 
@@ -152,7 +152,7 @@ func TestHoldKindsHoldsOnlyTheseKinds(t *testing.T) {
 	beats, forward := dial(peerproxy.Heartbeat), dial(peerproxy.Forward)
 	r.HoldKinds(peerproxy.Heartbeat, peerproxy.Raft)
 	_, _ = io.WriteString(beats, "one\n")
-	await(t, func() bool { return r.Held() == 1 })
+	await(t, func() bool { return r.HeldStreams() == 1 })
 	_, _ = io.WriteString(forward, "two\n")
 	if got := <-lines; got != "3 two" {
 		t.Errorf("first line = %q, want the forwarded one", got)
@@ -164,8 +164,8 @@ func TestHoldKindsHoldsOnlyTheseKinds(t *testing.T) {
 	if s, err := bufio.NewReader(beats).ReadString('\n'); s != "ok\n" || err != nil {
 		t.Errorf("answer = %q, %v", s, err)
 	}
-	if r.Seen(peerproxy.Heartbeat) != 1 || r.Seen(peerproxy.Raft) != 0 {
-		t.Errorf("seen %d heartbeat and %d raft streams", r.Seen(peerproxy.Heartbeat), r.Seen(peerproxy.Raft))
+	if r.StreamCount(peerproxy.Heartbeat) != 1 || r.StreamCount(peerproxy.Raft) != 0 {
+		t.Errorf("seen %d heartbeat and %d raft streams", r.StreamCount(peerproxy.Heartbeat), r.StreamCount(peerproxy.Raft))
 	}
 }
 
@@ -179,7 +179,7 @@ func TestCloseEndsHeldStreams(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	r.HoldKinds(peerproxy.Forward)
 	_, _ = c.Write(append(preface(peerproxy.Forward), 'x'))
-	await(t, func() bool { return r.Held() == 1 })
+	await(t, func() bool { return r.HeldStreams() == 1 })
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}

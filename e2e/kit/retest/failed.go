@@ -13,8 +13,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// event is a line of `go test -json` (go doc test2json).
-type event struct {
+// testEvent is a line of `go test -json` (go doc test2json).
+type testEvent struct {
 	Time    time.Time
 	Action  string
 	Package string
@@ -26,21 +26,21 @@ type event struct {
 type failure struct {
 	pkg, test   string
 	from, until time.Time
-	// final is the reason why it must not be repeated; empty means that it may.
-	final string
+	// finalReason is the reason why it must not be repeated; empty means that it may.
+	finalReason string
 }
 
 func (f failure) String() string { return f.pkg + "." + f.test }
 
 // results are the results of one run of `go test -json`.
 type results struct {
-	failed []failure
-	// broken are packages that failed without a failed test: they did not compile,
+	failedTests []failure
+	// brokenPackages are packages that failed without a failed test: they did not compile,
 	// exited, panicked, timed out, or had a data race outside a test.
-	broken []string
-	// detector are packages that the race detector ended because of its own fault. Their
+	brokenPackages []string
+	// detectorFailures are packages that the race detector ended because of its own fault. Their
 	// running tests have not failed.
-	detector []string
+	detectorFailures []string
 }
 
 func readFile(name string) (results, error) {
@@ -49,16 +49,16 @@ func readFile(name string) (results, error) {
 		return results{}, fmt.Errorf("retest: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	return read(file)
+	return parseEvents(file)
 }
 
-// read reads the output of `go test -json`. It skips lines that are not JSON, such as
+// parseEvents reads the output of `go test -json`. It skips lines that are not JSON, such as
 // compiler errors; their package has failed then.
-func read(r io.Reader) (results, error) {
-	type key struct{ pkg, test string }
-	began := make(map[key]time.Time)
-	final := make(map[key]string)
-	hasFinal := make(map[string]bool)       // packages with a reason of failure.final
+func parseEvents(r io.Reader) (results, error) {
+	type testID struct{ pkg, test string }
+	began := make(map[testID]time.Time)
+	finalReasons := make(map[testID]string)
+	hasFinalReason := make(map[string]bool) // packages with a reason of failure.finalReason
 	detectorFailed := make(map[string]bool) // packages in which the race detector failed
 	var failed []failure
 	var packages []string
@@ -68,24 +68,24 @@ func read(r io.Reader) (results, error) {
 		if err != nil && err != io.EOF {
 			return results{}, fmt.Errorf("retest: %w", err)
 		}
-		var e event
-		if json.Unmarshal(line, &e) == nil {
-			test, _, below := strings.Cut(e.Test, "/")
-			k := key{e.Package, test}
+		var parsed testEvent
+		if json.Unmarshal(line, &parsed) == nil {
+			test, _, isSubtest := strings.Cut(parsed.Test, "/")
+			id := testID{parsed.Package, test}
 			switch {
-			case e.Action == "output":
-				if strings.Contains(e.Output, detectorGaveUp) {
-					detectorFailed[e.Package] = true
+			case parsed.Action == "output":
+				if strings.Contains(parsed.Output, detectorFailure) {
+					detectorFailed[parsed.Package] = true
 				}
-				if why := finality(e.Output); why != "" && final[k] == "" {
-					final[k], hasFinal[e.Package] = why, true
+				if reason := finalReason(parsed.Output); reason != "" && finalReasons[id] == "" {
+					finalReasons[id], hasFinalReason[parsed.Package] = reason, true
 				}
-			case e.Action == "run" && !below:
-				began[k] = e.Time
-			case e.Action == "fail" && e.Test == "":
-				packages = append(packages, e.Package)
-			case e.Action == "fail" && !below:
-				failed = append(failed, failure{pkg: e.Package, test: test, from: began[k], until: e.Time})
+			case parsed.Action == "run" && !isSubtest:
+				began[id] = parsed.Time
+			case parsed.Action == "fail" && parsed.Test == "":
+				packages = append(packages, parsed.Package)
+			case parsed.Action == "fail" && !isSubtest:
+				failed = append(failed, failure{pkg: parsed.Package, test: test, from: began[id], until: parsed.Time})
 			}
 		}
 		if err != nil {
@@ -93,40 +93,40 @@ func read(r io.Reader) (results, error) {
 		}
 	}
 	var out results
-	for _, f := range failed {
+	for _, test := range failed {
 		// The output of a package outside its tests may belong to any of them.
-		if f.final = final[key{f.pkg, f.test}]; f.final == "" {
-			f.final = final[key{f.pkg, ""}]
+		if test.finalReason = finalReasons[testID{test.pkg, test.test}]; test.finalReason == "" {
+			test.finalReason = finalReasons[testID{test.pkg, ""}]
 		}
-		out.failed = append(out.failed, f)
+		out.failedTests = append(out.failedTests, test)
 	}
 	for _, pkg := range packages {
 		switch {
-		case slices.ContainsFunc(failed, func(f failure) bool { return f.pkg == pkg }):
-		case detectorFailed[pkg] && !hasFinal[pkg]:
-			out.detector = append(out.detector, pkg)
+		case slices.ContainsFunc(failed, func(test failure) bool { return test.pkg == pkg }):
+		case detectorFailed[pkg] && !hasFinalReason[pkg]:
+			out.detectorFailures = append(out.detectorFailures, pkg)
 		default:
-			out.broken = append(out.broken, pkg)
+			out.brokenPackages = append(out.brokenPackages, pkg)
 		}
 	}
 	return out, nil
 }
 
-// detectorGaveUp is the message with which the race detector ends a process because of
+// detectorFailure is the message with which the race detector ends a process because of
 // its own fault, as with timers of synctest bubbles (go.dev/issue/78156). The message
 // about a data race is different.
-const detectorGaveUp = "ThreadSanitizer: CHECK failed: "
+const detectorFailure = "ThreadSanitizer: CHECK failed: "
 
-// finality returns why a test with this output must not be repeated.
-func finality(output string) string {
-	for _, m := range []struct{ mark, why string }{
+// finalReason returns why a test with this output must not be repeated.
+func finalReason(output string) string {
+	for _, known := range []struct{ mark, why string }{
 		{history.SafetyViolated, history.SafetyViolated},
 		{"WARNING: DATA RACE", "a data race"},
 		{"panic: ", "a panic"},
 		{"fatal error: ", "a panic"},
 	} {
-		if strings.Contains(output, m.mark) {
-			return m.why
+		if strings.Contains(output, known.mark) {
+			return known.why
 		}
 	}
 	return ""

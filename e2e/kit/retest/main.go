@@ -30,68 +30,68 @@ func main() {
 
 // run measures the machine while it runs the command in args.
 func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
-	r := runner{out: out}
+	testRunner := runner{out: out}
 	flags := flag.NewFlagSet("retest", flag.ContinueOnError)
-	flags.StringVar(&r.file, "json", "", "where what `go test -json` says goes")
-	flags.IntVar(&r.repeats, "repeats", 40, "how many tests are repeated at most")
+	flags.StringVar(&testRunner.jsonFile, "json", "", "where what `go test -json` says goes")
+	flags.IntVar(&testRunner.maxRepeats, "repeats", 40, "how many tests are repeated at most")
 	flags.Func("never", "packages, a regular expression, whose tests have their own time and are not repeated", func(s string) (err error) {
-		r.neverRepeat, err = regexp.Compile(s)
+		testRunner.neverRepeat, err = regexp.Compile(s)
 		return err
 	})
-	flags.DurationVar(&r.maxDuration, "within", 6*time.Minute, "for how long tests are repeated at most")
+	flags.DurationVar(&testRunner.maxDuration, "within", 6*time.Minute, "for how long tests are repeated at most")
 	flags.Func("until", "when the last test is repeated, in seconds since 1970; empty: -within says it", func(s string) error {
 		if s == "" {
 			return nil
 		}
 		at, err := strconv.ParseInt(s, 10, 64)
-		r.until = time.Unix(at, 0)
+		testRunner.deadline = time.Unix(at, 0)
 		return err
 	})
 	if flags.Parse(args) != nil { // Parse has printed the error
 		return 2, nil
 	}
-	sum, test, ok := splitArgs(flags.Args(), "--")
-	if r.file == "" || len(sum) == 0 || !ok {
+	sumCommand, testFlags, ok := splitArgs(flags.Args(), "--")
+	if testRunner.jsonFile == "" || len(sumCommand) == 0 || !ok {
 		return 2, errors.New("usage: retest -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
 	}
-	var m machine
+	var monitor machineMonitor
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
-	go func() { defer close(done); m.watch(watching) }()
+	go func() { defer close(done); monitor.watch(watching) }()
 	defer func() { stop(); <-done }()
-	r.sum, r.test, r.unavailability = sum, test, m.unavailability
-	return r.run(ctx)
+	testRunner.sumCommand, testRunner.testFlags, testRunner.unavailability = sumCommand, testFlags, monitor.unavailability
+	return testRunner.run(ctx)
 }
 
 // runner runs tests and repeats them.
 type runner struct {
-	sum, test      []string // arguments of the commands
-	file           string
-	neverRepeat    *regexp.Regexp // nil matches no package
-	repeats        int
-	maxDuration    time.Duration
-	until          time.Time // zero means that within applies
-	unavailability func(from, until time.Time) Unavailability
-	out            io.Writer
+	sumCommand, testFlags []string // arguments of the commands
+	jsonFile              string
+	neverRepeat           *regexp.Regexp // nil matches no package
+	maxRepeats            int
+	maxDuration           time.Duration
+	deadline              time.Time // zero means that within applies
+	unavailability        func(from, until time.Time) Unavailability
+	out                   io.Writer
 }
 
 func (r *runner) run(ctx context.Context) (status int, err error) {
-	args := slices.Concat(r.sum[1:], []string{"--jsonfile", r.file, "--"}, r.test)
-	status, err = r.start(ctx, r.out, r.sum[0], args...)
+	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", r.jsonFile, "--"}, r.testFlags)
+	status, err = r.start(ctx, r.out, r.sumCommand[0], args...)
 	if err != nil || status == 0 || ctx.Err() != nil {
 		return status, err
 	}
-	found, err := readFile(r.file)
+	found, err := readFile(r.jsonFile)
 	if err != nil || !r.mayRepeat(found) {
 		return status, err
 	}
 	end := time.Now().Add(r.maxDuration)
-	if !r.until.IsZero() && r.until.Before(end) {
-		end = r.until
+	if !r.deadline.IsZero() && r.deadline.Before(end) {
+		end = r.deadline
 	}
 	ctx, stop := context.WithDeadline(ctx, end)
 	defer stop()
-	for _, pkg := range found.detector {
+	for _, pkg := range found.detectorFailures {
 		if !time.Now().Before(end) {
 			r.printf("not repeated: %s: no time is left", pkg)
 			return status, nil
@@ -100,7 +100,7 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 			return status, err
 		}
 	}
-	for _, failed := range found.failed {
+	for _, failed := range found.failedTests {
 		if !time.Now().Before(end) {
 			r.printf("not repeated: %s: no time is left", failed)
 			return status, nil
@@ -115,28 +115,28 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 // mayRepeat reports whether all failed tests may be repeated, and prints the reason if
 // not.
 func (r *runner) mayRepeat(found results) bool {
-	ok := len(found.failed)+len(found.detector) > 0
-	for _, pkg := range found.broken {
+	ok := len(found.failedTests)+len(found.detectorFailures) > 0
+	for _, pkg := range found.brokenPackages {
 		ok = false
 		r.printf("not repeated: %s failed, and none of its tests did", pkg)
 	}
-	for _, failed := range found.failed {
-		a := r.unavailability(failed.from, failed.until)
+	for _, failed := range found.failedTests {
+		unavailable := r.unavailability(failed.from, failed.until)
 		switch {
 		case r.neverRepeat != nil && r.neverRepeat.MatchString(failed.pkg):
 			ok = false
 			r.printf("not repeated: %s has its own time", failed)
-		case failed.final != "":
+		case failed.finalReason != "":
 			ok = false
-			r.printf("not repeated: %s: %s", failed, failed.final)
-		case !a.Excuses():
+			r.printf("not repeated: %s: %s", failed, failed.finalReason)
+		case !unavailable.ExcusesFailure():
 			ok = false
-			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", failed, a.Late.Round(time.Millisecond), 100*a.Stolen)
+			r.printf("not repeated: %s: the machine was there (late by %v, %.0f %% taken)", failed, unavailable.TimerDelay.Round(time.Millisecond), 100*unavailable.StolenShare)
 		}
 	}
-	if ok && len(found.failed) > r.repeats {
+	if ok && len(found.failedTests) > r.maxRepeats {
 		ok = false
-		r.printf("not repeated: %d tests failed, and at most %d are repeated", len(found.failed), r.repeats)
+		r.printf("not repeated: %d tests failed, and at most %d are repeated", len(found.failedTests), r.maxRepeats)
 	}
 	return ok
 }
@@ -145,26 +145,26 @@ func (r *runner) mayRepeat(found results) bool {
 // failure of the detector is a result.
 func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 	r.printf("repeated: %s: the race detector gave up", pkg)
-	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.file, ".json"), path.Base(pkg))
-	args := slices.Concat(r.sum[1:], []string{"--jsonfile", file, "--"}, packageArgs(r.test, pkg))
-	status, err := r.start(ctx, r.out, r.sum[0], args...)
+	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.jsonFile, ".json"), path.Base(pkg))
+	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", file, "--"}, packageArgs(r.testFlags, pkg))
+	status, err := r.start(ctx, r.out, r.sumCommand[0], args...)
 	return err == nil && status == 0, err
 }
 
 // repeat runs a test alone, and once more if the machine was not available again.
 func (r *runner) repeat(ctx context.Context, failed failure) (bool, error) {
-	a := r.unavailability(failed.from, failed.until)
+	unavailable := r.unavailability(failed.from, failed.until)
 	for try := 1; ; try++ {
-		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, failed, a.Late.Round(time.Millisecond), 100*a.Stolen)
-		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), failed.test, try)
-		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.test, failed))
+		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, failed, unavailable.TimerDelay.Round(time.Millisecond), 100*unavailable.StolenShare)
+		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.jsonFile, ".json"), failed.test, try)
+		args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.testFlags, failed))
 		from := time.Now()
-		status, err := r.start(ctx, r.out, r.sum[0], args...)
+		status, err := r.start(ctx, r.out, r.sumCommand[0], args...)
 		if err != nil || status == 0 {
 			return status == 0, err
 		}
 		found, err := readFile(file + ".json")
-		if a = r.unavailability(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
+		if unavailable = r.unavailability(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
 			return false, err
 		}
 	}

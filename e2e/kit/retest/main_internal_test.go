@@ -58,7 +58,7 @@ func unavailableDuring(n int) func(from, until time.Time) Unavailability {
 		if asked++; asked > 2*n { // one call to decide about a repeat, one to print the reason
 			return Unavailability{}
 		}
-		return Unavailability{Late: time.Second}
+		return Unavailability{TimerDelay: time.Second}
 	}
 }
 
@@ -100,8 +100,8 @@ func TestOnlyFailuresDuringUnavailabilityAreRepeated(t *testing.T) {
 			var out bytes.Buffer
 			t.Chdir(dir)
 			r := runner{
-				sum: []string{"./sum", "--format", "pkgname"}, test: []string{"-race", "-run", "^(TestA|TestB)$", "-skip=TestC", "./e2e"},
-				file: "whole.json", repeats: 2, maxDuration: time.Minute, unavailability: unavailableDuring(tt.away), out: &out,
+				sumCommand: []string{"./sum", "--format", "pkgname"}, testFlags: []string{"-race", "-run", "^(TestA|TestB)$", "-skip=TestC", "./e2e"},
+				jsonFile: "whole.json", maxRepeats: 2, maxDuration: time.Minute, unavailability: unavailableDuring(tt.away), out: &out,
 			}
 			status, err := r.run(t.Context())
 			if err != nil || status != tt.status || !strings.Contains(out.String(), tt.said) {
@@ -144,7 +144,7 @@ func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 	write(t, filepath.Join(dir, "1.json"), red, 0o600)
 	write(t, filepath.Join(dir, "2.json"), green, 0o600)
 	t.Chdir(dir)
-	r := runner{sum: []string{"./sum"}, file: "whole.json", repeats: 2, maxDuration: time.Minute, until: time.Now(), unavailability: unavailableDuring(9), out: &out}
+	r := runner{sumCommand: []string{"./sum"}, jsonFile: "whole.json", maxRepeats: 2, maxDuration: time.Minute, deadline: time.Now(), unavailability: unavailableDuring(9), out: &out}
 	if status, err := r.run(t.Context()); err != nil || status != 1 || !strings.Contains(out.String(), "no time is left") {
 		t.Errorf("status %d, %v, want 1; it said:\n%s", status, err, out.String())
 	}
@@ -152,8 +152,8 @@ func TestRepeatsEndAtTheTimeLimit(t *testing.T) {
 
 func TestTooManyFailuresAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
-	r := runner{repeats: 1, unavailability: unavailableDuring(9), out: &out}
-	found := results{failed: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
+	r := runner{maxRepeats: 1, unavailability: unavailableDuring(9), out: &out}
+	found := results{failedTests: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
 	if r.mayRepeat(found) || !strings.Contains(out.String(), "2 tests failed") {
 		t.Errorf("repeatable; it said: %s", &out)
 	}

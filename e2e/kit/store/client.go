@@ -29,17 +29,17 @@ func NewClient(url string) *Client {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Read returns the value of a key, empty before its first write.
-func (c *Client) Read(ctx context.Context, place Place) (string, error) {
+func (c *Client) Read(ctx context.Context, place OpKey) (string, error) {
 	return c.do(ctx, http.MethodGet, place, "")
 }
 
 // Write sets the value of a key.
-func (c *Client) Write(ctx context.Context, place Place, value string) error {
+func (c *Client) Write(ctx context.Context, place OpKey, value string) error {
 	_, err := c.do(ctx, http.MethodPost, place, value)
 	return err
 }
 
-func (c *Client) do(ctx context.Context, method string, place Place, value string) (string, error) {
+func (c *Client) do(ctx context.Context, method string, place OpKey, value string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.url+"/?"+place.query(), strings.NewReader(value))
 	if err != nil {
 		return "", fmt.Errorf("store: %w", err)
@@ -50,15 +50,15 @@ func (c *Client) do(ctx context.Context, method string, place Place, value strin
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	said := strings.TrimSpace(string(body))
+	message := strings.TrimSpace(string(body))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("store: %w", err)
 	case resp.StatusCode == http.StatusOK:
 		return string(body), nil
-	case resp.StatusCode == http.StatusConflict && said == ErrFenced.Error():
+	case resp.StatusCode == http.StatusConflict && message == ErrFenced.Error():
 		return "", ErrFenced
 	default:
-		return "", fmt.Errorf("store: %d %s", resp.StatusCode, said)
+		return "", fmt.Errorf("store: %d %s", resp.StatusCode, message)
 	}
 }

@@ -15,12 +15,12 @@ var (
 	// had no effect.
 	ErrFenced = errors.New("fenced")
 
-	errOvertaken = errors.New("overtaken")
-	errClosed    = errors.New("closed")
+	errOutOfOrder = errors.New("overtaken")
+	errClosed     = errors.New("closed")
 )
 
-// Place is the subject and the author of an operation.
-type Place struct {
+// OpKey is the subject and the author of an operation.
+type OpKey struct {
 	Shard uint32
 	// Epoch is the ownership epoch of the app.
 	Epoch uint64
@@ -28,26 +28,26 @@ type Place struct {
 	// Writer is the app, and Asked the time of its request, on the clock of history.Now.
 	// An app sends successive requests for a key. A request that it has abandoned, or
 	// that an earlier process with its name sent, is not executed after a later request.
-	Writer string
-	Asked  int64
+	Writer   string
+	CallTime int64
 	// Unfenced disables the check of the epoch.
 	Unfenced bool
 }
 
-func (p Place) query() string {
+func (p OpKey) query() string {
 	return url.Values{
 		"shard": {strconv.FormatUint(uint64(p.Shard), 10)}, "epoch": {strconv.FormatUint(p.Epoch, 10)},
-		"key": {p.Key}, "writer": {p.Writer}, "asked": {strconv.FormatInt(p.Asked, 10)},
+		"key": {p.Key}, "writer": {p.Writer}, "asked": {strconv.FormatInt(p.CallTime, 10)},
 		"unfenced": {strconv.FormatBool(p.Unfenced)},
 	}.Encode()
 }
 
-func parsePlace(query url.Values) (Place, error) {
+func parseOpKey(query url.Values) (OpKey, error) {
 	shard, err1 := strconv.ParseUint(query.Get("shard"), 10, 32)
 	epoch, err2 := strconv.ParseUint(query.Get("epoch"), 10, 64)
 	asked, err3 := strconv.ParseInt(query.Get("asked"), 10, 64)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return Place{}, fmt.Errorf("store: %w", err)
+		return OpKey{}, fmt.Errorf("store: %w", err)
 	}
-	return Place{Shard: uint32(shard), Epoch: epoch, Key: query.Get("key"), Writer: query.Get("writer"), Asked: asked, Unfenced: query.Get("unfenced") == "true"}, nil
+	return OpKey{Shard: uint32(shard), Epoch: epoch, Key: query.Get("key"), Writer: query.Get("writer"), CallTime: asked, Unfenced: query.Get("unfenced") == "true"}, nil
 }

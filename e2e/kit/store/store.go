@@ -39,17 +39,17 @@ type Store struct {
 	srv  *http.Server
 	done chan struct{} // closed when the server has ended
 
-	mu      sync.Mutex
-	closed  bool
-	newest  map[uint32]uint64 // by shard
-	values  map[string]string
-	last    map[sequence]int64
-	applied []Applied
-	refused int
+	mu           sync.Mutex
+	isClosed     bool
+	newestEpochs map[uint32]uint64 // by shard
+	values       map[string]string
+	lastCalls    map[opSequence]int64
+	applied      []Applied
+	fencedCount  int
 }
 
-// sequence identifies operations on a key that follow each other.
-type sequence struct {
+// opSequence identifies operations on a key that follow each other.
+type opSequence struct {
 	key, writer string
 	epoch       uint64
 }
@@ -62,7 +62,7 @@ func Listen(addr string) (*Store, error) {
 	}
 	s := &Store{
 		addr: ln.Addr().String(), done: make(chan struct{}),
-		newest: make(map[uint32]uint64), values: make(map[string]string), last: make(map[sequence]int64),
+		newestEpochs: make(map[uint32]uint64), values: make(map[string]string), lastCalls: make(map[opSequence]int64),
 	}
 	// A client that disappears during a request leaves no effect.
 	s.srv = &http.Server{Handler: http.HandlerFunc(s.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
@@ -79,7 +79,7 @@ func (s *Store) URL() string { return "http://" + s.addr }
 // Close ends the store. No write is applied after it has returned.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	s.isClosed = true
 	s.mu.Unlock()
 	err := s.srv.Close()
 	<-s.done
@@ -93,17 +93,17 @@ func (s *Store) Applied() []Applied {
 	return append([]Applied{}, s.applied...)
 }
 
-// Refused returns the number of operations with an outdated epoch.
-func (s *Store) Refused() int {
+// FencedCount returns the number of operations with an outdated epoch.
+func (s *Store) FencedCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refused
+	return s.fencedCount
 }
 
 // serve reads the whole request before it checks the epoch, so an incomplete request has
 // no effect.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
-	place, err := parsePlace(r.URL.Query())
+	place, err := parseOpKey(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -120,7 +120,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		value, err = s.read(place)
 	}
 	switch {
-	case errors.Is(err, ErrFenced), errors.Is(err, errOvertaken):
+	case errors.Is(err, ErrFenced), errors.Is(err, errOutOfOrder):
 		http.Error(w, err.Error(), http.StatusConflict)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -129,7 +129,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Store) read(place Place) (string, error) {
+func (s *Store) read(place OpKey) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkFence(place); err != nil {
@@ -138,7 +138,7 @@ func (s *Store) read(place Place) (string, error) {
 	return s.values[place.Key], nil
 }
 
-func (s *Store) write(place Place, value string) error {
+func (s *Store) write(place OpKey, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.checkFence(place); err != nil {
@@ -152,21 +152,21 @@ func (s *Store) write(place Place, value string) error {
 }
 
 // checkFence checks the epoch. mu must be held until the operation is done.
-func (s *Store) checkFence(place Place) error {
-	if s.closed {
+func (s *Store) checkFence(place OpKey) error {
+	if s.isClosed {
 		return errClosed
 	}
-	if place.Epoch < s.newest[place.Shard] && !place.Unfenced {
-		s.refused++
+	if place.Epoch < s.newestEpochs[place.Shard] && !place.Unfenced {
+		s.fencedCount++
 		return ErrFenced
 	}
-	t := sequence{key: place.Key, writer: place.Writer, epoch: place.Epoch}
-	if place.Asked <= s.last[t] {
-		return errOvertaken
+	sequence := opSequence{key: place.Key, writer: place.Writer, epoch: place.Epoch}
+	if place.CallTime <= s.lastCalls[sequence] {
+		return errOutOfOrder
 	}
 	if !place.Unfenced {
-		s.newest[place.Shard] = place.Epoch
+		s.newestEpochs[place.Shard] = place.Epoch
 	}
-	s.last[t] = place.Asked
+	s.lastCalls[sequence] = place.CallTime
 	return nil
 }

@@ -33,18 +33,18 @@ func listen(t *testing.T) (*store.Store, *store.Client) {
 }
 
 // at returns a place in shard 7, with the current time.
-func at(epoch uint64, key string) store.Place {
-	return store.Place{Shard: 7, Epoch: epoch, Key: key, Writer: "a", Asked: history.Now()}
+func at(epoch uint64, key string) store.OpKey {
+	return store.OpKey{Shard: 7, Epoch: epoch, Key: key, Writer: "a", CallTime: history.Now()}
 }
 
-func wants(t *testing.T, c *store.Client, p store.Place, want string) {
+func wants(t *testing.T, c *store.Client, p store.OpKey, want string) {
 	t.Helper()
 	if got, err := c.Read(t.Context(), p); err != nil || got != want {
 		t.Errorf("key %q at epoch %d reads %q, %v, want %q", p.Key, p.Epoch, got, err, want)
 	}
 }
 
-func writes(t *testing.T, c *store.Client, p store.Place, value string) {
+func writes(t *testing.T, c *store.Client, p store.OpKey, value string) {
 	t.Helper()
 	if err := c.Write(t.Context(), p, value); err != nil {
 		t.Fatalf("key %q at epoch %d: %v", p.Key, p.Epoch, err)
@@ -69,8 +69,8 @@ func TestOlderEpochIsRefused(t *testing.T) {
 	wants(t, c, at(9, "k"), "five")
 	writes(t, c, at(10, "k"), "ten")
 	wants(t, c, at(10, "k"), "ten")
-	if s.Refused() != 2 {
-		t.Errorf("%d refused, want 2", s.Refused())
+	if s.FencedCount() != 2 {
+		t.Errorf("%d refused, want 2", s.FencedCount())
 	}
 	var log []string
 	for _, a := range s.Applied() {
@@ -88,7 +88,7 @@ func TestOlderEpochIsRefused(t *testing.T) {
 // store records no epoch.
 func TestUnfencedIgnoresEpoch(t *testing.T) {
 	s, c := listen(t)
-	open := func(epoch uint64) store.Place {
+	open := func(epoch uint64) store.OpKey {
 		p := at(epoch, "k")
 		p.Unfenced = true
 		return p
@@ -100,7 +100,7 @@ func TestUnfencedIgnoresEpoch(t *testing.T) {
 	if err := c.Write(t.Context(), at(5, "fenced"), "late"); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("write under an older epoch: %v", err)
 	}
-	if n := s.Refused(); n != 1 {
+	if n := s.FencedCount(); n != 1 {
 		t.Errorf("%d refused, want 1", n)
 	}
 }
@@ -206,8 +206,8 @@ func TestEpochsOnlyGrowInTheLog(t *testing.T) {
 	}
 	writers.Wait()
 	log := s.Applied()
-	if len(log)+s.Refused() != 8*20 || len(log) < 20 {
-		t.Errorf("%d applied and %d refused of %d", len(log), s.Refused(), 8*20)
+	if len(log)+s.FencedCount() != 8*20 || len(log) < 20 {
+		t.Errorf("%d applied and %d refused of %d", len(log), s.FencedCount(), 8*20)
 	}
 	for i := 1; i < len(log); i++ {
 		if log[i].Epoch < log[i-1].Epoch || log[i].At < log[i-1].At {

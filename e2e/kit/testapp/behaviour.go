@@ -28,14 +28,14 @@ type behaviour struct {
 	killAt        string        // App-Die: "before" or "amid" the response
 	chunks        int           // App-Chunks
 	size          int           // App-Size, bytes
-	doneCheck     string        // App-Heed: "context" or "node"
+	endSource     string        // App-Heed: "context" or "node"
 	endGate       string        // App-Until
 }
 
 // parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
 // test notices this in the response.
 func parseBehaviour(header http.Header) behaviour {
-	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), doneCheck: header.Get("App-Heed"), endGate: header.Get("App-Until")}
+	selected := behaviour{gate: header.Get("App-Hang"), killAt: header.Get("App-Die"), endSource: header.Get("App-Heed"), endGate: header.Get("App-Until")}
 	selected.delay, _ = time.ParseDuration(header.Get("App-Delay"))
 	selected.registerDelay, _ = time.ParseDuration(header.Get("App-Late"))
 	selected.eventInterval, _ = time.ParseDuration(header.Get("App-Events"))
@@ -45,10 +45,10 @@ func parseBehaviour(header http.Header) behaviour {
 	return selected
 }
 
-// isDone reports whether the request has ended, as far as the source that App-Heed names has been
+// hasEnded reports whether the request has ended, as far as the source that App-Heed names has been
 // informed. It returns false without App-Heed.
-func (b behaviour) isDone(r *http.Request) bool {
-	switch b.doneCheck {
+func (b behaviour) hasEnded(r *http.Request) bool {
+	switch b.endSource {
 	case "context":
 		return r.Context().Err() != nil
 	case "node":
@@ -107,7 +107,7 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 // sendEvents sends one event per interval, each in two writes. It returns when the client
 // disconnects or end is closed; then it sends a last event with the data "end". A nil end means no
 // limit.
-func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
+func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, endStream <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := 0; ; i++ {
 		for _, part := range []string{fmt.Sprintf("id: %d\n", i), "data: tick\n\n"} {
@@ -116,7 +116,7 @@ func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan
 			}
 		}
 		select {
-		case <-end:
+		case <-endStream:
 			_, _ = io.WriteString(w, "data: end\n\n")
 			return
 		default:

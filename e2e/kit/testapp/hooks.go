@@ -37,9 +37,9 @@ type hookFault struct {
 //	unable       report all shards as failed
 //	absent       discard the shards and report all of them as absent
 //	well         succeed
-func (s *state) setFault(hook, how string) error {
-	fault := &hookFault{kind: how, replaced: make(chan struct{})}
-	kind, arg, _ := strings.Cut(how, ":")
+func (s *state) setFault(hook, spec string) error {
+	fault := &hookFault{kind: spec, replaced: make(chan struct{})}
+	kind, arg, _ := strings.Cut(spec, ":")
 	fault.kind = kind
 	switch kind {
 	case "slow":
@@ -58,7 +58,7 @@ func (s *state) setFault(hook, how string) error {
 		}
 	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "well":
 	default:
-		return fmt.Errorf("unknown hook fault %q", how)
+		return fmt.Errorf("unknown hook fault %q", spec)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		s.handleCall("lost", call, nil)
 		absent := []uint32{}
 		for _, shard := range call.Shards {
-			absent = append(absent, shard.Shard)
+			absent = append(absent, shard.ID)
 		}
 		writeJSON(w, map[string]any{"absent": absent})
 		return
@@ -129,7 +129,7 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 	if fault.kind == "unable" {
 		failing = nil
 		for _, shard := range call.Shards {
-			failing = append(failing, shard.Shard)
+			failing = append(failing, shard.ID)
 		}
 	}
 	failed, notes := s.handleCall(name, call, failing)

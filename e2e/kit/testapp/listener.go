@@ -16,11 +16,11 @@ type reopenableListener struct {
 	addr net.Addr
 
 	// mu protects the following fields.
-	mu       sync.Mutex
-	ln       net.Listener          // closed while the port is closed
-	closed   bool                  // Close was called
-	reopened chan struct{}         // closed when the port opens again; nil while it is open
-	conns    map[net.Conn]struct{} // open connections of the server
+	mu     sync.Mutex
+	ln     net.Listener          // closed while the port is closed
+	closed bool                  // Close was called
+	opened chan struct{}         // closed when the port opens again; nil while it is open
+	conns  map[net.Conn]struct{} // open connections of the server
 }
 
 func newListener(ln net.Listener) *reopenableListener {
@@ -31,12 +31,12 @@ func newListener(ln net.Listener) *reopenableListener {
 func (l *reopenableListener) Accept() (net.Conn, error) {
 	for {
 		l.mu.Lock()
-		ln, reopened := l.ln, l.reopened
+		ln, reopened := l.ln, l.opened
 		l.mu.Unlock()
 		if reopened == nil {
 			conn, err := ln.Accept()
 			l.mu.Lock()
-			closedForNow := l.reopened != nil && !l.closed
+			closedForNow := l.opened != nil && !l.closed
 			l.mu.Unlock()
 			if err == nil || !closedForNow {
 				return conn, err
@@ -75,10 +75,10 @@ func (l *reopenableListener) track(conn net.Conn, s http.ConnState) {
 func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reopened != nil || l.closed {
+	if l.opened != nil || l.closed {
 		return
 	}
-	l.reopened = make(chan struct{})
+	l.opened = make(chan struct{})
 	_ = l.ln.Close()
 	if all {
 		time.AfterFunc(50*time.Millisecond, l.closeConns) // after the response to the control request
@@ -104,6 +104,6 @@ func (l *reopenableListener) reopen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ln = ln
-	close(l.reopened)
-	l.reopened = nil
+	close(l.opened)
+	l.opened = nil
 }

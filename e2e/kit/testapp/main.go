@@ -56,7 +56,7 @@ func run() error {
 		a.state = newState(*stateDir, *through)
 	}
 	if *instance {
-		a.instance = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
+		a.instanceID = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
 	}
 	if *cacheDir != "" {
 		if err := os.MkdirAll(*cacheDir, 0o700); err != nil {

@@ -26,7 +26,7 @@ type registers struct {
 	store *store.Client
 
 	mu    sync.Mutex // protects cells
-	cells map[cellKey]*cell
+	cells map[cellKey]*registerCell
 }
 
 // cellKey identifies a register in memory. Each ownership epoch has separate memory, which is
@@ -37,11 +37,11 @@ type cellKey struct {
 	key   string
 }
 
-// cell is the value of one key in one ownership epoch.
-type cell struct {
-	// token holds one element and serves as a lock for the following fields: the operation that
+// registerCell is the value of one key in one ownership epoch.
+type registerCell struct {
+	// lock holds one element and serves as a lock for the following fields: the operation that
 	// has received it may use them, also while it waits for the store.
-	token chan struct{}
+	lock chan struct{}
 
 	value string
 	// loaded is true if value was read from the store or written to it.
@@ -50,7 +50,7 @@ type cell struct {
 }
 
 func newRegisters(s *store.Client) *registers {
-	return &registers{store: s, cells: make(map[cellKey]*cell)}
+	return &registers{store: s, cells: make(map[cellKey]*registerCell)}
 }
 
 // serve runs the register operation that r requests. ok is false if the client disconnected before
@@ -58,20 +58,20 @@ func newRegisters(s *store.Client) *registers {
 func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
 	mode := r.Header.Get("App-Register")
 	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
-		return failed(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
+		return failureResult(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
 	}
 	write := !(&history.Response{Method: r.Method}).Safe()
 	if write && !isValidValue(body) {
-		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
+		return failureResult(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}
-	cell := rs.cell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
+	cell := rs.getCell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
 	select {
-	case <-cell.token:
+	case <-cell.lock:
 	case <-r.Context().Done():
 		return result{}, false
 	}
-	defer func() { cell.token <- struct{}{} }()
-	place := func() store.Place { return rs.nextPlace(cell, run, mode == "unfenced") }
+	defer func() { cell.lock <- struct{}{} }()
+	nextKey := func() store.OpKey { return rs.nextOpKey(cell, run, mode == "unfenced") }
 	// A store operation continues when the client disconnects: a proxy can close a connection, but
 	// it cannot stop a thread of the app.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
@@ -79,66 +79,66 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	var err error
 	switch {
 	case write:
-		err = rs.write(ctx, cell, place(), body)
+		err = rs.write(ctx, cell, nextKey(), body)
 	case mode == "store":
-		res.value, err = rs.store.Read(ctx, place())
+		res.value, err = rs.store.Read(ctx, nextKey())
 	default:
-		res.value, err = rs.read(ctx, cell, place)
+		res.value, err = rs.read(ctx, cell, nextKey)
 	}
 	switch {
 	case errors.Is(err, store.ErrFenced):
-		res = failed(http.StatusConflict, err)
+		res = failureResult(http.StatusConflict, err)
 	case err != nil:
-		res = failed(http.StatusServiceUnavailable, err)
+		res = failureResult(http.StatusServiceUnavailable, err)
 	case !write:
-		res.hasValue = true
+		res.isRead = true
 	}
 	return res, r.Context().Err() == nil
 }
 
 // write writes the value to the store, then to memory. If the store does not confirm the write,
 // the cell is no longer loaded, because the store may have either value.
-func (rs *registers) write(ctx context.Context, c *cell, at store.Place, value string) error {
-	err := rs.store.Write(ctx, at, value)
+func (rs *registers) write(ctx context.Context, cell *registerCell, key store.OpKey, value string) error {
+	err := rs.store.Write(ctx, key, value)
 	switch {
 	case err == nil:
-		c.value, c.loaded = value, true
+		cell.value, cell.loaded = value, true
 	case !errors.Is(err, store.ErrFenced):
-		c.loaded = false
+		cell.loaded = false
 	}
 	return err
 }
 
 // read returns the value in memory. It loads the value from the store at the first operation.
-func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place) (string, error) {
-	if !c.loaded {
-		value, err := rs.store.Read(ctx, place())
+func (rs *registers) read(ctx context.Context, cell *registerCell, nextKey func() store.OpKey) (string, error) {
+	if !cell.loaded {
+		value, err := rs.store.Read(ctx, nextKey())
 		if err != nil {
 			return "", err
 		}
-		c.value, c.loaded = value, true
+		cell.value, cell.loaded = value, true
 	}
-	return c.value, nil
+	return cell.value, nil
 }
 
-// nextPlace returns the store address of the next call for the cell, with a call time later than
+// nextOpKey returns the store address of the next call for the cell, with a call time later than
 // that of the previous call. The caller must hold the token of the cell.
-func (rs *registers) nextPlace(c *cell, run history.Run, unfenced bool) store.Place {
-	c.lastCall = max(c.lastCall+1, history.Now())
-	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.lastCall, Unfenced: unfenced}
+func (rs *registers) nextOpKey(cell *registerCell, run history.Run, unfenced bool) store.OpKey {
+	cell.lastCall = max(cell.lastCall+1, history.Now())
+	return store.OpKey{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, CallTime: cell.lastCall, Unfenced: unfenced}
 }
 
-// cell returns the cell of a key and creates it if necessary.
-func (rs *registers) cell(at cellKey) *cell {
+// getCell returns the cell of a key and creates it if necessary.
+func (rs *registers) getCell(key cellKey) *registerCell {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	c, ok := rs.cells[at]
+	cell, ok := rs.cells[key]
 	if !ok {
-		c = &cell{token: make(chan struct{}, 1)}
-		c.token <- struct{}{}
-		rs.cells[at] = c
+		cell = &registerCell{lock: make(chan struct{}, 1)}
+		cell.lock <- struct{}{}
+		rs.cells[key] = cell
 	}
-	return c
+	return cell
 }
 
 // isValidValue reports whether value has 1 to store.MaxValue bytes of printable ASCII, which a

@@ -146,7 +146,7 @@ func TestUnfencedRegisterAcceptsAnOlderEpoch(t *testing.T) {
 	expectWrite(t, apps[0], "unfenced", "5", "late")
 	expectRead(t, apps[1], "unfenced", "6", "two") // from memory
 	expectRead(t, apps[2], "unfenced", "7", "late")
-	if n := s.Refused(); n != 0 {
+	if n := s.FencedCount(); n != 0 {
 		t.Errorf("%d refused, want none", n)
 	}
 }

@@ -64,8 +64,8 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 					t.Errorf("%v: %+v", op, answers[i])
 				}
 			}
-			if fenced != c.fence || s.Refused() != c.fence {
-				t.Errorf("%d operations and %d calls of the store were fenced, want %d", fenced, s.Refused(), c.fence)
+			if fenced != c.fence || s.FencedCount() != c.fence {
+				t.Errorf("%d operations and %d calls of the store were fenced, want %d", fenced, s.FencedCount(), c.fence)
 			}
 			err := linear.Check(ops, linear.Options{Applied: s.Applied()})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

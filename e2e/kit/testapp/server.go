@@ -18,13 +18,13 @@ import (
 
 // app records the requests that it handles. Its methods are safe for concurrent use.
 type app struct {
-	name      string
-	out       io.Writer           // receives one JSON line per recorded start and end
-	registers *registers          // nil without --store
-	state     *state              // nil without --state
-	cache     *cache              // nil without --cache
-	instance  string              // identifies this process in health checks; empty without --instance
-	listener  *reopenableListener // nil until serve runs
+	name         string
+	recordWriter io.Writer           // receives one JSON line per recorded start and end
+	registers    *registers          // nil without --store
+	state        *state              // nil without --state
+	cache        *cache              // nil without --cache
+	instanceID   string              // identifies this process in health checks; empty without --instance
+	listener     *reopenableListener // nil until serve runs
 
 	// mu protects the following fields, and writes to out.
 	mu            sync.Mutex
@@ -41,7 +41,7 @@ type gate struct {
 }
 
 func newApp(name string, out io.Writer) *app {
-	return &app{name: name, out: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
+	return &app{name: name, recordWriter: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
 }
 
 // ServeHTTP handles requests from nodes, hook calls and control requests. Only a node sets the
@@ -71,8 +71,8 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		unhealthy := a.unhealthy
 		a.mu.Unlock()
-		if a.instance != "" {
-			w.Header().Set("Shardway-App-Instance", a.instance)
+		if a.instanceID != "" {
+			w.Header().Set("Shardway-App-Instance", a.instanceID)
 		}
 		if unhealthy {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -124,16 +124,16 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	run, count := a.startRun(r)
-	ended := false
+	recorded := false
 	defer func() {
-		if !ended {
+		if !recorded {
 			run.Aborted = true
 			a.endRun(run)
 		}
 	}()
 	// net/http detects a client that disconnects only after the handler has read the whole body.
-	var start prefixBuffer
-	if _, err := io.Copy(&start, r.Body); err != nil {
+	var bodyPrefix prefixBuffer
+	if _, err := io.Copy(&bodyPrefix, r.Body); err != nil {
 		return
 	}
 	selected := parseBehaviour(r.Header)
@@ -154,31 +154,31 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 		selected.sendFeed(w, r)
 		return
 	}
-	if selected.gate != "" && !a.waitAtGate(r, selected.gate) || selected.registerDelay > 0 && !sleep(r, selected.registerDelay) || selected.isDone(r) {
+	if selected.gate != "" && !a.waitAtGate(r, selected.gate) || selected.registerDelay > 0 && !sleep(r, selected.registerDelay) || selected.hasEnded(r) {
 		return
 	}
 	var res result
 	if r.Header.Get("App-Register") != "" {
 		var ok bool
-		if res, ok = a.registers.serve(r, run, string(start)); !ok {
+		if res, ok = a.registers.serve(r, run, string(bodyPrefix)); !ok {
 			return
 		}
 	}
 	if a.state != nil && r.Header.Get("App-Register") == "" {
 		var err error
 		if count, err = a.state.count(run, r.Method == http.MethodPost); err != nil {
-			res = failed(http.StatusConflict, err)
+			res = failureResult(http.StatusConflict, err)
 		}
 	}
 	if a.cache != nil && r.Method == http.MethodPost {
 		var err error
 		if count, err = a.cache.increment(run.Key); err != nil {
-			res = failed(http.StatusInternalServerError, err)
+			res = failureResult(http.StatusInternalServerError, err)
 		}
 	}
 	res.count = count
 	selected.respond(w, r, run, res, func() {
-		ended = true
+		recorded = true
 		a.endRun(run)
 	})
 }
@@ -244,7 +244,7 @@ func (a *app) endRun(run history.Run) {
 func (a *app) appendRecord(run history.Run) {
 	b, err := json.Marshal(run)
 	if err == nil {
-		_, err = a.out.Write(append(b, '\n'))
+		_, err = a.recordWriter.Write(append(b, '\n'))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("app: write record: %v", err))

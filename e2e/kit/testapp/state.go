@@ -24,12 +24,12 @@ type state struct {
 	writeThrough bool
 
 	// mu protects the following fields.
-	mu       sync.Mutex
-	acquired map[uint32]*shardState
-	released map[uint32]releasedState     // result of the last release
-	lastSeqs map[string]map[uint32]uint64 // highest sequence number of a call, by disk and shard
-	calls    []hookRecord                 // one per shard of each hook call
-	faults   map[string]*hookFault        // by hook
+	mu            sync.Mutex
+	acquired      map[uint32]*shardState
+	released      map[uint32]releasedState     // result of the last release
+	lastSeqByDisk map[string]map[uint32]uint64 // highest sequence number of a call, by disk and shard
+	calls         []hookRecord                 // one per shard of each hook call
+	faults        map[string]*hookFault        // by hook
 }
 
 // shardState is one acquired shard.
@@ -38,8 +38,8 @@ type shardState struct {
 	counts map[string]uint64 // by key
 }
 
-// sum returns the sum of all counters of the shard in decimal.
-func (st *shardState) sum() string {
+// sumText returns the sum of all counters of the shard in decimal.
+func (st *shardState) sumText() string {
 	n := uint64(0)
 	for _, c := range st.counts {
 		n += c
@@ -65,10 +65,10 @@ type hookRecord struct {
 	Err      string `json:"err,omitempty"`
 }
 
-func newState(dir string, through bool) *state {
+func newState(dir string, writeThrough bool) *state {
 	return &state{
-		dir: statefile.Dir(dir), writeThrough: through,
-		acquired: make(map[uint32]*shardState), released: make(map[uint32]releasedState), lastSeqs: make(map[string]map[uint32]uint64), faults: make(map[string]*hookFault),
+		dir: statefile.Dir(dir), writeThrough: writeThrough,
+		acquired: make(map[uint32]*shardState), released: make(map[uint32]releasedState), lastSeqByDisk: make(map[string]map[uint32]uint64), faults: make(map[string]*hookFault),
 	}
 }
 
@@ -131,7 +131,7 @@ func (s *state) saveAll() error {
 type (
 	// hookShard is one shard of a hook call.
 	hookShard struct {
-		Shard    uint32  `json:"shard"`
+		ID       uint32  `json:"shard"`
 		Epoch    uint64  `json:"epoch"`
 		From     *string `json:"from"`
 		To       *string `json:"to"`
@@ -151,30 +151,30 @@ type (
 // has already arrived from the same disk. failed has the error of each shard that failed, which
 // includes those in failing. notes has the sum of the counters of each shard that a release has
 // saved.
-func (s *state) handleCall(name string, call hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
+func (s *state) handleCall(hook string, call hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
-	seqs := s.lastSeqs[call.Disk]
+	seqs := s.lastSeqByDisk[call.Disk]
 	if seqs == nil {
 		seqs = make(map[uint32]uint64)
-		s.lastSeqs[call.Disk] = seqs
+		s.lastSeqByDisk[call.Disk] = seqs
 	}
 	for _, shard := range call.Shards {
-		if call.Seq < seqs[shard.Shard] {
+		if call.Seq < seqs[shard.ID] {
 			continue
 		}
-		seqs[shard.Shard] = call.Seq
+		seqs[shard.ID] = call.Seq
 		var err error
-		if slices.Contains(failing, shard.Shard) {
+		if slices.Contains(failing, shard.ID) {
 			err = errors.New("told to fail")
 		} else {
-			err = s.applyLocked(name, shard)
+			err = s.applyLocked(hook, shard)
 		}
-		if release, ok := s.released[shard.Shard]; err == nil && name == "release" && ok && release.epoch == shard.Epoch {
-			notes[shard.Shard] = []byte(release.note) // also if the call is repeated
+		if release, ok := s.released[shard.ID]; err == nil && hook == "release" && ok && release.epoch == shard.Epoch {
+			notes[shard.ID] = []byte(release.note) // also if the call is repeated
 		}
-		record := hookRecord{Hook: name, Shard: shard.Shard, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
+		record := hookRecord{Hook: hook, Shard: shard.ID, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
 		if shard.From != nil {
 			record.From = *shard.From
 		}
@@ -183,7 +183,7 @@ func (s *state) handleCall(name string, call hookCall, failing []uint32) (failed
 		}
 		if err != nil {
 			record.Err = err.Error()
-			failed[shard.Shard] = record.Err
+			failed[shard.ID] = record.Err
 		}
 		s.calls = append(s.calls, record)
 	}
@@ -191,14 +191,14 @@ func (s *state) handleCall(name string, call hookCall, failing []uint32) (failed
 }
 
 // applyLocked runs one hook for one shard. mu must be held.
-func (s *state) applyLocked(name string, shard hookShard) error {
-	acquired := s.acquired[shard.Shard]
-	switch name {
+func (s *state) applyLocked(hook string, shard hookShard) error {
+	acquired := s.acquired[shard.ID]
+	switch hook {
 	case "acquire":
 		if acquired != nil && acquired.epoch == shard.Epoch {
 			return nil // a repeated call: memory is newer than the file
 		}
-		b, err := s.dir.Take(shard.Shard, shard.Epoch)
+		b, err := s.dir.Take(shard.ID, shard.Epoch)
 		if err != nil {
 			return err
 		}
@@ -208,26 +208,26 @@ func (s *state) applyLocked(name string, shard hookShard) error {
 				return err
 			}
 		}
-		if found := acquired.sum(); shard.Released && shard.Note != nil && string(shard.Note) != found {
+		if found := acquired.sumText(); shard.Released && shard.Note != nil && string(shard.Note) != found {
 			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, found)
 		}
-		s.acquired[shard.Shard] = acquired
-		delete(s.released, shard.Shard)
+		s.acquired[shard.ID] = acquired
+		delete(s.released, shard.ID)
 	case "release":
 		if acquired == nil || acquired.epoch != shard.Epoch {
 			return nil
 		}
-		if err := s.saveLocked(shard.Shard, acquired); err != nil {
+		if err := s.saveLocked(shard.ID, acquired); err != nil {
 			return err
 		}
-		delete(s.acquired, shard.Shard)
-		s.released[shard.Shard] = releasedState{shard.Epoch, acquired.sum()}
+		delete(s.acquired, shard.ID)
+		s.released[shard.ID] = releasedState{shard.Epoch, acquired.sumText()}
 	case "lost":
 		if acquired != nil && acquired.epoch <= shard.Epoch {
-			delete(s.acquired, shard.Shard)
+			delete(s.acquired, shard.ID)
 		}
 	default:
-		return fmt.Errorf("unknown hook %q", name)
+		return fmt.Errorf("unknown hook %q", hook)
 	}
 	return nil
 }

@@ -24,33 +24,33 @@ import (
 // Environment variables of an app: the directory that all apps share, the interval
 // between two numbers, and its port on 127.0.0.1.
 const (
-	stateVariable = "SHARDWAY_E2E_WSRESUME"
-	everyVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two numbers
-	portVariable  = "PORT"
+	stateVariable    = "SHARDWAY_E2E_WSRESUME"
+	intervalVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two numbers
+	portVariable     = "PORT"
 )
 
 const (
-	// reserved is how many numbers an app reserves when an upstream connection begins.
+	// reservedNumbers is how many numbers an app reserves when an upstream connection begins.
 	// After a crash, the next connection begins behind them.
-	reserved = 1 << 20
-	// Every is the interval at which either end sends a number, if there are few clients.
-	Every = 5 * time.Millisecond
-	// Window is the maximum number of client messages that the app has not received yet.
+	reservedNumbers = 1 << 20
+	// SendInterval is the interval at which either end sends a number, if there are few clients.
+	SendInterval = 5 * time.Millisecond
+	// SendWindow is the maximum number of client messages that the app has not received yet.
 	// Without it, an app without CPU time would read the Close frame only after seconds
 	// of queued messages, and its connection would be broken. Beyond the window, the
 	// client sends one message per Nudge, since an app never acknowledges messages that
 	// were lost in a gap.
-	Window = 16
-	// Nudge is in units of Every.
-	Nudge = 20
-	// Ask is the prefix of the last number of a client. It asks the app to close.
-	Ask = "end "
+	SendWindow = 16
+	// BeyondWindowInterval is in units of Every.
+	BeyondWindowInterval = 20
+	// ClosePrefix is the prefix of the last number of a client. It asks the app to close.
+	ClosePrefix = "end "
 )
 
 // Environment returns the environment that makes a process of the test program an app
 // which sends a number at this interval.
-func Environment(dir string, every time.Duration) []string {
-	return append(os.Environ(), stateVariable+"="+dir, everyVariable+"="+every.String())
+func Environment(dir string, interval time.Duration) []string {
+	return append(os.Environ(), stateVariable+"="+dir, intervalVariable+"="+interval.String())
 }
 
 // Serve runs the app if this process was started as an app, and returns true at its end. Otherwise
@@ -71,29 +71,29 @@ func serve(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	every, err := time.ParseDuration(os.Getenv(everyVariable))
+	interval, err := time.ParseDuration(os.Getenv(intervalVariable))
 	if err != nil {
 		return err
 	}
-	a := &app{dir: dir, log: log, every: every, conns: map[string]*appConn{}}
-	var sockets http.Handler = a
+	a := &app{dir: dir, log: log, interval: interval, conns: map[string]*appConn{}}
+	var handler http.Handler = a
 	if slices.Contains(os.Args, Coder) {
-		sockets = coderApp{a}
+		handler = coderApp{a}
 	}
 	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, ConnContext: withConn, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		sockets.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r)
 	})}
 	return srv.ListenAndServe()
 }
 
 // app supports resumable WebSockets.
 type app struct {
-	dir   string
-	every time.Duration
+	dir      string
+	interval time.Duration
 
 	mu    sync.Mutex
 	log   *os.File
@@ -111,11 +111,11 @@ type entry struct {
 	N       uint64 // for begin and end: the last number that the app sent
 }
 
-// write writes an entry at once, so that a crash of the app loses nothing.
-func (a *app) write(n entry) {
+// writeEntry writes an entry at once, so that a crash of the app loses nothing.
+func (a *app) writeEntry(record entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b, err := json.Marshal(n)
+	b, err := json.Marshal(record)
 	if err == nil {
 		_, err = a.log.Write(append(b, '\n'))
 	}
@@ -128,9 +128,9 @@ func (a *app) write(n entry) {
 type appConn struct {
 	*app
 	entry
-	conn     net.Conn
-	raw      net.Conn      // the connection below conn, as accepted
-	recorded chan struct{} // closed when all records of the connection are written
+	conn         net.Conn
+	acceptedConn net.Conn      // the connection below conn, as accepted
+	recorded     chan struct{} // closed when all records of the connection are written
 
 	sending  sync.Mutex
 	received uint64
@@ -141,7 +141,7 @@ type appConn struct {
 // session that is resumed but unknown, or new but known.
 func (a *app) accept(r *http.Request) (*appConn, error) {
 	header := r.Header
-	conn := &appConn{app: a, recorded: make(chan struct{}), raw: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1"}}
+	conn := &appConn{app: a, recorded: make(chan struct{}), acceptedConn: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1"}}
 	conn.Conn, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
 	if strings.Trim(conn.Session, "0123456789abcdef") != "" || len(conn.Session) != 32 {
 		return nil, errors.New("invalid session ID")
@@ -160,9 +160,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer c.begin()()
+	defer c.register()()
 	c.record("begin", c.N)
-	c.save(c.N + reserved)
+	c.save(c.N + reservedNumbers)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		c.record("broken", c.N)
@@ -180,14 +180,14 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c *appConn) record(what string, n uint64) {
 	c.At = history.Now()
-	c.write(entry{At: c.At, Client: c.Client, Session: c.Session, Conn: c.Conn, Gap: c.Gap, What: what, N: n})
+	c.writeEntry(entry{At: c.At, Client: c.Client, Session: c.Session, Conn: c.Conn, Gap: c.Gap, What: what, N: n})
 }
 
-func (c *appConn) file() string { return filepath.Join(c.dir, c.Session) }
+func (c *appConn) statePath() string { return filepath.Join(c.dir, c.Session) }
 
 // load reads the state of a known session.
 func (c *appConn) load() (known bool, err error) {
-	b, err := os.ReadFile(c.file())
+	b, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -199,10 +199,10 @@ func (c *appConn) load() (known bool, err error) {
 
 // save stores the last number that may have been sent.
 func (c *appConn) save(n uint64) {
-	temporary := fmt.Sprintf("%s.%d", c.file(), os.Getpid())
+	temporary := fmt.Sprintf("%s.%d", c.statePath(), os.Getpid())
 	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600)
 	if err == nil {
-		err = os.Rename(temporary, c.file())
+		err = os.Rename(temporary, c.statePath())
 	}
 	if err != nil {
 		panic(fmt.Sprintf("wsresume: state cannot be written: %v", err))
@@ -211,7 +211,7 @@ func (c *appConn) save(n uint64) {
 
 // send sends numbers until stop is closed.
 func (c *appConn) send(stop <-chan struct{}) {
-	tick := time.NewTicker(c.every)
+	tick := time.NewTicker(c.interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -231,24 +231,24 @@ func (c *appConn) send(stop <-chan struct{}) {
 // receive reads messages until the connection ends.
 func (c *appConn) receive(r *bufio.Reader, key string) {
 	_, err := fmt.Fprintf(c.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptOf(key))
+		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(key))
 	for err == nil {
 		var op byte
-		var p []byte
-		if op, p, err = readFrame(r); err != nil {
+		var payload []byte
+		if op, payload, err = readFrame(r); err != nil {
 			break
 		}
 		if op == opClose {
-			c.end(codeOf(p))
+			c.end(closeCode(payload))
 			return
 		}
 		if op == opPing {
 			c.sending.Lock()
-			_, err = c.conn.Write(frame(opPong, p))
+			_, err = c.conn.Write(frame(opPong, payload))
 			c.sending.Unlock()
 			continue
 		}
-		text, last := strings.CutPrefix(string(p), Ask)
+		text, last := strings.CutPrefix(string(payload), ClosePrefix)
 		n, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
 		c.record("got", n)
 		c.sending.Lock()

@@ -19,29 +19,29 @@ import (
 
 // Client is what a client observed.
 type Client struct {
-	Name string
-	Sent uint64 // the last number that it sent
-	Got  []Number
+	Name     string
+	Sent     uint64 // the last number that it sent
+	Received []AppMessage
 	// Err is the reason for the end of its connection. It is empty if the app closed it
 	// as requested.
 	Err string
 }
 
-// Number is a message of the app: its upstream connection, its number, and the last
+// AppMessage is a message of the app: its upstream connection, its number, and the last
 // number that the app had received from the client.
-type Number struct{ Conn, N, Ack uint64 }
+type AppMessage struct{ Conn, N, Ack uint64 }
 
 // Conn is an upstream connection as the app observed it.
 type Conn struct {
 	Client, Session string
-	N               uint64
+	Number          uint64
 	Gap             bool
 	Begin, End      int64 // values of history.Now; for an app that died, End is the time of its last record
-	// How is the reason for the end: "moved" or "closed" by a Close frame of the app,
+	// EndReason is the reason for the end: "moved" or "closed" by a Close frame of the app,
 	// "broken", or "" if the app died.
-	How  string
-	Last uint64 // Last is the last number that the app sent, if the connection ended before the app.
-	Got  []uint64
+	EndReason string
+	LastSent  uint64 // Last is the last number that the app sent, if the connection ended before the app.
+	Received  []uint64
 }
 
 // Read reads the logs of all apps in a directory. The apps may still write them.
@@ -77,23 +77,23 @@ func readLog(name string) (conns []*Conn, err error) {
 		if errors.Is(err, io.EOF) {
 			return conns, nil // an incomplete last line is still being written
 		}
-		var e entry
-		if err = cmp.Or(err, json.Unmarshal(line, &e)); err != nil {
+		var record entry
+		if err = cmp.Or(err, json.Unmarshal(line, &record)); err != nil {
 			return nil, err
 		}
-		conn := open[id{e.Session, e.Conn}]
-		if e.What == "begin" {
-			conn = &Conn{Client: e.Client, Session: e.Session, N: e.Conn, Gap: e.Gap, Begin: e.At}
-			open[id{e.Session, e.Conn}] = conn
+		conn := open[id{record.Session, record.Conn}]
+		if record.What == "begin" {
+			conn = &Conn{Client: record.Client, Session: record.Session, Number: record.Conn, Gap: record.Gap, Begin: record.At}
+			open[id{record.Session, record.Conn}] = conn
 			conns = append(conns, conn)
 		}
-		conn.End = e.At
-		switch e.What {
+		conn.End = record.At
+		switch record.What {
 		case "begin":
 		case "got":
-			conn.Got = append(conn.Got, e.N)
+			conn.Received = append(conn.Received, record.N)
 		default:
-			conn.How, conn.Last = e.What, e.N
+			conn.EndReason, conn.LastSent = record.What, record.N
 		}
 	}
 }
@@ -101,7 +101,7 @@ func readLog(name string) (conns []*Conn, err error) {
 // Check checks what clients and apps observed, and returns the errors. Each client
 // connection stayed open and had one upstream connection at a time. Nothing was lost
 // without a gap that its app was told of. Nothing was repeated or reordered.
-func Check(clients []Client, conns []*Conn) (wrong []string) {
+func Check(clients []Client, conns []*Conn) (violations []string) {
 	byClient := map[string][]*Conn{}
 	for _, conn := range conns {
 		byClient[conn.Client] = append(byClient[conn.Client], conn)
@@ -109,42 +109,42 @@ func Check(clients []Client, conns []*Conn) (wrong []string) {
 	clientOf := map[string]string{}
 	for i := range clients {
 		client := &clients[i]
-		c := checker{Client: client, conns: byClient[client.Name]}
-		slices.SortStableFunc(c.conns, func(a, b *Conn) int { return cmp.Compare(a.N, b.N) })
-		c.checkAll()
-		for _, conn := range c.conns {
+		check := checker{Client: client, conns: byClient[client.Name]}
+		slices.SortStableFunc(check.conns, func(a, b *Conn) int { return cmp.Compare(a.Number, b.Number) })
+		check.checkAll()
+		for _, conn := range check.conns {
 			if other, ok := clientOf[conn.Session]; ok && other != client.Name {
-				c.violates("it has the session ID of %s", other)
+				check.reportViolation("it has the session ID of %s", other)
 			}
 			clientOf[conn.Session] = client.Name
 		}
-		wrong = append(wrong, c.errors...)
+		violations = append(violations, check.errors...)
 	}
-	return wrong
+	return violations
 }
 
-// unplannedWithin is the time within which a session survives three broken connections.
-const unplannedWithin = int64(time.Minute)
+// unplannedPeriod is the time within which a session survives three broken connections.
+const unplannedPeriod = int64(time.Minute)
 
-// Unplanned returns the maximum number of connections of one client that began with a gap
+// MaxUnplanned returns the maximum number of connections of one client that began with a gap
 // within one minute.
-func Unplanned(conns []*Conn) (most int) {
+func MaxUnplanned(conns []*Conn) (longest int) {
 	starts := map[string][]int64{}
 	for _, conn := range conns {
 		if conn.Gap {
 			starts[conn.Client] = append(starts[conn.Client], conn.Begin)
 		}
 	}
-	for _, at := range starts {
-		slices.Sort(at)
-		for from, to := 0, 0; to < len(at); to++ {
-			for at[to]-at[from] >= unplannedWithin {
-				from++
+	for _, times := range starts {
+		slices.Sort(times)
+		for first, last := 0, 0; last < len(times); last++ {
+			for times[last]-times[first] >= unplannedPeriod {
+				first++
 			}
-			most = max(most, to-from+1)
+			longest = max(longest, last-first+1)
 		}
 	}
-	return most
+	return longest
 }
 
 // checker checks one client.
@@ -158,14 +158,14 @@ func (c *checker) report(format string, args ...any) {
 	c.errors = append(c.errors, c.Name+": "+fmt.Sprintf(format, args...))
 }
 
-// violates reports the violation of a safety property.
-func (c *checker) violates(format string, args ...any) {
+// reportViolation reports the violation of a safety property.
+func (c *checker) reportViolation(format string, args ...any) {
 	c.report(format+": "+history.SafetyViolated, args...)
 }
 
 func (c *checker) checkAll() {
 	if c.Err != "" {
-		c.report("the client's connection was closed: %s; at most %d unplanned connections within a minute", c.Err, Unplanned(c.conns))
+		c.report("the client's connection was closed: %s; at most %d unplanned connections within a minute", c.Err, MaxUnplanned(c.conns))
 	}
 	if len(c.conns) == 0 {
 		c.report("no app has a record of it")
@@ -177,20 +177,20 @@ func (c *checker) checkAll() {
 		}
 		previous := c.conns[i-1]
 		switch {
-		case conn.N == previous.N:
-			c.violates("two connections have the number %d", conn.N)
+		case conn.Number == previous.Number:
+			c.reportViolation("two connections have the number %d", conn.Number)
 		case conn.Session != previous.Session:
-			c.violates("connection %d has another session ID than connection %d", conn.N, previous.N)
+			c.reportViolation("connection %d has another session ID than connection %d", conn.Number, previous.Number)
 		case conn.Begin < previous.End:
-			c.violates("connection %d begins before the end of connection %d", conn.N, previous.N)
-		case previous.How == "closed":
-			c.violates("connection %d follows a Close", conn.N)
-		case previous.How != "moved" && !conn.Gap:
-			c.violates("connection %d was not told of the gap after connection %d", conn.N, previous.N)
+			c.reportViolation("connection %d begins before the end of connection %d", conn.Number, previous.Number)
+		case previous.EndReason == "closed":
+			c.reportViolation("connection %d follows a Close", conn.Number)
+		case previous.EndReason != "moved" && !conn.Gap:
+			c.reportViolation("connection %d was not told of the gap after connection %d", conn.Number, previous.Number)
 		}
 	}
-	if first := c.conns[0]; first.N != 0 || first.Gap {
-		c.violates("it begins with connection %d", first.N)
+	if first := c.conns[0]; first.Number != 0 || first.Gap {
+		c.reportViolation("it begins with connection %d", first.Number)
 	}
 	c.checkUpstream()
 	c.checkDownstream()
@@ -201,12 +201,12 @@ func (c *checker) checkUpstream() {
 	last, gap := uint64(0), false
 	for _, conn := range c.conns {
 		gap = gap || conn.Gap
-		for _, n := range conn.Got {
+		for _, n := range conn.Received {
 			switch {
 			case n <= last:
-				c.violates("connection %d received %d after %d: repeated or out of order", conn.N, n, last)
+				c.reportViolation("connection %d received %d after %d: repeated or out of order", conn.Number, n, last)
 			case n > last+1 && !gap:
-				c.violates("connection %d received %d after %d: lost without a gap", conn.N, n, last)
+				c.reportViolation("connection %d received %d after %d: lost without a gap", conn.Number, n, last)
 			}
 			last, gap = n, false
 		}
@@ -218,22 +218,22 @@ func (c *checker) checkUpstream() {
 
 // checkDownstream checks the messages of the app.
 func (c *checker) checkDownstream() {
-	last := Number{}
-	for _, number := range c.Got {
+	last := AppMessage{}
+	for _, number := range c.Received {
 		switch {
 		case number.Conn < last.Conn || number.N <= last.N:
-			c.violates("it received %d from connection %d after %d from connection %d: repeated or out of order", number.N, number.Conn, last.N, last.Conn)
+			c.reportViolation("it received %d from connection %d after %d from connection %d: repeated or out of order", number.N, number.Conn, last.N, last.Conn)
 		case number.N > last.N+1 && !c.hasGap(last.Conn, number.Conn):
-			c.violates("it received %d from connection %d after %d from connection %d: lost without a gap", number.N, number.Conn, last.N, last.Conn)
+			c.reportViolation("it received %d from connection %d after %d from connection %d: lost without a gap", number.N, number.Conn, last.N, last.Conn)
 		}
 		last = number
 	}
-	if end := c.conns[len(c.conns)-1]; end.Last != last.N {
-		c.report("it received %d as the last, the app sent %d", last.N, end.Last)
+	if end := c.conns[len(c.conns)-1]; end.LastSent != last.N {
+		c.report("it received %d as the last, the app sent %d", last.N, end.LastSent)
 	}
 }
 
 // hasGap reports whether a connection after from, up to to, was told of a gap.
 func (c *checker) hasGap(from, to uint64) bool {
-	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.N > from && conn.N <= to })
+	return slices.ContainsFunc(c.conns, func(conn *Conn) bool { return conn.Gap && conn.Number > from && conn.Number <= to })
 }

@@ -25,16 +25,16 @@ func (h *histories) client() *wsresume.Client { return &h.clients[0] }
 func valid() *histories {
 	return &histories{
 		[]wsresume.Client{
-			{Name: "0", Sent: 7, Got: []wsresume.Number{{N: 1}, {N: 2}, {Conn: 1, N: 3}, {Conn: 2, N: 103}, {Conn: 2, N: 104}, {Conn: 3, N: 105}}},
-			{Name: "1", Sent: 1, Got: []wsresume.Number{{N: 1}}},
+			{Name: "0", Sent: 7, Received: []wsresume.AppMessage{{N: 1}, {N: 2}, {Conn: 1, N: 3}, {Conn: 2, N: 103}, {Conn: 2, N: 104}, {Conn: 3, N: 105}}},
+			{Name: "1", Sent: 1, Received: []wsresume.AppMessage{{N: 1}}},
 		},
 		[]*wsresume.Conn{
 			// The order is random, since several apps write them.
-			{Client: "0", Session: "x", N: 3, Begin: 40, End: 50, How: "closed", Last: 105, Got: []uint64{7}},
-			{Client: "0", Session: "x", N: 0, Begin: 10, End: 20, How: "moved", Last: 2, Got: []uint64{1, 2}},
-			{Client: "0", Session: "x", N: 1, Begin: 20, End: 30, How: "broken", Last: 4, Got: []uint64{3}},
-			{Client: "0", Session: "x", N: 2, Begin: 31, End: 40, How: "moved", Last: 104, Gap: true, Got: []uint64{5, 6}},
-			{Client: "1", Session: "y", N: 0, Begin: 10, End: 50, How: "closed", Last: 1, Got: []uint64{1}},
+			{Client: "0", Session: "x", Number: 3, Begin: 40, End: 50, EndReason: "closed", LastSent: 105, Received: []uint64{7}},
+			{Client: "0", Session: "x", Number: 0, Begin: 10, End: 20, EndReason: "moved", LastSent: 2, Received: []uint64{1, 2}},
+			{Client: "0", Session: "x", Number: 1, Begin: 20, End: 30, EndReason: "broken", LastSent: 4, Received: []uint64{3}},
+			{Client: "0", Session: "x", Number: 2, Begin: 31, End: 40, EndReason: "moved", LastSent: 104, Gap: true, Received: []uint64{5, 6}},
+			{Client: "1", Session: "y", Number: 0, Begin: 10, End: 50, EndReason: "closed", LastSent: 1, Received: []uint64{1}},
 		},
 	}
 }
@@ -46,33 +46,37 @@ func TestCheckRejectsInvalidHistories(t *testing.T) {
 		plant func(h *histories)
 		want  string // empty means that the history is valid
 	}{
-		"valid":                           {func(*histories) {}, ""},
-		"the app died":                    {func(h *histories) { h.conns[broke].How, h.conns[broke].Last = "", 0 }, ""},
-		"lost, up, planned":               {func(h *histories) { h.conns[first].Got = []uint64{1} }, "received 3 after 1: lost without a gap"},
-		"lost, up, within a connection":   {func(h *histories) { h.conns[resumed].Got = []uint64{4, 6} }, "received 6 after 4: lost without a gap"},
-		"lost, up, at the end":            {func(h *histories) { h.conns[last].Got = nil }, "the app received 6 as the last, the client sent 7"},
-		"repeated, up, planned":           {func(h *histories) { h.conns[broke].Got = []uint64{2, 3} }, "received 2 after 2: repeated"},
-		"repeated, up, crash":             {func(h *histories) { h.conns[resumed].Got = []uint64{3, 4, 5, 6} }, "received 3 after 3: repeated"},
-		"reordered, up":                   {func(h *histories) { h.conns[first].Got = []uint64{2, 1} }, "received 1 after 2: repeated or out of order"},
-		"lost, down, planned":             {func(h *histories) { h.client().Got[1].N = 1; h.client().Got = h.client().Got[1:] }, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
-		"lost, down, within a connection": {func(h *histories) { h.client().Got[4].N = 107; h.client().Got[5].N = 108; h.conns[last].Last = 108 }, "lost without a gap"},
-		"lost, down, at the end":          {func(h *histories) { h.client().Got = h.client().Got[:5] }, "it received 104 as the last, the app sent 105"},
-		"repeated, down, planned":         {func(h *histories) { h.client().Got[2].N = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
-		"repeated, down, crash":           {func(h *histories) { h.client().Got[3].N = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
+		"valid":                         {func(*histories) {}, ""},
+		"the app died":                  {func(h *histories) { h.conns[broke].EndReason, h.conns[broke].LastSent = "", 0 }, ""},
+		"lost, up, planned":             {func(h *histories) { h.conns[first].Received = []uint64{1} }, "received 3 after 1: lost without a gap"},
+		"lost, up, within a connection": {func(h *histories) { h.conns[resumed].Received = []uint64{4, 6} }, "received 6 after 4: lost without a gap"},
+		"lost, up, at the end":          {func(h *histories) { h.conns[last].Received = nil }, "the app received 6 as the last, the client sent 7"},
+		"repeated, up, planned":         {func(h *histories) { h.conns[broke].Received = []uint64{2, 3} }, "received 2 after 2: repeated"},
+		"repeated, up, crash":           {func(h *histories) { h.conns[resumed].Received = []uint64{3, 4, 5, 6} }, "received 3 after 3: repeated"},
+		"reordered, up":                 {func(h *histories) { h.conns[first].Received = []uint64{2, 1} }, "received 1 after 2: repeated or out of order"},
+		"lost, down, planned":           {func(h *histories) { h.client().Received[1].N = 1; h.client().Received = h.client().Received[1:] }, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
+		"lost, down, within a connection": {func(h *histories) {
+			h.client().Received[4].N = 107
+			h.client().Received[5].N = 108
+			h.conns[last].LastSent = 108
+		}, "lost without a gap"},
+		"lost, down, at the end":  {func(h *histories) { h.client().Received = h.client().Received[:5] }, "it received 104 as the last, the app sent 105"},
+		"repeated, down, planned": {func(h *histories) { h.client().Received[2].N = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
+		"repeated, down, crash":   {func(h *histories) { h.client().Received[3].N = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
 		"reordered, down": {func(h *histories) {
-			got := h.client().Got
+			got := h.client().Received
 			got[0], got[1] = got[1], got[0]
 		}, "received 1 from connection 0 after 2 from connection 0: repeated or out of order"},
-		"message of an old connection":    {func(h *histories) { h.client().Got[4].Conn = 1 }, "received 104 from connection 1 after 103 from connection 2"},
+		"message of an old connection":    {func(h *histories) { h.client().Received[4].Conn = 1 }, "received 104 from connection 1 after 103 from connection 2"},
 		"no Gap":                          {func(h *histories) { h.conns[resumed].Gap = false }, "connection 2 was not told of the gap after connection 1"},
-		"no Gap, the app died":            {func(h *histories) { h.conns[resumed].Gap, h.conns[broke].How = false, "" }, "connection 2 was not told of the gap"},
+		"no Gap, the app died":            {func(h *histories) { h.conns[resumed].Gap, h.conns[broke].EndReason = false, "" }, "connection 2 was not told of the gap"},
 		"closed":                          {func(h *histories) { h.client().Err = "status = StatusServiceRestart" }, "the client's connection was closed: status"},
-		"resumed after Close":             {func(h *histories) { h.conns[first].How = "closed" }, "connection 1 follows a Close"},
+		"resumed after Close":             {func(h *histories) { h.conns[first].EndReason = "closed" }, "connection 1 follows a Close"},
 		"two connections":                 {func(h *histories) { h.conns[first].End = 21 }, "connection 1 begins before the end of connection 0"},
-		"two connections with one number": {func(h *histories) { h.conns[resumed].N = 1 }, "two connections have the number 1"},
+		"two connections with one number": {func(h *histories) { h.conns[resumed].Number = 1 }, "two connections have the number 1"},
 		"another id":                      {func(h *histories) { h.conns[broke].Session = "z" }, "connection 1 has another session ID"},
 		"one id for two":                  {func(h *histories) { h.conns[4].Session = "x" }, "it has the session ID of 0"},
-		"first connection missing":        {func(h *histories) { h.conns[first].N, h.conns = 1, h.conns[:2] }, "it begins with connection 1"},
+		"first connection missing":        {func(h *histories) { h.conns[first].Number, h.conns = 1, h.conns[:2] }, "it begins with connection 1"},
 		"no record":                       {func(h *histories) { h.conns = h.conns[4:] }, "no app has a record of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +104,7 @@ func TestUnplannedCountsConnectionsWithinAMinute(t *testing.T) {
 		{[]*wsresume.Conn{conn("0", 60, true), conn("0", 0, true), conn("0", 59, true)}, 2},
 		{[]*wsresume.Conn{conn("0", 100, true), conn("0", 0, true), conn("0", 59, true), conn("0", 118, true)}, 3},
 	} {
-		if got := wsresume.Unplanned(tt.conns); got != tt.want {
+		if got := wsresume.MaxUnplanned(tt.conns); got != tt.want {
 			t.Errorf("Unplanned(%+v) = %d, want %d", tt.conns, got, tt.want)
 		}
 	}
@@ -118,7 +122,7 @@ func TestReadIgnoresIncompleteLastLine(t *testing.T) {
 		conns, err := wsresume.Read(filepath.Dir(name))
 		got := len(conns)
 		for _, l := range conns {
-			got += len(l.Got)
+			got += len(l.Received)
 		}
 		if want := strings.Count(whole[:end], "\n"); err != nil || got != want {
 			t.Fatalf("%d bytes contain %d entries, %v; want %d", end, got, err, want)

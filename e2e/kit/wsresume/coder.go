@@ -25,7 +25,7 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer conn.begin()()
+	defer conn.register()()
 	conn.record("begin", conn.N)
 	conn.save(conn.N)
 	w.Header().Set("Shardway-WebSocket", "keep")
@@ -41,7 +41,7 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if websocket.CloseStatus(err) == websocket.StatusServiceRestart {
 		outcome = "moved"
 	}
-	conn.write(entry{At: conn.At, Client: conn.Client, Session: conn.Session, Conn: conn.Conn, Gap: conn.Gap, What: outcome, N: conn.N})
+	conn.writeEntry(entry{At: conn.At, Client: conn.Client, Session: conn.Session, Conn: conn.Conn, Gap: conn.Gap, What: outcome, N: conn.N})
 }
 
 // reply replies until the client asks for a close, or the connection ends otherwise.
@@ -51,7 +51,7 @@ func (c *appConn) reply(ctx context.Context, ws *websocket.Conn) (closed bool, e
 		if err != nil {
 			return false, err
 		}
-		text, last := strings.CutPrefix(string(b), Ask)
+		text, last := strings.CutPrefix(string(b), ClosePrefix)
 		n, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
 		c.record("got", n)
 		if last {

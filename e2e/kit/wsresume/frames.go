@@ -20,7 +20,7 @@ const (
 	opPong  = 10
 )
 
-func acceptOf(key string) string {
+func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455 section 4.2.2 requires SHA-1
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
@@ -28,12 +28,12 @@ func acceptOf(key string) string {
 // readFrame reads one frame of a client. All clients here send masked, unfragmented and
 // short frames.
 func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
-	var head [6]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+	var header [6]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return 0, nil, err
 	}
-	size := head[1] & 0x7f
-	if head[0]&0xf0 != 0x80 || head[1]&0x80 == 0 || size > 125 {
+	size := header[1] & 0x7f
+	if header[0]&0xf0 != 0x80 || header[1]&0x80 == 0 || size > 125 {
 		return 0, nil, errors.New("wsresume: unsupported frame")
 	}
 	payload = make([]byte, size)
@@ -41,9 +41,9 @@ func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
 		return 0, nil, err
 	}
 	for i := range payload {
-		payload[i] ^= head[2+i%4]
+		payload[i] ^= header[2+i%4]
 	}
-	return head[0] & 0xf, payload, nil
+	return header[0] & 0xf, payload, nil
 }
 
 // frame returns a frame of a server with at most 125 bytes of payload.
@@ -55,7 +55,7 @@ func closeFrame(code uint16) []byte {
 	return frame(opClose, binary.BigEndian.AppendUint16(nil, code))
 }
 
-func codeOf(payload []byte) uint16 {
+func closeCode(payload []byte) uint16 {
 	if len(payload) < 2 {
 		return 0
 	}

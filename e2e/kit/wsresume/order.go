@@ -23,17 +23,17 @@ func connOf(r *http.Request) net.Conn {
 	return conn
 }
 
-// begin starts a connection after the previous one of its session, and returns a function
+// register starts a connection after the previous one of its session, and returns a function
 // that ends it. The kernel reports the end of one connection and the start of another in
 // any order, and data of the first may be read after its end. So if the kernel reports
 // the end of the previous connection, begin waits until all its records are written.
 // Otherwise there are two connections at once, which Check must detect.
-func (c *appConn) begin() (over func()) {
+func (c *appConn) register() (unregister func()) {
 	c.mu.Lock()
 	previous := c.conns[c.Session]
 	c.conns[c.Session] = c
 	c.mu.Unlock()
-	if previous != nil && hasEnded(previous.raw) {
+	if previous != nil && hasEnded(previous.acceptedConn) {
 		<-previous.recorded
 	}
 	return func() {
@@ -48,11 +48,11 @@ func (c *appConn) begin() (over func()) {
 
 // hasEnded reports whether either side has ended a connection.
 func hasEnded(conn net.Conn) bool {
-	sc, ok := conn.(syscall.Conn)
+	sysConn, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := sysConn.SyscallConn()
 	if err != nil {
 		return true
 	}
