@@ -20,15 +20,15 @@ import (
 // App is the recording app behind a node. It is a separate process, which continues when
 // its node is killed or paused.
 type App struct {
-	// Addr is its address for the node and the test.
+	// Addr is the address at which it receives requests of the node and of the test.
 	Addr string
 
 	cluster   *Cluster
 	name      string
 	location  location
 	processes []appProcess
-	// endFault records the end of the fault of Kill. It is called when the app is started
-	// again.
+	// endFault records the end of the fault that Kill began. Start calls it. nil means that the app
+	// was not killed.
 	endFault func()
 }
 
@@ -36,9 +36,10 @@ type App struct {
 type appProcess struct {
 	process  *Process
 	records  *records
-	killedAt int64 // value of history.Now when it was killed; 0 means not killed
+	killedAt int64 // value of history.Now; zero means that it was not killed
 }
 
+// start starts a process of the app, and does not wait until it responds.
 func (a *App) start() error {
 	process, err := a.cluster.spawner.launch(filepath.Join(a.cluster.dir, "app-"+a.name+".log"), a.cluster.dir, a.location.command(a.command()...))
 	if err != nil {
@@ -53,9 +54,9 @@ func (a *App) recordsFile() string {
 	return filepath.Join(a.cluster.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.processes)))
 }
 
-// command returns the command line of the next process.
-func (a *App) command(more ...string) []string {
-	return slices.Concat([]string{a.cluster.opts.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.recordsFile()}, a.cluster.opts.AppFlags, more)
+// command returns the command line of the next process, with flags at its end.
+func (a *App) command(flags ...string) []string {
+	return slices.Concat([]string{a.cluster.opts.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.recordsFile()}, a.cluster.opts.AppFlags, flags)
 }
 
 // Start starts the app after Kill, and waits until it responds.
@@ -74,7 +75,7 @@ func (a *App) Start(tb testing.TB) {
 	}
 }
 
-// Kill sends SIGKILL to the app.
+// Kill sends SIGKILL to the app and waits until it has ended.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
 	process, fault := &a.processes[len(a.processes)-1], len(a.cluster.faults)
@@ -86,8 +87,8 @@ func (a *App) Kill(tb testing.TB) {
 	a.cluster.faults[fault].ExitedBy = process.killedAt
 }
 
-// Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped:
-// until the kernel has scheduled its threads, they continue and read requests.
+// Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped, because its
+// threads can still read requests until the kernel has stopped each of them.
 func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
 	process := a.processes[len(a.processes)-1].process
@@ -105,7 +106,7 @@ func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	})
 }
 
-// Release lets the requests that hang under a name continue, now and later.
+// Release continues all requests that wait for this name (App-Hang). Later requests do not wait.
 func (a *App) Release(tb testing.TB, name string) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/release?name="+url.QueryEscape(name), nil); err != nil {
@@ -113,31 +114,31 @@ func (a *App) Release(tb testing.TB, name string) {
 	}
 }
 
-// AwaitHanging waits until n requests hang under a name.
-func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
+// AwaitHanging waits until this number of requests wait for a name (App-Hang).
+func (a *App) AwaitHanging(tb testing.TB, name string, count int) {
 	tb.Helper()
-	Await(tb, fmt.Sprintf("%d requests hang in app %s", n, a.name), func() error {
-		var got int
-		if err := a.control(tb.Context(), "/hanging?name="+url.QueryEscape(name), &got); err != nil {
+	Await(tb, fmt.Sprintf("%d requests hang in app %s", count, a.name), func() error {
+		var hanging int
+		if err := a.control(tb.Context(), "/hanging?name="+url.QueryEscape(name), &hanging); err != nil {
 			return err
 		}
-		if got != n {
-			return fmt.Errorf("%d hang", got)
+		if hanging != count {
+			return fmt.Errorf("%d hang", hanging)
 		}
 		return nil
 	})
 }
 
-// SetUnhealthy makes the app respond to /health with 503, or with 200 again. It serves
-// requests all the time.
-func (a *App) SetUnhealthy(tb testing.TB, fail bool) {
+// SetUnhealthy makes the app respond to /health with 503, or with false with 200 again. The app
+// continues to serve requests.
+func (a *App) SetUnhealthy(tb testing.TB, unhealthy bool) {
 	tb.Helper()
-	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", fail), nil); err != nil {
+	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", unhealthy), nil); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// ClearCache makes an app with a cache drop its memory.
+// ClearCache makes an app with cached counters drop them from memory.
 func (a *App) ClearCache(tb testing.TB) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/forget", nil); err != nil {
@@ -145,25 +146,26 @@ func (a *App) ClearCache(tb testing.TB) {
 	}
 }
 
-// ClosePort makes the app refuse connections for d, while its process continues. With
-// all, it also closes its open connections.
-func (a *App) ClosePort(tb testing.TB, d time.Duration, all bool) {
+// ClosePort makes the app refuse connections for a duration, while its process continues. With
+// closeConns, the app also closes its open connections.
+func (a *App) ClosePort(tb testing.TB, duration time.Duration, closeConns bool) {
 	tb.Helper()
-	if err := a.control(tb.Context(), fmt.Sprintf("/close-port?for=%v&all=%t", d, all), nil); err != nil {
+	if err := a.control(tb.Context(), fmt.Sprintf("/close-port?for=%v&all=%t", duration, closeConns), nil); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Executions returns the number of runs of one request in this app.
+// Executions returns how often this app ran the request with this ID.
 func (a *App) Executions(tb testing.TB, id string) int {
 	tb.Helper()
-	var n int
-	if err := a.control(tb.Context(), "/executions?id="+url.QueryEscape(id), &n); err != nil {
+	var count int
+	if err := a.control(tb.Context(), "/executions?id="+url.QueryEscape(id), &count); err != nil {
 		tb.Fatal(err)
 	}
-	return n
+	return count
 }
 
+// control sends a control request to the app, and decodes the response into target.
 func (a *App) control(ctx context.Context, path string, target any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -174,8 +176,8 @@ func (a *App) control(ctx context.Context, path string, target any) error {
 	return a.cluster.do(r, target)
 }
 
-// runs reads the records of all its processes. Unfinished runs of a killed app ended with
-// it.
+// runs reads the records of all processes of the app. The unfinished runs of a process that was
+// killed ended with that process, as aborted runs.
 func (a *App) runs() ([]history.Run, error) {
 	var all []history.Run
 	for _, process := range a.processes {
@@ -183,7 +185,7 @@ func (a *App) runs() ([]history.Run, error) {
 			return nil, err
 		}
 		if process.killedAt == 0 && a.cluster.opts.Embedded && !process.process.Running() {
-			process.killedAt = process.process.exitedAt // it ended with its node
+			process.killedAt = process.process.exitedAt // the app ended with its node
 		}
 		first := len(all)
 		all = append(all, process.records.runs...)

@@ -36,11 +36,11 @@ func (c *Cluster) Check(tb testing.TB) *history.Report {
 	return report
 }
 
-// wakeTime is how long a node may take after a pause to detect that it has no lease. For that
-// time it may start requests that it had admitted before the pause.
+// wakeTime is how long a node may need after a pause until it detects that it has no lease. During
+// that time it may start requests that it had admitted before the pause.
 const wakeTime = 100 * time.Millisecond
 
-// Rules returns the rules for this cluster.
+// Rules returns the rules that history.Check applies to this cluster.
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
 		WakeTime: wakeTime, Voters: maxVoters,
@@ -53,7 +53,8 @@ func (c *Cluster) Rules() history.Rules {
 	return rules
 }
 
-// commonFlag returns the value of a flag of all nodes, or a default.
+// commonFlag returns the value of a flag that Options.Flags sets for all nodes, or defaultValue if
+// it is not set.
 func (c *Cluster) commonFlag(name, defaultValue string) string {
 	if i := slices.Index(c.opts.Flags, name); i >= 0 {
 		return c.opts.Flags[i+1]
@@ -61,14 +62,15 @@ func (c *Cluster) commonFlag(name, defaultValue string) string {
 	return defaultValue
 }
 
-// commonDuration returns the duration flag of all nodes, or 0 for their default.
+// commonDuration returns the value of a duration flag of all nodes. Zero means that the flag is not
+// set, so nodes use their default.
 func (c *Cluster) commonDuration(name string) time.Duration {
-	d, _ := time.ParseDuration(c.commonFlag(name, "0s"))
-	return d
+	duration, _ := time.ParseDuration(c.commonFlag(name, "0s"))
+	return duration
 }
 
-// AwaitRuns reads the records of the apps. It waits for the end of runs whose client has a
-// response.
+// AwaitRuns waits until all runs whose client has a response have ended, and returns all runs. An
+// app may record the end of a run after the client has received the response.
 func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	tb.Helper()
 	succeeded := make(map[string]bool, len(c.responses))
@@ -78,7 +80,8 @@ func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	var all []history.Run
 	Await(tb, "runs with a response have ended", func() error {
 		all = c.RecordedRuns(tb)
-		if i := slices.IndexFunc(all, func(run history.Run) bool { return run.End == 0 && succeeded[run.ID] }); i >= 0 && !c.ranTwice(all, i) {
+		isUnfinished := func(run history.Run) bool { return run.End == 0 && succeeded[run.ID] }
+		if i := slices.IndexFunc(all, isUnfinished); i >= 0 && !hasOtherRun(all, i) {
 			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
 		}
 		return nil
@@ -86,7 +89,7 @@ func (c *Cluster) AwaitRuns(tb testing.TB) []history.Run {
 	return all
 }
 
-// RecordedRuns reads the current records of the apps.
+// RecordedRuns returns all runs that the apps have recorded so far.
 func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 	tb.Helper()
 	var all []history.Run
@@ -100,14 +103,14 @@ func (c *Cluster) RecordedRuns(tb testing.TB) []history.Run {
 	return all
 }
 
-// ranTwice reports whether the request of run i has another run. Then its response may
-// belong to the other run, and this one may continue.
-func (c *Cluster) ranTwice(runs []history.Run, i int) bool {
-	n := 0
+// hasOtherRun reports whether the request of run i has another run. Its response may then belong to
+// the other run, so that run i may continue.
+func hasOtherRun(runs []history.Run, i int) bool {
+	count := 0
 	for _, run := range runs {
 		if run.ID == runs[i].ID {
-			n++
+			count++
 		}
 	}
-	return n > 1
+	return count > 1
 }

@@ -22,8 +22,8 @@ import (
 	"shardway/internal/secret"
 )
 
-// maxLogPart is how much of the start and of the end of each log a failed test prints, in
-// bytes.
+// maxLogPart is the maximum number of bytes of the start, and of the end, of each log that a failed
+// test prints.
 const maxLogPart = 8_000
 
 // Options are the parameters of a cluster.
@@ -38,23 +38,22 @@ type Options struct {
 	// has no shard state in memory, so nodes return shards at any time (--returns any)
 	// unless Flags contain --returns.
 	Flags []string
-	// Net has a host for every node; nil means loopback.
+	// Net has a host for every node. nil means that all nodes use loopback addresses.
 	Net *netns.Net
 	// PeerProxy puts a peerproxy in front of each peer port. It excludes Net.
 	PeerProxy bool
 	// Secret gives all nodes a secret; see also SecretVariable. It excludes PeerProxy.
 	Secret bool
-	// Dir contains data and logs. Empty means a directory in memory. The caller must
-	// remove Dir.
+	// Dir is the directory for data and logs, which the caller must remove. Empty means a directory
+	// in memory that the cluster removes.
 	Dir string
-	// Data returns the data directory of a node; nil means below Dir. The caller must
-	// remove it.
+	// Data returns the data directory of a node, which the caller must remove. nil means that all
+	// data directories are in Dir.
 	Data func(id string) string
 	// RealTime gives the processes precedence over all others of the machine, if permitted.
 	// It is for tests whose nodes need CPU time without delay.
 	RealTime bool
-	// Embedded runs each app in the process of its node, so they start, stop and die
-	// together.
+	// Embedded runs each app in the process of its node, so that both start and end together.
 	Embedded bool
 	// AppFlags are passed to every app, after its usual flags.
 	AppFlags []string
@@ -68,8 +67,8 @@ type Cluster struct {
 	spawner     *spawner
 	adminClient *http.Client
 	nodes       []*Node
-	// faults are the injected faults, drains the requested drains, and stalls the CPU
-	// stalls of the machine.
+	// faults are the injected faults, drains the requested drains, and stalls the periods without
+	// CPU time.
 	faults []history.Fault
 	drains []history.Drain
 	stalls stalls
@@ -79,16 +78,17 @@ type Cluster struct {
 	cancel     context.CancelFunc
 	background sync.WaitGroup
 
-	// responses are all responses of clients so far. The first checked of them are
-	// checked, and so are the maps before the epoch checkedEpoch.
+	// responses are all responses of clients so far. Check has already checked the first
+	// checkedResponses of them, and the maps before checkedEpoch.
 	responses        []history.Response
 	checkedResponses int
 	checkedEpoch     uint64
-	// testRequests contains the IDs of requests whose responses the test checks itself, and
-	// whether they were denied.
+	// testRequests contains, by ID, the requests whose responses the test checks itself. The value
+	// is true if a node denied the request.
 	testRequests map[string]bool
-	loadCount    int
-	// initial secrets of the nodes; nil means no encryption
+	// loadCount is the number of loads and single requests so far. It makes request IDs unique.
+	loadCount int
+	// secrets are the initial secrets of the nodes. nil means no encryption.
 	secrets secret.List
 }
 
@@ -142,7 +142,7 @@ func New(tb testing.TB, opts Options) *Cluster {
 	return c
 }
 
-// Prepare adds a node with its app, and does not start the node. flags follow
+// Prepare adds a node, and starts its app but not the node. The node gets flags after those of
 // Options.Flags.
 func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
@@ -177,7 +177,7 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	return node
 }
 
-// Add adds a node that joins the others, and starts it. It does not wait.
+// Add adds a node that joins all others, and starts it. It does not wait until the node serves.
 func (c *Cluster) Add(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	node := c.Prepare(tb, flags...)
@@ -205,12 +205,13 @@ func (c *Cluster) joinFlags(node *Node) []string {
 	return flags
 }
 
-// Address returns a free address, for a node that will start at another address.
+// Address returns a free address, so that a test can start a node at another address than before.
 func (c *Cluster) Address(tb testing.TB) string {
 	tb.Helper()
 	return location{}.dataAddr(c.port(tb))
 }
 
+// port returns a free port, which stays reserved until the end of the test.
 func (c *Cluster) port(tb testing.TB) int {
 	tb.Helper()
 	port, err := c.ports.Free()
@@ -246,7 +247,8 @@ func (c *Cluster) Others(excluded ...*Node) []*Node {
 // Dir returns the scratch directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }
 
-// close ends all processes, and prints the logs after a failure.
+// close ends all processes, and removes the data. It fails the test after a crash or if two maps
+// have one epoch, and prints the logs of a failed test.
 func (c *Cluster) close(tb testing.TB) {
 	tb.Helper()
 	c.cancel()
@@ -288,7 +290,7 @@ func (c *Cluster) close(tb testing.TB) {
 	}
 }
 
-// printLogs prints the start and the end of each log.
+// printLogs prints the start and the end of the log of each node.
 func (c *Cluster) printLogs(tb testing.TB) {
 	tb.Helper()
 	for _, node := range c.nodes {

@@ -9,15 +9,15 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Faults returns the injected faults. Faults of a process, its app or its disk are recorded when
-// they are injected. The list includes the periods in which the machine had no CPU time.
+// Faults returns the faults that the test has injected so far, and the periods in which the
+// machine had no CPU time for the test or for a node (history.Stalled).
 func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.recordedFaults()) }
 
-// CPUWaits returns how long the nodes waited for processors.
+// CPUWaits returns the periods in which threads of nodes waited for a processor.
 func (c *Cluster) CPUWaits() []history.CPUWait { return c.stalls.recordedWaits() }
 
-// StarvedTime returns the total time since then in which the machine had no CPU time for the
-// test or for a node.
+// StarvedTime returns the total time after since, a value of history.Now, in which the machine
+// had no CPU time for the test or for a node.
 func (c *Cluster) StarvedTime(since int64) (total time.Duration) {
 	for _, fault := range c.stalls.recordedFaults() {
 		if fault.Until > since {
@@ -27,8 +27,8 @@ func (c *Cluster) StarvedTime(since int64) (total time.Duration) {
 	return total
 }
 
-// RecordFault records a fault that a test injects by other means, from now on until ended
-// is called.
+// RecordFault records a fault that a test injects by other means. The fault lasts from now until
+// endFault is called.
 func (c *Cluster) RecordFault(fault history.Fault) (endFault func()) {
 	index := len(c.faults)
 	fault.From = history.Now()
@@ -36,19 +36,20 @@ func (c *Cluster) RecordFault(fault history.Fault) (endFault func()) {
 	return func() { c.faults[index].Until = history.Now() }
 }
 
-// RecordFault records a fault of the node, from now on until ended is called.
+// RecordFault records a fault of the node. The fault lasts from now until endFault is called.
 func (n *Node) RecordFault(kind history.FaultKind) (endFault func()) {
 	return n.cluster.RecordFault(history.Fault{Kind: kind, Node: n.ID})
 }
 
-// RecordDrain records that the node should own no shards, from now on until ended is called.
+// RecordDrain records that the node should own no shards from now until endDrain is called.
 func (n *Node) RecordDrain() (endDrain func()) {
 	cluster, index := n.cluster, len(n.cluster.drains)
 	cluster.drains = append(cluster.drains, history.Drain{Node: n.ID, From: history.Now()})
 	return func() { cluster.drains[index].Until = history.Now() }
 }
 
-// beginFault records a fault of the process of a node, which replaces its current fault.
+// beginFault records a fault of the process of a node. It ends the current fault of that process,
+// unless both have the same kind: then the current fault continues.
 func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
 	if node.faultIndex >= 0 && c.faults[node.faultIndex].Kind == kind {
 		return
@@ -58,36 +59,37 @@ func (c *Cluster) beginFault(node *Node, kind history.FaultKind) {
 	c.faults = append(c.faults, history.Fault{Kind: kind, Node: node.ID, From: history.Now()})
 }
 
-// recordExit records that the process of a node has certainly ended. If the test did not ask it
-// to end, it was killed, possibly by a disk fault. A process that failed also counts as
-// killed, even while it terminated or just before a kill. Its fault then begins when it
-// closed its client connections, although it exited later and its disk fault may have
-// ended meanwhile.
+// recordExit records that the process of a node has certainly ended. A process that the test did
+// not stop counts as killed, because a crash or a disk fault ended it. A process that failed also
+// counts as killed, even if it was terminating or was killed just afterwards. The fault of a
+// failed process begins when it closed its client connections: it exits later, and its disk fault
+// may end before that.
 func (c *Cluster) recordExit(node *Node) {
-	at := history.Now()
+	exitedAt := history.Now()
 	if node.process != nil && !node.process.Running() {
-		at = min(at, node.process.exitedAt)
+		exitedAt = min(exitedAt, node.process.exitedAt)
 	}
-	closed, holds, failed := at, false, false
+	closedAt, holdsShards, hasFailed := exitedAt, false, false
 	if node.process != nil {
-		closed, holds, failed = node.process.failure(at)
+		closedAt, holdsShards, hasFailed = node.process.failure(exitedAt)
 	}
-	if node.faultIndex < 0 || c.faults[node.faultIndex].Kind == history.Paused || failed && c.faults[node.faultIndex].Kind == history.Terminated {
+	if node.faultIndex < 0 || c.faults[node.faultIndex].Kind == history.Paused || hasFailed && c.faults[node.faultIndex].Kind == history.Terminated {
 		c.beginFault(node, history.Killed)
-		c.faults[node.faultIndex].From = min(c.faults[node.faultIndex].From, at)
+		c.faults[node.faultIndex].From = min(c.faults[node.faultIndex].From, exitedAt)
 	}
-	if fault := &c.faults[node.faultIndex]; failed && fault.ExitedBy == 0 {
-		fault.From, fault.HoldsShards = min(fault.From, closed), holds
+	if fault := &c.faults[node.faultIndex]; hasFailed && fault.ExitedBy == 0 {
+		fault.From, fault.HoldsShards = min(fault.From, closedAt), holdsShards
 	}
 	for i := range c.faults {
 		fault := &c.faults[i]
-		if (i == node.faultIndex || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0) && fault.ExitedBy == 0 {
-			fault.ExitedBy = max(at, fault.From)
+		endedProcess := i == node.faultIndex || fault.Kind == history.DiskFault && fault.Node == node.ID && fault.Until == 0
+		if endedProcess && fault.ExitedBy == 0 {
+			fault.ExitedBy = max(exitedAt, fault.From)
 		}
 	}
 }
 
-// endFault records that the process of a node runs again.
+// endFault records that the fault of the process of a node has ended, because it runs again.
 func (c *Cluster) endFault(node *Node) {
 	if node.faultIndex >= 0 {
 		c.faults[node.faultIndex].Until = history.Now()

@@ -25,22 +25,22 @@ type Move struct {
 	From, To string
 }
 
-// Owner returns the owner of shard s; empty means no owner.
-func (m Map) Owner(s int) string {
-	if s >= len(m.Owners) || m.Owners[s] < 0 || m.Owners[s] >= len(m.Nodes) {
+// Owner returns the ID of the owner of a shard. Empty means that the shard is orphaned.
+func (m Map) Owner(shard int) string {
+	if shard >= len(m.Owners) || m.Owners[shard] < 0 || m.Owners[shard] >= len(m.Nodes) {
 		return ""
 	}
-	return m.Nodes[m.Owners[s]].ID
+	return m.Nodes[m.Owners[shard]].ID
 }
 
 // OwnerOf returns the owner of the shard of a key.
 func (m Map) OwnerOf(key string) string { return m.Owner(load.ShardOf(key, m.Shards)) }
 
-// Counts returns the number of shards by owner. Orphaned shards count for "".
+// Counts returns the number of shards by owner. The number of orphaned shards has the key "".
 func (m Map) Counts() map[string]int {
 	counts := make(map[string]int)
-	for s := range m.Shards {
-		counts[m.Owner(s)]++
+	for shard := range m.Shards {
+		counts[m.Owner(shard)]++
 	}
 	return counts
 }
@@ -59,7 +59,7 @@ func (m Map) IsBalanced() bool {
 	return largest-fewest <= 1
 }
 
-// Moves returns the shards whose owner differs in to.
+// Moves returns the shards that have another owner in the map next.
 func (m Map) Moves(next Map) []Move {
 	var moves []Move
 	for s := range max(m.Shards, next.Shards) {

@@ -18,23 +18,25 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// committedMessage is the log message of a node that has applied a committed map. The
-// line contains the epoch.
+// committedMessage is the message of the log line that a node writes when it has applied a committed
+// map. The line contains the epoch.
 const committedMessage = "map committed"
 
 // mapWatch collects every committed map that nodes report.
 type mapWatch struct {
+	// mu protects the following fields.
 	mu            sync.Mutex
-	maps          map[uint64]Map
-	firstObserved map[uint64]int64 // when they were first observed, values of history.Now
-	conflicts     []string
+	maps          map[uint64]Map   // by epoch
+	firstObserved map[uint64]int64 // value of history.Now at the first report of each map, by epoch
+	conflicts     []string         // descriptions of different maps with one epoch
 }
 
 func newMapWatch() *mapWatch {
 	return &mapWatch{maps: make(map[uint64]Map), firstObserved: make(map[uint64]int64)}
 }
 
-// observe records a map, or that it contradicts another map with its epoch.
+// observe records a map that a node reported. If it differs from a recorded map with the same epoch,
+// it records a conflict instead.
 func (w *mapWatch) observe(node string, shardMap Map) {
 	if shardMap.Epoch == 0 {
 		return
@@ -52,19 +54,19 @@ func (w *mapWatch) observe(node string, shardMap Map) {
 	}
 }
 
-// watchMaps polls one node for its next map until ctx ends. It retries if the node is dead
-// or paused.
+// watchMaps waits for each new map of a node (long polling) until ctx ends. It retries while the
+// node does not respond.
 func (c *Cluster) watchMaps(ctx context.Context, node *Node) {
 	after := uint64(0)
 	for ctx.Err() == nil {
 		var shardMap Map
-		err := c.getJSON(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", node.Admin, after), &shardMap)
+		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", node.Admin, after), &shardMap)
 		if err == nil {
 			c.mapWatch.observe(node.ID, shardMap)
 			after = shardMap.Epoch
 			continue
 		}
-		after = 0 // a wiped node starts again
+		after = 0 // a node with a new data directory may report lower epochs
 		timer := time.NewTimer(50 * time.Millisecond)
 		select {
 		case <-timer.C:

@@ -25,25 +25,26 @@ import (
 // goroutine of the test may call its methods.
 type Node struct {
 	ID string
-	// Addr is its address for clients, Admin its admin port.
+	// Addr is its address for clients, and Admin the address of its admin port.
 	Addr, Admin string
 	// Gossip and Peer are its addresses for other nodes.
 	Gossip, Peer string
-	// DataDir is its data directory.
+	// DataDir contains its data.
 	DataDir string
-	// App is its app.
+	// App is the app behind the node.
 	App *App
-	// Binary is the program of its next process. Empty means the program of the cluster.
+	// Binary is the path of the program that its next process runs. Empty means
+	// Binaries.Node of the cluster.
 	Binary string
-	// PeerProxy is in front of its peer port; nil without Options.PeerProxy.
+	// PeerProxy is the proxy in front of its peer port. It is nil without Options.PeerProxy.
 	PeerProxy *peerproxy.Proxy
 
 	cluster  *Cluster
 	location location
 	flags    []string
 	process  *Process
-	// faultIndex is the index of the current fault of the process in the faults of the
-	// cluster; -1 means that it runs.
+	// faultIndex is the index in Cluster.faults of the current fault of the process. -1 means
+	// that the process runs.
 	faultIndex int
 }
 
@@ -65,8 +66,8 @@ func (n *Node) Args() []string {
 	return keepLastUpstream(append(args, n.flags...))
 }
 
-// keepLastUpstream returns the arguments with only the last --upstream, which replaces the app
-// of the node.
+// keepLastUpstream removes the first --upstream from args if another one follows. A test can so
+// replace the app of a node by a later flag.
 func keepLastUpstream(args []string) []string {
 	for i, arg := range slices.Backward(args) {
 		if arg != "--upstream" && !strings.HasPrefix(arg, "--upstream=") {
@@ -80,14 +81,16 @@ func keepLastUpstream(args []string) []string {
 	return args
 }
 
-// Start starts the node with further flags, and does not wait.
-func (n *Node) Start(tb testing.TB, more ...string) {
+// Start starts a process of the node with additional flags. It does not wait until the node serves.
+func (n *Node) Start(tb testing.TB, flags ...string) {
 	tb.Helper()
 	if n.Running() {
 		tb.Fatalf("node %s is already running", n.ID)
 	}
 	n.cluster.endFault(n)
-	process, err := n.cluster.spawner.launch(n.logFile(), n.cluster.dir, n.location.command(n.cluster.opts.Binaries.nodeCommand(keepLastUpstream(append(n.Args(), more...)))...))
+	args := keepLastUpstream(append(n.Args(), flags...))
+	command := n.location.command(n.cluster.opts.Binaries.nodeCommand(args)...)
+	process, err := n.cluster.spawner.launch(n.logFile(), n.cluster.dir, command)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,7 +106,7 @@ func (n *Node) logFile() string { return filepath.Join(n.cluster.dir, "node-"+n.
 // Running reports whether the process has not ended. A paused process counts as running.
 func (n *Node) Running() bool { return n.process != nil && n.process.Running() }
 
-// Process returns the current or the last process.
+// Process returns the current process, or the last one if the node does not run.
 func (n *Node) Process() *Process { return n.process }
 
 // Kill sends SIGKILL to the node. Its app continues.
@@ -112,9 +115,9 @@ func (n *Node) Kill(tb testing.TB) {
 	KillAll(tb, n)
 }
 
-// KillAll kills the nodes at once, and then waits for all of them. If it waited for each,
-// the test could lose CPU time in between, and the other nodes would continue without the
-// killed ones.
+// KillAll sends SIGKILL to all nodes, and then waits until they have ended. It does not wait after
+// each signal: the test could lose CPU time meanwhile, and the nodes that still run would take over
+// the shards of the killed ones.
 func KillAll(tb testing.TB, nodes ...*Node) {
 	tb.Helper()
 	for _, node := range nodes {
@@ -133,7 +136,7 @@ func KillAll(tb testing.TB, nodes ...*Node) {
 	}
 }
 
-// Terminate sends SIGTERM and does not wait.
+// Terminate sends SIGTERM to the node and does not wait until it has ended.
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
 	n.cluster.beginFault(n, history.Terminated)
@@ -143,11 +146,12 @@ func (n *Node) Terminate(tb testing.TB) {
 	}
 }
 
-// RestartsInPlace reports whether its process restarts in place after SIGTERM.
+// RestartsInPlace reports whether other nodes wait after SIGTERM until the node has restarted
+// (--on-shutdown hold), instead of taking over its shards.
 func (n *Node) RestartsInPlace() bool { return holdGrace(n.process.cmd.Args) > 0 }
 
-// holdGrace returns the announced restart time of a process with this command line after
-// SIGTERM. 0 means that it hands its shards over.
+// holdGrace returns how long other nodes wait for the restart of a process with this command line
+// after SIGTERM. Zero means that the process hands over its shards instead.
 func holdGrace(args []string) time.Duration {
 	flagValue := func(name, result string) string {
 		for i, arg := range args {
@@ -174,15 +178,15 @@ func (n *Node) Stop(tb testing.TB) {
 	n.AwaitExit(tb, 0)
 }
 
-// AwaitExit waits until the process ends, with this exit code.
-func (n *Node) AwaitExit(tb testing.TB, want int) {
+// AwaitExit waits until the process has ended. It fails the test if the exit code is not wantCode.
+func (n *Node) AwaitExit(tb testing.TB, wantCode int) {
 	tb.Helper()
 	code, err := n.process.Wait(AwaitTimeout)
 	if err != nil {
 		tb.Fatalf("node %s: %v", n.ID, err)
 	}
-	if code != want {
-		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.process.Output(1000))
+	if code != wantCode {
+		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, wantCode, n.process.Output(1000))
 	}
 	n.cluster.recordExit(n)
 }
@@ -197,7 +201,7 @@ func (n *Node) Exited() (at int64, ended bool) {
 	return n.cluster.faults[n.faultIndex].ExitedBy, true
 }
 
-// Pause sends SIGSTOP, and returns when the process has stopped.
+// Pause sends SIGSTOP to the node, and returns when the kernel has stopped the process.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
 	n.cluster.beginFault(n, history.Paused)
@@ -212,10 +216,10 @@ func (n *Node) Pause(tb testing.TB) {
 	})
 }
 
-// Continue sends SIGCONT.
+// Continue sends SIGCONT to the node.
 func (n *Node) Continue(tb testing.TB) {
 	tb.Helper()
-	// The pause ends before the signal: all later actions of the node count.
+	// The fault must end before the signal, so that it excuses no action of the continued node.
 	n.cluster.endFault(n)
 	if err := n.process.Signal(syscall.SIGCONT); err != nil {
 		tb.Fatal(err)
@@ -245,8 +249,8 @@ func (n *Node) Map(ctx context.Context) (Map, error) {
 	return shardMap, n.getAdmin(ctx, "/v1/map", &shardMap)
 }
 
-// StaleReturns returns the shards that have returned to an app that owned them before and
-// has not restarted since.
+// StaleReturns returns the shards that have returned to an app that owned them before and has not
+// restarted since. Such an app may still cache the old state of the shards.
 func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
 	var list struct {
 		Shards []struct {
@@ -255,18 +259,19 @@ func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
 		} `json:"shards"`
 	}
 	err = n.getAdmin(ctx, "/v1/shards", &list)
-	for _, s := range list.Shards {
-		if s.Stale {
-			stale = append(stale, s.Shard)
+	for _, shard := range list.Shards {
+		if shard.Stale {
+			stale = append(stale, shard.Shard)
 		}
 	}
 	return stale, err
 }
 
-// Policy contains the requests of operators in the log of a node.
+// Policy contains the requests of operators that are in force according to a node.
 type Policy struct {
+	// Drained and Cordoned are the IDs of nodes.
 	Drained, Cordoned []string
-	// Since is the index of the entry that changed it last.
+	// Since is the index of the log entry that changed the policy last.
 	Since uint64
 }
 
@@ -282,19 +287,21 @@ func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
 	return metrics, n.getAdmin(ctx, "/metrics", &metrics)
 }
 
-// Ready returns nil if /readyz returns 200, or the reason.
+// Ready returns nil if /readyz responds with 200. Otherwise the error contains the response.
 func (n *Node) Ready(ctx context.Context) error { return n.getAdmin(ctx, "/readyz", nil) }
 
+// getAdmin reads a resource of the admin port of the node into target. nil discards it.
 func (n *Node) getAdmin(ctx context.Context, path string, target any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := n.cluster.getJSON(ctx, "http://"+n.Admin+path, target); err != nil {
+	if err := n.cluster.get(ctx, "http://"+n.Admin+path, target); err != nil {
 		return fmt.Errorf("node %s: %w", n.ID, err)
 	}
 	return nil
 }
 
-// PerformAction posts an action to the admin port of the node, such as "step-down".
+// PerformAction posts an action, such as "step-down", to the admin port of the node. It fails the
+// test if the node rejects the action.
 func (n *Node) PerformAction(tb testing.TB, action string, params url.Values) {
 	tb.Helper()
 	if err := n.TryAction(tb.Context(), action, params); err != nil {
@@ -302,7 +309,8 @@ func (n *Node) PerformAction(tb testing.TB, action string, params url.Values) {
 	}
 }
 
-// TryAction is Do with an error.
+// TryAction posts an action to the admin port of the node, and returns an error if the node rejects
+// it.
 func (n *Node) TryAction(ctx context.Context, action string, params url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Range of Ports.Free. It is below the ephemeral ports, so no outgoing connection of the
-// machine takes a port between two starts of a node.
+// firstPort and lastPort are the range of Ports.Free. It is below the ephemeral ports, so that no
+// outgoing connection of the machine uses the port of a node between two starts of the node.
 const (
 	firstPort = 12000
 	lastPort  = 32000
 )
 
-// Ports allocates free ports. A port belongs to this process until it ends, even if
-// nothing listens there: a locked file excludes other processes.
+// Ports allocates free ports. A port stays reserved for this process until Close, even if nothing
+// listens there: a locked file excludes other processes.
 type Ports struct {
 	dir   string
 	next  int
@@ -83,7 +83,7 @@ func (p *Ports) Close() {
 	p.locks = nil
 }
 
-// isFree listens on every address to find out whether the port is free.
+// isFree reports whether TCP and UDP can listen on the port, at all addresses and at 127.0.0.1.
 func isFree(port int) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -24,13 +24,13 @@ type Process struct {
 	Log string
 
 	cmd       *exec.Cmd
-	logOffset int64         // offset of its output in Log
+	logOffset int64         // start of its output in Log; earlier processes have written before it
 	done      chan struct{} // closed after the process has ended and Wait has returned
-	err       error         // error of Wait; valid after done
-	exitedAt  int64         // value of history.Now at the end; valid after done
+	err       error         // error of Wait; valid after done is closed
+	exitedAt  int64         // time of the exit, a value of history.Now; valid after done is closed
 }
 
-// launch starts args with its output appended to log.
+// launch starts the command args in the directory dir. Its output is appended to the file log.
 func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // a file of the test
 	if err != nil {
@@ -57,47 +57,49 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	return process, nil
 }
 
-// Log messages of a node before it breaks its connections. failedMessage: the node cannot
-// continue, and closes them. handlerStuckMessage: the app in its process does not return, so
-// the process ends. That app runs until then.
+// Log messages of a node that closes its connections and exits.
 const (
-	failedMessage       = "node failed, connections closed"
+	// failedMessage means that the node cannot continue.
+	failedMessage = "node failed, connections closed"
+	// handlerStuckMessage means that the app in the process of the node does not return from an
+	// aborted request. The app runs until the process exits.
 	handlerStuckMessage = "handler did not return, process ends"
 )
 
-// failure reports whether a process has ended because it could not continue. closed is
-// when it closed its connections: by its log message, or at if only its exit code shows
-// the failure. holds reports that its app continued until the end.
-func (p *Process) failure(at int64) (closed int64, holds, failed bool) {
+// failure reports whether a process has ended because it could not continue. exitedAt is when it
+// had ended. closedAt is when it closed its connections: the time of its log message, or exitedAt
+// if only its exit code shows the failure. holdsShards reports that its app continued until the
+// exit.
+func (p *Process) failure(exitedAt int64) (closedAt int64, holdsShards, hasFailed bool) {
 	if p.Running() {
-		return at, false, false
+		return exitedAt, false, false
 	}
-	if logged, holds := p.failureMessage(); logged != 0 {
-		return min(at, logged), holds, true
+	if loggedAt, appContinued := p.findFailureMessage(); loggedAt != 0 {
+		return min(exitedAt, loggedAt), appContinued, true
 	}
-	return at, false, p.cmd.ProcessState.ExitCode() > 0
+	return exitedAt, false, p.cmd.ProcessState.ExitCode() > 0
 }
 
-// failureMessage returns when the process logged that its connections break, or 0, and
-// whether it logged that its app does not return.
-func (p *Process) failureMessage() (at int64, holds bool) {
-	b, err := os.ReadFile(p.Log)
-	if err != nil || int64(len(b)) < p.logOffset {
+// findFailureMessage returns when the process logged that it closes its connections. Zero means
+// that it did not. appContinued reports that it logged handlerStuckMessage.
+func (p *Process) findFailureMessage() (loggedAt int64, appContinued bool) {
+	log, err := os.ReadFile(p.Log)
+	if err != nil || int64(len(log)) < p.logOffset {
 		return 0, false
 	}
-	for line := range bytes.Lines(b[p.logOffset:]) {
-		var l struct {
+	for line := range bytes.Lines(log[p.logOffset:]) {
+		var entry struct {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &l) != nil || l.Message != failedMessage && l.Message != handlerStuckMessage {
+		if json.Unmarshal(line, &entry) != nil || entry.Message != failedMessage && entry.Message != handlerStuckMessage {
 			continue
 		}
-		if holds = holds || l.Message == handlerStuckMessage; at == 0 {
-			at = history.Now() - time.Since(l.Time).Nanoseconds()
+		if appContinued = appContinued || entry.Message == handlerStuckMessage; loggedAt == 0 {
+			loggedAt = history.Now() - time.Since(entry.Time).Nanoseconds()
 		}
 	}
-	return at, holds
+	return loggedAt, appContinued
 }
 
 // Signal sends a signal to the process.
@@ -108,7 +110,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running reports whether the process has not ended.
@@ -121,8 +123,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait waits for the end, and returns the exit code, which is -1 after a signal. It
-// returns an error if the process has not ended within timeout.
+// Wait waits until the process has ended, and returns its exit code, which is -1 after a signal.
+// It returns an error if the process has not ended within timeout.
 func (p *Process) Wait(timeout time.Duration) (int, error) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

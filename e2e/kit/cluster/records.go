@@ -20,7 +20,7 @@ type records struct {
 	path       string
 	offset     int64
 	runs       []history.Run
-	indexBySeq map[uint64]int // index into runs by number
+	indexBySeq map[uint64]int // indexes in runs by Run.Seq
 }
 
 func newRecords(path string) *records {

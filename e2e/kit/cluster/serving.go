@@ -10,15 +10,15 @@ import (
 // maxVoters is the default of --max-voters.
 const maxVoters = 5
 
-// AwaitServing waits until the running nodes agree on one leader and on one committed
-// map, hold leases, and vote. The map must be even, without orphaned shards, and contain
-// only these nodes. Before all of them vote, the loss of one node may stop the others.
+// AwaitServing waits until the running nodes agree on one leader and on one committed map, hold
+// leases, and vote. The map must be balanced, without orphaned shards, and contain only these
+// nodes. It waits for the votes because the loss of one node could otherwise stop the others.
 func (c *Cluster) AwaitServing(tb testing.TB) Map {
 	tb.Helper()
 	return c.AwaitServedBy(tb, c.Running()...)
 }
 
-// AwaitServedBy is AwaitServing for some of the nodes. The others may be paused or
+// AwaitServedBy is like AwaitServing, for the given nodes only. The other nodes may be paused or
 // disconnected.
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
@@ -27,8 +27,8 @@ func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	return shardMap
 }
 
-// CheckServing returns nil if these nodes serve and vote now, as AwaitServedBy requires.
-// Otherwise the error describes what is missing.
+// CheckServing returns nil if the given nodes meet the conditions of AwaitServedBy now. Otherwise
+// the error names the condition that is not met.
 func (c *Cluster) CheckServing(tb testing.TB, nodes ...*Node) (Map, error) {
 	tb.Helper()
 	shardMap, err := c.checkShards(tb, nodes)
@@ -38,6 +38,7 @@ func (c *Cluster) CheckServing(tb testing.TB, nodes ...*Node) (Map, error) {
 	return shardMap, err
 }
 
+// checkVoters returns an error unless all nodes vote, or as many of them as may vote.
 func (c *Cluster) checkVoters(tb testing.TB, nodes []*Node) error {
 	tb.Helper()
 	status, err := nodes[0].Status(tb.Context())
@@ -56,7 +57,7 @@ func (c *Cluster) checkVoters(tb testing.TB, nodes []*Node) error {
 	return nil
 }
 
-// AwaitShards waits until these nodes serve every shard, whether they vote or not.
+// AwaitShards waits until the given nodes serve every shard. They need not vote.
 func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	var shardMap Map
@@ -67,6 +68,8 @@ func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	return shardMap
 }
 
+// checkShards returns the committed map, or an error unless the given nodes are operational, follow
+// one leader, and share all shards of one map.
 func (c *Cluster) checkShards(tb testing.TB, nodes []*Node) (Map, error) {
 	tb.Helper()
 	var leader string
@@ -141,7 +144,7 @@ func (c *Cluster) Follower(tb testing.TB) *Node {
 	return c.Others(c.Leader(tb))[0]
 }
 
-// Sum returns the sum of a metric over nodes. A missing metric counts as 0.
+// Sum returns the sum of a metric over nodes. A node without the metric counts as zero.
 func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
 	tb.Helper()
 	sum := 0.0

@@ -36,6 +36,7 @@ func newSpawner(realTime bool) (*spawner, error) {
 	return s, <-ready
 }
 
+// start starts cmd from the thread of the spawner.
 func (s *spawner) start(cmd *exec.Cmd) error {
 	result := make(chan error)
 	s.tasks <- func() { result <- cmd.Start() }

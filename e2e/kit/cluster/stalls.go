@@ -18,26 +18,29 @@ import (
 )
 
 const (
-	// clockInterval is how often the clock is read. cpuWaitInterval is how often the
-	// kernel is asked how long threads of the nodes waited for a processor.
-	clockInterval   = 10 * time.Millisecond
+	// clockInterval is the interval at which the clock is read. A longer gap between two readings
+	// shows that the test had no CPU time.
+	clockInterval = 10 * time.Millisecond
+	// cpuWaitInterval is the interval at which the kernel is asked how long threads of the nodes
+	// waited for a processor.
 	cpuWaitInterval = 50 * time.Millisecond
-	// minStall is the minimum delay of the test or of a thread that is recorded as a
-	// fault. A node with such a delay assumes that it was paused.
+	// minStall is the shortest delay of the test or of a thread that is recorded as a fault,
+	// because a node with such a delay assumes that it was paused.
 	minStall = 100 * time.Millisecond
-	// minWait is the minimum wait of a thread between two observations that is recorded.
+	// minWait is the shortest wait of a thread between two observations that is recorded.
 	minWait = 5 * time.Millisecond
 )
 
-// stalls are the times in which the machine had no CPU time for the test, or for a node.
+// stalls records the periods in which the machine had no CPU time for the test, or for a node.
 type stalls struct {
+	// mu protects the following fields.
 	mu        sync.Mutex
-	faults    []history.Fault
-	cpuWaits  []history.CPUWait
-	nodeByPID map[int]string
+	faults    []history.Fault   // delays of at least minStall
+	cpuWaits  []history.CPUWait // waits of at least minWait
+	nodeByPID map[int]string    // the observed processes
 }
 
-// track observes the process of a node until it has ended.
+// track adds the process of a node to the observed processes. It is observed until it has ended.
 func (s *stalls) track(node string, pid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +54,7 @@ func (s *stalls) track(node string, pid int) {
 func (s *stalls) watch(ctx context.Context) {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
-	waitByThread := make(map[string]int64) // by the file of a thread
+	waitByThread := make(map[string]int64) // total wait in ns at the last observation, by schedstat file
 	nextObservation := int64(0)
 	for lastTick := history.Now(); ; {
 		select {
@@ -70,14 +73,16 @@ func (s *stalls) watch(ctx context.Context) {
 	}
 }
 
+// addFault records that the machine had no CPU time for a node, or with an empty ID for the test.
 func (s *stalls) addFault(node string, from, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
 }
 
-// observe records the nodes whose threads waited for a processor since the last call. The
-// kernel reports the total wait when a thread gets a processor.
+// observe records how long threads of nodes waited for a processor since the last call. The
+// kernel updates the total wait of a thread only when the thread gets a processor, so the wait
+// ended just before now. waitByThread contains the totals of the last call, and is updated.
 func (s *stalls) observe(waitByThread map[string]int64, now int64) {
 	s.mu.Lock()
 	pids := maps.Clone(s.nodeByPID)
@@ -119,7 +124,7 @@ func (s *stalls) addCPUWait(node string, from, until int64) {
 // There are none if the process has ended.
 func threadsOf(pid int) []string {
 	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
-	dir, err := os.Open(tasks) //nolint:gosec // the kernel's
+	dir, err := os.Open(tasks) //nolint:gosec // a directory of the kernel
 	if err != nil {
 		return nil
 	}
@@ -131,11 +136,11 @@ func threadsOf(pid int) []string {
 	return names
 }
 
-// cpuWaitOf returns how many nanoseconds a thread has waited for a processor: the second
-// number of its schedstat. Tens of threads are observed twenty times per second, while
-// the nodes need the processors. So it uses neither a directory walk nor os.ReadFile,
-// which take seven times as long.
-func cpuWaitOf(file string) (int64, bool) {
+// cpuWaitOf returns how many nanoseconds a thread has waited for a processor since its start: the
+// second number of its schedstat file. ok is false if the thread has ended. The function uses
+// neither a directory walk nor os.ReadFile, which take seven times as long: tens of threads are
+// observed twenty times per second, while the nodes need the processors.
+func cpuWaitOf(file string) (total int64, ok bool) {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
@@ -150,16 +155,18 @@ func cpuWaitOf(file string) (int64, bool) {
 	if len(fields) < 2 {
 		return 0, false
 	}
-	wait, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	return wait, err == nil
+	total, err = strconv.ParseInt(string(fields[1]), 10, 64)
+	return total, err == nil
 }
 
+// recordedWaits returns the waits of threads so far.
 func (s *stalls) recordedWaits() []history.CPUWait {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.cpuWaits)
 }
 
+// recordedFaults returns the faults of kind history.Stalled so far.
 func (s *stalls) recordedFaults() []history.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"shardway/diagnosis"
 )
 
-// Status is the response of GET /status.
+// Status is the response of a node to GET /status.
 type Status struct {
 	Node          string `json:"node"`
 	Boot          uint64 `json:"boot"`
@@ -74,11 +74,12 @@ func (s Status) Member(id string) Member {
 	return Member{}
 }
 
-// Metrics are the values of GET /metrics, by name and labels as written there.
+// Metrics contains the values of GET /metrics by series. A series is a metric name with its labels,
+// as the response contains it.
 type Metrics map[string]float64
 
-// Sum returns the sum of the metrics with this name whose labels contain all the given
-// texts, such as `reason="moving"`.
+// Sum returns the sum of all series with this name whose labels contain all given texts, such as
+// `reason="moving"`.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 next:
@@ -97,7 +98,7 @@ next:
 	return sum
 }
 
-// Has reports whether there is a metric with this name.
+// Has reports whether there is a series with this name.
 func (m Metrics) Has(name string) bool {
 	for series := range m {
 		if seriesName, _, _ := strings.Cut(series, "{"); seriesName == name {
@@ -107,6 +108,7 @@ func (m Metrics) Has(name string) bool {
 	return false
 }
 
+// parseMetrics parses the text format of Prometheus.
 func parseMetrics(r io.Reader) (Metrics, error) {
 	metrics := make(Metrics)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -124,33 +126,34 @@ func parseMetrics(r io.Reader) (Metrics, error) {
 	return metrics, nil
 }
 
-// getJSON reads one resource of an admin port into v, a pointer for JSON.
-func (c *Cluster) getJSON(ctx context.Context, url string, target any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// get reads a resource of an admin port into target.
+func (c *Cluster) get(ctx context.Context, url string, target any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	return c.do(r, target)
+	return c.do(req, target)
 }
 
-// do sends one request to an admin port or an app and decodes the response.
-func (c *Cluster) do(r *http.Request, v any) error {
-	resp, err := c.adminClient.Do(r)
+// do sends a request to an admin port or an app, and decodes the response into target: as metrics
+// if target is a *Metrics, otherwise as JSON. A nil target discards the response.
+func (c *Cluster) do(req *http.Request, target any) error {
+	resp, err := c.adminClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // a part of the body is enough
-		return fmt.Errorf("cluster: %s %s: %s %s", r.Method, r.URL, resp.Status, b)
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // the start of the body shows the error
+		return fmt.Errorf("cluster: %s %s: %s %s", req.Method, req.URL, resp.Status, body)
 	}
-	switch v := v.(type) {
+	switch target := target.(type) {
 	case nil:
 		_, err = io.Copy(io.Discard, resp.Body)
 	case *Metrics:
-		*v, err = parseMetrics(resp.Body)
+		*target, err = parseMetrics(resp.Body)
 	default:
-		err = json.NewDecoder(resp.Body).Decode(v)
+		err = json.NewDecoder(resp.Body).Decode(target)
 	}
 	return err
 }

@@ -24,9 +24,9 @@ type Traffic struct {
 	Timeout time.Duration
 }
 
-// MixRequests varies requests as real clients do: some are slow in the app, some have a large
-// response, in one piece or in chunks, and some have a body that is too large to be
-// buffered for a retry. Each kind exists as GET and as POST, except the last.
+// MixRequests changes some requests, so that they vary like those of real clients. Some take time
+// in the app, some have a large response, with or without chunks, and some have a body that is too
+// large to be buffered for a retry. Each kind exists as GET and as POST, except the last one.
 func MixRequests(n int, req *load.Request) {
 	switch n % 20 {
 	case 4, 5:
@@ -48,7 +48,7 @@ type Load struct {
 	client  *load.Client
 }
 
-// Addrs returns the addresses of the nodes for clients.
+// Addrs returns the client addresses of the nodes.
 func Addrs(nodes []*Node) []string {
 	var addrs []string
 	for _, node := range nodes {
@@ -57,7 +57,7 @@ func Addrs(nodes []*Node) []string {
 	return addrs
 }
 
-// Load starts to send to these nodes, in turn. Finish ends it.
+// Load starts to send requests to these nodes, in turn. Load.Finish or Load.EndLoad stops it.
 func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 	tb.Helper()
 	if traffic.Rate == 0 {
@@ -83,11 +83,11 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, traffic Traffic) *Load {
 	return l
 }
 
-// SetTargets replaces the target nodes of the next requests.
+// SetTargets replaces the nodes that receive the next requests.
 func (l *Load) SetTargets(nodes []*Node) { l.client.SetTargets(Addrs(nodes)) }
 
-// AwaitStarted waits until n more requests have started. Tests measure time under load in
-// started requests.
+// AwaitStarted waits until n more requests have started. Tests measure time under load by the
+// number of started requests, because a slow machine sends fewer requests in the same time.
 func (l *Load) AwaitStarted(tb testing.TB, n int) {
 	tb.Helper()
 	wanted := l.Started() + n
@@ -99,16 +99,16 @@ func (l *Load) AwaitStarted(tb testing.TB, n int) {
 	})
 }
 
-// Finish stops the load, waits for its responses, and checks everything that happened in
-// the cluster so far. No other load may be running, since its runs would belong to
-// unknown requests.
+// Finish stops the load, waits for its responses, and checks everything that happened in the
+// cluster so far. No other load may be running, because the check would find its runs without
+// their requests.
 func (l *Load) Finish(tb testing.TB) *history.Report {
 	tb.Helper()
 	l.EndLoad(tb)
 	return l.cluster.Check(tb)
 }
 
-// EndLoad stops the load and waits for its responses, which the next Check includes.
+// EndLoad stops the load and waits for its responses. The next call of Check checks them.
 func (l *Load) EndLoad(tb testing.TB) {
 	tb.Helper()
 	l.cluster.responses = append(l.cluster.responses, l.Stop()...)
@@ -117,8 +117,8 @@ func (l *Load) EndLoad(tb testing.TB) {
 	}
 }
 
-// SendRequest sends one request to one node, once, and returns the response. The next Check
-// includes only its runs: the test must check the response.
+// SendRequest sends a request to a node, without retries, and returns the response. Check checks
+// only the runs of the request: the test must check the response.
 func (c *Cluster) SendRequest(tb testing.TB, node *Node, req load.Request) history.Response {
 	tb.Helper()
 	c.loadCount++
@@ -132,17 +132,17 @@ func (c *Cluster) SendRequest(tb testing.TB, node *Node, req load.Request) histo
 	return resp
 }
 
-// ExpectRequest announces a request that the test sends by other means. Check includes only its
-// run.
+// ExpectRequest announces a request that the test sends with its own client. Check checks only the
+// runs of the request.
 func (c *Cluster) ExpectRequest(id string) { c.testRequests[id] = false }
 
-// AsyncRequest is a request in flight.
+// AsyncRequest is a request that SendAsync has started.
 type AsyncRequest struct {
 	done     chan struct{}
 	response history.Response
 }
 
-// SendAsync is Ask in the background.
+// SendAsync is like SendRequest, but does not wait for the response.
 func (c *Cluster) SendAsync(tb testing.TB, node *Node, req load.Request) *AsyncRequest {
 	tb.Helper()
 	c.loadCount++
@@ -150,18 +150,18 @@ func (c *Cluster) SendAsync(tb testing.TB, node *Node, req load.Request) *AsyncR
 		req.ID = fmt.Sprintf("ask%d", c.loadCount)
 	}
 	c.testRequests[req.ID] = false
-	a := &AsyncRequest{done: make(chan struct{})}
+	async := &AsyncRequest{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := load.NewClient(nil, nil)
 	go func() {
-		defer close(a.done)
-		a.response = client.DoAt(ctx, node.Addr, req)
+		defer close(async.done)
+		async.response = client.DoAt(ctx, node.Addr, req)
 	}()
-	tb.Cleanup(func() { cancel(); <-a.done; client.Close() })
-	return a
+	tb.Cleanup(func() { cancel(); <-async.done; client.Close() })
+	return async
 }
 
-// Response waits for the response.
+// Response waits for the response of the request. It fails the test if there is none in time.
 func (a *AsyncRequest) Response(tb testing.TB) history.Response {
 	tb.Helper()
 	timer := time.NewTimer(2 * AwaitTimeout)
@@ -174,7 +174,7 @@ func (a *AsyncRequest) Response(tb testing.TB) history.Response {
 	return a.response
 }
 
-// Pending reports whether there is no response yet.
+// Pending reports whether the request has no response yet.
 func (a *AsyncRequest) Pending() bool {
 	select {
 	case <-a.done:

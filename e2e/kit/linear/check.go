@@ -18,13 +18,13 @@ import (
 // maxPrinted is the maximum number of contradictions in an error text.
 const maxPrinted = 5
 
-// Options are further inputs of Check.
+// Options are the optional inputs of Check.
 type Options struct {
-	// Applied is the log of the store behind the registers; nil means that it is not
-	// known. With the log, the effect of a write without a response is known.
+	// Applied is the log of the store behind the registers. It shows when a write without a
+	// response took effect, or that it had no effect. nil means that the log is not known.
 	Applied []store.Applied
-	// Timeout limits the search in all keys together. A longer check fails. 0 means one
-	// minute.
+	// Timeout is the maximum duration of the search in all keys together. Check fails if the
+	// search takes longer. Zero means one minute.
 	Timeout time.Duration
 }
 
@@ -36,51 +36,51 @@ func Check(ops []Op, opts Options) error {
 		writes:   make(map[string]Op),
 	}
 	if opts.Applied != nil {
-		c.applied = make(map[location][]store.Applied)
+		c.applied = make(map[keyValue][]store.Applied)
 		for _, write := range opts.Applied {
-			at := location{write.Key, write.Value}
-			c.applied[at] = append(c.applied[at], write)
+			written := keyValue{write.Key, write.Value}
+			c.applied[written] = append(c.applied[written], write)
 		}
 	}
-	keys := make(map[string][]Op)
+	opsByKey := make(map[string][]Op)
 	for _, op := range ops {
 		if err := c.add(op); err != nil {
 			return err
 		}
-		keys[op.Key] = append(keys[op.Key], op)
+		opsByKey[op.Key] = append(opsByKey[op.Key], op)
 	}
-	var text strings.Builder
-	bad := 0
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if err := c.checkKey(keys[key]); err != nil {
-			if bad++; bad <= maxPrinted {
-				fmt.Fprintf(&text, "\n\tkey %q: %v", key, err)
+	var violations strings.Builder
+	violated := 0
+	for _, key := range slices.Sorted(maps.Keys(opsByKey)) {
+		if err := c.checkKey(opsByKey[key]); err != nil {
+			if violated++; violated <= maxPrinted {
+				fmt.Fprintf(&violations, "\n\tkey %q: %v", key, err)
 			}
 		}
 	}
-	if bad > maxPrinted {
-		text.WriteString("\n\t…")
+	if violated > maxPrinted {
+		violations.WriteString("\n\t…")
 	}
-	if bad > 0 {
-		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &text)
+	if violated > 0 {
+		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", violated, len(opsByKey), len(ops), history.SafetyViolated, &violations)
 	}
 	return nil
 }
 
-// location is a key and a value written to it.
-type location struct{ key, value string }
+// keyValue is a key and a value that was written to it.
+type keyValue struct{ key, value string }
 
 // checker is the state of one Check.
 type checker struct {
 	deadline time.Time
 	// writes contains all writes by value, with any outcome.
 	writes map[string]Op
-	// applied is the log of the store; nil if it is not known.
-	applied map[location][]store.Applied
+	// applied contains the writes in the log of the store; nil if the log is not known.
+	applied map[keyValue][]store.Applied
 }
 
-// add validates an operation. It returns an error if a test must not contain the
-// operation.
+// add records the value of a write, and validates any operation. It returns an error for an
+// operation that a test must not contain, for example for a second write of the same value.
 func (c *checker) add(op Op) error {
 	switch {
 	case op.Outcome < Known || op.Outcome > Refused:
@@ -98,93 +98,93 @@ func (c *checker) add(op Op) error {
 	return nil
 }
 
-// checkKey checks the operations on one key.
+// checkKey checks the operations on one key. It returns an error if no order explains them.
 func (c *checker) checkKey(ops []Op) error {
-	var values lifetimes
+	var values registerValues
 	for _, op := range ops {
 		if !op.Write {
 			continue
 		}
-		s, done, why := c.settle(op)
-		if why != "" {
-			return contradiction{why: why, ops: []settled{s}}.err()
+		write, hadEffect, conflict := c.timeOfEffect(op)
+		if conflict != "" {
+			return contradiction{reason: conflict, ops: []timedOp{write}}.err()
 		}
-		if done {
-			values.write(s)
+		if hadEffect {
+			values.addWrite(write)
 		}
 	}
 	for _, op := range ops {
 		if op.Write || op.Outcome != Known {
 			continue
 		}
-		if !values.read(settled{Op: op, from: op.Call, until: op.Return}) {
-			return c.unwritten(op).err()
+		if !values.addRead(timedOp{Op: op, earliest: op.Call, latest: op.Return}) {
+			return c.explainUnwritten(op).err()
 		}
 	}
-	values.dropUnread()
-	if bad := values.contradiction(); bad != nil {
-		return c.confirm(bad)
+	values.dropUnreadWrites()
+	if found := values.shortestContradiction(); found != nil {
+		return c.confirm(found)
 	}
 	return c.search(values.operations())
 }
 
-// settle returns the interval in which a write took effect, as narrow as possible. done
-// is false if it had no effect. why, if not empty, is its contradiction to the log of the
-// store.
-func (c *checker) settle(op Op) (s settled, done bool, why string) {
-	s = unsettled(op)
-	if op.Outcome == Refused && c.applied == nil {
-		return s, false, ""
-	}
+// timeOfEffect returns a write with the shortest known interval in which it took effect: the time
+// in the log of the store, or without a log the time between call and response. hadEffect is false
+// if the write had no effect. conflict says how the result of the client contradicts the log; it is
+// empty if there is no contradiction.
+func (c *checker) timeOfEffect(op Op) (write timedOp, hadEffect bool, conflict string) {
+	write = withClientTimes(op)
 	if c.applied == nil {
-		return s, true, ""
+		return write, op.Outcome != Refused, ""
 	}
-	log := c.applied[location{op.Key, op.Value}]
+	log := c.applied[keyValue{op.Key, op.Value}]
 	switch {
 	case len(log) > 1:
-		why = "the store applied it twice"
+		conflict = "the store applied it twice"
 	case len(log) == 0 && op.Outcome == Known:
-		why = "it got a response, but the store never applied it"
+		conflict = "it got a response, but the store never applied it"
 	case len(log) == 0:
-		return s, false, ""
+		return write, false, ""
 	case op.Outcome == Refused:
-		why = "it was refused, but the store applied it"
-	case log[0].At < s.from || log[0].At > s.until:
-		why = "the store applied it outside of the call"
+		conflict = "it was refused, but the store applied it"
+	case log[0].At < write.earliest || log[0].At > write.latest:
+		conflict = "the store applied it outside of the call"
 	}
 	if len(log) > 0 {
-		s.from, s.until = log[0].At, log[0].At
+		write.earliest, write.latest = log[0].At, log[0].At
 	}
-	return s, why == "", why
+	return write, conflict == "", conflict
 }
 
-// unwritten explains a read of a value that was not written to this register.
-func (c *checker) unwritten(read Op) contradiction {
-	bad := contradiction{why: "no operation wrote the value that was read", ops: []settled{unsettled(read)}}
-	w, ok := c.writes[read.Value]
+// explainUnwritten returns the contradiction of a read whose value no write stored in this
+// register.
+func (c *checker) explainUnwritten(read Op) contradiction {
+	found := contradiction{reason: "no operation wrote the value that was read", ops: []timedOp{withClientTimes(read)}}
+	write, ok := c.writes[read.Value]
 	switch {
 	case !ok:
-		return bad
-	case w.Key != read.Key:
-		bad.why = fmt.Sprintf("the value that was read was written to key %q", w.Key)
-	case w.Outcome == Refused:
-		bad.why = "the write of the value that was read was refused"
+		return found
+	case write.Key != read.Key:
+		found.reason = fmt.Sprintf("the value that was read was written to key %q", write.Key)
+	case write.Outcome == Refused:
+		found.reason = "the write of the value that was read was refused"
 	default:
-		bad.why = "the value that was read never reached the store"
+		found.reason = "the value that was read never reached the store"
 	}
-	bad.ops = append(bad.ops, unsettled(w))
-	return bad
+	found.ops = append(found.ops, withClientTimes(write))
+	return found
 }
 
-// confirm confirms a contradiction by the search.
-func (c *checker) confirm(bad *contradiction) error {
-	err := c.search(bad.ops)
+// confirm checks a contradiction by the search, and returns it as an error. The error is different
+// if the search accepts the operations, or does not end in time.
+func (c *checker) confirm(found *contradiction) error {
+	err := c.search(found.ops)
 	switch {
 	case errors.Is(err, errIllegal):
-		return bad.err()
+		return found.err()
 	case err == nil:
-		return fmt.Errorf("the search accepts what the short method rejects: %v", bad)
+		return fmt.Errorf("the search accepts what the short method rejects: %v", found)
 	default:
-		return fmt.Errorf("%w; the short method: %v", err, bad)
+		return fmt.Errorf("%w; the short method: %v", err, found)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// contradiction is a few operations that no order explains.
+// contradiction is a small set of operations that no order explains.
 type contradiction struct {
-	why string
-	ops []settled
+	reason string
+	ops    []timedOp
 }
 
 // span returns the time between the first and the last of its calls.
@@ -30,24 +30,27 @@ func (c contradiction) span() int64 {
 // call.
 func (c contradiction) String() string {
 	var text strings.Builder
-	text.WriteString(c.why)
+	text.WriteString(c.reason)
 	ops := slices.Clone(c.ops)
-	slices.SortStableFunc(ops, func(a, b settled) int { return cmp.Compare(a.Call, b.Call) })
+	slices.SortStableFunc(ops, func(a, b timedOp) int { return cmp.Compare(a.Call, b.Call) })
+	start := ops[0].Call
 	for _, op := range ops {
 		end := "…"
 		if op.Outcome != Unknown {
-			end = since(ops[0].Call, op.Return)
+			end = formatSince(start, op.Return)
 		}
-		fmt.Fprintf(&text, "\n\t\t%12s – %-12s %s", since(ops[0].Call, op.Call), end, op.Op)
-		if op.Write && op.from == op.until {
-			fmt.Fprintf(&text, ", applied at %s", since(ops[0].Call, op.from))
+		fmt.Fprintf(&text, "\n\t\t%12s – %-12s %s", formatSince(start, op.Call), end, op.Op)
+		if op.Write && op.earliest == op.latest {
+			fmt.Fprintf(&text, ", applied at %s", formatSince(start, op.earliest))
 		}
 	}
 	return text.String()
 }
 
+// err returns the text of the contradiction as an error.
 func (c contradiction) err() error { return errors.New(c.String()) }
 
-func since(start, at int64) string {
+// formatSince returns the time between two values of history.Now, rounded to microseconds.
+func formatSince(start, at int64) string {
 	return time.Duration(at - start).Round(time.Microsecond).String()
 }

@@ -8,92 +8,100 @@ import (
 	"slices"
 )
 
-// settled is an operation that took effect between from and until.
-type settled struct {
+// timedOp is an operation with the interval in which it took effect.
+type timedOp struct {
 	Op
 
-	from, until int64
+	// earliest and latest are the bounds of the interval. latest is never for a write that may
+	// still take effect.
+	earliest, latest int64
 }
 
-// unsettled returns op with the interval that the client observed.
-func unsettled(op Op) settled {
-	s := settled{Op: op, from: op.Call, until: op.Return}
+// withClientTimes returns op with the interval that its client observed: from the call to the
+// return, or without an end if the client got no response.
+func withClientTimes(op Op) timedOp {
+	timed := timedOp{Op: op, earliest: op.Call, latest: op.Return}
 	if op.Outcome == Unknown {
-		s.until = never
+		timed.latest = never
 	}
-	return s
+	return timed
 }
 
 // lifetime is the set of operations on one value: its write and its reads. The register
-// contained the value at least from the earliest end of an operation to the latest start
-// of an operation.
+// contained the value at least from firstEnd.latest to lastStart.earliest.
 type lifetime struct {
-	write       settled
-	reads       []settled
-	first, last settled
+	write timedOp
+	reads []timedOp
+	// firstEnd is the operation that ended first, and lastStart the operation that started last.
+	firstEnd, lastStart timedOp
 }
 
-func (l *lifetime) add(op settled) {
-	if op.until < l.first.until {
-		l.first = op
+// extend updates the bounds of the lifetime with one more operation on its value.
+func (l *lifetime) extend(op timedOp) {
+	if op.latest < l.firstEnd.latest {
+		l.firstEnd = op
 	}
-	if op.from > l.last.from {
-		l.last = op
+	if op.earliest > l.lastStart.earliest {
+		l.lastStart = op
 	}
 }
 
-// before returns operations that show that part of l had ended before part of m began. It
-// prefers the writes, and always includes them.
-func (l *lifetime) before(m *lifetime) []settled {
-	for _, end := range []settled{l.write, l.first} {
-		for _, start := range []settled{m.write, m.last} {
-			if end.until < start.from {
-				return []settled{l.write, m.write, end, start}
+// proofOfOrder returns the two writes, an operation on the value of l and an operation on the
+// value of next. The first operation ended before the second one started, which proves that the
+// register contained the value of l before that of next. The writes are preferred as proof,
+// because the report contains them anyway. proofOfOrder returns nil if there is no proof.
+func (l *lifetime) proofOfOrder(next *lifetime) []timedOp {
+	for _, ended := range []timedOp{l.write, l.firstEnd} {
+		for _, started := range []timedOp{next.write, next.lastStart} {
+			if ended.latest < started.earliest {
+				return []timedOp{l.write, next.write, ended, started}
 			}
 		}
 	}
 	return nil
 }
 
-// lifetimes are the lifetimes of the values of one register. The zero value is a register
-// without writes.
-type lifetimes struct {
-	byValue map[string]*lifetime
+// registerValues contains the lifetimes of the values of one register. The zero value is a
+// register without writes.
+type registerValues struct {
+	lifetimes map[string]*lifetime // by value
 }
 
-// write adds a value.
-func (ls *lifetimes) write(op settled) {
-	if ls.byValue == nil {
+// addWrite adds the value of a write.
+func (v *registerValues) addWrite(write timedOp) {
+	if v.lifetimes == nil {
 		// The initial value of a register was written before all operations.
-		none := settled{Op: Op{Key: op.Key, Write: true, Outcome: Known}, from: math.MinInt64, until: math.MinInt64}
-		ls.byValue = map[string]*lifetime{"": {write: none, first: none, last: none}}
+		initial := timedOp{Op: Op{Key: write.Key, Write: true, Outcome: Known}, earliest: math.MinInt64, latest: math.MinInt64}
+		v.lifetimes = map[string]*lifetime{"": {write: initial, firstEnd: initial, lastStart: initial}}
 	}
-	ls.byValue[op.Value] = &lifetime{write: op, first: op, last: op}
+	v.lifetimes[write.Value] = &lifetime{write: write, firstEnd: write, lastStart: write}
 }
 
-// read adds a read to the lifetime of its value, and returns false if there is none.
-func (ls *lifetimes) read(op settled) bool {
-	if ls.byValue == nil {
-		return op.Value == ""
+// addRead adds a read to the lifetime of its value. It returns false if no write stored that
+// value.
+func (v *registerValues) addRead(read timedOp) bool {
+	if v.lifetimes == nil {
+		return read.Value == ""
 	}
-	l, ok := ls.byValue[op.Value]
+	lifetime, ok := v.lifetimes[read.Value]
 	if ok {
-		l.reads = append(l.reads, op)
-		l.add(op)
+		lifetime.reads = append(lifetime.reads, read)
+		lifetime.extend(read)
 	}
 	return ok
 }
 
-// dropUnread removes unknown writes that no operation read. They may have had no effect.
-func (ls *lifetimes) dropUnread() {
-	maps.DeleteFunc(ls.byValue, func(_ string, l *lifetime) bool { return l.write.until == never && len(l.reads) == 0 })
+// dropUnreadWrites removes writes without a response that no operation read. They may have had
+// no effect.
+func (v *registerValues) dropUnreadWrites() {
+	maps.DeleteFunc(v.lifetimes, func(_ string, l *lifetime) bool { return l.write.latest == never && len(l.reads) == 0 })
 }
 
-// operations returns the operations of all values.
-func (ls *lifetimes) operations() []settled {
-	var all []settled
-	for _, l := range ls.byValue {
-		if l.write.from != math.MinInt64 {
+// operations returns the operations on all values, without the initial write.
+func (v *registerValues) operations() []timedOp {
+	var all []timedOp
+	for _, l := range v.lifetimes {
+		if l.write.earliest != math.MinInt64 {
 			all = append(all, l.write)
 		}
 		all = append(all, l.reads...)
@@ -101,39 +109,40 @@ func (ls *lifetimes) operations() []settled {
 	return all
 }
 
-// contradiction returns the contradiction with the shortest span, or nil. It takes quadratic time
-// in the number of values.
-func (ls *lifetimes) contradiction() *contradiction {
-	var best *contradiction
-	found := func(why string, ops ...settled) {
-		if c := (&contradiction{why: why, ops: unique(ops)}); best == nil || c.span() < best.span() {
-			best = c
+// shortestContradiction returns the contradiction with the shortest span, or nil if there is
+// none. It takes quadratic time in the number of values.
+func (v *registerValues) shortestContradiction() *contradiction {
+	var shortest *contradiction
+	consider := func(reason string, ops ...timedOp) {
+		candidate := &contradiction{reason: reason, ops: withoutDuplicates(ops)}
+		if shortest == nil || candidate.span() < shortest.span() {
+			shortest = candidate
 		}
 	}
-	var before []*lifetime
-	for _, value := range slices.Sorted(maps.Keys(ls.byValue)) {
-		a := ls.byValue[value]
-		if a.first.until < a.write.from {
-			found("it was read before it was written", a.first, a.write)
+	var compared []*lifetime
+	for _, value := range slices.Sorted(maps.Keys(v.lifetimes)) {
+		current := v.lifetimes[value]
+		if current.firstEnd.latest < current.write.earliest {
+			consider("it was read before it was written", current.firstEnd, current.write)
 		}
-		for _, b := range before {
-			if a.first.until < b.last.from && b.first.until < a.last.from {
-				found("each of these two values was present before and after the other", append(a.before(b), b.before(a)...)...)
+		for _, other := range compared {
+			if current.firstEnd.latest < other.lastStart.earliest && other.firstEnd.latest < current.lastStart.earliest {
+				consider("each of these two values was present before and after the other", append(current.proofOfOrder(other), other.proofOfOrder(current)...)...)
 			}
 		}
-		before = append(before, a)
+		compared = append(compared, current)
 	}
-	return best
+	return shortest
 }
 
-// unique removes duplicates and the initial write.
-func unique(ops []settled) []settled {
-	var distinct []settled
+// withoutDuplicates returns ops without duplicates and without the initial write.
+func withoutDuplicates(ops []timedOp) []timedOp {
+	var distinct []timedOp
 	for _, op := range ops {
-		same := func(k settled) bool {
-			return k.Write == op.Write && k.Value == op.Value && k.from == op.from && k.until == op.until && k.ID == op.ID
+		isSame := func(other timedOp) bool {
+			return other.Write == op.Write && other.Value == op.Value && other.earliest == op.earliest && other.latest == op.latest && other.ID == op.ID
 		}
-		if op.from != math.MinInt64 && !slices.ContainsFunc(distinct, same) {
+		if op.earliest != math.MinInt64 && !slices.ContainsFunc(distinct, isSame) {
 			distinct = append(distinct, op)
 		}
 	}

@@ -17,8 +17,8 @@ type Outcome int
 const (
 	// Known means that the operation took effect between its call and its return.
 	Known Outcome = iota + 1
-	// Unknown means that a write has no response. It took effect at any time after its call, or
-	// still will, or never does. An unknown read has no information.
+	// Unknown means that the client got no response. A write may have taken effect at any time
+	// after its call, may still take effect, or may never do so. A read contains no information.
 	Unknown
 	// Refused means that the operation certainly had no effect, and never will.
 	Refused
@@ -38,7 +38,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// never is the return time of an operation with an unknown end.
+// never is the return time of an operation without a response.
 const never = math.MaxInt64
 
 // Op is an operation on the register of a key.
@@ -48,22 +48,24 @@ type Op struct {
 	// Value is the written value, or the value that a known read returned. Written values
 	// are unique and not empty. Empty is the value of a register before its first write.
 	Value string
-	// Call and Return are values of history.Now at the client. Return is ignored for an
-	// unknown operation.
+	// Call is when the client sent the request, and Return when it received the response: values
+	// of history.Now. Return is ignored for an operation with the outcome Unknown.
 	Call, Return int64
 	Outcome      Outcome
-	// ID and Runs are printed in a counterexample, and not used otherwise.
+	// ID is the request ID, and Runs are the executions of the request in apps. Both are only
+	// printed in a counterexample.
 	ID   string
 	Runs []history.Run
 }
 
-// Ops converts the responses to requests with App-Register to operations. It omits
+// Ops returns the register operations of the requests with the header App-Register. It omits
 // operations without information: reads without a response, and writes without a response
-// that ran in no app. The runs must be complete.
+// that ran in no app. runs must contain all runs of these requests, because a missing run would
+// hide a write that took effect.
 func Ops(responses []history.Response, runs []history.Run) []Op {
-	ran := make(map[string][]history.Run)
+	runsByID := make(map[string][]history.Run)
 	for _, run := range runs {
-		ran[run.ID] = append(ran[run.ID], run)
+		runsByID[run.ID] = append(runsByID[run.ID], run)
 	}
 	var ops []Op
 	for i := range responses {
@@ -73,10 +75,10 @@ func Ops(responses []history.Response, runs []history.Run) []Op {
 		}
 		op := Op{
 			Key: resp.Key, Write: !resp.Safe(), Value: resp.Wrote, Call: resp.Sent(), Return: resp.Done(),
-			Outcome: outcome(resp), ID: resp.ID, Runs: ran[resp.ID],
+			Outcome: outcomeOf(resp), ID: resp.ID, Runs: runsByID[resp.ID],
 		}
 		if !op.Write {
-			// An attempt without a response has no influence on the read value.
+			// Only the last attempt received a response, so the value was read after its start.
 			op.Value, op.Call = resp.Value, resp.Attempts[len(resp.Attempts)-1].Sent
 		}
 		if op.Outcome == Unknown && (!op.Write || len(op.Runs) == 0) {
@@ -87,7 +89,8 @@ func Ops(responses []history.Response, runs []history.Run) []Op {
 	return ops
 }
 
-func outcome(resp *history.Response) Outcome {
+// outcomeOf returns what the response says about the effect of its request.
+func outcomeOf(resp *history.Response) Outcome {
 	switch {
 	case resp.OK() && resp.EchoID == resp.ID:
 		return Known

@@ -14,17 +14,19 @@ var (
 	errTimeout = errors.New("the search timed out, so the result is unknown")
 )
 
-// search checks the operations with porcupine.
-func (c *checker) search(ops []settled) error {
-	history := make([]porcupine.Operation, len(ops))
+// search checks the operations with porcupine, which tries all orders. It returns nil if the
+// operations are linearizable, errIllegal if they are not, and errTimeout if the deadline of the
+// check has passed.
+func (c *checker) search(ops []timedOp) error {
+	operations := make([]porcupine.Operation, len(ops))
 	for i, op := range ops {
-		history[i] = porcupine.Operation{Input: &op.Op, Call: op.from, Return: op.until}
+		operations[i] = porcupine.Operation{Input: &op.Op, Call: op.earliest, Return: op.latest}
 	}
 	timeout := time.Until(c.deadline)
 	if timeout <= 0 { // porcupine interprets this as no timeout
 		return errTimeout
 	}
-	switch porcupine.CheckOperationsTimeout(model(), history, timeout) {
+	switch porcupine.CheckOperationsTimeout(registerModel(), operations, timeout) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Illegal:
@@ -34,8 +36,8 @@ func (c *checker) search(ops []settled) error {
 	return errTimeout
 }
 
-// model is a register that is initially empty.
-func model() porcupine.Model {
+// registerModel returns the model of a register that is initially empty.
+func registerModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },
 		Step: func(state, input, _ any) (bool, any) {
