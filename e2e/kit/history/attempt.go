@@ -1,9 +1,8 @@
 package history
 
-// checkAttempts checks the attempts that received no response. A load balancer tries the
-// next node if no process listens, or if an idle connection is closed before the first
-// byte of the response. Clients do not notice that, so it must be rare, and each case
-// needs a reason:
+// checkAttempts checks the attempts that received no response. A load balancer tries the next node
+// if no process listens, or if an idle connection is closed before the first byte of the response.
+// Its clients do not notice such an attempt, but it is permitted only for these reasons:
 //   - No process listens from the time of the SIGTERM or the death of the process until
 //     Rules.MaxStartTime after its next start.
 //   - An idle connection is closed under a request only if the process dies meanwhile.
@@ -35,8 +34,8 @@ func (c *checker) checkAttempts(resp *Response) {
 	}
 }
 
-// isLongPoll reports whether a safe request had waited for DrainTimeout for its response.
-// A terminating node then closes the connection, and the client asks another node.
+// isLongPoll reports whether a safe request had waited for its response for at least DrainTimeout.
+// A terminating node then closes the connection, and the client sends the request to another node.
 func (c *checker) isLongPoll(resp *Response, attempt *Attempt) bool {
 	return resp.Safe() && attempt.Done-attempt.Sent >= c.rules.shortestByAnyClock(c.rules.DrainTimeout)
 }

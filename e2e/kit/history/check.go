@@ -21,15 +21,15 @@ type History struct {
 	Maps []Map
 	// Faults are the faults that the test injected.
 	Faults []Fault
-	// CPUWaits are the times that threads of nodes waited for a processor.
+	// CPUWaits are the periods in which threads of nodes waited for a processor.
 	CPUWaits []CPUWait
 	// Drains and Cordons are the requests of operators. A drain is an excuse for a map
 	// without that node. Neither of them excuses anything else.
 	Drains  []Drain
 	Cordons []Cordon
-	// VoterSince is the time at which a node that joined a running cluster got its vote.
-	// Before that, the node does not count for a majority. A node without an entry always
-	// counts.
+	// VoterSince contains, for each node that joined a running cluster, the time at which it got
+	// its vote. Before that time, the node does not count for a majority. A node without an entry
+	// always counts.
 	VoterSince map[string]int64
 }
 
@@ -45,17 +45,17 @@ type checker struct {
 	// leaseTimes are the times at which each node certainly held a lease, because it ran or
 	// admitted a request. They are in ascending order.
 	leaseTimes map[string][]int64
-	// ingressNodes is the node that received the last attempt of each request, by request ID.
+	// ingressNodes contains the node that received the last attempt of each request, by request ID.
 	ingressNodes map[string]string
-	// canCauseFailure reports for each fault whether it may make a request fail: see
-	// checker.isTooBrief.
+	// canCauseFailure contains, for each fault, whether it lasted long enough to make a request
+	// fail (checker.isTooBrief).
 	canCauseFailure []bool
-	// excusedOverlaps holds the IDs of requests whose overlap with a run of another owner is
-	// excused.
+	// excusedOverlaps contains the IDs of requests that ran at the same time as a run of another
+	// owner for an excused reason.
 	excusedOverlaps map[string]bool
 }
 
-// Check checks h against the rules.
+// Check checks the observations of a test against the rules.
 func Check(history History, rules Rules) *Report {
 	c := &checker{
 		history: history, rules: rules.withDefaults(), maps: sortedByEpoch(history.Maps),
@@ -74,6 +74,7 @@ func Check(history History, rules Rules) *Report {
 	return c.report
 }
 
+// compareStart orders runs by their start, and runs with the same start by their epoch.
 func compareStart(a, b Run) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Epoch, b.Epoch))
 }
@@ -123,11 +124,12 @@ func (c *checker) checkOwnership() {
 		all[run.Shard] = append(all[run.Shard], run)
 	}
 	for _, runs := range all {
-		s := &shardChecker{checker: c, runs: runs}
-		s.check()
+		shardChecks := &shardChecker{checker: c, runs: runs}
+		shardChecks.check()
 	}
 }
 
+// checkResponses checks each request, and that no request ID has two responses.
 func (c *checker) checkResponses() {
 	seen := make(map[string]bool, len(c.history.Responses))
 	for i := range c.history.Responses {
@@ -161,7 +163,7 @@ func (c *checker) checkRuns() {
 	}
 }
 
-// checkResponse checks one request: the result of the client, and the runs for it.
+// checkResponse checks one request: the response that its client received, and its runs in apps.
 func (c *checker) checkResponse(resp *Response) {
 	report, runs := c.report, c.runsByRequest[resp.ID]
 	c.checkAttempts(resp)
@@ -185,29 +187,29 @@ func (c *checker) checkResponse(resp *Response) {
 			return
 		}
 	}
-	reason, late := c.failureReason(resp)
+	reason, expiredAt := c.failureReason(resp)
 	if reason != "" {
 		report.ExcusedFailures[reason]++
 		return
 	}
-	kind, lateBy := Failed, ""
+	kind, delay := Failed, ""
 	switch {
-	case late != 0:
-		kind, lateBy = FailedLate, ", "+time.Duration(resp.Done()-late).String()+" after it should have worked again"
+	case expiredAt != 0:
+		kind, delay = FailedLate, ", "+time.Duration(resp.Done()-expiredAt).String()+" after it should have worked again"
 	case resp.Status == 0:
 		kind = Lost
 	case resp.Truncated:
 		kind = TruncatedResponse
 	}
 	report.addViolation(kind, "%s %s, key %q at %s after %v: %d %s%s%s", resp.Method, resp.ID, resp.Key, resp.lastAttempt().Target,
-		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), lateBy, c.describeContext(resp, runs))
+		time.Duration(resp.Done()-resp.Sent()), resp.Status, strings.TrimSpace(resp.errorText()), delay, c.describeContext(resp, runs))
 }
 
-// describeContext returns where a request ran and which faults were active at that time. A reader
-// of the report needs it to find the cause of a failure.
+// describeContext returns where a request ran, and which faults were active at that time, as the
+// end of a violation text. Both are needed to find the cause of a failure.
 func (c *checker) describeContext(resp *Response, runs []Run) string {
 	var text strings.Builder
-	since := func(t int64) time.Duration { return time.Duration(t - resp.Sent()).Round(time.Millisecond) }
+	since := func(at int64) time.Duration { return time.Duration(at - resp.Sent()).Round(time.Millisecond) }
 	for _, run := range runs {
 		fmt.Fprintf(&text, "; ran on %s (epoch %d) from %v to %v, aborted: %v", run.App, run.Epoch, since(run.Start), since(run.end()), run.Aborted)
 	}
@@ -230,8 +232,8 @@ func (r *Response) errorText() string {
 	return r.Error + " " + r.Detail
 }
 
-// checkOrigin checks that a response with an app as its source belongs to a run of this
-// request, and that it came from the app of that run.
+// checkOrigin checks that the response of an app belongs to a run of this request, and that it came
+// from the app of that run.
 func (c *checker) checkOrigin(resp *Response, runs []Run) {
 	report := c.report
 	if len(runs) == 0 {

@@ -7,14 +7,14 @@ type overlapExcuse int
 const (
 	// nodePausedOrDead means that the run overlaps a pause of its node, or the death of its node.
 	nodePausedOrDead overlapExcuse = iota + 1
-	// connectionReset means that the run overlaps a Reset.
+	// connectionReset means that the run overlaps a fault of kind Reset.
 	connectionReset
 	// abortNoticedLate means that the node had aborted the run, and the app had not noticed yet.
 	abortNoticedLate
 )
 
-// findOverlapExcuse returns the excuse for staleRun: a run of an owner that another node replaced,
-// during or after the first run of the next owner. Zero means that there is none.
+// findOverlapExcuse returns the excuse for staleRun, a run of a previous owner during or after the
+// first run of the next owner. Zero means that there is no excuse.
 //
 // A run that began before the first run of the next owner has an excuse in these cases:
 //   - Its node is paused, and the takeover happened meanwhile. After the pause the node
@@ -36,31 +36,31 @@ const (
 //     already on the way to the app.
 //   - The node was paused while it sent the request. This excuses runs for Rules.WakeTime.
 func (s *shardChecker) findOverlapExcuse(staleRun Run) overlapExcuse {
-	takenOver := s.takenOverAt(staleRun)
+	takeoverAt := s.takenOverAt(staleRun)
 	for i := range s.history.Faults {
 		fault := &s.history.Faults[i]
-		if !fault.affects(staleRun.App) || takenOver < fault.takeoverAllowedFrom() {
+		if !fault.affects(staleRun.App) || takeoverAt < fault.takeoverAllowedFrom() {
 			continue
 		}
 		var excuse overlapExcuse
 		switch {
 		case fault.Kind == Reset:
-			excuse = s.resetExcuse(fault, staleRun, takenOver)
+			excuse = s.resetExcuse(fault, staleRun, takeoverAt)
 		case fault.Kind == Paused || fault.isCrash():
-			excuse = s.pauseExcuse(fault, staleRun, takenOver)
+			excuse = s.pauseExcuse(fault, staleRun, takeoverAt)
 		}
 		if excuse != 0 {
 			return excuse
 		}
 	}
-	if !staleRun.fromAdmission && staleRun.Start <= takenOver && staleRun.Aborted && staleRun.endsBefore(takenOver+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takenOver) {
+	if !staleRun.fromAdmission && staleRun.Start <= takeoverAt && staleRun.Aborted && staleRun.endsBefore(takeoverAt+int64(s.rules.MaxAbortNotice)) && s.mayHaveAborted(staleRun, takeoverAt) {
 		return abortNoticedLate
 	}
 	return 0
 }
 
 // pauseExcuse returns the excuse of a run by a pause of its node, or by its death.
-func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takenOver int64) overlapExcuse {
+func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
 	noticeTime, wakeTime := int64(s.rules.MaxAbortNotice), int64(s.rules.WakeTime)
 	// A pause ends when the process continues, or when it is certainly dead.
 	end := fault.end()
@@ -70,9 +70,9 @@ func (s *shardChecker) pauseExcuse(fault *Fault, staleRun Run, takenOver int64) 
 		noticeTime = s.maxNoticeTime(staleRun.App, end, staleRun.end())
 	}
 	switch {
-	case staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takenOver):
+	case staleRun.fromAdmission || !s.isTakeoverDue(fault, staleRun, takeoverAt):
 		return 0
-	case staleRun.Start <= takenOver && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
+	case staleRun.Start <= takeoverAt && staleRun.Start < end && staleRun.endsBefore(addDuration(end, noticeTime)):
 		return nodePausedOrDead
 	case fault.Kind == Paused && staleRun.Start < addDuration(end, wakeTime) && staleRun.Start >= end && staleRun.endsBefore(addDuration(end, wakeTime+noticeTime)):
 		return nodePausedOrDead
@@ -95,46 +95,46 @@ func (s *shardChecker) latestRunTime(fault *Fault) int64 {
 	return min(fault.ExitedBy, limit+s.cpuWaitTime(fault.Node, exitStart, min(fault.ExitedBy, limit+int64(s.rules.MaxCPUWait))))
 }
 
-// isTakeoverDue reports whether the takeover from a paused or dead node was late enough. A
+// isTakeoverDue reports whether the takeover from a paused or dead node was not too early. A
 // takeover may happen immediately after a new process of the node has started, because the
 // leader then knows that the old one has exited. Otherwise the leader must wait. The wait
 // is longer for a paused node, without crash evidence, than for a dead node or after a
 // forged refusal.
-func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takenOver int64) bool {
-	if fault.isCrash() && fault.Until != 0 && fault.Until <= takenOver {
+func (s *shardChecker) isTakeoverDue(fault *Fault, staleRun Run, takeoverAt int64) bool {
+	if fault.isCrash() && fault.Until != 0 && fault.Until <= takeoverAt {
 		return true
 	}
-	exited, hasEvidence := fault.From, fault.isCrash()
+	leaseEndsBy, hasEvidence := fault.From, fault.isCrash() // a paused node may hold a lease when the pause starts
 	if hasEvidence {
-		exited = fault.ExitedBy
+		leaseEndsBy = fault.ExitedBy
 	}
 	for i := range s.history.Faults {
 		other := &s.history.Faults[i]
-		hasEvidence = hasEvidence || other.Kind == Reset && other.affects(staleRun.App) && other.From <= takenOver
+		hasEvidence = hasEvidence || other.Kind == Reset && other.affects(staleRun.App) && other.From <= takeoverAt
 	}
 	// A run that the app begins after the death of the node was sent before the death.
-	leased, ok := s.lastLease(staleRun.App, min(takenOver, exited))
-	return !ok || takenOver >= s.rules.earliestTakeover(leased, hasEvidence)
+	lastLeased, ok := s.lastLease(staleRun.App, min(takeoverAt, leaseEndsBy))
+	return !ok || takeoverAt >= s.rules.earliestTakeover(lastLeased, hasEvidence)
 }
 
 // resetExcuse returns the excuse of a run by a forged refusal.
-func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takenOver int64) overlapExcuse {
+func (s *shardChecker) resetExcuse(fault *Fault, staleRun Run, takeoverAt int64) overlapExcuse {
 	immediate := s.rules.Takeover == "immediate"
 	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	noticeTime := int64(s.rules.MaxAbortNotice)
-	latestTakeover := min(takenOver, addDuration(fault.end(), noticeTime)) // the latest change of owners
+	latestTakeover := min(takeoverAt, addDuration(fault.end(), noticeTime)) // the latest change of owners
 	if staleRun.fromAdmission {
 		if immediate && staleRun.endsBefore(latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime) {
 			return connectionReset
 		}
 		return 0
 	}
-	if leased, ok := s.lastLease(staleRun.App, takenOver); !immediate && ok && takenOver < s.rules.earliestTakeover(leased, true) {
+	if lastLeased, ok := s.lastLease(staleRun.App, takeoverAt); !immediate && ok && takeoverAt < s.rules.earliestTakeover(lastLeased, true) {
 		return 0
 	}
-	mayHaveBegun := staleRun.Start <= takenOver && staleRun.Start < fault.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
+	mayHaveBegun := staleRun.Start <= takeoverAt && staleRun.Start < fault.end() || immediate && staleRun.Start < latestTakeover+s.rules.longestByAnyClock(s.rules.Lease)+noticeTime
 	if mayHaveBegun && staleRun.endsBefore(s.latestAbort(staleRun, latestTakeover+int64(s.rules.DeadAfter))) {
 		return connectionReset
 	}
@@ -162,7 +162,7 @@ func (s *shardChecker) latestAbort(staleRun Run, limit int64) int64 {
 //
 // If there is no such cause and the app lost its request only when the next owner began,
 // its node acknowledged the map too early: before the app had stopped.
-func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
+func (s *shardChecker) mayHaveAborted(staleRun Run, takeoverAt int64) bool {
 	drain := s.rules.DrainTimeout
 	switch {
 	case staleRun.Resumes:
@@ -170,7 +170,7 @@ func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
 	case staleRun.Stream:
 		drain = min(drain, s.rules.StreamGrace)
 	}
-	if takenOver-staleRun.Start >= s.rules.shortestByAnyClock(drain) {
+	if takeoverAt-staleRun.Start >= s.rules.shortestByAnyClock(drain) {
 		return true
 	}
 	ingress, notice := s.ingressNodes[staleRun.ID], int64(s.rules.MaxAbortNotice)
@@ -179,7 +179,7 @@ func (s *shardChecker) mayHaveAborted(staleRun Run, takenOver int64) bool {
 		if fault.Kind == Terminated || fault.Kind == AppDown {
 			continue
 		}
-		if (fault.affects(staleRun.App) || ingress != "" && fault.affects(ingress)) && fault.takeoverAllowedFrom() <= takenOver+notice && staleRun.Start <= fault.end() && takenOver <= addDuration(fault.end(), int64(s.rules.DeadAfter)) {
+		if (fault.affects(staleRun.App) || ingress != "" && fault.affects(ingress)) && fault.takeoverAllowedFrom() <= takeoverAt+notice && staleRun.Start <= fault.end() && takeoverAt <= addDuration(fault.end(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

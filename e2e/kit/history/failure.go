@@ -9,12 +9,12 @@ import (
 	"shardway/internal/problem"
 )
 
-// maxSends is the maximum number of times that a node sends a safe request whose
-// connections break.
+// maxSends is how often a node sends a safe request if its connections break.
 const maxSends = 3
 
-// failureReason returns the excuse of a failed request, or an empty string. If late is
-// not zero, it is the time until which an excuse was valid.
+// failureReason returns the excuse of a failed request, or an empty string if it has none. If an
+// excuse existed but ended before the failure, expiredAt is when it ended. Otherwise expiredAt is
+// zero.
 //
 // A failed request has an excuse only after a fault of its ingress node or of an owner of
 // its shard while the request was in flight, or while so many nodes had faults that no
@@ -24,7 +24,7 @@ const maxSends = 3
 //
 // One excuse needs no fault: a run that lasted DrainTimeout may be aborted when its shard
 // moves.
-func (c *checker) failureReason(resp *Response) (reason string, late int64) {
+func (c *checker) failureReason(resp *Response) (reason string, expiredAt int64) {
 	if len(resp.Attempts) == 0 {
 		return "", 0
 	}
@@ -42,45 +42,77 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 	if resp.Status == http.StatusServiceUnavailable && !timedOut {
 		return "", 0 // No fault is an excuse for other refusals, such as a full queue.
 	}
-	ingress := c.ingressNodes[resp.ID]
-	owners := c.owners(shard, resp.Sent(), resp.Done())
-	// Without a majority no node gets a lease. New requests wait at every node, and
-	// running requests are aborted after a while. A majority that exists for half of that
-	// time suffices.
-	withoutMajority := c.longestWithoutMajority(resp)
-	noMajority := timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.QueueWait/2) || !timedOut && withoutMajority > c.rules.shortestByAnyClock(c.rules.DeadAfter/2)
+	request := failedRequest{
+		Response: resp, shard: shard, ingress: c.ingressNodes[resp.ID], owners: c.owners(shard, resp.Sent(), resp.Done()),
+		timedOut: timedOut, noMajority: c.lackedMajority(resp, timedOut),
+	}
 	for i := range c.history.Faults {
-		fault := &c.history.Faults[i]
-		atIngress, atOwner := fault.affects(ingress), false
-		for node := range owners {
-			atOwner = atOwner || fault.affects(node)
-		}
-		if !atIngress && !atOwner && !noMajority || resp.Done() < fault.From || c.isTooBrief(i) {
-			continue
-		}
-		if fault.Kind == Terminated && !noMajority && (!atOwner || !timedOut || !c.graceRestarted(resp, fault)) {
-			continue
-		}
-		reason := c.failureMode(resp, fault, atIngress || noMajority, atOwner, noMajority)
-		if reason == "" {
-			continue
-		}
-		until := c.excuseValidUntil(resp, fault, shard, atIngress || noMajority)
-		if noMajority && fault.Kind == Killed { // The lease that ended with the process aborts nothing earlier.
-			until = max(until, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
-		}
-		if c.abortedByFaulty(resp, fault) { // The node has no lease since then, and aborts its requests DeadAfter later.
-			until = max(until, addDuration(fault.end(), int64(c.rules.DeadAfter)))
-		}
-		if resp.Done() <= until && (!timedOut || resp.lastAttempt().Sent <= fault.end()) {
+		reason, validUntil := c.excuseByFault(&request, i)
+		faultEnd := c.history.Faults[i].end()
+		switch {
+		case reason == "":
+		case resp.Done() > validUntil:
+			expiredAt = max(expiredAt, validUntil)
+		case timedOut && resp.lastAttempt().Sent > faultEnd:
+			expiredAt = max(expiredAt, faultEnd) // The request waited in the queue only after the fault.
+		default:
 			return reason, 0
 		}
-		if resp.Done() <= until {
-			until = fault.end() // The request was sent after the end of the fault.
-		}
-		late = max(late, until)
 	}
-	return "", late
+	return "", expiredAt
+}
+
+// failedRequest is a request with an error response, and what is known about its surroundings.
+type failedRequest struct {
+	*Response
+
+	shard   uint32
+	ingress string
+	// owners are the nodes that may have owned the shard while the request was in flight.
+	owners map[string]bool
+	// timedOut reports that the request waited for the whole queue timeout.
+	timedOut bool
+	// noMajority reports that a lack of a majority may have caused the failure.
+	noMajority bool
+}
+
+// lackedMajority reports whether there was no majority for so long that a request may have failed.
+// Without a majority no node gets a lease: new requests wait at every node, and running requests
+// are aborted after a while. A majority that exists for half of that time prevents the failure.
+func (c *checker) lackedMajority(resp *Response, timedOut bool) bool {
+	minDuration := c.rules.DeadAfter / 2
+	if timedOut {
+		minDuration = c.rules.QueueWait / 2
+	}
+	return c.longestWithoutMajority(resp) > c.rules.shortestByAnyClock(minDuration)
+}
+
+// excuseByFault returns why one fault excuses the failure of a request, and until when. reason is
+// empty if the fault is no excuse.
+func (c *checker) excuseByFault(request *failedRequest, faultIndex int) (reason string, validUntil int64) {
+	fault := &c.history.Faults[faultIndex]
+	atIngress, atOwner := fault.affects(request.ingress), false
+	for node := range request.owners {
+		atOwner = atOwner || fault.affects(node)
+	}
+	if !atIngress && !atOwner && !request.noMajority || request.Done() < fault.From || c.isTooBrief(faultIndex) {
+		return "", 0
+	}
+	if fault.Kind == Terminated && !request.noMajority && (!atOwner || !request.timedOut || !c.graceRestarted(request.Response, fault)) {
+		return "", 0
+	}
+	reason = c.failureMode(request.Response, fault, atIngress || request.noMajority, atOwner, request.noMajority)
+	if reason == "" {
+		return "", 0
+	}
+	validUntil = c.excuseValidUntil(request.Response, fault, request.shard, atIngress || request.noMajority)
+	if request.noMajority && fault.Kind == Killed { // Without a majority, running requests are aborted only DeadAfter later.
+		validUntil = max(validUntil, addDuration(fault.From, int64(c.rules.DeadAfter+c.rules.SettleTime)))
+	}
+	if c.abortedByFaulty(request.Response, fault) { // The node has no lease since the fault, and aborts its requests DeadAfter later.
+		validUntil = max(validUntil, addDuration(fault.end(), int64(c.rules.DeadAfter)))
+	}
+	return reason, validUntil
 }
 
 // graceRestarted reports whether the grace period of an owner that restarts in place may
@@ -88,9 +120,10 @@ func (c *checker) failureReason(resp *Response) (reason string, late int64) {
 // the beginning. A fault of another node during the restart may cause an election, so the
 // grace period may end that much later.
 func (c *checker) graceRestarted(resp *Response, fault *Fault) bool {
-	extra := int64(fault.Grace + c.rules.DeadAfter + c.rules.SettleTime)
+	maxExtension := int64(fault.Grace + c.rules.DeadAfter + c.rules.SettleTime)
 	return fault.Grace > 0 && slices.ContainsFunc(c.history.Faults, func(other Fault) bool {
-		return other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.Done() && resp.Done() <= addDuration(c.rules.effectsEnd(&other), extra)
+		startedDuringRestart := other.Node != fault.Node && fault.From <= other.end() && other.From <= resp.Done()
+		return startedDuringRestart && resp.Done() <= addDuration(c.rules.effectsEnd(&other), maxExtension)
 	})
 }
 
@@ -136,7 +169,7 @@ func (c *checker) drainTimeoutReason(resp *Response) string {
 
 // responseReadLate reports whether the node of a run was paused when its app responded, and
 // continued just before the request failed. After a pause, a node first aborts requests that
-// have exceeded their drain timeout, and reads responses afterwards. Adjacent pauses
+// have exceeded their drain timeout, and only then reads responses. Adjacent pauses
 // count as one.
 func (c *checker) responseReadLate(resp *Response, run Run) bool {
 	pausedUntil := func(at int64) (until int64) {
@@ -217,8 +250,8 @@ func (c *checker) severalNodesFaulty(from, until int64) bool {
 
 // failureMode returns the way in which a fault made a request fail, or an empty string if
 // the fault cannot explain the failure. atIngress reports a fault of the ingress node,
-// atOwner a fault of an owner, noMajority that no majority was left. A safe request fails
-// only after it was broken off as often as it may be tried.
+// atOwner a fault of an owner, and noMajority that no majority was left. A safe request fails
+// only after it was aborted as often as it may be sent.
 func (c *checker) failureMode(resp *Response, fault *Fault, atIngress, atOwner, noMajority bool) string {
 	ownerUnresponsive := fault.isNetwork() || atOwner && (fault.Kind == Paused || fault.isCrash()) && c.severalNodesFaulty(resp.lastAttempt().Sent, resp.Done())
 	ingressDelayed := atIngress && (fault.Kind == Paused && c.pausedAtDeadline(resp, fault) || c.missedTakeover(resp, fault))
@@ -275,18 +308,18 @@ func (c *checker) missedTakeover(resp *Response, fault *Fault) bool {
 	return false
 }
 
-// countLostSends returns how often a request may have been sent without reaching an app. Each
-// of these sends counts as a try:
-//   - Packets to another node were lost when the request was sent, not only when it was
-//     broken off. Each later start of packet loss is one lost send.
-//   - If a node dies under the request, one more idle connection may be tried before the
-//     death is detected.
+// countLostSends returns how often a node may have sent a request that reached no app. Each of
+// these sends counts towards maxSends:
+//   - Packets between nodes were lost while the request was in flight. The first start of packet
+//     loss aborts a run, and each later start may lose one send.
+//   - A node died while it ran the request. The ingress node may then use one more idle connection
+//     before it detects the death.
 func (c *checker) countLostSends(resp *Response) int {
 	lossStarts, extraSends := make(map[int64]bool), 0
 	for i := range c.history.Faults {
 		fault := &c.history.Faults[i]
-		involved := fault.affects(c.ingressNodes[resp.ID]) || slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
-		if involved && fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) {
+		isInvolved := fault.affects(c.ingressNodes[resp.ID]) || slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool { return fault.affects(run.App) })
+		if isInvolved && fault.isNetwork() && fault.overlaps(resp.Sent(), resp.Done()) {
 			lossStarts[fault.From] = true
 		}
 		if fault.isCrash() && slices.ContainsFunc(c.runsByRequest[resp.ID], func(run Run) bool {
@@ -298,11 +331,11 @@ func (c *checker) countLostSends(resp *Response) int {
 	return max(len(lossStarts)-1, 0) + extraSends
 }
 
-// countOwnerFailures returns at how many processes a request may have been broken off. A
+// countOwnerFailures returns at how many processes a request may have been aborted. A
 // request that was in flight at two failed processes is not sent to a third, since the
 // request may be the cause. Each death, pause or disconnection of a node that owned its
-// shard, or ran it, counts. It also counts shortly before the request, since an idle
-// connection reports the failure only when it is used.
+// shard, or ran it, counts. Failures shortly before the request also count, since an idle
+// connection reports a failure only when it is used.
 func (c *checker) countOwnerFailures(resp *Response) int {
 	type failure struct {
 		node string
@@ -331,8 +364,7 @@ func (c *checker) countOwnerFailures(resp *Response) int {
 func (r *Response) mayHaveRun() bool { return strings.Contains(r.Detail, "may have run") }
 
 // timedOutWaiting reports whether the request failed because it had waited for the whole queue
-// timeout. Either it waited and was rejected, or it is a safe request that was tried before
-// and waited for the next try.
+// timeout: it waited and was rejected, or it is a safe request that waited to be sent again.
 func (c *checker) timedOutWaiting(resp *Response) bool {
 	switch {
 	case resp.Done()-resp.lastAttempt().Sent < c.rules.shortestByAnyClock(c.rules.QueueWait):
@@ -348,7 +380,7 @@ func (c *checker) timedOutWaiting(resp *Response) bool {
 func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if fault.Kind == Killed {
-		until = min(until, neverIfZero(fault.ExitedBy)) // Its connections broke when it died.
+		until = min(until, neverIfZero(fault.ExitedBy)) // The connections of the process broke when it died.
 		if c.timedOutWaiting(resp) {
 			until = fault.end()
 		}
@@ -365,10 +397,10 @@ func (c *checker) excuseValidUntil(resp *Response, fault *Fault, shard uint32, a
 // isTooBrief reports whether a fault is a pause of a node, or a stall of the machine, that was
 // shorter than a lease. Such a fault may delay requests, but must not make one fail. Several
 // pauses count as one if less than a lease lies between them.
-func (c *checker) isTooBrief(fault int) bool { return !c.canCauseFailure[fault] }
+func (c *checker) isTooBrief(faultIndex int) bool { return !c.canCauseFailure[faultIndex] }
 
-// classifyFaults classifies all faults at once, since a starved machine has thousands of
-// them.
+// classifyFaults sets canCauseFailure for all faults at once. A starved machine has thousands of
+// faults, so they must not be compared in pairs.
 func (c *checker) classifyFaults() {
 	c.canCauseFailure = make([]bool, len(c.history.Faults))
 	lease := int64(c.rules.Lease)
@@ -380,12 +412,12 @@ func (c *checker) classifyFaults() {
 			c.canCauseFailure[i] = true
 		}
 	}
-	slices.SortFunc(pauses, func(x, y int) int {
-		fault, g := &c.history.Faults[x], &c.history.Faults[y]
-		return cmp.Or(cmp.Compare(fault.Kind, g.Kind), cmp.Compare(fault.Node, g.Node), cmp.Compare(fault.From, g.From))
+	slices.SortFunc(pauses, func(i, j int) int {
+		a, b := &c.history.Faults[i], &c.history.Faults[j]
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Node, b.Node), cmp.Compare(a.From, b.From))
 	})
-	for n := 0; n < len(pauses); {
-		first, end := &c.history.Faults[pauses[n]], n+1
+	for start := 0; start < len(pauses); {
+		first, end := &c.history.Faults[pauses[start]], start+1
 		until := first.end()
 		for ; end < len(pauses); end++ {
 			fault := &c.history.Faults[pauses[end]]
@@ -394,17 +426,17 @@ func (c *checker) classifyFaults() {
 			}
 			until = max(until, fault.end())
 		}
-		for _, i := range pauses[n:end] {
+		for _, i := range pauses[start:end] { // one pause, or several that count as one
 			c.canCauseFailure[i] = until == never || until-first.From >= lease
 		}
-		n = end
+		start = end
 	}
 }
 
-// shardOf returns the shard of a request; ok is false if the shard is not known.
-func (c *checker) shardOf(resp *Response) (uint32, bool) {
-	if n := c.rules.Shards; n > 0 {
-		return shardOf(resp.Key, n), true
+// shardOf returns the shard of a request. ok is false if the shard is not known.
+func (c *checker) shardOf(resp *Response) (shard uint32, ok bool) {
+	if c.rules.Shards > 0 {
+		return shardOf(resp.Key, c.rules.Shards), true
 	}
 	for _, run := range c.runsByRequest[resp.ID] {
 		return run.Shard, true

@@ -82,7 +82,8 @@ const never = math.MaxInt64
 // end returns when the fault ended, or never.
 func (f *Fault) end() int64 { return neverIfZero(f.Until) }
 
-// takeoverAllowedFrom returns the time from which other nodes may run the shards of the process.
+// takeoverAllowedFrom returns the earliest time at which other nodes may run the shards of the
+// process.
 func (f *Fault) takeoverAllowedFrom() int64 {
 	if f.HoldsShards {
 		return neverIfZero(f.ExitedBy)
@@ -109,24 +110,23 @@ func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Res
 
 // effectsEnd returns when the effects of a fault end, or never while the fault is active.
 //
-// The kernel doubles its retransmission interval during packet loss. So it retransmits at
-// the latest when the time after the loss equals the duration of the loss. Nodes give up a
-// silent connection after DeadAfter. A node that got no CPU time for longer than its lease
-// aborts requests within DeadAfter after it continues.
+// The kernel doubles its retransmission interval during packet loss, so the next packet may be sent
+// as long after the loss as the loss lasted. Nodes close a silent connection after DeadAfter. A node
+// that got no CPU time for longer than its lease aborts requests within DeadAfter after it continues.
 func (r *Rules) effectsEnd(fault *Fault) int64 {
-	dead := int64(r.DeadAfter)
+	deadAfter := int64(r.DeadAfter)
 	switch {
 	case fault.Until == 0:
 		return never
 	case fault.Kind == Unreachable:
-		return fault.Until + min(fault.Until-fault.From, dead)
+		return fault.Until + min(fault.Until-fault.From, deadAfter)
 	case fault.Kind == Stalled:
-		return fault.Until + dead
+		return fault.Until + deadAfter
 	}
 	return fault.Until
 }
 
-// neverIfZero returns never if t is zero.
+// neverIfZero returns never if at is zero, and at otherwise.
 func neverIfZero(at int64) int64 {
 	if at == 0 {
 		return never
@@ -134,7 +134,7 @@ func neverIfZero(at int64) int64 {
 	return at
 }
 
-// addDuration returns t + while. It returns never if t is never, or if the sum would overflow.
+// addDuration returns at + duration. It returns never if at is never, or if the sum would overflow.
 func addDuration(at, duration int64) int64 {
 	if at > never-duration {
 		return never

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Follower is a client that follows the event stream of a key over successive
-// connections. It reconnects automatically and sends the ID of the last event that it
-// received.
+// Follower is a client that reads the event stream of a key over successive connections. It
+// reconnects automatically, and sends the ID of the last event that it received.
 type Follower struct {
 	Name, Key string
-	// After is the ID of the last event before the recorded connections; 0 means none.
+	// After is the ID of the last event before the recorded connections. Zero means that there was
+	// none.
 	After uint64
 	// BoundToNode reports that its streams cannot continue on another node, because the app
 	// runs in the process of its node. Each shard move may end them.
@@ -26,8 +26,8 @@ type Follower struct {
 type FollowConn struct {
 	// ID is the ID of the request. All upstream connections of the stream carry it.
 	ID, Target string
-	// Sent is the start of the connection. Last is when the last event arrived; 0 means
-	// none. Done is the end; 0 means that it is open.
+	// Sent is the start of the connection, LastEvent the arrival of its last event, and Done its
+	// end: values of Now. Zero means that no event arrived, or that the connection is open.
 	Sent, LastEvent, Done int64
 	// Refused reports whether the connection was refused because no process listened.
 	Refused bool
@@ -35,8 +35,8 @@ type FollowConn struct {
 	Status        int
 	Error, Detail string
 	Events        []Event
-	// Ended reports whether the response ended properly. Otherwise Err contains the
-	// error.
+	// Ended reports whether the response ended properly. Otherwise Err contains the error that
+	// ended it.
 	Ended bool
 	Err   string
 }
@@ -47,17 +47,15 @@ type Event struct {
 	Text string
 }
 
-// EventText returns the text of the n-th event of a key. Any app can compute it without
-// the event before it. The lengths differ, so that a connection breaks at varying
-// positions within an event.
+// EventText returns the text of the n-th event of a key. Any app can compute it without the previous
+// event. The lengths differ, so that connections break at varying positions within an event.
 func EventText(key string, n uint64) string {
 	return fmt.Sprintf("%s %d %s", key, n, strings.Repeat("x", int(n*37%300)))
 }
 
-// checkFollowers checks the events that each follower received. After every end of a
-// connection, the next event must be the one after the last received event. A node
-// requests it from the next upstream connection, and a client requests it from the next
-// node.
+// checkFollowers checks that each follower received all events of its stream, in order and without
+// repetition, also after the end of a connection. Then a node continues the stream with the next
+// upstream connection, or the client continues it at the next node.
 func (c *checker) checkFollowers() {
 	for i := range c.history.Followers {
 		follower := &c.history.Followers[i]
@@ -83,8 +81,8 @@ func (c *checker) checkFollowers() {
 	}
 }
 
-// checkFollow checks the end of a connection. The apps never end a stream. A response that
-// ends properly was therefore ended by a node, which hides a loss from the client.
+// checkFollow checks the end of a connection. The apps never end a stream. If a response ends
+// properly, a node has ended it, and the client does not notice that events are missing.
 func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
 	resp := conn.response(follower)
 	switch {
@@ -100,14 +98,14 @@ func (c *checker) checkFollow(follower *Follower, conn *FollowConn) {
 		c.report.addViolation(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", follower.Name, follower.Key, conn.Target)
 		return
 	}
-	reason, late := c.brokenReason(follower, conn)
+	reason, expiredAt := c.brokenReason(follower, conn)
 	if reason != "" {
 		c.report.ExcusedFailures["broken stream, "+reason]++
 		return
 	}
 	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", follower.Name, follower.Key, conn.Target, conn.Err)
-	if late != 0 {
-		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
+	if expiredAt != 0 {
+		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-expiredAt))
 	}
 	c.report.addViolation(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.lastActivity()), time.Duration(conn.Done-conn.Sent), c.describeContext(&resp, c.runsByRequest[conn.ID]))
 }
@@ -124,16 +122,16 @@ func (f *FollowConn) response(follower *Follower) Response {
 	}
 }
 
-// brokenReason returns the excuse for a broken stream, or an empty string if the stream
-// had to continue. If late is not zero, it is the time until which an excuse was valid. A
-// planned move may break a stream only if:
-//   - its node terminates
-//   - the app has not sent an event ID yet
-//   - its client does not read, and it is at the node that its shard leaves
+// brokenReason returns the excuse for a broken stream, or an empty string if the stream had to
+// continue. If an excuse existed but ended before the failure, expiredAt is when it ended. Otherwise
+// expiredAt is zero. A planned move may break a stream only in these cases:
+//   - Its ingress node terminates.
+//   - The app has not sent an event ID yet.
+//   - Its client does not read, and is connected to the node that loses the shard.
 //
 // A fault excuses the streams through that node and of its shards, until they must have
 // resumed elsewhere.
-func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string, late int64) {
+func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (reason string, expiredAt int64) {
 	resp, ingress := conn.response(follower), c.rules.node(conn.Target)
 	shard, _ := c.shardOf(&resp)
 	owners := c.owners(shard, conn.lastActivity(), conn.Done)
@@ -161,7 +159,7 @@ func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string
 			}
 			until = fault.end()
 		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.lastActivity(), conn.Done):
-			until = never // The client may not have read meanwhile.
+			until = never // The client may not have read during the stall.
 		case c.isTooBrief(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
 			continue
 		default:
@@ -170,14 +168,13 @@ func (c *checker) brokenReason(follower *Follower, conn *FollowConn) (why string
 		if until = addDuration(until, int64(c.rules.SettleTime)); conn.Done <= until {
 			return fault.Kind.String(), 0
 		}
-		late = max(late, until)
+		expiredAt = max(expiredAt, until)
 	}
-	return "", late
+	return "", expiredAt
 }
 
-// streamExcuseValidUntil returns the time until which a fault is an excuse for a broken stream. A
-// stream without an upstream connection waits for the next connection for up to the queue
-// timeout, like a request.
+// streamExcuseValidUntil returns the time until which a fault is an excuse for a broken stream. Like
+// a request, a stream without an upstream connection waits up to the queue timeout for the next one.
 func (c *checker) streamExcuseValidUntil(fault *Fault, conn *FollowConn, shard uint32, atIngress bool) int64 {
 	until := c.rules.effectsEnd(fault)
 	if !atIngress {

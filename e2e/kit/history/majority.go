@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// longestWithoutMajority returns for how long, while a request was in flight, so many
+// longestWithoutMajority returns the longest time, while a request was in flight, in which so many
 // nodes had faults that the others were no majority. A majority that exists for less than
-// Rules.SettleTime has no leader yet that grants leases. It does not end the interval, but
-// its own time does not count.
+// Rules.SettleTime does not end this time, because it may not have elected a leader yet. The time
+// with such a majority is not counted.
 func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
-	lost, restored := int64(0), int64(0)
+	lost, restored := int64(0), int64(0) // current time without a majority, and the time with one after it
 	c.forEachInterval(resp.lastAttempt().Sent, resp.Done(), func(from, until int64, noMajority bool) {
 		if !noMajority {
 			restored += until - from
@@ -25,8 +25,8 @@ func (c *checker) longestWithoutMajority(resp *Response) (longest int64) {
 	return longest
 }
 
-// totalWithoutMajority returns the total time without a majority within an interval. During
-// that time, no round could be committed.
+// totalWithoutMajority returns the total time without a majority within an interval. No map can be
+// committed during that time.
 func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
 	c.forEachInterval(from, until, func(from, until int64, noMajority bool) {
 		if noMajority {
@@ -45,13 +45,13 @@ func (c *checker) forEachInterval(from, until int64, visit func(from, until int6
 		return
 	}
 	boundaries := []int64{from, until}
-	addBoundary := func(t int64) {
-		if from < t && t < until {
-			boundaries = append(boundaries, t)
+	addBoundary := func(at int64) {
+		if from < at && at < until {
+			boundaries = append(boundaries, at)
 		}
 	}
-	for _, t := range c.history.VoterSince {
-		addBoundary(t)
+	for _, votesFrom := range c.history.VoterSince {
+		addBoundary(votesFrom)
 	}
 	var active []*Fault
 	for i := range c.history.Faults {

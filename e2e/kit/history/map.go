@@ -31,24 +31,26 @@ func sortedByEpoch(maps []Map) []Map {
 	return maps
 }
 
-// checkExclusions checks that a map excludes a node only after a fault of that node. The
-// exclusion may follow until the end of the round that began during the fault. A round (the
-// change from one map to the next) may last for DeadAfter, the acknowledgement deadline
-// (DrainTimeout + 1 s + ReleaseTimeout), and the time without a majority, in which no entry
-// can be committed. A node that got no CPU time sends no heartbeats, so its exclusion
-// follows within DeadAfter.
+// checkExclusions checks that a map excludes a node only during a fault of that node, or until the
+// end of the round that began during the fault. A round (the change from one map to the next) lasts
+// for up to the sum of these times:
+//   - DeadAfter
+//   - the acknowledgement deadline: DrainTimeout + 1 s + ReleaseTimeout
+//   - the time without a majority, in which no entry can be committed
+//
+// A node that got no CPU time sends no heartbeats, so its exclusion follows within DeadAfter.
 func (c *checker) checkExclusions() {
-	roundTime := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
+	maxRoundTime := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
 	for i := 1; i < len(c.maps); i++ {
 		old, next := &c.maps[i-1], &c.maps[i]
-		seen := make(map[string]bool)
+		checked := make(map[string]bool)
 		for _, node := range old.Owners {
-			if node == "" || seen[node] || next.hasOwner(node) {
+			if node == "" || checked[node] || next.hasOwner(node) {
 				continue
 			}
-			seen[node] = true
+			checked[node] = true
 			if slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
-				return drain.Node == node && drain.From <= next.At && next.At <= addDuration(neverIfZero(drain.Until), roundTime)
+				return drain.Node == node && drain.From <= next.At && next.At <= addDuration(neverIfZero(drain.Until), maxRoundTime)
 			}) {
 				continue
 			}
@@ -56,7 +58,7 @@ func (c *checker) checkExclusions() {
 				if fault.Kind == Stalled {
 					return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), int64(c.rules.DeadAfter))
 				}
-				return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), roundTime+c.totalWithoutMajority(fault.end(), next.At))
+				return fault.affects(node) && fault.From <= next.At && next.At <= addDuration(fault.end(), maxRoundTime+c.totalWithoutMajority(fault.end(), next.At))
 			}) {
 				c.report.addViolation(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}

@@ -2,32 +2,35 @@ package history
 
 import "slices"
 
-// Drain is a node that should own no shards, at the request of an operator or of the node
-// itself, and the time of that request. Until is 0 while the request is in force.
+// Drain is a request, by an operator or by the node itself, that a node should own no shards.
 type Drain struct {
-	Node        string
+	Node string
+	// From and Until are values of Now. Until is zero while the request is in force.
 	From, Until int64
-	// LogRange are the log entries of the request. Zero means that they are not known.
+	// LogRange is the part of the log in which the request is in force. The zero value means that
+	// it is not known.
 	LogRange LogRange
 }
 
-// Cordon is a node that should gain no shards, at the request of an operator.
+// Cordon is a request of an operator that a node should gain no shards.
 type Cordon struct {
 	Node     string
 	LogRange LogRange
 }
 
-// LogRange is the part of the log in which a request is in force: after Since and before
-// Till. Till 0 means that it is still in force. Maps that are proposed in it have epochs
-// within this range, and must obey the request.
+// LogRange is the part of the log in which a request is in force: the entries between the indexes
+// After and Before. Zero for Before means that the request is still in force. A map that is
+// proposed while the request is in force must obey it. The epoch of a map is a log index, so it
+// shows whether the map is in the range.
 type LogRange struct{ After, Before uint64 }
 
-func (e LogRange) covers(shardMap *Map) bool {
-	return e.After > 0 && e.After < shardMap.Epoch && (e.Before == 0 || shardMap.Epoch < e.Before)
+// covers reports whether a map was proposed in the range.
+func (r LogRange) covers(shardMap *Map) bool {
+	return r.After > 0 && r.After < shardMap.Epoch && (r.Before == 0 || shardMap.Epoch < r.Before)
 }
 
-// checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a
-// shard only if all owners are cordoned.
+// checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a shard only
+// if all owners in the map are cordoned.
 func (c *checker) checkPlacement() {
 	for i := range c.maps {
 		shardMap := &c.maps[i]
@@ -54,8 +57,9 @@ func (c *checker) checkPlacement() {
 	}
 }
 
-// isDrainStage reports whether a map may be a stage of a drain. The node keeps busy
-// shards for up to DrainTimeout, and the round takes at most as long.
+// isDrainStage reports whether a map may be a stage of a drain, in which the node still owns busy
+// shards and gains none. The node keeps busy shards for up to DrainTimeout, and the change from one
+// map to the next takes at most as long again.
 func (c *checker) isDrainStage(i int, drain *Drain) bool {
 	if i == 0 || c.maps[i].At > addDuration(drain.From, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)) {
 		return false
@@ -68,10 +72,10 @@ func (c *checker) isDrainStage(i int, drain *Drain) bool {
 	return true
 }
 
-// checkRestartGrace checks that a node that restarts in place neither loses nor gains
-// shards before its announced time. The grace period starts at SIGTERM or later. Another
-// fault may have delayed the log, so such restarts are not checked. A node that is back
-// gives shards to nodes that join meanwhile, and gains shards of nodes that leave.
+// checkRestartGrace checks that a node that restarts in place neither loses nor gains shards within
+// its grace period, which starts at SIGTERM or later. It does not check restarts during another
+// fault, because that may have delayed the log. After the restart, the node may give shards to
+// nodes that join, and gain shards of nodes that leave.
 func (c *checker) checkRestartGrace() {
 	for faultIndex := range c.history.Faults {
 		fault := &c.history.Faults[faultIndex]
@@ -89,7 +93,7 @@ func (c *checker) checkRestartGrace() {
 			case shardMap.At <= fault.From:
 				ownedShards = shardMap.hasOwner(fault.Node)
 			case shardMap.At >= fault.end() && c.isJoinStage(i):
-				// The node is back, and gives busy shards to a node that joined before.
+				// The node runs again, and gives busy shards to a node that joined before.
 			case i > 0 && shardMap.At < until && ownedShards && !shardMap.addsNode(&c.maps[i-1]):
 				mayGive := func(node string) bool {
 					return shardMap.At >= fault.end() && (!shardMap.hasOwner(node) || c.isLeaving(node, fault.From, shardMap.At))
@@ -102,9 +106,9 @@ func (c *checker) checkRestartGrace() {
 	}
 }
 
-// isJoinStage reports whether a map may be a later stage of a change by which a node
-// joined. Busy shards move up to DrainTimeout after the idle ones, and the round takes at
-// most as long.
+// isJoinStage reports whether a map may be a later stage of a change by which a node joined. Busy
+// shards move up to DrainTimeout after the idle ones, and the change from one map to the next takes
+// at most as long again.
 func (c *checker) isJoinStage(i int) bool {
 	for first := i; first > 0 && c.maps[i].At <= addDuration(c.maps[first].At, c.rules.longestByAnyClock(2*c.rules.DrainTimeout)); first-- {
 		if c.maps[first].addsNode(&c.maps[first-1]) {
@@ -133,8 +137,8 @@ func (c *checker) faultyDuring(from, until int64) bool {
 	return false
 }
 
-// drainedDuring reports whether a drain of the node was in force in an interval. That is
-// no longer a restart in place.
+// drainedDuring reports whether a drain of the node was in force at any time of an interval. A
+// restart of a drained node is no restart in place.
 func (c *checker) drainedDuring(node string, from, until int64) bool {
 	return slices.ContainsFunc(c.history.Drains, func(drain Drain) bool {
 		return drain.Node == node && drain.From <= until && from <= neverIfZero(drain.Until)
@@ -146,16 +150,16 @@ func (m *Map) addsNode(before *Map) bool {
 	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.hasOwner(node) })
 }
 
-// countOwnershipChanges returns how many shards the node owns in only one of two maps. It does not
-// count shards that the node gained from an owner for which gives returns true.
-func (m *Map) countOwnershipChanges(other *Map, node string, mayGive func(owner string) bool) (n int) {
-	for s, owner := range m.Owners {
-		if s >= len(other.Owners) || (owner == node) == (other.Owners[s] == node) {
+// countOwnershipChanges returns how many shards the node gained or lost from m to next. It does not
+// count shards that the node gained from an owner for which mayGive returns true.
+func (m *Map) countOwnershipChanges(next *Map, node string, mayGive func(owner string) bool) (count int) {
+	for shard, owner := range m.Owners {
+		if shard >= len(next.Owners) || (owner == node) == (next.Owners[shard] == node) {
 			continue
 		}
 		if owner == node || !mayGive(owner) {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }

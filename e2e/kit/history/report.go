@@ -17,9 +17,8 @@ type Report struct {
 	// Requests is the number of requests. Answered is the number of complete responses of
 	// the app with status 200.
 	Requests, Answered int
-	// RetriedRequests is the number of requests with more than one attempt. Of the attempts,
-	// Refused found no listener, and Broken lost an idle connection because a process
-	// died.
+	// RetriedRequests is the number of requests with more than one attempt. RefusedAttempts found
+	// no listener. BrokenAttempts lost an idle connection because a process died.
 	RetriedRequests, RefusedAttempts, BrokenAttempts int
 	// Runs is the number of runs in the apps. Shards is the number of distinct shards.
 	Runs, Shards int
@@ -29,38 +28,40 @@ type Report struct {
 	Handovers int
 	// ExcusedFailures is the number of failed requests by excuse.
 	ExcusedFailures map[string]int
-	// PauseOverlaps is the number of overlaps at a pause or a death. Forged is the number of
-	// overlaps at a Reset. With --takeover immediate, both include runs that began after
-	// the next owner.
+	// PauseOverlaps is the number of runs that overlapped the next owner because of a pause or a
+	// death of their node. ResetOverlaps is the number of such runs because of a Reset. With
+	// --takeover immediate, both include runs that began after the next owner.
 	PauseOverlaps, ResetOverlaps int
-	// LateAbortOverlaps is the number of other overlaps outside the guarantee: an app noticed
-	// late that its request was aborted, or that its node was dead.
+	// LateAbortOverlaps is the number of other excused overlaps: an app noticed late that its
+	// request was aborted, or that its node was dead.
 	LateAbortOverlaps int
 	// FencedRequests is the number of requests that an app rejected because the store had
 	// rejected its epoch, during one of the overlaps.
 	FencedRequests int
-	// OverlapsByShard is the number of all these overlaps by shard. In other shards, an app
-	// that ignores epochs is as safe as an app that checks them.
+	// OverlapsByShard is the number of all excused overlaps by shard. In a shard without an entry,
+	// an app that ignores epochs is as safe as an app that checks them.
 	OverlapsByShard map[uint32]int
-	// StalledTime is how long the machine was too busy to attribute a failure to a node.
+	// StalledTime is the total time in which the machine was so busy that no failure can be
+	// attributed to a node.
 	StalledTime time.Duration
 	// Violations are the broken guarantees.
 	Violations []Violation
 }
 
+// addViolation adds a violation to the report.
 func (r *Report) addViolation(kind Kind, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// Count returns the number of violations of kind k.
+// Count returns the number of violations of a kind.
 func (r *Report) Count(kind Kind) int {
-	n := 0
+	count := 0
 	for _, violation := range r.Violations {
 		if violation.Kind == kind {
-			n++
+			count++
 		}
 	}
-	return n
+	return count
 }
 
 // Err returns nil if there is no violation. Otherwise it lists the first violations.
@@ -91,31 +92,31 @@ func (r *Report) String() string {
 	if r.Events > 0 {
 		fmt.Fprintf(&text, ", %d events", r.Events)
 	}
-	for _, why := range slices.Sorted(maps.Keys(r.ExcusedFailures)) {
-		fmt.Fprintf(&text, ", %d excused: %s", r.ExcusedFailures[why], why)
+	for _, reason := range slices.Sorted(maps.Keys(r.ExcusedFailures)) {
+		fmt.Fprintf(&text, ", %d excused: %s", r.ExcusedFailures[reason], reason)
 	}
-	for _, c := range []struct {
-		n    int
-		what string
+	for _, counter := range []struct {
+		count int
+		name  string
 	}{
 		{r.PauseOverlaps, "overlaps at a pause or death"},
 		{r.ResetOverlaps, "overlaps at a forged reset"},
 		{r.LateAbortOverlaps, "overlaps with an aborted run"},
 		{r.FencedRequests, "fenced by the store"},
 	} {
-		if c.n > 0 {
-			fmt.Fprintf(&text, ", %d %s", c.n, c.what)
+		if counter.count > 0 {
+			fmt.Fprintf(&text, ", %d %s", counter.count, counter.name)
 		}
 	}
 	if r.StalledTime > 0 {
 		fmt.Fprintf(&text, ", machine stalled for %v", r.StalledTime.Round(time.Millisecond))
 	}
-	by := make(map[Kind]int)
+	countByKind := make(map[Kind]int)
 	for _, violation := range r.Violations {
-		by[violation.Kind]++
+		countByKind[violation.Kind]++
 	}
-	for _, kind := range slices.Sorted(maps.Keys(by)) {
-		fmt.Fprintf(&text, ", %d %s", by[kind], kind)
+	for _, kind := range slices.Sorted(maps.Keys(countByKind)) {
+		fmt.Fprintf(&text, ", %d %s", countByKind[kind], kind)
 	}
 	return text.String()
 }

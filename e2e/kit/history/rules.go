@@ -7,16 +7,16 @@ import (
 
 // Rules are the parameters of the checked cluster. The zero value is the strictest.
 type Rules struct {
-	// Shards is the number of shards of the cluster. 0 disables the check of the hash;
-	// the shard of a request is then the shard in which it ran.
+	// Shards is the number of shards of the cluster. Zero disables the check of the hash: the shard
+	// of a request is then the shard in which it ran.
 	Shards int
 	// Targets contains the node ID by the address that clients use. An address without an
 	// entry is a node ID.
 	Targets map[string]string
 	// Gateways are nodes that own no shards and vote: they count for a majority.
 	Gateways []string
-	// Voters is the maximum number of voters; 0 means that all nodes vote. All nodes with
-	// faults may be voters.
+	// Voters is the maximum number of voters. Zero means that all nodes vote. Any node with a fault
+	// may be a voter.
 	Voters int
 	// OtherRequests contains the IDs of requests that were sent but are not part of the history.
 	// Their responses are checked elsewhere, so their runs are not unknown. The value
@@ -32,19 +32,18 @@ type Rules struct {
 	ReleaseTimeout time.Duration
 	// MaxClockSkew is the maximum difference between the rates of any two clocks; 0.1 is 10 %.
 	MaxClockSkew float64
-	// MaxAbortNotice is how late an app may notice that its node aborted a request. It is the
-	// maximum overlap of such a run with the runs of the next owner. 0 means 250 ms.
+	// MaxAbortNotice is the maximum time until an app notices that its node aborted a request. It is
+	// the maximum overlap of such a run with the runs of the next owner. Zero means 250 ms.
 	MaxAbortNotice time.Duration
-	// MaxCPUWait limits how much later than MaxAbortNotice an app may notice an abort, or its
-	// process may end, because threads waited for processors after a pause. 0 means twice
-	// MaxAbortNotice.
+	// MaxCPUWait is the maximum time that is added to MaxAbortNotice, for an abort or the end of a
+	// process, if threads waited for processors after a pause. Zero means twice MaxAbortNotice.
 	MaxCPUWait time.Duration
-	// WakeTime is how long after a pause a run may begin that its node had admitted before:
-	// the pause came between the last check of the lease and the write. 0 means that this
-	// is not permitted.
+	// WakeTime is how long after a pause a run may begin if its node had admitted it before the
+	// pause, which interrupted the node between the check of the lease and the write. Zero means
+	// that no such run is permitted.
 	WakeTime time.Duration
-	// SlowLog reports that a round may have begun long before its map is committed. So a
-	// move within a grace period may have been decided before.
+	// SlowLog reports that a map may be committed long after it was decided. A move within a grace
+	// period is then permitted, because it may have been decided before.
 	SlowLog bool
 	// SettleTime is how long a request may still fail after another owner serves the shard,
 	// or after the fault of its ingress node ended. 0 means 1 s.
@@ -67,38 +66,39 @@ func (r Rules) withDefaults() Rules {
 	return r
 }
 
-// node returns the node that listens at an address.
+// node returns the ID of the node that listens at an address.
 func (r *Rules) node(target string) string {
-	if n, ok := r.Targets[target]; ok {
-		return n
+	if node, ok := r.Targets[target]; ok {
+		return node
 	}
 	return target
 }
 
-// longestByAnyClock returns the longest real time that a timeout d can take, by the slowest clock.
-func (r *Rules) longestByAnyClock(d time.Duration) int64 {
-	return int64(float64(d) / (1 - r.MaxClockSkew/2))
+// longestByAnyClock returns the longest real time after which a timeout can end, by the slowest
+// permitted clock.
+func (r *Rules) longestByAnyClock(timeout time.Duration) int64 {
+	return int64(float64(timeout) / (1 - r.MaxClockSkew/2))
 }
 
-// shortestByAnyClock returns the shortest real time that a timeout d can take, by the fastest clock.
-func (r *Rules) shortestByAnyClock(d time.Duration) int64 {
-	return int64(float64(d) / (1 + r.MaxClockSkew/2))
+// shortestByAnyClock returns the shortest real time after which a timeout can end, by the fastest
+// permitted clock.
+func (r *Rules) shortestByAnyClock(timeout time.Duration) int64 {
+	return int64(float64(timeout) / (1 + r.MaxClockSkew/2))
 }
 
-// earliestTakeover returns the earliest time at which other nodes may run the unreleased
-// shards of a node that held a lease at leased. A lease that is valid at leased was
-// granted at leased - Lease or later. From then on, the leader waits for DeadAfter. With
-// crash evidence, which may be real or forged, it waits for Lease + 10 % with --takeover
-// lease, and not at all with immediate.
-func (r *Rules) earliestTakeover(leased int64, evidence bool) int64 {
+// earliestTakeover returns the earliest time at which other nodes may run the unreleased shards of a
+// node that held a lease at lastLeased. That lease was granted at lastLeased - Lease or later. From
+// then on, the leader waits for DeadAfter. With evidence of a crash, which may be real or forged, it
+// waits for Lease + 10 % with --takeover lease, and does not wait with --takeover immediate.
+func (r *Rules) earliestTakeover(lastLeased int64, hasEvidence bool) int64 {
 	wait := r.shortestByAnyClock(r.DeadAfter)
-	if evidence {
+	if hasEvidence {
 		switch r.Takeover {
 		case "immediate":
-			return leased - r.longestByAnyClock(r.Lease)
+			return lastLeased - r.longestByAnyClock(r.Lease)
 		case "lease":
 			wait = r.shortestByAnyClock(r.Lease + r.Lease/10)
 		}
 	}
-	return leased - r.longestByAnyClock(r.Lease) + wait
+	return lastLeased - r.longestByAnyClock(r.Lease) + wait
 }

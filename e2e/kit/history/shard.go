@@ -12,14 +12,15 @@ type shardChecker struct {
 	runs []Run // in ascending order of Start, after check has sorted them
 }
 
+// check sorts the runs, and checks each of them against the runs that began before it.
 func (s *shardChecker) check() {
 	slices.SortFunc(s.runs, compareStart)
-	owners := make(map[uint64]string)
-	var open []Run // runs that had not ended yet
-	var newest, last Run
+	ownerByEpoch := make(map[uint64]string)
+	var unfinished []Run     // runs that had not ended when the current one began
+	var newest, previous Run // the run with the highest epoch so far, and the previous request
 	for _, run := range s.runs {
-		if owner, ok := owners[run.Epoch]; !ok {
-			owners[run.Epoch] = run.App
+		if owner, ok := ownerByEpoch[run.Epoch]; !ok {
+			ownerByEpoch[run.Epoch] = run.App
 		} else if owner != run.App {
 			s.report.addViolation(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, owner, run.ID, run.App)
 		}
@@ -28,23 +29,24 @@ func (s *shardChecker) check() {
 		} else {
 			newest = run
 		}
-		open = slices.DeleteFunc(open, func(other Run) bool { return other.end() <= run.Start })
-		for _, other := range open {
+		unfinished = slices.DeleteFunc(unfinished, func(other Run) bool { return other.end() <= run.Start })
+		for _, other := range unfinished {
 			if other.App != run.App {
 				s.checkOverlap(other, run)
 			}
 		}
-		open = append(open, run)
-		if last.App != "" && last.App != run.App && !run.fromAdmission {
+		unfinished = append(unfinished, run)
+		if previous.App != "" && previous.App != run.App && !run.fromAdmission {
 			s.report.Handovers++
 		}
 		if !run.fromAdmission {
-			last = run
+			previous = run
 		}
 	}
 }
 
-// checkStale checks a run that began under an older epoch than an earlier run.
+// checkStale reports a run that began under an older epoch than an earlier run, unless a fault
+// excuses it. newest is the run with the newest epoch before it.
 func (s *shardChecker) checkStale(run, newest Run) {
 	if s.takenOverAt(run) < run.Start && s.countExcuse(s.findOverlapExcuse(run), run) {
 		return
@@ -54,8 +56,8 @@ func (s *shardChecker) checkStale(run, newest Run) {
 		run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
 }
 
-// checkOverlap checks two runs on different nodes. The later one began before the earlier
-// one ended.
+// checkOverlap reports two runs on different nodes that overlap in time, unless a fault of the older
+// owner excuses the overlap. later began before earlier ended.
 func (s *shardChecker) checkOverlap(earlier, later Run) {
 	staleRun := earlier
 	if later.Epoch < earlier.Epoch {
@@ -71,7 +73,7 @@ func (s *shardChecker) checkOverlap(earlier, later Run) {
 		time.Duration(min(earlier.end(), later.end())-later.Start))
 }
 
-// countExcuse counts an excuse and returns false if e is zero.
+// countExcuse counts an excuse in the report. It returns false if there is no excuse.
 func (s *shardChecker) countExcuse(excuse overlapExcuse, staleRun Run) bool {
 	switch excuse {
 	case nodePausedOrDead:
@@ -88,8 +90,8 @@ func (s *shardChecker) countExcuse(excuse overlapExcuse, staleRun Run) bool {
 	return true
 }
 
-// takenOverAt returns when another node began to run requests under a later epoch than
-// that of old.
+// takenOverAt returns when another node began to run requests under a later epoch than that of
+// staleRun. It returns never if no node did.
 func (s *shardChecker) takenOverAt(staleRun Run) int64 {
 	for _, run := range s.runs {
 		if run.App != staleRun.App && run.Epoch > staleRun.Epoch {
@@ -99,9 +101,9 @@ func (s *shardChecker) takenOverAt(staleRun Run) int64 {
 	return never
 }
 
-// lastLease returns the last time up to until at which a node demonstrably held a lease.
-// ok is false if there is none.
-func (c *checker) lastLease(node string, until int64) (int64, bool) {
+// lastLease returns the last time up to until at which a node certainly held a lease, because it ran
+// or admitted a request. ok is false if there is none.
+func (c *checker) lastLease(node string, until int64) (at int64, ok bool) {
 	leaseTimes := c.leaseTimes[node]
 	i, found := slices.BinarySearch(leaseTimes, until)
 	if found {

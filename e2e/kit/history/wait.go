@@ -5,34 +5,35 @@ import (
 	"slices"
 )
 
-// CPUWait is how long a thread of a node waited for a processor, according to the kernel. It
-// is the longest wait of all its threads since the last observation.
+// CPUWait is a period in which a thread of a node waited for a processor, according to the kernel.
+// Its length is the longest wait of all threads of the node since the last observation.
 type CPUWait struct {
 	Node        string
 	From, Until int64
 }
 
-// maxNoticeTime returns within what time after a pause a run at a node must end: MaxAbortNotice,
-// plus the time that its threads waited for processors since the pause.
-func (c *checker) maxNoticeTime(node string, end, runEnd int64) int64 {
+// maxNoticeTime returns the maximum time between the end of a pause of a node and the end of a run
+// at that node: MaxAbortNotice, plus the time that threads of the node waited for processors since
+// the pause. runEnd is when the run did end.
+func (c *checker) maxNoticeTime(node string, pauseEnd, runEnd int64) int64 {
 	limit := int64(c.rules.MaxAbortNotice)
-	if late := runEnd - end; late < limit || late >= limit+int64(c.rules.WakeTime+c.rules.MaxCPUWait) {
-		return limit // Waits would make no difference.
+	if delay := runEnd - pauseEnd; delay < limit || delay >= limit+int64(c.rules.WakeTime+c.rules.MaxCPUWait) {
+		return limit // The run is in time without waits, or too late with the longest permitted wait.
 	}
-	return limit + c.cpuWaitTime(node, end, runEnd)
+	return limit + c.cpuWaitTime(node, pauseEnd, runEnd)
 }
 
-// cpuWaitTime returns how long threads of a node waited within an interval, limited to
-// Rules.MaxCPUWait. Lateness beyond that limit has another cause.
+// cpuWaitTime returns how long threads of a node waited for processors within an interval. The
+// result is at most Rules.MaxCPUWait, because a longer delay has another cause.
 func (c *checker) cpuWaitTime(node string, from, until int64) int64 {
-	waits := slices.DeleteFunc(slices.Clone(c.history.CPUWaits), func(w CPUWait) bool { return w.Node != node })
+	waits := slices.DeleteFunc(slices.Clone(c.history.CPUWaits), func(wait CPUWait) bool { return wait.Node != node })
 	slices.SortFunc(waits, func(a, b CPUWait) int { return cmp.Compare(a.From, b.From) })
-	sum := int64(0)
-	for _, w := range waits {
-		if w.From, w.Until = max(w.From, from), min(w.Until, until); w.From < w.Until {
-			sum += w.Until - w.From
-			from = w.Until // Each moment counts once.
+	total := int64(0)
+	for _, wait := range waits {
+		if start, end := max(wait.From, from), min(wait.Until, until); start < end {
+			total += end - start
+			from = end // Waits of several threads at the same time count once.
 		}
 	}
-	return min(sum, int64(c.rules.MaxCPUWait))
+	return min(total, int64(c.rules.MaxCPUWait))
 }
