@@ -16,11 +16,11 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// stalePoll is the interval at which the nodes are asked for stale returns.
+// stalePoll is the interval between two queries of a node for stale returns.
 const stalePoll = 100 * time.Millisecond
 
-// staleReturns collects shards that returned, in this round, to an app that may still cache
-// their old state. Nodes report such returns. Writes to these shards may be lost.
+// staleReturns collects the shards that returned in this round to an app that may still cache their
+// old state. Nodes report such returns, and writes to these shards may be lost.
 type staleReturns struct {
 	stop func()
 	done chan struct{}
@@ -60,9 +60,9 @@ func (s *staleReturns) stopAndCollect() map[uint32]bool {
 	return s.shards
 }
 
-// emptyCaches makes all apps drop their caches, and reports that to the cluster. A shard
-// must not return to an app that still caches its old state. Without emptyCaches, every node
-// would soon have owned every shard, so no shard could move.
+// emptyCaches makes all apps drop their caches, and reports that to the cluster as an app restart. A
+// shard must not return to an app that caches its old state. Without emptyCaches, every node would
+// soon have owned every shard, and no shard could move.
 func (sc *scenario) emptyCaches() {
 	for _, node := range sc.members {
 		node.App.ClearCache(sc)
@@ -75,26 +75,28 @@ func (sc *scenario) emptyCaches() {
 	sc.spareNode.App.ClearCache(sc)
 }
 
-// findLostWrites checks apps that cache. Each acknowledged write of a key must raise its
-// counter above the counters of all writes that were acknowledged before it was sent. A
-// counter that is not higher was raised from an old copy, and the writes in between are
-// lost. Shards in stale are excused: a node has reported that they returned to an old
-// copy. Shards that ran on two nodes at once for an excused reason are excused, too: only
-// epochs protect against that.
+// findLostWrites checks apps that cache counters, and returns the violations. Each acknowledged write
+// must set the counter of its key to a higher value than all writes that were acknowledged before it
+// was sent. Otherwise the app has incremented an old copy, and the writes since that copy are lost.
+//
+// Two kinds of shards are excused:
+//   - those in stale, because a node has reported that they returned to an app with an old copy
+//   - those that ran on two nodes at once for an excused reason, because only a store that checks
+//     epochs is protected against that
 func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (violations []string) {
 	byKey := make(map[string][]history.Response)
-	for _, a := range responses {
-		shard := uint32(load.ShardOf(a.Key, sc.opts.Shards))
-		if a.OK() && a.Method == http.MethodPost && a.Register == "" && report.OverlapsByShard[shard] == 0 && !stale[shard] {
-			byKey[a.Key] = append(byKey[a.Key], a)
+	for _, resp := range responses {
+		shard := uint32(load.ShardOf(resp.Key, sc.opts.Shards))
+		if resp.OK() && resp.Method == http.MethodPost && resp.Register == "" && report.OverlapsByShard[shard] == 0 && !stale[shard] {
+			byKey[resp.Key] = append(byKey[resp.Key], resp)
 		}
 	}
 	for key, all := range byKey {
 		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
-		for i, a := range all {
+		for i, write := range all {
 			for _, earlier := range all[:i] {
-				if earlier.Done() < a.Sent() && a.Count <= earlier.Count {
-					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-earlier.Done()), earlier.ID, earlier.Count))
+				if earlier.Done() < write.Sent() && write.Count <= earlier.Count {
+					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, write.ID, write.Count, time.Duration(write.Sent()-earlier.Done()), earlier.ID, earlier.Count))
 				}
 			}
 		}

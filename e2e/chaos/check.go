@@ -13,12 +13,17 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// checkRound checks the observations of a round and returns the result. first is the epoch
-// of the map at the start of the round.
+// checkRound checks what clients and apps observed in a round. firstEpoch is the epoch of the map at
+// the start of the round.
 func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) *Round {
 	maps := sc.mapsSince(firstEpoch)
 	runs, followers := sc.awaitRunsOf(responses), sc.followers.collect()
-	report := history.Check(history.History{Responses: responses, Followers: followers, Runs: slices.Concat(runs, sc.runsOfFollowers(followers)), Maps: sc.cluster.MapsSince(firstEpoch), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits(), Drains: sc.drains, Cordons: sc.cordons}, sc.cluster.Rules())
+	observed := history.History{
+		Responses: responses, Followers: followers, Runs: slices.Concat(runs, sc.runsOfFollowers(followers)),
+		Maps: sc.cluster.MapsSince(firstEpoch), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits(),
+		Drains: sc.drains, Cordons: sc.cordons,
+	}
+	report := history.Check(observed, sc.cluster.Rules())
 	for i := range responses {
 		sc.checkedRequests[responses[i].ID] = responses[i].Denied()
 	}
@@ -43,9 +48,9 @@ func (sc *scenario) checkRound(responses []history.Response, firstEpoch uint64) 
 	return round
 }
 
-// registerResponses returns the responses that must be linearizable: all except operations
-// on unfenced registers in some shards. These shards ran on two nodes at the same time for
-// an excused reason. Only a store that checks epochs (fencing) is protected against that.
+// registerResponses returns the responses whose register operations must be linearizable. It omits
+// operations on unfenced registers in shards that ran on two nodes at the same time for an excused
+// reason: only a store that checks epochs (fencing) is protected against that.
 func (sc *scenario) registerResponses(responses []history.Response, report *history.Report) []history.Response {
 	return slices.DeleteFunc(slices.Clone(responses), func(resp history.Response) bool {
 		return resp.Register == unfenced && report.OverlapsByShard[uint32(load.ShardOf(resp.Key, sc.opts.Shards))] > 0
@@ -56,7 +61,7 @@ func (sc *scenario) registerResponses(responses []history.Response, report *hist
 // rounds.
 func (sc *scenario) checkAll() *Round {
 	sc.followers.close()
-	sc.followers.collect() // Events after the last round only become known requests.
+	sc.followers.collect() // adds the requests since the last round to checkedRequests
 	rules := sc.cluster.Rules()
 	rules.OtherRequests = sc.checkedRequests
 	report := history.Check(history.History{Runs: sc.cluster.RecordedRuns(sc), Faults: sc.cluster.Faults(), CPUWaits: sc.cluster.CPUWaits()}, rules)
@@ -70,8 +75,8 @@ func (sc *scenario) checkAll() *Round {
 	return round
 }
 
-// awaitRunsOf returns the runs of the requests with these responses. Before, it waits until each
-// run whose response is complete has ended.
+// awaitRunsOf returns the runs of the requests with these responses. It waits until each run whose
+// response is complete has ended.
 func (sc *scenario) awaitRunsOf(responses []history.Response) []history.Run {
 	succeeded := make(map[string]bool, len(responses))
 	for i := range responses {
@@ -93,7 +98,7 @@ func (sc *scenario) awaitRunsOf(responses []history.Response) []history.Run {
 			}
 		}
 		for id, app := range unfinished {
-			if runCount[id] == 1 { // With several runs, the response may belong to another one.
+			if runCount[id] == 1 { // If there are several runs, the response may belong to another run.
 				return fmt.Errorf("%s still runs %s", app, id)
 			}
 		}
@@ -151,8 +156,8 @@ func countMoves(maps []cluster.Map) int {
 	return n
 }
 
-// maxLatency returns the maximum time to a response, among requests that an app processes
-// without delay.
+// maxLatency returns the longest time to a response, among the register operations. The app processes
+// them without delay.
 func maxLatency(responses []history.Response) time.Duration {
 	var longest int64
 	for i := range responses {

@@ -28,7 +28,8 @@ func (f *fullDisk) begin(sc *scenario) {
 	sc.fatalIf(sc.disks[f.victim.ID].Fill())
 }
 
-// during makes the node write, and then restarts it. Both must fail on a full disk.
+// during makes the node write, and then restarts it. The writes, also those of the new process, must
+// fail because the disk is full.
 func (f *fullDisk) during(sc *scenario) {
 	sc.forceWrites(f.victim)
 	sc.traceExit(f.victim)
@@ -87,9 +88,8 @@ func (f *fsyncFault) end(sc *scenario) {
 	sc.restartExited(f.victim)
 }
 
-// forceWrites makes all nodes write to disk. Nodes write only when their state changes. So
-// the leader steps down twice: each change of leadership writes votes, and the log entries
-// of a map change.
+// forceWrites makes all nodes write to disk. Nodes write only when their state changes, so the leader
+// steps down twice. A change of leadership writes votes and the log entries of a map change.
 func (sc *scenario) forceWrites(victim *cluster.Node) {
 	for range 2 {
 		for _, node := range sc.membersExcept(victim) {

@@ -14,13 +14,12 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// eventInterval is the interval between the events of a stream. An event takes half of it
-// to be complete.
+// eventInterval is the interval between the events of a stream. The app sends each event in two
+// parts, half an interval apart.
 const eventInterval = 80 * time.Millisecond
 
-// followers are clients that follow resumable event streams, each with its own key, for
-// as long as the cluster runs. They reconnect automatically to the next node when a
-// connection breaks.
+// followers are clients that read resumable event streams, each with its own key, as long as the
+// cluster runs. When a connection breaks, the client reconnects to the next node.
 type followers struct {
 	sc      *scenario
 	clients []*load.Follower
@@ -42,8 +41,7 @@ func startFollowers(sc *scenario, n int) *followers {
 	return s
 }
 
-// setTargets sets the nodes to which the clients connect. Each client tries them in a
-// different order.
+// setTargets sets the nodes to which the clients connect. Each client starts at a different node.
 func (s *followers) setTargets(nodes []*cluster.Node) {
 	addrs := cluster.Addrs(nodes)
 	for _, follower := range s.clients {
@@ -52,8 +50,8 @@ func (s *followers) setTargets(nodes []*cluster.Node) {
 	}
 }
 
-// awaitProgress waits until each client has received another event. No fault is active
-// any more, so no stream may be stalled.
+// awaitProgress waits until each client has received another event. It must be called without an
+// active fault, because each stream must then continue.
 func (s *followers) awaitProgress() {
 	before := make([]uint64, len(s.clients))
 	for i, follower := range s.clients {
@@ -69,8 +67,8 @@ func (s *followers) awaitProgress() {
 	})
 }
 
-// collect returns the connections and events since the last call. The scenario adds their
-// request IDs to the known ones.
+// collect returns the connections and events since the last call. It adds their request IDs to
+// scenario.checkedRequests.
 func (s *followers) collect() (all []history.Follower) {
 	for _, follower := range s.clients {
 		received := follower.TakeConns()

@@ -51,33 +51,33 @@ func (f *badHooks) end(sc *scenario) {
 	sc.withdrawRequests(f.oldOwner)
 }
 
-// checkCounters checks the counters that the apps store in their hooks. Each POST of a
-// plain key increments its counter once, whether shards move or processes die. So no two
-// POST requests of a key have the same count. The count of a request is never lower than
-// that of a POST request which ended before it began. Shards that ran on two nodes at the
-// same time for an excused reason are not checked: only a store that checks epochs is
-// protected against that.
+// checkCounters checks the counters that the apps store in their hooks, and returns the violations.
+// Each POST of a key that is no register increments the counter of the key once, also while shards
+// move or processes die. So no two POST requests of a key have the same count, and the count of a
+// request is at least that of each POST request that ended before it began. Shards that ran on two
+// nodes at the same time for an excused reason are not checked, because only a store that checks
+// epochs is protected against that.
 func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (violations []string) {
 	byKey := make(map[string][]history.Response)
-	for _, a := range responses {
-		if shard := uint32(load.ShardOf(a.Key, sc.opts.Shards)); a.OK() && a.Register == "" && report.OverlapsByShard[shard] == 0 {
-			byKey[a.Key] = append(byKey[a.Key], a)
+	for _, resp := range responses {
+		if shard := uint32(load.ShardOf(resp.Key, sc.opts.Shards)); resp.OK() && resp.Register == "" && report.OverlapsByShard[shard] == 0 {
+			byKey[resp.Key] = append(byKey[resp.Key], resp)
 		}
 	}
 	for key, all := range byKey {
 		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
 		postByCount := make(map[uint64]string)
-		for i, a := range all {
-			isPost := a.Method == "POST"
-			if other := postByCount[a.Count]; isPost && other != "" {
-				violations = append(violations, fmt.Sprintf("%s: %s and %s both have count %d", key, other, a.ID, a.Count))
+		for i, resp := range all {
+			isPost := resp.Method == "POST"
+			if other := postByCount[resp.Count]; isPost && other != "" {
+				violations = append(violations, fmt.Sprintf("%s: %s and %s both have count %d", key, other, resp.ID, resp.Count))
 			}
 			if isPost {
-				postByCount[a.Count] = a.ID
+				postByCount[resp.Count] = resp.ID
 			}
 			for _, earlier := range all[:i] {
-				if earlier.Method == "POST" && earlier.Done() < a.Sent() && (a.Count < earlier.Count || isPost && a.Count == earlier.Count) {
-					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-earlier.Done()), earlier.ID, earlier.Count))
+				if earlier.Method == "POST" && earlier.Done() < resp.Sent() && (resp.Count < earlier.Count || isPost && resp.Count == earlier.Count) {
+					violations = append(violations, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, resp.ID, resp.Count, time.Duration(resp.Sent()-earlier.Done()), earlier.ID, earlier.Count))
 				}
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// isolate disconnects a node from all other nodes. Clients and its app still reach it.
+// isolate disconnects a node from all other nodes. The node remains connected to clients and its app.
 type isolate struct {
 	role   role
 	victim *cluster.Node
@@ -32,7 +32,7 @@ func (f *isolate) during(sc *scenario) {
 
 func (*isolate) end(sc *scenario) { sc.healNetwork() }
 
-// oneWay drops packets from a node to all others, or from all others to it.
+// oneWay drops the packets that a node sends to all others, or those that it receives from them.
 type oneWay struct{ receiveLoss bool }
 
 func (f *oneWay) name() string {
@@ -81,7 +81,7 @@ func (f *partition) during(sc *scenario) {
 
 func (*partition) end(sc *scenario) { sc.healNetwork() }
 
-// bridge splits the cluster in two, except for one node that reaches both parts.
+// bridge splits the cluster into two parts. One more node, the bridge, reaches both parts.
 type bridge struct{}
 
 func (*bridge) name() string { return "bridge" }
@@ -136,9 +136,9 @@ func (*reset) unavailable() error { return netns.Filters() }
 func (f *reset) begin(sc *scenario) {
 	f.node = sc.pickNode(anyNode)
 	rest := sc.membersExcept(f.node)
-	f.peer = rest[sc.rng.IntN(len(rest))] // another fault may affect it, too
+	f.peer = rest[sc.rng.IntN(len(rest))] // another fault may also affect the peer
 	sc.tracef("%s: reset by %s", f.node.ID, f.peer.ID)
-	sc.activeFaults = append(sc.activeFaults, sc.cluster.RecordFault(history.Fault{Kind: history.Reset, Node: f.node.ID, Peer: f.peer.ID}))
+	sc.endFaultFuncs = append(sc.endFaultFuncs, sc.cluster.RecordFault(history.Fault{Kind: history.Reset, Node: f.node.ID, Peer: f.peer.ID}))
 	sc.fatalIf(sc.net.Reset(sc.hostIndex(f.node), sc.hostIndex(f.peer)))
 	if f.both {
 		sc.fatalIf(sc.net.Reset(sc.hostIndex(f.peer), sc.hostIndex(f.node)))
@@ -149,8 +149,8 @@ func (*reset) during(sc *scenario) { sc.awaitDetection() }
 
 func (*reset) end(sc *scenario) { sc.healNetwork() }
 
-// awaitDetection is awaitLoad for faults that other nodes detect late. In most cases it
-// waits long enough for a takeover.
+// awaitDetection waits during a fault that other nodes detect late. In most cases it waits long enough
+// for a takeover.
 func (sc *scenario) awaitDetection() {
 	sc.awaitLoad()
 	if sc.rng.IntN(3) > 0 {
@@ -159,7 +159,7 @@ func (sc *scenario) awaitDetection() {
 	}
 }
 
-// healNetwork restores the network.
+// healNetwork ends all faults of the network.
 func (sc *scenario) healNetwork() {
 	sc.tracef("network restored")
 	sc.fatalIf(sc.net.Heal())
@@ -168,6 +168,7 @@ func (sc *scenario) healNetwork() {
 // hostIndex returns the host number of a node in the network.
 func (*scenario) hostIndex(node *cluster.Node) int { return int(node.ID[0] - 'a') }
 
+// hostIndexes returns the host numbers of nodes in the network.
 func (sc *scenario) hostIndexes(nodes []*cluster.Node) []int {
 	var all []int
 	for _, node := range nodes {

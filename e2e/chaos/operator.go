@@ -14,11 +14,11 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// The faults of this file are requests of operators. Nodes do not fail, so no client request
-// may fail, and maps must obey the requests.
+// The faults in this file are requests of operators. No node fails, so no client request may fail.
+// All maps must obey the requests.
 
-// drain makes a node own no shards. An operator requests the drain and withdraws it in the
-// end. With self, the node itself requests the drain (drain --local) before SIGTERM.
+// drain makes a node own no shards. An operator requests the drain, and withdraws it at the end. If
+// isLocal is set, the node itself requests the drain (drain --local) before it gets SIGTERM.
 type drain struct {
 	isLocal bool
 	victim  *cluster.Node
@@ -45,8 +45,8 @@ func (f *drain) begin(sc *scenario) {
 	sc.drainNode(f.victim)
 }
 
-// during waits until the node owns no shards. The node continues to receive requests and
-// forwards all of them. With self, the node then stops.
+// during waits until the node owns no shards. The node continues to receive requests, and forwards
+// all of them. After a local drain, the node then stops.
 func (f *drain) during(sc *scenario) {
 	sc.awaitEmpty(f.victim)
 	sc.awaitLoad()
@@ -66,8 +66,8 @@ func (f *drain) end(sc *scenario) {
 	sc.withdrawRequests(f.victim)
 }
 
-// cordon forbids one node to gain shards. Meanwhile another node stops and starts again, so
-// that its shards move twice.
+// cordon forbids one node to gain shards. Meanwhile another node is restarted, so that its shards
+// move twice.
 type cordon struct{ victim, restarted *cluster.Node }
 
 func (*cordon) name() string { return "cordon" }
@@ -99,7 +99,7 @@ func (f *cordon) during(sc *scenario) {
 
 func (f *cordon) end(sc *scenario) { sc.withdrawRequests(f.victim) }
 
-// drainNode asks for a drain of a node, in half of the cases with idle_first.
+// drainNode requests a drain of a node. In half of the cases, idle shards move first (idle_first).
 func (sc *scenario) drainNode(node *cluster.Node) {
 	var options []string
 	if sc.rng.IntN(2) == 0 {
@@ -110,8 +110,8 @@ func (sc *scenario) drainNode(node *cluster.Node) {
 	sc.drains[len(sc.drains)-1].LogRange.After = sc.submitRequest("drain", node, func(policy cluster.Policy) bool { return slices.Contains(policy.Drained, node.ID) }, options...)
 }
 
-// withdrawRequests withdraws all requests for a node. Maps that are proposed from now on may
-// disregard them.
+// withdrawRequests withdraws all drains and cordons of a node. Maps that are proposed from now on need
+// not obey them.
 func (sc *scenario) withdrawRequests(node *cluster.Node) {
 	sc.tracef("%s is uncordoned", node.ID)
 	var withdrawnAt uint64
@@ -135,18 +135,18 @@ func (sc *scenario) withdrawRequests(node *cluster.Node) {
 	}
 }
 
-// submitRequest sends a request of an operator to a node until the log of that node contains
-// it. It returns the index of its log entry.
+// submitRequest sends a request of an operator to a node until the policy of that node shows that it
+// is applied. It returns the index of the log entry of the request.
 func (sc *scenario) submitRequest(verb string, node *cluster.Node, isApplied func(cluster.Policy) bool, options ...string) (entry uint64) {
-	args, accepted := url.Values{"node": {node.ID}}, false
+	params, accepted := url.Values{"node": {node.ID}}, false
 	for i := 0; i+1 < len(options); i += 2 {
-		args.Set(options[i], options[i+1])
+		params.Set(options[i], options[i+1])
 	}
 	cluster.Await(sc, verb+" "+node.ID, func() error { // The leader may have changed just now.
 		policy, err := node.Policy(sc.Context())
 		if err == nil && !isApplied(policy) {
 			if !accepted {
-				err = node.TryAction(sc.Context(), verb, args)
+				err = node.TryAction(sc.Context(), verb, params)
 				accepted = err == nil
 			}
 			if err == nil {
@@ -159,7 +159,7 @@ func (sc *scenario) submitRequest(verb string, node *cluster.Node, isApplied fun
 	return entry
 }
 
-// awaitEmpty waits until a node owns no shards, according to the other nodes.
+// awaitEmpty waits until a node owns no shards, according to the map of one of the other nodes.
 func (sc *scenario) awaitEmpty(node *cluster.Node) {
 	cluster.Await(sc, node.ID+" owns no shards", func() error {
 		var errs []error
@@ -177,7 +177,7 @@ func (sc *scenario) awaitEmpty(node *cluster.Node) {
 	})
 }
 
-// runCommand runs a command of the program.
+// runCommand runs a command of the shardway program, such as drain, and waits for its end.
 func (sc *scenario) runCommand(args ...string) error {
 	ctx, cancel := context.WithTimeout(sc.Context(), cluster.AwaitTimeout)
 	defer cancel()

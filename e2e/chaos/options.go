@@ -21,8 +21,8 @@ type Options struct {
 	// Shards is the number of shards of the cluster. 0 means 64: so few that load reaches
 	// each of them every second.
 	Shards int
-	// Duration is the time after which no round begins; 0 means one minute. Rounds is the
-	// maximum number of rounds; 0 means no limit.
+	// Duration is the time after which no round begins. Zero means one minute. Rounds is the maximum
+	// number of rounds. Zero means no limit.
 	Duration time.Duration
 	Rounds   int
 	// Seed determines the schedule.

@@ -21,8 +21,8 @@ type Violation struct {
 	Round  int
 	Faults string
 	// Kind is the kind of a history.Violation, or one of "counter", "lost write", "not
-	// linearizable" and "run failed". The last one means that the run ended early: a
-	// cluster that did not serve again, a panic, or an epoch with two maps.
+	// linearizable" and "run failed". The last one means that the run ended early, because the
+	// cluster did not serve again, a process panicked, or an epoch had two maps.
 	Kind string
 	Text string
 }
@@ -33,11 +33,11 @@ type Round struct {
 	Faults string
 	// History is the result of the check of its requests.
 	History *history.Report
-	// Queued is the number of requests that waited for their shard, as far as nodes still
-	// report them. Moved is the number of shards that changed their owner.
+	// Queued is the number of requests that waited for their shard, without those of processes
+	// that were killed. Moved is the number of shards that changed their owner.
 	Queued, Moved int
-	// Longest is the maximum time to a response, of requests that an app processes
-	// without delay.
+	// Longest is the longest time to a response, among the requests that the app processed without
+	// delay.
 	Longest    time.Duration
 	Violations []Violation
 }
@@ -99,6 +99,7 @@ func (r *Report) Events() int {
 	return n
 }
 
+// addViolations adds the violations of a round to the report.
 func (r *Report) addViolations(round *Round) {
 	for i := range round.Violations {
 		violation := &round.Violations[i]
@@ -110,8 +111,8 @@ func (r *Report) addViolations(round *Round) {
 // maxPrinted is the maximum number of violations in an error text.
 const maxPrinted = 20
 
-// Err returns nil if there is no violation. Otherwise the error contains everything
-// needed to find the cause: seed, violations, schedule and trace.
+// Err returns nil if there is no violation. Otherwise the error contains the seed, the violations,
+// the schedule and the trace.
 func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
@@ -121,7 +122,7 @@ func (r *Report) Err() error {
 	if slices.ContainsFunc(r.Violations, func(violation Violation) bool { return history.IsSafetyKind(violation.Kind) }) {
 		text.WriteString(": " + history.SafetyViolated)
 	}
-	// Rare kinds come first, since the others often follow from them.
+	// Rare kinds come first, because frequent violations are often consequences of a rare one.
 	rarestFirst := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
 	for i, violation := range rarestFirst {
 		if i == maxPrinted {

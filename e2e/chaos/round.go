@@ -21,11 +21,12 @@ func joinNames(faults []fault) string {
 	return strings.Join(all, " + ")
 }
 
-// runRound injects one or more faults under load, and checks the result.
+// runRound injects one or two faults while clients send requests, waits until all nodes serve again,
+// and checks what clients and apps observed.
 func (sc *scenario) runRound(number int, faults []fault) *Round {
 	sc.roundNumber, sc.rng = number, rand.New(rand.NewPCG(sc.opts.Seed, uint64(number)+1)) //nolint:gosec // must be reproducible
 	sc.loadTime = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
-	sc.hasTwoFaults, sc.affectedNodes, sc.exiting, sc.startedAt = len(faults) > 1, nil, nil, history.Now()
+	sc.hasTwoFaults, sc.affectedNodes, sc.exitingNodes, sc.startedAt = len(faults) > 1, nil, nil, history.Now()
 	sc.tracef("round %d: %s", number, joinNames(faults))
 	sc.leaderAtStart = sc.cluster.LeaderOf(sc, sc.members...)
 	sc.tracef("%s is leader", sc.leaderAtStart.ID)
@@ -34,30 +35,16 @@ func (sc *scenario) runRound(number int, faults []fault) *Round {
 	if sc.opts.Caches {
 		sc.emptyCaches()
 		sc.staleReturns = watchStaleReturns(append(slices.Clone(sc.members), sc.spareNode))
-		defer sc.staleReturns.stopAndCollect() // also if the round ends early
+		defer sc.staleReturns.stopAndCollect() // needed if the round ends early
 	}
 	sc.traffic.begin()
 	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
-	for _, f := range faults {
-		sc.tracef("begin: %s", f.name())
-		f.begin(sc)
-	}
-	for _, f := range faults {
-		if active, ok := f.(activeFault); ok {
-			active.during(sc)
-		} else {
-			sc.awaitLoad()
-		}
-	}
-	for _, f := range faults {
-		sc.tracef("end: %s", f.name())
-		f.end(sc)
-	}
+	sc.injectFaults(faults)
 	sc.awaitRecovery()
-	if len(sc.exiting) > 0 {
+	if len(sc.exitingNodes) > 0 {
 		sc.awaitLoad() // A node with a disk fault may exit only now, after a late write.
 		sc.awaitRecovery()
-		for _, node := range sc.exiting {
+		for _, node := range sc.exitingNodes {
 			sc.traffic.allowRetry(node)
 		}
 	}
@@ -71,7 +58,27 @@ func (sc *scenario) runRound(number int, faults []fault) *Round {
 	return round
 }
 
-// queuedByNode returns the number of queued requests of each node.
+// injectFaults begins all faults, waits while they are active and clients send requests, and ends
+// them.
+func (sc *scenario) injectFaults(faults []fault) {
+	for _, injected := range faults {
+		sc.tracef("begin: %s", injected.name())
+		injected.begin(sc)
+	}
+	for _, injected := range faults {
+		if active, ok := injected.(activeFault); ok {
+			active.during(sc)
+		} else {
+			sc.awaitLoad()
+		}
+	}
+	for _, injected := range faults {
+		sc.tracef("end: %s", injected.name())
+		injected.end(sc)
+	}
+}
+
+// queuedByNode returns how many requests each running node has queued since its start.
 func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 	counts := make(map[*cluster.Node]float64)
 	for _, node := range sc.cluster.Running() {
@@ -82,13 +89,13 @@ func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 	return counts
 }
 
-// queuedSince returns the increase since before. Requests that a node counted before its
-// death are missing.
+// queuedSince returns how many requests the nodes have queued since before was returned by
+// queuedByNode. It misses requests that a node counted before its process was killed.
 func (sc *scenario) queuedSince(before map[*cluster.Node]float64) int {
 	sum := 0.0
 	for node, count := range sc.queuedByNode() {
 		if count < before[node] {
-			before[node] = 0 // the node was started again
+			before[node] = 0 // a new process of the node counts from zero
 		}
 		sum += count - before[node]
 	}

@@ -11,12 +11,12 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// Available returns why no run is possible on this machine, or nil.
+// Available returns nil if a run is possible on this machine. Otherwise the error is the reason.
 func Available() error { return netns.Available() }
 
-// Run starts a cluster, injects faults round by round, and reports. It ends early after
-// the first round with violations. It does not fail tb: errors are part of the report.
-// All started processes have ended when it returns.
+// Run starts a cluster, injects faults round by round, and returns a report. It ends after the first
+// round with violations. It does not fail tb, because the report contains the errors. All started
+// processes have ended when it returns.
 func Run(tb testing.TB, opts Options) *Report {
 	tb.Helper()
 	opts = opts.withDefaults()
@@ -42,26 +42,26 @@ func Run(tb testing.TB, opts Options) *Report {
 	return report
 }
 
-// selectFaults returns the names of the possible faults, and records in r why the others are
-// skipped. If the options exclude every selected fault, the run has no rounds and succeeds.
-// If no fault matches the filter, selectFaults records a violation.
+// selectFaults returns the names of the faults that match the filter and are possible. It records in
+// the report why matching faults are skipped. If the options exclude all of them, the run has no
+// rounds and succeeds. If no fault matches the filter, selectFaults records a violation.
 func (o *Options) selectFaults(report *Report) (names []string) {
 	hasExcluded := false
-	for _, f := range newFaults() {
-		if !o.Faults.MatchString(f.name()) {
+	for _, candidate := range newFaults() {
+		if !o.Faults.MatchString(candidate.name()) {
 			continue
 		}
-		if reason := o.exclusionReason(f); reason != "" {
-			report.Skipped[f.name()], hasExcluded = reason, true
+		if reason := o.exclusionReason(candidate); reason != "" {
+			report.Skipped[candidate.name()], hasExcluded = reason, true
 			continue
 		}
-		if conditional, ok := f.(conditionalFault); ok {
+		if conditional, ok := candidate.(conditionalFault); ok {
 			if err := conditional.unavailable(); err != nil {
-				report.Skipped[f.name()] = err.Error()
+				report.Skipped[candidate.name()] = err.Error()
 				continue
 			}
 		}
-		names = append(names, f.name())
+		names = append(names, candidate.name())
 	}
 	if len(names) == 0 && !hasExcluded {
 		report.Violations = append(report.Violations, Violation{Kind: "run failed", Text: fmt.Sprintf("no fault matches %q, or this machine supports none", o.Faults)})
@@ -69,9 +69,9 @@ func (o *Options) selectFaults(report *Report) (names []string) {
 	return names
 }
 
-// exclusionReason returns why the options exclude a fault, or an empty string.
-func (o *Options) exclusionReason(f fault) string {
-	switch f.(type) {
+// exclusionReason returns why the options exclude a fault, or an empty string if they do not.
+func (o *Options) exclusionReason(candidate fault) string {
+	switch candidate.(type) {
 	case *killApp, *restartApp:
 		if o.Embedded {
 			return "the app runs in the process of its node"
@@ -88,7 +88,8 @@ func (o *Options) exclusionReason(f fault) string {
 	return ""
 }
 
-// runRounds runs rounds until the time is over or a round has violations.
+// runRounds runs rounds until Options.Duration or Options.Rounds is reached, or a round has
+// violations. If no round has violations, it then checks all rounds together.
 func (sc *scenario) runRounds(report *Report, rounds *schedule) {
 	deadline := time.Now().Add(sc.opts.Duration)
 	for number := 0; time.Now().Before(deadline) && (sc.opts.Rounds == 0 || number < sc.opts.Rounds); number++ {
@@ -120,5 +121,5 @@ func removeUnlessKept(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// mustKeepData reports whether data and logs must remain until the next test run.
+// mustKeepData reports whether data and logs must remain after the run, for a developer to read.
 func mustKeepData() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }

@@ -43,10 +43,11 @@ func (r role) String() string {
 	return fmt.Sprintf("role(%d)", int(r))
 }
 
-// recoveryTimeout is the maximum time until a cluster without faults serves again.
+// recoveryTimeout is the maximum time until a cluster serves again after its faults have ended.
 const recoveryTimeout = 90 * time.Second
 
-// scenario is the cluster of a run, its active faults, and its history.
+// scenario is the state of a run: the cluster, its faults, and the clients that send requests to it.
+// Only one goroutine may use it.
 type scenario struct {
 	*recordingTB
 
@@ -54,37 +55,39 @@ type scenario struct {
 	cluster *cluster.Cluster
 	net     *netns.Net
 	disks   map[string]*faultfs.Disk // by node; empty if this machine does not support them
-	store   *store.Store
+	store   *store.Store             // the store behind the registers of the apps
 
-	// members are the nodes that should serve. spare is one more node, which the fault join
-	// starts.
-	members   []*cluster.Node
+	// members are the nodes that should serve.
+	members []*cluster.Node
+	// spareNode is one more node, which is not part of the cluster until the fault join starts it.
 	spareNode *cluster.Node
 
 	trace trace
-	// currentFaults are the names of the faults of the round. violated reports that a
-	// check found a violation.
+	// currentFaults contains the names of the faults of the current round.
 	currentFaults string
-	violated      bool
+	// violated reports that a check found a violation.
+	violated bool
 
-	checkedRequests map[string]bool // whether a request was denied, by the ID of each checked request
-	followers       *followers      // clients that run during all rounds
+	// checkedRequests contains the ID of each checked request. The value is true if a node denied
+	// the request.
+	checkedRequests map[string]bool
+	followers       *followers // clients that run during all rounds
+	drains          []history.Drain
+	cordons         []history.Cordon
 
 	// The following fields belong to the current round.
 	rng           *rand.Rand
 	roundNumber   int
 	hasTwoFaults  bool
-	leaderAtStart *cluster.Node // at the start of the round
-	mapAtStart    cluster.Map   // at the start of the round
-	affectedNodes []*cluster.Node
-	activeFaults  []func()        // each call records the end of a fault
-	drains        []history.Drain // of all rounds
-	cordons       []history.Cordon
-	exiting       []*cluster.Node // nodes with a faulty disk: they may exit, and are started again
+	leaderAtStart *cluster.Node
+	mapAtStart    cluster.Map
+	affectedNodes []*cluster.Node // nodes that a fault has selected
+	endFaultFuncs []func()        // each function records the end of an active fault
+	exitingNodes  []*cluster.Node // nodes that may exit because of a disk fault, and are then started again
 	traffic       *traffic
-	staleReturns  *staleReturns // nil without Caches
-	loadTime      time.Duration
-	startedAt     int64 // a value of history.Now
+	staleReturns  *staleReturns // nil without Options.Caches
+	loadTime      time.Duration // how long a step of the round lasts, measured in started requests
+	startedAt     int64         // value of history.Now
 }
 
 func newScenario(tb *recordingTB, opts Options) *scenario {
@@ -93,23 +96,23 @@ func newScenario(tb *recordingTB, opts Options) *scenario {
 	return sc
 }
 
-// launch starts the cluster.
+// launch starts the cluster and its clients.
 func (sc *scenario) launch() {
 	opts := sc.opts
-	n, err := netns.New(opts.Network, opts.Nodes+1)
+	network, err := netns.New(opts.Network, opts.Nodes+1)
 	sc.fatalIf(err)
-	sc.net = n
-	sc.Cleanup(func() { sc.errorIf(n.Close()) })
+	sc.net = network
+	sc.Cleanup(func() { sc.errorIf(network.Close()) })
 	dir, err := cluster.Scratch()
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(removeUnlessKept(dir)) })
-	data := func(id string) string { return filepath.Join(dir, "data-"+id) }
-	sc.mountDisks(data)
-	sc.store, err = store.Listen(n.Gateway + ":0")
+	dataDir := func(nodeID string) string { return filepath.Join(dir, "data-"+nodeID) }
+	sc.mountDisks(dataDir)
+	sc.store, err = store.Listen(network.Gateway + ":0")
 	sc.fatalIf(err)
 	sc.Cleanup(func() { sc.errorIf(sc.store.Close()) })
 	sc.cluster = cluster.New(sc, cluster.Options{
-		Binaries: opts.Binaries, Shards: opts.Shards, Flags: opts.commonFlags(), Net: n, Secret: opts.Secret, Dir: dir, Data: data,
+		Binaries: opts.Binaries, Shards: opts.Shards, Flags: opts.commonFlags(), Net: network, Secret: opts.Secret, Dir: dir, Data: dataDir,
 		AppFlags: opts.appFlags(sc.store.URL(), dir), Embedded: opts.Embedded,
 	})
 	for i := range opts.Nodes {
@@ -128,13 +131,13 @@ func (sc *scenario) launch() {
 }
 
 // mountDisks gives each node its own disk, if the machine supports that.
-func (sc *scenario) mountDisks(data func(id string) string) {
+func (sc *scenario) mountDisks(dataDir func(nodeID string) string) {
 	if faultfs.Available() != nil {
 		return
 	}
 	for i := range sc.opts.Nodes + 1 {
 		id := string(rune('a' + i))
-		disk, err := faultfs.Mount(data(id), diskSize)
+		disk, err := faultfs.Mount(dataDir(id), diskSize)
 		sc.fatalIf(err)
 		sc.disks[id] = disk
 		sc.Cleanup(func() { sc.errorIf(unmount(disk)) })
@@ -153,8 +156,8 @@ func unmount(disk *faultfs.Disk) error {
 
 var _ testing.TB = (*scenario)(nil)
 
-// Failed reports whether there is a failure or violation so far. Then the logs are
-// needed.
+// Failed reports whether the run has a failure or a violation so far. The cluster prints the logs
+// of its nodes in that case.
 func (sc *scenario) Failed() bool { return sc.violated || sc.recordingTB.Failed() }
 
 // fatalIf ends the run if err is not nil.
@@ -174,8 +177,9 @@ func (sc *scenario) errorIf(err error) {
 // tracef adds an event to the trace.
 func (sc *scenario) tracef(format string, args ...any) { sc.trace.add(fmt.Sprintf(format, args...)) }
 
-// pickNode selects a member with a role that no fault of the round affects yet, or a member
-// with any role if there is none. Two simultaneous faults never affect the same node.
+// pickNode selects a random member with the given role that no other fault of the round affects. If
+// there is none, it selects a member with another role. Two simultaneous faults never affect the
+// same node.
 func (sc *scenario) pickNode(wanted role) *cluster.Node {
 	var candidates []*cluster.Node
 	for _, node := range sc.members {
@@ -205,22 +209,22 @@ func (sc *scenario) membersExcept(excluded ...*cluster.Node) []*cluster.Node {
 	return slices.DeleteFunc(slices.Clone(sc.members), func(node *cluster.Node) bool { return slices.Contains(excluded, node) })
 }
 
-// recordFault records a fault that is not a signal. It is active until endFaults is
-// called.
+// recordFault records a fault that a signal does not cause, such as a disk fault. The fault is active
+// until endFaults is called.
 func (sc *scenario) recordFault(kind history.FaultKind, node *cluster.Node) {
 	sc.tracef("%s: %s", node.ID, kind)
-	sc.activeFaults = append(sc.activeFaults, node.RecordFault(kind))
+	sc.endFaultFuncs = append(sc.endFaultFuncs, node.RecordFault(kind))
 	if kind == history.DiskFault {
-		sc.traffic.forbidRetry(node) // it may exit
+		sc.traffic.forbidRetry(node) // the node may exit
 	}
 }
 
 // endFaults records the current time as the end of all active faults.
 func (sc *scenario) endFaults() {
-	for _, f := range sc.activeFaults {
-		f()
+	for _, endFault := range sc.endFaultFuncs {
+		endFault()
 	}
-	sc.activeFaults = nil
+	sc.endFaultFuncs = nil
 }
 
 func (sc *scenario) killNode(node *cluster.Node) {
@@ -229,7 +233,7 @@ func (sc *scenario) killNode(node *cluster.Node) {
 	node.Kill(sc)
 }
 
-// startNode starts a node unless it runs.
+// startNode starts a node if it does not run.
 func (sc *scenario) startNode(node *cluster.Node) {
 	if !node.Running() {
 		sc.tracef("%s: started", node.ID)
@@ -247,28 +251,29 @@ func (sc *scenario) traceExit(node *cluster.Node) {
 	}
 }
 
-// restartExited starts a node again that has exited because of its disk, or is about to.
-// Its exit follows a moment after the failed write.
+// restartExited starts a node again that has exited because of its disk. If the node still runs, it
+// may exit soon after the failed write. restartAllExited then starts it again.
 func (sc *scenario) restartExited(node *cluster.Node) {
-	sc.exiting = append(sc.exiting, node)
+	sc.exitingNodes = append(sc.exitingNodes, node)
 	sc.restartAllExited()
 }
 
+// restartAllExited starts all nodes again that may exit in this round and have exited.
 func (sc *scenario) restartAllExited() {
 	if sc.opts.Embedded && sc.cluster.StarvedTime(sc.startedAt) > 0 {
-		// An app on a starved machine may run too long after an abort, and its node exits
-		// because of that.
+		// On a machine without enough CPU time, an app may continue for too long after an abort.
+		// Its node then exits.
 		for _, node := range sc.members {
-			if !node.Running() && !slices.Contains(sc.exiting, node) {
-				sc.exiting = append(sc.exiting, node)
+			if !node.Running() && !slices.Contains(sc.exitingNodes, node) {
+				sc.exitingNodes = append(sc.exitingNodes, node)
 			}
 		}
 	}
-	for _, node := range sc.exiting {
+	for _, node := range sc.exitingNodes {
 		if !node.Running() {
 			sc.traceExit(node)
 			sc.startNode(node)
-			sc.traffic.forbidRetry(node) // it may exit again
+			sc.traffic.forbidRetry(node) // the node may exit again
 		}
 	}
 }
@@ -283,9 +288,9 @@ func (sc *scenario) continueNode(node *cluster.Node) {
 	node.Continue(sc)
 }
 
-// sleep waits for d.
-func (sc *scenario) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
+// sleep waits for a duration. It ends the run if the test is canceled before that.
+func (sc *scenario) sleep(duration time.Duration) {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -294,7 +299,7 @@ func (sc *scenario) sleep(d time.Duration) {
 	}
 }
 
-// awaitLoad waits for the span of the round, measured in started requests.
+// awaitLoad waits for loadTime, measured in started requests.
 func (sc *scenario) awaitLoad() { sc.traffic.awaitLoad(sc, sc.loadTime) }
 
 // awaitOthers waits until all nodes except the given ones serve, if there is only one
@@ -345,12 +350,13 @@ func (sc *scenario) checkServing() error {
 	return errors.Join(errs...)
 }
 
-// retryUntilSuccess calls f until it succeeds.
+// retryUntilSuccess calls try until it returns nil. action describes it in the error message.
 func (sc *scenario) retryUntilSuccess(action string, try func() error) {
 	cluster.Await(sc, action, try)
 }
 
-// uniqueKeys returns one key for each shard. kind and the round number make the keys unique.
+// uniqueKeys returns one key for each shard. The keys contain kind and the number of the round, so
+// that no other round uses them.
 func (sc *scenario) uniqueKeys(kind string) []string {
 	return load.KeysWithPrefixIn(fmt.Sprintf("%s%d", kind, sc.roundNumber), sc.opts.Shards, 1, func(int) bool { return true })
 }

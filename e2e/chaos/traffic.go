@@ -15,15 +15,16 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// registers is the number of keys of a round that are registers: few, so that each has
-// many operations. A third of them is in the memory of the app, a third in the fenced
+// registers is the number of keys per round that are registers. It is small, so that each register
+// has many operations. A third of the registers is in the memory of the app, a third in the fenced
 // store, and a third in a store that ignores epochs.
 const registers = 16
 
 // registerMode returns where the n-th register is stored.
 func registerMode(n int) string { return []string{"memory", "store", unfenced}[n%registers%3] }
 
-// unfenced registers are protected only by the cluster.
+// unfenced is the mode of registers in a store that ignores epochs. Only the cluster protects them
+// from a previous owner.
 const unfenced = "unfenced"
 
 // longDelay is the duration of the longest regular requests.
@@ -35,7 +36,7 @@ type traffic struct {
 	sc         *scenario
 	clients    []*load.Client
 	rates      []int
-	noRetry    []string // addresses of nodes that may die
+	noRetry    []string // addresses of nodes that may die, to which no unsafe request is sent twice
 	generators []*load.Generator
 	ctx        context.Context //nolint:containedctx // of the requests of the round
 	abort      context.CancelFunc
@@ -57,7 +58,7 @@ func newTraffic(sc *scenario) *traffic {
 	return t
 }
 
-// setTargets sends the next requests to these nodes, in turn.
+// setTargets makes all clients send their next requests to these nodes, in turn.
 func (t *traffic) setTargets(nodes []*cluster.Node) {
 	addrs := cluster.Addrs(nodes)
 	for _, client := range t.clients {
@@ -79,8 +80,8 @@ func (t *traffic) begin() {
 			Client: client, Rate: t.rates[i], Keys: plainKeys,
 			Prefix: fmt.Sprintf("r%d.%d", t.sc.roundNumber, i), Timeout: t.sc.opts.QueueWait + t.sc.opts.ExtraWait,
 		}
-		// The longest requests take turns on the most frequent keys, so other requests
-		// overlap with a request that runs too long.
+		// The longest requests use the register keys, which are the most frequent keys. A request
+		// that runs for too long then overlaps with other requests.
 		opts.ModifyRequest = func(n int, req *load.Request) {
 			if mixRequests(n, req); req.Header["App-Delay"] == longDelay {
 				req.Key = registerKeys[(n/40*2+n%2+i*registers/2)%registers]
@@ -93,9 +94,9 @@ func (t *traffic) begin() {
 	}
 }
 
-// sendLateWrites sends writes to some registers of a node. They are so slow that the app
-// performs them when the shards of the node have moved. The store must reject these
-// writes if the register is fenced.
+// sendLateWrites sends writes to the registers that a node owns. The writes are so slow that the app
+// performs them only after the shards of the node have moved. The store must reject these writes if
+// the register is fenced.
 func (t *traffic) sendLateWrites(shardMap cluster.Map, node *cluster.Node) {
 	for i, key := range t.sc.uniqueKeys("r")[:registers] {
 		if shardMap.OwnerOf(key) != node.ID {
@@ -117,8 +118,8 @@ func (t *traffic) sendLateWrites(shardMap cluster.Map, node *cluster.Node) {
 	}
 }
 
-// mixRequests makes some requests slow and some large. Each kind exists as GET and as
-// POST, except the last.
+// mixRequests makes some requests slow, and gives some a large response or a large body. Each kind
+// exists as GET and as POST, except the last one.
 func mixRequests(n int, req *load.Request) {
 	switch n % 40 {
 	case 4, 5, 24, 25:
@@ -140,7 +141,7 @@ func makeRegisterOp(n int, req *load.Request) {
 	req.Header = map[string]string{"App-Register": registerMode(n / 2)}
 }
 
-// awaitLoad waits until as many requests have started as the load sends in d.
+// awaitLoad waits until as many further requests have started as the load sends in this time.
 func (t *traffic) awaitLoad(sc *scenario, duration time.Duration) {
 	wanted := t.startedRequests() + int(duration.Seconds()*float64(sc.opts.Rate))
 	cluster.Await(sc, "requests start", func() error {
@@ -151,15 +152,16 @@ func (t *traffic) awaitLoad(sc *scenario, duration time.Duration) {
 	})
 }
 
+// startedRequests returns the number of requests that the generators have started in this round.
 func (t *traffic) startedRequests() int {
-	n := 0
+	count := 0
 	for _, generator := range t.generators {
-		n += generator.Started()
+		count += generator.Started()
 	}
-	return n
+	return count
 }
 
-// end stops the load and returns all responses.
+// end stops the load of the round, waits for all responses, and returns them.
 func (t *traffic) end() []history.Response {
 	var all []history.Response
 	for _, generator := range t.generators {
@@ -180,12 +182,13 @@ func (t *traffic) unsolicited() int {
 	return total
 }
 
-// forbidRetry stops clients from resending requests that may have run at a node.
+// forbidRetry forbids clients to repeat an unsafe request that may have run at this node.
 func (t *traffic) forbidRetry(node *cluster.Node) {
 	t.noRetry = append(t.noRetry, node.Addr)
 	t.applyNoRetry()
 }
 
+// allowRetry ends the effect of forbidRetry for a node.
 func (t *traffic) allowRetry(node *cluster.Node) {
 	t.noRetry = slices.DeleteFunc(t.noRetry, func(addr string) bool { return addr == node.Addr })
 	t.applyNoRetry()
