@@ -125,14 +125,14 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, map[string]any{"absent": absent})
 		return
 	}
-	failing := fault.shards
+	mustFail := fault.shards
 	if fault.kind == "unable" {
-		failing = nil
+		mustFail = nil
 		for _, shard := range call.Shards {
-			failing = append(failing, shard.ID)
+			mustFail = append(mustFail, shard.ID)
 		}
 	}
-	failed, notes := s.handleCall(name, call, failing)
+	failed, notes := s.handleCall(name, call, mustFail)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
 		panic(err) // cannot happen: all values are strings and numbers

@@ -18,10 +18,10 @@ import (
 // storeTimeout limits one call of the store.
 const storeTimeout = 10 * time.Second
 
-// registers holds one register per key. Like an ordinary app it trusts the proxy and never checks
-// whether it is still the owner: a request of an older epoch uses the memory of that epoch. Only
-// the store rejects outdated epochs. So a second owner or an outdated epoch shows in the values
-// that clients read.
+// registers contains one register per key. Like an ordinary app, it trusts the proxy and never checks
+// whether it is still the owner: a request of an older epoch uses the memory of that epoch. Only the
+// store rejects outdated epochs. So clients read wrong values if a shard has a second owner, or if a
+// request has an outdated epoch.
 type registers struct {
 	store *store.Client
 
@@ -39,14 +39,15 @@ type cellKey struct {
 
 // registerCell is the value of one key in one ownership epoch.
 type registerCell struct {
-	// lock holds one element and serves as a lock for the following fields: the operation that
-	// has received it may use them, also while it waits for the store.
+	// lock protects the following fields. It contains one element, and the operation that has
+	// received this element may use the fields, also while it waits for the store. A channel lets
+	// an operation give up when its client disconnects.
 	lock chan struct{}
 
 	value string
 	// loaded is true if value was read from the store or written to it.
 	loaded   bool
-	lastCall int64 // of the last call of the store
+	lastCall int64 // time of the last call of the store, a value of history.Now
 }
 
 func newRegisters(s *store.Client) *registers {
@@ -60,8 +61,8 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
 		return failureResult(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
 	}
-	write := !(&history.Response{Method: r.Method}).Safe()
-	if write && !isValidValue(body) {
+	isWrite := !(&history.Response{Method: r.Method}).Safe()
+	if isWrite && !isValidValue(body) {
 		return failureResult(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}
 	cell := rs.getCell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
@@ -78,7 +79,7 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	defer cancel()
 	var err error
 	switch {
-	case write:
+	case isWrite:
 		err = rs.write(ctx, cell, nextKey(), body)
 	case mode == "store":
 		res.value, err = rs.store.Read(ctx, nextKey())
@@ -90,7 +91,7 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 		res = failureResult(http.StatusConflict, err)
 	case err != nil:
 		res = failureResult(http.StatusServiceUnavailable, err)
-	case !write:
+	case !isWrite:
 		res.isRead = true
 	}
 	return res, r.Context().Err() == nil

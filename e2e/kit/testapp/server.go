@@ -60,6 +60,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	a.serveControl(w, r)
+}
+
+// serveControl handles a control request of the test, and health checks of the node.
+func (a *app) serveControl(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch r.URL.Path {
 	case "/unhealthy":
@@ -123,7 +128,7 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 		notAcquired(w)
 		return
 	}
-	run, count := a.startRun(r)
+	run, requestCount := a.startRun(r)
 	recorded := false
 	defer func() {
 		if !recorded {
@@ -157,47 +162,58 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if selected.gate != "" && !a.waitAtGate(r, selected.gate) || selected.registerDelay > 0 && !sleep(r, selected.registerDelay) || selected.hasEnded(r) {
 		return
 	}
-	var res result
-	if r.Header.Get("App-Register") != "" {
-		var ok bool
-		if res, ok = a.registers.serve(r, run, string(bodyPrefix)); !ok {
-			return
-		}
+	res, ok := a.execute(r, run, string(bodyPrefix), requestCount)
+	if !ok {
+		return
 	}
-	if a.state != nil && r.Header.Get("App-Register") == "" {
-		var err error
-		if count, err = a.state.count(run, r.Method == http.MethodPost); err != nil {
-			res = failureResult(http.StatusConflict, err)
-		}
-	}
-	if a.cache != nil && r.Method == http.MethodPost {
-		var err error
-		if count, err = a.cache.increment(run.Key); err != nil {
-			res = failureResult(http.StatusInternalServerError, err)
-		}
-	}
-	res.count = count
 	selected.respond(w, r, run, res, func() {
 		recorded = true
 		a.endRun(run)
 	})
 }
 
-// hasAcquired reports whether the app has acquired the shard of r in the epoch of r.
+// execute performs the operation of a request on a register, on the state or on the cache. ok is
+// false if the client disconnected before the result was available.
+func (a *app) execute(r *http.Request, run history.Run, body string, requestCount uint64) (res result, ok bool) {
+	usesRegister, isPost := r.Header.Get("App-Register") != "", r.Method == http.MethodPost
+	if usesRegister {
+		if res, ok = a.registers.serve(r, run, body); !ok {
+			return result{}, false
+		}
+	}
+	count := requestCount
+	if a.state != nil && !usesRegister {
+		var err error
+		if count, err = a.state.count(run, isPost); err != nil {
+			res = failureResult(http.StatusConflict, err)
+		}
+	}
+	if a.cache != nil && isPost {
+		var err error
+		if count, err = a.cache.increment(run.Key); err != nil {
+			res = failureResult(http.StatusInternalServerError, err)
+		}
+	}
+	res.count = count
+	return res, true
+}
+
+// hasAcquired reports whether the app has acquired the shard of a request in the epoch of the
+// request.
 func (a *app) hasAcquired(r *http.Request) bool {
 	shard, epoch := shardAndEpoch(r.Header)
 	return a.state.hasAcquired(shard, epoch)
 }
 
-// shardAndEpoch returns the shard and the epoch of a request. The epoch is 0 if either header is
-// invalid.
+// shardAndEpoch returns the shard and the epoch of a request. If one of the headers is invalid, the
+// epoch is zero, which history.Check reports as a violation.
 func shardAndEpoch(header http.Header) (shard uint32, epoch uint64) {
-	n, err := strconv.ParseUint(header.Get("Shardway-Shard"), 10, 32)
-	epoch, err2 := strconv.ParseUint(header.Get("Shardway-Epoch"), 10, 64)
-	if err != nil || err2 != nil {
-		epoch = 0 // the history checker reports it as an error
+	shardNumber, shardErr := strconv.ParseUint(header.Get("Shardway-Shard"), 10, 32)
+	epoch, epochErr := strconv.ParseUint(header.Get("Shardway-Epoch"), 10, 64)
+	if shardErr != nil || epochErr != nil {
+		epoch = 0
 	}
-	return uint32(n), epoch
+	return uint32(shardNumber), epoch
 }
 
 // prefixBuffer keeps the first store.MaxValue+1 bytes written to it, which is enough to detect a
@@ -215,10 +231,11 @@ func (p *prefixBuffer) Write(b []byte) (int, error) {
 func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
 	header := r.Header
 	shard, epoch := shardAndEpoch(header)
+	isFeed := header.Get("App-Feed") != ""
 	run = history.Run{
 		App: a.name, Node: header.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
-		Key: header.Get("Shardway-Key"), ID: header.Get("App-Id"), Method: r.Method, Stream: header.Get("Upgrade") != "" || header.Get("App-Events") != "" || header.Get("App-Feed") != "",
-		Resumes: header.Get("App-Feed") != "",
+		Key: header.Get("Shardway-Key"), ID: header.Get("App-Id"), Method: r.Method,
+		Stream: isFeed || header.Get("Upgrade") != "" || header.Get("App-Events") != "", Resumes: isFeed,
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -40,11 +40,11 @@ type shardState struct {
 
 // sumText returns the sum of all counters of the shard in decimal.
 func (st *shardState) sumText() string {
-	n := uint64(0)
-	for _, c := range st.counts {
-		n += c
+	sum := uint64(0)
+	for _, count := range st.counts {
+		sum += count
 	}
-	return strconv.FormatUint(n, 10)
+	return strconv.FormatUint(sum, 10)
 }
 
 // releasedState is the result of a release.
@@ -72,7 +72,7 @@ func newState(dir string, writeThrough bool) *state {
 	}
 }
 
-// hasAcquired reports whether the app has acquired the shard in this epoch.
+// hasAcquired reports whether the app has acquired the shard in this ownership epoch.
 func (s *state) hasAcquired(shard uint32, epoch uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,11 +110,11 @@ func (s *state) count(run history.Run, write bool) (count uint64, err error) {
 
 // saveLocked writes the counters of a shard to its file. mu must be held.
 func (s *state) saveLocked(shard uint32, acquired *shardState) error {
-	b, err := json.Marshal(acquired.counts)
+	data, err := json.Marshal(acquired.counts)
 	if err != nil {
 		return err
 	}
-	return s.dir.Save(shard, acquired.epoch, b)
+	return s.dir.Save(shard, acquired.epoch, data)
 }
 
 // saveAll saves all acquired shards, so that a test can read them.
@@ -129,7 +129,8 @@ func (s *state) saveAll() error {
 }
 
 type (
-	// hookShard is one shard of a hook call.
+	// hookShard is one shard of a hook call. From is its previous owner and To its next owner; nil
+	// means that there is none. Note is the note of the release.
 	hookShard struct {
 		ID       uint32  `json:"shard"`
 		Epoch    uint64  `json:"epoch"`
@@ -148,10 +149,10 @@ type (
 )
 
 // handleCall runs one hook call. It ignores a shard for which a call with a higher sequence number
-// has already arrived from the same disk. failed has the error of each shard that failed, which
-// includes those in failing. notes has the sum of the counters of each shard that a release has
-// saved.
-func (s *state) handleCall(hook string, call hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
+// has already arrived from the same disk. The shards in mustFail fail without an effect, as the fault
+// of the hook requires. failed contains the error of each shard that failed. notes contains the sum of
+// the counters of each shard that a release has saved.
+func (s *state) handleCall(hook string, call hookCall, mustFail []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
@@ -166,13 +167,13 @@ func (s *state) handleCall(hook string, call hookCall, failing []uint32) (failed
 		}
 		seqs[shard.ID] = call.Seq
 		var err error
-		if slices.Contains(failing, shard.ID) {
+		if slices.Contains(mustFail, shard.ID) {
 			err = errors.New("told to fail")
 		} else {
 			err = s.applyLocked(hook, shard)
 		}
 		if release, ok := s.released[shard.ID]; err == nil && hook == "release" && ok && release.epoch == shard.Epoch {
-			notes[shard.ID] = []byte(release.note) // also if the call is repeated
+			notes[shard.ID] = []byte(release.note) // a repeated call gets the same note
 		}
 		record := hookRecord{Hook: hook, Shard: shard.ID, Epoch: shard.Epoch, Released: shard.Released, Again: shard.Again}
 		if shard.From != nil {
@@ -196,20 +197,20 @@ func (s *state) applyLocked(hook string, shard hookShard) error {
 	switch hook {
 	case "acquire":
 		if acquired != nil && acquired.epoch == shard.Epoch {
-			return nil // a repeated call: memory is newer than the file
+			return nil // The call is repeated, and the memory is newer than the file.
 		}
-		b, err := s.dir.Take(shard.ID, shard.Epoch)
+		data, err := s.dir.Take(shard.ID, shard.Epoch)
 		if err != nil {
 			return err
 		}
 		acquired = &shardState{epoch: shard.Epoch, counts: make(map[string]uint64)}
-		if len(b) > 0 {
-			if err = json.Unmarshal(b, &acquired.counts); err != nil {
+		if len(data) > 0 {
+			if err = json.Unmarshal(data, &acquired.counts); err != nil {
 				return err
 			}
 		}
-		if found := acquired.sumText(); shard.Released && shard.Note != nil && string(shard.Note) != found {
-			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, found)
+		if loadedSum := acquired.sumText(); shard.Released && shard.Note != nil && string(shard.Note) != loadedSum {
+			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *shard.From, shard.Note, loadedSum)
 		}
 		s.acquired[shard.ID] = acquired
 		delete(s.released, shard.ID)
