@@ -23,27 +23,29 @@ const retryDelay = 20 * time.Millisecond
 type Client struct {
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 
+	// mu protects the following fields.
 	mu         sync.Mutex
 	targets    []string
-	nextTarget int
-	idle       map[string][]*clientConn
-	closed     bool
-	noRetry    []string
-	// removedAt is when a target was last removed from noRetry, by history.Now.
+	nextTarget int                      // number of the last used target; its remainder is the index in targets
+	idleConns  map[string][]*clientConn // by target
+	isClosed   bool                     // no connection is kept any more
+	noRetry    []string                 // targets that get no unsafe request twice
+	// removedAt contains the time at which a target was last removed from noRetry, a value of
+	// history.Now.
 	removedAt map[string]int64
 	// unsolicited is the number of bytes that arrived on idle connections.
 	unsolicited int
 }
 
-// NewClient returns a client of these targets ("host:port"), which it uses in turn. A nil
-// dial means plain TCP.
+// NewClient returns a client that sends requests to these targets ("host:port") in turn. A nil dial
+// means plain TCP.
 func NewClient(targets []string, dial func(ctx context.Context, addr string) (net.Conn, error)) *Client {
 	if dial == nil {
 		dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	return &Client{dial: dial, targets: targets, idle: make(map[string][]*clientConn), removedAt: make(map[string]int64)}
+	return &Client{dial: dial, targets: targets, idleConns: make(map[string][]*clientConn), removedAt: make(map[string]int64)}
 }
 
 // SetTargets replaces the targets. It does not affect requests in flight.
@@ -68,38 +70,41 @@ func (c *Client) SetNoRetry(targets ...string) {
 	c.noRetry = targets
 }
 
-// mayRetry reports whether a request on an idle connection that was found closed may be
-// sent to the next target.
+// mayRetry reports whether a request may be sent to the next target after an attempt on an idle
+// connection that the target had closed. A safe request may always be repeated.
 func (c *Client) mayRetry(attempt *history.Attempt, resp *history.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	removed, ok := c.removedAt[attempt.Target]
-	return resp.Safe() || !slices.Contains(c.noRetry, attempt.Target) && (!ok || removed < attempt.Sent)
+	removedAt, wasRemoved := c.removedAt[attempt.Target]
+	return resp.Safe() || !slices.Contains(c.noRetry, attempt.Target) && (!wasRemoved || removedAt < attempt.Sent)
 }
 
-// Close closes the idle connections, and keeps none from now on.
+// Close closes the idle connections. From now on, the client closes each connection after its
+// request.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
-	for _, conns := range c.idle {
+	c.isClosed = true
+	for _, conns := range c.idleConns {
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
 	}
-	clear(c.idle)
+	clear(c.idleConns)
 }
 
-// Do sends r to successive targets until one responds, and returns the result.
+// Do sends a request to successive targets until one of them responds, and returns the result.
 func (c *Client) Do(ctx context.Context, req Request) history.Response {
 	return c.send(ctx, req, "")
 }
 
-// DoAt sends r to one target once.
+// DoAt sends a request to one target, without retries, and returns the result.
 func (c *Client) DoAt(ctx context.Context, target string, req Request) history.Response {
 	return c.send(ctx, req, target)
 }
 
+// send sends a request to onlyTarget, or if that is empty, to successive targets until one of them
+// responds.
 func (c *Client) send(ctx context.Context, req Request, onlyTarget string) history.Response {
 	req = req.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, req.Timeout)
@@ -108,18 +113,19 @@ func (c *Client) send(ctx context.Context, req Request, onlyTarget string) histo
 	if resp.Register != "" && !resp.Safe() {
 		resp.Wrote = string(req.Body)
 	}
-	for round := 1; ; round++ {
+	for try := 1; ; try++ {
 		target, targetCount := c.takeTarget(onlyTarget)
 		if retry := c.tryTarget(ctx, target, req, &resp, onlyTarget == ""); !retry {
 			return resp
 		}
-		if round%targetCount == 0 && !wait(ctx, retryDelay) {
+		if try%targetCount == 0 && !wait(ctx, retryDelay) {
 			return resp
 		}
 	}
 }
 
-// takeTarget returns the next target and the number of targets.
+// takeTarget returns the next target and the number of targets. If onlyTarget is not empty, it is
+// the only target.
 func (c *Client) takeTarget(onlyTarget string) (target string, count int) {
 	if onlyTarget != "" {
 		return onlyTarget, 1
@@ -130,14 +136,15 @@ func (c *Client) takeTarget(onlyTarget string) (target string, count int) {
 	return c.targets[c.nextTarget%len(c.targets)], len(c.targets)
 }
 
-// tryTarget tries one target. retry reports that the request certainly got no response
-// there, so that a load balancer would try the next target.
+// tryTarget sends a request to one target, and records the attempt in resp. retry reports that the
+// request certainly got no response, so that a load balancer would try the next target. It is always
+// false without failover.
 func (c *Client) tryTarget(ctx context.Context, target string, req Request, resp *history.Response, failover bool) (retry bool) {
 	attempt := history.Attempt{Target: target, Sent: history.Now()}
 	conn, reusable, err := c.sendOnce(ctx, target, req, resp)
 	if conn != nil {
 		attempt.Reused = conn.isReused
-		retry = attempt.Reused && !conn.hasReceived && closedByPeer(err) && c.mayRetry(&attempt, resp)
+		retry = attempt.Reused && !conn.hasReceived && isClosedByPeer(err) && c.mayRetry(&attempt, resp)
 		c.putIdle(conn, reusable)
 	} else {
 		attempt.Refused = isRefused(err)
@@ -151,8 +158,9 @@ func (c *Client) tryTarget(ctx context.Context, target string, req Request, resp
 	return retry && failover && ctx.Err() == nil
 }
 
-// sendOnce sends r over an idle connection that is still open, or over a new one, and
-// returns the connection. k is nil if the dial failed.
+// sendOnce sends a request over an idle connection that is still open, or over a new one, and
+// returns the connection. conn is nil if the dial failed. reusable reports whether the connection may
+// carry another request.
 func (c *Client) sendOnce(ctx context.Context, target string, req Request, resp *history.Response) (conn *clientConn, reusable bool, err error) {
 	deadline, _ := ctx.Deadline()
 	for {
@@ -172,20 +180,21 @@ func (c *Client) sendOnce(ctx context.Context, target string, req Request, resp 
 	}
 }
 
-// isRefused reports whether a dial failed because the listener is closed, or was closed
-// just then. In the second case the kernel resets connections that were not accepted yet,
-// possibly before the dial returns. Nothing was sent.
+// isRefused reports whether a dial failed because the listener is closed, or was closed during the
+// dial. In the second case the kernel resets connections that were not accepted yet, possibly before
+// the dial returns. The client has sent nothing in both cases.
 func isRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// closedByPeer distinguishes the end of an idle connection from a timeout.
-func closedByPeer(err error) bool {
+// isClosedByPeer reports whether an error means that the peer closed the connection. A timeout does
+// not.
+func isClosedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// getConn returns an idle connection or a new one.
+// getConn returns an idle connection to the target, or a new one if there is none.
 func (c *Client) getConn(ctx context.Context, target string) (*clientConn, error) {
 	if conn := c.takeIdle(target); conn != nil {
 		conn.isReused = true
@@ -198,26 +207,29 @@ func (c *Client) getConn(ctx context.Context, target string) (*clientConn, error
 	return newConn(netConn, target), nil
 }
 
+// takeIdle removes the last used idle connection to the target, and returns it. nil means that there
+// is none.
 func (c *Client) takeIdle(target string) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conns := c.idle[target]
+	conns := c.idleConns[target]
 	if len(conns) == 0 {
 		return nil
 	}
 	conn := conns[len(conns)-1]
-	c.idle[target] = conns[:len(conns)-1]
+	c.idleConns[target] = conns[:len(conns)-1]
 	return conn
 }
 
+// putIdle keeps a connection for later requests if it is reusable, and closes it otherwise.
 func (c *Client) putIdle(conn *clientConn, reusable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !reusable || c.closed {
+	if !reusable || c.isClosed {
 		_ = conn.Close()
 		return
 	}
-	c.idle[conn.target] = append(c.idle[conn.target], conn)
+	c.idleConns[conn.target] = append(c.idleConns[conn.target], conn)
 }
 
 // Unsolicited returns the number of bytes that arrived on idle connections. They belong
@@ -228,9 +240,9 @@ func (c *Client) Unsolicited() int {
 	return c.unsolicited
 }
 
-// wait waits for d, and returns false if ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
+// wait waits for a duration. It returns false if ctx ends before that.
+func wait(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -25,12 +25,13 @@ var errStale = errors.New("load: stale connection")
 // clientConn is a connection to a target.
 type clientConn struct {
 	net.Conn
-	target   string
-	reader   *bufio.Reader
+	target string
+	reader *bufio.Reader // reads from the connection
+	// isReused reports whether the connection has carried a request before.
 	isReused bool
 	// hasReceived reports whether a byte of the current response has arrived.
 	hasReceived bool
-	// unsolicited is the number of bytes that arrived while it was idle.
+	// unsolicited is the number of bytes that arrived while the connection was idle.
 	unsolicited int
 }
 
@@ -40,7 +41,7 @@ func newConn(netConn net.Conn, target string) *clientConn {
 	return conn
 }
 
-// Read records that bytes have arrived.
+// Read reads from the connection and records that bytes have arrived.
 func (c *clientConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -49,9 +50,10 @@ func (c *clientConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// exchange sends one request and reads its response into a. keep reports whether the
-// connection may carry another request.
-func (c *clientConn) exchange(req Request, a *history.Response, deadline time.Time) (reusable bool, err error) {
+// exchange sends one request and reads its response into resp. reusable reports whether the
+// connection may carry another request. The error is errStale if an idle connection has ended, so
+// that nothing was sent.
+func (c *clientConn) exchange(req Request, resp *history.Response, deadline time.Time) (reusable bool, err error) {
 	c.hasReceived = false
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
@@ -67,31 +69,31 @@ func (c *clientConn) exchange(req Request, a *history.Response, deadline time.Ti
 	if _, err = c.Write(request); err != nil && !c.hasResponse() {
 		return false, err
 	}
-	resp, err := c.readResponse(req)
+	httpResp, err := c.readResponse(req)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	a.Status = resp.StatusCode
-	a.Error = resp.Header.Get("Shardway-Error")
-	a.App = resp.Header.Get("App-Name")
-	a.EchoID = resp.Header.Get("App-Id")
-	a.Value = resp.Header.Get("App-Value")
-	a.Count, _ = strconv.ParseUint(resp.Header.Get("App-Count"), 10, 64)
+	defer func() { _ = httpResp.Body.Close() }()
+	resp.Status = httpResp.StatusCode
+	resp.Error = httpResp.Header.Get("Shardway-Error")
+	resp.App = httpResp.Header.Get("App-Name")
+	resp.EchoID = httpResp.Header.Get("App-Id")
+	resp.Value = httpResp.Header.Get("App-Value")
+	resp.Count, _ = strconv.ParseUint(httpResp.Header.Get("App-Count"), 10, 64)
 	var start prefixBuffer
-	a.Bytes, err = io.Copy(&start, resp.Body)
-	if a.Status != http.StatusOK {
-		a.Detail = string(start)
+	resp.Bytes, err = io.Copy(&start, httpResp.Body)
+	if resp.Status != http.StatusOK {
+		resp.Detail = string(start)
 	}
-	if err == nil && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 {
+	if err == nil && httpResp.ContentLength < 0 && len(httpResp.TransferEncoding) == 0 {
 		err = errUnframed
 	}
 	if err != nil {
-		a.Truncated = true
+		resp.Truncated = true
 		return false, err
 	}
-	a.Extra += c.reader.Buffered()
-	return !resp.Close && a.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
+	resp.Extra += c.reader.Buffered()
+	return !httpResp.Close && resp.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
 }
 
 // hasResponse reports whether the peer sent a response although it did not read the whole

@@ -18,19 +18,20 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Follower is a client that follows the events of a key and reconnects whenever its
-// stream ends, like EventSource: with the ID of the last complete event.
+// Follower is a client that reads the event stream of a key. Like EventSource in a browser, it
+// reconnects when the stream ends, and sends the ID of the last complete event.
 type Follower struct {
 	name, key string
 	interval  time.Duration
 
+	// mu protects the following fields.
 	mu         sync.Mutex
 	targets    []string
 	nextTarget int
-	connCount  int
-	lastTaken  uint64 // the last event that Take has returned
-	lastEvent  uint64
-	conns      []history.FollowConn // not returned by Take yet; only the last connection may be open
+	connCount  int                  // number of all connections so far
+	lastTaken  uint64               // ID of the last event that TakeConns has returned
+	lastEvent  uint64               // ID of the last received event
+	conns      []history.FollowConn // not returned by TakeConns yet; only the last one may be open
 }
 
 // NewFollower returns a follower with a unique name, for events with this interval.
@@ -38,7 +39,7 @@ func NewFollower(name, key string, interval time.Duration) *Follower {
 	return &Follower{name: name, key: key, interval: interval}
 }
 
-// SetTargets replaces the addresses to which it connects in turn.
+// SetTargets replaces the addresses to which the client connects, in turn.
 func (f *Follower) SetTargets(targets []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

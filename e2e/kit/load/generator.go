@@ -39,18 +39,19 @@ const RetryMark = "+"
 
 // Generator sends requests at a constant rate until it is stopped.
 type Generator struct {
-	opts      Options
-	stop      context.CancelFunc
-	done      chan struct{} // closed after the last response
-	abort     context.CancelFunc
-	started   atomic.Int64
-	ended     atomic.Int64
-	mu        sync.Mutex
+	opts    Options
+	stop    context.CancelFunc // no further request starts
+	abort   context.CancelFunc // requests in flight are canceled
+	done    chan struct{}      // closed after the last response
+	started atomic.Int64       // number of started requests
+	ended   atomic.Int64       // number of requests with a result
+
+	mu        sync.Mutex // protects responses
 	responses []history.Response
 }
 
-// Start starts to send. The end of ctx also cancels requests in flight, which Stop does
-// not.
+// Start starts to send requests until Stop is called or ctx ends. The end of ctx also cancels
+// requests in flight, which Stop does not.
 func Start(ctx context.Context, opts Options) *Generator {
 	requestCtx, abort := context.WithCancel(ctx)
 	untilStop, stop := context.WithCancel(requestCtx)
@@ -59,8 +60,8 @@ func Start(ctx context.Context, opts Options) *Generator {
 	return g
 }
 
-// run keeps the rate by the clock: after a stall it catches up, so that n seconds always
-// contain n times Rate requests.
+// run starts requests until untilStop ends, and waits for their responses. After a delay it starts the
+// missed requests at once, so that n seconds always contain n times Rate requests.
 func (g *Generator) run(untilStop, requestCtx context.Context) {
 	defer close(g.done)
 	var running sync.WaitGroup
@@ -83,6 +84,7 @@ func (g *Generator) run(untilStop, requestCtx context.Context) {
 	}
 }
 
+// request returns the n-th request.
 func (g *Generator) request(n int) Request {
 	req := Request{
 		ID:      fmt.Sprintf("%s-%d", g.opts.Prefix, n),
@@ -98,6 +100,8 @@ func (g *Generator) request(n int) Request {
 	return req
 }
 
+// sendWithRetries sends a request. If the request fails and Options.RetryFailed is set, it sends
+// further requests for the same key until one succeeds.
 func (g *Generator) sendWithRetries(ctx context.Context, req Request) {
 	defer g.ended.Add(1)
 	resp := g.sendAndRecord(ctx, req)
@@ -111,6 +115,7 @@ func (g *Generator) sendWithRetries(ctx context.Context, req Request) {
 	}
 }
 
+// sendAndRecord sends a request and records its response.
 func (g *Generator) sendAndRecord(ctx context.Context, req Request) history.Response {
 	resp := g.opts.Client.Do(ctx, req)
 	g.mu.Lock()
