@@ -33,7 +33,7 @@ func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.cluster.beginFault(n, history.Terminated) }, want: history.Killed, cut: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
 			Await(t, "it says that it failed, and has more to end", func() error {
-				if at, _ := n.process.failureMessage(); at == 0 || history.Now()-at < int64(takes) {
+				if at, _ := n.process.findFailureMessage(); at == 0 || history.Now()-at < int64(takes) {
 					return errors.New("it has not")
 				}
 				return nil
