@@ -96,10 +96,10 @@ func (f *Follower) beginConn() (target string, req Request) {
 	return conn.Target, req.withDefaults()
 }
 
-// errorResponse is a response without a stream.
-type errorResponse struct{ code, detail string }
+// responseError is a response without a stream.
+type responseError struct{ code, detail string }
 
-func (a errorResponse) Error() string { return a.code + " " + a.detail }
+func (a responseError) Error() string { return a.code + " " + a.detail }
 
 // readStream reads a stream to its end. nil means that it ended properly.
 func (f *Follower) readStream(ctx context.Context, target string, req Request) (status int, err error) {
@@ -123,7 +123,7 @@ func (f *Follower) readStream(ctx context.Context, target string, req Request) (
 	if res.StatusCode != http.StatusOK {
 		var start prefixBuffer
 		_, _ = io.Copy(&start, res.Body)
-		return res.StatusCode, errorResponse{res.Header.Get("Shardway-Error"), string(start)}
+		return res.StatusCode, responseError{res.Header.Get("Shardway-Error"), string(start)}
 	}
 	return res.StatusCode, f.readEvents(res.Body)
 }
@@ -167,7 +167,7 @@ func (f *Follower) endConn(status int, err error) {
 	defer f.mu.Unlock()
 	conn := &f.conns[len(f.conns)-1]
 	conn.Status, conn.Done, conn.Ended = status, history.Now(), err == nil
-	var a errorResponse
+	var a responseError
 	switch {
 	case errors.As(err, &a):
 		conn.Error, conn.Detail = a.code, a.detail
