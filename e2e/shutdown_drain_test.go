@@ -34,7 +34,7 @@ func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 		if s, err := n.Status(t.Context()); err != nil || s.State != "drained" || s.Role == "leader" {
 			t.Errorf("%s, drained, is %q, %s: %v", n.ID, s.State, s.Role, err)
 		}
-		if out, code := shardway(t, "drain", others[0].ID, "--admin", n.Admin); code != 1 || !strings.Contains(out, "1 of 3 voters are left and it takes 2 ("+n.ID+" is drained)") {
+		if out, code := shardway(t, "drain", others[0].ID, "--admin", n.Admin); code != 1 || !strings.Contains(out, "1 of 3 voters remain and 2 are required ("+n.ID+" is drained)") {
 			t.Errorf("drain %s beside %s: exit %d, %s", others[0].ID, n.ID, code, out)
 		}
 		if out, code := shardway(t, "uncordon", n.ID, "--admin", n.Admin); code != 0 {
@@ -85,7 +85,7 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	}
 	second.RecordDrain()
 	out, code := shardway(t, "drain", "--local", "--wait", "--timeout", "1m", "--data", second.DataDir)
-	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
+	if want := "1 of 3 voters remain and 2 are required (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("drain --local of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
 	c.AwaitShards(t, third)

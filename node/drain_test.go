@@ -43,7 +43,7 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 				w.t.Errorf("the cluster keeps the drain of %v", asked)
 			}
 			w.untilVoters(3)
-			if d := w.all[rest[0]].node.API().DrainSelf(); !strings.Contains(d.Warning, "1 of 3 voters are left and it takes 2 ("+p.name+" is leaving)") {
+			if d := w.all[rest[0]].node.API().DrainSelf(); !strings.Contains(d.Warning, "1 of 3 voters remain and 2 are required ("+p.name+" is leaving)") {
 				w.t.Errorf("the second that leaves is warned %q", d.Warning)
 			}
 			w.untilSettled(rest[1])

@@ -91,7 +91,7 @@ func TestGatewayWithoutOwnersIsNotReady(t *testing.T) {
 		}
 		w.until("it is not any more", func() bool {
 			err := g.node.API().Ready()
-			return err != nil && strings.Contains(err.Error(), "no-quorum: 1 of 4 voters is here and it takes 3")
+			return err != nil && strings.Contains(err.Error(), "no-quorum: 1 of 4 voters is present and 3 are required")
 		})
 		w.all["a"].restart()
 		w.all["b"].restart()

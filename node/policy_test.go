@@ -87,7 +87,7 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		w.untilVoters(3)
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"})
 		w.untilSettled("a", "b")
-		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, `without node "b", 1 of 3 voters are left and it takes 2 (c is drained)`)
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, `without node "b", 1 of 3 voters remain and 2 are required (c is drained)`)
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"}) // once more is no other
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "b", Force: true})
 		w.untilSettled("a")
@@ -138,7 +138,7 @@ func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
 		w.start("b")
 		w.untilSettled("a", "b")
 		w.untilVoters(2)
-		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, "1 of 2 voters are left and it takes 2")
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, "1 of 2 voters remain and 2 are required")
 	})
 }
 
@@ -149,7 +149,7 @@ func TestDrainCountsNodesWithHeartbeats(t *testing.T) {
 		w.untilVoters(3)
 		w.all["c"].kill()
 		w.untilSettled("a", "b")
-		w.refused(w.leader(), api.Action{Verb: api.Drain, Node: w.follower().name}, api.ErrRefused, "1 of 3 voters are left and it takes 2 (c is not heard)")
+		w.refused(w.leader(), api.Action{Verb: api.Drain, Node: w.follower().name}, api.ErrRefused, "1 of 3 voters remain and 2 are required (c sends no heartbeats)")
 	})
 }
 

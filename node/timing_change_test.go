@@ -77,7 +77,7 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		w.retimes(w.leader(), api.Timing{DeadAfter: "6s"})
 		began := time.Now()
 		_, err := w.leader().node.API().ChangeTiming(w.t.Context(), api.Timing{DeadAfter: "2.5s"}, "test")
-		why := "the timing was changed a moment ago, and nodes may still run what the one before it let them: try again in 6s, at " + began.Add(6*time.Second).UTC().Format("15:04:05")
+		why := "the timing was changed a moment ago, and nodes may still use the previous one: try again in 6s, at " + began.Add(6*time.Second).UTC().Format("15:04:05")
 		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), why) {
 			w.t.Errorf("at once: %v, want %s", err, why)
 		}
@@ -94,7 +94,7 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 		if took := time.Since(began); took < 6*time.Second || took > 6500*time.Millisecond {
 			w.t.Errorf("the next change after %v, want 6s", took)
 		}
-		w.until("what was before does not count any more", func() bool {
+		w.until("the previous values no longer apply", func() bool {
 			got, _ := w.follower().node.API().Timing(w.t.Context())
 			return got.BeforeCounts == "0s"
 		})

@@ -50,7 +50,7 @@ func (t *target) runAction(ctx context.Context, s *session, a api.Action, succes
 }
 
 type appRestartedCommand struct {
-	Node string `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
+	Node string `arg:"" optional:"" help:"ID of the node (else the node at --admin)."`
 	target
 }
 

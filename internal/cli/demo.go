@@ -39,7 +39,7 @@ func (c *demoCommand) Run(ctx context.Context, s *session) error {
 
 type demoAppCommand struct {
 	Listen string `default:"127.0.0.1:9001" help:"Address to listen on." placeholder:"ADDR"`
-	State  string `help:"Directory that all copies of the app share, for what they count." placeholder:"DIR" required:""`
+	State  string `help:"Directory shared by all app instances, for their counters." placeholder:"DIR" required:""`
 }
 
 // Run runs the sample app alone until ctx ends.

@@ -157,7 +157,7 @@ func writeDoctorReport(w io.Writer, d doctorReport) error {
 		return err
 	}
 	if len(d.Findings) == 0 {
-		if _, err := fmt.Fprintf(w, "nothing is the matter, as far as the nodes tell\n\n"); err != nil {
+		if _, err := fmt.Fprintf(w, "no findings on the nodes that responded\n\n"); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 // Who leaves the node out, to see how the command is used, is told which one it was and what
 // undoes it: before anything is waited for.
 func TestDrainReportsNodeAndUndoCommand(t *testing.T) {
-	const begun = "node a, the one that was asked, is draining until `shardway uncordon a`; `shardway nodes` shows its progress\n"
+	const begun = "node a, which received the command, is draining until `shardway uncordon a`; `shardway nodes` shows its progress\n"
 	two := api.DrainState{Requested: true, Shards: 2}
 	for line, want := range map[string]string{
 		"drain":               begun,
@@ -143,7 +143,7 @@ func TestLocalDrainNeedsNoTokenAndEndsIfNoNodeTakesTheShards(t *testing.T) {
 		}
 	}
 	code, out, errOut := run(t, "drain --local", "SHARDWAY_DATA="+data)
-	if code != 0 || out != "node solo is draining until its process ends\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters are left and it takes 1`) {
+	if code != 0 || out != "node solo is draining until its process ends\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters remain and 1 are required`) {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)

@@ -68,7 +68,7 @@ func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.C
 			return err
 		case !unreachable:
 			unreachable = true
-			s.printError(fmt.Sprintf("%v; asking again until it answers", err))
+			s.printError(fmt.Sprintf("%v; retrying until the node responds", err))
 		}
 		select {
 		case <-ctx.Done():

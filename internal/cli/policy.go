@@ -65,7 +65,7 @@ func writePolicy(w io.Writer, p api.Policy) error {
 		row("pause for "+p.Pause, "all planned moves")
 	}
 	if rows == 0 {
-		_, err := fmt.Fprintln(w, "nothing is asked: shards are spread evenly, by weight")
+		_, err := fmt.Fprintln(w, "no operator action is in force: shards are spread evenly, by weight")
 		return err
 	}
 	return t.flush()
@@ -183,7 +183,7 @@ func (c *resumeCommand) Run(ctx context.Context, s *session) error {
 
 type weightCommand struct {
 	Node   string `arg:"" help:"Id of the node."`
-	Weight string `arg:"" help:"Its share relative to others, 1 to 1000; 0 for the one it was started with."`
+	Weight string `arg:"" help:"Weight relative to other nodes, 1 to 1000; 0 restores the configured weight."`
 	target
 }
 
@@ -204,7 +204,7 @@ func (c *weightCommand) Run(ctx context.Context, s *session) error {
 const zonePrefix = "zone="
 
 type pinCommand struct {
-	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key names one, and where it belongs."`
+	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key is set, and the node or zone."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
 	target
 }
@@ -217,7 +217,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(args) != 1 {
-		return misuse("say which shard, and where it belongs, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
+		return misuse("give a shard, and a node or zone, as in: shardway pin 7 n3; shardway pin --key alice zone=east")
 	}
 	if zone, ok := strings.CutPrefix(args[0], zonePrefix); ok {
 		a.Zone = zone
@@ -228,7 +228,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 }
 
 type unpinCommand struct {
-	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key names one."`
+	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key is set."`
 	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
 	target
 }
@@ -251,7 +251,7 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
-			return nil, misuse("say which shard: give its number, or --key KEY")
+			return nil, misuse("give the number of a shard, or --key KEY")
 		}
 		n, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {

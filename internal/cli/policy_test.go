@@ -156,11 +156,11 @@ func (c *unasked) Policy() api.Policy { return api.Policy{GradualDrains: c.empty
 func TestEmptyPolicyIsShown(t *testing.T) {
 	c := &unasked{policyCluster: policyCluster{cluster: &cluster{}}}
 	addr := serveCluster(t, c)
-	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {
+	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "no operator action") || strings.Contains(out, "pause") {
 		t.Errorf("policy: %q", out)
 	}
 	c.emptying = []api.GradualDrain{{Node: "b", IdleFirst: "10m"}}
-	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain idle-first 10m") || strings.Contains(out, "nothing is asked") {
+	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain idle-first 10m") || strings.Contains(out, "no operator action") {
 		t.Errorf("policy: %q", out)
 	}
 }
@@ -219,10 +219,10 @@ func TestPolicyErrorsNameMissingArgument(t *testing.T) {
 		exit int // 1 where the node refuses it
 		says string
 	}{
-		"pin 7":                {2, `say which shard, and where it belongs`},
+		"pin 7":                {2, `give a shard, and a node or zone`},
 		"pin x b":              {2, `"x" is not a shard number`},
 		"pin 7 b":              {1, `shard = "7" is not a shard of this cluster: give a number from 0 to 2`},
-		"unpin":                {2, `say which shard: give its number, or --key KEY`},
+		"unpin":                {2, `give the number of a shard, or --key KEY`},
 		"weight b 1001":        {1, `weight = "1001" is not a valid weight: give a number from 1 to 1000, or 0 for the weight that the node was started with`},
 		"pause --for 8000h":    {1, `for = "8000h" is not a duration from 1s to 168h0m0s: give a value such as 30m`},
 		"pause --for tomorrow": {1, `for = "tomorrow" is not a duration`},

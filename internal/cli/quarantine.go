@@ -9,7 +9,7 @@ import (
 )
 
 type quarantineCommand struct {
-	Key   string  `arg:"" optional:"" help:"The key, as requests carry it; without one, or a hash, list what is in quarantine."`
+	Key   string  `arg:"" optional:"" help:"The key, as in requests; without a key or hash, list the quarantined keys."`
 	For   string  `help:"Duration, up to 168h; an election restarts it (else until it is lifted)." placeholder:"DURATION"`
 	Lift  bool    `help:"End the quarantine of the key."`
 	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
@@ -33,7 +33,7 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	defer node.Close()
 	switch {
 	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
-		return misuse("name the key, or its hash and shard, not both")
+		return misuse("give the key, or its hash and shard, not both")
 	case (c.Hash != "") != (c.Shard != nil):
 		return misuse("--hash and --shard go together, as in: shardway quarantine --shard 7 --hash 0123456789abcdef")
 	case c.Lift && c.For != "":

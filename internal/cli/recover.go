@@ -47,7 +47,7 @@ func (c *recoverCommand) Run(s *session) error {
 	}
 	r, err := recovery.Recover(o)
 	if errors.Is(err, recovery.ErrUnconfirmed) {
-		return fmt.Errorf("%w: look with `shardway recover --data %s` at what would be given up", err, o.Data)
+		return fmt.Errorf("%w: run `shardway recover --data %s` to see what would be abandoned", err, o.Data)
 	}
 	if err != nil {
 		return err

@@ -56,9 +56,9 @@ func writeTiming(w io.Writer, t api.TimingState) error {
 	switch t.BeforeCounts {
 	case "": // unknown without a leader
 	case "0s":
-		before, counts = "BEFORE (over)", "; what was before does not count any more"
+		before, counts = "BEFORE (over)", "; the previous values no longer apply"
 	default:
-		before, counts = "BEFORE (counts)", "; waits go by the larger of both for another "+t.BeforeCounts
+		before, counts = "BEFORE (counts)", "; the larger of both values applies for another "+t.BeforeCounts
 	}
 	out := newTable(w, "SETTING", "IN FORCE", before)
 	out.row("lease", t.Lease, t.Before.Lease)

@@ -61,8 +61,8 @@ func TestTimingShowsAndChanges(t *testing.T) {
 func TestSettingsReportWhetherPreviousTimingCounts(t *testing.T) {
 	for counts, want := range map[string][2]string{
 		"":   {"IN FORCE BEFORE lease", "entry 9 of the log"},
-		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; what was before does not count any more"},
-		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; waits go by the larger of both for another 4s"},
+		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; the previous values no longer apply"},
+		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; the larger of both values applies for another 4s"},
 	} {
 		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&timingCluster{counts: counts})}))
 		out = strings.Join(strings.Fields(out), " ")

@@ -15,7 +15,7 @@ import (
 )
 
 type shardsCommand struct {
-	Shard string `arg:"" optional:"" help:"Number of a shard: show who has it, who had it, and why it moved."`
+	Shard string `arg:"" optional:"" help:"Number of a shard: show its owners and why it moved."`
 	Node  string `help:"Only the shards that this node owns or is about to own." placeholder:"ID"`
 	target
 }
@@ -79,7 +79,7 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *client.
 		}
 	}
 	if len(h.Moves) == 0 {
-		_, err = fmt.Fprintln(s.out, "the node remembers no move of it")
+		_, err = fmt.Fprintln(s.out, "the node has no record of a move")
 		return err
 	}
 	t = newTable(s.out, "EPOCH", "FROM", "TO", "REASON")
@@ -181,7 +181,7 @@ func ranges(numbers []uint32) string {
 }
 
 type locateCommand struct {
-	Key string `arg:"" help:"The key, as a request carries it."`
+	Key string `arg:"" help:"The key, as in requests."`
 	target
 }
 

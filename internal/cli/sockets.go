@@ -18,7 +18,7 @@ type websocketsCommand struct {
 	All   bool    `help:"With move-test, all resumable WebSockets of the cluster."`
 	Key   *string `help:"With move-test, only WebSockets of this key." placeholder:"KEY"`
 	Shard *uint32 `help:"Only WebSockets of this shard." placeholder:"N"`
-	Gap   bool    `help:"With move-test, cut upstream connections as if the owner failed; apps are informed of a gap."`
+	Gap   bool    `help:"With move-test, abort upstream connections as if the owner failed; apps are informed of a gap."`
 	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
 	target
 }

@@ -88,7 +88,7 @@ func writeStatus(w io.Writer, st api.Status) error {
 	t.row("map", fmt.Sprintf("epoch %d, last proposed %d", st.Epoch, st.Proposed))
 	here := "here"
 	if st.Shards.Owned > 0 && st.LeaseMS == 0 {
-		here = "here by the map, and unavailable without a lease"
+		here = "assigned to this node, and unavailable without a lease"
 	}
 	t.row("shards", fmt.Sprintf("%d of %d %s, %d moving, %d orphaned, %d unavailable", st.Shards.Owned, st.Shards.Total, here, st.Shards.Moving, st.Shards.Orphaned, st.Shards.Unavailable))
 	if st.Shards.Held > 0 {

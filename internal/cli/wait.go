@@ -18,7 +18,7 @@ const waitPollInterval = 200 * time.Millisecond
 
 type waitCommand struct {
 	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
-	Node    string        `arg:"" optional:"" help:"Id of the node; for drained else the one that is asked."`
+	Node    string        `arg:"" optional:"" help:"ID of the node (for drained, else the node at --admin)."`
 	Timeout time.Duration `help:"Fail after this time (0: no limit)." placeholder:"DURATION"`
 	target
 }
@@ -47,9 +47,9 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	}[c.What]
 	switch {
 	case c.What == "serving" && c.Node != "":
-		return misuse("wait serving is about the cluster: leave out the node, or write wait node " + c.Node)
+		return misuse("wait serving applies to the cluster: omit the node, or use wait node " + c.Node)
 	case c.What == "node" && c.Node == "":
-		return misuse("wait node wants a node: wait node ID; `shardway nodes` lists them")
+		return misuse("wait node requires a node: wait node ID; `shardway nodes` lists them")
 	case c.Timeout < 0:
 		return misuse(fmt.Sprintf("--timeout %s is negative: give a value such as 1m, or 0 to wait without a limit", c.Timeout))
 	}

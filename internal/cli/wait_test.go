@@ -61,7 +61,7 @@ func TestWaitErrorsNameMissingArgument(t *testing.T) {
 		"wait":                       "expected",
 		"wait long":                  "must be one of",
 		"wait node":                  "wait node ID",
-		"wait serving a":             "leave out the node",
+		"wait serving a":             "omit the node",
 		"wait serving --timeout=-1s": "negative",
 	} {
 		if code, _, errOut := run(t, line); code != 2 || !strings.Contains(errOut, want) {

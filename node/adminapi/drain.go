@@ -34,7 +34,7 @@ func (a *API) stopRisk() string {
 	voters, _ := a.o.View.Servers()
 	views := a.o.Leader.Views(context.Background())
 	if len(views) == 0 {
-		return "no leader answers, and nothing moves without one: " + a.WhyNoLeader()
+		return "no leader responds, and no shard moves without a leader: " + a.WhyNoLeader()
 	}
 	why, _ := leaderloop.Endangered(a.o.Self, voters, views, a.o.View.State().Policy())
 	return why
@@ -139,7 +139,7 @@ func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []leader
 	case d.Shards == 0 && d.Unconfirmed:
 		return "the node is alive but does not report its requests"
 	case d.Shards == 0:
-		return "requests and sockets still run at its app"
+		return "requests and WebSockets are still in progress at its app"
 	case s.HasOpenProposal() && s.Proposed().Count(id) < s.Committed().Count(id):
 		return fmt.Sprintf("epoch %d is not acknowledged by %s", s.Proposed().Epoch(), unacknowledged(s, views))
 	case gentle:

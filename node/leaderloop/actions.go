@@ -53,7 +53,7 @@ func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 		return err
 	}
 	if s.Committed().Count(id) > 0 && !a.Force {
-		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", api.ErrRefused, a.Node, s.Committed().Count(id))
+		return fmt.Errorf("%w: node %q still owns %d shards; wait until other nodes own them, or use --force if the node and its app are certainly gone", api.ErrRefused, a.Node, s.Committed().Count(id))
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)
@@ -79,10 +79,10 @@ func (l *Leadership) remove(ctx context.Context, a api.Action) error {
 func stillRuns(a api.Action, v leader.MemberView, listed bool) error {
 	switch {
 	case v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed:
-		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has ended",
+		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has exited",
 			api.ErrRefused, a.Node, v.SinceHeartbeat.Milliseconds())
 	case listed && !a.Force:
-		return fmt.Errorf("%w: node %q still runs as far as gossip shows, and would be added again: if it has just ended, try again after %d s, when gossip has noticed, or vouch with --force that it and its app are gone",
+		return fmt.Errorf("%w: node %q is still alive according to gossip, and would be added again: if it has just exited, try again after %d s, or use --force if the node and its app are certainly gone",
 			api.ErrRefused, a.Node, int(gossip.FailureDetectionTime.Seconds()))
 	}
 	return nil

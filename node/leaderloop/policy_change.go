@@ -178,7 +178,7 @@ func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView
 		why := ""
 		switch {
 		case v.SinceHeartbeat < 0 || v.Silent || v.Crashed:
-			why = "is not heard"
+			why = "sends no heartbeats"
 		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
 			why = "is leaving"
 		case p.IsDraining(id):
@@ -195,7 +195,7 @@ func Endangered(node shardmap.NodeID, voters []string, views []leader.MemberView
 		if len(missing) > 0 {
 			also = " (" + strings.Join(missing, ", ") + ")"
 		}
-		return fmt.Sprintf("without node %q, %d of %d voters are left and it takes %d%s: once it stops, nothing works", node, len(left), len(voters), need, also),
+		return fmt.Sprintf("without node %q, %d of %d voters remain and %d are required%s: when it stops, the cluster becomes unavailable", node, len(left), len(voters), need, also),
 			"add a node first, or drain it with --force"
 	}
 	if !slices.ContainsFunc(views, func(v leader.MemberView) bool { return v.Node != node && v.Eligible && !p.IsDraining(v.Node) }) {

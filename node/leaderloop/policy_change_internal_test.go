@@ -19,7 +19,7 @@ import (
 // Who is drained is on its way out: a quorum must be left that is heard, stays and is not
 // drained, and somebody who may own shards.
 func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
-	const few, none = "voters are left", "no other node can own the shards"
+	const few, none = "voters remain", "no other node can own the shards"
 	healthy := leader.MemberView{SinceHeartbeat: time.Second, Eligible: true}
 	gateway := leader.MemberView{SinceHeartbeat: time.Second}
 	leaves, says := healthy, healthy
@@ -37,12 +37,12 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 		{"all are well", three, &healthy, &healthy, nil, ack.Policy{}, nil},
 		{"itself it is drained already", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"a": true}}, nil},
 		{"four", []string{"a/1", "b/1", "c/1", "d/1"}, &healthy, &healthy, &healthy, ack.Policy{}, nil},
-		{"two of four", []string{"a/1", "b/1", "c/1", "d/1"}, &healthy, &healthy, &silent, ack.Policy{}, []string{few, "2 of 4", "takes 3 (d is not heard)"}},
-		{"the only one", []string{"a/1"}, nil, nil, nil, ack.Policy{}, []string{few, "0 of 1 voters are left and it takes 1: once"}},
-		{"never heard", three, &unheard, &healthy, nil, ack.Policy{}, []string{few, "(b is not heard)"}},
-		{"silent", three, &silent, &healthy, nil, ack.Policy{}, []string{few, "(b is not heard)"}},
-		{"crashed", three, &healthy, &crashed, nil, ack.Policy{}, []string{few, "(c is not heard)"}},
-		{"nobody knows it", three, &healthy, nil, nil, ack.Policy{}, []string{few, "(c is not heard)"}},
+		{"two of four", []string{"a/1", "b/1", "c/1", "d/1"}, &healthy, &healthy, &silent, ack.Policy{}, []string{few, "2 of 4", "3 are required (d sends no heartbeats)"}},
+		{"the only one", []string{"a/1"}, nil, nil, nil, ack.Policy{}, []string{few, "0 of 1 voters remain and 1 are required: when"}},
+		{"never heard", three, &unheard, &healthy, nil, ack.Policy{}, []string{few, "(b sends no heartbeats)"}},
+		{"silent", three, &silent, &healthy, nil, ack.Policy{}, []string{few, "(b sends no heartbeats)"}},
+		{"crashed", three, &healthy, &crashed, nil, ack.Policy{}, []string{few, "(c sends no heartbeats)"}},
+		{"nobody knows it", three, &healthy, nil, nil, ack.Policy{}, []string{few, "(c sends no heartbeats)"}},
 		{"leaving", three, &leaves, &healthy, nil, ack.Policy{}, []string{few, "(b is leaving)"}},
 		{"has said goodbye", three, &healthy, &says, nil, ack.Policy{}, []string{few, "(c is leaving)"}},
 		{"drained", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"b": true}}, []string{few, "(b is drained)"}},

@@ -123,9 +123,9 @@ func notYet(err error) error {
 	case !ok:
 		return err
 	}
-	why := "the timing was changed a moment ago, and nodes may still run what the one before it let them"
+	why := "the timing was changed a moment ago, and nodes may still use the previous one"
 	if soon.Elected {
-		why = "the leader was elected a moment ago and does not know for how long nodes may still run what an earlier timing let them"
+		why = "the leader was elected a moment ago, and nodes may still use an earlier timing"
 	}
 	wait := max(soon.Wait.Round(time.Millisecond), time.Millisecond)
 	return fmt.Errorf("%w: %s: try again in %s, at %s", api.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
