@@ -19,7 +19,7 @@ func TestDrainOfLocalNodeReportsWhatBlocksIt(t *testing.T) {
 		for _, other := range w.others(p) {
 			w.net.Reset(p.name, other) // gossip passes
 		}
-		w.until("no leader answers it", func() bool { return strings.Contains(p.node.API().DrainSelf().Warning, "no leader answers") })
+		w.until("no leader answers it", func() bool { return strings.Contains(p.node.API().DrainSelf().Warning, "no leader responds") })
 		if d := p.node.API().SelfState(); d.Shards == 0 || d.BlockedBy != "" {
 			w.t.Errorf("a moment later: %+v, want that it waits", d)
 		}

@@ -95,7 +95,7 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 		if err := w.follower().node.API().Do(w.t.Context(), api.Action{Verb: api.Drain, Node: "b"}); err != nil {
 			w.t.Errorf("drained once more: %v", err)
 		}
-		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "a"}, api.ErrRefused, "without node \"a\", 0 of 3 voters are left")
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "a"}, api.ErrRefused, "without node \"a\", 0 of 3 voters remain")
 		// By force all the same. Nobody is left to own anything: the map stays.
 		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "a", Force: true})
 		for range 200 {
