@@ -430,3 +430,7 @@ func (c *client) handleRefused(attempt *attempt) decision {
 	}
 	return result
 }
+
+// errNoLease reports that the lease has ended between the admission of a request and the first
+// byte.
+var errNoLease = errors.New("proxy: no lease")

@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"time"
 
-	"shardway/proxy/backoff"
 	"shardway/proxy/wsession"
 )
 
@@ -24,11 +22,11 @@ const maxDials = 16
 // An overloaded node dials fewer connections, and includes the WebSockets that await their upgrade
 // response in the number. The caller must hold p.mu.
 func (p *pool) maxConcurrentDials() int {
-	if p.node == "" {
+	if !p.isForNode() {
 		return maxDials
 	}
 	most := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
-	w, tempo := p.mu.queue.head, p.pacer.Limit()
+	w, tempo := p.mu.queue.head, p.opts.Pacer.Limit()
 	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue, so requests are waiting
 		return most
 	}
@@ -44,7 +42,7 @@ func (p *pool) maxConcurrentDials() int {
 func (p *pool) dialForWaiters() {
 	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.length && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
 		var old *upstreamConn
-		if p.max > 0 && p.mu.open >= p.max {
+		if p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns {
 			if len(p.mu.idle) == 0 {
 				return
 			}
@@ -62,7 +60,7 @@ func (p *pool) dialForWaiters() {
 // dialProbe dials a connection to test the destination, without a waiter. The result resets the
 // breaker or trips it again. The caller must hold p.mu.
 func (p *pool) dialProbe() {
-	atBound := p.max > 0 && p.mu.open >= p.max
+	atBound := p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns
 	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) || atBound {
 		return // a dial in progress will test the destination; otherwise a limit forbids another dial
 	}
@@ -75,7 +73,7 @@ func (p *pool) dialProbe() {
 func (p *pool) startDial(old *upstreamConn) {
 	forWebSocket := p.forWebSocket()
 	p.mu.dialing++
-	p.dialers.Add(1)
+	p.opts.Dialers.Add(1)
 	if forWebSocket {
 		p.mu.dialingStreams++
 	}
@@ -84,10 +82,10 @@ func (p *pool) startDial(old *upstreamConn) {
 
 // runDial dials a connection and gives it to the waiter that is first at that time. That may be
 // another request than the one that caused the dial, because a waiter may have received a returned
-// connection in the meantime. won is the number of successful dials at the start, and over ends the
+// connection meanwhile. won is the number of successful dials at the start, and over ends the
 // observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
 func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
-	defer p.dialers.Done()
+	defer p.opts.Dialers.Done()
 	if old != nil {
 		_ = old.Close()
 		old.ReleaseBuffers()
@@ -137,7 +135,7 @@ func (p *pool) dialFailed(err error, others bool) {
 	case !others && !p.mu.closed:
 		p.breaker.Open(err)
 		p.failWaiters(err)
-	case !isTimeout(err):
+	case !isDialTimeout(err):
 		if w := p.mu.queue.head; w != nil {
 			p.removeWaiter(w)
 			w.granted <- grant{err: err}
@@ -145,9 +143,9 @@ func (p *pool) dialFailed(err error, others bool) {
 	}
 }
 
-func isTimeout(err error) bool {
-	var slow net.Error
-	return errors.As(err, &slow) && slow.Timeout()
+func isDialTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // addDialed gives a new connection to a waiter. It also discards idle connections to previous
@@ -169,11 +167,11 @@ func (p *pool) offerNew(l *upstreamConn, endDial func()) {
 	if endDial != nil {
 		endDial()
 	}
-	if l.idleSince = p.clock.Now(); l.singleUse {
-		l.idleSince = p.clock.Exact() // the wait for the upgrade response starts now
+	if l.idleSince = p.opts.Clock.Now(); l.singleUse {
+		l.idleSince = p.opts.Clock.Exact() // the wait for the upgrade response starts now
 	}
 	p.releaseShard(l) // release the shard of the waiter that had l but has left the queue
-	used := (p.node != "" || p.mu.queue.length > 0) && p.assign(l)
+	used := (p.isForNode() || p.mu.queue.length > 0) && p.assign(l)
 	p.dialForWaiters()
 	p.mu.Unlock()
 	if !used {
@@ -186,34 +184,20 @@ func (p *pool) offerNew(l *upstreamConn, endDial func()) {
 func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %v", errPanicked, v)
+			err = fmt.Errorf("proxy: dial panicked: %v", v)
 		}
 	}()
 	if forWebSocket {
-		if l = p.openWebSocketStream(p.life); l != nil {
+		if l = p.opts.OpenWebSocketStream(p.opts.Life); l != nil {
 			return l, nil
 		}
 	}
-	return p.dial(p.life)
+	return p.opts.Dial(p.opts.Life)
 }
 
-// newPool returns the pool of a node, or of the app if node is empty.
-func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.lifeCtx, dialers: &s.dialers, streams: &s.streams, pacer: &s.webSockets.pacer}
-	all := backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue}
-	p.breaker.SetQueues(all)
-	p.backoff.SetQueues(all)
-	p.upgradeBackoff.SetQueues(all)
-	p.mu.queue.upgradesLast = node != ""
-	if node == "" {
-		p.mu.slowStart.size, p.mu.shardLimits.counts = firstWindow, true
-	}
-	return p
-}
-
-func (s *Server) newPeerPool(node string) *pool {
-	p := s.newPool(node, func(ctx context.Context) (*upstreamConn, error) { return s.dialPeer(ctx, node) })
-	p.maxIdle, p.openStream = s.options.PeerConns, func() *upstreamConn { return s.openStream(node) }
-	p.openWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openWebSocketStream(ctx, node) }
-	return p
+// forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
+// if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
+func (p *pool) forWebSocket() bool {
+	w := p.mu.queue.firstUpgrade
+	return p.isForNode() && w != nil && w.streamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
 }

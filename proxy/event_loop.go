@@ -281,18 +281,20 @@ func (loop *eventLoop) unregisterUpstream(c *client) {
 func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
 	netConn := conn.NetConn()
 	if known := rawio.IsRegistered(netConn); conn.loop != loop || known {
-		if conn.loop != nil {
-			_ = conn.loop.poller.Remove(netConn) // an error means that it is not watched
+		if other, ok := conn.loop.(*eventLoop); ok {
+			_ = other.poller.Remove(netConn) // an error means that it is not watched
 			conn.leaveLoop()
 		}
 		loop.lastID++
 		if known && !detachFromPoller(conn.Conn) || loop.poller.AddEdgeTriggered(netConn, loop.lastID) != nil {
 			return false
 		}
-		conn.loop, conn.loopRegistration = loop, &upstreamRegistration{id: loop.lastID}
-		loop.upstreams[loop.lastID] = conn.loopRegistration
+		added := &upstreamRegistration{id: loop.lastID}
+		conn.loop, conn.registration = loop, added
+		loop.upstreams[loop.lastID] = added
 	}
-	conn.loopRegistration.client, c.loopState.upstream = c, conn.loopRegistration
+	registration, _ := conn.registration.(*upstreamRegistration)
+	registration.client, c.loopState.upstream = c, registration
 	conn.SetWakeup(&c.wakeLoop)
 	return true
 }
@@ -307,12 +309,10 @@ func detachFromPoller(conn *h1.Conn) bool {
 	return true
 }
 
-// leaveLoop removes conn, which is about to be closed, from its event loop. The caller must own
-// conn.
-func (conn *upstreamConn) leaveLoop() {
-	if conn.loop != nil {
-		conn.loop.send(message{upstream: conn.loopRegistration.id})
-		conn.loop, conn.loopRegistration = nil, nil
+// Unregister removes the registration of an upstream connection. It implements eventLoopRef.
+func (loop *eventLoop) Unregister(registration any) {
+	if r, ok := registration.(*upstreamRegistration); ok {
+		loop.send(message{upstream: r.id})
 	}
 }
 

@@ -350,7 +350,7 @@ func (c *client) runInHandler(attempt *attempt) decision {
 			return c.handleBroken(attempt, err)
 		}
 	}
-	hc := attempt.conn.inproc
+	hc, _ := attempt.conn.NetConn().(*handlerConn) // inProcess is set
 	switch hc.serveRequest(c.reply, attempt, writer) {
 	case outcomeUnread:
 		attempt.abort()

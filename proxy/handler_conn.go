@@ -68,7 +68,7 @@ func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
 	hc := &handlerConn{s: s}
 	hc.wire.handlerConn, hc.body.conn = hc, hc
 	hc.mu.server = hc.newServer(headerBufferSize)
-	conn := &upstreamConn{inproc: hc, checkable: true} // it never ends without a Close, so it needs no socket to be checked
+	conn := &upstreamConn{inProcess: true, checkable: true} // it never ends without a Close, so it needs no socket to be checked
 	conn.Conn = h1.NewConn(hc, h1.Options{Buffers: &s.buffers})
 	return conn, nil
 }

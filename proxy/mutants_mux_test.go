@@ -34,7 +34,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "and has one witness", found: "TestSessionCountsAsOneWitness",
-			edits: in("proxy.pool.peerConns", "				if slices.Contains(seen", "				if !PLANTED && slices.Contains(seen"),
+			edits: in("proxy.pathDetector.peerConns", "				if slices.Contains(seen", "				if !PLANTED && slices.Contains(seen"),
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",

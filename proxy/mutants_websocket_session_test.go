@@ -90,7 +90,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.pool.noteResumed()", "	if later && !PLANTED {\n		attempt.conn.pool.noteResumed()"),
+			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.pool.recordResume()", "	if later && !PLANTED {\n		attempt.conn.pool.recordResume()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",

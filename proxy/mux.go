@@ -2,9 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"net"
-
-	"shardway/proxy/h1"
 )
 
 // Small requests to another node share a connection. Each of them uses a stream of a multiplexed
@@ -32,26 +29,6 @@ const streamThreshold = 6
 // With the fields that the proxy adds, the request fits into one frame. So it waits neither for
 // flow-control credit nor for data of other streams.
 const maxStreamRequest = 12 << 10
-
-// muxStream is a stream of a multiplexed session with another node.
-type muxStream interface {
-	h1.MuxStream
-	// SessionConn returns the connection that the session uses.
-	SessionConn() net.Conn
-	// BeginMessage starts a request. Unprocessed then refers to the data that is written after it.
-	BeginMessage()
-	// Unprocessed reports whether the stream has failed before the peer read any byte of the
-	// request.
-	Unprocessed() bool
-	// Responsive reports whether the session has received data from the peer very recently.
-	Responsive() bool
-	// SessionDraining reports whether the session accepts no new requests.
-	SessionDraining() bool
-	// Ping sends a ping, which the peer's kernel acknowledges.
-	Ping()
-	// FailSession breaks all streams of the session with err.
-	FailSession(err error)
-}
 
 // errPathDead is the error of requests whose network path to the owner is dead.
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
@@ -81,80 +58,6 @@ func (c *client) acquirePeerConn(pool *pool, useStream bool) (conn *upstreamConn
 		c.server.metrics.streamRequests.Add(1)
 	}
 	return conn, result
-}
-
-// getStream returns a stream for a request. Its session must have received data from the node very
-// recently, so that the stream can carry a request that must not be sent twice. It returns nil if
-// there is no such stream.
-func (p *pool) getStream() *upstreamConn {
-	for !p.breaker.IsTripped() {
-		conn := p.popIdleStream()
-		switch {
-		case conn == nil:
-			return p.openNewStream()
-		case conn.mux.SessionDraining() || !conn.IsAlive():
-			p.discard(conn)
-		case conn.mux.Responsive():
-			conn.mux.BeginMessage()
-			return conn
-		default: // opening another stream checks the session, or uses another session
-			next := p.openNewStream()
-			if next != nil && conn.mux.Responsive() { // otherwise the number of idle streams would grow
-				p.discard(next)
-				conn.mux.BeginMessage()
-				return conn
-			}
-			p.put(conn)
-			return next
-		}
-	}
-	return nil
-}
-
-// popIdleStream removes and returns the most recently used idle stream, or nil.
-func (p *pool) popIdleStream() *upstreamConn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.mu.idleStreams)
-	if n == 0 {
-		return nil
-	}
-	conn := p.mu.idleStreams[n-1]
-	p.mu.idleStreams[n-1] = nil
-	p.mu.idleStreams = p.mu.idleStreams[:n-1]
-	return conn
-}
-
-// openNewStream opens a stream, or returns nil if that is not possible without waiting.
-func (p *pool) openNewStream() *upstreamConn { return p.addStream(p.openStream()) }
-
-// addStream adds a new stream to the pool. It returns nil if l is nil or the pool is closed.
-func (p *pool) addStream(conn *upstreamConn) *upstreamConn {
-	if conn == nil {
-		return nil
-	}
-	conn.pool, conn.shard = p, noShard
-	p.mu.Lock()
-	p.mu.open++
-	conn.generation = p.mu.generation
-	closed := p.mu.closed
-	p.mu.Unlock()
-	if closed { // another pool has replaced this one
-		p.discard(conn)
-		return nil
-	}
-	return conn
-}
-
-// putIdleStream keeps l as an idle stream. It returns false if l is not a stream or must not be
-// reused. The caller must hold p.mu.
-func (p *pool) putIdleStream(conn *upstreamConn) bool {
-	if conn.mux == nil || conn.singleUse || p.mu.closed || p.isStale(conn) {
-		return false
-	}
-	conn.ReleaseEmptyBuffers()
-	p.mu.idleStreams = append(p.mu.idleStreams, conn)
-	return true
 }
 
 // openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not

@@ -117,7 +117,7 @@ func (detector *pathDetector) isSilent(peerPool *pool, now time.Duration) bool {
 	if last.silent {
 		least = 1
 	}
-	found := peerSilence{now, isSilent(peerPool.peerConns(detector.clients), least)}
+	found := peerSilence{now, isSilent(detector.peerConns(peerPool), least)}
 	if detector.silentPeers == nil {
 		detector.silentPeers = make(map[*pool]peerSilence)
 	}
@@ -147,9 +147,9 @@ func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 	return probed >= atLeast
 }
 
-// peerConns returns the connections to the pool's node: those that a client of the list uses, and
-// the idle ones. The connection of a multiplexed session is returned only once.
-func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
+// peerConns returns the connections to the node of the pool: those that a client of this sweep
+// uses, and the idle ones. The connection of a multiplexed session is returned only once.
+func (detector *pathDetector) peerConns(pool *pool) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn
 		visit := func(conn *upstreamConn) bool {
@@ -161,22 +161,14 @@ func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 			}
 			return yield(conn)
 		}
-		for _, c := range list {
+		for _, c := range detector.clients {
 			if c.slot.load().kind != route.Remote {
 				continue
 			}
-			if conn := c.slot.conn.Load(); conn != nil && conn.pool == p && !visit(conn) {
+			if conn := c.slot.conn.Load(); conn != nil && conn.pool == pool && !visit(conn) {
 				return
 			}
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, idle := range [][]*upstreamConn{p.mu.idle, p.mu.idleStreams} {
-			for _, conn := range idle {
-				if !visit(conn) {
-					return
-				}
-			}
-		}
+		pool.eachIdle(visit)
 	}
 }

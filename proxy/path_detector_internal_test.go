@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/internal/coarsetime"
+	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
 
@@ -81,14 +83,25 @@ func (l carried) SessionConn() net.Conn { return l.c }
 // in use or idle, are others.
 func TestSessionCountsAsOneWitness(t *testing.T) {
 	first, second := &net.TCPConn{}, &net.TCPConn{}
-	p := &pool{}
-	on := func(c net.Conn) *upstreamConn { return &upstreamConn{pool: p, mux: carried{c: c}} }
-	p.mu.idleStreams = []*upstreamConn{on(first), on(second), on(first)}
-	p.mu.idle = []*upstreamConn{{pool: p}, {pool: p}}
+	clock := new(coarsetime.Clock)
+	clock.Start(time.Now())
+	p := newPool(poolOptions{Node: "owner", Clock: clock})
+	connected := func(c net.Conn) *upstreamConn {
+		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), pool: p}
+	}
+	on := func(c net.Conn) *upstreamConn {
+		l := connected(c)
+		l.mux = carried{c: c}
+		return l
+	}
+	for _, l := range []*upstreamConn{on(first), on(second), on(first), connected(first), connected(second)} {
+		p.put(l)
+	}
 	using := &client{}
 	using.slot.begin(route.Remote, 0, 0, on(second), nil)
 	n := 0
-	for range p.peerConns([]*client{using}) {
+	h := &pathDetector{clients: []*client{using}}
+	for range h.peerConns(p) {
 		n++
 	}
 	if n != 4 {

@@ -20,32 +20,15 @@ import (
 // few connections at a time (dialing.go). While the destination accepts no connections, the
 // circuit breaker lets one request at a time through (backoff.Breaker).
 type pool struct {
-	node  string // the node at the other end; empty means the app
-	dial  func(ctx context.Context) (*upstreamConn, error)
-	clock *coarsetime.Clock
-	max   int // limit of open connections; zero means no limit
-	// checkBeforeReuse means that each connection is checked before it is reused, by get or by
-	// SendChecked: an app may have sent more than its response. Nodes do not do that.
-	checkBeforeReuse bool
-	maxIdle          int // limit of idle connections; zero means no limit
-	// life ends all dials in progress; dialers counts them.
-	life    context.Context //nolint:containedctx // lives as long as the Server
-	dialers *sync.WaitGroup
+	opts    poolOptions
 	breaker backoff.Breaker
 	backoff backoff.ByShard
 	// upgradeBackoff holds back resumed WebSockets while the destination has no free place for
 	// upgrades.
 	upgradeBackoff backoff.ByShard
-	lastResumed    atomic.Int64 // when a resumed WebSocket last received its response, by clock
-	streams        *streams
-	pacer          *wsession.ReconnectPacer
-	// openStream opens a stream of a multiplexed session with the node. It returns nil if that
-	// would block. smallRequests counts the requests in progress that are small enough for a
-	// stream.
-	openStream func() *upstreamConn
-	// openWebSocketStream opens a stream for a WebSocket, and may block to do so.
-	openWebSocketStream func(ctx context.Context) *upstreamConn
-	smallRequests       atomic.Int32
+	// smallRequests counts the requests in progress that are small enough for a multiplexed stream.
+	smallRequests atomic.Int32
+	lastResumed   atomic.Int64 // when a resumed WebSocket last received its response, by the clock
 
 	mu struct {
 		sync.Mutex
@@ -69,6 +52,58 @@ type pool struct {
 	}
 }
 
+// poolOptions are the options of a pool.
+type poolOptions struct {
+	// Node is the node at the other end. Empty means the app.
+	Node string
+	// Dial opens a connection to the destination.
+	Dial func(ctx context.Context) (*upstreamConn, error)
+	// OpenStream opens a stream of a multiplexed session with the node. It returns nil if that would
+	// block. Pools of nodes need it.
+	OpenStream func() *upstreamConn
+	// OpenWebSocketStream opens a stream for a WebSocket, and may block to do so. It returns nil if
+	// there is none. Pools of nodes need it.
+	OpenWebSocketStream func(ctx context.Context) *upstreamConn
+	// Life ends all dials in progress, and Dialers counts them.
+	Life    context.Context //nolint:containedctx // lives as long as the pool
+	Dialers *sync.WaitGroup
+	// Clock measures how long connections are idle.
+	Clock *coarsetime.Clock
+	// MaxConns limits the open connections. Zero means no limit.
+	MaxConns int
+	// MaxIdle limits the idle connections. Zero means no limit.
+	MaxIdle int
+	// MaxShardConns limits the connections to the app that the requests of one shard use. Zero means
+	// no limit.
+	MaxShardConns int
+	// CheckBeforeReuse means that each connection is checked before it is reused, by get or by
+	// SendChecked: an app may have sent more than its response. Nodes do not do that.
+	CheckBeforeReuse bool
+	// Streams limits the long-lived connections of all pools that share it.
+	Streams *streams
+	// Pacer limits how many WebSockets are resumed at the same time.
+	Pacer *wsession.ReconnectPacer
+	// Queues are woken when waiting requests should try again.
+	Queues backoff.Queues
+}
+
+// newPool returns a pool without connections.
+func newPool(o poolOptions) *pool {
+	p := &pool{opts: o}
+	p.breaker.SetQueues(o.Queues)
+	p.backoff.SetQueues(o.Queues)
+	p.upgradeBackoff.SetQueues(o.Queues)
+	if o.Node == "" {
+		p.mu.slowStart.size = firstWindow
+		p.mu.shardLimits.counts, p.mu.shardLimits.maxConns = true, o.MaxShardConns
+	}
+	p.mu.queue.upgradesLast = o.Node != ""
+	return p
+}
+
+// isForNode reports whether the destination is another node, rather than the app.
+func (p *pool) isForNode() bool { return p.opts.Node != "" }
+
 // wantsEarlyAccept reports whether the pool should learn early that the destination accepts a
 // request, because other requests wait for that.
 func (p *pool) wantsEarlyAccept() bool {
@@ -77,18 +112,18 @@ func (p *pool) wantsEarlyAccept() bool {
 
 // connRequest describes the connection that a request needs.
 type connRequest struct {
-	shard         int        // shard for which the connection counts, or noShard
-	fresh         bool       // the request must not be sent twice: the connection must be recently used and look alive
-	maxInflight   int        // limit of requests in progress for the shard; zero means no limit
-	checkedOnSend bool       // the caller checks the connection when it sends, if that is possible
-	loop          *eventLoop // prefer a connection that is registered with this event loop; nil means no preference
+	shard         int          // shard for which the connection counts, or noShard
+	fresh         bool         // the request must not be sent twice: the connection must be recently used and look alive
+	maxInflight   int          // limit of requests in progress for the shard; zero means no limit
+	checkedOnSend bool         // the caller checks the connection when it sends, if that is possible
+	loop          eventLoopRef // prefer a connection that is registered with this event loop; nil means no preference
 }
 
 // get returns an idle connection without blocking. It returns nil if there is none; the caller can
 // then wait for one with join.
 func (p *pool) get(want connRequest) *upstreamConn {
 	for {
-		oldest := p.clock.Now() - freshFor
+		oldest := p.opts.Clock.Now() - freshFor
 		l := p.popIdle(&want, oldest)
 		if l == nil {
 			return nil
@@ -96,7 +131,7 @@ func (p *pool) get(want connRequest) *upstreamConn {
 		if want.checkedOnSend && l.canSendChecked() {
 			return l
 		}
-		if (want.fresh || p.checkBeforeReuse || l.idleSince < oldest) && !l.IsAlive() {
+		if (want.fresh || p.opts.CheckBeforeReuse || l.idleSince < oldest) && !l.IsAlive() {
 			p.discard(l)
 			continue
 		}
@@ -130,7 +165,7 @@ const preferLoopScan = 64
 
 // preferLoop moves the most recently used connection of the event loop to the end of the idle
 // list, unless it is older than oldest. The caller holds p.mu.
-func (p *pool) preferLoop(l *eventLoop, oldest time.Duration) {
+func (p *pool) preferLoop(l eventLoopRef, oldest time.Duration) {
 	idle := p.mu.idle
 	last := len(idle) - 1
 	for i := last; i >= max(0, last-preferLoopScan) && idle[i].idleSince >= oldest; i-- {
@@ -150,7 +185,7 @@ func (p *pool) popNewest(fresh bool, oldest time.Duration) *upstreamConn {
 		return nil
 	}
 	l := p.mu.idle[n-1]
-	if fresh && l.inproc == nil && (!l.checkable || l.idleSince < oldest) {
+	if fresh && !l.inProcess && (!l.checkable || l.idleSince < oldest) {
 		return nil
 	}
 	p.mu.idle[n-1] = nil
@@ -161,18 +196,18 @@ func (p *pool) popNewest(fresh bool, oldest time.Duration) *upstreamConn {
 // skipsReused reports whether w must not receive a returned connection. A resumed WebSocket
 // occupies its connection, so it would take connections away from requests. It gets a new one,
 // because a node accepts any number of connections.
-func (p *pool) skipsReused(w *waiter) bool { return w.forUpgrade && p.node != "" }
+func (p *pool) skipsReused(w *waiter) bool { return w.forUpgrade && p.isForNode() }
 
 // popNewestFor returns an idle connection that suits the waiter, or nil. The caller holds p.mu.
 func (p *pool) popNewestFor(w *waiter) *upstreamConn {
 	if w.newOnly || p.skipsReused(w) {
 		return nil
 	}
-	return p.popNewest(w.fresh, p.clock.Now()-freshFor)
+	return p.popNewest(w.fresh, p.opts.Clock.Now()-freshFor)
 }
 
 // put returns a connection that can carry another request to the pool.
-func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.clock.Now()) }
+func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.opts.Clock.Now()) }
 
 // putUsedAt is like put, for a connection whose peer finished its response at the time last. The
 // client may have needed more time to read that response.
@@ -236,7 +271,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 		w.granted <- grant{conn: l} // does not block, because the channel has a buffer for one grant
 		return true
 	}
-	if l.singleUse || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
+	if l.singleUse || p.mu.closed || p.opts.MaxIdle > 0 && len(p.mu.idle) >= p.opts.MaxIdle {
 		return false
 	}
 	l.ReleaseEmptyBuffers()
@@ -258,7 +293,7 @@ func (p *pool) releaseSlot(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.longLived {
-		p.streams.open.Add(-1)
+		p.opts.Streams.open.Add(-1)
 		p.mu.longLived--
 		return
 	}
@@ -270,7 +305,7 @@ func (p *pool) releaseSlot(l *upstreamConn) {
 // closeIdleOlderThan closes connections that have been idle for longer than age. With keepOne it
 // keeps the most recently used connection.
 func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
-	oldest := p.clock.Now() - age
+	oldest := p.opts.Clock.Now() - age
 	p.mu.Lock()
 	var newest *upstreamConn
 	if n := len(p.mu.idle); keepOne && n > 0 {
@@ -288,6 +323,20 @@ func (p *pool) hasOpenConn() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.open-p.mu.dialing+p.mu.longLived > 0
+}
+
+// eachIdle calls visit for each idle connection and stream, until visit returns false. visit must
+// not call the pool.
+func (p *pool) eachIdle(visit func(*upstreamConn) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, idle := range [][]*upstreamConn{p.mu.idle, p.mu.idleStreams} {
+		for _, l := range idle {
+			if !visit(l) {
+				return
+			}
+		}
+	}
 }
 
 // discardIdle discards the idle connections and streams that match.

@@ -6,10 +6,14 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"shardway/internal/coarsetime"
+	"shardway/proxy/backoff"
 	"shardway/proxy/h1"
+	"shardway/proxy/wsession"
 	"shardway/queue"
 )
 
@@ -24,6 +28,19 @@ func (c closing) Close() error {
 	return c.Conn.Close()
 }
 
+// testPool returns a pool of a node, or of the app if node is empty. Up to three of its connections can
+// be long-lived.
+func testPool(node string, dial func(context.Context) (*upstreamConn, error)) *pool {
+	clock := new(coarsetime.Clock)
+	clock.Start(time.Now())
+	q := queue.New(queue.Options{})
+	return newPool(poolOptions{
+		Queues: backoff.Queues{q, q, q},
+		Node:   node, Dial: dial, Life: context.Background(), Dialers: new(sync.WaitGroup), Clock: clock, Streams: &streams{max: 3},
+		Pacer: &wsession.ReconnectPacer{TimeLimit: time.Minute, MeasureDelay: func(time.Time) time.Duration { return 0 }},
+	})
+}
+
 // A close may take its time, over TLS above all. It was done while nobody else
 // could get a connection or give one back.
 func TestPoolClosesOutsideItsLock(t *testing.T) {
@@ -31,11 +48,10 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	defer func() { _ = there.Close() }()
 	fresh, far := net.Pipe()
 	defer func() { _ = far.Close() }()
-	s := New(Options{Queue: queue.New(queue.Options{})})
-	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*upstreamConn, error) {
 		return &upstreamConn{Conn: h1.NewConn(fresh, h1.Options{})}, nil
 	})
-	p.max = 1
+	p.opts.MaxConns = 1
 	closed := make(chan bool, 1)
 	c := closing{Conn: here, closed: func() {
 		free := make(chan struct{})
@@ -77,9 +93,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 // was told to look at the table again, and did so without a pause for as long as it
 // lived: the table said as before that the app is here.
 func TestClosedAppPoolIsNotReaped(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	for node, again := range map[string]bool{"": false, "b": true} {
-		p := s.newPool(node, nil)
+		p := testPool(node, nil)
 		p.close()
 		if _, _, err := p.join(&waiter{shard: noShard}); errors.Is(err, errRouteChanged) != again || err == nil {
 			t.Errorf("join of the closed pool of %q = %v", node, err)
@@ -90,15 +105,14 @@ func TestClosedAppPoolIsNotReaped(t *testing.T) {
 // A pool that another one has replaced opens no lane, and keeps none that comes back: what it
 // knows of the node is of before. While the gate is shut nothing goes by a lane either.
 func TestClosedPoolOpensNoStreams(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
-	p := s.newPool("b", nil)
+	p := testPool("b", nil)
 	opened, ended := 0, 0
-	p.openStream = func() *upstreamConn {
+	p.opts.OpenStream = func() *upstreamConn {
 		opened++
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		c := closing{Conn: near, closed: func() { ended++ }}
-		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: carried{c: near}}
+		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: struct{ muxStream }{}}
 	}
 	p.breaker.Open(errBusy)
 	if p.getStream() != nil || opened != 0 {
@@ -122,9 +136,8 @@ func TestClosedPoolOpensNoStreams(t *testing.T) {
 // What is idle to a process of a node is closed once another one has followed it, and so is
 // what comes back later. What tells of no process is nobody's.
 func TestPoolFollowsPeerProcess(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, laned := range []bool{false, true} {
-		p := s.newPool("n", nil)
+		p := testPool("n", nil)
 		open := map[uint64]bool{}
 		fresh := func(boot uint64) *upstreamConn {
 			near, far := net.Pipe()
@@ -157,10 +170,9 @@ func TestPoolFollowsPeerProcess(t *testing.T) {
 // where the client takes its time. Whoever takes a connection now is the present process,
 // whatever was told.
 func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	ends := make(chan struct{})
-	p := s.newPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
-	defer p.dialers.Wait()
+	p := testPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
+	defer p.opts.Dialers.Wait()
 	defer close(ends)
 	link := func(boot uint64, reused bool) *upstreamConn {
 		near, far := net.Pipe()
@@ -194,8 +206,7 @@ func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 
 // A connection that tells of no process takes back nothing of what was told.
 func TestUnknownProcessIsIgnored(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
-	p := s.newPool("n", nil)
+	p := testPool("n", nil)
 	link := func(boot uint64, reused bool) *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
@@ -216,10 +227,9 @@ func TestUnknownProcessIsIgnored(t *testing.T) {
 // to that one is closed, as if it had been told. A request went by it, and was taken for what its
 // process ended with.
 func TestDialRecordsPeerProcess(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
-			p := s.newPool("n", nil)
+			p := testPool("n", nil)
 			link := func(boot uint64, laned bool) *upstreamConn {
 				near, far := net.Pipe()
 				t.Cleanup(func() { _ = far.Close() })
@@ -251,8 +261,7 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 // An emptied disk counts boots from one again: by boots alone its process is taken for that which
 // the node had on the disk before. One that does not say who it is yet is told by its boot.
 func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
-	p := s.newPool("n", nil)
+	p := testPool("n", nil)
 	put := func(boot, nonce uint64) *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
@@ -277,14 +286,13 @@ func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 // Who is in use as a pool is renewed carries no other request, whether its request began before
 // or it was only asked for: it may lead to whom the renewal is for.
 func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	made := func() *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}
 	}
 	asked, ends := make(chan struct{}), make(chan struct{})
-	p := s.newPool("n", func(context.Context) (*upstreamConn, error) {
+	p := testPool("n", func(context.Context) (*upstreamConn, error) {
 		asked <- struct{}{}
 		<-ends
 		return made(), nil
@@ -317,16 +325,15 @@ func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
 		t.Errorf("%d of the two opened since are kept", n)
 	}
 	p.renew()
-	p.dialers.Wait()
+	p.opts.Dialers.Wait()
 }
 
 // A waiter whose connection has been dialed, but not yet offered to it, causes no further dial.
 func TestDialEndsWithItsOffer(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	near, far := net.Pipe()
 	t.Cleanup(func() { _ = far.Close() })
 	connected := make(chan struct{})
-	p := s.newPool("n", func(context.Context) (*upstreamConn, error) {
+	p := testPool("n", func(context.Context) (*upstreamConn, error) {
 		<-connected
 		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil
 	})

@@ -12,7 +12,7 @@ func (p *pool) recordHandshake(took time.Duration) {
 	if p.mu.queue.upgrades == 0 {
 		return
 	}
-	p.mu.handshakes.Record(p.pacer, took, wsession.SlowHandshake)
+	p.mu.handshakes.Record(p.opts.Pacer, took, wsession.SlowHandshake)
 }
 
 // dialForUpgrades starts further dials after the limit of the pacer has increased.
@@ -30,7 +30,7 @@ func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.singleUse && l.awaitingUpgrade {
-		p.mu.upgradeResponses.Record(p.pacer, p.clock.Exact()-l.idleSince, wsession.SlowUpgrade)
+		p.mu.upgradeResponses.Record(p.opts.Pacer, p.opts.Clock.Exact()-l.idleSince, wsession.SlowUpgrade)
 	}
 	p.upgradeRespondedLocked(l)
 	p.dialForWaiters()
@@ -44,3 +44,10 @@ func (p *pool) upgradeRespondedLocked(l *upstreamConn) {
 		p.mu.awaitingUpgrade--
 	}
 }
+
+// recordResume records that a WebSocket has been resumed at the destination.
+func (p *pool) recordResume() { p.lastResumed.Store(int64(p.opts.Clock.Now())) }
+
+// lastResumeTime returns when a WebSocket was last resumed at the destination, by the clock of the
+// pool.
+func (p *pool) lastResumeTime() time.Duration { return time.Duration(p.lastResumed.Load()) }

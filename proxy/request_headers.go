@@ -84,7 +84,7 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	}
 	dst = rw.appendSession(dst)
 	rw.extra, edit.Extra = dst, dst
-	if attempt.conn.inproc != nil {
+	if attempt.conn.inProcess {
 		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
 	return attempt.conn.WriteRequestHeader(&rw.req, edit)

@@ -71,7 +71,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 		if res.Body.IsBuffered() {
 			writer.Reserve(int(res.Body.Remaining()))
 		}
-		open := attempt.conn.pool.node != "" && !further && res.Body.Remaining() < 0
+		open := attempt.conn.pool.isForNode() && !further && res.Body.Remaining() < 0
 		if open {
 			rr.slowResponse.Store(rr.server.sizes.Key(&rr.req))
 		}
@@ -105,7 +105,7 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 // learn records whether a response of another node was large, for later requests to the same path.
 // It ignores the response to a request to resume a stream.
 func (rr *responseRelay) learn(attempt *attempt, further, large bool) {
-	if attempt.conn.pool.node != "" && !further {
+	if attempt.conn.pool.isForNode() && !further {
 		rr.server.sizes.Record(rr.server.sizes.Key(&rr.req), large)
 	}
 }
@@ -119,7 +119,7 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	}
 	cancelCause := rr.slot.finish()
 	attempt.release()
-	last := attempt.conn.pool.clock.Now()
+	last := rr.server.clock.Now()
 	attempt.conn.pool.backoff.OnAccepted(rr.exchange.limitShard())
 	if rr.settings.MaxShardInflight > 0 {
 		attempt.conn.pool.responseCompleted(attempt.conn)

@@ -100,7 +100,7 @@ func isResumable(res *h1.Response) bool {
 func (rr *responseRelay) permitsResume(attempt *attempt) bool {
 	return strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&attempt.conn.res) &&
 		string(rr.req.Method()) == "GET" && rr.req.Body.Kind() == h1.NoBody && !rr.req.RequestsUpgrade() && rr.req.Value("Range") == nil &&
-		!rr.exchange.Keyless && attempt.conn.inproc == nil
+		!rr.exchange.Keyless && !attempt.conn.inProcess
 }
 
 // beginEvents starts an event stream, resumable or not, and returns the flags for its run.

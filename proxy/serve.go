@@ -436,7 +436,7 @@ func (c *client) runAttempt(attempt *attempt) decision {
 		attempt.cancelUnsent()
 		return c.reply.badBody(err)
 	}
-	if attempt.conn.inproc != nil {
+	if attempt.conn.inProcess {
 		c.exchange.route = attempt.route.Kind
 		return c.runInHandler(attempt)
 	}

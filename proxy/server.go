@@ -126,15 +126,9 @@ func New(options Options) *Server {
 		s.buffers.DisableSplice()
 	}
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
-	s.peers.fresh = s.newPeerPool
-	dial := s.dialUpstream
-	if s.options.Handler != nil {
-		dial = s.newHandlerConn
-	}
+	s.peers.newPool = s.newPeerPool
 	if s.options.Handler != nil || s.options.DialUpstream != nil {
-		s.upstream = s.newPool("", dial)
-		s.upstream.max, s.upstream.checkBeforeReuse = s.options.MaxUpstreamConns, true
-		s.upstream.mu.shardLimits.maxConns = max(s.options.MaxShardConns, 0)
+		s.upstream = s.newAppPool()
 	}
 	s.lingering.Max = min(1024, max(1, options.MaxConns/4))
 	s.budget.Fill()

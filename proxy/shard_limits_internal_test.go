@@ -10,15 +10,13 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
-	"shardway/queue"
 )
 
 // Whatever becomes of connections and of those who wait for them, in the end none
 // is counted any more, for a shard or among the streams.
 func TestPoolCountsReturnToZero(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{}), MaxStreams: 3})
 	var ends sync.Map
-	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*upstreamConn, error) {
 		if rand.IntN(10) == 0 {
 			return nil, errors.New("down")
 		}
@@ -27,7 +25,7 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 		return &upstreamConn{Conn: h1.NewConn(here, h1.Options{})}, nil
 	})
 	const most, share = 6, 3
-	p.max, p.mu.shardLimits.maxConns = most, share
+	p.opts.MaxConns, p.mu.shardLimits.maxConns = most, share
 	var all sync.WaitGroup
 	for shard := range 4 {
 		for range 6 {
@@ -66,7 +64,7 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 		}
 	}
 	all.Wait()
-	s.dialers.Wait()
+	p.opts.Dialers.Wait()
 	p.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,9 +73,9 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dialing != 0 || s.streams.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
+	if p.mu.open != 0 || p.mu.dialing != 0 || p.opts.Streams.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
+			p.mu.open, p.mu.dialing, p.opts.Streams.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
 	}
 }
 
@@ -87,13 +85,12 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	over := make(chan struct{})
-	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*upstreamConn, error) {
 		<-over // one that fails at once would end the wait of the next
 		return nil, errBusy
 	})
-	defer s.dialers.Wait()
+	defer p.opts.Dialers.Wait()
 	defer close(over)
 	l := &upstreamConn{Conn: h1.NewConn(here, h1.Options{}), pool: p, shard: noShard}
 	p.mu.open, p.mu.idle = 1, []*upstreamConn{l}
@@ -127,13 +124,12 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 // Who has no bound waits for its shard's share only, and not behind those that wait for the bound:
 // a stream that came back stood in line for as long as a long poll of its shard ran.
 func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
-	s := New(Options{Queue: queue.New(queue.Options{})})
 	over := make(chan struct{})
-	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*upstreamConn, error) {
 		<-over
 		return nil, errBusy
 	})
-	defer s.dialers.Wait()
+	defer p.opts.Dialers.Wait()
 	defer close(over)
 	p.mu.shardLimits.maxConns = 2
 	for range 2 {

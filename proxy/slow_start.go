@@ -46,7 +46,7 @@ func (w *slowStart) narrow() { w.size = max(w.size/2, leastWindow) }
 // watchDial counts a dial to the app as stuck after stuckAfter. The caller must call over with p.mu
 // held when the dial has ended.
 func (p *pool) watchDial() (over func()) {
-	if p.node != "" {
+	if p.isForNode() {
 		return func() {}
 	}
 	stuck, done := false, false
@@ -70,7 +70,7 @@ func (p *pool) watchDial() (over func()) {
 
 // startProbation counts a connection to the app as new. The caller holds p.mu.
 func (p *pool) startProbation(l *upstreamConn) {
-	if p.node != "" {
+	if p.isForNode() {
 		return
 	}
 	p.mu.slowStart.unproven++

@@ -124,7 +124,7 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 	}
 	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		var conn net.Conn // nil means that the app runs in this process
-		if upstream := c.slot.conn.Load(); upstream != nil && upstream.inproc == nil {
+		if upstream := c.slot.conn.Load(); upstream != nil && !upstream.inProcess {
 			conn = upstream.NetConn()
 		}
 		s.appSilence.CountWaiting(c.since, current.flags&slotSafe != 0, conn)

@@ -59,7 +59,7 @@ type waitQueue struct {
 	length     int
 	upgrades   int // of n, waiters with forUpgrade
 	unbounded  int // of n, waiters without an in-flight limit
-	// upgradesLast places waiters with forUpgrade after all other waiters. It is set for pools of
+	// upgradesLast places waiters with forUpgrade behind all other waiters. It is set for pools of
 	// nodes. If thousands of WebSockets move together, requests would otherwise wait for seconds
 	// behind them.
 	upgradesLast bool
@@ -155,7 +155,7 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 // replaced by another one, so the request looks up its route again. The pool of the app is closed
 // when this node stops; errRouteChanged would cause an endless loop then.
 func (p *pool) closedError() error {
-	if p.node == "" {
+	if !p.isForNode() {
 		return errStopping
 	}
 	return errRouteChanged
@@ -185,7 +185,7 @@ func (p *pool) leaveQueue(w *waiter) error {
 		why = errShardInflightLimit
 	case w.waitsForShard:
 		why = errShardConnLimit
-	case p.mu.dialing > 0 || p.node != "":
+	case p.mu.dialing > 0 || p.isForNode():
 		why = errDialing
 	}
 	waits := w.queue != nil
@@ -215,16 +215,16 @@ func (p *pool) recheckWaiters(t *route.Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.waiters() {
-		if w.queue != nil && w.shardMoved(t, p.node) {
+		if w.queue != nil && p.shardMoved(w, t) {
 			p.removeWaiter(w)
 			w.granted <- grant{err: errRouteChanged}
 		}
 	}
 }
 
-// shardMoved reports whether t routes the shard of the waiter to another destination than the
-// node, or than the app if node is empty.
-func (w *waiter) shardMoved(t *route.Table, node string) bool {
+// shardMoved reports whether t routes the shard of the waiter to another destination than that of
+// the pool.
+func (p *pool) shardMoved(w *waiter, t *route.Table) bool {
 	if w.shard == noShard {
 		return false
 	}
@@ -232,10 +232,10 @@ func (w *waiter) shardMoved(t *route.Table, node string) bool {
 		return true
 	}
 	r := t.Route(shardmap.Shard(w.shard))
-	if node == "" {
+	if !p.isForNode() {
 		return r.Kind != route.Local
 	}
-	return r.Kind != route.Remote || r.Node != node
+	return r.Kind != route.Remote || r.Node != p.opts.Node
 }
 
 // failWaiters removes all waiters and sends them the error. nil means that they must look up their
@@ -248,4 +248,13 @@ func (p *pool) failWaiters(err error) {
 		p.removeWaiter(w)
 		w.granted <- grant{err: err}
 	}
+}
+
+// firstStreamWaiter returns the first waiter that can use a stream, or nil.
+func (q *waitQueue) firstStreamWaiter() *waiter {
+	w := q.firstUpgrade
+	for w != nil && !w.streamAllowed {
+		w = w.next
+	}
+	return w
 }

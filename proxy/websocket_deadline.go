@@ -39,7 +39,7 @@ func (deadline *resumeDeadline) check() {
 	now := deadline.server.clock.Now()
 	var until time.Duration
 	if pool := deadline.server.poolOf(deadline.shard); pool != nil {
-		until = min(time.Duration(pool.lastResumed.Load())+deadline.server.options.ResumeTimeout, deadline.latestEnd)
+		until = min(pool.lastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
 	}
 	if until <= now {
 		deadline.onExpired()
@@ -63,6 +63,3 @@ func (s *Server) poolOf(shard shardmap.Shard) *pool {
 	}
 	return nil
 }
-
-// noteResumed records that a WebSocket has been resumed at the destination.
-func (p *pool) noteResumed() { p.lastResumed.Store(int64(p.clock.Now())) }

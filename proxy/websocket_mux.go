@@ -33,7 +33,7 @@ func (c *client) getWebSocketStream(pool *pool) *upstreamConn {
 	if c.exchange.isResumption() || pool.breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return pool.addStream(pool.openWebSocketStream(c.life.within))
+	return pool.getWebSocketStream(c.life.within)
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
@@ -55,22 +55,6 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 	upstream := s.newPeerConn(conn, s.settings.Load())
 	upstream.singleUse = true
 	return upstream
-}
-
-// forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
-// if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
-func (p *pool) forWebSocket() bool {
-	w := p.mu.queue.firstUpgrade
-	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
-}
-
-// firstStreamWaiter returns the first waiter that can use a stream, or nil.
-func (q *waitQueue) firstStreamWaiter() *waiter {
-	w := q.firstUpgrade
-	for w != nil && !w.streamAllowed {
-		w = w.next
-	}
-	return w
 }
 
 // transferred returns how many bytes the relay has transferred on downstream.

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 
 	"shardway/proxy/h1"
-	"shardway/queue"
 )
 
 // What is opened for a socket is given to one, and a request that stands in line beside it has
@@ -20,15 +19,14 @@ func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
 			return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), singleUse: lone}
 		}
-		s := New(Options{Queue: queue.New(queue.Options{})})
 		lanes, connections := make(chan struct{}), make(chan struct{}) // closed once they may be
 		var dials atomic.Int32
-		p := s.newPool("owner", func(context.Context) (*upstreamConn, error) {
+		p := testPool("owner", func(context.Context) (*upstreamConn, error) {
 			dials.Add(1)
 			<-connections
 			return made(false), nil
 		})
-		p.openWebSocketStream = func(context.Context) *upstreamConn {
+		p.opts.OpenWebSocketStream = func(context.Context) *upstreamConn {
 			<-lanes
 			return made(true)
 		}

@@ -32,7 +32,7 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	session.releaseUpgrade()
 	attempt.conn.pool.breaker.OnAccepted()
 	if later {
-		attempt.conn.pool.noteResumed()
+		attempt.conn.pool.recordResume()
 	}
 	rr.noteWebSocketPath(attempt, false)
 	if later && !relay.toApp {
@@ -174,7 +174,7 @@ func (c *client) handleDeclined(attempt *attempt) decision {
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
 		c.exchange.session.refused = closesWith(res)
-		attempt.conn.pool.noteResumed()
+		attempt.conn.pool.recordResume()
 	case neverSent(problem.Code(word)):
 		c.exchange.noteNotDelivered()
 	}

@@ -114,7 +114,7 @@ func (c *client) runByKind(attempt *attempt) decision {
 	switch {
 	case c.exchange.session != nil:
 		return c.runWebSocket(attempt)
-	case c.exchange.resumed != nil && attempt.conn.inproc != nil: // an app in this process cannot resume an event stream
+	case c.exchange.resumed != nil && attempt.conn.inProcess: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
 		return done
@@ -135,7 +135,7 @@ func (c *client) runWebSocket(attempt *attempt) decision {
 		}
 		return result
 	}
-	if attempt.conn.inproc != nil { // an app in this process cannot upgrade
+	if attempt.conn.inProcess { // an app in this process cannot upgrade
 		if session.refused = wsession.CloseMoved; c.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done

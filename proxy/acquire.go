@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"shardway/internal/problem"
+	"shardway/proxy/backoff"
+	"shardway/proxy/route"
+)
+
+// SendChecked checks the connection right before the first byte is sent, so one call must send the
+// whole request. askBody is the maximum size of the body, and askFrame is the space for the framing
+// of a chunk.
+const (
+	askBody  = 4 << 10
+	askFrame = 16
+)
+
+// sendsChecked reports whether the request can be sent with h1.Conn.SendChecked. The result may
+// still change before the request is sent.
+func (a *requestState) sendsChecked() bool {
+	return a.body.isFullyBuffered() && len(a.body.buffered) <= askBody && !a.exchange.wantAccepted
+}
+
+// acquireConn returns an idle connection, or waits for the next connection that is returned or
+// dialed. If it returns nil, the decision tells what follows.
+func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
+	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(p)
+	newOnly := w.exchange.reusedTries >= maxReusedTries
+	if !newOnly && (!p.isForNode() || !w.exchange.isResumption()) {
+		if l := w.takeIdleConn(p, nil); l != nil {
+			return l, decision{}
+		}
+	}
+	in := &waiter{shard: w.exchange.limitShard(), fresh: fresh, maxInflight: maxInflight, newOnly: newOnly, forUpgrade: w.exchange.isResumption(), streamAllowed: w.exchange.mayUseStream(), hasWaited: w.exchange.waited && w.ingress == ""}
+	for {
+		l, dialed, err := p.join(in)
+		if l == nil && err == nil {
+			l, err = w.waitInQueue(p, in, dialed)
+		}
+		switch {
+		case err != nil:
+			return nil, w.acquireFailed(p, err)
+		case !l.reused, !in.newOnly && l.IsAlive() && (!fresh || l.checkable):
+			p.probeWithIdle()
+			return l, decision{}
+		}
+		p.discard(l) // the pool dials another one
+		in.newOnly = false
+	}
+}
+
+// mustBeFresh reports whether the request needs a recently used connection, because it must not be
+// sent twice or because another connection has broken.
+func (w *requestWait) mustBeFresh() bool {
+	return w.exchange.safety != safeMethod || w.exchange.mayHaveRun()
+}
+
+// maxInflight returns the limit of requests in progress for the shard; zero means no limit. Resumed
+// streams have no limit, because they were admitted before their shard moved.
+func (w *requestWait) maxInflight(p *pool) int {
+	if p.isForNode() || w.exchange.resumed != nil || w.exchange.wasResumed > 0 {
+		return 0
+	}
+	return w.settings.MaxShardInflight
+}
+
+// takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
+// the event loop by.
+func (w *requestWait) takeIdleConn(p *pool, by eventLoopRef) *upstreamConn {
+	return p.get(connRequest{shard: w.exchange.limitShard(), fresh: w.mustBeFresh(), maxInflight: w.maxInflight(p), checkedOnSend: w.sendsChecked(), loop: by})
+}
+
+// waitInQueue waits in the queue of the pool. dialed means that a connection for the request is
+// being dialed. Otherwise the request has to wait for other requests to finish, and also needs a
+// place in the wait queue of the node.
+func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamConn, error) {
+	limit := ownerWait
+	if w.ingress == "" {
+		limit = w.timeLeft(time.Now()) // dialing counts towards the waiting time
+	}
+	if p.shardMoved(in, w.server.options.Cluster.Table()) {
+		_ = p.leaveQueue(in)
+		return nil, errRouteChanged
+	}
+	if dialed {
+		return p.await(in, w.context().Done(), max(limit, w.server.settings.Load().ConnectTimeout+ownerWait))
+	}
+	if w.ingress == "" {
+		if v := w.enterQueue(); v.action != 0 {
+			_ = p.leaveQueue(in)
+			return nil, &queueFullError{v}
+		}
+	}
+	w.disconnect.arm()
+	w.disconnect.start()
+	defer w.disconnect.disarm()
+	return p.await(in, w.context().Done(), limit)
+}
+
+// queueFullError ends a wait for a connection because the wait queue of the node is full.
+type queueFullError struct{ v decision }
+
+func (e *queueFullError) Error() string { return e.v.detail }
+
+// isTimeout reports whether err is the timeout of a network operation.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// acquireFailed converts the error of acquireConn into a decision.
+func (w *requestWait) acquireFailed(p *pool, err error) decision {
+	var full *queueFullError
+	switch {
+	case w.closing.Load():
+		return done
+	case errors.As(err, &full):
+		return full.v
+	case errors.Is(err, errRouteChanged):
+		return decision{action: actionRetry}
+	case errors.Is(err, errShardInflightLimit):
+		return w.exchange.shardInflightFull()
+	}
+	v := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true}
+	if p.breaker.IsTripped() {
+		v.condition, v.backoff = &p.breaker, false
+	}
+	if errors.Is(err, errBreakerOpen) {
+		err = p.breaker.Cause()
+	}
+	switch {
+	case errors.Is(err, backoff.ErrNoApp):
+		v.refusal = route.RefusedNoApp
+		return v
+	case p.isForNode():
+		v.code = problem.PeerUnreachable
+	case errors.Is(err, errShardConnLimit):
+		v.code, v.refusal = problem.UpstreamBusy, route.RefusedBusy
+		v.detail = "all connections to the app that one shard may use are busy (--max-shard-conns)"
+		return v
+	case errors.Is(err, errBusy):
+		v.code, v.refusal = problem.UpstreamBusy, route.RefusedBusy
+		v.detail = "all connections to the app are busy (--max-upstream-conns)"
+		return v
+	case errors.Is(err, errDialing):
+		// A dial is still in progress, so the app has not failed.
+		v.code, v.refusal = problem.QueueTimeout, route.RefusedBusy
+		v.detail = "no connection to the app was made in time for the request"
+		return v
+	case errors.Is(err, errStopping):
+		// The request must wait for the next owner of the shard.
+		v.code, v.refusal = problem.QueueTimeout, route.RefusedHeld
+		v.detail = "this node is stopping"
+		return v
+	case isTimeout(err):
+		v.code, v.refusal = problem.UpstreamConnectTimeout, route.RefusedNoApp
+	default:
+		v.code, v.refusal = problem.UpstreamRefused, route.RefusedNoApp
+	}
+	v.detail = w.server.unreachableReason(err)
+	return v
+}
