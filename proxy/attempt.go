@@ -7,6 +7,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -32,7 +33,7 @@ var errNotSwitched = errors.New("proxy: 101 without being asked")
 // The goroutine that ends an attempt must call release once, after the app has finished the request
 // or its connection is closed. Then it must return the connection to its pool or discard it.
 type attempt struct {
-	conn  *upstreamConn
+	conn  *connpool.Conn
 	table *route.Table
 	route *route.Route
 	attemptEpoch
@@ -60,7 +61,7 @@ func (attempt *attempt) abort() cause {
 	attempt.release()
 	attempt.body.stop()
 	attempt.disconnect.disarm()
-	attempt.conn.pool.discard(attempt.conn)
+	attempt.conn.Pool.Discard(attempt.conn)
 	return cancelCause
 }
 
@@ -87,7 +88,7 @@ func nothing() {}
 // isUnread reports whether the request was sent on a multiplexed stream that failed before the peer
 // read any byte of it.
 func (attempt *attempt) isUnread() bool {
-	return attempt.conn.mux != nil && attempt.conn.mux.Unprocessed()
+	return attempt.conn.Mux != nil && attempt.conn.Mux.Unprocessed()
 }
 
 // handleUnsent ends an attempt whose request was not sent, or was sent and not read by the peer.
@@ -101,7 +102,7 @@ func (c *client) handleUnsent(attempt *attempt, err error) decision {
 		return decision{action: actionWait, reason: route.ReasonNoLease, refusal: route.RefusedNoLease}
 	}
 	cancelCause := attempt.abort()
-	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil
+	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // otherwise only a pooled connection had ended earlier, which is not a retry
 		c.server.metrics.retries[retryUnsent].Add(1)
 	}
@@ -110,7 +111,7 @@ func (c *client) handleUnsent(attempt *attempt, err error) decision {
 		return done
 	case c.replaced(cancelCause):
 		return c.yieldToNewer()
-	case cancelCause != causeNone || attempt.conn.reused || attempt.conn.mux != nil:
+	case cancelCause != causeNone || attempt.conn.Reused || attempt.conn.Mux != nil:
 		return decision{action: actionRetry}
 	}
 	result := decision{action: actionWait, reason: route.ReasonUnreachable, backoff: true, detail: c.server.unreachableReason(err)}
@@ -132,7 +133,7 @@ func (c *client) writeRequest(attempt *attempt, writer *h1.Writer) error {
 		c.disconnect.arm()
 		return err
 	}
-	asks := c.sendsChecked() && attempt.conn.canSendChecked()
+	asks := c.sendsChecked() && attempt.conn.CanBeCheckedOnSend()
 	if asks {
 		writer.Reserve(len(c.body.buffered) + askFrame)
 	}
@@ -170,12 +171,12 @@ func (c *client) writeRequest(attempt *attempt, writer *h1.Writer) error {
 // readResponseHeader reads response headers up to the final one. It forwards interim responses to
 // the client.
 func (c *client) readResponseHeader(attempt *attempt, writer *h1.Writer) error {
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	for {
 		if err := attempt.conn.ReadResponse(res, c.req.Method()); err != nil {
 			return err
 		}
-		attempt.conn.pool.markProven(attempt.conn)
+		attempt.conn.Pool.MarkProven(attempt.conn)
 		if attempt.route.Kind == route.Local {
 			c.server.appSilence.RecordResponse(c.server.clock.Now())
 		}
@@ -186,8 +187,8 @@ func (c *client) readResponseHeader(attempt *attempt, writer *h1.Writer) error {
 		case !res.IsInterim():
 			return nil
 		case res.Status() == 100 && attempt.route.Kind == route.Remote && res.Value(headerContinue) != nil:
-			attempt.conn.pool.breaker.OnAccepted()
-			attempt.conn.pool.backoff.OnAccepted(c.exchange.limitShard())
+			attempt.conn.Pool.Breaker.OnAccepted()
+			attempt.conn.Pool.Backoff.OnAccepted(c.exchange.limitShard())
 			if attempt.bodyOnDemand {
 				attempt.bodyOnDemand = false
 				c.disconnect.disarm()
@@ -208,7 +209,7 @@ func (c *client) readResponseHeader(attempt *attempt, writer *h1.Writer) error {
 // response arrived. It decides whether the request may be sent again.
 func (c *client) handleBroken(attempt *attempt, err error) decision {
 	cancelCause := attempt.abort()
-	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil
+	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil
 	if cancelCause == causeNone && errors.Is(err, errPathDead) {
 		cancelCause = causePathDead
 		c.server.metrics.countAborted(cancelCause.String(), 1)
@@ -256,7 +257,7 @@ func brokenCode(kind route.Kind) problem.Code {
 // decideRetry decides whether a request that may have run is sent again (guarantee G7).
 func (c *client) decideRetry(attempt *attempt, code problem.Code, cancelCause cause) decision {
 	c.exchange.tries++
-	if attempt.conn.reused {
+	if attempt.conn.Reused {
 		c.exchange.reusedTries++
 	}
 	// A response header proves that the request has run. In that case only a safe request is
@@ -303,7 +304,7 @@ func (c *client) retryBudgetAllows(attempt *attempt, cancelCause cause) bool {
 	if cancelCause == causeStopping {
 		return true
 	}
-	if c.exchange.tries == 1 && attempt.conn.mux != nil && attempt.conn.mux.SessionDraining() && (cancelCause == causeNone || cancelCause == causePathDead) {
+	if c.exchange.tries == 1 && attempt.conn.Mux != nil && attempt.conn.Mux.SessionDraining() && (cancelCause == causeNone || cancelCause == causePathDead) {
 		return true
 	}
 	return c.server.budget.Spend()
@@ -313,7 +314,7 @@ func (c *client) retryBudgetAllows(attempt *attempt, cancelCause cause) bool {
 // response of the owner means that the request may have run, and that it did not cause the stop.
 func (c *client) handlePeerStopped(attempt *attempt) decision {
 	attempt.abort()
-	attempt.conn.pool.closeIdleTo(attempt.conn.boot)
+	attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	switch {
 	case c.closing.Load():
 		return done
@@ -361,7 +362,7 @@ func (c *client) handleNotAcquired(attempt *attempt) decision {
 // app.
 func (c *client) handleRefused(attempt *attempt) decision {
 	c.exchange.noteNotDelivered()
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	refusal, ok := route.ParseRefusal(res.Known(h1.FieldShardwayRefused))
 	sheds := c.exchange.shedByOwner(attempt)
 	switch {
@@ -384,15 +385,15 @@ func (c *client) handleRefused(attempt *attempt) decision {
 		attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
-		attempt.conn.pool.put(attempt.conn)
+		attempt.conn.Pool.Put(attempt.conn)
 	} else {
-		attempt.conn.pool.discard(attempt.conn)
+		attempt.conn.Pool.Discard(attempt.conn)
 	}
 	attempt.release()
 	c.server.metrics.refusedByOwner[refusal].Add(1)
 	c.server.metrics.retries[retryRefused].Add(1)
 	if refusal == route.RefusedEnded {
-		attempt.conn.pool.closeIdleTo(attempt.conn.boot)
+		attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	}
 	switch {
 	case c.closing.Load():
@@ -401,7 +402,7 @@ func (c *client) handleRefused(attempt *attempt) decision {
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	case refusal == route.RefusedEnded && attempt.conn.reused:
+	case refusal == route.RefusedEnded && attempt.conn.Reused:
 		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
 	}
 	result := decision{
@@ -411,19 +412,19 @@ func (c *client) handleRefused(attempt *attempt) decision {
 	if refusal == route.RefusedNoApp || refusal == route.RefusedBusy {
 		result.reason = route.ReasonUnreachable
 	}
-	pool := attempt.conn.pool
+	pool := attempt.conn.Pool
 	if refusal == route.RefusedNoApp {
-		pool.breaker.Open(backoff.ErrNoApp)
-		result.condition = &pool.breaker
+		pool.Breaker.Open(backoff.ErrNoApp)
+		result.condition = &pool.Breaker
 		return result
 	}
-	pool.breaker.OnAccepted()
+	pool.Breaker.OnAccepted()
 	switch {
 	case refusal != route.RefusedBusy:
 	case c.exchange.isResumption():
-		result.condition, result.backoff = pool.upgradeBackoff.OnRefused(0, false), false
+		result.condition, result.backoff = pool.UpgradeBackoff.OnRefused(0, false), false
 	default:
-		result.condition, result.backoff = pool.backoff.OnRefused(c.exchange.limitShard(), sheds), false
+		result.condition, result.backoff = pool.Backoff.OnRefused(c.exchange.limitShard(), sheds), false
 		if sheds {
 			result.code, result.detail = problem.ShardBusy, detailShardInflight
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/queue"
 )
@@ -133,7 +134,7 @@ func TestReusedClientIsReset(t *testing.T) {
 				c.from.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
 				c.evicted.Store(true)
-				c.slot.begin(route.Local, 3, 0, &upstreamConn{}, new(string))
+				c.slot.begin(route.Local, 3, 0, &connpool.Conn{}, new(string))
 				c.slot.finish()
 			})
 			near, far := net.Pipe()

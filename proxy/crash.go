@@ -123,7 +123,7 @@ func (c *client) recordCrash(attempt *attempt, cancelCause cause) (poisonous boo
 		return false
 	}
 	key := Implicated{Shard: c.exchange.shard, Hash: shardkey.Hash(c.server.options.HashKey(), c.exchange.Key)}
-	record := c.server.crashes.record(process{attempt.route.Node, attempt.conn.boot}, key)
+	record := c.server.crashes.record(process{attempt.route.Node, attempt.conn.Boot}, key)
 	earlier := c.exchange.lastCrash
 	c.exchange.lastCrash = record
 	if earlier == nil || earlier == record {

@@ -11,40 +11,41 @@ import (
 	"shardway/internal/address"
 	"shardway/internal/rawio"
 	"shardway/proxy/backoff"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 )
 
 // poolOptions returns the options that the pools of all destinations have in common.
-func (s *Server) poolOptions() poolOptions {
-	return poolOptions{
-		Clock: &s.clock, Life: s.lifeCtx, Dialers: &s.dialers, Streams: &s.streams, Pacer: &s.webSockets.pacer,
+func (s *Server) poolOptions() connpool.Options {
+	return connpool.Options{
+		Clock: &s.clock, Life: s.lifeCtx, Dialers: &s.dialers, LongLived: &s.streams, Pacer: &s.webSockets.pacer,
 		Queues: backoff.Queues{s.options.Queue, s.streamQueue, s.webSockets.queue},
 	}
 }
 
 // newAppPool returns the pool of connections to the app.
-func (s *Server) newAppPool() *pool {
+func (s *Server) newAppPool() *connpool.Pool {
 	o := s.poolOptions()
 	o.Dial = s.dialUpstream
 	if s.options.Handler != nil {
 		o.Dial = s.newHandlerConn
 	}
 	o.MaxConns, o.MaxShardConns, o.CheckBeforeReuse = s.options.MaxUpstreamConns, max(s.options.MaxShardConns, 0), true
-	return newPool(o)
+	return connpool.New(o)
 }
 
 // newPeerPool returns the pool of connections to another node.
-func (s *Server) newPeerPool(node string) *pool {
+func (s *Server) newPeerPool(node string) *connpool.Pool {
 	o := s.poolOptions()
 	o.Node, o.MaxIdle = node, s.options.PeerConns
-	o.Dial = func(ctx context.Context) (*upstreamConn, error) { return s.dialPeer(ctx, node) }
-	o.OpenStream = func() *upstreamConn { return s.openStream(node) }
-	o.OpenWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openWebSocketStream(ctx, node) }
-	return newPool(o)
+	o.Dial = func(ctx context.Context) (*connpool.Conn, error) { return s.dialPeer(ctx, node) }
+	o.OpenStream = func() *connpool.Conn { return s.openStream(node) }
+	o.OpenWebSocketStream = func(ctx context.Context) *connpool.Conn { return s.openWebSocketStream(ctx, node) }
+	return connpool.New(o)
 }
 
 // dialUpstream connects to the app.
-func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
+func (s *Server) dialUpstream(ctx context.Context) (*connpool.Conn, error) {
 	set := s.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
@@ -59,7 +60,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 }
 
 // dialPeer opens a connection to another node. The owner limits the duration of a response.
-func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, error) {
+func (s *Server) dialPeer(ctx context.Context, node string) (*connpool.Conn, error) {
 	set := s.settings.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
@@ -71,31 +72,31 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, erro
 }
 
 // newPeerConn wraps a connection or a multiplexed stream to another node.
-func (s *Server) newPeerConn(conn net.Conn, set *Settings) *upstreamConn {
+func (s *Server) newPeerConn(conn net.Conn, set *Settings) *connpool.Conn {
 	l := s.newUpstreamConn(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
-	l.mux, _ = conn.(muxStream)
-	if l.mux != nil {
-		conn = l.mux.SessionConn()
+	l.Mux, _ = conn.(connpool.MuxStream)
+	if l.Mux != nil {
+		conn = l.Mux.SessionConn()
 	}
-	l.unencrypted = direct(conn)
+	l.Unencrypted = direct(conn)
 	if b, ok := conn.(interface{ Boot() uint64 }); ok {
-		l.boot = b.Boot()
+		l.Boot = b.Boot()
 	}
 	if n, ok := conn.(interface{ Nonce() uint64 }); ok {
-		l.nonce = n.Nonce()
+		l.Nonce = n.Nonce()
 	}
 	return l
 }
 
 // newUpstreamConn returns an upstreamConn for a connection that has just been dialed.
-func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
-	l := &upstreamConn{}
+func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *connpool.Conn {
+	l := &connpool.Conn{}
 	// The sweep enforces the timeout for the first byte of the response.
 	o.Timeouts.Header, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
-	l.checkable = l.HasSocket()
+	l.Checkable = l.HasSocket()
 	return l
 }
 
@@ -139,7 +140,7 @@ func (s *Server) unreachableReason(err error) string {
 	var errno syscall.Errno
 	var network net.Error
 	switch {
-	case errors.Is(err, errDialing):
+	case errors.Is(err, connpool.ErrDialing):
 		return "no connection was made in time"
 	case errors.As(err, &errno):
 		return errno.Error()

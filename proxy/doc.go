@@ -23,7 +23,7 @@
 //	exchange          the state of one request
 //	attempt           one try to send a request over one connection (attempt.go)
 //	decision          the result of an attempt
-//	pool              connections to the app or to one node (pool.go, dialing.go, wait_queue.go, backoff)
+//	connpool.Pool     connections to the app or to one node (acquire.go, dial.go)
 //	slot              the present run of a connection, for cancellation (slot.go)
 //	webSocketSession  a WebSocket that survives its upstream connection (websocket_*.go)
 //	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)
@@ -38,6 +38,6 @@
 // and small requests need no goroutine of their own.
 //
 // The node calls Wake, CancelShards, CancelUpstream, CancelForwarded and SetDraining from any
-// goroutine. The path of a request acquires no locks except those of the pools of idle connections.
+// goroutine. The path of a request acquires no locks except those of the pools of upstream connections.
 // The Cancel functions find the runs in the slots of the connections.
 package proxy

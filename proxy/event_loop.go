@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/internal/rawio"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 )
 
@@ -278,22 +279,22 @@ func (loop *eventLoop) unregisterUpstream(c *client) {
 
 // registerUpstream registers conn, which will carry a request of c, with the loop. It returns false
 // if that is not possible. The caller must own conn.
-func (loop *eventLoop) registerUpstream(conn *upstreamConn, c *client) bool {
+func (loop *eventLoop) registerUpstream(conn *connpool.Conn, c *client) bool {
 	netConn := conn.NetConn()
-	if known := rawio.IsRegistered(netConn); conn.loop != loop || known {
-		if other, ok := conn.loop.(*eventLoop); ok {
+	if known := rawio.IsRegistered(netConn); conn.Loop != loop || known {
+		if other, ok := conn.Loop.(*eventLoop); ok {
 			_ = other.poller.Remove(netConn) // an error means that it is not watched
-			conn.leaveLoop()
+			conn.LeaveLoop()
 		}
 		loop.lastID++
 		if known && !detachFromPoller(conn.Conn) || loop.poller.AddEdgeTriggered(netConn, loop.lastID) != nil {
 			return false
 		}
 		added := &upstreamRegistration{id: loop.lastID}
-		conn.loop, conn.registration = loop, added
+		conn.Loop, conn.Registration = loop, added
 		loop.upstreams[loop.lastID] = added
 	}
-	registration, _ := conn.registration.(*upstreamRegistration)
+	registration, _ := conn.Registration.(*upstreamRegistration)
 	registration.client, c.loopState.upstream = c, registration
 	conn.SetWakeup(&c.wakeLoop)
 	return true

@@ -118,8 +118,8 @@ func (c *client) startAttempt(loop *eventLoop) bool {
 	if conn == nil {
 		return false
 	}
-	if !conn.canSendChecked() || !loop.registerUpstream(conn, c) {
-		c.server.upstream.put(conn)
+	if !conn.CanBeCheckedOnSend() || !loop.registerUpstream(conn, c) {
+		c.server.upstream.Put(conn)
 		return false
 	}
 	attempt := &c.loopAttempt.attempt
@@ -158,7 +158,7 @@ func (c *client) isLoopable() bool {
 // effect if the response header is incomplete.
 func (c *client) handleResponse() {
 	loop, attempt := c.loop.Load(), &c.loopAttempt.attempt
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	switch found := attempt.conn.TryReadResponse(res, c.req.Method()); {
 	case found == h1.ParseNoData, found == h1.ParseIncomplete:
 		return
@@ -168,7 +168,7 @@ func (c *client) handleResponse() {
 		return
 	}
 	attempt.conn.ConsumeResponse(res)
-	attempt.conn.pool.markProven(attempt.conn)
+	attempt.conn.Pool.MarkProven(attempt.conn)
 	if attempt.route.Kind == route.Local {
 		c.server.appSilence.RecordResponse(c.server.clock.Now())
 	}

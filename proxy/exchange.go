@@ -6,6 +6,7 @@ import (
 	"shardway/internal/coarsetime"
 	"shardway/internal/problem"
 	"shardway/proxy/backoff"
+	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/queue"
@@ -127,7 +128,7 @@ func (exchange *exchange) queueShard() uint32 {
 // limitShard returns the shard whose connection limit applies to the request, or noShard.
 func (exchange *exchange) limitShard() int {
 	if exchange.Keyless {
-		return noShard
+		return connpool.NoShard
 	}
 	return int(exchange.shard)
 }

@@ -41,9 +41,9 @@ func (hc *handlerConn) serveRequest(responder reply, attempt *attempt, writer *h
 	case out != outcomeResponded:
 	case hc.disposition == dispositionReuse:
 		writer.Discard()
-		attempt.conn.pool.put(attempt.conn)
+		attempt.conn.Pool.Put(attempt.conn)
 	case hc.disposition == dispositionDiscard:
-		attempt.conn.pool.discard(attempt.conn)
+		attempt.conn.Pool.Discard(attempt.conn)
 	}
 	return out
 }
@@ -178,11 +178,11 @@ func (hc *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 		res.Header.SetContentLength(-1)
 	}
 	hc.responseHeader = appendResponseHeader(hc.responseHeader[:0], &res.Header)
-	if err := hc.p.conn.res.ParseHeader(hc.responseHeader, hc.a.req.Method(), hc.a.settings.MaxHeaders); err != nil {
+	if err := hc.p.conn.Response.ParseHeader(hc.responseHeader, hc.a.req.Method(), hc.a.settings.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
-	if hc.p.conn.res.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.p.conn.res.Status())
+	if hc.p.conn.Response.Status() < 200 {
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", hc.p.conn.Response.Status())
 	}
 	return ""
 }
@@ -232,7 +232,7 @@ func (hc *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 // sendResponse sends the response to the client.
 func (hc *handlerConn) sendResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	attempt, res := hc.p, hc.response(ctx)
-	head := &attempt.conn.res
+	head := &attempt.conn.Response
 	stream := res.BodyStream()
 	if head.Has(h1.FieldShardwayHold) {
 		hc.a.noteHold(head, attempt.epoch)
@@ -340,7 +340,7 @@ func (hc *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 
 // runInHandler runs an attempt in the app of this process, and sends the response.
 func (c *client) runInHandler(attempt *attempt) decision {
-	attempt.conn.pool.markProven(attempt.conn)
+	attempt.conn.Pool.MarkProven(attempt.conn)
 	writer := c.requestWriter.writeHeader(attempt)
 	if _, err := c.askLease(); err != nil {
 		return c.handleUnsent(attempt, err)

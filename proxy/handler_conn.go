@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 )
 
@@ -64,11 +65,11 @@ type handlerConn struct {
 const headerBufferSize = 8 << 10
 
 // newHandlerConn returns a connection to the app in this process.
-func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
+func (s *Server) newHandlerConn(context.Context) (*connpool.Conn, error) {
 	hc := &handlerConn{s: s}
 	hc.wire.handlerConn, hc.body.conn = hc, hc
 	hc.mu.server = hc.newServer(headerBufferSize)
-	conn := &upstreamConn{inProcess: true, checkable: true} // it never ends without a Close, so it needs no socket to be checked
+	conn := &connpool.Conn{InProcess: true, Checkable: true} // it never ends without a Close, so it needs no socket to be checked
 	conn.Conn = h1.NewConn(hc, h1.Options{Buffers: &s.buffers})
 	return conn, nil
 }

@@ -64,7 +64,7 @@ func (hc *handlerConn) copyStream(writer *h1.Writer, stream io.Reader) (err erro
 	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)
 	if writer.Kind() == h1.Length {
-		left = hc.p.conn.res.ContentLength()
+		left = hc.p.conn.Response.ContentLength()
 	}
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])

@@ -4,6 +4,7 @@ import (
 	"net"
 	"testing"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/queue"
@@ -30,7 +31,7 @@ func TestRunIsCancelledOnlyBeforeItsResponse(t *testing.T) {
 			defer func() { _, _ = near.Close(), far.Close() }()
 			server := New(Options{Queue: queue.New(queue.Options{})})
 			c := makeClient(server)
-			c.slot.begin(route.Local, 1, slotSafe, &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil)
+			c.slot.begin(route.Local, 1, slotSafe, &connpool.Conn{Conn: h1.NewConn(near, h1.Options{})}, nil)
 			r := c.slot.load()
 			tc.then(&c.slot)
 			before := c.slot.load()

@@ -250,7 +250,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	s.collectWebSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
 	if s.upstream != nil {
-		gauge(descUpstream, float64(s.upstream.openConns()))
+		gauge(descUpstream, float64(s.upstream.OpenConns()))
 	}
 }
 

@@ -6,7 +6,7 @@ func mutantsOfEventStreams() []mutant {
 	return []mutant{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
@@ -46,7 +46,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&attempt.conn.res):", "	case !PLANTED && !isResumable(&attempt.conn.res):"),
+			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&attempt.conn.Response):", "	case !PLANTED && !isResumable(&attempt.conn.Response):"),
 		},
 		{
 			rule: "it ends between events", found: "TestIncompleteEventOfDeadOwnerIsDropped",

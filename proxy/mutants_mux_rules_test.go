@@ -8,11 +8,11 @@ func mutantsOfMuxRules() []mutant {
 	return slices.Concat(mutantsOfPathDetector(), []mutant{
 		{
 			rule: "an idle lane whose trunk takes no more is not used", found: "TestIdleStreamOfDrainingSessionIsNotReused",
-			edits: in("proxy.pool.getStream", "conn.mux.SessionDraining() ||", "conn.mux.SessionDraining() && !PLANTED ||"),
+			edits: in("proxy/connpool.Pool.GetStream", "conn.Mux.SessionDraining() ||", "conn.Mux.SessionDraining() && !PLANTED ||"),
 		},
 		{
 			rule: "nor one by which something came", found: "TestStreamWithUnsolicitedDataIsNotReused",
-			edits: in("proxy.pool.getStream", " !conn.IsAlive()):", " !conn.IsAlive() && !PLANTED):"),
+			edits: in("proxy/connpool.Pool.GetStream", " !conn.IsAlive()):", " !conn.IsAlive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestExpectContinueUsesOwnConn",
@@ -40,11 +40,11 @@ func mutantsOfMuxRules() []mutant {
 		},
 		{
 			rule: "but not what failed alone", found: "TestRetryAfterSessionLossNeedsNoBudget",
-			edits: in("proxy.client.retryBudgetAllows", "attempt.conn.mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.mux.SessionDraining()) && (cancelCause"),
+			edits: in("proxy.client.retryBudgetAllows", "attempt.conn.Mux.SessionDraining() && (cancelCause", "(PLANTED || attempt.conn.Mux.SessionDraining()) && (cancelCause"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestRefusedStreamFallsBackToConn",
-			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.mux != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.client.handleUnsent", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil\n	if !errors", "	c.exchange.noStreams = c.exchange.noStreams || attempt.conn.Mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

@@ -22,15 +22,15 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestEndedSessionGetsNoRequest",
-			edits: in("proxy.pool.getStream", "		case conn.mux.SessionDraining() || !conn.IsAlive():", "		case !PLANTED && (conn.mux.SessionDraining() || !conn.IsAlive()):"),
+			edits: in("proxy/connpool.Pool.GetStream", "		case conn.Mux.SessionDraining() || !conn.IsAlive():", "		case !PLANTED && (conn.Mux.SessionDraining() || !conn.IsAlive()):"),
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestStreamPathIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if conn.mux != nil && now-c.since >= pingAfter {", "	if conn.mux != nil && now-c.since >= pingAfter && !PLANTED {"),
+			edits: in("proxy.Server.sweepPath", "	if conn.Mux != nil && now-c.since >= pingAfter {", "	if conn.Mux != nil && now-c.since >= pingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestVanishedOwnerGetsNoUnsafeRequest",
-			edits: in("proxy.pool.getStream", "		case conn.mux.Responsive():", "		case PLANTED || conn.mux.Responsive():"),
+			edits: in("proxy/connpool.Pool.GetStream", "		case conn.Mux.Responsive():", "		case PLANTED || conn.Mux.Responsive():"),
 		},
 		{
 			rule: "and has one witness", found: "TestSessionCountsAsOneWitness",
@@ -38,11 +38,11 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		useStream = pool.smallRequests", "		useStream = PLANTED || pool.smallRequests"),
+			edits: in("proxy.client.attemptRemote", "		useStream = pool.SmallRequests", "		useStream = PLANTED || pool.SmallRequests"),
 		},
 		{
 			rule: "and who has been answered counts no more", found: "TestFewRequestsUseOwnConns",
-			edits: in("proxy.client.attemptRemote", "		defer pool.smallRequests.Add(-1)", "		if !PLANTED {\n			defer pool.smallRequests.Add(-1)\n		}"),
+			edits: in("proxy.client.attemptRemote", "		defer pool.SmallRequests.Add(-1)", "		if !PLANTED {\n			defer pool.SmallRequests.Add(-1)\n		}"),
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
@@ -62,7 +62,7 @@ func mutantsOfMux() []mutant {
 		},
 		{
 			rule: "and at once", found: "TestUnreadPartlyWrittenRequestIsRetried",
-			edits: in("proxy.client.handleUnsent", "|| attempt.conn.reused || attempt.conn.mux != nil:", "|| attempt.conn.reused || attempt.conn.mux != nil && !PLANTED:"),
+			edits: in("proxy.client.handleUnsent", "|| attempt.conn.Reused || attempt.conn.Mux != nil:", "|| attempt.conn.Reused || attempt.conn.Mux != nil && !PLANTED:"),
 		},
 	}
 }

@@ -10,7 +10,7 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "and so do their next legs", found: "TestResumableWebSocketsShareSession",
-			edits: in("proxy.pool.startDial", "	forWebSocket := p.forWebSocket()\n", "	forWebSocket := p.forWebSocket() && !PLANTED\n"),
+			edits: in("proxy/connpool.Pool.startDial", "	forWebSocket := p.forWebSocket()\n", "	forWebSocket := p.forWebSocket() && !PLANTED\n"),
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestBulkWebSocketGetsOwnConnNext",
@@ -34,23 +34,15 @@ func mutantsOfWebSocketMux() []mutant {
 		},
 		{
 			rule: "the lane of a socket is kept for nobody", found: once,
-			edits: in("proxy.pool.putIdleStream", "|| conn.singleUse ||", "|| conn.singleUse && !PLANTED ||"),
-		},
-		{
-			rule: "nor given to a request", found: "TestWebSocketSessionsServeWebSocketsOnly",
-			edits: in("proxy.pool.assign", "	if l.singleUse {\n", "	if l.singleUse && !PLANTED {\n"),
-		},
-		{
-			rule: "nor made for one", found: "TestWebSocketSessionsServeWebSocketsOnly",
-			edits: in("proxy.pool.forWebSocket", "p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", "(PLANTED || p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)"),
+			edits: in("proxy/connpool.Pool.putIdleStream", "|| conn.SingleUse ||", "|| conn.SingleUse && !PLANTED ||"),
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingWebSocketsAreReleasedInBatches",
-			edits: in("proxy.pool.maxConcurrentDials", "	if tempo == wsession.MaxUpgrades && !p.forWebSocket() {", "	if tempo == wsession.MaxUpgrades && (PLANTED || !p.forWebSocket()) {"),
+			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if upgradeLimit == wsession.MaxUpgrades && !p.forWebSocket() {", "	if upgradeLimit == wsession.MaxUpgrades && (PLANTED || !p.forWebSocket()) {"),
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewWebSocketsResumeAtLateOwner",
-			edits: in("proxy.pool.upgradeResponded", "	if l.singleUse && l.awaitingUpgrade {", "	if l.singleUse && l.awaitingUpgrade && !PLANTED {"),
+			edits: in("proxy/connpool.Pool.UpgradeResponded", "	if conn.SingleUse && conn.awaitingUpgrade {", "	if conn.SingleUse && conn.awaitingUpgrade && !PLANTED {"),
 		},
 		{
 			rule: "a path is pinged once for all that go by it", found: "TestWebSocketPathIsPinged",

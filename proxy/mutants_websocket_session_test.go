@@ -22,7 +22,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestResumableWebSocketSurvivesOwner",
-			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if attempt.conn.res.Value(headerWebSocket) != nil {", "	if attempt.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if attempt.conn.Response.Value(headerWebSocket) != nil {", "	if attempt.conn.Response.Value(headerWebSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRejectionHasNoCloseHeader",
@@ -90,7 +90,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestWebSocketsWaitWhileQueueProgresses",
-			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.pool.recordResume()", "	if later && !PLANTED {\n		attempt.conn.pool.recordResume()"),
+			edits: in("proxy.responseRelay.startSession", "	if later {\n		attempt.conn.Pool.RecordResume()", "	if later && !PLANTED {\n		attempt.conn.Pool.RecordResume()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestWebSocketWaitIsLimited",
@@ -98,7 +98,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestWebSocketWaitDependsOnItsOwnQueue",
-			edits: in("proxy.Server.poolOf", "		return s.peers.pool(dest.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(dest.Node)\n"),
+			edits: in("proxy.Server.poolOf", "		return s.peers.Pool(dest.Node)\n", "		if PLANTED {\n			return s.peers.Pool(\"b\")\n		}\n		return s.peers.Pool(dest.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverWithoutIngress",
@@ -114,7 +114,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManyWebSocketsMoveOverSlowPath",
-			edits: in("proxy.pool.maxConcurrentDials", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
+			edits: in("proxy/connpool.Pool.maxConcurrentDials", "	if !p.IsForNode() {\n		return maxDials", "	if !p.IsForNode() || PLANTED {\n		return maxDials"),
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressDialsForFewWebSockets",
@@ -122,7 +122,7 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressResumesFewWebSockets",
-			edits: in("proxy.pool.assign", "		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {", "		if l.awaitingUpgrade = p.skipsReused(w) && !PLANTED; l.awaitingUpgrade {"),
+			edits: in("proxy/connpool.Pool.assign", "		if conn.awaitingUpgrade = p.skipsReused(waiter); conn.awaitingUpgrade {", "		if conn.awaitingUpgrade = p.skipsReused(waiter) && !PLANTED; conn.awaitingUpgrade {"),
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressResumesFewWebSockets",
@@ -150,15 +150,15 @@ func mutantsOfWebSocketSessions() []mutant {
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestWebSocketsTakeNoQueuePlacesFromRequests",
-			edits: in("proxy.responseRelay.startSession", "	if relay.toApp {\n		attempt.conn.pool.detach", "	if relay.toApp && !PLANTED {\n		attempt.conn.pool.detach"),
+			edits: in("proxy.responseRelay.startSession", "	if relay.toApp {\n		attempt.conn.Pool.Detach", "	if relay.toApp && !PLANTED {\n		attempt.conn.Pool.Detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestResumingWebSocketsDelayNoRequests",
-			edits: in("proxy.pool.skipsReused", `return w.forUpgrade && p.node != "" }`, `return w.forUpgrade && p.node != "" && !PLANTED }`),
+			edits: in("proxy/connpool.Pool.skipsReused", `return waiter.ForUpgrade && p.IsForNode() }`, `return waiter.ForUpgrade && p.IsForNode() && !PLANTED }`),
 		},
 		{
 			rule: "nor do requests wait behind them", found: "TestResumingWebSocketsDelayNoRequests",
-			edits: in("proxy.Server.newPool", `	p.mu.queue.upgradesLast = node != ""`, `	p.mu.queue.upgradesLast = node != "" && !PLANTED`),
+			edits: in("proxy/connpool.New", `	p.mu.queue.upgradesLast = o.Node != ""`, `	p.mu.queue.upgradesLast = o.Node != "" && !PLANTED`),
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneRelayPerSession",

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"errors"
+
+	"shardway/proxy/connpool"
 )
 
 // Small requests to another node share a connection. Each of them uses a stream of a multiplexed
@@ -43,18 +45,18 @@ func (c *client) fitsStream() bool {
 
 // acquirePeerConn returns a connection to a node for the request. With useStream it first tries to
 // get a stream. If it returns nil, the decision tells what follows.
-func (c *client) acquirePeerConn(pool *pool, useStream bool) (conn *upstreamConn, result decision) {
+func (c *client) acquirePeerConn(pool *connpool.Pool, useStream bool) (conn *connpool.Conn, result decision) {
 	switch {
 	case c.exchange.noStreams:
 	case c.exchange.session != nil:
 		conn = c.getWebSocketStream(pool)
 	case useStream:
-		conn = pool.getStream()
+		conn = pool.GetStream()
 	}
 	if conn == nil {
 		conn, result = c.wait.acquireConn(pool)
 	}
-	if conn != nil && conn.mux != nil {
+	if conn != nil && conn.Mux != nil {
 		c.server.metrics.streamRequests.Add(1)
 	}
 	return conn, result
@@ -62,7 +64,7 @@ func (c *client) acquirePeerConn(pool *pool, useStream bool) (conn *upstreamConn
 
 // openStream opens a stream to a node. It returns nil if multiplexing is disabled, or if that is not
 // possible without waiting.
-func (s *Server) openStream(node string) *upstreamConn {
+func (s *Server) openStream(node string) *connpool.Conn {
 	if s.options.Disable.Multiplexing {
 		return nil
 	}

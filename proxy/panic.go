@@ -32,7 +32,7 @@ func (c *client) closeAfterPanic(value any) {
 		conn := c.slot.conn.Load()
 		c.slot.finish()
 		_ = conn.Close()
-		conn.pool.releaseSlot(conn)
+		conn.Pool.ReleaseSlot(conn)
 	}
 	c.release()
 	c.exchange.leaveQueue()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -27,7 +28,7 @@ type pathDetector struct {
 	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means that none is needed
 	// silentPeers contains the results of this sweep, and the nodes that were found silent within
 	// the last second.
-	silentPeers map[*pool]peerSilence
+	silentPeers map[*connpool.Pool]peerSilence
 	paths       []sharedPath // connections of multiplexed sessions that have been checked in this sweep
 }
 
@@ -41,7 +42,7 @@ type sharedPath struct {
 }
 
 // path returns the result for the connection of a stream's session.
-func (detector *pathDetector) path(stream muxStream) *sharedPath {
+func (detector *pathDetector) path(stream connpool.MuxStream) *sharedPath {
 	conn := stream.SessionConn()
 	for i := range detector.paths {
 		if detector.paths[i].conn == conn {
@@ -53,7 +54,7 @@ func (detector *pathDetector) path(stream muxStream) *sharedPath {
 }
 
 // ping sends a ping on the session of a stream. It does so once per sweep.
-func (detector *pathDetector) ping(stream muxStream) {
+func (detector *pathDetector) ping(stream connpool.MuxStream) {
 	if path := detector.path(stream); !path.pinged {
 		path.pinged = true
 		stream.Ping()
@@ -61,11 +62,11 @@ func (detector *pathDetector) ping(stream muxStream) {
 }
 
 // check calls h1.Conn.CheckPath. For the streams of a session, it does so once per sweep.
-func (detector *pathDetector) check(conn *upstreamConn) (heard h1.PathState, again time.Duration) {
-	if conn.mux == nil {
+func (detector *pathDetector) check(conn *connpool.Conn) (heard h1.PathState, again time.Duration) {
+	if conn.Mux == nil {
 		return conn.CheckPath()
 	}
-	path := detector.path(conn.mux)
+	path := detector.path(conn.Mux)
 	if !path.checked {
 		path.checked = true
 		path.state, path.nextCheck = conn.CheckPath()
@@ -95,20 +96,20 @@ func (detector *pathDetector) begin(list []*client, whole bool, now time.Duratio
 
 // isDead reports whether the path to the owner is dead for the request that c runs over l. It sets
 // the time of the next check.
-func (detector *pathDetector) isDead(c *client, conn *upstreamConn, now time.Duration) bool {
+func (detector *pathDetector) isDead(c *client, conn *connpool.Conn, now time.Duration) bool {
 	heard, again := detector.check(conn)
 	c.nextPathCheck = now + again
 	if heard == h1.PathSuspect && (detector.nextComplete == 0 || c.nextPathCheck < detector.nextComplete) {
 		detector.nextComplete = c.nextPathCheck
 	}
 	// In an incomplete sweep, a connection that has received data from the node may be missing.
-	return heard == h1.PathDead || heard == h1.PathSuspect && detector.complete && detector.isSilent(conn.pool, now)
+	return heard == h1.PathDead || heard == h1.PathSuspect && detector.complete && detector.isSilent(conn.Pool, now)
 }
 
 // isSilent reports whether no data has arrived from a node for a second. At least two silent
 // connections are required. After the node was found silent, one is sufficient, because the
 // requests on the other connections have been cancelled.
-func (detector *pathDetector) isSilent(peerPool *pool, now time.Duration) bool {
+func (detector *pathDetector) isSilent(peerPool *connpool.Pool, now time.Duration) bool {
 	last, known := detector.silentPeers[peerPool]
 	if known && last.at == now {
 		return last.silent
@@ -119,7 +120,7 @@ func (detector *pathDetector) isSilent(peerPool *pool, now time.Duration) bool {
 	}
 	found := peerSilence{now, isSilent(detector.peerConns(peerPool), least)}
 	if detector.silentPeers == nil {
-		detector.silentPeers = make(map[*pool]peerSilence)
+		detector.silentPeers = make(map[*connpool.Pool]peerSilence)
 	}
 	detector.silentPeers[peerPool] = found
 	return found.silent
@@ -149,15 +150,15 @@ func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
 
 // peerConns returns the connections to the node of the pool: those that a client of this sweep
 // uses, and the idle ones. The connection of a multiplexed session is returned only once.
-func (detector *pathDetector) peerConns(pool *pool) iter.Seq[pathObserver] {
+func (detector *pathDetector) peerConns(pool *connpool.Pool) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
 		var seen []net.Conn
-		visit := func(conn *upstreamConn) bool {
-			if conn.mux != nil {
-				if slices.Contains(seen, conn.mux.SessionConn()) {
+		visit := func(conn *connpool.Conn) bool {
+			if conn.Mux != nil {
+				if slices.Contains(seen, conn.Mux.SessionConn()) {
 					return true
 				}
-				seen = append(seen, conn.mux.SessionConn())
+				seen = append(seen, conn.Mux.SessionConn())
 			}
 			return yield(conn)
 		}
@@ -165,10 +166,10 @@ func (detector *pathDetector) peerConns(pool *pool) iter.Seq[pathObserver] {
 			if c.slot.load().kind != route.Remote {
 				continue
 			}
-			if conn := c.slot.conn.Load(); conn != nil && conn.pool == pool && !visit(conn) {
+			if conn := c.slot.conn.Load(); conn != nil && conn.Pool == pool && !visit(conn) {
 				return
 			}
 		}
-		pool.eachIdle(visit)
+		pool.EachIdle(visit)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/internal/coarsetime"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 )
@@ -50,10 +51,10 @@ func TestSilentPeerIsSilentOnEveryConn(t *testing.T) {
 // Of two requests that wait for a node, one is cut first, and the other is alone then:
 // it is not kept waiting for more evidence than the first one was cut for.
 func TestPeerSilenceIsRemembered(t *testing.T) {
-	p, h := &pool{}, &pathDetector{}
+	p, h := &connpool.Pool{}, &pathDetector{}
 	at := 10 * time.Second
 	h.begin(nil, true, at)
-	h.silentPeers = map[*pool]peerSilence{p: {at, true}}
+	h.silentPeers = map[*connpool.Pool]peerSilence{p: {at, true}}
 	if !h.isSilent(p, at) {
 		t.Error("forgotten within the sweep")
 	}
@@ -73,7 +74,7 @@ func TestPeerSilenceIsRemembered(t *testing.T) {
 
 // carried is a lane of a trunk over c.
 type carried struct {
-	muxStream
+	connpool.MuxStream
 	c net.Conn
 }
 
@@ -85,17 +86,17 @@ func TestSessionCountsAsOneWitness(t *testing.T) {
 	first, second := &net.TCPConn{}, &net.TCPConn{}
 	clock := new(coarsetime.Clock)
 	clock.Start(time.Now())
-	p := newPool(poolOptions{Node: "owner", Clock: clock})
-	connected := func(c net.Conn) *upstreamConn {
-		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), pool: p}
+	p := connpool.New(connpool.Options{Node: "owner", Clock: clock})
+	connected := func(c net.Conn) *connpool.Conn {
+		return &connpool.Conn{Conn: h1.NewConn(c, h1.Options{}), Pool: p}
 	}
-	on := func(c net.Conn) *upstreamConn {
+	on := func(c net.Conn) *connpool.Conn {
 		l := connected(c)
-		l.mux = carried{c: c}
+		l.Mux = carried{c: c}
 		return l
 	}
-	for _, l := range []*upstreamConn{on(first), on(second), on(first), connected(first), connected(second)} {
-		p.put(l)
+	for _, l := range []*connpool.Conn{on(first), on(second), on(first), connected(first), connected(second)} {
+		p.Put(l)
 	}
 	using := &client{}
 	using.slot.begin(route.Remote, 0, 0, on(second), nil)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 )
 
@@ -146,11 +147,11 @@ func TestQuiescentWebSocketThatEndsIsRemoved(t *testing.T) {
 // Whether nothing has been heard of a node is found out among all that could have: one of
 // those at rest may have been told something.
 func TestPeerSilenceNeedsCompleteSweep(t *testing.T) {
-	carrier, p := &net.TCPConn{}, &pool{}
-	c, l := &client{}, &upstreamConn{pool: p, mux: carried{c: carrier}}
+	carrier, p := &net.TCPConn{}, &connpool.Pool{}
+	c, l := &client{}, &connpool.Conn{Pool: p, Mux: carried{c: carrier}}
 	doubt := func(h *pathDetector, whole bool, now time.Duration) bool {
 		h.begin(nil, whole, now)
-		h.silentPeers = map[*pool]peerSilence{p: {now, true}}
+		h.silentPeers = map[*connpool.Pool]peerSilence{p: {now, true}}
 		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
 		return h.isDead(c, l, now)
 	}

@@ -84,7 +84,7 @@ func (rw requestWriter) writeHeader(attempt *attempt) *h1.Writer {
 	}
 	dst = rw.appendSession(dst)
 	rw.extra, edit.Extra = dst, dst
-	if attempt.conn.inProcess {
+	if attempt.conn.InProcess {
 		edit.Kind, edit.DropExpect = h1.NoBody, true // handlerConn passes the body to the handler
 	}
 	return attempt.conn.WriteRequestHeader(&rw.req, edit)
@@ -121,7 +121,7 @@ func (rw requestWriter) appendPeer(dst []byte, attempt *attempt) []byte {
 		dst = append(dst, "\r\n"...)
 	}
 	switch {
-	case !attempt.bodyOnDemand && !attempt.conn.pool.wantsEarlyAccept():
+	case !attempt.bodyOnDemand && !attempt.conn.Pool.WantsEarlyAccept():
 		return dst
 	case !attempt.bodyOnDemand: // the final response may take long
 		return append(dst, lineContinue+continueTell+"\r\n"...)

@@ -36,7 +36,7 @@ type responseRelay struct {
 // the request, a cancellation cannot truncate the response, and a client that reads slowly does not
 // delay a drain.
 func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error) {
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	rr.exchange.responsesBegun++
 	if err := res.Body.WaitBuffered(maxHeldResponse, rr.server.maxHoldTime); err != nil {
 		return false, err
@@ -48,10 +48,10 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 			return false, nil
 		}
 		if attempt.route.Kind == route.Local {
-			attempt.conn.pool.detach(attempt.conn, nil)
+			attempt.conn.Pool.Detach(attempt.conn, nil)
 		}
 	}
-	attempt.conn.pool.breaker.OnAccepted()
+	attempt.conn.Pool.Breaker.OnAccepted()
 	before, keep := rr.conn.Sent(), rr.exchange.keep
 	writer, further := rr.conn.Writer(), rr.exchange.isStreamResumption()
 	if further {
@@ -71,14 +71,14 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 		if res.Body.IsBuffered() {
 			writer.Reserve(int(res.Body.Remaining()))
 		}
-		open := attempt.conn.pool.isForNode() && !further && res.Body.Remaining() < 0
+		open := attempt.conn.Pool.IsForNode() && !further && res.Body.Remaining() < 0
 		if open {
 			rr.slowResponse.Store(rr.server.sizes.Key(&rr.req))
 		}
 		_, rerr, werr = writer.Copy(&res.Body)
 		writer.SetPrecondition(nil)
 		tookLong := open && rr.slowResponse.Swap(0) == 0
-		rr.learn(attempt, further, tookLong || attempt.conn.isLarge(res.Body.Received()))
+		rr.learn(attempt, further, tookLong || attempt.conn.IsLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && rr.conn.Sent() == before && !rr.slot.mark(slotResponseBegun) {
@@ -105,14 +105,14 @@ func (rr *responseRelay) relayResponse(attempt *attempt) (began bool, err error)
 // learn records whether a response of another node was large, for later requests to the same path.
 // It ignores the response to a request to resume a stream.
 func (rr *responseRelay) learn(attempt *attempt, further, large bool) {
-	if attempt.conn.pool.isForNode() && !further {
+	if attempt.conn.Pool.IsForNode() && !further {
 		rr.server.sizes.Record(rr.server.sizes.Key(&rr.req), large)
 	}
 }
 
 // finish ends an attempt whose response has arrived completely.
 func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	sent := rr.body.ended() && !rr.body.broken && !attempt.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
 		_ = attempt.conn.Close() // before release, so that the app cannot still be working on the request
@@ -120,9 +120,9 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 	cancelCause := rr.slot.finish()
 	attempt.release()
 	last := rr.server.clock.Now()
-	attempt.conn.pool.backoff.OnAccepted(rr.exchange.limitShard())
+	attempt.conn.Pool.Backoff.OnAccepted(rr.exchange.limitShard())
 	if rr.settings.MaxShardInflight > 0 {
-		attempt.conn.pool.responseCompleted(attempt.conn)
+		attempt.conn.Pool.ResponseCompleted(attempt.conn)
 	}
 	// The app has finished the request. Sending the rest to a slow client may block.
 	switch err := rr.close(writer, res.Body.Trailers()); {
@@ -138,9 +138,9 @@ func (rr *responseRelay) finish(attempt *attempt, writer *h1.Writer) {
 		if attempt.bodyOnDemand {
 			attempt.conn.Writer().Discard() // the owner also expects that the body will not follow
 		}
-		attempt.conn.pool.putUsedAt(attempt.conn, last)
+		attempt.conn.Pool.PutUsedAt(attempt.conn, last)
 	} else {
-		attempt.conn.pool.discard(attempt.conn)
+		attempt.conn.Pool.Discard(attempt.conn)
 	}
 }
 

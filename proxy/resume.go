@@ -98,9 +98,9 @@ func isResumable(res *h1.Response) bool {
 // permitsResume reports whether the app permits resumption and resumption is possible: the request
 // can be repeated unchanged, and its shard has an owner.
 func (rr *responseRelay) permitsResume(attempt *attempt) bool {
-	return strings.EqualFold(string(attempt.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&attempt.conn.res) &&
+	return strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&attempt.conn.Response) &&
 		string(rr.req.Method()) == "GET" && rr.req.Body.Kind() == h1.NoBody && !rr.req.RequestsUpgrade() && rr.req.Value("Range") == nil &&
-		!rr.exchange.Keyless && !attempt.conn.inProcess
+		!rr.exchange.Keyless && !attempt.conn.InProcess
 }
 
 // beginEvents starts an event stream, resumable or not, and returns the flags for its run.
@@ -166,7 +166,7 @@ func brokeAtOwner(attempt *attempt) bool { return isOwnerProblem(attempt, proble
 func drainedAtOwner(attempt *attempt) bool { return isOwnerProblem(attempt, problem.ShardMoved) }
 
 func isOwnerProblem(attempt *attempt, code problem.Code) bool {
-	return attempt.route.Kind == route.Remote && string(attempt.conn.res.Known(h1.FieldShardwayError)) == string(code)
+	return attempt.route.Kind == route.Remote && string(attempt.conn.Response.Known(h1.FieldShardwayError)) == string(code)
 }
 
 // handleUnansweredResume ends an attempt to resume a stream for which another node has reported an
@@ -204,8 +204,8 @@ func (c *client) acceptsResumption(attempt *attempt) bool {
 	stream.requested++
 	var detail string
 	switch {
-	case !isResumable(&attempt.conn.res):
-		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.res.Status())
+	case !isResumable(&attempt.conn.Response):
+		detail = "the response to the request to resume is not a resumable event stream: status " + strconv.Itoa(attempt.conn.Response.Status())
 	case !stream.mayFollow(attempt.epoch, time.Now()):
 		detail = "the stream was interrupted too often at one owner"
 	default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
@@ -338,7 +339,7 @@ func (c *client) attemptLocal(table *route.Table, dest *route.Route) decision {
 	if c.server.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
-	if c.req.RequestsUpgrade() && c.server.streams.isFull() {
+	if c.req.RequestsUpgrade() && c.server.streams.IsFull() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
 	conn, result := c.wait.acquireConn(c.server.upstream)
@@ -355,7 +356,7 @@ func (c *client) attemptLocal(table *route.Table, dest *route.Route) decision {
 // admitAttempt begins a run of the request on conn, and requests admission from the node. If the
 // node refuses, admitAttempt returns conn to the pool. The zero decision means that prepared is
 // ready to be run.
-func (c *client) admitAttempt(prepared *attempt, conn *upstreamConn, table *route.Table, dest *route.Route) decision {
+func (c *client) admitAttempt(prepared *attempt, conn *connpool.Conn, table *route.Table, dest *route.Route) decision {
 	// Begin the run before requesting admission. CancelShards or CancelUpstream, which follow the
 	// end of admissions, must find the run.
 	if !c.begin(route.Local, conn, nil) {
@@ -404,10 +405,10 @@ func (c *client) attemptRemote(table *route.Table, dest *route.Route) decision {
 	if c.exchange.ran && (c.exchange.ranEpoch == 0 || c.exchange.ranEpoch != dest.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	pool, useStream := c.server.peers.pool(dest.Node), false
+	pool, useStream := c.server.peers.Pool(dest.Node), false
 	if c.fitsStream() {
-		useStream = pool.smallRequests.Add(1) > c.server.streamThreshold
-		defer pool.smallRequests.Add(-1)
+		useStream = pool.SmallRequests.Add(1) > c.server.streamThreshold
+		defer pool.SmallRequests.Add(-1)
 	}
 	if crowd := c.exchange.upgradeQueue(pool); crowd != nil {
 		return c.exchange.waitBehind(crowd)
@@ -436,7 +437,7 @@ func (c *client) runAttempt(attempt *attempt) decision {
 		attempt.cancelUnsent()
 		return c.reply.badBody(err)
 	}
-	if attempt.conn.inProcess {
+	if attempt.conn.InProcess {
 		c.exchange.route = attempt.route.Kind
 		return c.runInHandler(attempt)
 	}
@@ -482,7 +483,7 @@ func (c *client) awaitResponse(attempt *attempt) decision {
 // processResponse handles a response whose header has been read. It sends the response to the
 // client, or returns the decision after a refusal or before a retry.
 func (c *client) processResponse(attempt *attempt) decision {
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	if attempt.route.Kind == route.Local && res.Has(h1.FieldShardwayHold) && !c.reportsNotAcquired(res) {
 		c.noteHold(res, attempt.epoch)
 	}

@@ -15,6 +15,7 @@ import (
 	"shardway/internal/workerpool"
 	"shardway/proxy/appsilence"
 	"shardway/proxy/buffer"
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/listener"
 	"shardway/proxy/loadstats"
@@ -35,8 +36,8 @@ import (
 type Server struct {
 	options        Options // its Settings are zero; see set
 	settings       atomic.Pointer[Settings]
-	upstream       *pool // nil in a gateway
-	peers          peers
+	upstream       *connpool.Pool // nil in a gateway
+	peers          connpool.Peers
 	conns          registry
 	stalledScratch []*client // reused by Stalled
 	loops          eventLoopGroup
@@ -57,7 +58,7 @@ type Server struct {
 	crashes      crashRecords
 	// quarantine is nil while no key is in quarantine.
 	quarantine     atomic.Pointer[shardkey.Quarantine]
-	streams        streams
+	streams        connpool.LongLivedLimit
 	peerGoroutines sync.WaitGroup  // counts relays of WebSockets that other nodes have forwarded
 	idleSockets    netpoll.Watcher // sockets of parked WebSocket directions
 	streamQueue    *queue.Queue    // event streams that wait for an upstream connection
@@ -105,7 +106,7 @@ func New(options Options) *Server {
 	s := &Server{options: options, metrics: newMetrics(), keyless: route.Route{Kind: route.Local}, hookPath: pathguard.New(options.HookPath)}
 	s.settings.Store(options.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: options.QueueWait, CPUUsage: options.Queue.CPUUsage})
-	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.webSockets.pacer = wsession.ReconnectPacer{TimeLimit: options.ResumeTimeout / 2, MeasureDelay: wsession.TimerDelay, OnGrow: func() { s.peers.Each((*connpool.Pool).DialForUpgrades) }}
 	s.webSockets.handovers.MeasureDelay = wsession.TimerDelay
 	s.webSockets.queue = queue.New(queue.Options{
 		Requests: options.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * options.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
@@ -120,13 +121,13 @@ func New(options Options) *Server {
 	s.clock.Start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.sweepRequested = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
-	s.streams.max = int64(s.options.MaxStreams)
+	s.streams.Max = int64(s.options.MaxStreams)
 	s.bodies.SetMax(s.options.BodyBuffer)
 	if s.options.Disable.Splice {
 		s.buffers.DisableSplice()
 	}
 	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
-	s.peers.newPool = s.newPeerPool
+	s.peers.NewPool = s.newPeerPool
 	if s.options.Handler != nil || s.options.DialUpstream != nil {
 		s.upstream = s.newAppPool()
 	}
@@ -207,7 +208,7 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.terminate(causeShutdown) })
 	c.serveAll(&s.peerGoroutines, func() { stop() })
-	if _, ok := conn.(muxStream); ok {
+	if _, ok := conn.(connpool.MuxStream); ok {
 		stop() // a WebSocket continues; its stream ends with its session, which the node owns
 	}
 }
@@ -259,9 +260,9 @@ func (s *Server) Wake(generation uint64) {
 	}
 	table := s.options.Cluster.Table()
 	if s.upstream != nil {
-		s.upstream.recheckWaiters(table)
+		s.upstream.RecheckWaiters(table)
 	}
-	s.peers.each(func(peerPool *pool) { peerPool.recheckWaiters(table) })
+	s.peers.Each(func(peerPool *connpool.Pool) { peerPool.RecheckWaiters(table) })
 }
 
 // CancelShards cancels the runs on the local app for the shards for which match returns true, and
@@ -302,28 +303,30 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 
 // UpstreamConnected reports whether a connection to the app is open at both ends, idle or in use.
 // After the app process has ended, there is none.
-func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.hasOpenConn() }
+func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.HasOpenConn() }
 
 // RenewUpstream closes the idle connections to the app. Connections in use are closed after their
 // request.
 func (s *Server) RenewUpstream() {
 	if s.upstream != nil {
-		s.upstream.renew()
+		s.upstream.Renew()
 	}
 }
 
 // RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
 // new connections. The node calls it when its certificate or its set of trusted authorities has
 // changed.
-func (s *Server) RenewPeers() { s.peers.renew() }
+func (s *Server) RenewPeers() { s.peers.Renew() }
 
 // RenewPeersWhere closes the idle connections to the nodes for which match returns true.
 // Connections in use are closed after their request.
-func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.renewTo(match) }
+func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.RenewWhere(match) }
 
 // SetPeerProcess sets the boot and the nonce of the present process of a node, whose previous
 // processes have ended. Later requests do not use connections to those processes.
-func (s *Server) SetPeerProcess(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
+func (s *Server) SetPeerProcess(node string, boot, nonce uint64) {
+	s.peers.SetPeerProcess(node, boot, nonce)
+}
 
 // SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
 // connections that have been idle for a second are closed. New connections are still accepted.
@@ -409,9 +412,9 @@ func (s *Server) ClosePeers() {
 // closeIdle closes the idle connections to the app and to other nodes, and cancels dials.
 func (s *Server) closeIdle() {
 	if s.upstream != nil {
-		s.upstream.close()
+		s.upstream.Close()
 	}
-	s.peers.closeIdle()
+	s.peers.Close()
 	s.lifeCancel()
 	s.dialers.Wait()
 	s.idleSockets.Close()

@@ -110,9 +110,9 @@ func (settings Settings) withDefaults() *Settings {
 func (s *Server) Apply(next Settings) {
 	s.settings.Store(next.withDefaults())
 	if s.upstream != nil {
-		s.upstream.renew()
+		s.upstream.Renew()
 	}
-	s.peers.renew()
+	s.peers.Renew()
 }
 
 // use makes set the settings of the connection. It must not be called during a read.

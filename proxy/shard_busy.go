@@ -37,5 +37,5 @@ func (exchange *exchange) shardInflightFull() decision {
 // the shard has the maximum number of requests in progress. Only a request that has waited before
 // does so: it has already waited for the requests that are in progress now.
 func (exchange *exchange) shedByOwner(attempt *attempt) bool {
-	return exchange.waited && !exchange.isResumption() && attempt.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
+	return exchange.waited && !exchange.isResumption() && attempt.conn.Response.Status() == http.StatusServiceUnavailable && isOwnerProblem(attempt, problem.ShardBusy)
 }

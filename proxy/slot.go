@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync/atomic"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/shardmap"
@@ -26,7 +27,7 @@ type slot struct {
 	word atomic.Uint64
 	// conn is the upstream connection of the run. It is stored before word. A goroutine that reads
 	// word, then conn, and then swaps the same word has therefore read the connection of that run.
-	conn atomic.Pointer[upstreamConn]
+	conn atomic.Pointer[connpool.Conn]
 	// node is the owner for a run at another node. It is stored in the same order as conn.
 	node atomic.Pointer[string]
 	// tunnel is the WebSocket of a plain tunnel; nil means none.
@@ -86,7 +87,7 @@ func (r run) isRepeatable() bool {
 }
 
 // begin begins a run on the connection l. flags may contain slotKeyless and slotSafe.
-func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
+func (s *slot) begin(kind route.Kind, shard shardmap.Shard, flags uint64, l *connpool.Conn, node *string) {
 	s.conn.Store(l)
 	s.node.Store(node)
 	number := s.word.Load()>>slotRun + 1
@@ -164,13 +165,13 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 }
 
 // giveBack ends a run before anything was sent, and returns its upstream connection to the pool.
-func (s *slot) giveBack(l *upstreamConn) {
+func (s *slot) giveBack(l *connpool.Conn) {
 	if s.finish() != causeNone {
-		l.pool.discard(l)
+		l.Pool.Discard(l)
 		return
 	}
 	l.SetWakeup(nil) // an event loop may have set it
-	l.pool.put(l)
+	l.Pool.Put(l)
 }
 
 // release ends the admission of the request, which decrements the in-flight count of its shard. A
@@ -184,7 +185,7 @@ func (c *client) release() {
 
 // begin begins a run on the connection l. It returns false if the client's connection is being
 // closed.
-func (c *client) begin(kind route.Kind, l *upstreamConn, node *string) bool {
+func (c *client) begin(kind route.Kind, l *connpool.Conn, node *string) bool {
 	flags := uint64(0)
 	if c.exchange.Keyless {
 		flags = slotKeyless

@@ -75,9 +75,9 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.load.Update(time.Now())
 	if s.upstream != nil {
-		s.upstream.closeIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
+		s.upstream.CloseIdleOlderThan(maxIdleAge, s.options.KeepUpstream)
 	}
-	s.peers.reap(maxIdleAge)
+	s.peers.CloseIdleOlderThan(maxIdleAge)
 }
 
 // idleLimit returns how long a connection may be idle before it is closed because the node is
@@ -124,7 +124,7 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 	}
 	if current.kind == route.Local && current.flags&(slotResponseBegun|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		var conn net.Conn // nil means that the app runs in this process
-		if upstream := c.slot.conn.Load(); upstream != nil && !upstream.inProcess {
+		if upstream := c.slot.conn.Load(); upstream != nil && !upstream.InProcess {
 			conn = upstream.NetConn()
 		}
 		s.appSilence.CountWaiting(c.since, current.flags&slotSafe != 0, conn)
@@ -148,15 +148,15 @@ func (s *Server) sweepRun(c *client, table *route.Table, set *Settings, now time
 // and returns true. If the run uses a multiplexed stream, it fails all streams of the session.
 func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool) {
 	conn := c.slot.conn.Load()
-	if conn.mux != nil && now-c.since >= pingAfter {
-		s.pathDetector.ping(conn.mux)
+	if conn.Mux != nil && now-c.since >= pingAfter {
+		s.pathDetector.ping(conn.Mux)
 	}
 	if now < c.nextPathCheck || !s.pathDetector.isDead(c, conn, now) {
 		return false
 	}
 	s.cancelRun(c, current, causePathDead)
-	if conn.mux != nil {
-		conn.mux.FailSession(errPathDead)
+	if conn.Mux != nil {
+		conn.Mux.FailSession(errPathDead)
 	}
 	return true
 }
@@ -164,12 +164,12 @@ func (s *Server) sweepPath(c *client, current run, now time.Duration) (dead bool
 // countAsStream removes the connection of a long response from the limit of upstream connections,
 // and counts it as a stream instead.
 func (s *Server) countAsStream(c *client, current run) {
-	if c.streamRun == current.number || s.streams.isFull() {
+	if c.streamRun == current.number || s.streams.IsFull() {
 		return
 	}
 	conn := c.slot.conn.Load()
 	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == current.number }
-	if conn.pool.detach(conn, runs) {
+	if conn.Pool.Detach(conn, runs) {
 		c.streamRun = current.number
 	}
 }

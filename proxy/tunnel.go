@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/h1"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
@@ -17,20 +18,20 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 	rr.body.stop()
 	attempt.disconnect.disarm()
 	if session := rr.exchange.session; rr.exchange.isResumption() {
-		if !session.isContinuedBy(&attempt.conn.res, &rr.req, rr.settings, attempt.route.Kind) {
+		if !session.isContinuedBy(&attempt.conn.Response, &rr.req, rr.settings, attempt.route.Kind) {
 			session.refused = wsession.CloseMoved
 			attempt.abort()
 			return true
 		}
 		return rr.startSession(attempt)
-	} else if session.isResumable(&attempt.conn.res, rr.settings, attempt.route.Kind) {
+	} else if session.isResumable(&attempt.conn.Response, rr.settings, attempt.route.Kind) {
 		return rr.startSession(attempt)
 	}
 	if rr.exchange.session != nil {
 		rr.noteWebSocketPath(attempt, true)
 	}
 	var tunnel *webSocketTunnel
-	if strings.EqualFold(string(attempt.conn.res.Known(h1.FieldUpgrade)), "websocket") {
+	if strings.EqualFold(string(attempt.conn.Response.Known(h1.FieldUpgrade)), "websocket") {
 		tunnel = newWebSocketTunnel(rr.conn, attempt.conn.Conn)
 		rr.slot.tunnel.Store(tunnel)
 		defer rr.slot.tunnel.Store(nil)
@@ -39,10 +40,10 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 		return false
 	}
 	if attempt.route.Kind == route.Local {
-		attempt.conn.pool.detach(attempt.conn, nil)
+		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
 	rr.exchange.aborted = true
-	rr.answered(&attempt.conn.res)
+	rr.answered(&attempt.conn.Response)
 	rr.server.metrics.tunnels.Add(1)
 	defer rr.server.metrics.tunnels.Add(-1)
 	if load := rr.server.loadOf(&rr.exchange, attempt.route.Kind); load != nil {
@@ -66,14 +67,14 @@ func (rr *responseRelay) relayUpgrade(attempt *attempt) bool {
 // releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
 // be for days. The request itself stays: it may be sent again for another upstream connection.
 func (rr *responseRelay) releaseBuffers(attempt *attempt) {
-	attempt.conn.res.Clear()
+	attempt.conn.Response.Clear()
 	rr.req.Compact()
 	rr.edit, rr.extra = h1.Edit{}, nil
 }
 
 // copyTunnel copies both directions. A connection of which one direction has ended is aborted after
 // IdleTimeout. With ws the tunnel is a WebSocket.
-func (rr *responseRelay) copyTunnel(conn *upstreamConn, tunnel *webSocketTunnel) {
+func (rr *responseRelay) copyTunnel(conn *connpool.Conn, tunnel *webSocketTunnel) {
 	for _, end := range []*h1.Conn{rr.conn, conn.Conn} {
 		timeouts := end.Timeouts()
 		timeouts.Body, timeouts.MinRate = 0, 0

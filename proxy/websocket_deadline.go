@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/shardmap"
 )
@@ -39,7 +40,7 @@ func (deadline *resumeDeadline) check() {
 	now := deadline.server.clock.Now()
 	var until time.Duration
 	if pool := deadline.server.poolOf(deadline.shard); pool != nil {
-		until = min(pool.lastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
+		until = min(pool.LastResumeTime()+deadline.server.options.ResumeTimeout, deadline.latestEnd)
 	}
 	if until <= now {
 		deadline.onExpired()
@@ -49,7 +50,7 @@ func (deadline *resumeDeadline) check() {
 }
 
 // poolOf returns the pool of the present destination of a shard, or nil if no node serves it.
-func (s *Server) poolOf(shard shardmap.Shard) *pool {
+func (s *Server) poolOf(shard shardmap.Shard) *connpool.Pool {
 	table := s.options.Cluster.Table()
 	if int(shard) >= table.Shards() {
 		return nil
@@ -58,7 +59,7 @@ func (s *Server) poolOf(shard shardmap.Shard) *pool {
 	case route.Local:
 		return s.upstream
 	case route.Remote:
-		return s.peers.pool(dest.Node)
+		return s.peers.Pool(dest.Node)
 	case route.Held:
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 )
 
@@ -29,11 +30,11 @@ const (
 
 // getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if no stream
 // is available, or if the WebSocket needs a connection of its own.
-func (c *client) getWebSocketStream(pool *pool) *upstreamConn {
-	if c.exchange.isResumption() || pool.breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
+func (c *client) getWebSocketStream(pool *connpool.Pool) *connpool.Conn {
+	if c.exchange.isResumption() || pool.Breaker.IsTripped() || c.server.nonResumable.Large(&c.req) {
 		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
-	return pool.getWebSocketStream(c.life.within)
+	return pool.GetWebSocketStream(c.life.within)
 }
 
 // mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
@@ -42,7 +43,7 @@ func (exchange *exchange) mayUseStream() bool {
 }
 
 // openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
-func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
+func (s *Server) openWebSocketStream(ctx context.Context, node string) *connpool.Conn {
 	if s.options.Disable.Multiplexing {
 		return nil
 	}
@@ -53,7 +54,7 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 		return nil
 	}
 	upstream := s.newPeerConn(conn, s.settings.Load())
-	upstream.singleUse = true
+	upstream.SingleUse = true
 	return upstream
 }
 

@@ -26,25 +26,25 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 	rr.webSocket = relay
 	relay.addRunning(1)
 	if relay.toApp {
-		attempt.conn.pool.detach(attempt.conn, nil)
+		attempt.conn.Pool.Detach(attempt.conn, nil)
 	}
 	rr.exchange.aborted, session.relayStarted = true, true
 	session.releaseUpgrade()
-	attempt.conn.pool.breaker.OnAccepted()
+	attempt.conn.Pool.Breaker.OnAccepted()
 	if later {
-		attempt.conn.pool.recordResume()
+		attempt.conn.Pool.RecordResume()
 	}
 	rr.noteWebSocketPath(attempt, false)
 	if later && !relay.toApp {
-		attempt.conn.pool.upgradeResponded(attempt.conn)
-		attempt.conn.pool.upgradeBackoff.OnAccepted(0)
+		attempt.conn.Pool.UpgradeResponded(attempt.conn)
+		attempt.conn.Pool.UpgradeBackoff.OnAccepted(0)
 	}
-	rr.answered(&attempt.conn.res)
+	rr.answered(&attempt.conn.Response)
 	if relay.toClient {
 		rr.recordStart(session)
 		session.gap = false
 		if session.relays++; session.relays == 1 {
-			session.protocol = string(attempt.conn.res.Value("Sec-WebSocket-Protocol"))
+			session.protocol = string(attempt.conn.Response.Value("Sec-WebSocket-Protocol"))
 		}
 	}
 	relay.responseSent = later || rr.writeSwitchingProtocols(attempt, !relay.toClient)
@@ -59,16 +59,16 @@ func (rr *responseRelay) startSession(attempt *attempt) bool {
 // adds the header that confirms to the ingress that the session is resumable. It returns false
 // after an error.
 func (rr *responseRelay) writeSwitchingProtocols(attempt *attempt, kept bool) bool {
-	edit := rr.head(attempt.route, &attempt.conn.res)
+	edit := rr.head(attempt.route, &attempt.conn.Response)
 	edit.Upgrade, edit.Close, edit.KeepAlive = true, false, false
-	if attempt.conn.res.Value(headerWebSocket) != nil {
+	if attempt.conn.Response.Value(headerWebSocket) != nil {
 		edit.Drop |= h1.FieldSetOf(h1.FieldShardwayOther)
 	}
 	if kept {
 		rr.extra = append(rr.extra, headerWebSocket+": "+valueAccepted+"\r\n"...)
 		edit.Extra = rr.extra
 	}
-	return rr.conn.WriteResponseHeader(&attempt.conn.res, edit).Close(nil) == nil
+	return rr.conn.WriteResponseHeader(&attempt.conn.Response, edit).Close(nil) == nil
 }
 
 // resume starts the later relays of a session until it has none, and then closes the client's
@@ -170,11 +170,11 @@ func (exchange *exchange) prepareRetry(wait time.Duration) {
 // response of the app is final. After an error response of another node, another attempt may
 // follow.
 func (c *client) handleDeclined(attempt *attempt) decision {
-	res := &attempt.conn.res
+	res := &attempt.conn.Response
 	switch word := res.Known(h1.FieldShardwayError); {
 	case attempt.route.Kind != route.Remote || word == nil:
 		c.exchange.session.refused = closesWith(res)
-		attempt.conn.pool.recordResume()
+		attempt.conn.Pool.RecordResume()
 	case neverSent(problem.Code(word)):
 		c.exchange.noteNotDelivered()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/proxy/backoff"
+	"shardway/proxy/connpool"
 	"shardway/proxy/route"
 	"shardway/proxy/wsession"
 	"shardway/queue"
@@ -59,7 +60,7 @@ const probeHold = 100 * time.Millisecond
 // after the call is valid for the caller. A negative result stays valid for sweepEvery. A
 // connection that was accepted before a relay ended proves nothing about that relay.
 func (s *Server) appRefuses() bool {
-	if s.upstream == nil || s.upstream.breaker.IsTripped() {
+	if s.upstream == nil || s.upstream.Breaker.IsTripped() {
 		return true
 	}
 	x := &s.webSockets.probe
@@ -98,11 +99,11 @@ func (c *client) createSession() {
 
 // upgradeQueue returns the backoff.ShardQueue that the request must join before another request is sent to
 // the destination of p. nil means that the request can be sent now.
-func (exchange *exchange) upgradeQueue(pool *pool) *backoff.ShardQueue {
+func (exchange *exchange) upgradeQueue(pool *connpool.Pool) *backoff.ShardQueue {
 	if exchange.isResumption() {
-		return pool.upgradeBackoff.Allow(0, true)
+		return pool.UpgradeBackoff.Allow(0, true)
 	}
-	queue := pool.backoff.Allow(exchange.limitShard(), exchange.waited && exchange.resumed == nil)
+	queue := pool.Backoff.Allow(exchange.limitShard(), exchange.waited && exchange.resumed == nil)
 	if queue != nil && exchange.resumed != nil && queue.Sheds() {
 		return nil // the exceeded limit does not apply to resumed streams
 	}
@@ -114,7 +115,7 @@ func (c *client) runByKind(attempt *attempt) decision {
 	switch {
 	case c.exchange.session != nil:
 		return c.runWebSocket(attempt)
-	case c.exchange.resumed != nil && attempt.conn.inProcess: // an app in this process cannot resume an event stream
+	case c.exchange.resumed != nil && attempt.conn.InProcess: // an app in this process cannot resume an event stream
 		attempt.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app in the process of its node cannot resume an event stream")
 		return done
@@ -128,14 +129,14 @@ func (c *client) runWebSocket(attempt *attempt) decision {
 	session := c.exchange.session
 	if attempt.route.Kind != route.Local {
 		session.delivered = c.exchange.isResumption()
-		upgrades := &attempt.conn.pool.upgradeBackoff
+		upgrades := &attempt.conn.Pool.UpgradeBackoff
 		result := c.runAttempt(attempt)
 		if session.delivered && !session.relayStarted {
 			upgrades.OnAccepted(0)
 		}
 		return result
 	}
-	if attempt.conn.inProcess { // an app in this process cannot upgrade
+	if attempt.conn.InProcess { // an app in this process cannot upgrade
 		if session.refused = wsession.CloseMoved; c.exchange.isResumption() {
 			attempt.cancelUnsent()
 			return done
@@ -181,7 +182,7 @@ func (c *client) yieldToNewer() decision {
 // acquireUpgrade reserves one of the wsession.MaxUpgrades places for resumed WebSockets. If no place
 // is free, it returns the backoff.ShardQueue that the request must join.
 func (c *client) acquireUpgrade(attempt *attempt) *backoff.ShardQueue {
-	upgrades, n := &attempt.conn.pool.upgradeBackoff, &c.server.webSockets.upgrades
+	upgrades, n := &attempt.conn.Pool.UpgradeBackoff, &c.server.webSockets.upgrades
 	if crowd := upgrades.Allow(0, true); crowd != nil {
 		return crowd
 	}

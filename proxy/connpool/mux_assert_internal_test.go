@@ -1,7 +1,7 @@
-package proxy
+package connpool
 
 import "shardway/peer/mux"
 
 // The proxy recognizes a multiplexed stream by its methods, because it does not import its package.
 // A renamed method must not go unnoticed.
-var _ muxStream = (*mux.Stream)(nil)
+var _ MuxStream = (*mux.Stream)(nil)

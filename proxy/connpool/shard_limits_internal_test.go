@@ -1,4 +1,4 @@
-package proxy
+package connpool
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 // is counted any more, for a shard or among the streams.
 func TestPoolCountsReturnToZero(t *testing.T) {
 	var ends sync.Map
-	p := testPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*Conn, error) {
 		if rand.IntN(10) == 0 {
 			return nil, errors.New("down")
 		}
 		here, there := net.Pipe()
 		ends.Store(there, nil)
-		return &upstreamConn{Conn: h1.NewConn(here, h1.Options{})}, nil
+		return &Conn{Conn: h1.NewConn(here, h1.Options{})}, nil
 	})
 	const most, share = 6, 3
 	p.opts.MaxConns, p.mu.shardLimits.maxConns = most, share
@@ -31,19 +31,19 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 		for range 6 {
 			all.Go(func() {
 				for range 300 {
-					l := p.get(connRequest{shard: shard})
-					for tries := 0; l == nil && tries < 3; tries++ {
-						w := &waiter{shard: shard}
-						got, _, err := p.join(w)
+					conn := p.Get(Requirements{Shard: shard})
+					for tries := 0; conn == nil && tries < 3; tries++ {
+						waiter := &Waiter{Shard: shard}
+						got, _, err := p.Join(waiter)
 						if got == nil && err == nil {
-							got, err = p.await(w, nil, time.Duration(rand.IntN(1000))*time.Microsecond)
+							got, err = p.Await(waiter, nil, time.Duration(rand.IntN(1000))*time.Microsecond)
 						}
-						if errors.Is(err, errBreakerOpen) {
-							p.breaker.ProbeWithReused()
+						if errors.Is(err, ErrBreakerOpen) {
+							p.Breaker.ProbeWithReused()
 						}
-						l = got
+						conn = got
 					}
-					if l == nil {
+					if conn == nil {
 						continue
 					}
 					p.mu.Lock()
@@ -52,12 +52,12 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 					}
 					p.mu.Unlock()
 					if rand.IntN(8) == 0 {
-						p.detach(l, nil)
+						p.Detach(conn, nil)
 					}
 					if rand.IntN(3) == 0 {
-						p.discard(l)
+						p.Discard(conn)
 					} else {
-						p.put(l)
+						p.Put(conn)
 					}
 				}
 			})
@@ -65,7 +65,7 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 	}
 	all.Wait()
 	p.opts.Dialers.Wait()
-	p.close()
+	p.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for shard, n := range p.mu.shardLimits.used {
@@ -73,9 +73,9 @@ func TestPoolCountsReturnToZero(t *testing.T) {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dialing != 0 || p.opts.Streams.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
+	if p.mu.open != 0 || p.mu.dialing != 0 || p.opts.LongLived.open.Load() != 0 || len(p.mu.shardLimits.waiting) != 0 || p.mu.queue.length != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dialing, p.opts.Streams.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
+			p.mu.open, p.mu.dialing, p.opts.LongLived.open.Load(), len(p.mu.shardLimits.waiting), p.mu.queue.length)
 	}
 }
 
@@ -86,32 +86,32 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
 	over := make(chan struct{})
-	p := testPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*Conn, error) {
 		<-over // one that fails at once would end the wait of the next
-		return nil, errBusy
+		return nil, ErrBusy
 	})
 	defer p.opts.Dialers.Wait()
 	defer close(over)
-	l := &upstreamConn{Conn: h1.NewConn(here, h1.Options{}), pool: p, shard: noShard}
-	p.mu.open, p.mu.idle = 1, []*upstreamConn{l}
-	if p.get(connRequest{shard: 3, maxInflight: 1}) != l {
+	conn := &Conn{Conn: h1.NewConn(here, h1.Options{}), Pool: p, shard: NoShard}
+	p.mu.open, p.mu.idle = 1, []*Conn{conn}
+	if p.Get(Requirements{Shard: 3, MaxInflight: 1}) != conn {
 		t.Fatal("the connection was not to be had")
 	}
-	_, _, err := p.join(&waiter{shard: 3, maxInflight: 1})
-	if !errors.Is(err, errShardInflightLimit) {
-		t.Errorf("beside one that runs: %v, want %v", err, errShardInflightLimit)
+	_, _, err := p.Join(&Waiter{Shard: 3, MaxInflight: 1})
+	if !errors.Is(err, ErrShardInflightLimit) {
+		t.Errorf("beside one that runs: %v, want %v", err, ErrShardInflightLimit)
 	}
-	p.responseCompleted(l)
-	p.responseCompleted(l)
-	next := &waiter{shard: 3, maxInflight: 1}
-	if _, _, err = p.join(next); err != nil {
+	p.ResponseCompleted(conn)
+	p.ResponseCompleted(conn)
+	next := &Waiter{Shard: 3, MaxInflight: 1}
+	if _, _, err = p.Join(next); err != nil {
 		t.Errorf("beside one that was answered: %v", err)
 	}
-	if _, _, err = p.join(&waiter{shard: 3, maxInflight: 1}); !errors.Is(err, errShardInflightLimit) {
-		t.Errorf("beside the next: %v, want %v", err, errShardInflightLimit)
+	if _, _, err = p.Join(&Waiter{Shard: 3, MaxInflight: 1}); !errors.Is(err, ErrShardInflightLimit) {
+		t.Errorf("beside the next: %v, want %v", err, ErrShardInflightLimit)
 	}
-	p.put(l)
-	if got := <-next.granted; got.conn != l && got.err == nil {
+	p.Put(conn)
+	if got := <-next.granted; got.conn != conn && got.err == nil {
 		t.Errorf("turn = %+v", got)
 	}
 	p.mu.Lock()
@@ -125,9 +125,9 @@ func TestCompleteResponsesDoNotCountAsInFlight(t *testing.T) {
 // a stream that came back stood in line for as long as a long poll of its shard ran.
 func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	over := make(chan struct{})
-	p := testPool("", func(context.Context) (*upstreamConn, error) {
+	p := testPool("", func(context.Context) (*Conn, error) {
 		<-over
-		return nil, errBusy
+		return nil, ErrBusy
 	})
 	defer p.opts.Dialers.Wait()
 	defer close(over)
@@ -135,18 +135,18 @@ func TestUnlimitedRequestPassesLimitedWaiters(t *testing.T) {
 	for range 2 {
 		here, there := net.Pipe()
 		defer func() { _ = there.Close() }()
-		p.mu.idle = append(p.mu.idle, &upstreamConn{Conn: h1.NewConn(here, h1.Options{}), pool: p, shard: noShard})
+		p.mu.idle = append(p.mu.idle, &Conn{Conn: h1.NewConn(here, h1.Options{}), Pool: p, shard: NoShard})
 		p.mu.open++
 	}
-	p.get(connRequest{shard: 3, maxInflight: 1})
-	stream := p.get(connRequest{shard: 3})
-	bound, free := &waiter{shard: 3, maxInflight: 1, hasWaited: true}, &waiter{shard: 3}
-	for _, w := range []*waiter{bound, free} {
-		if l, _, err := p.join(w); l != nil || err != nil || !w.waitsForShard {
-			t.Fatalf("beside as many as may be: %v, %v, parked %v", l, err, w.waitsForShard)
+	p.Get(Requirements{Shard: 3, MaxInflight: 1})
+	stream := p.Get(Requirements{Shard: 3})
+	bound, free := &Waiter{Shard: 3, MaxInflight: 1, HasWaited: true}, &Waiter{Shard: 3}
+	for _, waiter := range []*Waiter{bound, free} {
+		if conn, _, err := p.Join(waiter); conn != nil || err != nil || !waiter.waitsForShard {
+			t.Fatalf("beside as many as may be: %v, %v, parked %v", conn, err, waiter.waitsForShard)
 		}
 	}
-	p.put(stream)
+	p.Put(stream)
 	if free.waitsForShard || !bound.waitsForShard {
 		t.Errorf("as a place of the share is free: who has no bound waits: %v, who waits for it: %v, want only that", free.waitsForShard, bound.waitsForShard)
 	}

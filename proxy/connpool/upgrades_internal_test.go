@@ -1,4 +1,4 @@
-package proxy
+package connpool
 
 import (
 	"context"
@@ -14,28 +14,28 @@ import (
 // a connection made.
 func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := func(lone bool) *upstreamConn {
+		made := func(lone bool) *Conn {
 			near, far := net.Pipe()
 			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
-			return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), singleUse: lone}
+			return &Conn{Conn: h1.NewConn(near, h1.Options{}), SingleUse: lone}
 		}
 		lanes, connections := make(chan struct{}), make(chan struct{}) // closed once they may be
 		var dials atomic.Int32
-		p := testPool("owner", func(context.Context) (*upstreamConn, error) {
+		p := testPool("owner", func(context.Context) (*Conn, error) {
 			dials.Add(1)
 			<-connections
 			return made(false), nil
 		})
-		p.opts.OpenWebSocketStream = func(context.Context) *upstreamConn {
+		p.opts.OpenWebSocketStream = func(context.Context) *Conn {
 			<-lanes
 			return made(true)
 		}
-		request := &waiter{shard: noShard}
-		sockets := []*waiter{{shard: noShard, forUpgrade: true, streamAllowed: true}, {shard: noShard, forUpgrade: true}, {shard: noShard, forUpgrade: true, streamAllowed: true}}
+		request := &Waiter{Shard: NoShard}
+		sockets := []*Waiter{{Shard: NoShard, ForUpgrade: true, StreamAllowed: true}, {Shard: NoShard, ForUpgrade: true}, {Shard: NoShard, ForUpgrade: true, StreamAllowed: true}}
 		all := append(sockets, request)
-		for _, w := range all {
-			if l, _, err := p.join(w); l != nil || err != nil {
-				t.Fatalf("join = %v, %v", l, err)
+		for _, waiter := range all {
+			if conn, _, err := p.Join(waiter); conn != nil || err != nil {
+				t.Fatalf("join = %v, %v", conn, err)
 			}
 		}
 		synctest.Wait()
@@ -48,13 +48,13 @@ func TestWebSocketSessionsServeWebSocketsOnly(t *testing.T) {
 			t.Error("a request is given the lane of a socket")
 		}
 		close(connections)
-		for i, w := range all {
-			got := <-w.granted
-			if got.conn == nil || got.conn.singleUse && !w.streamAllowed {
+		for i, waiter := range all {
+			got := <-waiter.granted
+			if got.conn == nil || got.conn.SingleUse && !waiter.StreamAllowed {
 				t.Errorf("waiter %d is given %+v", i, got)
 			}
 			if got.conn != nil {
-				p.discard(got.conn)
+				p.Discard(got.conn)
 			}
 		}
 	})

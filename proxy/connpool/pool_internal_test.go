@@ -1,4 +1,4 @@
-package proxy
+package connpool
 
 import (
 	"context"
@@ -30,13 +30,13 @@ func (c closing) Close() error {
 
 // testPool returns a pool of a node, or of the app if node is empty. Up to three of its connections can
 // be long-lived.
-func testPool(node string, dial func(context.Context) (*upstreamConn, error)) *pool {
+func testPool(node string, dial func(context.Context) (*Conn, error)) *Pool {
 	clock := new(coarsetime.Clock)
 	clock.Start(time.Now())
 	q := queue.New(queue.Options{})
-	return newPool(poolOptions{
+	return New(Options{
 		Queues: backoff.Queues{q, q, q},
-		Node:   node, Dial: dial, Life: context.Background(), Dialers: new(sync.WaitGroup), Clock: clock, Streams: &streams{max: 3},
+		Node:   node, Dial: dial, Life: context.Background(), Dialers: new(sync.WaitGroup), Clock: clock, LongLived: &LongLivedLimit{Max: 3},
 		Pacer: &wsession.ReconnectPacer{TimeLimit: time.Minute, MeasureDelay: func(time.Time) time.Duration { return 0 }},
 	})
 }
@@ -48,8 +48,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	defer func() { _ = there.Close() }()
 	fresh, far := net.Pipe()
 	defer func() { _ = far.Close() }()
-	p := testPool("", func(context.Context) (*upstreamConn, error) {
-		return &upstreamConn{Conn: h1.NewConn(fresh, h1.Options{})}, nil
+	p := testPool("", func(context.Context) (*Conn, error) {
+		return &Conn{Conn: h1.NewConn(fresh, h1.Options{})}, nil
 	})
 	p.opts.MaxConns = 1
 	closed := make(chan bool, 1)
@@ -67,26 +67,26 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 			closed <- false
 		}
 	}}
-	p.mu.open, p.mu.idle = 1, []*upstreamConn{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
+	p.mu.open, p.mu.idle = 1, []*Conn{{Conn: h1.NewConn(c, h1.Options{}), Pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
-	if l := p.get(connRequest{shard: noShard, fresh: true}); l != nil {
+	if conn := p.Get(Requirements{Shard: NoShard, Fresh: true}); conn != nil {
 		t.Fatal("took what it cannot look at")
 	}
-	w := &waiter{shard: noShard, fresh: true}
-	l, dialed, err := p.join(w)
-	if l != nil || !dialed || err != nil {
-		t.Fatalf("join = %v, %v, %v, want one to be dialed", l, dialed, err)
+	waiter := &Waiter{Shard: NoShard, Fresh: true}
+	conn, dialed, err := p.Join(waiter)
+	if conn != nil || !dialed || err != nil {
+		t.Fatalf("join = %v, %v, %v, want one to be dialed", conn, dialed, err)
 	}
-	if l, err = p.await(w, nil, time.Minute); err != nil {
+	if conn, err = p.Await(waiter, nil, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if !<-closed {
 		t.Error("closed under the pool's lock")
 	}
-	if p.openConns() != 1 || len(p.mu.idle) != 0 {
-		t.Errorf("%d open, %d idle; want 1, 0", p.openConns(), len(p.mu.idle))
+	if p.OpenConns() != 1 || len(p.mu.idle) != 0 {
+		t.Errorf("%d open, %d idle; want 1, 0", p.OpenConns(), len(p.mu.idle))
 	}
-	p.discard(l)
+	p.Discard(conn)
 }
 
 // A stream that another node opened while this one stopped came to a closed pool,
@@ -95,8 +95,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 func TestClosedAppPoolIsNotReaped(t *testing.T) {
 	for node, again := range map[string]bool{"": false, "b": true} {
 		p := testPool(node, nil)
-		p.close()
-		if _, _, err := p.join(&waiter{shard: noShard}); errors.Is(err, errRouteChanged) != again || err == nil {
+		p.Close()
+		if _, _, err := p.Join(&Waiter{Shard: NoShard}); errors.Is(err, ErrRouteChanged) != again || err == nil {
 			t.Errorf("join of the closed pool of %q = %v", node, err)
 		}
 	}
@@ -107,29 +107,29 @@ func TestClosedAppPoolIsNotReaped(t *testing.T) {
 func TestClosedPoolOpensNoStreams(t *testing.T) {
 	p := testPool("b", nil)
 	opened, ended := 0, 0
-	p.opts.OpenStream = func() *upstreamConn {
+	p.opts.OpenStream = func() *Conn {
 		opened++
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		c := closing{Conn: near, closed: func() { ended++ }}
-		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: struct{ muxStream }{}}
+		return &Conn{Conn: h1.NewConn(c, h1.Options{}), Mux: struct{ MuxStream }{}}
 	}
-	p.breaker.Open(errBusy)
-	if p.getStream() != nil || opened != 0 {
+	p.Breaker.Open(ErrBusy)
+	if p.GetStream() != nil || opened != 0 {
 		t.Error("a lane is opened while the gate is shut")
 	}
-	p.breaker.Reset()
-	l := p.getStream()
-	if l == nil || p.openConns() != 1 {
-		t.Fatalf("%v of %d", l, p.openConns())
+	p.Breaker.Reset()
+	conn := p.GetStream()
+	if conn == nil || p.OpenConns() != 1 {
+		t.Fatalf("%v of %d", conn, p.OpenConns())
 	}
-	p.close()
-	if p.getStream() != nil || opened != 2 || ended != 1 {
+	p.Close()
+	if p.GetStream() != nil || opened != 2 || ended != 1 {
 		t.Errorf("%d lanes are opened, and %d of them closed, want two and the second", opened, ended)
 	}
-	p.put(l)
-	if p.openConns() != 0 || ended != 2 {
-		t.Errorf("%d are open, and %d closed", p.openConns(), ended)
+	p.Put(conn)
+	if p.OpenConns() != 0 || ended != 2 {
+		t.Errorf("%d are open, and %d closed", p.OpenConns(), ended)
 	}
 }
 
@@ -139,30 +139,30 @@ func TestPoolFollowsPeerProcess(t *testing.T) {
 	for _, laned := range []bool{false, true} {
 		p := testPool("n", nil)
 		open := map[uint64]bool{}
-		fresh := func(boot uint64) *upstreamConn {
+		fresh := func(boot uint64) *Conn {
 			near, far := net.Pipe()
 			t.Cleanup(func() { _ = far.Close() })
 			open[boot] = true
-			l := &upstreamConn{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, shard: noShard}
+			conn := &Conn{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), Pool: p, Boot: boot, shard: NoShard}
 			if laned {
-				l.mux = struct{ muxStream }{}
+				conn.Mux = struct{ MuxStream }{}
 			}
 			p.mu.open++
-			return l
+			return conn
 		}
 		back := fresh(3)
 		for boot := range uint64(3) {
-			p.put(fresh(boot))
+			p.Put(fresh(boot))
 		}
 		p.setPeerProcess(2, 0)
 		if want := map[uint64]bool{0: true, 1: false, 2: true, 3: true}; !maps.Equal(open, want) {
 			t.Errorf("lanes: %v: open by boot: %v, want %v", laned, open, want)
 		}
-		p.put(back)
+		p.Put(back)
 		if open[3] {
 			t.Errorf("lanes: %v: one to another process came back, and is kept", laned)
 		}
-		p.renew()
+		p.Renew()
 	}
 }
 
@@ -171,56 +171,56 @@ func TestPoolFollowsPeerProcess(t *testing.T) {
 // whatever was told.
 func TestWaitersGetNoConnToPreviousProcess(t *testing.T) {
 	ends := make(chan struct{})
-	p := testPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
+	p := testPool("n", func(context.Context) (*Conn, error) { <-ends; return nil, context.Canceled })
 	defer p.opts.Dialers.Wait()
 	defer close(ends)
-	link := func(boot uint64, reused bool) *upstreamConn {
+	link := func(boot uint64, reused bool) *Conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		p.mu.open++
-		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard, reused: reused}
+		return &Conn{Conn: h1.NewConn(near, h1.Options{}), Pool: p, Boot: boot, shard: NoShard, Reused: reused}
 	}
-	w := &waiter{shard: noShard}
-	if l, _, err := p.join(w); l != nil || err != nil {
-		t.Fatal(l, err)
+	waiter := &Waiter{Shard: NoShard}
+	if conn, _, err := p.Join(waiter); conn != nil || err != nil {
+		t.Fatal(conn, err)
 	}
 	old := link(1, true)
 	p.setPeerProcess(2, 0)
-	p.put(old)
+	p.Put(old)
 	select {
-	case got := <-w.granted:
-		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.conn.boot)
+	case got := <-waiter.granted:
+		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.conn.Boot)
 	default:
 	}
 	fresh := link(3, false)
 	p.addDialed(fresh, nil)
-	if got := <-w.granted; got.conn != fresh {
-		t.Errorf("who is in line got one to process %d, want the one that was made now", got.conn.boot)
+	if got := <-waiter.granted; got.conn != fresh {
+		t.Errorf("who is in line got one to process %d, want the one that was made now", got.conn.Boot)
 	}
-	p.put(fresh)
+	p.Put(fresh)
 	if len(p.mu.idle) != 1 {
 		t.Error("a connection to the process that took it just now is not kept")
 	}
-	p.renew()
+	p.Renew()
 }
 
 // A connection that tells of no process takes back nothing of what was told.
 func TestUnknownProcessIsIgnored(t *testing.T) {
 	p := testPool("n", nil)
-	link := func(boot uint64, reused bool) *upstreamConn {
+	link := func(boot uint64, reused bool) *Conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		p.mu.open++
-		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard, reused: reused}
+		return &Conn{Conn: h1.NewConn(near, h1.Options{}), Pool: p, Boot: boot, shard: NoShard, Reused: reused}
 	}
 	p.setPeerProcess(2, 0)
 	p.addDialed(link(0, false), nil)
-	p.put(link(1, true))
-	p.put(link(0, true))
-	if len(p.mu.idle) != 2 || p.openConns() != 2 {
-		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.openConns())
+	p.Put(link(1, true))
+	p.Put(link(0, true))
+	if len(p.mu.idle) != 2 || p.OpenConns() != 2 {
+		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.OpenConns())
 	}
-	p.renew()
+	p.Renew()
 }
 
 // A dial that finds another process than was told says that the one before is gone: what is idle
@@ -230,30 +230,30 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
 			p := testPool("n", nil)
-			link := func(boot uint64, laned bool) *upstreamConn {
+			link := func(boot uint64, laned bool) *Conn {
 				near, far := net.Pipe()
 				t.Cleanup(func() { _ = far.Close() })
-				l := &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard}
+				conn := &Conn{Conn: h1.NewConn(near, h1.Options{}), Pool: p, Boot: boot, shard: NoShard}
 				if laned {
-					l.mux = struct{ muxStream }{}
+					conn.Mux = struct{ MuxStream }{}
 				}
 				p.mu.open++
-				return l
+				return conn
 			}
 			if told {
 				p.setPeerProcess(1, 0)
 			}
 			back := link(1, laned)
-			p.put(link(1, laned))
+			p.Put(link(1, laned))
 			p.addDialed(link(2, false), nil)
-			if n := p.openConns(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].boot != 2 || len(p.mu.idleStreams) != 0 {
+			if n := p.OpenConns(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].Boot != 2 || len(p.mu.idleStreams) != 0 {
 				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.idleStreams))
 			}
-			p.put(back)
-			if n := p.openConns(); n != 1 {
+			p.Put(back)
+			if n := p.OpenConns(); n != 1 {
 				t.Errorf("told: %v, lanes: %v: %d are open after one to the process before came back, want the new one", told, laned, n)
 			}
-			p.renew()
+			p.Renew()
 		}
 	}
 }
@@ -262,69 +262,69 @@ func TestDialRecordsPeerProcess(t *testing.T) {
 // the node had on the disk before. One that does not say who it is yet is told by its boot.
 func TestProcessesOfOneBootAreDistinguished(t *testing.T) {
 	p := testPool("n", nil)
-	put := func(boot, nonce uint64) *upstreamConn {
+	put := func(boot, nonce uint64) *Conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		l := &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, nonce: nonce, shard: noShard}
+		conn := &Conn{Conn: h1.NewConn(near, h1.Options{}), Pool: p, Boot: boot, Nonce: nonce, shard: NoShard}
 		p.mu.open++
-		p.put(l)
-		return l
+		p.Put(conn)
+		return conn
 	}
 	put(1, 5)
 	silent, same, taken := put(1, 0), put(1, 6), put(7, 6)
 	put(2, 0)
 	p.setPeerProcess(1, 6)
-	if want := []*upstreamConn{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
+	if want := []*Conn{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
 		t.Errorf("%d are kept, want those that may be to the present process", len(p.mu.idle))
 	}
-	if put(1, 5); p.openConns() != 3 {
+	if put(1, 5); p.OpenConns() != 3 {
 		t.Error("one to the process before came back, and is kept")
 	}
-	p.renew()
+	p.Renew()
 }
 
 // Who is in use as a pool is renewed carries no other request, whether its request began before
 // or it was only asked for: it may lead to whom the renewal is for.
 func TestConnInUseAtRenewalIsNotKept(t *testing.T) {
-	made := func() *upstreamConn {
+	made := func() *Conn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}
+		return &Conn{Conn: h1.NewConn(near, h1.Options{})}
 	}
 	asked, ends := make(chan struct{}), make(chan struct{})
-	p := testPool("n", func(context.Context) (*upstreamConn, error) {
+	p := testPool("n", func(context.Context) (*Conn, error) {
 		asked <- struct{}{}
 		<-ends
 		return made(), nil
 	})
-	opened := func(laned bool) *upstreamConn {
-		l := made()
+	opened := func(laned bool) *Conn {
+		conn := made()
 		if laned {
-			l.mux = struct{ muxStream }{}
+			conn.Mux = struct{ MuxStream }{}
 		}
-		return p.addStream(l)
+		return p.addStream(conn)
 	}
 	used, laned := opened(false), opened(true)
-	w := &waiter{shard: noShard}
-	if _, _, err := p.join(w); err != nil {
+	waiter := &Waiter{Shard: NoShard}
+	if _, _, err := p.Join(waiter); err != nil {
 		t.Fatal(err)
 	}
 	<-asked
-	p.renew()
+	p.Renew()
 	close(ends)
-	dialed := (<-w.granted).conn
-	for _, l := range []*upstreamConn{used, laned, dialed} {
-		p.put(l)
+	dialed := (<-waiter.granted).conn
+	for _, conn := range []*Conn{used, laned, dialed} {
+		p.Put(conn)
 	}
-	if n := p.openConns(); n != 0 {
+	if n := p.OpenConns(); n != 0 {
 		t.Errorf("%d of the three that were in use or asked for are kept", n)
 	}
-	p.put(opened(false))
-	p.put(opened(true))
-	if n := p.openConns(); n != 2 {
+	p.Put(opened(false))
+	p.Put(opened(true))
+	if n := p.OpenConns(); n != 2 {
 		t.Errorf("%d of the two opened since are kept", n)
 	}
-	p.renew()
+	p.Renew()
 	p.opts.Dialers.Wait()
 }
 
@@ -333,16 +333,16 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { _ = far.Close() })
 	connected := make(chan struct{})
-	p := testPool("n", func(context.Context) (*upstreamConn, error) {
+	p := testPool("n", func(context.Context) (*Conn, error) {
 		<-connected
-		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil
+		return &Conn{Conn: h1.NewConn(near, h1.Options{})}, nil
 	})
-	w := &waiter{shard: noShard}
-	if l, _, err := p.join(w); l != nil || err != nil {
-		t.Fatal(l, err)
+	waiter := &Waiter{Shard: NoShard}
+	if conn, _, err := p.Join(waiter); conn != nil || err != nil {
+		t.Fatal(conn, err)
 	}
 	held := heldError{make(chan struct{})}
-	p.breaker.Open(held) // the dial waits for it between its success and its offer
+	p.Breaker.Open(held) // the dial waits for it between its success and its offer
 	close(connected)
 	for start, dialed := time.Now(), false; !dialed; time.Sleep(time.Millisecond) {
 		if time.Since(start) > time.Minute {
@@ -354,16 +354,16 @@ func TestDialEndsWithItsOffer(t *testing.T) {
 		}
 		p.mu.Unlock()
 	}
-	if n := p.openConns(); n != 1 {
+	if n := p.OpenConns(); n != 1 {
 		t.Errorf("%d connections are open or being dialed for one waiter", n)
 	}
 	close(held.released)
-	got := <-w.granted
+	got := <-waiter.granted
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
-	p.put(got.conn)
-	p.close()
+	p.Put(got.conn)
+	p.Close()
 }
 
 // heldError is the cause of a tripped breaker. The breaker is not reset before released is closed,

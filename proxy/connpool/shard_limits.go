@@ -1,11 +1,11 @@
-package proxy
+package connpool
 
-// noShard is used for requests and connections that do not count towards a shard.
-const noShard = -1
+// NoShard is used for requests and connections that do not count towards a shard.
+const NoShard = -1
 
 // shardLimits limits the number of app connections that the requests of one shard use or are about
 // to use. If the requests for a key hang, other keys can still get connections. At its limit, the
-// requests of a shard wait for each other. pool.mu protects all fields.
+// requests of a shard wait for each other. Pool.mu protects all fields.
 type shardLimits struct {
 	maxConns int                // limit for each shard; zero means no limit
 	counts   bool               // set for the pool of the app only
@@ -54,37 +54,37 @@ func (s *shardLimits) charge(shard int) {
 }
 
 // enqueue adds a waiter to the queue for the limit of its shard.
-func (s *shardLimits) enqueue(w *waiter) {
+func (s *shardLimits) enqueue(waiter *Waiter) {
 	if s.waiting == nil {
 		s.waiting = make(map[int]*waitQueue)
 	}
-	q := s.waiting[w.shard]
+	q := s.waiting[waiter.Shard]
 	if q == nil {
 		q = new(waitQueue)
-		s.waiting[w.shard] = q
+		s.waiting[waiter.Shard] = q
 	}
-	q.push(w)
+	q.push(waiter)
 }
 
 // dequeue removes and returns the first waiter of the shard that the limits permit. It returns nil
 // if there is none.
-func (s *shardLimits) dequeue(shard int) *waiter {
+func (s *shardLimits) dequeue(shard int) *Waiter {
 	q := s.waiting[shard]
 	if q == nil || s.isFull(shard) {
 		return nil
 	}
-	w := q.head
-	if w.maxInflight > 0 && s.inflight(shard) >= w.maxInflight {
+	waiter := q.head
+	if waiter.MaxInflight > 0 && s.inflight(shard) >= waiter.MaxInflight {
 		if q.unbounded == 0 {
 			return nil
 		}
-		for w.maxInflight > 0 { // the loop skips requests, because a resumed stream has no limit and does not wait for them
-			w = w.next
+		for waiter.MaxInflight > 0 { // the loop skips requests, because a resumed stream has no limit and does not wait for them
+			waiter = waiter.next
 		}
 	}
-	q.remove(w)
+	q.remove(waiter)
 	s.removeIfEmpty(shard)
-	return w
+	return waiter
 }
 
 // removeIfEmpty removes the queue of the shard if it is empty.
@@ -94,40 +94,40 @@ func (s *shardLimits) removeIfEmpty(shard int) {
 	}
 }
 
-// responseCompleted records that the response of the app on l is complete. The connection stays in
+// ResponseCompleted records that the response of the app on conn is complete. The connection stays in
 // use until the client has received the response, but the request no longer counts towards the
 // in-flight limit. Otherwise a client that sends its next request right after a response could
 // exceed the limit.
-func (p *pool) responseCompleted(l *upstreamConn) {
+func (p *Pool) ResponseCompleted(conn *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.mu.shardLimits
-	if !s.counts || l.shard < 0 || l.responseComplete {
+	if !s.counts || conn.shard < 0 || conn.responseComplete {
 		return
 	}
-	for l.shard >= len(s.complete) {
+	for conn.shard >= len(s.complete) {
 		s.complete = append(s.complete, 0)
 	}
-	s.complete[l.shard]++
-	l.responseComplete = true
-	p.admitNextOfShard(l.shard)
+	s.complete[conn.shard]++
+	conn.responseComplete = true
+	p.admitNextOfShard(conn.shard)
 }
 
-// releaseShard stops counting l for its shard, and as a WebSocket that awaits its upgrade response.
+// releaseShard stops counting conn for its shard, and as a WebSocket that awaits its upgrade response.
 // The caller must hold p.mu.
-func (p *pool) releaseShard(l *upstreamConn) {
-	p.upgradeRespondedLocked(l)
-	place := l.shard
-	l.shard = noShard
-	if l.responseComplete {
+func (p *Pool) releaseShard(conn *Conn) {
+	p.upgradeRespondedLocked(conn)
+	place := conn.shard
+	conn.shard = NoShard
+	if conn.responseComplete {
 		p.mu.shardLimits.complete[place]--
-		l.responseComplete = false
+		conn.responseComplete = false
 	}
 	p.releaseShardSlot(place)
 }
 
 // releaseShardSlot reverses charge, and admits the next waiter of the shard.
-func (p *pool) releaseShardSlot(shard int) {
+func (p *Pool) releaseShardSlot(shard int) {
 	s := &p.mu.shardLimits
 	if !s.counts || shard < 0 {
 		return
@@ -138,42 +138,42 @@ func (p *pool) releaseShardSlot(shard int) {
 
 // admitNextOfShard moves the first waiter at the limit of the shard to the queue of the pool, if
 // the limit now permits that.
-func (p *pool) admitNextOfShard(shard int) {
+func (p *Pool) admitNextOfShard(shard int) {
 	s := &p.mu.shardLimits
 	if len(s.waiting) == 0 {
 		return
 	}
-	w := s.dequeue(shard)
-	if w == nil {
+	waiter := s.dequeue(shard)
+	if waiter == nil {
 		return
 	}
 	s.charge(shard)
-	w.waitsForShard = false
-	if l := p.popNewestFor(w); l != nil {
-		l.shard = shard
-		w.granted <- grant{conn: l}
+	waiter.waitsForShard = false
+	if conn := p.popNewestFor(waiter); conn != nil {
+		conn.shard = shard
+		waiter.granted <- grant{conn: conn}
 		return
 	}
-	p.mu.queue.push(w)
+	p.mu.queue.push(waiter)
 	p.dialForWaiters()
 }
 
 // removeWaiter removes a waiter from the queue that contains it.
-func (p *pool) removeWaiter(w *waiter) {
-	w.queue.remove(w)
-	if w.waitsForShard {
-		p.mu.shardLimits.removeIfEmpty(w.shard)
+func (p *Pool) removeWaiter(waiter *Waiter) {
+	waiter.queue.remove(waiter)
+	if waiter.waitsForShard {
+		p.mu.shardLimits.removeIfEmpty(waiter.Shard)
 		return
 	}
-	p.releaseShardSlot(w.shard)
+	p.releaseShardSlot(waiter.Shard)
 }
 
 // waiters returns all waiters. Those that wait for a shard limit come first.
-func (p *pool) waiters() []*waiter {
-	var all []*waiter
+func (p *Pool) waiters() []*Waiter {
+	var all []*Waiter
 	collect := func(q *waitQueue) {
-		for w := q.head; w != nil; w = w.next {
-			all = append(all, w)
+		for waiter := q.head; waiter != nil; waiter = waiter.next {
+			all = append(all, waiter)
 		}
 	}
 	for _, q := range p.mu.shardLimits.waiting {

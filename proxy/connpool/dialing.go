@@ -1,4 +1,4 @@
-package proxy
+package connpool
 
 import (
 	"errors"
@@ -21,27 +21,27 @@ const maxDials = 16
 // lower limit and slow handshakes, thousands of WebSockets would exceed --websocket-resume-timeout.
 // An overloaded node dials fewer connections, and includes the WebSockets that await their upgrade
 // response in the number. The caller must hold p.mu.
-func (p *pool) maxConcurrentDials() int {
-	if !p.isForNode() {
+func (p *Pool) maxConcurrentDials() int {
+	if !p.IsForNode() {
 		return maxDials
 	}
-	most := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
-	w, tempo := p.mu.queue.head, p.opts.Pacer.Limit()
-	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue, so requests are waiting
-		return most
+	limit := min(max(maxDials, p.mu.queue.upgrades), wsession.MaxUpgrades)
+	waiter, upgradeLimit := p.mu.queue.head, p.opts.Pacer.Limit()
+	if waiter == nil || !waiter.ForUpgrade { // requests precede WebSockets in the queue, so requests are waiting
+		return limit
 	}
-	if tempo == wsession.MaxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
-		return most
+	if upgradeLimit == wsession.MaxUpgrades && !p.forWebSocket() { // the pacer always limits streams: a stream opens without a dial, so all WebSockets would request their upgrade together
+		return limit
 	}
-	return min(most, tempo-p.mu.awaitingUpgrade)
+	return min(limit, upgradeLimit-p.mu.awaitingUpgrade)
 }
 
 // dialForWaiters starts as many dials as the waiters need and the limits permit. At the limit of
 // open connections, it replaces the connection that has been idle longest, which no waiter could
 // use. The caller must hold p.mu.
-func (p *pool) dialForWaiters() {
-	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.length && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
-		var old *upstreamConn
+func (p *Pool) dialForWaiters() {
+	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.length && !p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials()) {
+		var old *Conn
 		if p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns {
 			if len(p.mu.idle) == 0 {
 				return
@@ -59,9 +59,9 @@ func (p *pool) dialForWaiters() {
 
 // dialProbe dials a connection to test the destination, without a waiter. The result resets the
 // breaker or trips it again. The caller must hold p.mu.
-func (p *pool) dialProbe() {
-	atBound := p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns
-	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) || atBound {
+func (p *Pool) dialProbe() {
+	atLimit := p.opts.MaxConns > 0 && p.mu.open >= p.opts.MaxConns
+	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.isFull(p.mu.dialing, p.maxConcurrentDials()) || atLimit {
 		return // a dial in progress will test the destination; otherwise a limit forbids another dial
 	}
 	p.mu.open++
@@ -70,7 +70,7 @@ func (p *pool) dialProbe() {
 
 // startDial starts a dial, which replaces the connection old unless that is nil. The caller holds
 // p.mu.
-func (p *pool) startDial(old *upstreamConn) {
+func (p *Pool) startDial(old *Conn) {
 	forWebSocket := p.forWebSocket()
 	p.mu.dialing++
 	p.opts.Dialers.Add(1)
@@ -82,67 +82,68 @@ func (p *pool) startDial(old *upstreamConn) {
 
 // runDial dials a connection and gives it to the waiter that is first at that time. That may be
 // another request than the one that caused the dial, because a waiter may have received a returned
-// connection meanwhile. won is the number of successful dials at the start, and over ends the
-// observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
-func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
+// connection in the meantime. dialedBefore is the number of successful dials at the start, and
+// endWatch ends the observation by slowStart. With forWebSocket, runDial first tries to open a multiplexed stream.
+func (p *Pool) runDial(old *Conn, dialedBefore, generation uint64, endWatch func(), forWebSocket bool) {
 	defer p.opts.Dialers.Done()
 	if old != nil {
 		_ = old.Close()
 		old.ReleaseBuffers()
-		old.leaveLoop()
+		old.LeaveLoop()
 	}
 	began := time.Now()
-	l, err := p.dialRecover(forWebSocket)
+	conn, err := p.dialRecover(forWebSocket)
 	took := time.Since(began)
 	p.mu.Lock()
 	if err != nil {
-		p.endDial(forWebSocket, over)
+		p.endDial(forWebSocket, endWatch)
 		p.mu.open--
-		p.dialFailed(err, p.mu.dialed != won)
+		p.dialFailed(err, p.mu.dialed != dialedBefore)
 		p.dialForWaiters()
 		p.mu.Unlock()
 		return
 	}
-	l.pool, l.shard, l.generation = p, noShard, era
+	conn.Pool, conn.shard, conn.generation = p, NoShard, generation
 	p.mu.dialed++
-	if l.mux == nil {
+	if conn.Mux == nil {
 		p.recordHandshake(took)
 	}
-	p.startProbation(l)
+	p.startProbation(conn)
 	p.mu.Unlock()
-	p.breaker.OnConnected()
-	p.addDialed(l, func() { p.endDial(forWebSocket, over) })
+	p.Breaker.OnConnected()
+	p.addDialed(conn, func() { p.endDial(forWebSocket, endWatch) })
 }
 
 // endDial removes a dial from the counters of the dials in progress. The caller must hold p.mu, and
 // must offer the new connection to the waiters before it unlocks p.mu: a waiter without a dial in
 // progress causes another dial.
-func (p *pool) endDial(forWebSocket bool, over func()) {
+func (p *Pool) endDial(forWebSocket bool, endWatch func()) {
 	p.mu.dialing--
 	if forWebSocket {
 		p.mu.dialingStreams--
 	}
-	over()
+	endWatch()
 }
 
-// dialFailed handles a failed dial. others means that another dial has succeeded since this one
-// started; then the error says little about the destination. Without others, dialFailed trips the
-// breaker and all waiters receive the error. With others, only the first waiter receives the error,
-// so that its request pauses before the next dial. After a timeout, no further pause is needed. The
-// caller must hold p.mu.
-func (p *pool) dialFailed(err error, others bool) {
+// dialFailed handles a failed dial. othersSucceeded means that another dial has succeeded since this
+// one started; then the error shows little about the destination. Otherwise dialFailed trips the
+// breaker and all waiters receive the error. With othersSucceeded, only the first waiter receives
+// the error, so that its request pauses before the next dial. After a timeout, no further pause is
+// needed. The caller must hold p.mu.
+func (p *Pool) dialFailed(err error, othersSucceeded bool) {
 	switch {
-	case !others && !p.mu.closed:
-		p.breaker.Open(err)
+	case !othersSucceeded && !p.mu.closed:
+		p.Breaker.Open(err)
 		p.failWaiters(err)
 	case !isDialTimeout(err):
-		if w := p.mu.queue.head; w != nil {
-			p.removeWaiter(w)
-			w.granted <- grant{err: err}
+		if waiter := p.mu.queue.head; waiter != nil {
+			p.removeWaiter(waiter)
+			waiter.granted <- grant{err: err}
 		}
 	}
 }
 
+// isDialTimeout reports whether err is the timeout of a dial.
 func isDialTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
@@ -151,45 +152,45 @@ func isDialTimeout(err error) bool {
 // addDialed gives a new connection to a waiter. It also discards idle connections to previous
 // processes of the node. endDial removes the dial from the counters; addDialed calls it with p.mu
 // held.
-func (p *pool) addDialed(l *upstreamConn, endDial func()) {
+func (p *Pool) addDialed(conn *Conn, endDial func()) {
 	p.mu.Lock()
-	old := p.adoptPeerProcess(l)
+	old := p.adoptPeerProcess(conn)
 	p.mu.Unlock()
 	p.discardAll(old)
-	p.offerNew(l, endDial)
+	p.offerNew(conn, endDial)
 }
 
 // offerNew gives a new connection to a waiter. If there is none, a connection to a node becomes
 // idle. A connection to the app is closed instead, because an app that serves one connection at a
-// time would wait for a request on it. endDial is that of addDialed, or nil if l was offered before.
-func (p *pool) offerNew(l *upstreamConn, endDial func()) {
+// time would wait for a request on it. endDial is that of addDialed, or nil if conn was offered before.
+func (p *Pool) offerNew(conn *Conn, endDial func()) {
 	p.mu.Lock()
 	if endDial != nil {
 		endDial()
 	}
-	if l.idleSince = p.opts.Clock.Now(); l.singleUse {
-		l.idleSince = p.opts.Clock.Exact() // the wait for the upgrade response starts now
+	if conn.idleSince = p.opts.Clock.Now(); conn.SingleUse {
+		conn.idleSince = p.opts.Clock.Exact() // the wait for the upgrade response starts now
 	}
-	p.releaseShard(l) // release the shard of the waiter that had l but has left the queue
-	used := (p.isForNode() || p.mu.queue.length > 0) && p.assign(l)
+	p.releaseShard(conn) // release the shard of the waiter that had conn but has left the queue
+	used := (p.IsForNode() || p.mu.queue.length > 0) && p.assign(conn)
 	p.dialForWaiters()
 	p.mu.Unlock()
 	if !used {
-		p.discard(l)
+		p.Discard(conn)
 	}
 }
 
 // dialRecover dials a connection, or opens a stream for a WebSocket. It converts a panic into an
 // error, so that the counters of the pool stay correct.
-func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
+func (p *Pool) dialRecover(forWebSocket bool) (conn *Conn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("proxy: dial panicked: %v", v)
 		}
 	}()
 	if forWebSocket {
-		if l = p.opts.OpenWebSocketStream(p.opts.Life); l != nil {
-			return l, nil
+		if conn = p.opts.OpenWebSocketStream(p.opts.Life); conn != nil {
+			return conn, nil
 		}
 	}
 	return p.opts.Dial(p.opts.Life)
@@ -197,7 +198,7 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 
 // forWebSocket reports whether the next dial should open a stream for a WebSocket. That is the case
 // if the dials in progress already suffice for all waiting requests. The caller must hold p.mu.
-func (p *pool) forWebSocket() bool {
-	w := p.mu.queue.firstUpgrade
-	return p.isForNode() && w != nil && w.streamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
+func (p *Pool) forWebSocket() bool {
+	waiter := p.mu.queue.firstUpgrade
+	return p.IsForNode() && waiter != nil && waiter.StreamAllowed && p.mu.queue.length-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
 }

@@ -1,0 +1,445 @@
+package connpool
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shardway/internal/coarsetime"
+	"shardway/proxy/backoff"
+	"shardway/proxy/wsession"
+)
+
+// Pool contains the connections to one destination: the app, or another node.
+//
+// The connection that was used last is used first, so that surplus connections become old and are
+// closed. A request that finds no idle connection joins the wait queue (wait_queue.go). It
+// receives a connection that another request returns, or one that the pool dials. The pool dials a
+// few connections at a time (dialing.go). While the destination accepts no connections, the
+// circuit breaker lets one request at a time through (backoff.Breaker).
+type Pool struct {
+	opts Options
+	// Breaker is tripped while the destination accepts no connections.
+	Breaker backoff.Breaker
+	// Backoff holds back requests of shards whose requests the destination has refused.
+	Backoff backoff.ByShard
+	// UpgradeBackoff holds back resumed WebSockets while the destination has no free place for
+	// upgrades.
+	UpgradeBackoff backoff.ByShard
+	// SmallRequests counts the requests in progress that are small enough for a multiplexed stream.
+	SmallRequests atomic.Int32
+	lastResumed   atomic.Int64 // when a resumed WebSocket last received its response, by the clock
+
+	mu struct {
+		sync.Mutex
+		idle             []*Conn                  // in order of last use; the most recently used connection is last
+		idleStreams      []*Conn                  // the same for streams of multiplexed sessions
+		open             int                      // connections that are idle, in use or being dialed
+		longLived        int                      // open in addition to open; see Conn.longLived
+		dialing          int                      // of open, connections that are being dialed
+		dialingStreams   int                      // of dialing, streams for WebSockets
+		awaitingUpgrade  int                      // of open, connections on which a resumed WebSocket awaits its upgrade response
+		handshakes       wsession.LatencyBaseline // of handshakes for WebSockets
+		upgradeResponses wsession.LatencyBaseline // of upgrade responses over streams
+		slowStart        slowStart
+		dialed           uint64    // number of successful dials
+		queue            waitQueue // requests that wait for a connection
+		shardLimits      shardLimits
+		boot             uint64 // boot number of the node's present process; zero means unknown
+		nonce            uint64 // nonce of that process, which is unique even if the node's data directory was emptied; zero means unknown
+		generation       uint64 // number of calls of Renew
+		closed           bool
+	}
+}
+
+// Options are the options of a pool.
+type Options struct {
+	// Node is the node at the other end. Empty means the app.
+	Node string
+	// Dial opens a connection to the destination.
+	Dial func(ctx context.Context) (*Conn, error)
+	// OpenStream opens a stream of a multiplexed session with the node. It returns nil if that would
+	// block. Pools of nodes need it.
+	OpenStream func() *Conn
+	// OpenWebSocketStream opens a stream for a WebSocket, and may block to do so. It returns nil if
+	// there is none. Pools of nodes need it.
+	OpenWebSocketStream func(ctx context.Context) *Conn
+	// Life ends all dials in progress, and Dialers counts them.
+	Life    context.Context //nolint:containedctx // lives as long as the pool
+	Dialers *sync.WaitGroup
+	// Clock measures how long connections are idle.
+	Clock *coarsetime.Clock
+	// MaxConns limits the open connections. Zero means no limit.
+	MaxConns int
+	// MaxIdle limits the idle connections. Zero means no limit.
+	MaxIdle int
+	// MaxShardConns limits the connections to the app that the requests of one shard use. Zero means
+	// no limit.
+	MaxShardConns int
+	// CheckBeforeReuse means that each connection is checked before it is reused, by Get or by
+	// h1.Conn.SendChecked: an app may have sent more than its response. Nodes do not do that.
+	CheckBeforeReuse bool
+	// LongLived limits the long-lived connections of all pools that share it.
+	LongLived *LongLivedLimit
+	// Pacer limits how many WebSockets are resumed at the same time.
+	Pacer *wsession.ReconnectPacer
+	// Queues are woken when waiting requests should try again.
+	Queues backoff.Queues
+}
+
+// New returns a pool without connections.
+func New(o Options) *Pool {
+	p := &Pool{opts: o}
+	p.Breaker.SetQueues(o.Queues)
+	p.Backoff.SetQueues(o.Queues)
+	p.UpgradeBackoff.SetQueues(o.Queues)
+	if o.Node == "" {
+		p.mu.slowStart.size = initialWindow
+		p.mu.shardLimits.counts, p.mu.shardLimits.maxConns = true, o.MaxShardConns
+	}
+	p.mu.queue.upgradesLast = o.Node != ""
+	return p
+}
+
+// IsForNode reports whether the destination is another node, rather than the app.
+func (p *Pool) IsForNode() bool { return p.opts.Node != "" }
+
+// WantsEarlyAccept reports whether the pool should learn early that the destination accepts a
+// request, because other requests wait for that.
+func (p *Pool) WantsEarlyAccept() bool {
+	return p.Breaker.IsTripped() || p.Backoff.HasWaiting()
+}
+
+// Requirements describes the connection that a request needs.
+type Requirements struct {
+	Shard         int       // shard for which the connection counts, or NoShard
+	Fresh         bool      // the request must not be sent twice: the connection must be recently used and look alive
+	MaxInflight   int       // limit of requests in progress for the shard; zero means no limit
+	CheckedOnSend bool      // the caller checks the connection when it sends, if that is possible
+	Loop          EventLoop // prefer a connection that is registered with this event loop; nil means no preference
+}
+
+// Get returns an idle connection without blocking. It returns nil if there is none; the caller can
+// then wait for one with Join.
+func (p *Pool) Get(want Requirements) *Conn {
+	for {
+		oldest := p.opts.Clock.Now() - freshFor
+		conn := p.popIdle(&want, oldest)
+		if conn == nil {
+			return nil
+		}
+		if want.CheckedOnSend && conn.CanBeCheckedOnSend() {
+			return conn
+		}
+		if (want.Fresh || p.opts.CheckBeforeReuse || conn.idleSince < oldest) && !conn.IsAlive() {
+			p.Discard(conn)
+			continue
+		}
+		return conn
+	}
+}
+
+// popIdle removes and returns the most recently used idle connection. If want.fresh is set and that
+// connection has been idle for too long, popIdle leaves it for other requests and returns nil.
+func (p *Pool) popIdle(want *Requirements, oldest time.Duration) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Breaker.IsTripped() || p.mu.shardLimits.isFull(want.Shard) || p.mu.shardLimits.isInflightFull(want.Shard, want.MaxInflight) {
+		return nil
+	}
+	if want.Loop != nil {
+		p.preferLoop(want.Loop, oldest)
+	}
+	conn := p.popNewest(want.Fresh, oldest)
+	if conn != nil {
+		p.mu.shardLimits.charge(want.Shard)
+		conn.shard = want.Shard
+	}
+	return conn
+}
+
+// preferLoopScan is the number of recently used connections among which preferLoop searches. A
+// connection that is registered with the caller's event loop is preferred, because moving a
+// connection to another event loop costs two system calls.
+const preferLoopScan = 64
+
+// preferLoop moves the most recently used connection of the event loop to the end of the idle
+// list, unless it is older than oldest. The caller holds p.mu.
+func (p *Pool) preferLoop(loop EventLoop, oldest time.Duration) {
+	idle := p.mu.idle
+	last := len(idle) - 1
+	for i := last; i >= max(0, last-preferLoopScan) && idle[i].idleSince >= oldest; i-- {
+		if idle[i].Loop == loop {
+			idle[i], idle[last] = idle[last], idle[i]
+			return
+		}
+	}
+}
+
+// popNewest removes and returns the idle connection that was used last, or nil if there is none.
+// With fresh, it returns only a connection that can be checked and was used after oldest. The
+// caller holds p.mu.
+func (p *Pool) popNewest(fresh bool, oldest time.Duration) *Conn {
+	n := len(p.mu.idle)
+	if n == 0 {
+		return nil
+	}
+	conn := p.mu.idle[n-1]
+	if fresh && !conn.InProcess && (!conn.Checkable || conn.idleSince < oldest) {
+		return nil
+	}
+	p.mu.idle[n-1] = nil
+	p.mu.idle = p.mu.idle[:n-1]
+	return conn
+}
+
+// skipsReused reports whether waiter must not receive a returned connection. A resumed WebSocket
+// occupies its connection, so it would take connections away from requests. It gets a new one,
+// because a node accepts any number of connections.
+func (p *Pool) skipsReused(waiter *Waiter) bool { return waiter.ForUpgrade && p.IsForNode() }
+
+// popNewestFor returns an idle connection that suits the waiter, or nil. The caller holds p.mu.
+func (p *Pool) popNewestFor(waiter *Waiter) *Conn {
+	if waiter.NewOnly || p.skipsReused(waiter) {
+		return nil
+	}
+	return p.popNewest(waiter.Fresh, p.opts.Clock.Now()-freshFor)
+}
+
+// Put returns a connection that can carry another request to the pool.
+func (p *Pool) Put(conn *Conn) { p.PutUsedAt(conn, p.opts.Clock.Now()) }
+
+// PutUsedAt is like Put, for a connection whose peer finished its response at the time last. The
+// client may have needed more time to read that response.
+func (p *Pool) PutUsedAt(conn *Conn, last time.Duration) {
+	if len(conn.Buffered()) > 0 {
+		p.Discard(conn) // the next request would read the extra bytes as its response
+		return
+	}
+	conn.Reused = true
+	conn.idleSince = last
+	p.mu.Lock()
+	if conn.longLived {
+		p.mu.Unlock()
+		p.Discard(conn) // Detach has removed it from the number of pooled connections
+		return
+	}
+	awaited := conn.awaitingUpgrade
+	p.releaseShard(conn) // this may move the next request of the shard into the queue
+	pooled := p.putIdleStream(conn) || conn.Mux == nil && p.assign(conn)
+	if awaited {
+		p.dialForWaiters()
+	}
+	p.mu.Unlock()
+	if !pooled {
+		p.Discard(conn)
+	} else {
+		p.Breaker.ProbeWithReused()
+	}
+}
+
+// ProbeWithIdle lets the next request through a tripped breaker if there are idle connections.
+// A request that waits for a returned connection can use any of them.
+func (p *Pool) ProbeWithIdle() {
+	if !p.Breaker.IsTripped() {
+		return
+	}
+	p.mu.Lock()
+	idle := len(p.mu.idle) > 0
+	p.mu.Unlock()
+	if idle {
+		p.Breaker.ProbeWithReused()
+	}
+}
+
+// assign gives conn to the first waiter that can use it, and otherwise keeps it idle. If it returns
+// false, the caller must discard conn. The caller must hold p.mu.
+func (p *Pool) assign(conn *Conn) bool {
+	if conn.Reused && p.isStale(conn) {
+		return false
+	}
+	waiter := p.mu.queue.head
+	if conn.SingleUse {
+		waiter = p.mu.queue.firstStreamWaiter()
+	}
+	if waiter != nil && (!conn.Reused || !p.skipsReused(waiter)) {
+		p.mu.queue.remove(waiter)
+		conn.shard = waiter.Shard
+		if conn.awaitingUpgrade = p.skipsReused(waiter); conn.awaitingUpgrade {
+			p.mu.awaitingUpgrade++
+		}
+		waiter.granted <- grant{conn: conn} // does not block, because the channel has a buffer for one grant
+		return true
+	}
+	if conn.SingleUse || p.mu.closed || p.opts.MaxIdle > 0 && len(p.mu.idle) >= p.opts.MaxIdle {
+		return false
+	}
+	conn.ReleaseEmptyBuffers()
+	p.mu.idle = append(p.mu.idle, conn)
+	return true
+}
+
+// Discard closes a connection and frees its slot.
+func (p *Pool) Discard(conn *Conn) {
+	_ = conn.Close() // the connection is unused, so an error does not matter
+	conn.ReleaseBuffers()
+	p.MarkProven(conn)
+	p.ReleaseSlot(conn)
+}
+
+// ReleaseSlot frees the slot of a closed connection, so that the pool can dial another one.
+func (p *Pool) ReleaseSlot(conn *Conn) {
+	conn.LeaveLoop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if conn.longLived {
+		p.opts.LongLived.open.Add(-1)
+		p.mu.longLived--
+		return
+	}
+	p.mu.open--
+	p.releaseShard(conn)
+	p.dialForWaiters()
+}
+
+// CloseIdleOlderThan closes connections that have been idle for longer than age. With keepOne it
+// keeps the most recently used connection.
+func (p *Pool) CloseIdleOlderThan(age time.Duration, keepOne bool) {
+	oldest := p.opts.Clock.Now() - age
+	p.mu.Lock()
+	var newest *Conn
+	if n := len(p.mu.idle); keepOne && n > 0 {
+		newest = p.mu.idle[n-1]
+	}
+	old := p.removeIdle(func(conn *Conn) bool { return conn.idleSince < oldest && conn != newest })
+	p.mu.Unlock()
+	p.discardAll(old)
+}
+
+// HasOpenConn reports whether at least one connection is open. It first discards the idle
+// connections that the peer has closed.
+func (p *Pool) HasOpenConn() bool {
+	p.discardIdle(func(conn *Conn) bool { return !conn.IsAlive() })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.open-p.mu.dialing+p.mu.longLived > 0
+}
+
+// EachIdle calls visit for each idle connection and stream, until visit returns false. visit must
+// not call the pool.
+func (p *Pool) EachIdle(visit func(*Conn) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, idle := range [][]*Conn{p.mu.idle, p.mu.idleStreams} {
+		for _, conn := range idle {
+			if !visit(conn) {
+				return
+			}
+		}
+	}
+}
+
+// discardIdle discards the idle connections and streams that match.
+func (p *Pool) discardIdle(match func(conn *Conn) bool) {
+	p.mu.Lock()
+	old := p.removeIdle(match)
+	p.mu.Unlock()
+	p.discardAll(old)
+}
+
+func (p *Pool) discardAll(conns []*Conn) {
+	for _, conn := range conns {
+		p.Discard(conn)
+	}
+}
+
+// removeIdle removes the idle connections and streams that match, and returns them. The caller
+// holds p.mu, and discards them after it has released p.mu.
+func (p *Pool) removeIdle(is func(conn *Conn) bool) (old []*Conn) {
+	for _, list := range []*[]*Conn{&p.mu.idle, &p.mu.idleStreams} {
+		*list = slices.DeleteFunc(*list, func(conn *Conn) bool {
+			if !is(conn) {
+				return false
+			}
+			old = append(old, conn)
+			return true
+		})
+	}
+	return old
+}
+
+// Renew closes the idle connections. Connections in use are closed when they are returned.
+func (p *Pool) Renew() {
+	p.mu.Lock()
+	p.mu.generation++
+	old := p.removeIdle(func(*Conn) bool { return true })
+	p.mu.Unlock()
+	p.discardAll(old)
+}
+
+// CloseIdleTo closes the idle connections to the process boot, which is stopping. boot zero selects
+// the connections whose process is unknown. If they stayed open, each of them would cause one more
+// request to be refused by the stopping process.
+func (p *Pool) CloseIdleTo(boot uint64) {
+	p.discardIdle(func(conn *Conn) bool { return conn.Boot == boot })
+}
+
+// setPeerProcess sets the present process of the node. It closes idle connections to previous
+// processes. Connections in use are closed when they are returned. Otherwise a failure of such a
+// connection would be attributed to the present process.
+func (p *Pool) setPeerProcess(boot, nonce uint64) {
+	p.mu.Lock()
+	p.mu.boot, p.mu.nonce = boot, nonce
+	old := p.removeIdle(p.isToFormerProcess)
+	p.mu.Unlock()
+	p.discardAll(old)
+}
+
+// isToFormerProcess reports whether conn leads to a previous process of the node. Nonces are compared
+// if both are known, because a node with an emptied data directory counts its boot numbers from one
+// again. Right after the start of a process its nonce may be unknown; then the boot numbers are
+// compared. The caller must hold p.mu.
+func (p *Pool) isToFormerProcess(conn *Conn) bool {
+	if p.mu.nonce != 0 && conn.Nonce != 0 {
+		return conn.Nonce != p.mu.nonce
+	}
+	return p.mu.boot != 0 && conn.Boot != 0 && conn.Boot != p.mu.boot
+}
+
+// isStale reports whether conn must not carry another request. That is the case if the pool was
+// renewed after conn was dialed, or if conn leads to a previous process. The caller must hold p.mu.
+func (p *Pool) isStale(conn *Conn) bool {
+	return conn.generation != p.mu.generation || p.isToFormerProcess(conn)
+}
+
+// adoptPeerProcess records the process that has accepted conn as the present one, even if another one
+// was reported before. It ignores a multiplexed stream, because its session may have been accepted
+// by a previous process. It returns the idle connections to previous processes; the caller must
+// discard them after it has released p.mu. The caller must hold p.mu.
+func (p *Pool) adoptPeerProcess(conn *Conn) (old []*Conn) {
+	if conn.Boot == 0 || conn.Mux != nil || p.mu.nonce != 0 && !p.isToFormerProcess(conn) {
+		return nil
+	}
+	p.mu.boot, p.mu.nonce = conn.Boot, conn.Nonce
+	return p.removeIdle(p.isToFormerProcess)
+}
+
+// Close closes all idle connections. Connections in use are closed when they are returned. Waiting
+// requests look up their route again, and then use another pool.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.mu.closed = true
+	p.failWaiters(nil)
+	p.mu.Unlock()
+	p.Breaker.Reset()
+	p.Renew()
+}
+
+// OpenConns returns the number of open connections, including those that are being dialed.
+func (p *Pool) OpenConns() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.open
+}

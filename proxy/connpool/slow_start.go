@@ -1,0 +1,95 @@
+package connpool
+
+import "time"
+
+const (
+	// initialWindow, minWindow and maxWindow are the initial, the smallest and the largest number
+	// of new connections to an app.
+	initialWindow, minWindow, maxWindow = 16, 2, 256
+	// newConnTime is how long a connection to the app counts as new, unless its first response arrives
+	// earlier. An app that responds slowly may still accept quickly.
+	newConnTime = 50 * time.Millisecond
+	// stuckDialTime is the time after which a dial counts as stuck. The kernel of the app has then
+	// probably dropped its SYN, which TCP retransmits only after a second.
+	stuckDialTime = 250 * time.Millisecond
+	// maxStuckDials limits the number of stuck dials.
+	maxStuckDials = 48
+)
+
+// slowStart limits the number of new connections to an app. A connection is new while it is being
+// dialed, and until its first response. The listen backlog of an app is often small. A successful
+// dial does not show that the backlog is full, because the kernel completes dials until the backlog
+// is full and then drops the next one. Only a stuck dial shows that, and halves the limit. Each
+// connection that receives a response increases the limit by one, unless a dial is stuck. Pool.mu
+// protects all fields.
+type slowStart struct {
+	size     int // limit; zero means no limit, as for nodes
+	unproven int // connected, and still counted as new
+	stuck    int // number of stuck dials
+}
+
+// isFull reports whether no further dial may start. dialing is the number of dials in progress, and
+// maxDialing is the limit for dials that are not stuck.
+func (w *slowStart) isFull(dialing, maxDialing int) bool {
+	active := dialing - w.stuck
+	return active >= maxDialing || w.stuck >= maxStuckDials || w.size > 0 && active+w.unproven >= w.size
+}
+
+// widen increases the limit, unless a dial is stuck.
+func (w *slowStart) widen() {
+	if w.stuck == 0 {
+		w.size = min(w.size+1, maxWindow)
+	}
+}
+
+// narrow halves the limit.
+func (w *slowStart) narrow() { w.size = max(w.size/2, minWindow) }
+
+// watchDial counts a dial to the app as stuck after stuckDialTime. The caller must call stop with p.mu
+// held when the dial has ended.
+func (p *Pool) watchDial() (stop func()) {
+	if p.IsForNode() {
+		return func() {}
+	}
+	stuck, done := false, false
+	timer := time.AfterFunc(stuckDialTime, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !done {
+			stuck = true
+			p.mu.slowStart.stuck++
+			p.mu.slowStart.narrow()
+			p.dialForWaiters()
+		}
+	})
+	return func() {
+		timer.Stop()
+		if done = true; stuck {
+			p.mu.slowStart.stuck--
+		}
+	}
+}
+
+// startProbation counts a connection to the app as new. The caller holds p.mu.
+func (p *Pool) startProbation(conn *Conn) {
+	if p.IsForNode() {
+		return
+	}
+	p.mu.slowStart.unproven++
+	conn.unproven.Store(true)
+	conn.provenTimer = time.AfterFunc(newConnTime, func() { p.MarkProven(conn) })
+}
+
+// MarkProven stops counting a connection as new, because it has received a response, or newConnTime has
+// passed.
+func (p *Pool) MarkProven(conn *Conn) {
+	if !conn.unproven.Swap(false) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	conn.provenTimer.Stop() // provenTimer was set before startProbation released mu
+	p.mu.slowStart.unproven--
+	p.mu.slowStart.widen()
+	p.dialForWaiters()
+}

@@ -1,0 +1,83 @@
+package connpool
+
+import "context"
+
+// GetStream returns a stream for a request. Its session must have received data from the node very
+// recently, so that the stream can carry a request that must not be sent twice. It returns nil if
+// there is no such stream.
+func (p *Pool) GetStream() *Conn {
+	for !p.Breaker.IsTripped() {
+		conn := p.popIdleStream()
+		switch {
+		case conn == nil:
+			return p.openNewStream()
+		case conn.Mux.SessionDraining() || !conn.IsAlive():
+			p.Discard(conn)
+		case conn.Mux.Responsive():
+			conn.Mux.BeginMessage()
+			return conn
+		default: // opening another stream checks the session, or uses another session
+			next := p.openNewStream()
+			if next != nil && conn.Mux.Responsive() { // otherwise the number of idle streams would grow
+				p.Discard(next)
+				conn.Mux.BeginMessage()
+				return conn
+			}
+			p.Put(conn)
+			return next
+		}
+	}
+	return nil
+}
+
+// popIdleStream removes and returns the most recently used idle stream, or nil.
+func (p *Pool) popIdleStream() *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.mu.idleStreams)
+	if n == 0 {
+		return nil
+	}
+	conn := p.mu.idleStreams[n-1]
+	p.mu.idleStreams[n-1] = nil
+	p.mu.idleStreams = p.mu.idleStreams[:n-1]
+	return conn
+}
+
+// openNewStream opens a stream, or returns nil if that is not possible without waiting.
+func (p *Pool) openNewStream() *Conn { return p.addStream(p.opts.OpenStream()) }
+
+// GetWebSocketStream returns a stream for a WebSocket, and may block to open it. It returns nil if
+// there is none.
+func (p *Pool) GetWebSocketStream(ctx context.Context) *Conn {
+	return p.addStream(p.opts.OpenWebSocketStream(ctx))
+}
+
+// addStream adds a new stream to the pool. It returns nil if conn is nil or the pool is closed.
+func (p *Pool) addStream(conn *Conn) *Conn {
+	if conn == nil {
+		return nil
+	}
+	conn.Pool, conn.shard = p, NoShard
+	p.mu.Lock()
+	p.mu.open++
+	conn.generation = p.mu.generation
+	closed := p.mu.closed
+	p.mu.Unlock()
+	if closed { // another pool has replaced this one
+		p.Discard(conn)
+		return nil
+	}
+	return conn
+}
+
+// putIdleStream keeps conn as an idle stream. It returns false if conn is not a stream or must not be
+// reused. The caller must hold p.mu.
+func (p *Pool) putIdleStream(conn *Conn) bool {
+	if conn.Mux == nil || conn.SingleUse || p.mu.closed || p.isStale(conn) {
+		return false
+	}
+	conn.ReleaseEmptyBuffers()
+	p.mu.idleStreams = append(p.mu.idleStreams, conn)
+	return true
+}
