@@ -27,8 +27,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 }
 
-// canonical is the JSON form of a Config.
-type canonical struct {
+// canonicalConfig is the JSON form of a Config.
+type canonicalConfig struct {
 	Key            []string            `json:"key"`
 	Routes         map[string][]string `json:"routes,omitempty"`
 	OnMissingKey   Missing             `json:"on_missing_key"`
@@ -42,24 +42,24 @@ func (c Config) Canonical() (string, error) {
 	if _, err := NewTable(c.Spec); err != nil {
 		return "", err
 	}
-	out := canonical{Key: CanonicalSources(c.Sources), OnMissingKey: c.Missing}
+	result := canonicalConfig{Key: CanonicalSources(c.Sources), OnMissingKey: c.Missing}
 	for _, r := range c.Routes {
 		prefix, err := parsePrefix(r.Prefix)
 		if err != nil {
 			return "", err
 		}
-		if out.Routes == nil {
-			out.Routes = map[string][]string{}
+		if result.Routes == nil {
+			result.Routes = map[string][]string{}
 		}
-		out.Routes[escapePrefix(prefix)] = CanonicalSources(r.Sources)
+		result.Routes[escapePrefix(prefix)] = CanonicalSources(r.Sources)
 	}
 	if c.UsesProxies() {
-		out.TrustedProxies = sortedNetworks(c.TrustedProxies)
+		result.TrustedProxies = sortedNetworks(c.TrustedProxies)
 	}
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(out); err != nil {
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(result); err != nil {
 		return "", fmt.Errorf("keysource: canonical key configuration: %w", err)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
@@ -88,15 +88,15 @@ func CanonicalSources(texts []string) []string {
 	}
 	out := make([]string, len(texts))
 	for i, text := range texts {
-		s, err := Parse(text)
+		source, err := Parse(text)
 		if err != nil {
 			out[i] = text
 			continue
 		}
-		if s.Kind == Header {
-			s.Name = strings.ToLower(s.Name)
+		if source.Kind == Header {
+			source.Name = strings.ToLower(source.Name)
 		}
-		out[i] = s.String()
+		out[i] = source.String()
 	}
 	return out
 }
@@ -140,32 +140,32 @@ func ParseConfig(text string) (Config, error) {
 	if len(text) > MaxConfig {
 		return Config{}, fmt.Errorf("keysource: key configuration of %d bytes, at most %d are allowed", len(text), MaxConfig)
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	var in canonical
-	if err := d.Decode(&in); err != nil {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var decoded canonicalConfig
+	if err := decoder.Decode(&decoded); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
 	}
-	c := Config{Spec: Spec{Sources: in.Key}, Missing: in.OnMissingKey}
-	for prefix, sources := range in.Routes {
+	c := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey}
+	for prefix, sources := range decoded.Routes {
 		c.Routes = append(c.Routes, Route{Prefix: prefix, Sources: sources})
 	}
 	slices.SortFunc(c.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
-	for _, p := range in.TrustedProxies {
+	for _, p := range decoded.TrustedProxies {
 		n, err := netip.ParsePrefix(p)
 		if err != nil {
 			return Config{}, fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
 		}
 		c.TrustedProxies = append(c.TrustedProxies, n)
 	}
-	again, err := c.Canonical()
+	reencoded, err := c.Canonical()
 	switch {
 	case err != nil:
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
-	case again != text:
+	case reencoded != text:
 		return Config{}, errors.New("keysource: key configuration: not in canonical form")
 	}
-	if _, err := ParseMissing(string(in.OnMissingKey)); err != nil {
+	if _, err := ParseMissing(string(decoded.OnMissingKey)); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
 	}
 	return c, nil

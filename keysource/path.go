@@ -25,42 +25,42 @@ type ParsedPath struct {
 
 // ParsePath parses a path. It uses dst as the buffer if the decoded path differs from path.
 func ParsePath(dst, path []byte) ParsedPath {
-	r := ParsedPath{decoded: path, agreed: math.MaxInt}
+	parsed := ParsedPath{decoded: path, agreed: math.MaxInt}
 	if bytes.IndexByte(path, '%') < 0 && bytes.IndexByte(path, ';') < 0 && bytes.IndexByte(path, '\\') < 0 &&
 		!bytes.Contains(path, []byte("//")) && !bytes.Contains(path, []byte("/.")) {
-		return r
+		return parsed
 	}
-	r.decoded = dst[:0]
+	parsed.decoded = dst[:0]
 	start := 0           // start of the current segment in r.decoded
 	inParameter := false // the current segment contains a semicolon
 	for i := 0; i < len(path); i++ {
-		c, literal := path[i], true
-		if c == '%' && i+2 < len(path) && unhex(path[i+1]) < 16 && unhex(path[i+2]) < 16 {
-			c, literal = unhex(path[i+1])<<4|unhex(path[i+2]), false
+		char, isLiteral := path[i], true
+		if char == '%' && i+2 < len(path) && unhex(path[i+1]) < 16 && unhex(path[i+2]) < 16 {
+			char, isLiteral = unhex(path[i+1])<<4|unhex(path[i+2]), false
 			i += 2
 		}
-		slash := c == '/' || c == '\\'
-		empty := slash && len(r.decoded) == start && start > 0
-		if c == ';' || empty || slash && (c != '/' || !literal) {
-			r.agreed = min(r.agreed, len(r.decoded))
+		isSlash := char == '/' || char == '\\'
+		isEmptySegment := isSlash && len(parsed.decoded) == start && start > 0
+		if char == ';' || isEmptySegment || isSlash && (char != '/' || !isLiteral) {
+			parsed.agreed = min(parsed.agreed, len(parsed.decoded))
 		}
 		switch {
-		case slash:
-			r.hasDotSegment = r.hasDotSegment || isDotSegment(r.decoded[start:])
+		case isSlash:
+			parsed.hasDotSegment = parsed.hasDotSegment || isDotSegment(parsed.decoded[start:])
 			inParameter = false
-			if empty {
+			if isEmptySegment {
 				continue
 			}
-			r.decoded = append(r.decoded, '/')
-			start = len(r.decoded)
-		case c == ';':
+			parsed.decoded = append(parsed.decoded, '/')
+			start = len(parsed.decoded)
+		case char == ';':
 			inParameter = true
 		case !inParameter:
-			r.decoded = append(r.decoded, c)
+			parsed.decoded = append(parsed.decoded, char)
 		}
 	}
-	r.hasDotSegment = r.hasDotSegment || isDotSegment(r.decoded[start:])
-	return r
+	parsed.hasDotSegment = parsed.hasDotSegment || isDotSegment(parsed.decoded[start:])
+	return parsed
 }
 
 // isDotSegment reports whether a segment is "." or "..".
@@ -72,19 +72,19 @@ func (r *ParsedPath) Segment(n int) (key []byte, unambiguous bool) {
 	if r.hasDotSegment {
 		return nil, false
 	}
-	at := 0
-	for ; at < len(r.decoded) && r.decoded[at] == '/'; n-- {
+	start := 0
+	for ; start < len(r.decoded) && r.decoded[start] == '/'; n-- {
 		end := len(r.decoded)
-		if next := bytes.IndexByte(r.decoded[at+1:], '/'); next >= 0 {
-			end = at + 1 + next
+		if next := bytes.IndexByte(r.decoded[start+1:], '/'); next >= 0 {
+			end = start + 1 + next
 		}
 		if n == 1 {
-			if end > at+1 {
-				key = r.decoded[at+1 : end]
+			if end > start+1 {
+				key = r.decoded[start+1 : end]
 			}
 			return key, r.agreed > end
 		}
-		at = end
+		start = end
 	}
 	return nil, r.agreed == math.MaxInt
 }

@@ -27,8 +27,8 @@ type Route struct {
 
 // SourceList has the sources of a request.
 type SourceList struct {
-	Sources []Source // tried in order; never empty
-	Wants   string   // the sources as text, for error messages
+	Sources     []Source // tried in order; never empty
+	Description string   // the sources as text, for error messages
 }
 
 // Table returns the sources of a request by its path.
@@ -94,25 +94,25 @@ func MintEverywhere() error {
 // parseSources parses the sources of one setting. where is a prefix of the error messages. It
 // appends errors to problems.
 func parseSources(key, where string, texts []string, problems *[]error) SourceList {
-	var c SourceList
+	var list SourceList
 	words := make([]string, 0, len(texts))
 	for _, text := range texts {
-		s, err := Parse(text)
-		if m := (*valueerr.Error)(nil); errors.As(err, &m) {
-			m.Key = key
-			m.Wrong = where + strconv.Quote(text) + ": " + m.Wrong
-			*problems = append(*problems, m)
+		source, err := Parse(text)
+		if valueErr := (*valueerr.Error)(nil); errors.As(err, &valueErr) {
+			valueErr.Key = key
+			valueErr.Wrong = where + strconv.Quote(text) + ": " + valueErr.Wrong
+			*problems = append(*problems, valueErr)
 			continue
 		}
-		c.Sources, words = append(c.Sources, s), append(words, s.String())
+		list.Sources, words = append(list.Sources, source), append(words, source.String())
 	}
-	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(c.Sources, isMint) {
+	if len(texts) > 1 && key == "routes" && slices.ContainsFunc(list.Sources, isMint) {
 		*problems = append(*problems, &valueerr.Error{
 			Key: key, Value: strings.Join(texts, ","), Wrong: where + "mint has other sources beside it, of which none would count", Remedy: "name mint alone, for the paths that create",
 		})
 	}
-	c.Wants = strings.Join(words, ", ")
-	return c
+	list.Description = strings.Join(words, ", ")
+	return list
 }
 
 // parsePrefix parses a path prefix in the same way as ParsePath parses a path.
@@ -141,7 +141,7 @@ func (t *Table) Defaults() *SourceList { return &t.defaults }
 
 // Match returns the sources of a request by its path. unambiguous is false if another app may
 // parse the path differently, so that another route could match.
-func (t *Table) Match(p *ParsedPath) (c *SourceList, unambiguous bool) {
+func (t *Table) Match(p *ParsedPath) (list *SourceList, unambiguous bool) {
 	if p.hasDotSegment {
 		return nil, false
 	}

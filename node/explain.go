@@ -30,7 +30,7 @@ func explaining(why route.Reason) []diagnosis.Code {
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.Lagging, diagnosis.Draining}
 	case route.ReasonAcquiring:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Acquiring}
-	case route.ReasonAbsent:
+	case route.ReasonRestarting:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Restarting}
 	case route.ReasonRefused, route.ReasonUnreachable:
 	}

@@ -349,7 +349,7 @@ func (c *client) handleNotAcquired(attempt *attempt) decision {
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
 	// If the app has acquired the shard since the request was sent, its response is outdated.
-	if !c.server.options.Cluster.Table().NewTo(c.exchange.shard, attempt.generation) {
+	if !c.server.options.Cluster.Table().IsNewTo(c.exchange.shard, attempt.generation) {
 		c.server.options.NotAcquired(c.exchange.shard, attempt.epoch)
 	}
 	if !c.body.replayable() {
@@ -392,7 +392,7 @@ func (c *client) handleRefused(attempt *attempt) decision {
 	attempt.release()
 	c.server.metrics.refusedByOwner[refusal].Add(1)
 	c.server.metrics.retries[retryRefused].Add(1)
-	if refusal == route.RefusedEnded {
+	if refusal == route.RefusedStopping {
 		attempt.conn.Pool.CloseIdleTo(attempt.conn.Boot)
 	}
 	switch {
@@ -402,7 +402,7 @@ func (c *client) handleRefused(attempt *attempt) decision {
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.exchange.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
-	case refusal == route.RefusedEnded && attempt.conn.Reused:
+	case refusal == route.RefusedStopping && attempt.conn.Reused:
 		return decision{action: actionRetry} // a previous process of the node may have sent the refusal
 	}
 	result := decision{

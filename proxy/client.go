@@ -157,7 +157,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	options := s.clientOptions(ingress, c.settings)
 	options.Buffers = &s.buffers
 	if ingress == "" {
-		options.Partial = c.onHeaderMemory
+		options.OnHeaderMemory = c.onHeaderMemory
 		options.CloseWriteAfterIdle = true // another node learns that none of its requests ran, and may send more
 	}
 	options.Direct = direct(conn)
@@ -250,7 +250,7 @@ func (c *client) reportStopped() bool {
 		return false
 	}
 	if !c.exchange.runAborted {
-		c.server.metrics.refused[route.RefusedEnded].Add(1)
+		c.server.metrics.refused[route.RefusedStopping].Add(1)
 	}
 	c.reply.reportStopped(c.exchange.runAborted)
 	return true

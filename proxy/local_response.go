@@ -217,7 +217,7 @@ func (r reply) reportStopped(cut bool) {
 		r.writeRefused(502, refusedAborted, noMap)
 		return
 	}
-	r.writeRefused(421, route.RefusedEnded.String(), noMap)
+	r.writeRefused(421, route.RefusedStopping.String(), noMap)
 }
 
 // forwardInterim forwards a 1xx response to clients that understand it. It forwards 100 only to

@@ -54,8 +54,8 @@ type metrics struct {
 	requests           [int(route.Remote) + 1][codes]atomic.Uint64
 	queued             [route.ReasonCount]atomic.Uint64
 	queuedNanos        [route.ReasonCount]atomic.Int64
-	refused            [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by this node
-	refusedByOwner     [int(route.RefusedEnded) + 1]atomic.Uint64 // refused by other nodes
+	refused            [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by this node
+	refusedByOwner     [int(route.RefusedStopping) + 1]atomic.Uint64 // refused by other nodes
 	retries            [retryWhys]atomic.Uint64
 	errors             [errorCodes]atomic.Uint64
 	truncatedResponses atomic.Uint64
@@ -294,7 +294,7 @@ func (m *metrics) collect(count func(desc *prometheus.Desc, value float64, label
 		count(descQueued, float64(m.queued[r].Load()), r.String())
 		count(descQueuedSeconds, time.Duration(m.queuedNanos[r].Load()).Seconds(), r.String())
 	}
-	for refusal := route.RefusedNotOwner; refusal <= route.RefusedEnded; refusal++ {
+	for refusal := route.RefusedNotOwner; refusal <= route.RefusedStopping; refusal++ {
 		count(descRefused, float64(m.refused[refusal].Load()), refusal.String())
 		count(descRefusals, float64(m.refusedByOwner[refusal].Load()), refusal.String())
 	}

@@ -122,7 +122,7 @@ func mutantsOfEventStreams() []mutant {
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamSurvivesRestartsInPlace",
-			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonAbsent {", "	if result.reason == route.ReasonAbsent && !PLANTED {"),
+			edits: in("proxy.requestWait.waitFor", "	if result.reason == route.ReasonRestarting {", "	if result.reason == route.ReasonRestarting && !PLANTED {"),
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestStreamEndAffectsItsOwnRunOnly",

@@ -15,7 +15,7 @@ func (n *node) rekey(keys *shardkey.Keys, committed, since uint64) {
 	before := n.table.Load()
 	generation := before.Generation() + 1
 	n.table.Store(route.NewTable(route.TableSpec{
-		Generation: generation, Committed: committed, Proposed: committed, Shards: shards, Before: before,
+		Generation: generation, Committed: committed, Proposed: committed, Shards: shards, Previous: before,
 		Keys: keys, KeysSince: since, Route: func(s shardmap.Shard) route.Route { return *before.Route(s) },
 	}))
 	n.swapped.Lock()

@@ -52,7 +52,7 @@ func (w *requestWait) waitFor(result decision) decision {
 		w.exchange.waited, w.exchange.waitedFor = true, result.reason
 		w.server.metrics.queued[result.reason].Add(1)
 	}
-	if result.reason == route.ReasonAbsent {
+	if result.reason == route.ReasonRestarting {
 		w.exchange.resumed.ownerRestarting()
 	}
 	w.disconnect.arm()
@@ -100,7 +100,7 @@ func (w *requestWait) awaitReportProcessed(reported attemptEpoch) error {
 	for {
 		table := w.server.options.Cluster.Table()
 		dest := table.Route(w.exchange.shard)
-		if dest.Kind != route.Local || dest.Epoch != reported.epoch || table.NewTo(w.exchange.shard, reported.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
+		if dest.Kind != route.Local || dest.Epoch != reported.epoch || table.IsNewTo(w.exchange.shard, reported.generation) || w.server.options.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
 		if err := w.exchange.ticket.Wait(w.context().Done(), table.Generation(), backoff.MaxPause); err != nil {

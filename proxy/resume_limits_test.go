@@ -153,7 +153,7 @@ func TestStreamSurvivesRestartsInPlace(t *testing.T) {
 			synctest.Wait()
 			_ = l.Close()
 			again()
-			w.front.swap(1, 1, held(route.ReasonAbsent))
+			w.front.swap(1, 1, held(route.ReasonRestarting))
 			_ = l.Close()
 			time.Sleep(time.Second)
 			w.front.swap(1, 1, remote("first", 1))

@@ -255,7 +255,7 @@ func (s *Server) sweepRelay(c *client, current run, table *route.Table, now time
 // owner merely does not respond, the shard does not count as moving: the owner may still serve it.
 func isMoving(current run, node *string, dest *route.Route) bool {
 	if current.kind == route.Remote && dest.Kind == route.Held {
-		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonAbsent
+		return dest.Reason == route.ReasonMoving || dest.Reason == route.ReasonRestarting
 	}
 	return !isAtRoute(current, node, dest)
 }

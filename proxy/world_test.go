@@ -152,7 +152,7 @@ func (n *node) swap(committed, proposed uint64, routeOf func(shardmap.Shard) rou
 		generation = old.Generation() + 1
 	}
 	n.table.Store(route.NewTable(route.TableSpec{
-		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: routeOf, Before: n.table.Load(),
+		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: routeOf, Previous: n.table.Load(),
 		Keys: n.keys, KeysSince: n.keysSince,
 	}))
 	n.swapped.Lock()

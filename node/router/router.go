@@ -71,7 +71,7 @@ func (r *Router) Swap(routing ack.Routing) uint64 {
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Proposed().Epoch()),
 		Shards:     len(r.InFlight.shards),
-		Before:     r.table.Load(),
+		Previous:   r.table.Load(),
 		Keys:       keys.keys,
 		KeysSince:  uint64(s.KeyConfigSince()),
 		Route:      routeOf,
@@ -102,7 +102,7 @@ func proxyRoute(r ack.Route) route.Route {
 	case ack.QueuedAcquiring:
 		return route.Route{Kind: route.Held, Reason: route.ReasonAcquiring}
 	case ack.QueuedRestarting:
-		return route.Route{Kind: route.Held, Reason: route.ReasonAbsent}
+		return route.Route{Kind: route.Held, Reason: route.ReasonRestarting}
 	case ack.QueuedNoMap:
 	}
 	return route.Route{Kind: route.Held, Reason: route.ReasonNoMap}

@@ -17,20 +17,20 @@ var hostByte = func() (t [256]bool) {
 	return t
 }()
 
-// validAuthority reports whether b is a host with an optional port. User information, lists and
-// paths are invalid.
-func validAuthority(b []byte) bool {
-	if len(b) == 0 {
+// validAuthority reports whether authority is a host with an optional port. User information, lists
+// and paths are invalid.
+func validAuthority(authority []byte) bool {
+	if len(authority) == 0 {
 		return false
 	}
-	if b[0] == '[' {
-		return validLiteral(b)
+	if authority[0] == '[' {
+		return validIPLiteral(authority)
 	}
-	i := 0
-	for i < len(b) && hostByte[b[i]] {
-		i++
+	hostEnd := 0
+	for hostEnd < len(authority) && hostByte[authority[hostEnd]] {
+		hostEnd++
 	}
-	return i > 0 && validPort(b[i:])
+	return hostEnd > 0 && validPort(authority[hostEnd:])
 }
 
 // startsWithEscape reports whether b starts with a complete percent escape.
@@ -38,13 +38,13 @@ func startsWithEscape(b []byte) bool {
 	return len(b) >= 3 && unhex(b[1]) >= 0 && unhex(b[2]) >= 0
 }
 
-// validLiteral reports whether b is "[IPv6]" with an optional port. Zones and future versions are
-// invalid. It does not check whether the colons and digits form an address, because the proxy does
-// not dial it.
-func validLiteral(b []byte) bool {
-	colons, i := 0, 1
-	for ; i < len(b) && b[i] != ']'; i++ {
-		switch c := b[i]; {
+// validIPLiteral reports whether authority is "[IPv6]" with an optional port. Zones and future
+// versions are invalid. It does not check whether the colons and digits form an address, because
+// the proxy does not dial it.
+func validIPLiteral(authority []byte) bool {
+	colons, end := 0, 1
+	for ; end < len(authority) && authority[end] != ']'; end++ {
+		switch c := authority[end]; {
 		case c == ':':
 			colons++
 		case c == '.' || unhex(c) >= 0:
@@ -52,55 +52,55 @@ func validLiteral(b []byte) bool {
 			return false
 		}
 	}
-	return i < len(b) && colons >= 2 && i < 47 && validPort(b[i+1:])
+	return end < len(authority) && colons >= 2 && end < 47 && validPort(authority[end+1:])
 }
 
-// validPort reports whether b, the part after a host, is empty or consists of a colon and up to
-// five digits.
-func validPort(b []byte) bool {
-	if len(b) == 0 {
+// validPort reports whether suffix, the part after a host, is empty or consists of a colon and up
+// to five digits.
+func validPort(suffix []byte) bool {
+	if len(suffix) == 0 {
 		return true
 	}
-	if b[0] != ':' || len(b) > 6 {
+	if suffix[0] != ':' || len(suffix) > 6 {
 		return false
 	}
-	n := 0
-	for _, c := range b[1:] {
+	port := 0
+	for _, c := range suffix[1:] {
 		if c < '0' || c > '9' {
 			return false
 		}
-		n = n*10 + int(c-'0')
+		port = port*10 + int(c-'0')
 	}
-	return n <= 65535
+	return port <= 65535
 }
 
 // sameAuthority reports whether two valid authorities name the same host and port. The default
 // port is 443 with https and 80 without.
 func sameAuthority(a, b []byte, https bool) bool {
-	a, b = withoutPort(a, https), withoutPort(b, https)
+	a, b = withoutDefaultPort(a, https), withoutDefaultPort(b, https)
 	return len(a) == len(b) && equalFoldSameLen(a, b)
 }
 
-// withoutPort returns a valid authority without the default port of its scheme, which may have
+// withoutDefaultPort returns a valid authority without the default port of its scheme, which may have
 // leading zeros, and without an empty port.
-func withoutPort(b []byte, https bool) []byte {
-	want := 80
+func withoutDefaultPort(authority []byte, https bool) []byte {
+	defaultPort := 80
 	if https {
-		want = 443
+		defaultPort = 443
 	}
-	n, place := 0, 1
-	for i, c := range slices.Backward(b) {
+	port, placeValue := 0, 1
+	for i, c := range slices.Backward(authority) {
 		switch {
-		case c == ':' && (place == 1 || n == want):
-			return b[:i]
+		case c == ':' && (placeValue == 1 || port == defaultPort):
+			return authority[:i]
 		case c < '0' || c > '9':
-			return b
+			return authority
 		default:
-			n += int(c-'0') * place
-			place *= 10
+			port += int(c-'0') * placeValue
+			placeValue *= 10
 		}
 	}
-	return b
+	return authority
 }
 
 // unhex returns the value of a hexadecimal digit, or -1 for any other byte.

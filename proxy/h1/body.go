@@ -66,8 +66,8 @@ type Body struct {
 	firstDroppedTrailer string
 }
 
-func (b *Body) start(in *connReader, h *Header, kind Kind, length int64) {
-	*b = Body{in: in, header: h, kind: kind, trailers: b.trailers[:0]}
+func (b *Body) start(in *connReader, header *Header, kind Kind, length int64) {
+	*b = Body{in: in, header: header, kind: kind, trailers: b.trailers[:0]}
 	b.state = atEnd
 	switch kind {
 	case Length:
@@ -145,8 +145,8 @@ func (b *Body) Read(p []byte) (int, error) {
 // used for bodies that are kept in memory.
 func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	for n < len(p) && b.state != atEnd {
-		m, err := b.Read(p[n:])
-		n += m
+		read, err := b.Read(p[n:])
+		n += read
 		if err != nil && !errors.Is(err, io.EOF) {
 			return n, false, err
 		}
@@ -160,15 +160,15 @@ func (b *Body) Fill(p []byte) (n int, done bool, err error) {
 	return n, b.state == atEnd, nil
 }
 
-// WaitBuffered waits up to d until the rest of a body with a known length is buffered. It does not
-// wait for a body of unknown length or of more than limit bytes. limit must not exceed the
+// WaitBuffered waits up to the timeout until the rest of a body with a known length is buffered. It
+// does not wait for a body of unknown length or of more than limit bytes. limit must not exceed the
 // ReadBuffer of the Conn. An error means that the body cannot become complete.
-func (b *Body) WaitBuffered(limit int64, d time.Duration) error {
+func (b *Body) WaitBuffered(limit int64, timeout time.Duration) error {
 	in := b.in
 	if b.kind != Length || b.remaining > limit || b.remaining <= int64(in.buffered()) || b.err != nil {
 		return b.err
 	}
-	if err := in.setReadTimeout(d); err != nil {
+	if err := in.setReadTimeout(timeout); err != nil {
 		return b.fail(err)
 	}
 	b.readStarted = true
@@ -271,11 +271,11 @@ func (b *Body) recordConsumed(n int) error {
 func (b *Body) readFromConn(p []byte, wait bool) (int, error) {
 	in := b.in
 	if wait {
-		began, err := b.startWait()
+		waitStart, err := b.startWait()
 		if err != nil {
 			return 0, b.fail(err)
 		}
-		defer b.addWaitTime(began)
+		defer b.addWaitTime(waitStart)
 	}
 	b.readStarted = true
 	if b.state == inData && in.buffered() == 0 && len(p) >= minDirectRead && (b.kind != Chunked || b.remaining >= minDirectRead) {
@@ -290,11 +290,11 @@ func (b *Body) readFromConn(p []byte, wait bool) (int, error) {
 	if in.buf != nil && !in.makeRoom() {
 		return 0, nil
 	}
-	some, err := in.tryFill()
+	hasData, err := in.tryFill()
 	if err != nil {
 		return 0, b.handleReadError(err)
 	}
-	if !some {
+	if !hasData {
 		return 0, errNeedMore
 	}
 	return 0, nil
@@ -322,23 +322,23 @@ func (b *Body) readSoon(p []byte) (int, error) {
 	return n, err
 }
 
-// startWait sets the deadline for a wait. The caller must call addWaitTime with began after the
-// wait. began is not zero if a minimum rate applies.
-func (b *Body) startWait() (began time.Time, err error) {
+// startWait sets the deadline for a wait. The caller must call addWaitTime with waitStart after the
+// wait. waitStart is not zero if a minimum rate applies.
+func (b *Body) startWait() (waitStart time.Time, err error) {
 	limit, err := b.waitLimit()
 	if err == nil {
 		err = b.in.setReadTimeout(limit)
 	}
 	if b.in.minRate > 0 {
-		began = time.Now()
+		waitStart = time.Now()
 	}
-	return began, err
+	return waitStart, err
 }
 
 // addWaitTime adds the duration of a wait to waitTime.
-func (b *Body) addWaitTime(began time.Time) {
+func (b *Body) addWaitTime(waitStart time.Time) {
 	if b.in.minRate > 0 {
-		b.waitTime += time.Since(began)
+		b.waitTime += time.Since(waitStart)
 	}
 }
 

@@ -25,11 +25,11 @@ func (b *Body) TakeAvailable() ([]byte, error) {
 func (b *Body) AwaitData() error {
 	in := b.in
 	in.releaseEmptyBuffer()
-	began, err := b.startWait()
+	waitStart, err := b.startWait()
 	if err != nil {
 		return b.fail(err)
 	}
-	defer b.addWaitTime(began)
+	defer b.addWaitTime(waitStart)
 	b.readStarted = true
 	if err := in.readMoreWithSmallBuffer(); err != nil {
 		if err = b.handleReadError(err); err != io.EOF { //nolint:errorlint // never wrapped

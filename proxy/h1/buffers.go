@@ -45,16 +45,16 @@ func (p *Buffers) get(n int) []byte {
 	p.addInUse(size)
 	switch size {
 	case smallBuffer:
-		if a, ok := p.small.Get().(*[smallBuffer]byte); ok {
-			return a[:]
+		if array, ok := p.small.Get().(*[smallBuffer]byte); ok {
+			return array[:]
 		}
 	case streamBuffer:
-		if a, ok := p.stream.Get().(*[streamBuffer]byte); ok {
-			return a[:]
+		if array, ok := p.stream.Get().(*[streamBuffer]byte); ok {
+			return array[:]
 		}
 	case largeBuffer:
-		if a, ok := p.large.Get().(*[largeBuffer]byte); ok {
-			return a[:]
+		if array, ok := p.large.Get().(*[largeBuffer]byte); ok {
+			return array[:]
 		}
 	}
 	return make([]byte, size)

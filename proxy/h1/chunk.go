@@ -12,71 +12,71 @@ const (
 // parseFraming parses the next element of the chunked framing from the buffered data. It returns
 // errNeedMore if that element is incomplete.
 func (b *Body) parseFraming() error {
-	src := b.in.unread()
+	data := b.in.unread()
 	if b.state == inDataEnd {
-		if len(src) == 0 || len(src) == 1 && src[0] == '\r' {
+		if len(data) == 0 || len(data) == 1 && data[0] == '\r' {
 			return errNeedMore
 		}
-		if src[0] != '\r' || src[1] != '\n' {
+		if data[0] != '\r' || data[1] != '\n' {
 			return errChunkWithoutCRLF
 		}
 		b.in.discard(2)
 		b.state = inSize
 		return nil
 	}
-	n := bytes.IndexByte(src, '\n')
+	newline := bytes.IndexByte(data, '\n')
 	limit, errTooLong := maxChunkLineBytes, errChunkLineTooLong
 	if b.state == inTrailers {
 		limit, errTooLong = maxTrailerBytes, errTooManyTrailers
 	}
 	switch {
-	case b.isResponse && b.state == inTrailers && (b.skippingTrailerLine || n > limit || n < 0 && len(src) > limit):
-		return b.skipTrailer(src, n)
-	case n > limit || n < 0 && len(src) > limit:
+	case b.isResponse && b.state == inTrailers && (b.skippingTrailerLine || newline > limit || newline < 0 && len(data) > limit):
+		return b.skipTrailer(data, newline)
+	case newline > limit || newline < 0 && len(data) > limit:
 		return errTooLong
-	case n < 0:
+	case newline < 0:
 		return errNeedMore
-	case n == 0 || src[n-1] != '\r':
+	case newline == 0 || data[newline-1] != '\r':
 		return errBareLF
 	}
 	b.readStarted = true
-	if err := b.parseLine(src[:n+1]); err != nil {
+	if err := b.parseLine(data[:newline+1]); err != nil {
 		return err
 	}
-	b.in.discard(n + 1)
+	b.in.discard(newline + 1)
 	return nil
 }
 
-// skipTrailer discards the buffered part of a trailer line that is too long to be kept. n is the
-// index of its end in src, or negative if the end has not arrived.
-func (b *Body) skipTrailer(src []byte, n int) error {
+// skipTrailer discards the buffered part of a trailer line that is too long to be kept. newline is
+// the index of its end in data, or negative if the end has not arrived.
+func (b *Body) skipTrailer(data []byte, newline int) error {
 	if !b.skippingTrailerLine {
 		b.skippingTrailerLine = true
 		b.trailerLines++
-		b.dropTrailer(src[:tokenLen(src)])
+		b.dropTrailer(data[:tokenLen(data)])
 	}
 	switch {
-	case n > 0 && src[n-1] == '\r':
+	case newline > 0 && data[newline-1] == '\r':
 		b.skippingTrailerLine = false
-		b.in.discard(n + 1)
+		b.in.discard(newline + 1)
 		return nil
-	case n >= 0:
+	case newline >= 0:
 		return errBareLF
-	case len(src) > 1:
-		b.in.discard(len(src) - 1) // the last byte may be the CR
+	case len(data) > 1:
+		b.in.discard(len(data) - 1) // the last byte may be the CR
 	}
 	return errNeedMore
 }
 
-// parseLine parses a chunk-size line or a trailer line. l includes the CRLF.
-func (b *Body) parseLine(l []byte) error {
-	text := l[:len(l)-2]
+// parseLine parses a chunk-size line or a trailer line. rawLine includes the CRLF.
+func (b *Body) parseLine(rawLine []byte) error {
+	text := rawLine[:len(rawLine)-2]
 	if b.state == inTrailers {
 		if len(text) == 0 {
 			b.state = atEnd
 			return nil
 		}
-		return b.addTrailer(l)
+		return b.addTrailer(rawLine)
 	}
 	size, ext, err := parseChunkSize(text, b.isResponse)
 	if err != nil {
@@ -98,52 +98,52 @@ func (b *Body) parseLine(l []byte) error {
 }
 
 // parseChunkSize parses 1*HEXDIG with up to 16 digits and a value of up to 2^62. It returns the
-// size and the rest of the line. With padded, white space may follow the size, because old servers
-// add it.
-func parseChunkSize(b []byte, padded bool) (int64, []byte, error) {
-	var n uint64
-	i := 0
-	for ; i < len(b); i++ {
-		d := unhex(b[i])
-		if d < 0 {
+// size and the rest of the line. With allowPadding, white space may follow the size, because old
+// servers add it.
+func parseChunkSize(text []byte, allowPadding bool) (int64, []byte, error) {
+	var size uint64
+	digits := 0
+	for ; digits < len(text); digits++ {
+		digit := unhex(text[digits])
+		if digit < 0 {
 			break
 		}
-		if i == 16 {
+		if digits == 16 {
 			return 0, nil, errChunkSize
 		}
-		n = n<<4 | uint64(d)
+		size = size<<4 | uint64(digit)
 	}
-	rest := b[i:]
-	if padded {
+	rest := text[digits:]
+	if allowPadding {
 		rest = bytes.TrimLeft(rest, " \t")
 	}
-	if i == 0 || n > 1<<62 || len(rest) > 0 && rest[0] != ';' {
+	if digits == 0 || size > 1<<62 || len(rest) > 0 && rest[0] != ';' {
 		return 0, nil, errChunkSize
 	}
-	return int64(n), rest, nil
+	return int64(size), rest, nil
 }
 
-// validExtensions reports whether b matches *( ";" token [ "=" ( token / quoted-string ) ] ).
-func validExtensions(b []byte) bool {
-	for len(b) > 0 {
-		if b[0] != ';' {
+// validExtensions reports whether ext matches *( ";" token [ "=" ( token / quoted-string ) ] ).
+func validExtensions(ext []byte) bool {
+	for len(ext) > 0 {
+		if ext[0] != ';' {
 			return false
 		}
-		n := tokenLen(b[1:])
-		if n == 0 {
+		length := tokenLen(ext[1:])
+		if length == 0 {
 			return false
 		}
-		if b = b[1+n:]; len(b) == 0 || b[0] != '=' {
+		if ext = ext[1+length:]; len(ext) == 0 || ext[0] != '=' {
 			continue
 		}
-		b = b[1:]
-		if n = tokenLen(b); n == 0 {
-			n = quotedLen(b)
+		ext = ext[1:]
+		if length = tokenLen(ext); length == 0 {
+			length = quotedLen(ext)
 		}
-		if n == 0 {
+		if length == 0 {
 			return false
 		}
-		b = b[n:]
+		ext = ext[length:]
 	}
 	return true
 }

@@ -17,7 +17,7 @@ type Conn struct {
 	watch               watch
 	alive               liveness
 	timeouts            Timeouts
-	reportedHeaderBytes int // bytes of the current header that have been reported to Options.Partial
+	reportedHeaderBytes int // bytes of the current header that have been reported to Options.OnHeaderMemory
 	closed              atomic.Bool
 	onWakeup            atomic.Pointer[func()] // set by SetWakeup
 	spareSocket         *socket                // memory for in.sock, kept by Clear for Reset; nil means none
@@ -85,11 +85,11 @@ func (c *Conn) Received() int64 { return c.in.received }
 // retried safely.
 func (c *Conn) Sent() int64 { return c.out.sent }
 
-// WaitReadable waits up to d until a read would not block. d zero means no limit. It returns true
-// if a read would not block, false after d, and io.EOF at the end of the stream. A short
-// WaitReadable is cheaper than WatchDisconnect, which needs a goroutine.
-func (c *Conn) WaitReadable(d time.Duration) (bool, error) {
-	return c.in.waitForData(d)
+// WaitReadable waits up to the timeout until a read would not block. Zero means no limit. It
+// returns true if a read would not block, false after the timeout, and io.EOF at the end of the
+// stream. A short WaitReadable is cheaper than WatchDisconnect, which needs a goroutine.
+func (c *Conn) WaitReadable(timeout time.Duration) (bool, error) {
+	return c.in.waitForData(timeout)
 }
 
 // Writer returns the writing half.
@@ -134,7 +134,7 @@ func (c *Conn) Close() error {
 	defer c.wakeOwner()
 	defer c.in.onReadable() // wakes a parked reader, which finds the connection closed
 	if c.out.resetOnClose.Load() {
-		return reset(c.nc)
+		return resetConn(c.nc)
 	}
 	return c.nc.Close()
 }

@@ -9,26 +9,26 @@ const maxConnectionFields = 32
 // parseConnection parses the options of all Connection lines. It marks the lines of the fields that
 // they name as hop-by-hop, so that they are not forwarded.
 func (h *Header) parseConnection() *Error {
-	named := 0
-	for e := range h.connectionOptions() {
+	namedFields := 0
+	for option := range h.connectionOptions() {
 		switch {
-		case len(e) == 0:
+		case len(option) == 0:
 			continue
-		case !isToken(e) && h.lenient:
+		case !isToken(option) && h.lenient:
 			// The element is no token, so it names no field. It may be a mistyped "close";
 			// therefore the connection ends after this message.
 			h.connOptions |= optClose
 			h.repairs |= ignoredConnectionOption
 			continue
-		case !isToken(e):
+		case !isToken(option):
 			return errInvalidConnection
-		case h.addOption(e):
+		case h.addOption(option):
 			continue
 		}
-		if named++; named > maxConnectionFields {
+		if namedFields++; namedFields > maxConnectionFields {
 			return errInvalidConnection
 		}
-		h.markNotForwarded(e)
+		h.markNotForwarded(option)
 	}
 	return nil
 }
@@ -37,14 +37,14 @@ func (h *Header) parseConnection() *Error {
 func (h *Header) connectionOptions() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := range h.lines {
-			l := &h.lines[i]
-			if l.field != FieldConnection {
+			fieldLine := &h.lines[i]
+			if fieldLine.field != FieldConnection {
 				continue
 			}
-			list, more := h.raw[l.valueStart:l.valueEnd], true
+			list, more := h.raw[fieldLine.valueStart:fieldLine.valueEnd], true
 			for more {
-				var e []byte
-				if e, list, more = cutListElement(list); !yield(e) {
+				var option []byte
+				if option, list, more = cutListElement(list); !yield(option) {
 					return
 				}
 			}
@@ -52,16 +52,16 @@ func (h *Header) connectionOptions() iter.Seq[[]byte] {
 	}
 }
 
-// addOption records e if it is an option with a meaning of its own, and reports whether it is. Such
-// an option does not name a field to remove: Keep-Alive and Upgrade are handled separately when the
-// header is forwarded.
-func (h *Header) addOption(e []byte) bool {
+// addOption records the option close, keep-alive or upgrade, and returns false for any other
+// element. Such an option does not name a field to remove: Keep-Alive and Upgrade are handled
+// separately when the header is forwarded.
+func (h *Header) addOption(option []byte) bool {
 	switch {
-	case equalFoldLower(e, "close"):
+	case equalFoldLower(option, "close"):
 		h.connOptions |= optClose
-	case equalFoldLower(e, "keep-alive"):
+	case equalFoldLower(option, "keep-alive"):
 		h.connOptions |= optKeepAlive
-	case equalFoldLower(e, "upgrade"):
+	case equalFoldLower(option, "upgrade"):
 		h.connOptions |= optUpgrade
 	default:
 		return false
@@ -78,12 +78,12 @@ const protectedFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<Field
 // smuggling.
 func (h *Header) markNotForwarded(name []byte) {
 	for i := range h.lines {
-		l := &h.lines[i]
-		if protectedFields.Has(l.field) {
+		fieldLine := &h.lines[i]
+		if protectedFields.Has(fieldLine.field) {
 			continue
 		}
-		if int(l.colon-l.start) == len(name) && equalFoldSameLen(h.raw[l.start:l.colon], name) {
-			l.notForwarded = true
+		if int(fieldLine.colon-fieldLine.start) == len(name) && equalFoldSameLen(h.raw[fieldLine.start:fieldLine.colon], name) {
+			fieldLine.notForwarded = true
 		}
 	}
 }
@@ -93,8 +93,8 @@ func (h *Header) isNamedByConnection(name []byte) bool {
 	if !h.knownFields.Has(FieldConnection) {
 		return false
 	}
-	for e := range h.connectionOptions() {
-		if len(e) == len(name) && equalFoldSameLen(e, name) {
+	for option := range h.connectionOptions() {
+		if len(option) == len(name) && equalFoldSameLen(option, name) {
 			return true
 		}
 	}

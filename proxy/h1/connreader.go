@@ -68,16 +68,16 @@ func (in *connReader) releaseEmptyBuffer() {
 	}
 }
 
-// setReadTimeout sets the read deadline to d from now. It keeps the present deadline if the
-// difference is small.
-func (in *connReader) setReadTimeout(d time.Duration) error {
-	return in.setReadTimeoutFrom(time.Time{}, d)
+// setReadTimeout sets the read deadline to the given time from now. It keeps the present deadline
+// if the difference is small.
+func (in *connReader) setReadTimeout(timeout time.Duration) error {
+	return in.setReadTimeoutFrom(time.Time{}, timeout)
 }
 
 // setReadTimeoutFrom is setReadTimeout for a caller that has just read the clock: the timeout
 // begins at now. If now is zero, it begins with the call.
-func (in *connReader) setReadTimeoutFrom(now time.Time, d time.Duration) error {
-	if d <= 0 {
+func (in *connReader) setReadTimeoutFrom(now time.Time, timeout time.Duration) error {
+	if timeout <= 0 {
 		if in.deadline.IsZero() {
 			return nil
 		}
@@ -86,17 +86,17 @@ func (in *connReader) setReadTimeoutFrom(now time.Time, d time.Duration) error {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	t := now.Add(d)
-	if !in.deadline.IsZero() && in.deadline.Sub(t).Abs() <= d/16 {
+	deadline := now.Add(timeout)
+	if !in.deadline.IsZero() && in.deadline.Sub(deadline).Abs() <= timeout/16 {
 		return nil
 	}
-	return in.setReadDeadline(t)
+	return in.setReadDeadline(deadline)
 }
 
 // setReadDeadline sets the read deadline. It never replaces a deadline with which StopWaiting,
 // RequestPark or StopRead interrupts a read. It returns no errors except ErrStopped and, after
 // PauseRead, ErrPaused.
-func (in *connReader) setReadDeadline(t time.Time) error {
+func (in *connReader) setReadDeadline(deadline time.Time) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.stopRead {
@@ -108,8 +108,8 @@ func (in *connReader) setReadDeadline(t time.Time) error {
 	if in.mu.waiting && (in.mu.stopWaiting || in.mu.parkRequested) {
 		return nil
 	}
-	in.deadline = t
-	_ = in.nc.SetReadDeadline(t) // after an error, the next read fails
+	in.deadline = deadline
+	_ = in.nc.SetReadDeadline(deadline) // after an error, the next read fails
 	return nil
 }
 
@@ -248,10 +248,10 @@ func (in *connReader) interruptError(err error) error {
 	return err
 }
 
-// awaitRequest waits up to d for the first byte of a request; now is the present time, as in
-// setReadTimeoutFrom. If no data has arrived, it returns io.EOF after the client has closed its
+// awaitRequest waits up to the timeout for the first byte of a request; now is the present time, as
+// in setReadTimeoutFrom. If no data has arrived, it returns io.EOF after the client has closed its
 // side, ErrStopped after StopWaiting, and ErrParkRequested after RequestPark.
-func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
+func (in *connReader) awaitRequest(now time.Time, timeout time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	in.mu.Unlock()
 	var err error
 	if !stopped {
-		if err = in.setReadTimeoutFrom(now, d); err == nil {
+		if err = in.setReadTimeoutFrom(now, timeout); err == nil {
 			err = in.fill()
 		}
 	}
@@ -276,8 +276,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	// The time has passed, or StopWaiting or RequestPark has set a deadline in the past. Remove the
 	// deadline and check once more: after a pause of the process, a request may have arrived before
 	// the deadline expired.
-	if broken := in.setReadDeadline(time.Time{}); broken != nil {
-		return broken
+	if deadlineErr := in.setReadDeadline(time.Time{}); deadlineErr != nil {
+		return deadlineErr
 	}
 	if in.buffered() > 0 {
 		return nil
@@ -285,8 +285,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if parkRequested && !stopped {
 		return ErrParkRequested
 	}
-	if ok, broken := in.tryFillAtEnd(); ok || broken != nil {
-		return broken
+	if ok, deadlineErr := in.tryFillAtEnd(); ok || deadlineErr != nil {
+		return deadlineErr
 	}
 	if stopped {
 		return ErrStopped
@@ -297,20 +297,20 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 // tryFillAtEnd is tryFill at the end of a wait. If there is no data and Options.CloseWriteAfterIdle
 // is set, it also closes the sending side.
 func (in *connReader) tryFillAtEnd() (bool, error) {
-	if s := in.sock; s != nil && in.closeWriteAfterIdle {
-		s.closeWriteIfEmpty = true
-		defer func() { s.closeWriteIfEmpty = false }()
+	if sock := in.sock; sock != nil && in.closeWriteAfterIdle {
+		sock.closeWriteIfEmpty = true
+		defer func() { sock.closeWriteIfEmpty = false }()
 	}
 	return in.tryFill()
 }
 
-// waitForData waits up to d for data, and reports whether data is available. After d it returns
-// false without an error.
-func (in *connReader) waitForData(d time.Duration) (bool, error) {
+// waitForData waits up to the timeout for data, and reports whether data is available. After the
+// timeout it returns false without an error.
+func (in *connReader) waitForData(timeout time.Duration) (bool, error) {
 	if in.buffered() > 0 {
 		return true, nil
 	}
-	if err := in.setReadTimeout(d); err != nil {
+	if err := in.setReadTimeout(timeout); err != nil {
 		return false, err
 	}
 	err := in.fill()

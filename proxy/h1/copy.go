@@ -20,8 +20,8 @@ func (w *Writer) Copy(b *Body) (n int64, rerr, werr error) {
 		if err != nil {
 			return n, nil, err
 		}
-		m, rerr, werr := w.copyAvailable(b, dst)
-		n += int64(m)
+		copied, rerr, werr := w.copyAvailable(b, dst)
+		n += int64(copied)
 		if errors.Is(rerr, io.EOF) {
 			break
 		}
@@ -53,9 +53,9 @@ func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 	n, rerr = b.copyBuffered(dst)
 	if n > 0 && n < len(dst) && b.in.filledBuffer && errors.Is(rerr, errNeedMore) {
 		// The last read has filled its buffer, so more data may be available without waiting.
-		var m int
-		m, rerr = b.readFromConn(dst[n:], false)
-		n += m
+		var more int
+		more, rerr = b.readFromConn(dst[n:], false)
+		n += more
 	}
 	if n == 0 && errors.Is(rerr, errNeedMore) {
 		if w.buffered > 0 {
@@ -83,8 +83,8 @@ func (w *Writer) copyAvailable(b *Body, dst []byte) (n int, rerr, werr error) {
 func (b *Body) copyBuffered(dst []byte) (int, error) {
 	n := 0
 	for n < len(dst) {
-		m, err := b.readBuffered(dst[n:])
-		n += m
+		copied, err := b.readBuffered(dst[n:])
+		n += copied
 		if err != nil {
 			return n, err
 		}

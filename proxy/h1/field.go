@@ -78,13 +78,13 @@ const (
 	Lookalikes = FieldSet(1<<FieldLookalike | 1<<FieldFramingLookalike)
 )
 
-// FieldSetOf returns the set of fs.
-func FieldSetOf(fs ...Field) FieldSet {
-	var s FieldSet
-	for _, f := range fs {
-		s |= 1 << f
+// FieldSetOf returns the set of the given fields.
+func FieldSetOf(fields ...Field) FieldSet {
+	var set FieldSet
+	for _, field := range fields {
+		set |= 1 << field
 	}
-	return s
+	return set
 }
 
 // Has reports whether f is in s.
@@ -102,20 +102,20 @@ func classify(name []byte) Field {
 
 // classifyPlain implements classify for names that contain only letters, digits and hyphens.
 func classifyPlain(name []byte) Field {
-	c := name[0] | 0x20
-	switch c {
+	first := name[0] | 0x20
+	switch first {
 	case 's':
 		return classifyS(name)
 	case 'x':
 		return classifyX(name)
 	case 'c', 'p', 't':
-		return classifyCPT(name, c)
+		return classifyCPT(name, first)
 	}
 	switch len(name) {
 	case 3:
 		return fieldIfNamed(name, "via", FieldVia)
 	case 4:
-		if c == 'h' {
+		if first == 'h' {
 			return fieldIfNamed(name, "host", FieldHost)
 		}
 		return fieldIfNamed(name, "date", FieldDate)
@@ -138,24 +138,24 @@ func classifyPlain(name []byte) Field {
 // from field names replace such bytes by _; lighttpd replaces all of them. The buffer truncates
 // longer names, of which only the prefix can match.
 func classifyLookalike(name []byte) Field {
-	var usual [24]byte
-	n := copy(usual[:], name)
-	for i, c := range usual[:n] {
-		usual[i] = normalizeNameByte(c)
+	var normalized [24]byte
+	n := copy(normalized[:], name)
+	for i, c := range normalized[:n] {
+		normalized[i] = normalizeNameByte(c)
 	}
-	f := classifyPlain(usual[:n])
+	field := classifyPlain(normalized[:n])
 	switch {
-	case f == FieldOther:
+	case field == FieldOther:
 		return FieldOther
-	case Shardway.Has(f):
+	case Shardway.Has(field):
 		return FieldShardwayOther
-	case f == FieldContentLength, f == FieldTransferEncoding:
+	case field == FieldContentLength, field == FieldTransferEncoding:
 		return FieldFramingLookalike
 	}
 	return FieldLookalike
 }
 
-func classifyCPT(name []byte, c byte) Field {
+func classifyCPT(name []byte, first byte) Field {
 	switch len(name) {
 	case 2:
 		return fieldIfNamed(name, "te", FieldTE)
@@ -176,7 +176,7 @@ func classifyCPT(name []byte, c byte) Field {
 	case 18:
 		return fieldIfNamed(name, "proxy-authenticate", FieldProxyAuthenticate)
 	case 19:
-		if c == 'p' {
+		if first == 'p' {
 			return fieldIfNamed(name, "proxy-authorization", FieldProxyAuthorization)
 		}
 	}
@@ -228,9 +228,9 @@ func classifyS(name []byte) Field {
 		return FieldOther
 	}
 	rest := name[len(prefix):]
-	for f, s := range shardwayNames {
-		if equalFoldLower(rest, s) {
-			return FieldShardwayMap + Field(f)
+	for i, suffix := range shardwayNames {
+		if equalFoldLower(rest, suffix) {
+			return FieldShardwayMap + Field(i)
 		}
 	}
 	return FieldShardwayOther
@@ -240,10 +240,10 @@ func classifyS(name []byte) Field {
 // FieldShardwayMap to FieldShardwayHold.
 var shardwayNames = [...]string{"map", "key", "shard", "epoch", "node", "refused", "error", "stream", "hold"}
 
-// fieldIfNamed returns f if name equals lower without regard to case, and otherwise FieldOther.
-func fieldIfNamed(name []byte, lower string, f Field) Field {
+// fieldIfNamed returns field if name equals lower without regard to case, and otherwise FieldOther.
+func fieldIfNamed(name []byte, lower string, field Field) Field {
 	if equalFoldLower(name, lower) {
-		return f
+		return field
 	}
 	return FieldOther
 }

@@ -2,28 +2,28 @@ package h1
 
 import "strconv"
 
-// WriteRequestHeader writes the header of r with the changes e into the write buffer of c, and
-// starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
-func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
+// WriteRequestHeader writes the header of r with the changes of edit into the write buffer of c,
+// and starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
+func (c *Conn) WriteRequestHeader(r *Request, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(e.Host) + len(e.Extra) + addedHeaderSpace)
-	p := &headerPass{Edit: e, header: &r.Header, buf: w.buf[:w.buffered]}
-	p.kind, p.size = e.Kind, e.Size
+	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(edit.Host) + len(edit.Extra) + addedHeaderSpace)
+	p := &headerPass{Edit: edit, header: &r.Header, buf: w.buf[:w.buffered]}
+	p.kind, p.size = edit.Kind, edit.Size
 	if p.kind == 0 {
 		p.kind, p.size = r.Body.kind, r.length
 	}
-	p.drop = e.Drop | HopByHop
+	p.drop = edit.Drop | HopByHop
 	p.putWord(r.method, ' ')
 	p.putWord(r.target, ' ')
 	p.buf = append(p.buf, "HTTP/1.1\r\n"...)
 	p.host = r.host
-	if len(e.Host) > 0 {
-		p.host = e.Host
+	if len(edit.Host) > 0 {
+		p.host = edit.Host
 	}
 	if !r.knownFields.Has(FieldHost) {
 		p.putField("Host: ", p.host)
 	}
-	if r.flags&reqExpect == 0 || e.DropExpect {
+	if r.flags&reqExpect == 0 || edit.DropExpect {
 		p.drop |= 1 << FieldExpect
 	}
 	p.acceptsTrailers = r.flags&reqTrailers != 0
@@ -32,14 +32,14 @@ func (c *Conn) WriteRequestHeader(r *Request, e *Edit) *Writer {
 	return w.commitHeader(p)
 }
 
-// WriteResponseHeader writes the header of r with the changes e into the write buffer of c, and
-// starts the body, like WriteRequestHeader.
-func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
+// WriteResponseHeader writes the header of r with the changes of edit into the write buffer of c,
+// and starts the body, like WriteRequestHeader.
+func (c *Conn) WriteResponseHeader(r *Response, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(e.Date) + len(e.Extra) + addedHeaderSpace)
-	p := &headerPass{Edit: e, header: &r.Header, buf: w.buf[:w.buffered], isResponse: true}
-	p.kind, p.size = e.Kind, e.Size
-	p.drop = e.Drop | HopByHop
+	w.reserve(len(r.raw) + len(edit.Date) + len(edit.Extra) + addedHeaderSpace)
+	p := &headerPass{Edit: edit, header: &r.Header, buf: w.buf[:w.buffered], isResponse: true}
+	p.kind, p.size = edit.Kind, edit.Size
+	p.drop = edit.Drop | HopByHop
 	if p.kind == 0 {
 		p.keepFraming(r)
 	}
@@ -49,8 +49,8 @@ func (c *Conn) WriteResponseHeader(r *Response, e *Edit) *Writer {
 	p.buf = append(p.buf, r.Reason()...)
 	p.buf = append(p.buf, "\r\n"...)
 	p.putLines()
-	if r.status >= 200 && len(e.Date) > 0 && !p.dateWritten {
-		p.putField("Date: ", e.Date)
+	if r.status >= 200 && len(edit.Date) > 0 && !p.dateWritten {
+		p.putField("Date: ", edit.Date)
 	}
 	p.putEnd()
 	return w.commitHeader(p)
@@ -103,8 +103,8 @@ type headerPass struct {
 	dateWritten     bool
 }
 
-func (p *headerPass) putWord(b []byte, end byte) {
-	p.buf = append(p.buf, b...)
+func (p *headerPass) putWord(word []byte, end byte) {
+	p.buf = append(p.buf, word...)
 	p.buf = append(p.buf, end)
 }
 
@@ -119,21 +119,21 @@ func (p *headerPass) putLines() {
 	h := p.header
 	runStart := uint32(h.startLineLen)
 	for i := range h.lines {
-		l := &h.lines[i]
-		if l.isPlain && !l.notForwarded && !(p.drop | specialFields).Has(l.field) {
+		fieldLine := &h.lines[i]
+		if fieldLine.isPlain && !fieldLine.notForwarded && !(p.drop | specialFields).Has(fieldLine.field) {
 			continue
 		}
-		p.buf = append(p.buf, h.raw[runStart:l.start]...)
-		runStart = l.next
+		p.buf = append(p.buf, h.raw[runStart:fieldLine.start]...)
+		runStart = fieldLine.next
 		switch {
-		case l.notForwarded:
-		case p.Upgrade && l.field == FieldUpgrade:
-			p.putLine(l)
-		case p.drop.Has(l.field):
-		case specialFields.Has(l.field):
-			p.putSpecialLine(l)
+		case fieldLine.notForwarded:
+		case p.Upgrade && fieldLine.field == FieldUpgrade:
+			p.putLine(fieldLine)
+		case p.drop.Has(fieldLine.field):
+		case specialFields.Has(fieldLine.field):
+			p.putSpecialLine(fieldLine)
 		default:
-			p.putLine(l)
+			p.putLine(fieldLine)
 		}
 	}
 	p.buf = append(p.buf, h.raw[runStart:len(h.raw)-2]...)
@@ -142,36 +142,36 @@ func (p *headerPass) putLines() {
 // specialFields contains the fields that are not simply copied.
 const specialFields = FieldSet(1<<FieldHost | 1<<FieldContentLength | 1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldDate)
 
-// putLine writes l with standard spacing.
-func (p *headerPass) putLine(l *line) {
-	p.buf = append(p.buf, p.header.raw[l.start:l.colon]...)
-	p.putField(": ", p.header.raw[l.valueStart:l.valueEnd])
+// putLine writes a field line with standard spacing.
+func (p *headerPass) putLine(fieldLine *line) {
+	p.buf = append(p.buf, p.header.raw[fieldLine.start:fieldLine.colon]...)
+	p.putField(": ", p.header.raw[fieldLine.valueStart:fieldLine.valueEnd])
 }
 
-// putSpecialLine writes l, a line of one of the specialFields, or the line that replaces it.
-func (p *headerPass) putSpecialLine(l *line) {
-	switch f := l.field; {
-	case f == FieldHost && !p.isResponse:
+// putSpecialLine writes a line of one of the specialFields, or the line that replaces it.
+func (p *headerPass) putSpecialLine(fieldLine *line) {
+	switch field := fieldLine.field; {
+	case field == FieldHost && !p.isResponse:
 		p.putField("Host: ", p.host)
-	case f == FieldContentLength && p.keepBodyLength:
+	case field == FieldContentLength && p.keepBodyLength:
 		if !p.framingWritten { // several equal lines are written once
-			p.buf = append(p.buf, p.header.raw[l.start:l.colon]...)
+			p.buf = append(p.buf, p.header.raw[fieldLine.start:fieldLine.colon]...)
 			p.buf = append(p.buf, ": "...)
 			p.buf = strconv.AppendInt(p.buf, p.size, 10)
 			p.buf = append(p.buf, "\r\n"...)
 		}
 		p.framingWritten = true
-	case f == FieldHost, p.keepBodyLength && f != FieldDate:
-		p.putLine(l)
-	case f == FieldContentLength, f == FieldTransferEncoding:
+	case field == FieldHost, p.keepBodyLength && field != FieldDate:
+		p.putLine(fieldLine)
+	case field == FieldContentLength, field == FieldTransferEncoding:
 		p.putFraming()
-	case f == FieldTrailer:
+	case field == FieldTrailer:
 		if p.kind == Chunked {
-			p.putLine(l)
+			p.putLine(fieldLine)
 		}
-	case f == FieldDate:
+	case field == FieldDate:
 		if !p.dateWritten {
-			p.putLine(l)
+			p.putLine(fieldLine)
 		}
 		p.dateWritten = true
 	}

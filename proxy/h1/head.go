@@ -89,8 +89,8 @@ func (h *Header) NumFields() int { return len(h.lines) }
 // Field returns the name and the value of header line i in their original form, without white space
 // around the value.
 func (h *Header) Field(i int) (name, value []byte) {
-	l := &h.lines[i]
-	return h.raw[l.start:l.colon], h.raw[l.valueStart:l.valueEnd]
+	fieldLine := &h.lines[i]
+	return h.raw[fieldLine.start:fieldLine.colon], h.raw[fieldLine.valueStart:fieldLine.valueEnd]
 }
 
 // All yields the header lines in order.
@@ -104,18 +104,18 @@ func (h *Header) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Has reports whether the header contains the known field f. It is one bit test. f must not be
+// Has reports whether the header contains a known field. It is one bit test. field must not be
 // FieldOther.
-func (h *Header) Has(f Field) bool { return h.knownFields.Has(f) }
+func (h *Header) Has(field Field) bool { return h.knownFields.Has(field) }
 
 // Known returns the value of the first line of a known field, or nil.
-func (h *Header) Known(f Field) []byte {
-	if !h.knownFields.Has(f) {
+func (h *Header) Known(field Field) []byte {
+	if !h.knownFields.Has(field) {
 		return nil
 	}
 	for i := range h.lines {
-		if l := &h.lines[i]; l.field == f {
-			return h.raw[l.valueStart:l.valueEnd:l.valueEnd]
+		if fieldLine := &h.lines[i]; fieldLine.field == field {
+			return h.raw[fieldLine.valueStart:fieldLine.valueEnd:fieldLine.valueEnd]
 		}
 	}
 	return nil
@@ -134,8 +134,8 @@ func (h *Header) Value(name string) []byte {
 // ignored.
 func (h *Header) Find(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
-		l := &h.lines[i]
-		if int(l.colon-l.start) == len(name) && equalFoldSameLen(h.raw[l.start:l.colon], name) {
+		fieldLine := &h.lines[i]
+		if int(fieldLine.colon-fieldLine.start) == len(name) && equalFoldSameLen(h.raw[fieldLine.start:fieldLine.colon], name) {
 			return i
 		}
 	}
@@ -146,8 +146,8 @@ func (h *Header) Find(name string, from int) int {
 // WSGI apps do not distinguish _ from -, and some apps do not distinguish other bytes either.
 func (h *Header) FindLookalike(name string, from int) int {
 	for i := from; i < len(h.lines); i++ {
-		l := &h.lines[i]
-		if int(l.colon-l.start) == len(name) && equalLookalike(h.raw[l.start:l.colon], name) {
+		fieldLine := &h.lines[i]
+		if int(fieldLine.colon-fieldLine.start) == len(name) && equalLookalike(h.raw[fieldLine.start:fieldLine.colon], name) {
 			return i
 		}
 	}
@@ -165,24 +165,24 @@ func (h *Header) IsConnectionOption(i int) bool { return h.lines[i].notForwarded
 // length, and has no body.
 func (h *Header) ContentLength() int64 { return h.length }
 
-// parseLines parses the lines of b, the part of a header that has been read, from where the last
+// parseLines parses the lines of data, the part of a header that has been read, from where the last
 // call stopped. It returns the length of the header when the empty line has arrived, and zero
-// before. firstLine parses the start line without its CRLF.
-func (h *Header) parseLines(b []byte, maxLines int, firstLine func([]byte) *Error) (int, *Error) {
+// before. parseStartLine parses the start line without its CRLF.
+func (h *Header) parseLines(data []byte, maxLines int, parseStartLine func([]byte) *Error) (int, *Error) {
 	for {
-		rest := b[h.parsedLen:]
-		n := bytes.IndexByte(rest, '\n')
-		if n < 0 {
+		rest := data[h.parsedLen:]
+		newline := bytes.IndexByte(rest, '\n')
+		if newline < 0 {
 			return 0, nil
 		}
-		if n == 0 || rest[n-1] != '\r' {
+		if newline == 0 || rest[newline-1] != '\r' {
 			return 0, errBareLF
 		}
-		text := rest[:n-1]
-		end := h.parsedLen + n + 1
+		text := rest[:newline-1]
+		end := h.parsedLen + newline + 1
 		switch {
 		case h.startLineLen == 0:
-			if err := firstLine(text); err != nil {
+			if err := parseStartLine(text); err != nil {
 				return 0, err
 			}
 			h.startLineLen = end
@@ -190,8 +190,8 @@ func (h *Header) parseLines(b []byte, maxLines int, firstLine func([]byte) *Erro
 			return end, nil
 		case len(h.lines)+h.foldedLines >= maxLines:
 			return 0, errTooManyLines
-		case h.lenient && h.joinFoldedLine(b, text):
-			text = b[h.parsedLen : end-2]
+		case h.lenient && h.joinFoldedLine(data, text):
+			text = data[h.parsedLen : end-2]
 			if err := h.addLine(text, uint32(end)); err != nil {
 				return 0, err
 			}
@@ -207,67 +207,67 @@ func (h *Header) parseLines(b []byte, maxLines int, firstLine func([]byte) *Erro
 // addLine parses one header line, b[scanned:next] without its CRLF.
 func (h *Header) addLine(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
-	l := &h.lines[len(h.lines)-1]
-	if err := parseFieldLine(text, l); err != nil {
-		if !h.lenient || !h.repairs.repairLine(text, l, err) {
+	fieldLine := &h.lines[len(h.lines)-1]
+	if err := parseFieldLine(text, fieldLine); err != nil {
+		if !h.lenient || !h.repairs.repairLine(text, fieldLine, err) {
 			return err
 		}
 	}
-	value := text[l.valueStart:l.valueEnd]
-	if err := h.checkFramingField(l.field, value); err != nil {
+	value := text[fieldLine.valueStart:fieldLine.valueEnd]
+	if err := h.checkFramingField(fieldLine.field, value); err != nil {
 		return err
 	}
 	offset := uint32(h.parsedLen)
-	l.start += offset
-	l.colon += offset
-	l.valueStart += offset
-	l.valueEnd += offset
-	l.next = next
-	h.knownFields |= 1 << l.field
+	fieldLine.start += offset
+	fieldLine.colon += offset
+	fieldLine.valueStart += offset
+	fieldLine.valueEnd += offset
+	fieldLine.next = next
+	h.knownFields |= 1 << fieldLine.field
 	return nil
 }
 
 // checkFramingField validates a field that frames the message.
-func (h *Header) checkFramingField(f Field, value []byte) *Error {
-	again := h.knownFields.Has(f)
-	switch f { //nolint:exhaustive // the other fields do not frame the message
+func (h *Header) checkFramingField(field Field, value []byte) *Error {
+	repeated := h.knownFields.Has(field)
+	switch field { //nolint:exhaustive // the other fields do not frame the message
 	case FieldContentLength:
-		return h.parseContentLength(value, again)
+		return h.parseContentLength(value, repeated)
 	case FieldTransferEncoding:
 		switch {
-		case again:
+		case repeated:
 			return h.framingError(errRepeatedTransferEncoding)
 		case !equalFoldLower(value, "chunked"):
 			return h.framingError(errUnsupportedTransferEncoding)
 		}
 	case FieldHost:
-		if again && !h.lenient { // a response may contain any Host, without effect
+		if repeated && !h.lenient { // a response may contain any Host, without effect
 			return errRepeatedHost
 		}
 	}
 	return nil
 }
 
-// parseContentLength parses a Content-Length line. again means that it is not the first one.
-func (h *Header) parseContentLength(value []byte, again bool) *Error {
-	if again && !h.lenient {
+// parseContentLength parses a Content-Length line. repeated means that it is not the first one.
+func (h *Header) parseContentLength(value []byte, repeated bool) *Error {
+	if repeated && !h.lenient {
 		return errRepeatedContentLength
 	}
-	n, ok := parseLength(value)
+	length, ok := parseLength(value)
 	if !ok && h.lenient {
-		if n, ok = parseEqualLengths(value); ok {
+		if length, ok = parseEqualLengths(value); ok {
 			h.repairs |= mergedContentLengths
 		}
 	}
 	switch {
 	case !ok:
 		return h.framingError(errInvalidContentLength)
-	case again && n != h.length:
+	case repeated && length != h.length:
 		return h.framingError(errRepeatedContentLength)
-	case again:
+	case repeated:
 		h.repairs |= mergedContentLengths
 	}
-	h.length = n
+	h.length = length
 	return nil
 }
 
@@ -307,18 +307,18 @@ func (h *Header) checkFraming() *Error {
 }
 
 // parseLength parses a Content-Length of 1 to 18 digits, which always fits in an int64.
-func parseLength(b []byte) (int64, bool) {
-	if len(b) == 0 || len(b) > 18 {
+func parseLength(text []byte) (int64, bool) {
+	if len(text) == 0 || len(text) > 18 {
 		return 0, false
 	}
-	var n int64
-	for _, c := range b {
+	var length int64
+	for _, c := range text {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		n = n*10 + int64(c-'0')
+		length = length*10 + int64(c-'0')
 	}
-	return n, true
+	return length, true
 }
 
 // persistent reports whether the sender keeps the connection open after the message.

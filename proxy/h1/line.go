@@ -63,54 +63,54 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// parseFieldLine parses and validates the header line b, without its CRLF, and stores the result in
-// l. b must not be empty. Offsets in l are relative to b.
-func parseFieldLine(b []byte, l *line) *Error {
-	i := 0
-	for i < len(b) && plainNameByte[b[i]] {
-		i++
+// parseFieldLine parses and validates one header line, without its CRLF, and stores the result in
+// parsed. text must not be empty. The offsets in parsed are relative to text.
+func parseFieldLine(text []byte, parsed *line) *Error {
+	nameEnd := 0
+	for nameEnd < len(text) && plainNameByte[text[nameEnd]] {
+		nameEnd++
 	}
-	plainLen := i
-	for i < len(b) && tokenByte[b[i]] {
-		i++
+	plainLen := nameEnd
+	for nameEnd < len(text) && tokenByte[text[nameEnd]] {
+		nameEnd++
 	}
-	if i == len(b) {
+	if nameEnd == len(text) {
 		return errNoColon
 	}
-	if b[i] != ':' || i == 0 {
-		return nameError(b, i)
+	if text[nameEnd] != ':' || nameEnd == 0 {
+		return nameError(text, nameEnd)
 	}
-	l.start, l.colon = 0, uint32(i)
-	start, end := i+1, len(b)
-	for start < end && (b[start] == ' ' || b[start] == '\t') {
-		start++
+	parsed.start, parsed.colon = 0, uint32(nameEnd)
+	valueStart, valueEnd := nameEnd+1, len(text)
+	for valueStart < valueEnd && (text[valueStart] == ' ' || text[valueStart] == '\t') {
+		valueStart++
 	}
-	for end > start && (b[end-1] == ' ' || b[end-1] == '\t') {
-		end--
+	for valueEnd > valueStart && (text[valueEnd-1] == ' ' || text[valueEnd-1] == '\t') {
+		valueEnd--
 	}
-	if !hasNoControlBytes(b[start:end]) {
-		if bytes.IndexByte(b, '\r') >= 0 {
+	if !hasNoControlBytes(text[valueStart:valueEnd]) {
+		if bytes.IndexByte(text, '\r') >= 0 {
 			return errBareCR
 		}
 		return errControlByteInValue
 	}
-	l.valueStart, l.valueEnd = uint32(start), uint32(end)
-	l.isPlain = end == len(b) && (start == i+1 || start == i+2 && b[i+1] == ' ')
-	if l.field = FieldOther; plainLen == i {
-		l.field = classifyPlain(b[:i])
+	parsed.valueStart, parsed.valueEnd = uint32(valueStart), uint32(valueEnd)
+	parsed.isPlain = valueEnd == len(text) && (valueStart == nameEnd+1 || valueStart == nameEnd+2 && text[nameEnd+1] == ' ')
+	if parsed.field = FieldOther; plainLen == nameEnd {
+		parsed.field = classifyPlain(text[:nameEnd])
 	} else {
-		l.field = classifyLookalike(b[:i])
+		parsed.field = classifyLookalike(text[:nameEnd])
 	}
-	l.notForwarded = false
+	parsed.notForwarded = false
 	return nil
 }
 
-// nameError returns the error for the header line b, whose byte i cannot be part of a name.
-func nameError(b []byte, i int) *Error {
-	switch c := b[i]; {
-	case i == 0 && (c == ' ' || c == '\t'):
+// nameError returns the error for a header line whose byte at invalidAt cannot be part of a name.
+func nameError(text []byte, invalidAt int) *Error {
+	switch c := text[invalidAt]; {
+	case invalidAt == 0 && (c == ' ' || c == '\t'):
 		return errFoldedLine
-	case i == 0 && c == ':':
+	case invalidAt == 0 && c == ':':
 		return errEmptyName
 	case c == ' ' || c == '\t':
 		return errSpaceInName
@@ -121,18 +121,19 @@ func nameError(b []byte, i int) *Error {
 }
 
 // hasNoControlBytes reports whether b contains no control byte except HTAB. It checks eight bytes
-// at a time, because most bytes of a header belong to values.
+// at a time, because most bytes of a header belong to values. A false alarm of that check is resolved
+// by checking the eight bytes one by one.
 func hasNoControlBytes(b []byte) bool {
 	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
+		ones  = 0x0101010101010101 // the lowest bit of each byte
+		highs = 0x8080808080808080 // the highest bit of each byte
 	)
 	for len(b) >= 8 {
-		x := binary.LittleEndian.Uint64(b)
-		low := (x - ones*0x20) &^ x // high bit: the byte is below 0x20, or may only follow such a byte
-		y := x ^ ones*0x7f
-		del := (y - ones) &^ y // high bit: the byte is DEL, or may only follow a DEL
-		if (low|del)&highs != 0 && !hasNoControlBytesSlow(b[:8]) {
+		word := binary.LittleEndian.Uint64(b)
+		below := (word - ones*0x20) &^ word // highest bit set: the byte is below 0x20, or possibly follows such a byte
+		xorDEL := word ^ ones*0x7f
+		del := (xorDEL - ones) &^ xorDEL // highest bit set: the byte is DEL, or possibly follows a DEL
+		if (below|del)&highs != 0 && !hasNoControlBytesSlow(b[:8]) {
 			return false
 		}
 		b = b[8:]

@@ -51,7 +51,7 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 	c.in.discard(c.in.buffered())
 	c.ReleaseEmptyBuffers() // a lingering connection keeps one small buffer
 	now := time.Now()
-	l := linger{request: request, start: now, lastReceived: now, lastProgress: now, unacked: c.unacked()}
+	state := lingerState{request: request, start: now, lastReceived: now, lastProgress: now, unacked: c.unacked()}
 	sink := c.options.Buffers.get(smallBuffer)
 	defer c.options.Buffers.put(sink)
 	for {
@@ -62,14 +62,14 @@ func (c *Conn) CloseLinger(request LingerAfter) {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		if now = time.Now(); l.isOver(now, received, c.unacked()) {
+		if now = time.Now(); state.isOver(now, received, c.unacked()) {
 			return
 		}
 	}
 }
 
-// dropUntilDeadline reads and discards data until the read deadline or another error. heard reports
-// whether data has arrived.
+// dropUntilDeadline reads and discards data until the read deadline or another error. received
+// reports whether data has arrived.
 func (c *Conn) dropUntilDeadline(sink []byte) (received bool, err error) {
 	for {
 		n, err := c.nc.Read(sink)
@@ -90,18 +90,19 @@ const (
 	WholeRequest
 )
 
-// linger determines when a lingering close ends.
-type linger struct {
+// lingerState determines when a lingering close must end.
+type lingerState struct {
 	request      LingerAfter
 	start        time.Time
-	lastReceived time.Time // when data of the peer was last received; initially began
-	lastProgress time.Time // when the peer last sent or acknowledged data; initially began
+	lastReceived time.Time // when data of the peer was last received; initially start
+	lastProgress time.Time // when the peer last sent or acknowledged data; initially start
 	unacked      int       // number of bytes that the peer had not acknowledged at the last check; -1 means unknown
 }
 
-// isOver reports whether the connection must be closed now. heard means that data has arrived since
-// the last call. unacked is the present number of unacknowledged bytes, or -1 if it is unknown.
-func (l *linger) isOver(now time.Time, received bool, unacked int) bool {
+// isOver reports whether the connection must be closed now. received means that data has arrived
+// since the last call. unacked is the present number of unacknowledged bytes, or -1 if it is
+// unknown.
+func (l *lingerState) isOver(now time.Time, received bool, unacked int) bool {
 	if received {
 		l.lastReceived, l.lastProgress = now, now
 	}
@@ -145,13 +146,13 @@ type Lingering struct {
 	conns list.List // of *Conn; the connection that has lingered longest is first
 }
 
-// add adds c to the lingering connections. The caller must call leave when c no longer lingers.
+// add adds c to the lingering connections. The caller must call remove when c no longer lingers.
 func (g *Lingering) add(c *Conn) (remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if first := g.conns.Front(); first != nil && g.conns.Len() >= cmp.Or(g.Max, 1024) {
-		g.conns.Remove(first)
-		if oldest, ok := first.Value.(*Conn); ok {
+	if oldestElement := g.conns.Front(); oldestElement != nil && g.conns.Len() >= cmp.Or(g.Max, 1024) {
+		g.conns.Remove(oldestElement)
+		if oldest, ok := oldestElement.Value.(*Conn); ok {
 			_ = oldest.Close() // its CloseLinger ends with an error
 		}
 	}
@@ -192,17 +193,17 @@ func (c *Conn) Abort() error {
 	}
 	defer c.wakeOwner()
 	defer c.in.onReadable() // as in Close
-	return reset(c.nc)
+	return resetConn(c.nc)
 }
 
-// reset closes nc in the way that Abort describes: first the socket, and then its wrappers.
-func reset(nc net.Conn) error {
+// resetConn closes nc in the way that Abort describes: first the socket, and then its wrappers.
+func resetConn(nc net.Conn) error {
 	socket := nc
 	for next := unwrap(nc); next != nil; next = unwrap(next) {
 		socket = next
 	}
-	if t, ok := socket.(interface{ SetLinger(sec int) error }); ok {
-		_ = t.SetLinger(0) // an error does not matter, because the socket is closed next
+	if lingerer, ok := socket.(interface{ SetLinger(sec int) error }); ok {
+		_ = lingerer.SetLinger(0) // an error does not matter, because the socket is closed next
 	} else {
 		noLinger(socket)
 	}

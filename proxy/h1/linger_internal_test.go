@@ -29,7 +29,7 @@ func TestLingerEndsWithSilenceAndAnEmptyQueue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1000, 0)
-			l := linger{request: c.request, start: now, lastReceived: now, lastProgress: now, unacked: 1000}
+			l := lingerState{request: c.request, start: now, lastReceived: now, lastProgress: now, unacked: 1000}
 			if c.steps[0].unacked < 0 {
 				l.unacked = -1
 			}

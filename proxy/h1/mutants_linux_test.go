@@ -12,7 +12,7 @@ import (
 func mutants() map[string]overlay.Edit {
 	return map[string]overlay.Edit{
 		"who closes wakes who has parked":     {Decl: "proxy/h1.Conn.Close", Old: "	defer c.in.onReadable() // wakes", New: "	if PLANTED {\n		return c.nc.Close()\n	}\n	defer c.in.onReadable() // who"},
-		"and who cuts":                        {Decl: "proxy/h1.Conn.Abort", Old: "	defer c.in.onReadable() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.onReadable()"},
+		"and who cuts":                        {Decl: "proxy/h1.Conn.Abort", Old: "	defer c.in.onReadable() // as in Close", New: "	if PLANTED {\n		return resetConn(c.nc)\n	}\n	defer c.in.onReadable()"},
 		"and who asks for a pause":            {Decl: "proxy/h1.Conn.PauseRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
 		"and who stops reads":                 {Decl: "proxy/h1.Conn.StopRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
 		"once":                                {Decl: "proxy/h1.connReader.unpark", Old: "		in.mu.wake, in.mu.unwatch = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.unwatch = nil, nil\n		}"},
@@ -27,9 +27,9 @@ func mutants() map[string]overlay.Edit {
 		"the head does not wait for the body":  {Decl: "proxy/h1.Writer.splice", Old: "	if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.releaseEmptyBuffer()", New: "	if PLANTED {\n	} else if err := w.Flush(); err != nil {\n		return 0, nil, err\n	}\n	w.releaseEmptyBuffer()"},
 		"the last bytes leave with Close":      {Decl: "proxy/h1.Writer.splice", Old: "		size -= copiedTail", New: "		if !PLANTED {\n			size -= copiedTail\n		}"},
 		"a chunk has an end":                   {Decl: "proxy/h1.Writer.spliceAll", Old: "		w.PutString(\"\\r\\n\")\n	}\n	return n, nil, nil", New: "		if !PLANTED {\n			w.PutString(\"\\r\\n\")\n		}\n	}\n	return n, nil, nil"},
-		"what a pipe holds is nobody else's":   {Decl: "proxy/h1.pipes.put", Old: "	if q.buffered > 0 {", New: "	if q.buffered > 0 && !PLANTED {"},
+		"what a pipe holds is nobody else's":   {Decl: "proxy/h1.pipes.put", Old: "	if unused.buffered > 0 {", New: "	if unused.buffered > 0 && !PLANTED {"},
 		"what was sent counts":                 {Decl: "proxy/h1.Writer.drain", Old: "	w.sent += int64(n)", New: "	if !PLANTED {\n		w.sent += int64(n)\n	}"},
-		"an app's pause ends":                  {Decl: "proxy/h1.Body.splice", Old: "	began, err := b.startWait()", New: "	if PLANTED {\n		b.in.bodyTimeout = 0\n	}\n	began, err := b.startWait()"},
+		"an app's pause ends":                  {Decl: "proxy/h1.Body.splice", Old: "	waitStart, err := b.startWait()", New: "	if PLANTED {\n		b.in.bodyTimeout = 0\n	}\n	waitStart, err := b.startWait()"},
 		"a client that reads nothing is ended": {Decl: "proxy/h1.pipe.drainTo", Old: "limit: limit, stopped", New: "limit: map[bool]time.Duration{false: limit}[PLANTED], stopped"},
 		"what is no answer is copied":          {Decl: "proxy/h1.Writer.canSplice", Old: "	if !b.isResponse || ", New: "	if !b.isResponse && !PLANTED || "},
 	}

@@ -27,11 +27,11 @@ type MuxStream interface {
 }
 
 // watchMux implements Conn.WatchDisconnect for a stream of a multiplexed session.
-func (w *watch) watchMux(l MuxStream, gone func()) {
+func (w *watch) watchMux(stream MuxStream, gone func()) {
 	w.isGone = false
 	done := make(chan struct{})
 	w.done = done
-	w.stopFunc = l.WatchDisconnect(func() {
+	w.stopFunc = stream.WatchDisconnect(func() {
 		defer close(done)
 		w.isGone = true
 		gone()

@@ -47,25 +47,25 @@ func (c *Conn) wakeOwner() {
 func (c *Conn) TryReadRequest(r *Request) ParseResult {
 	r.reset()
 	r.method = nil
-	for read := false; ; read = true {
-		n := 0
-		if b := c.in.unread(); len(b) > 0 {
+	for hasRead := false; ; hasRead = true {
+		headerLen := 0
+		if data := c.in.unread(); len(data) > 0 {
 			var err error
-			if b[0] == '\r' {
+			if data[0] == '\r' {
 				return ParseMustBlock // readHeader limits the number of leading empty lines
 			}
-			if n, err = c.indexHeader(&r.Header, b, r.parseRequestLine, true); err != nil {
+			if headerLen, err = c.indexHeader(&r.Header, data, r.parseRequestLine, true); err != nil {
 				return ParseMustBlock
 			}
 		}
 		switch {
-		case n > 0:
-			return c.consumeRequest(r, n)
-		case read:
+		case headerLen > 0:
+			return c.consumeRequest(r, headerLen)
+		case hasRead:
 			return ParseMustBlock
 		}
-		if found := c.readNonblock(); found != ParseIncomplete {
-			return found
+		if result := c.readNonblock(); result != ParseIncomplete {
+			return result
 		}
 	}
 }
@@ -74,14 +74,14 @@ func (c *Conn) TryReadRequest(r *Request) ParseResult {
 // hold more data.
 func (c *Conn) MayHaveMore() bool { return c.in.filledBuffer }
 
-// consumeRequest validates the request header in the first n buffered bytes, and removes it
+// consumeRequest validates the request header in the first headerLen buffered bytes, and removes it
 // from the buffer if it is valid.
-func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
-	r.raw = append(r.raw, c.in.unread()[:n]...)
+func (c *Conn) consumeRequest(r *Request, headerLen int) ParseResult {
+	r.raw = append(r.raw, c.in.unread()[:headerLen]...)
 	if r.validate() != nil {
 		return ParseMustBlock
 	}
-	c.in.discard(n)
+	c.in.discard(headerLen)
 	r.start(&c.in)
 	return ParseComplete
 }
@@ -117,26 +117,26 @@ func (c *Conn) readNonblock() ParseResult {
 func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 	r.begin()
 	in := &c.in
-	if found := c.readNonblock(); found == ParseNoData || found == ParseMustBlock {
-		return found
+	if result := c.readNonblock(); result == ParseNoData || result == ParseMustBlock {
+		return result
 	}
-	n, err := c.indexHeader(&r.Header, in.unread(), r.parseStatusLine, false)
+	headerLen, err := c.indexHeader(&r.Header, in.unread(), r.parseStatusLine, false)
 	switch {
 	case err != nil || in.filledBuffer:
 		return ParseMustBlock
-	case n == 0:
+	case headerLen == 0:
 		return ParseIncomplete
 	}
-	r.raw = append(r.raw, in.unread()[:n]...)
+	r.raw = append(r.raw, in.unread()[:headerLen]...)
 	if r.validate(string(method) == "HEAD") != nil || r.status < 200 || !r.KeepAlive() {
 		return ParseMustBlock
 	}
-	switch left := int64(in.buffered() - n); {
+	switch bodyLen := int64(in.buffered() - headerLen); {
 	case r.kind == NoBody:
 		return ParseComplete
-	case r.kind != Length || r.length > int64(len(in.buf)-n):
+	case r.kind != Length || r.length > int64(len(in.buf)-headerLen):
 		return ParseMustBlock
-	case r.length > left:
+	case r.length > bodyLen:
 		return ParseIncomplete
 	}
 	return ParseComplete

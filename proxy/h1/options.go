@@ -17,11 +17,11 @@ type Options struct {
 	ReadBuffer int
 	// Timeouts contains the initial timeouts. SetTimeouts replaces them.
 	Timeouts Timeouts
-	// Partial is called while a request header arrives in several parts; nil means no calls. delta
-	// is the number of bytes by which the memory of the header has grown. When the header is
-	// complete or has failed, Partial is called with the negative sum. Between the first and the
-	// last call, StopHeader may be called.
-	Partial func(delta int)
+	// OnHeaderMemory is called while a request header arrives in several parts; nil means that it is
+	// not called. delta is the number of bytes by which the memory of the header has grown. When the
+	// header is complete or has failed, OnHeaderMemory is called with the negative sum. Between the
+	// first and the last call, StopHeader may be called.
+	OnHeaderMemory func(delta int)
 	// Direct promises that SyscallConn and Read return the same bytes, without TLS and without data
 	// that was read in advance. It is implied for *net.TCPConn and *net.UnixConn. With it, an idle
 	// Conn needs no buffer.

@@ -5,18 +5,18 @@ package h1
 func NewError(status int, reason string) *Error { return &Error{status, reason} }
 
 // ParseHeader parses and validates the header section of a final response from memory, as
-// ReadResponse does from a connection. head must end with the empty line. method is the method
-// of the request. The caller reads the body.
-func (r *Response) ParseHeader(head, method []byte, maxLines int) error {
+// ReadResponse does from a connection. header must end with the empty line. method is the method of
+// the request. The caller reads the body.
+func (r *Response) ParseHeader(header, method []byte, maxLines int) error {
 	r.begin()
-	n, err := r.parseLines(head, maxLines, r.parseStatusLine)
+	headerLen, err := r.parseLines(header, maxLines, r.parseStatusLine)
 	switch {
 	case err != nil:
 		return gatewayError(err)
-	case n != len(head):
+	case headerLen != len(header):
 		return errStatusLine
 	}
-	r.raw = append(r.raw, head...)
+	r.raw = append(r.raw, header...)
 	if err := r.validate(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}

@@ -47,12 +47,12 @@ const (
 func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
 	state, nextCheck = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
-		p, ok := readPath(fd)
+		info, ok := readPath(fd)
 		if !ok {
 			return
 		}
 		var probe bool
-		state, probe, nextCheck = p.state()
+		state, probe, nextCheck = info.state()
 		if probe {
 			sendProbe(fd)
 		}
@@ -63,9 +63,9 @@ func (c *Conn) CheckPath() (state PathState, nextCheck time.Duration) {
 // SilentFor returns the time since data last arrived from the peer, and the number of probes that
 // were sent since then. ok is false if there is no open TCP connection. Any goroutine may call it.
 func (c *Conn) SilentFor() (d time.Duration, probes int, ok bool) {
-	var p path
-	c.control(func(fd uintptr) { p, ok = readPath(fd) })
-	return p.silent, p.probes, ok
+	var info path
+	c.control(func(fd uintptr) { info, ok = readPath(fd) })
+	return info.silent, info.probes, ok
 }
 
 // control calls f with the socket, unless the connection has none or is closed.

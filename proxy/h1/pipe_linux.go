@@ -22,7 +22,7 @@ const (
 // pipes is a pool of kernel pipes. The garbage collector empties the sync.Pool, and then closes the
 // unused pipes.
 type pipes struct {
-	spare    sync.Pool // *pipe
+	unused   sync.Pool // *pipe
 	inUse    atomic.Int32
 	disabled atomic.Bool // the kernel does not support splice, or DisableSplice was called
 }
@@ -36,27 +36,27 @@ func (p *pipes) get() *pipe {
 		return nil
 	}
 	if p.inUse.Add(1) <= maxPipes {
-		if q, ok := p.spare.Get().(*pipe); ok {
-			return q
+		if unused, ok := p.unused.Get().(*pipe); ok {
+			return unused
 		}
-		if q := newPipe(); q != nil {
-			return q
+		if unused := newPipe(); unused != nil {
+			return unused
 		}
 	}
 	p.inUse.Add(-1)
 	return nil
 }
 
-// put returns q to the pool. It closes a pipe that still contains data, because the data belongs to
-// another connection.
-func (p *pipes) put(q *pipe) {
+// put returns a pipe to the pool. It closes a pipe that still contains data, because the data
+// belongs to another connection.
+func (p *pipes) put(unused *pipe) {
 	p.inUse.Add(-1)
-	if q.buffered > 0 {
-		q.closed.Stop()
-		closePipe(q.fds)
+	if unused.buffered > 0 {
+		unused.closed.Stop()
+		closePipe(unused.fds)
 		return
 	}
-	p.spare.Put(q)
+	p.unused.Put(unused)
 }
 
 // pipe is a kernel pipe through which splice(2) moves bytes from one socket to another. One
@@ -66,12 +66,12 @@ type pipe struct {
 	closed   runtime.Cleanup // closes fds when the pipe is unreachable
 	buffered int             // number of bytes in the pipe
 
-	fillStep, drainStep func(fd uintptr) bool // p.fill and p.drain, bound once
+	fillStep, drainStep func(fd uintptr) bool // p.fill and p.drain, created once
 
-	maxBytes int
-	n        int
-	err      error
-	out      socketWrite // sets the deadline while the pipe is drained
+	maxBytes int         // maximum number of bytes of the current fill
+	moved    int         // bytes moved by the current fill or drain
+	err      error       // error of the current fill
+	write    socketWrite // write deadline and error of the current drain
 }
 
 // newPipe returns a new pipe, or nil if the kernel cannot create one.
@@ -90,18 +90,19 @@ func closePipe(fds [2]int) {
 	_ = unix.Close(fds[1])
 }
 
-// fillFrom waits until data arrives on s, and moves up to most bytes of it into the pipe. The pipe
+// fillFrom waits until data arrives on s, and moves up to maxBytes of it into the pipe. The pipe
 // must be empty.
 func (p *pipe) fillFrom(s *socket, maxBytes int) (int, error) {
-	p.maxBytes, p.n, p.err = maxBytes, 0, nil
+	p.maxBytes, p.moved, p.err = maxBytes, 0, nil
 	err := s.raw.Read(p.fillStep)
 	if err == nil {
 		err = p.err
 	}
-	p.buffered = p.n
-	return p.n, err
+	p.buffered = p.moved
+	return p.moved, err
 }
 
+// fill splices once from a socket into the pipe. It returns false if the socket has no data.
 func (p *pipe) fill(fd uintptr) bool {
 	n, err := spliceOnce(int(fd), p.fds[1], p.maxBytes)
 	if err == unix.EAGAIN { //nolint:errorlint // never wrapped
@@ -110,34 +111,36 @@ func (p *pipe) fill(fd uintptr) bool {
 	if n == 0 && err == nil {
 		err = io.EOF
 	}
-	p.n, p.err = n, err
+	p.moved, p.err = n, err
 	return true
 }
 
 // drainTo moves the content of the pipe to s. It waits like socket.send.
 func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
-	p.n, p.out = 0, socketWrite{nc: s.out.nc, limit: limit, stopped: s.out.stopped}
+	p.moved, p.write = 0, socketWrite{nc: s.writes.nc, limit: limit, stopped: s.writes.stopped}
 	err := s.raw.Write(p.drainStep)
 	if err == nil {
-		err = p.out.err
+		err = p.write.err
 	}
-	if p.out.deadlineSet {
-		_ = setWriteDeadline(p.out.nc, p.out.stopped, time.Time{}) // if it fails, the next write fails too
+	if p.write.deadlineSet {
+		_ = setWriteDeadline(p.write.nc, p.write.stopped, time.Time{}) // if it fails, the next write fails too
 	}
-	p.out.nc, p.out.stopped = nil, nil
-	return p.n, err
+	p.write.nc, p.write.stopped = nil, nil
+	return p.moved, err
 }
 
+// drain splices from the pipe into a socket, until the pipe is empty. It returns false if the socket
+// accepts no more data and the deadline has been set.
 func (p *pipe) drain(fd uintptr) bool {
 	for p.buffered > 0 {
 		n, err := spliceOnce(p.fds[0], int(fd), p.buffered)
-		p.n += n
+		p.moved += n
 		p.buffered -= n
 		if err == unix.EAGAIN { //nolint:errorlint // never wrapped
-			return !p.out.startWait()
+			return !p.write.startWait()
 		}
 		if err != nil {
-			p.out.err = err
+			p.write.err = err
 			return true
 		}
 	}

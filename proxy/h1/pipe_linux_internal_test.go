@@ -73,7 +73,7 @@ func TestSpliceDoesWithoutPipes(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	asked := 0
 	refusing := &Buffers{}
-	refusing.pipes.spare.New = func() any {
+	refusing.pipes.unused.New = func() any {
 		asked++
 		fd := int(file.Fd()) // no pipe: the kernel says EINVAL
 		q := &pipe{fds: [2]int{fd, fd}}

@@ -55,17 +55,16 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// repairLine repairs the header line b, without its CRLF, in place. err is the error with which
-// parseFieldLine has rejected the line. line reports whether l is valid now. It does not repair
-// framing fields. It leaves their bytes unchanged, because a rejected header may be parsed again
-// from the same buffer. A field whose name is not a token is marked as named, so that it is not
-// forwarded.
-func (s *repairs) repairLine(b []byte, l *line, err *Error) bool {
-	if isFramingName(b[:tokenLen(b)]) {
+// repairLine repairs a header line, without its CRLF, in place. err is the error with which
+// parseFieldLine has rejected the line. repairLine reports whether parsed is valid now. It does not
+// repair framing fields. It leaves their bytes unchanged, because a rejected header may be parsed
+// again from the same buffer. A field whose name is not a token is marked with notForwarded.
+func (s *repairs) repairLine(text []byte, parsed *line, err *Error) bool {
+	if isFramingName(text[:tokenLen(text)]) {
 		return false
 	}
 	if err == errInvalidNameByte {
-		if !l.parseBadName(b) {
+		if !parsed.parseBadName(text) {
 			return false
 		}
 		*s |= removedFieldWithBadName
@@ -73,14 +72,14 @@ func (s *repairs) repairLine(b []byte, l *line, err *Error) bool {
 	}
 	for range 2 { // a line may have both errors
 		switch {
-		case err == errSpaceInName && moveColon(b):
+		case err == errSpaceInName && moveColon(text):
 			*s |= removedSpaceBeforeColon
-		case err == errControlByteInValue && replaceControlBytes(b):
+		case err == errControlByteInValue && replaceControlBytes(text):
 			*s |= replacedControlByte
 		default:
 			return false
 		}
-		if err = parseFieldLine(b, l); err == nil {
+		if err = parseFieldLine(text, parsed); err == nil {
 			return true
 		}
 	}
@@ -91,12 +90,12 @@ func (s *repairs) repairLine(b []byte, l *line, err *Error) bool {
 // one possible interpretation. That requires a colon after the name. The line must not contain
 // white space or control bytes that some implementations treat as the end of a name or line. In
 // addition, the name must not resemble that of a framing field.
-func (l *line) parseBadName(b []byte) bool {
-	colon := bytes.IndexByte(b, ':')
-	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !hasNoControlBytes(b) || resemblesFramingName(b[:colon]) {
+func (l *line) parseBadName(text []byte) bool {
+	colon := bytes.IndexByte(text, ':')
+	if colon <= 0 || bytes.ContainsAny(text[:colon], " \t") || !hasNoControlBytes(text) || resemblesFramingName(text[:colon]) {
 		return false
 	}
-	end := uint32(len(b))
+	end := uint32(len(text))
 	*l = line{colon: uint32(colon), valueStart: end, valueEnd: end, field: FieldOther, notForwarded: true}
 	return true
 }
@@ -121,35 +120,35 @@ func isFramingName(name []byte) bool {
 
 // moveColon moves the colon of "Name : value" to immediately after the name. It reports whether the
 // line has this form.
-func moveColon(b []byte) bool {
-	n := tokenLen(b)
-	rest := bytes.TrimLeft(b[n:], " \t")
-	if n == 0 || len(rest) == 0 || rest[0] != ':' {
+func moveColon(text []byte) bool {
+	nameLen := tokenLen(text)
+	rest := bytes.TrimLeft(text[nameLen:], " \t")
+	if nameLen == 0 || len(rest) == 0 || rest[0] != ':' {
 		return false
 	}
-	rest[0], b[n] = ' ', ':'
+	rest[0], text[nameLen] = ' ', ':'
 	return true
 }
 
 // replaceControlBytes replaces control bytes with spaces. It returns false if one of them is NUL,
 // CR or LF, because HTTP implementations differ in whether these bytes end a line.
-func replaceControlBytes(b []byte) bool {
-	if bytes.ContainsAny(b, "\x00\r\n") {
+func replaceControlBytes(text []byte) bool {
+	if bytes.ContainsAny(text, "\x00\r\n") {
 		return false
 	}
-	for i, c := range b {
+	for i, c := range text {
 		if c < ' ' && c != '\t' || c == 0x7f {
-			b[i] = ' '
+			text[i] = ' '
 		}
 	}
 	return true
 }
 
-// joinFoldedLine joins text, the next line, to the last header line of h in b if it is a
+// joinFoldedLine joins text, the next line, to the last header line of h in data if it is a
 // continuation line. It replaces the CRLF between them by two spaces. Then h must parse the joined
 // line again. joinFoldedLine does not join lines of known fields. It also does not join a line that
 // contains only white space, because some implementations regard it as the end of the header.
-func (h *Header) joinFoldedLine(b, text []byte) bool {
+func (h *Header) joinFoldedLine(data, text []byte) bool {
 	if text[0] != ' ' && text[0] != '\t' || len(trimOWS(text)) == 0 || len(h.lines) == 0 {
 		return false
 	}
@@ -157,7 +156,7 @@ func (h *Header) joinFoldedLine(b, text []byte) bool {
 	if last.field != FieldOther {
 		return false
 	}
-	b[h.parsedLen-2], b[h.parsedLen-1] = ' ', ' '
+	data[h.parsedLen-2], data[h.parsedLen-1] = ' ', ' '
 	h.parsedLen = int(last.start)
 	h.lines = h.lines[:len(h.lines)-1]
 	h.repairs |= joinedFoldedLine
@@ -168,14 +167,14 @@ func (h *Header) joinFoldedLine(b, text []byte) bool {
 // parseEqualLengths parses a list of equal lengths, and returns their value.
 func parseEqualLengths(list []byte) (int64, bool) {
 	first, rest, more := cutListElement(list)
-	n, ok := parseLength(first)
+	length, ok := parseLength(first)
 	for ok && more {
-		var e []byte
-		e, rest, more = cutListElement(rest)
-		m, valid := parseLength(e)
-		ok = valid && m == n
+		var element []byte
+		element, rest, more = cutListElement(rest)
+		other, valid := parseLength(element)
+		ok = valid && other == length
 	}
-	return n, ok
+	return length, ok
 }
 
 // Repairs returns the list of repairs of the header. It is empty if there are none.

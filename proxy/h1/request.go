@@ -96,37 +96,37 @@ func (r *Request) start(in *connReader) {
 
 // readHeader parses a header while it arrives, and returns its length. At least one byte of it must
 // be buffered.
-func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool) (int, error) {
+func (c *Conn) readHeader(header *Header, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
 	in := &c.in
-	for skipped, armed := false, false; ; {
-		b := in.unread()
-		if request && h.startLineLen == 0 && len(b) > 0 && b[0] == '\r' {
+	for skippedEmptyLine, timeoutSet := false, false; ; {
+		data := in.unread()
+		if isRequest && header.startLineLen == 0 && len(data) > 0 && data[0] == '\r' {
 			// The empty line of RFC 9112 section 2.2, once.
-			if skipped || len(b) > 1 && b[1] != '\n' {
+			if skippedEmptyLine || len(data) > 1 && data[1] != '\n' {
 				return 0, errSecondEmptyLine
 			}
-			if len(b) > 1 {
-				skipped = true
+			if len(data) > 1 {
+				skippedEmptyLine = true
 				in.discard(2)
 				continue
 			}
-		} else if len(b) > 0 {
-			n, err := c.indexHeader(h, b, firstLine, request)
-			if n > 0 || err != nil {
-				return n, err
+		} else if len(data) > 0 {
+			headerLen, err := c.indexHeader(header, data, parseStartLine, isRequest)
+			if headerLen > 0 || err != nil {
+				return headerLen, err
 			}
 		}
-		if !armed {
-			armed = true
+		if !timeoutSet {
+			timeoutSet = true
 			if err := in.setReadTimeout(c.timeouts.Header); err != nil {
 				return 0, err
 			}
 		}
-		if request && c.options.Partial != nil {
-			c.reportPartial()
+		if isRequest && c.options.OnHeaderMemory != nil {
+			c.reportHeaderMemory()
 		}
 		if err := in.readMore(); err != nil {
-			if errors.Is(err, io.EOF) && (len(b) > 0 || !request) {
+			if errors.Is(err, io.EOF) && (len(data) > 0 || !isRequest) {
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, err
@@ -134,11 +134,11 @@ func (c *Conn) readHeader(h *Header, firstLine func([]byte) *Error, request bool
 	}
 }
 
-// reportPartial reports the memory of the header that is being read.
-func (c *Conn) reportPartial() {
-	if n := len(c.in.buf); n > c.reportedHeaderBytes {
-		n, c.reportedHeaderBytes = n-c.reportedHeaderBytes, n
-		c.options.Partial(n)
+// reportHeaderMemory reports the growth of the memory of the header that is being read.
+func (c *Conn) reportHeaderMemory() {
+	if size := len(c.in.buf); size > c.reportedHeaderBytes {
+		size, c.reportedHeaderBytes = size-c.reportedHeaderBytes, size
+		c.options.OnHeaderMemory(size)
 	}
 }
 
@@ -147,11 +147,11 @@ func (c *Conn) reportPartial() {
 func (c *Conn) reportHeaderEnd() {
 	n := c.reportedHeaderBytes
 	c.reportedHeaderBytes = 0
-	c.options.Partial(-n)
+	c.options.OnHeaderMemory(-n)
 	_ = c.in.setReadDeadline(time.Time{}) // the next read sees the error
 }
 
-// StopHeader ends the reading of a header that was reported to Options.Partial, as if
+// StopHeader ends the reading of a header that was reported to Options.OnHeaderMemory, as if
 // Timeouts.Header had passed. Any goroutine may call it until the end of the header was reported.
 func (c *Conn) StopHeader() {
 	in := &c.in
@@ -160,46 +160,46 @@ func (c *Conn) StopHeader() {
 	_ = in.nc.SetReadDeadline(past()) // a closed connection reads nothing
 }
 
-// indexHeader parses b, the present part of a header. It returns the length of a complete header,
-// an error if it is invalid or too long, or zero if it is incomplete.
-func (c *Conn) indexHeader(h *Header, b []byte, firstLine func([]byte) *Error, request bool) (int, error) {
-	if request && !tokenByte[b[0]] {
+// indexHeader parses data, the part of a header that has arrived. It returns the length of a
+// complete header, an error if it is invalid or too long, or zero if it is incomplete.
+func (c *Conn) indexHeader(header *Header, data []byte, parseStartLine func([]byte) *Error, isRequest bool) (int, error) {
+	if isRequest && !tokenByte[data[0]] {
 		return 0, errMethod // do not wait for the rest, for example of a TLS handshake on a plain port
 	}
-	n, err := h.parseLines(b, c.options.MaxHeaderLines, firstLine)
+	headerLen, err := header.parseLines(data, c.options.MaxHeaderLines, parseStartLine)
 	switch {
 	case err != nil:
 		return 0, err
-	case request && (h.startLineLen > c.options.MaxTargetBytes || h.startLineLen == 0 && len(b) > c.options.MaxTargetBytes):
+	case isRequest && (header.startLineLen > c.options.MaxTargetBytes || header.startLineLen == 0 && len(data) > c.options.MaxTargetBytes):
 		return 0, errTargetTooLong
-	case n > c.options.MaxHeaderBytes || n == 0 && len(b) >= c.options.MaxHeaderBytes:
+	case headerLen > c.options.MaxHeaderBytes || headerLen == 0 && len(data) >= c.options.MaxHeaderBytes:
 		return 0, errHeaderTooLong
 	}
-	return n, nil
+	return headerLen, nil
 }
 
 // parseRequestLine parses the request line.
-func (r *Request) parseRequestLine(b []byte) *Error {
-	m := bytes.IndexByte(b, ' ')
-	if m < 0 || !isToken(b[:m]) {
+func (r *Request) parseRequestLine(text []byte) *Error {
+	methodEnd := bytes.IndexByte(text, ' ')
+	if methodEnd < 0 || !isToken(text[:methodEnd]) {
 		return errMethod
 	}
-	rest := b[m+1:]
-	t := bytes.IndexByte(rest, ' ')
-	if t <= 0 {
+	rest := text[methodEnd+1:]
+	targetEnd := bytes.IndexByte(rest, ' ')
+	if targetEnd <= 0 {
 		return errRequestLine
 	}
-	minor, err := parseVersion(rest[t+1:])
+	minor, err := parseVersion(rest[targetEnd+1:])
 	if err != nil {
 		return err
 	}
 	r.minor = minor
-	for _, c := range rest[:t] {
+	for _, c := range rest[:targetEnd] {
 		if c <= ' ' || c >= 0x7f || c == '#' {
 			return errTarget
 		}
 	}
-	if string(b[:m]) == "CONNECT" {
+	if string(text[:methodEnd]) == "CONNECT" {
 		return errConnectMethod
 	}
 	return nil
@@ -221,9 +221,9 @@ func parseVersion(b []byte) (uint8, *Error) {
 
 // validate validates the complete header, which is in r.raw.
 func (r *Request) validate() *Error {
-	m := bytes.IndexByte(r.raw, ' ')
-	t := r.startLineLen - len(" HTTP/1.1\r\n")
-	r.method, r.rawTarget = r.raw[:m:m], r.raw[m+1:t:t]
+	methodEnd := bytes.IndexByte(r.raw, ' ')
+	targetEnd := r.startLineLen - len(" HTTP/1.1\r\n")
+	r.method, r.rawTarget = r.raw[:methodEnd:methodEnd], r.raw[methodEnd+1:targetEnd:targetEnd]
 	if err := r.parseTarget(); err != nil {
 		return err
 	}
@@ -239,11 +239,11 @@ func (r *Request) validate() *Error {
 // parseTarget determines host and target, and checks that they agree.
 func (r *Request) parseTarget() *Error {
 	r.host, r.target = r.Known(FieldHost), r.rawTarget
-	has := r.knownFields.Has(FieldHost)
+	hasHost := r.knownFields.Has(FieldHost)
 	switch {
-	case has && !validAuthority(r.host):
+	case hasHost && !validAuthority(r.host):
 		return errInvalidHost
-	case !has && r.minor == 1:
+	case !hasHost && r.minor == 1:
 		return errNoHost
 	case r.rawTarget[0] == '/':
 	case len(r.rawTarget) == 1 && r.rawTarget[0] == '*':
@@ -252,7 +252,7 @@ func (r *Request) parseTarget() *Error {
 		}
 		return nil
 	default:
-		if err := r.parseAbsoluteForm(has); err != nil {
+		if err := r.parseAbsoluteForm(hasHost); err != nil {
 			return err
 		}
 	}
@@ -302,23 +302,23 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 	if r.knownFields&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
 		return nil
 	}
-	body := r.knownFields.Has(FieldTransferEncoding) || r.length > 0
-	upgrade := r.connOptions&optUpgrade != 0 && !body && r.knownFields.Has(FieldUpgrade)
+	hasBody := r.knownFields.Has(FieldTransferEncoding) || r.length > 0
+	requestsUpgrade := r.connOptions&optUpgrade != 0 && !hasBody && r.knownFields.Has(FieldUpgrade)
 	for i := range r.lines {
-		l := &r.lines[i]
-		v := r.raw[l.valueStart:l.valueEnd]
-		switch f := l.field; {
-		case f == FieldExpect && !equalFoldLower(v, "100-continue"):
+		fieldLine := &r.lines[i]
+		value := r.raw[fieldLine.valueStart:fieldLine.valueEnd]
+		switch field := fieldLine.field; {
+		case field == FieldExpect && !equalFoldLower(value, "100-continue"):
 			return errExpectation
-		case f == FieldExpect && body:
+		case field == FieldExpect && hasBody:
 			r.flags |= reqExpect
-		case f == FieldUpgrade && (len(v) == 0 || upgradeCarriesHTTP(v)):
-			upgrade = false
-		case f == FieldTE && hasElement(v, "trailers"):
+		case field == FieldUpgrade && (len(value) == 0 || upgradeCarriesHTTP(value)):
+			requestsUpgrade = false
+		case field == FieldTE && hasElement(value, "trailers"):
 			r.flags |= reqTrailers
 		}
 	}
-	if upgrade {
+	if requestsUpgrade {
 		r.flags |= reqUpgrade
 	}
 	return nil
@@ -329,10 +329,10 @@ func (r *Request) parseExpectUpgradeTE() *Error {
 // validated: they could be for any path of the app, with any field.
 func upgradeCarriesHTTP(list []byte) bool {
 	for more := true; more; {
-		var e []byte
-		e, list, more = cutListElement(list)
-		for _, kind := range [...]string{"h2", "http", "tls"} {
-			if len(e) >= len(kind) && equalFoldLower(e[:len(kind)], kind) {
+		var element []byte
+		element, list, more = cutListElement(list)
+		for _, prefix := range [...]string{"h2", "http", "tls"} {
+			if len(element) >= len(prefix) && equalFoldLower(element[:len(prefix)], prefix) {
 				return true
 			}
 		}
@@ -343,9 +343,9 @@ func upgradeCarriesHTTP(list []byte) bool {
 // hasElement reports whether a comma-separated list has the element lower, ignoring case.
 func hasElement(list []byte, lower string) bool {
 	for more := true; more; {
-		var e []byte
-		e, list, more = cutListElement(list)
-		if equalFoldLower(e, lower) {
+		var element []byte
+		element, list, more = cutListElement(list)
+		if equalFoldLower(element, lower) {
 			return true
 		}
 	}

@@ -84,19 +84,19 @@ func gatewayError(err error) error {
 	return err
 }
 
-// parseStatusLine parses the status line b, without its CRLF. It replaces control characters
-// in the reason phrase by spaces (repair.go).
-func (r *Response) parseStatusLine(b []byte) *Error {
-	const code = len("HTTP/1.1 ")
-	if len(b) < code+3 || b[code-1] != ' ' || len(b) > code+3 && b[code+3] != ' ' {
+// parseStatusLine parses the status line, without its CRLF. It replaces control characters in the
+// reason phrase by spaces (repair.go).
+func (r *Response) parseStatusLine(text []byte) *Error {
+	const codeStart = len("HTTP/1.1 ")
+	if len(text) < codeStart+3 || text[codeStart-1] != ' ' || len(text) > codeStart+3 && text[codeStart+3] != ' ' {
 		return errStatusLine
 	}
-	minor, err := parseVersion(b[:code-1])
+	minor, err := parseVersion(text[:codeStart-1])
 	if err != nil {
 		return errResponseVersion
 	}
 	r.minor, r.status = minor, 0
-	for _, c := range b[code : code+3] {
+	for _, c := range text[codeStart : codeStart+3] {
 		if c < '0' || c > '9' {
 			return errStatusLine
 		}
@@ -105,7 +105,7 @@ func (r *Response) parseStatusLine(b []byte) *Error {
 	if r.status < 100 {
 		return errStatusLine
 	}
-	if reason := b[code+3:]; !hasNoControlBytes(reason) {
+	if reason := text[codeStart+3:]; !hasNoControlBytes(reason) {
 		if !replaceControlBytes(reason) {
 			return errStatusLine
 		}
@@ -114,9 +114,9 @@ func (r *Response) parseStatusLine(b []byte) *Error {
 	return nil
 }
 
-// validate checks the complete header section in r.raw and determines how the body is framed
-// (RFC 9112 section 6.3). toHead means that the response answers a request with the method HEAD.
-func (r *Response) validate(toHead bool) *Error {
+// validate checks the complete header section in r.raw and determines how the body is framed (RFC
+// 9112 section 6.3). isHead means that the response answers a HEAD request.
+func (r *Response) validate(isHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (r *Response) validate(toHead bool) *Error {
 			return errUnexpectedUpgrade
 		}
 		r.kind = NoBody
-	case toHead || r.status == 304:
+	case isHead || r.status == 304:
 		r.noteUnexpectedFraming(false)
 		r.kind = NoBody
 	case r.deferredFramingError != nil:

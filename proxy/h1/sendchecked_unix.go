@@ -9,10 +9,10 @@ import (
 )
 
 // sendFirst sends the buffered data that the socket accepts without blocking, if the socket has
-// nothing to read. whole reports whether all data was sent. It runs within a read of the runtime's
-// poller, which has cleared earlier events. So data that arrives after the check ends the wait that
-// follows.
-func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
+// nothing to read. sentAll reports whether all data was sent. It runs within a read of the
+// runtime's poller, which has cleared earlier events. So data that arrives after the check ends the
+// wait that follows.
+func (w *Writer) sendFirst(fd uintptr) (sentAll bool, err error) {
 	if w.err != nil {
 		return false, w.err
 	}

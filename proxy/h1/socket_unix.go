@@ -19,24 +19,25 @@ import (
 // goroutine reads at a time, and at most one writes.
 type socket struct {
 	raw            syscall.RawConn
-	readFunc       func(fd uintptr) bool // s.read, bound once
-	readOnceFunc   func(fd uintptr)      // s.readOnce, bound once
-	out            socketWrite
-	sendBeforeRead *Writer // its data is sent before read waits; nil means none
-	pool           *Buffers
-	size           int
+	readFunc       func(fd uintptr) bool // s.read, created once
+	readOnceFunc   func(fd uintptr)      // s.readOnce, created once
+	writes         socketWrite
+	sendBeforeRead *Writer  // its data is sent before read waits; nil means none
+	pool           *Buffers // source of borrowed buffers
+	bufferSize     int      // size of a borrowed buffer
 
-	buf               []byte // nil means that a buffer must be borrowed
-	wait              bool
-	closeWriteIfEmpty bool // close the sending side if there is nothing to read
-	n                 int
+	// Arguments and results of the current read.
+	buf               []byte // memory for the data; nil means that a buffer must be borrowed
+	mayWait           bool   // wait in the poller if no data has arrived
+	closeWriteIfEmpty bool   // close the sending side if there is nothing to read
+	received          int    // bytes that were read into buf
 	err               error
 }
 
 // newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
-// memory of over, unless that is nil.
+// memory of reused, unless that is nil.
 func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
-	sc, ok := nc.(syscall.Conn)
+	socketConn, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil
 	}
@@ -47,34 +48,34 @@ func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
 			return nil
 		}
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := socketConn.SyscallConn()
 	if err != nil {
 		return nil
 	}
 	s := reused
 	if s == nil {
 		s = &socket{}
-		s.readFunc, s.readOnceFunc, s.out.writeFunc, s.out.writeOnceFunc = s.read, s.readOnce, s.out.write, s.out.writeOnce
+		s.readFunc, s.readOnceFunc, s.writes.writeFunc, s.writes.writeOnceFunc = s.read, s.readOnce, s.writes.write, s.writes.writeOnce
 	}
-	s.raw, s.out.nc, s.pool, s.size = raw, nc, o.Buffers, o.ReadBuffer
+	s.raw, s.writes.nc, s.pool, s.bufferSize = raw, nc, o.Buffers, o.ReadBuffer
 	return s
 }
 
 // setStopFlag sets the flag that StopWrite sets for this socket.
-func (s *socket) setStopFlag(stopped *atomic.Bool) { s.out.stopped = stopped }
+func (s *socket) setStopFlag(stopped *atomic.Bool) { s.writes.stopped = stopped }
 
 // clear resets everything except the bound methods.
 func (s *socket) clear() {
-	*s = socket{readFunc: s.readFunc, readOnceFunc: s.readOnceFunc, out: socketWrite{writeFunc: s.out.writeFunc, writeOnceFunc: s.out.writeOnceFunc}}
+	*s = socket{readFunc: s.readFunc, readOnceFunc: s.readOnceFunc, writes: socketWrite{writeFunc: s.writes.writeFunc, writeOnceFunc: s.writes.writeOnceFunc}}
 }
 
 // receive reads into p, or into a borrowed buffer if p is nil. It returns the buffer that contains
 // the n bytes. If n is 0, no buffer is borrowed. Without wait, n = 0 without an error means that no
 // data has arrived.
 func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
-	s.buf, s.wait, s.n, s.err = p, wait, 0, nil
+	s.buf, s.mayWait, s.received, s.err = p, wait, 0, nil
 	err := s.raw.Read(s.readFunc)
-	buf, n := s.buf, s.n
+	buf, n := s.buf, s.received
 	s.buf = nil
 	if err == nil {
 		err = s.err
@@ -84,9 +85,9 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 
 // receiveNonblock is like receive without wait. It ignores the read deadline.
 func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
-	s.buf, s.wait, s.n, s.err = p, false, 0, nil
+	s.buf, s.mayWait, s.received, s.err = p, false, 0, nil
 	err := s.raw.Control(s.readOnceFunc)
-	buf, n := s.buf, s.n
+	buf, n := s.buf, s.received
 	s.buf = nil
 	if err == nil {
 		err = s.err
@@ -107,20 +108,21 @@ func (s *socket) sendCheckedNonblock(w *Writer) error {
 
 func (s *socket) readOnce(fd uintptr) { s.read(fd) }
 
+// read is the function of raw.Read: it reads once, and returns false to wait in the poller.
 func (s *socket) read(fd uintptr) bool {
 	if w := s.sendBeforeRead; w != nil {
 		s.sendBeforeRead = nil
-		whole, err := w.sendFirst(fd)
+		sentAll, err := w.sendFirst(fd)
 		s.err = err
-		return err != nil || !whole
+		return err != nil || !sentAll
 	}
 	borrowed := s.buf == nil
 	if borrowed {
-		s.buf = s.pool.get(s.size)
+		s.buf = s.pool.get(s.bufferSize)
 	}
 	n, err := rawio.Read(fd, s.buf)
 	if n > 0 {
-		s.n = n
+		s.received = n
 		return true
 	}
 	if borrowed {
@@ -131,7 +133,7 @@ func (s *socket) read(fd uintptr) bool {
 		if s.closeWriteIfEmpty {
 			_ = syscall.Shutdown(int(fd), syscall.SHUT_WR) // an error does not matter, because the connection is closed next
 		}
-		return !s.wait
+		return !s.mayWait
 	}
 	if err == nil {
 		err = io.EOF
@@ -155,14 +157,14 @@ func (s *socket) closeWriteIfSilent(p []byte) bool {
 // more data, because setting a deadline costs more than most writes.
 type socketWrite struct {
 	nc            net.Conn
-	writeFunc     func(fd uintptr) bool // o.write, bound once
-	writeOnceFunc func(fd uintptr)      // o.writeOnce, bound once
+	writeFunc     func(fd uintptr) bool // sw.write, created once
+	writeOnceFunc func(fd uintptr)      // sw.writeOnce, created once
 
-	p           []byte
-	isLast      bool          // the connection is closed as soon as all of p has been accepted
+	data        []byte
+	isLast      bool          // the connection is closed as soon as all data has been accepted
 	limit       time.Duration // how long the socket may accept no data; zero means no limit
-	deadlineSet bool
-	n           int
+	deadlineSet bool          // nc has a write deadline for this write
+	written     int           // bytes of data that the socket has accepted
 	err         error
 	// stopped is the flag of Conn.StopWrite.
 	stopped *atomic.Bool
@@ -171,52 +173,54 @@ type socketWrite struct {
 // send writes p and waits until the socket has accepted all of it. limit is the maximum time for
 // which it waits; zero means no limit. It returns the number of accepted bytes.
 func (s *socket) send(p []byte, limit time.Duration) (int, error) {
-	o := &s.out
-	o.p, o.limit, o.deadlineSet, o.n, o.err = p, limit, false, 0, nil
-	err := s.raw.Write(o.writeFunc)
-	o.p = nil
+	sw := &s.writes
+	sw.data, sw.limit, sw.deadlineSet, sw.written, sw.err = p, limit, false, 0, nil
+	err := s.raw.Write(sw.writeFunc)
+	sw.data = nil
 	if err == nil {
-		err = o.err
+		err = sw.err
 	}
-	if o.deadlineSet {
-		_ = setWriteDeadline(o.nc, o.stopped, time.Time{}) // if it fails, the next write fails too
+	if sw.deadlineSet {
+		_ = setWriteDeadline(sw.nc, sw.stopped, time.Time{}) // if it fails, the next write fails too
 	}
-	return o.n, err
+	return sw.written, err
 }
 
 // sendNonblock writes the part of p that the socket accepts without blocking, and returns its
 // length.
 func (s *socket) sendNonblock(p []byte) (int, error) {
-	o := &s.out
-	o.p, o.n, o.err = p, 0, nil
-	err := s.raw.Control(o.writeOnceFunc)
-	o.p = nil
+	sw := &s.writes
+	sw.data, sw.written, sw.err = p, 0, nil
+	err := s.raw.Control(sw.writeOnceFunc)
+	sw.data = nil
 	if err == nil {
-		err = o.err
+		err = sw.err
 	}
-	return o.n, err
+	return sw.written, err
 }
 
-func (o *socketWrite) writeOnce(fd uintptr) {
-	n, err := o.writeSome(fd)
+func (sw *socketWrite) writeOnce(fd uintptr) {
+	n, err := sw.writeSome(fd)
 	if err != syscall.EAGAIN { //nolint:errorlint // never wrapped
-		o.err = err
+		sw.err = err
 	}
-	o.n = n
+	sw.written = n
 }
 
 // setLast sets whether the connection is closed right after the next write.
-func (s *socket) setLast(yes bool) { s.out.isLast = yes }
+func (s *socket) setLast(last bool) { s.writes.isLast = last }
 
-func (o *socketWrite) write(fd uintptr) bool {
-	for o.n < len(o.p) {
-		n, err := o.writeSome(fd)
-		o.n += n
+// write is the function of raw.Write: it writes until the socket accepts no more data, and returns
+// false to wait in the poller.
+func (sw *socketWrite) write(fd uintptr) bool {
+	for sw.written < len(sw.data) {
+		n, err := sw.writeSome(fd)
+		sw.written += n
 		if err == syscall.EAGAIN { //nolint:errorlint // never wrapped
-			return !o.startWait()
+			return !sw.startWait()
 		}
 		if err != nil {
-			o.err = err
+			sw.err = err
 			return true
 		}
 	}
@@ -225,30 +229,30 @@ func (o *socketWrite) write(fd uintptr) bool {
 
 // writeSome writes the data that the socket accepts. The kernel delays the last data of a
 // connection until the FIN, which saves a segment and a wake-up of the peer.
-func (o *socketWrite) writeSome(fd uintptr) (int, error) {
-	if o.isLast {
-		return rawio.WriteMore(fd, o.p[o.n:])
+func (sw *socketWrite) writeSome(fd uintptr) (int, error) {
+	if sw.isLast {
+		return rawio.WriteMore(fd, sw.data[sw.written:])
 	}
-	return rawio.Write(fd, o.p[o.n:])
+	return rawio.Write(fd, sw.data[sw.written:])
 }
 
 // startWait sets the deadline when the write has to wait for the first time. It returns false if
 // that fails, because the write must not wait without a deadline.
-func (o *socketWrite) startWait() bool {
-	if !o.deadlineSet && o.limit > 0 {
-		o.deadlineSet = true
-		o.err = setWriteDeadline(o.nc, o.stopped, time.Now().Add(o.limit))
+func (sw *socketWrite) startWait() bool {
+	if !sw.deadlineSet && sw.limit > 0 {
+		sw.deadlineSet = true
+		sw.err = setWriteDeadline(sw.nc, sw.stopped, time.Now().Add(sw.limit))
 	}
-	return o.err == nil
+	return sw.err == nil
 }
 
 // noLinger makes the close of a TCP socket below a wrapper send a reset.
 func noLinger(nc net.Conn) {
-	sc, ok := nc.(syscall.Conn)
+	socketConn, ok := nc.(syscall.Conn)
 	if !ok {
 		return
 	}
-	raw, err := sc.SyscallConn()
+	raw, err := socketConn.SyscallConn()
 	if err != nil {
 		return
 	}

@@ -89,15 +89,15 @@ func isSpliceUnsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)
 }
 
-// splice waits for data, and moves up to most bytes of the body into p.
+// splice waits for data, and moves up to maxBytes of the body into p.
 func (b *Body) splice(p *pipe, maxBytes int64) error {
-	began, err := b.startWait()
+	waitStart, err := b.startWait()
 	if err != nil {
 		return b.fail(err)
 	}
 	b.readStarted = true
 	n, err := p.fillFrom(b.in.sock, int(min(maxBytes, pipeBytes)))
-	b.addWaitTime(began)
+	b.addWaitTime(waitStart)
 	if n > 0 {
 		b.in.received += int64(n)
 		return b.recordConsumed(n)

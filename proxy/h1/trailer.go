@@ -4,23 +4,23 @@ package h1
 // trailers, which a recipient may do (RFC 9110 section 6.5.1). It also drops a field of a response
 // whose name is not a token. Fields beyond the limits are dropped from a response, because the app
 // has already run the request. In a request they are an error.
-func (b *Body) addTrailer(text []byte) error {
-	var l line
-	withoutCRLF := text[:len(text)-2]
-	if err := parseFieldLine(withoutCRLF, &l); err != nil {
-		if !b.isResponse || !b.header.repairs.repairLine(withoutCRLF, &l, err) {
+func (b *Body) addTrailer(rawLine []byte) error {
+	var parsed line
+	withoutCRLF := rawLine[:len(rawLine)-2]
+	if err := parseFieldLine(withoutCRLF, &parsed); err != nil {
+		if !b.isResponse || !b.header.repairs.repairLine(withoutCRLF, &parsed, err) {
 			return err
 		}
 	}
-	name := text[:l.colon]
+	name := rawLine[:parsed.colon]
 	b.trailerLines++
-	switch exceedsLimit := b.trailerLines > maxTrailerLines || len(b.trailers)+len(text) > maxTrailerBytes; {
+	switch exceedsLimit := b.trailerLines > maxTrailerLines || len(b.trailers)+len(rawLine) > maxTrailerBytes; {
 	case exceedsLimit && !b.isResponse:
 		return errTooManyTrailers
-	case exceedsLimit, l.notForwarded, forbiddenTrailer(name, l.field):
+	case exceedsLimit, parsed.notForwarded, isForbiddenTrailer(name, parsed.field):
 		b.dropTrailer(name)
 	case !b.header.isNamedByConnection(name):
-		b.trailers = append(b.trailers, text...)
+		b.trailers = append(b.trailers, rawLine...)
 	}
 	return nil
 }
@@ -46,14 +46,14 @@ func (b *Body) DroppedTrailers() (n int, first string) {
 // a field that is not permitted in trailers, so that they are not forwarded.
 func (h *Header) dropBadTrailerNames() {
 	for i := range h.lines {
-		l := &h.lines[i]
-		if l.field != FieldTrailer {
+		fieldLine := &h.lines[i]
+		if fieldLine.field != FieldTrailer {
 			continue
 		}
-		for list, more := h.raw[l.valueStart:l.valueEnd], true; more && !l.notForwarded; {
-			var e []byte
-			e, list, more = cutListElement(list)
-			l.notForwarded = len(e) > 0 && (!isToken(e) || forbiddenTrailer(e, classify(e)))
+		for list, more := h.raw[fieldLine.valueStart:fieldLine.valueEnd], true; more && !fieldLine.notForwarded; {
+			var name []byte
+			name, list, more = cutListElement(list)
+			fieldLine.notForwarded = len(name) > 0 && (!isToken(name) || isForbiddenTrailer(name, classify(name)))
 		}
 	}
 }
@@ -72,15 +72,15 @@ var forbiddenTrailers = [...]string{
 const forbiddenFields = HopByHop | Shardway | Forwarding | Lookalikes | 1<<FieldHost | 1<<FieldContentLength | 1<<FieldContentType |
 	1<<FieldTransferEncoding | 1<<FieldTrailer | 1<<FieldExpect | 1<<FieldDate | 1<<FieldVia | 1<<FieldCookie
 
-func forbiddenTrailer(name []byte, f Field) bool {
-	if forbiddenFields.Has(f) {
+func isForbiddenTrailer(name []byte, field Field) bool {
+	if forbiddenFields.Has(field) {
 		return true
 	}
-	if f != FieldOther {
+	if field != FieldOther {
 		return false
 	}
-	for _, s := range forbiddenTrailers {
-		if len(name) == len(s) && equalLookalike(name, s) {
+	for _, forbidden := range forbiddenTrailers {
+		if len(name) == len(forbidden) && equalLookalike(name, forbidden) {
 			return true
 		}
 	}

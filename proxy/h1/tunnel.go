@@ -15,13 +15,13 @@ func (c *Conn) ReadData() ([]byte, error) {
 // with Consume. The next Peek returns the others again.
 func (c *Conn) Peek() ([]byte, error) { return c.PeekFor(c.in.bodyTimeout) }
 
-// PeekFor is like Peek, but waits at most d; zero means no limit. After d it returns
-// os.ErrDeadlineExceeded.
-func (c *Conn) PeekFor(d time.Duration) ([]byte, error) {
+// PeekFor is like Peek, but waits up to the timeout; zero means no limit. After the timeout it
+// returns os.ErrDeadlineExceeded.
+func (c *Conn) PeekFor(timeout time.Duration) ([]byte, error) {
 	in := &c.in
 	if in.buffered() == 0 {
 		in.releaseEmptyBuffer()
-		if err := in.setReadTimeout(d); err != nil {
+		if err := in.setReadTimeout(timeout); err != nil {
 			return nil, err
 		}
 		if err := in.readMoreWithSmallBuffer(); err != nil {

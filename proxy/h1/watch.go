@@ -11,7 +11,7 @@ import (
 // watch detects that the peer disconnects while no goroutine reads.
 type watch struct {
 	raw       syscall.RawConn
-	checkFunc func(fd uintptr) bool // w.check, bound once
+	checkFunc func(fd uintptr) bool // w.check, created once
 	isGone    bool                  // the peer has disconnected
 	done      chan struct{}         // closed when the goroutine has ended; nil means that none runs
 	stopFunc  func() bool           // ends the watch of a multiplexed stream
@@ -34,8 +34,8 @@ func (c *Conn) rawConn() syscall.RawConn {
 		return nil
 	}
 	for nc := c.nc; nc != nil; nc = unwrap(nc) {
-		if sc, ok := nc.(syscall.Conn); ok {
-			if raw, err := sc.SyscallConn(); err == nil {
+		if socketConn, ok := nc.(syscall.Conn); ok {
+			if raw, err := socketConn.SyscallConn(); err == nil {
 				c.watch.raw = raw
 				break
 			}
@@ -47,8 +47,8 @@ func (c *Conn) rawConn() syscall.RawConn {
 // unwrap returns the connection that nc wraps, or nil. tls.Conn has the NetConn method for that,
 // and so have similar wrappers.
 func unwrap(nc net.Conn) net.Conn {
-	if w, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		return w.NetConn()
+	if wrapper, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		return wrapper.NetConn()
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func (c *Conn) hasReadAhead() bool {
 
 // liveness checks a socket once.
 type liveness struct {
-	checkFunc  func(fd uintptr) // l.check, bound once
+	checkFunc  func(fd uintptr) // l.check, created once
 	wouldBlock bool
 }
 

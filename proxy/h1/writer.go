@@ -90,17 +90,17 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if w.kind == NoBody && len(p) > 0 {
 		return 0, ErrOverrun
 	}
-	done := 0
-	for done < len(p) {
-		room, err := w.freeSpace(len(p) - done)
+	written := 0
+	for written < len(p) {
+		space, err := w.freeSpace(len(p) - written)
 		if err != nil {
-			return done, err
+			return written, err
 		}
-		n := copy(room, p[done:])
+		n := copy(space, p[written:])
 		w.commit(n)
-		done += n
+		written += n
 	}
-	return done, nil
+	return written, nil
 }
 
 // Flush sends the buffered data. If the precondition returns an error, Flush returns it, sends
@@ -204,18 +204,18 @@ func (w *Writer) Err() error { return w.err }
 // checkPrecondition calls the precondition, if there is one, and returns the time limit for the
 // next write.
 func (w *Writer) checkPrecondition() (time.Duration, error) {
-	d := w.timeout
+	limit := w.timeout
 	if precondition := w.precondition; precondition != nil {
 		w.precondition = nil
 		maxWait, err := precondition()
 		if err != nil {
 			return 0, err
 		}
-		if maxWait > 0 && (d <= 0 || maxWait < d) {
+		if maxWait > 0 && (limit <= 0 || maxWait < limit) {
 			return maxWait, nil
 		}
 	}
-	return d, nil
+	return limit, nil
 }
 
 // setWriteTimeout sets the write deadline of nc to limit from now, for a connection without a
@@ -229,19 +229,19 @@ func (w *Writer) setWriteTimeout(limit time.Duration) error {
 		w.deadline = time.Time{}
 		return setWriteDeadline(w.nc, &w.stopped, time.Time{})
 	}
-	t := time.Now().Add(limit)
-	if !w.deadline.IsZero() && limit == w.timeout && w.deadline.Sub(t).Abs() <= limit/16 {
+	deadline := time.Now().Add(limit)
+	if !w.deadline.IsZero() && limit == w.timeout && w.deadline.Sub(deadline).Abs() <= limit/16 {
 		return nil
 	}
-	w.deadline = t
-	return setWriteDeadline(w.nc, &w.stopped, t)
+	w.deadline = deadline
+	return setWriteDeadline(w.nc, &w.stopped, deadline)
 }
 
-// setWriteDeadline sets the write deadline of nc to t, unless StopWrite has set stopped: then
-// the deadline is past. StopWrite sets stopped before it sets the deadline, so whichever of the
-// two callers comes last leaves a deadline that is past. stopped may be nil.
-func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, t time.Time) error {
-	err := nc.SetWriteDeadline(t)
+// setWriteDeadline sets the write deadline of nc, unless StopWrite has set stopped: then the
+// deadline is past. StopWrite sets stopped before it sets the deadline, so whichever of the two
+// callers comes last leaves a deadline that is past. stopped may be nil.
+func setWriteDeadline(nc net.Conn, stopped *atomic.Bool, deadline time.Time) error {
+	err := nc.SetWriteDeadline(deadline)
 	if stopped != nil && stopped.Load() {
 		err = nc.SetWriteDeadline(past())
 	}
@@ -263,41 +263,41 @@ func (w *Writer) reserve(n int) {
 }
 
 const (
-	chunkHead = len("ffff\r\n")
-	chunkTail = len("\r\n")
-	minSpace  = 512
+	chunkHeadLen = len("ffff\r\n")
+	chunkTailLen = len("\r\n")
+	minSpace     = 512
 )
 
 // freeSpace returns free space for up to want bytes of body. If the present buffer is too small,
-// space first replaces it by a streaming buffer. If that is full, space flushes it. For a chunked
-// body it leaves space for the framing of a chunk.
+// freeSpace first replaces it by a streaming buffer. If that is full, freeSpace flushes it. For a
+// chunked body it leaves space for the framing of a chunk.
 func (w *Writer) freeSpace(want int) ([]byte, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	frame := 0
+	framing := 0
 	if w.kind == Chunked {
-		frame = chunkHead + chunkTail
+		framing = chunkHeadLen + chunkTailLen
 	}
-	if free := len(w.buf) - w.buffered - frame; free < want {
+	if free := len(w.buf) - w.buffered - framing; free < want {
 		if len(w.buf) < streamBuffer {
-			w.reserve(min(want+frame, streamBuffer-w.buffered))
+			w.reserve(min(want+framing, streamBuffer-w.buffered))
 		}
-		if free = len(w.buf) - w.buffered - frame; free < min(want, minSpace) {
+		if free = len(w.buf) - w.buffered - framing; free < min(want, minSpace) {
 			if err := w.Flush(); err != nil {
 				return nil, err
 			}
 		}
 	}
-	room := w.buf[w.buffered:]
+	space := w.buf[w.buffered:]
 	if w.kind == Chunked {
-		room = room[chunkHead : len(room)-chunkTail]
-		room = room[:min(len(room), 0xffff)]
+		space = space[chunkHeadLen : len(space)-chunkTailLen]
+		space = space[:min(len(space), 0xffff)]
 	}
-	return room[:min(len(room), want)], nil
+	return space[:min(len(space), want)], nil
 }
 
-// commit records that n bytes were written into the space that the last call of space returned.
+// commit records that n bytes were written into the space that the last call of freeSpace returned.
 func (w *Writer) commit(n int) {
 	if n == 0 {
 		return
@@ -313,8 +313,8 @@ func (w *Writer) commit(n int) {
 	w.buffered += n
 }
 
-// frameChunk adds the framing to a chunk of n bytes that begins chunkHead bytes into the free part
-// of buf. The size has no leading zeros, so frame must move a chunk of fewer than 4096 bytes
+// frameChunk adds the framing to a chunk of n bytes that begins chunkHeadLen bytes into the free part
+// of buf. The size has no leading zeros, so frameChunk must move a chunk of fewer than 4096 bytes
 // towards the start.
 func (w *Writer) frameChunk(n int) {
 	free := w.buf[w.buffered:]
@@ -322,8 +322,8 @@ func (w *Writer) frameChunk(n int) {
 	size := strconv.AppendUint(digits[:0], uint64(n), 16)
 	end := copy(free, size)
 	end += copy(free[end:], "\r\n")
-	if end < chunkHead {
-		copy(free[end:], free[chunkHead:chunkHead+n])
+	if end < chunkHeadLen {
+		copy(free[end:], free[chunkHeadLen:chunkHeadLen+n])
 	}
 	end += n
 	end += copy(free[end:], "\r\n")

@@ -18,9 +18,9 @@ const (
 	RefusedNoApp //nolint:errname // see Refusal
 	// RefusedBusy means that every connection to the app is in use. Only the proxy uses it.
 	RefusedBusy //nolint:errname // see Refusal
-	// RefusedEnded means that the owner process ends the stream because it stops. It says nothing
+	// RefusedStopping means that the owner process ends the stream because it stops. It says nothing
 	// about the shard. Only the proxy uses it.
-	RefusedEnded //nolint:errname // see Refusal
+	RefusedStopping //nolint:errname // see Refusal
 )
 
 // String returns the value of Shardway-Refused.
@@ -36,7 +36,7 @@ func (r Refusal) String() string {
 		return "no-app"
 	case RefusedBusy:
 		return "busy"
-	case RefusedEnded:
+	case RefusedStopping:
 		return "ended"
 	}
 	return "Refusal(" + strconv.Itoa(int(r)) + ")"
@@ -48,7 +48,7 @@ func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
 // ParseRefusal reads the value of Shardway-Refused. ok is false for an unknown value.
 func ParseRefusal(v []byte) (r Refusal, ok bool) {
-	for r := RefusedNotOwner; r <= RefusedEnded; r++ {
+	for r := RefusedNotOwner; r <= RefusedStopping; r++ {
 		if string(v) == r.String() {
 			return r, true
 		}

@@ -44,8 +44,8 @@ const (
 	// ReasonAcquiring means that the app of this node has not acquired the shard yet. The acquire
 	// hook must succeed before the first request.
 	ReasonAcquiring
-	// ReasonAbsent means that the owner is restarting and its shards wait for it.
-	ReasonAbsent
+	// ReasonRestarting means that the owner is restarting and its shards wait for it.
+	ReasonRestarting
 	// ReasonRefused means that the owner has refused the request with 421. No Route has this
 	// reason; it exists for metrics and errors.
 	ReasonRefused
@@ -72,7 +72,7 @@ func (r Reason) String() string {
 		return "no-lease"
 	case ReasonAcquiring:
 		return "acquiring"
-	case ReasonAbsent:
+	case ReasonRestarting:
 		return "restarting"
 	case ReasonRefused:
 		return "refused"

@@ -20,9 +20,9 @@ type TableSpec struct {
 	Committed, Proposed uint64
 	// Shards is the number of shards.
 	Shards int
-	// Before is the previous table. With nil, the table does not record since when each shard has
+	// Previous is the previous table. With nil, the table does not record since when each shard has
 	// been served here.
-	Before *Table
+	Previous *Table
 	// Keys is the active key configuration of the cluster. nil means that the settings define it.
 	Keys *shardkey.Keys
 	// KeysSince is the epoch of the committed map with which Keys became active. The keys of
@@ -38,7 +38,7 @@ type Table struct {
 	generation, committed, proposed uint64
 	routeIndex                      []uint16 // by shard, the index in routes
 	routes                          []Route  // each different route once
-	since                           []uint64 // by shard, the generation since which it is Local; zero means that it is not; nil means unknown
+	localSince                      []uint64 // by shard, the generation since which it is Local; zero means that it is not; nil means unknown
 	mapHeaderValue                  []byte   // value of Shardway-Map
 	keys                            *shardkey.Keys
 	keysSince                       uint64
@@ -72,34 +72,34 @@ func NewTable(spec TableSpec) *Table {
 		}
 		t.routeIndex[s] = i
 	}
-	t.setSince(spec.Before)
+	t.setLocalSince(spec.Previous)
 	return t
 }
 
-// setSince records since which generation each shard is Local.
-func (t *Table) setSince(before *Table) {
-	if before == nil {
+// setLocalSince records since which generation each shard is Local.
+func (t *Table) setLocalSince(previous *Table) {
+	if previous == nil {
 		return
 	}
-	t.since = make([]uint64, len(t.routeIndex))
+	t.localSince = make([]uint64, len(t.routeIndex))
 	for s := range t.routeIndex {
 		if t.Route(shardmap.Shard(s)).Kind != Local {
 			continue
 		}
-		t.since[s] = t.generation
-		if s < len(before.routeIndex) && before.Route(shardmap.Shard(s)).Kind == Local {
-			t.since[s] = before.generation
-			if before.since != nil {
-				t.since[s] = before.since[s]
+		t.localSince[s] = t.generation
+		if s < len(previous.routeIndex) && previous.Route(shardmap.Shard(s)).Kind == Local {
+			t.localSince[s] = previous.generation
+			if previous.localSince != nil {
+				t.localSince[s] = previous.localSince[s]
 			}
 		}
 	}
 }
 
-// NewTo reports whether the shard is not served here, or is served here only since a later table
+// IsNewTo reports whether the shard is not served here, or is served here only since a later table
 // than that of the generation.
-func (t *Table) NewTo(s shardmap.Shard, generation uint64) bool {
-	return int(s) < len(t.since) && (t.since[s] == 0 || t.since[s] > generation)
+func (t *Table) IsNewTo(s shardmap.Shard, generation uint64) bool {
+	return int(s) < len(t.localSince) && (t.localSince[s] == 0 || t.localSince[s] > generation)
 }
 
 // Generation returns the number of the table. It increases with each table.

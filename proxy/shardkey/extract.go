@@ -52,16 +52,16 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 	table := x.Keys.table
 	choice := table.Defaults()
 	if table.HasRoutes() {
-		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
+		path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
 		var unambiguous bool
-		if choice, unambiguous = table.Match(&p); !unambiguous {
-			return Found{}, ambiguous(detailAmbiguousPath, detailPathSubject)
+		if choice, unambiguous = table.Match(&path); !unambiguous {
+			return Found{}, ambiguityProblem(detailAmbiguousPath, detailPathSubject)
 		}
 	}
 	for i := range choice.Sources {
-		key, bad := x.keyFromSource(&choice.Sources[i])
-		if bad != "" {
-			return Found{}, ambiguous(bad, choice.Sources[i].String())
+		key, problemText := x.keyFromSource(&choice.Sources[i])
+		if problemText != "" {
+			return Found{}, ambiguityProblem(problemText, choice.Sources[i].String())
 		}
 		if key != nil {
 			return Found{Key: key, Minted: choice.Sources[i].Kind == keysource.Mint}, nil
@@ -70,10 +70,10 @@ func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 	return x.withoutKey(choice, gateway)
 }
 
-// ambiguous returns the problem of a request in which this node and the app could read different
+// ambiguityProblem returns the problem of a request in which this node and the app could read different
 // keys. The app may own only the shard of one of them.
-func ambiguous(bad, where string) *problem.Problem {
-	return &problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where}
+func ambiguityProblem(text, where string) *problem.Problem {
+	return &problem.Problem{Code: problem.BadRequest, Detail: text + where, Param: where}
 }
 
 // noKeyRemedy ends the detail for a request without a key, with remedies for client and operator.
@@ -82,10 +82,10 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 // withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
 // the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
 func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
-	switch x.Keys.onMissing {
+	switch x.Keys.missingPolicy {
 	case keysource.MissingLocal:
 		if gateway && !x.isPreflight() {
-			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structuredClaimHint(choice) + "; this node is a gateway without an app"}
+			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Description + x.structuredClaimHint(choice) + "; this node is a gateway without an app"}
 		}
 		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
@@ -97,7 +97,7 @@ func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Foun
 	if x.isPreflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structuredClaimHint(choice) + noKeyRemedy, Param: choice.Wants}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Description + x.structuredClaimHint(choice) + noKeyRemedy, Param: choice.Description}
 }
 
 // structuredClaimHint describes the first claim of a token that is a key source but an array or
@@ -126,31 +126,31 @@ func (x *Extractor) isPreflight() bool {
 }
 
 // keyFromSource returns the key that a source gives, or nil if it gives none. If the request must
-// be refused, bad is the reason.
-func (x *Extractor) keyFromSource(s *keysource.Source) (key []byte, bad string) {
-	switch s.Kind {
+// be refused, problemText is the reason.
+func (x *Extractor) keyFromSource(source *keysource.Source) (key []byte, problemText string) {
+	switch source.Kind {
 	case keysource.Header:
-		return x.headerKey(s.Name)
+		return x.headerKey(source.Name)
 	case keysource.Path:
-		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
-		segment, sure := p.Segment(s.Segment)
-		if !sure {
+		path := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
+		segment, unambiguous := path.Segment(source.Segment)
+		if !unambiguous {
 			return nil, detailAmbiguousPath
 		}
 		return segment, ""
 	case keysource.Query:
-		v, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), s.Name)
+		value, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), source.Name)
 		if !same {
 			return nil, detailTwoKeys
 		}
-		return v, ""
+		return value, ""
 	case keysource.Cookie:
-		return x.cookieKey(s.Name)
+		return x.cookieKey(source.Name)
 	case keysource.Host:
 		return hostName(x.Grow(len(x.Request.Host())), x.Request.Host()), ""
 	case keysource.JWT:
-		token, bad := x.headerKey("Authorization")
-		return jwtClaim(token, s.Name), bad
+		token, problemText := x.headerKey("Authorization")
+		return jwtClaim(token, source.Name), problemText
 	case keysource.IP:
 		return x.clientIPBehind(x.trustedProxies()), ""
 	case keysource.Mint:
@@ -161,19 +161,19 @@ func (x *Extractor) keyFromSource(s *keysource.Source) (key []byte, bad string) 
 
 // headerKey returns the value of the header lines with a name, including lines with _ instead of -,
 // because an app may take any of them for the key. Lines that the app does not get are skipped.
-func (x *Extractor) headerKey(name string) (key []byte, bad string) {
+func (x *Extractor) headerKey(name string) (key []byte, problemText string) {
 	for i := x.Request.FindLookalike(name, 0); i >= 0; i = x.Request.FindLookalike(name, i+1) {
-		_, v := x.Request.Field(i)
+		_, value := x.Request.Field(i)
 		if x.Request.KnownField(i) == h1.FieldHost {
-			v = x.Request.Host() // the value that the app gets, also for a target in absolute form
+			value = x.Request.Host() // the value that the app gets, also for a target in absolute form
 		}
 		switch {
-		case len(v) == 0 || x.removedFields().Has(x.Request.KnownField(i)):
+		case len(value) == 0 || x.removedFields().Has(x.Request.KnownField(i)):
 		case x.Request.IsConnectionOption(i):
 			return nil, detailRemovedKey
 		case key == nil:
-			key = v
-		case !bytes.Equal(v, key):
+			key = value
+		case !bytes.Equal(value, key):
 			return nil, detailTwoKeys
 		}
 	}
@@ -188,26 +188,26 @@ func (x *Extractor) removedFields() h1.FieldSet {
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
-// cookieKey returns the first cookie with a name. If the app may read another one, bad is the
-// reason.
-func (x *Extractor) cookieKey(name string) (key []byte, bad string) {
+// cookieKey returns the first cookie with a name. If the app may read another one, problemText is
+// the reason.
+func (x *Extractor) cookieKey(name string) (key []byte, problemText string) {
 	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
 		_, field := x.Request.Field(i)
-		v, same := cookieValue(field, name)
-		if v == nil && same {
+		value, same := cookieValue(field, name)
+		if value == nil && same {
 			continue
 		}
 		if key == nil {
-			key = v
+			key = value
 		}
 		switch {
 		case x.Request.IsConnectionOption(i):
-			bad = detailRemovedKey
-		case !same || !bytes.Equal(v, key):
-			bad = detailTwoKeys
+			problemText = detailRemovedKey
+		case !same || !bytes.Equal(value, key):
+			problemText = detailTwoKeys
 		}
 	}
-	return key, bad
+	return key, problemText
 }
 
 // Grow returns an empty slice of scratch memory with a capacity of n bytes. It is valid until the
@@ -223,17 +223,17 @@ func (x *Extractor) Grow(n int) []byte {
 // replaces a value that Shardway cannot have set.
 func (x *Extractor) stickyKey() Found {
 	// The first of several cookies counts: the app uses Shardway-Key, not the cookie.
-	if v, _ := x.cookieKey(StickyCookie); len(v) == generatedKeyLen && isHex(v) {
-		return Found{Key: v}
+	if value, _ := x.cookieKey(StickyCookie); len(value) == generatedKeyLen && isHex(value) {
+		return Found{Key: value}
 	}
-	v := x.generateKey(make([]byte, 0, generatedKeyCap))
-	return Found{Key: v, Cookie: v}
+	value := x.generateKey(make([]byte, 0, generatedKeyCap))
+	return Found{Key: value, Cookie: value}
 }
 
-// isHex reports whether v consists of hexadecimal digits.
-func isHex(v []byte) bool {
-	for _, b := range v {
-		digit := b >= '0' && b <= '9' || b >= 'a' && b <= 'f' || b >= 'A' && b <= 'F'
+// isHex reports whether text consists of hexadecimal digits.
+func isHex(text []byte) bool {
+	for _, c := range text {
+		digit := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 		if !digit {
 			return false
 		}
@@ -251,7 +251,7 @@ func (x *Extractor) ClientIP() []byte {
 // whether the client belongs to one of them.
 func (x *Extractor) trustedProxies() (proxies []netip.Prefix, trusted bool) {
 	if x.Keys != nil && x.Keys.usesProxies {
-		return x.Keys.proxies, forwarded.IsTrusted(x.Client.Addr, x.Keys.proxies)
+		return x.Keys.trustedProxies, forwarded.IsTrusted(x.Client.Addr, x.Keys.trustedProxies)
 	}
 	return x.TrustedProxies, x.Client.Trusted
 }
@@ -265,18 +265,18 @@ func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte 
 	const name = "X-Forwarded-For"
 	var lines [][]byte
 	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
-		_, v := x.Request.Field(i)
-		lines = append(lines, v)
+		_, value := x.Request.Field(i)
+		lines = append(lines, value)
 	}
 	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
 	for _, entry := range slices.Backward(list) {
-		a, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
+		addr, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
 		if err != nil {
 			break // earlier entries cannot be trusted either
 		}
-		a = a.Unmap().WithZone("")
-		x.scratch = a.AppendTo(x.scratch[:0])
-		if !forwarded.IsTrusted(a, proxies) {
+		addr = addr.Unmap().WithZone("")
+		x.scratch = addr.AppendTo(x.scratch[:0])
+		if !forwarded.IsTrusted(addr, proxies) {
 			break
 		}
 	}

@@ -23,14 +23,14 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	defer fasthttp.ReleaseArgs(args)
 	same = true
 	for pair := range bytes.SplitSeq(query, []byte("&")) {
-		v, unambiguous := pairValue(args, pair, name)
+		next, unambiguous := pairValue(args, pair, name)
 		same = same && unambiguous
 		switch {
-		case v == nil:
+		case next == nil:
 		case value == nil:
-			value = append(dst[:0], v...)
+			value = append(dst[:0], next...)
 		default:
-			same = same && bytes.Equal(v, value)
+			same = same && bytes.Equal(next, value)
 		}
 	}
 	if bytes.IndexByte(query, ';') < 0 {
@@ -38,9 +38,9 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	}
 	seen := false
 	for part := range bytes.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		if v, _ := pairValue(args, part, name); v != nil {
+		if next, _ := pairValue(args, part, name); next != nil {
 			seen = true
-			same = same && bytes.Equal(v, value)
+			same = same && bytes.Equal(next, value)
 		}
 	}
 	return value, same && seen == (value != nil)
@@ -67,15 +67,15 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 	same = true
 	for pair := range bytes.SplitSeq(field, []byte(";")) {
 		pair = bytes.Trim(pair, blanks)
-		n, v, _ := bytes.Cut(pair, []byte("="))
+		cookieName, text, _ := bytes.Cut(pair, []byte("="))
 		switch {
-		case string(n) != name || len(v) == 0:
+		case string(cookieName) != name || len(text) == 0:
 		case value == nil:
-			value = v
+			value = text
 		default:
-			same = same && bytes.Equal(v, value)
+			same = same && bytes.Equal(text, value)
 		}
-		same = same && !isReadDifferently(pair, n, v, name)
+		same = same && !isReadDifferently(pair, cookieName, text, name)
 	}
 	return value, same
 }
@@ -85,9 +85,9 @@ const blanks = " \t"
 
 // isReadDifferently reports whether parsers read the cookie differently because of blanks in a pair
 // of a Cookie field. No parser splits at blanks within quotes.
-func isReadDifferently(pair, n, v []byte, name string) bool {
-	if len(v) > 1 && v[0] == '"' && bytes.IndexByte(v[1:], '"') == len(v)-2 {
-		pair = pair[:len(n)+1]
+func isReadDifferently(pair, cookieName, text []byte, name string) bool {
+	if len(text) > 1 && text[0] == '"' && bytes.IndexByte(text[1:], '"') == len(text)-2 {
+		pair = pair[:len(cookieName)+1]
 	}
 	if !bytes.ContainsAny(pair, blanks) {
 		return false

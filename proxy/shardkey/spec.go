@@ -24,26 +24,26 @@ type Route = keysource.Route
 
 // Keys is a key configuration. It does not change.
 type Keys struct {
-	table     *keysource.Table
-	onMissing keysource.Missing
+	table         *keysource.Table
+	missingPolicy keysource.Missing
 	// usesProxies means that the configuration itself defines the trusted proxies whose
 	// forwarding headers count for keys. Otherwise those of the Extractor count.
-	usesProxies bool
-	proxies     []netip.Prefix
+	usesProxies    bool
+	trustedProxies []netip.Prefix
 }
 
 // Parse reads a canonical key configuration, the result of keysource.Config.Canonical.
 func Parse(text string) (*Keys, error) {
-	c, err := keysource.ParseConfig(text)
+	config, err := keysource.ParseConfig(text)
 	if err != nil {
 		return nil, err
 	}
-	k, err := New(Spec{Sources: c.Sources, Routes: c.Routes, OnMissingKey: string(c.Missing)})
+	keys, err := New(Spec{Sources: config.Sources, Routes: config.Routes, OnMissingKey: string(config.Missing)})
 	if err != nil {
 		return nil, err
 	}
-	k.usesProxies, k.proxies = c.UsesProxies(), c.TrustedProxies
-	return k, nil
+	keys.usesProxies, keys.trustedProxies = config.UsesProxies(), config.TrustedProxies
+	return keys, nil
 }
 
 // New returns the Keys of a Spec. The error lists every mistake.
@@ -53,5 +53,5 @@ func New(spec Spec) (*Keys, error) {
 	if missingErr != nil || err != nil {
 		return nil, errors.Join(err, missingErr)
 	}
-	return &Keys{table: table, onMissing: missing}, nil
+	return &Keys{table: table, missingPolicy: missing}, nil
 }
