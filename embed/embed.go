@@ -16,8 +16,8 @@ import (
 
 // Node is a node of a cluster in this process.
 type Node struct {
-	p   *process.Process
-	log zerolog.Logger
+	process *process.Process
+	log     zerolog.Logger
 }
 
 // New validates the Config and opens the ports and the data directory. It starts nothing. The
@@ -37,14 +37,14 @@ func New(c Config) (*Node, error) {
 	if w == nil {
 		w = os.Stderr
 	}
-	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && logsafe.Terminal(w)
+	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && logsafe.IsTerminal(w)
 	n := &Node{log: logsafe.New(w, console).Level(logsafe.Level(settings.LogLevel))}
 	exit := c.Exit
 	if exit == nil {
 		exit = func(error) { os.Exit(1) } //nolint:forbidigo // two owners would be worse, see Config.Exit
 	}
 	// New has no context, so the lookups of NewWith cannot be cancelled.
-	n.p, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
+	n.process, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
 		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hookFunc(),
 		Overdue: func(why error) {
 			n.log.Error().Err(why).Msg("handler did not return, process ends")
@@ -59,19 +59,19 @@ func New(c Config) (*Node, error) {
 
 // Run runs the node until ctx ends and the node has left the cluster, as `shardway run` does after
 // SIGTERM, or until the node fails. It returns after the last handler. It must be called once.
-func (n *Node) Run(ctx context.Context) error { return n.p.Run(ctx) }
+func (n *Node) Run(ctx context.Context) error { return n.process.Run(ctx) }
 
 // ID returns the node ID.
-func (n *Node) ID() string { return n.p.Node().ID() }
+func (n *Node) ID() string { return n.process.Node().ID() }
 
 // Addr returns the address of the port for app traffic.
-func (n *Node) Addr() net.Addr { return n.p.Addr() }
+func (n *Node) Addr() net.Addr { return n.process.Addr() }
 
 // Ready returns nil if the node serves requests now, and otherwise the reason, as /readyz does.
 func (n *Node) Ready() error {
 	select {
-	case <-n.p.Node().Started():
-		return n.p.Node().Ready()
+	case <-n.process.Node().Started():
+		return n.process.Node().Ready()
 	default:
 		return errors.New("embed: Run has not started the node yet")
 	}
@@ -81,12 +81,12 @@ func (n *Node) Ready() error {
 // this node has applied. It returns "" if the shard is orphaned or there is no map. The result can
 // be outdated, because only the lease of the owner proves ownership. To be certain, send a
 // request.
-func (n *Node) Owner(key string) string { return string(n.p.Node().Place([]byte(key)).Owner) }
+func (n *Node) Owner(key string) string { return string(n.process.Node().Place([]byte(key)).Owner) }
 
 // Epoch returns the ownership epoch of the shard of a key according to the same map, or zero
 // without an owner. It increases exactly when the owner changes. To fence a write of a handler,
 // use the epoch of its request (Shardway-Epoch).
-func (n *Node) Epoch(key string) uint64 { return n.p.Node().Place([]byte(key)).Epoch }
+func (n *Node) Epoch(key string) uint64 { return n.process.Node().Place([]byte(key)).Epoch }
 
 // ShardOf returns the shard number of a key.
-func (n *Node) ShardOf(key string) int { return int(n.p.Node().Place([]byte(key)).Shard) }
+func (n *Node) ShardOf(key string) int { return int(n.process.Node().Place([]byte(key)).Shard) }

@@ -54,7 +54,7 @@ func fieldOf(setting string) (reflect.StructField, bool) {
 
 // settingTexts returns the values of a field as text of the configuration, or nil if the field is
 // zero.
-func settingTexts(v reflect.Value, none string) []string {
+func settingTexts(v reflect.Value, zeroText string) []string {
 	if v.IsZero() {
 		return nil
 	}
@@ -66,11 +66,11 @@ func settingTexts(v reflect.Value, none string) []string {
 	case []string:
 		return x
 	case time.Duration:
-		return []string{ifTrue(x < 0, none, x.String())}
+		return []string{choose(x < 0, zeroText, x.String())}
 	case int:
-		return []string{ifTrue(x < 0, none, strconv.Itoa(x))}
+		return []string{choose(x < 0, zeroText, strconv.Itoa(x))}
 	case int64:
-		return []string{ifTrue(x < 0, none, strconv.FormatInt(x, 10))}
+		return []string{choose(x < 0, zeroText, strconv.FormatInt(x, 10))}
 	case []netip.Prefix:
 		texts := []string{}
 		for _, p := range x {
@@ -81,10 +81,10 @@ func settingTexts(v reflect.Value, none string) []string {
 	panic(fmt.Sprintf("embed: a field of type %T", v.Interface()))
 }
 
-// ifTrue returns none if is is true, and text otherwise.
-func ifTrue(is bool, none, text string) string {
-	if is {
-		return none
+// choose returns ifTrue if the condition is true, and ifFalse otherwise.
+func choose(condition bool, ifTrue, ifFalse string) string {
+	if condition {
+		return ifTrue
 	}
-	return text
+	return ifFalse
 }

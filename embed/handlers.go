@@ -32,7 +32,7 @@ func HTTP(h http.Handler) fasthttp.RequestHandler {
 			ctx.Error(err.Error(), fasthttp.StatusBadRequest)
 			return
 		}
-		c := &httpCall{h: h, ctx: ctx, target: target}
+		c := &httpCall{handler: h, ctx: ctx, target: target}
 		if stream := ctx.RequestBodyStream(); stream != nil {
 			c.body, c.length = stream, int64(max(ctx.Request.Header.ContentLength(), -1))
 			ctx.Request.ResetBody() // otherwise the adaptor reads the whole body
@@ -43,15 +43,15 @@ func HTTP(h http.Handler) fasthttp.RequestHandler {
 
 // httpCall is one request for an http.Handler.
 type httpCall struct {
-	h      http.Handler
-	ctx    *fasthttp.RequestCtx
-	target *url.URL
-	body   io.Reader // nil means the body of the adaptor
-	length int64     // of body; -1 means unknown
+	handler http.Handler
+	ctx     *fasthttp.RequestCtx
+	target  *url.URL
+	body    io.Reader // nil means the body of the adaptor
+	length  int64     // of body; -1 means unknown
 }
 
 // serve runs the handler on a goroutine of the adaptor.
-func (c *httpCall) serve(w http.ResponseWriter, r *http.Request) {
+func (c *httpCall) serve(w http.ResponseWriter, adapted *http.Request) {
 	task := proxy.Begin(c.ctx)
 	defer task.End()
 	defer func() {
@@ -64,7 +64,7 @@ func (c *httpCall) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	done := c.ctx.Done()
-	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.LeaseExpired() })
+	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(adapted.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.LeaseExpired() })
 	defer end()
 	ended := ctx.Done()
 	go func() { // ends with the handler
@@ -74,11 +74,11 @@ func (c *httpCall) serve(w http.ResponseWriter, r *http.Request) {
 		case <-ended:
 		}
 	}()
-	own := cloneRequest(ctx, r, c.target)
+	clone := cloneRequest(ctx, adapted, c.target)
 	if c.body != nil {
-		own.Body, own.ContentLength = io.NopCloser(c.body), c.length
+		clone.Body, clone.ContentLength = io.NopCloser(c.body), c.length
 	}
-	c.h.ServeHTTP(&response{ResponseWriter: w}, own)
+	c.handler.ServeHTTP(&response{ResponseWriter: w}, clone)
 }
 
 // isClosed reports whether a channel without elements is closed. The context checks the channel
@@ -117,22 +117,22 @@ func RequestCtx(ctx context.Context) *fasthttp.RequestCtx {
 	return c
 }
 
-// cloneRequest returns a copy of the request with the context ctx and with its own strings. The
-// strings of the adaptor are in the memory of the RequestCtx, which is reused for another request.
-// A handler that kept such a string, for example as a map key, would find it modified.
-func cloneRequest(ctx context.Context, r *http.Request, target *url.URL) *http.Request {
-	own := r.WithContext(ctx)
-	own.Method, own.Proto, own.Host, own.RequestURI = strings.Clone(r.Method), strings.Clone(r.Proto), strings.Clone(r.Host), strings.Clone(r.RequestURI)
-	own.URL = target
-	own.Header = make(http.Header, len(r.Header))
-	for name, values := range r.Header {
+// cloneRequest returns a copy of the request with the context ctx and with copies of all strings.
+// The strings of the adaptor are in the memory of the RequestCtx, which is reused for another
+// request. A handler that kept such a string, for example as a map key, would find it modified.
+func cloneRequest(ctx context.Context, original *http.Request, target *url.URL) *http.Request {
+	clone := original.WithContext(ctx)
+	clone.Method, clone.Proto, clone.Host, clone.RequestURI = strings.Clone(original.Method), strings.Clone(original.Proto), strings.Clone(original.Host), strings.Clone(original.RequestURI)
+	clone.URL = target
+	clone.Header = make(http.Header, len(original.Header))
+	for name, values := range original.Header {
 		clones := make([]string, len(values))
 		for i, v := range values {
 			clones[i] = strings.Clone(v)
 		}
-		own.Header[strings.Clone(name)] = clones
+		clone.Header[strings.Clone(name)] = clones
 	}
-	return own
+	return clone
 }
 
 // response is the http.ResponseWriter of the handler.

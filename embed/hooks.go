@@ -60,32 +60,32 @@ func (c Config) hookFunc() func(context.Context, agent.HookCall) agent.HookResul
 		return nil
 	}
 	return func(ctx context.Context, call agent.HookCall) agent.HookResult {
-		f := c.Lost
+		hook := c.Lost
 		switch call.Kind {
 		case agent.HookAcquire:
-			f = c.Acquire
+			hook = c.Acquire
 		case agent.HookRelease:
-			f = c.Release
+			hook = c.Release
 		case agent.HookLost:
 		}
-		if f == nil {
+		if hook == nil {
 			return agent.HookResult{} // a nil hook does nothing
 		}
-		answer, err := f(ctx, convertCall(call))
-		r := agent.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+		answer, err := hook(ctx, convertCall(call))
+		result := agent.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 		for s, why := range answer.Failed {
-			r.Failed[shardmap.Shard(s)] = why
+			result.Failed[shardmap.Shard(s)] = why
 		}
 		for _, s := range answer.Absent {
-			if r.Absent == nil {
-				r.Absent = make(map[shardmap.Shard]bool)
+			if result.Absent == nil {
+				result.Absent = make(map[shardmap.Shard]bool)
 			}
-			r.Absent[shardmap.Shard(s)] = true
+			result.Absent[shardmap.Shard(s)] = true
 		}
 		for s, note := range answer.Notes {
-			r.Notes[shardmap.Shard(s)] = note
+			result.Notes[shardmap.Shard(s)] = note
 		}
-		return r
+		return result
 	}
 }
 

@@ -25,7 +25,7 @@ type Change struct {
 // omitted as soon as the node admits no more requests for it; its handlers may still be running.
 // Leases are not taken into account.
 func (n *Node) Owned() []Shard {
-	owned, _ := n.p.Node().Owned()
+	owned, _ := n.process.Node().Owned()
 	return sortedShards(owned)
 }
 
@@ -39,13 +39,13 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		last := map[shardmap.Shard]uint64{}
 		for first := true; ; first = false {
-			owned, generation := n.p.Node().Owned()
+			owned, generation := n.process.Node().Owned()
 			c := diff(last, owned)
 			last = owned
 			if (first || len(c.Gained)+len(c.Lost) > 0) && !yield(c) {
 				return
 			}
-			if !n.p.Node().WaitOwned(ctx, generation) {
+			if !n.process.Node().WaitOwned(ctx, generation) {
 				return
 			}
 		}

@@ -22,7 +22,7 @@ func mutantsOfWebSocketParking() []mutant {
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
-			edits: in("internal/netpoll.Watcher.run", "takeReady(events) {\n			f()\n", "takeReady(events) {\n			if !PLANTED {\n				f()\n			}\n"),
+			edits: in("internal/netpoll.Watcher.run", "takeReady(events) {\n			callback()\n", "takeReady(events) {\n			if !PLANTED {\n				callback()\n			}\n"),
 		},
 		{
 			rule: "a socket that was watched can be watched again", found: idle,

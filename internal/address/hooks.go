@@ -31,10 +31,10 @@ func ParseHooks(text string) (Hooks, error) {
 	wrong := func(wrong, remedy string) (Hooks, error) {
 		return Hooks{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
-	at, path := text, ""
+	upstream, path := text, ""
 	switch {
 	case strings.HasPrefix(text, "/"):
-		at, path = "", text
+		upstream, path = "", text
 	case strings.Contains(text, "://"):
 		u, err := url.Parse(text)
 		if err != nil {
@@ -44,33 +44,33 @@ func ParseHooks(text string) (Hooks, error) {
 			return wrong("only a host, a port and a path have a place here", remedy)
 		}
 		scheme, rest, _ := strings.Cut(text, "://")
-		host, below, found := strings.Cut(rest, "/")
-		if at = scheme + "://" + host; found && below != "" {
-			path = "/" + below
+		host, pathText, found := strings.Cut(rest, "/")
+		if upstream = scheme + "://" + host; found && pathText != "" {
+			path = "/" + pathText
 		}
 	case !strings.HasPrefix(text, "unix:"):
 		return wrong("neither a URL nor a path", remedy)
 	}
-	if why := hookPath(path); why != "" {
-		return wrong(why, "write it like /hooks, of letters, digits, -, _ and single slashes between them")
+	if pathProblem := checkHookPath(path); pathProblem != "" {
+		return wrong(pathProblem, "write it like /hooks, of letters, digits, -, _ and single slashes between them")
 	}
-	if at == "" {
+	if upstream == "" {
 		if path == "" {
 			return wrong("there is no path", remedy)
 		}
 		return Hooks{Path: path}, nil
 	}
-	u, err := ParseUpstream(at)
+	u, err := ParseUpstream(upstream)
 	if err != nil {
 		return Hooks{}, err
 	}
 	return Hooks{u, path}, nil
 }
 
-// hookPath returns why a path is not permitted, or an empty string. The proxy blocks client
+// checkHookPath returns why a path is not permitted, or an empty string. The proxy blocks client
 // requests for hook paths, so a path must have only one spelling, apart from the case of
 // letters. Percent-encoding, dot segments and empty segments would permit several.
-func hookPath(path string) string {
+func checkHookPath(path string) string {
 	if path == "" {
 		return ""
 	}

@@ -19,29 +19,29 @@ import (
 const maxIntermediates = 8
 
 // Verify verifies certs[0] as x509.Certificate.Verify does. The other certificates serve as
-// intermediates. certs must not be empty, and o.Intermediates is replaced.
-func Verify(certs []*x509.Certificate, o x509.VerifyOptions) ([][]*x509.Certificate, error) {
-	o.Intermediates = intermediates(certs[1:], o)
-	return certs[0].Verify(o)
+// intermediates. certs must not be empty, and the field Intermediates of options is replaced.
+func Verify(certs []*x509.Certificate, options x509.VerifyOptions) ([][]*x509.Certificate, error) {
+	options.Intermediates = intermediates(certs[1:], options)
+	return certs[0].Verify(options)
 }
 
 // intermediates returns the certificates that lead to a root, directly or through each
 // other. Peers usually send the certificate nearest to the root last, so the search begins
 // there.
-func intermediates(certs []*x509.Certificate, o x509.VerifyOptions) *x509.CertPool {
-	o.Intermediates, o.DNSName, o.KeyUsages = x509.NewCertPool(), "", []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
+func intermediates(certs []*x509.Certificate, options x509.VerifyOptions) *x509.CertPool {
+	options.Intermediates, options.DNSName, options.KeyUsages = x509.NewCertPool(), "", []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
 	unverified := slices.Clone(certs[:min(len(certs), maxIntermediates)])
 	slices.Reverse(unverified)
 	for progress := true; progress; {
 		progress = false
 		unverified = slices.DeleteFunc(unverified, func(c *x509.Certificate) bool {
-			if _, err := c.Verify(o); err != nil {
+			if _, err := c.Verify(options); err != nil {
 				return false
 			}
-			o.Intermediates.AddCert(c)
+			options.Intermediates.AddCert(c)
 			progress = true
 			return true
 		})
 	}
-	return o.Intermediates
+	return options.Intermediates
 }

@@ -129,4 +129,4 @@ func logger(c *config.Config, w io.Writer) zerolog.Logger {
 func setLogLevel(c *config.Config) { zerolog.SetGlobalLevel(logsafe.Level(c.LogLevel)) }
 
 // isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool { return logsafe.Terminal(w) }
+func isTerminal(w io.Writer) bool { return logsafe.IsTerminal(w) }

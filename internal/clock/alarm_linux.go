@@ -18,9 +18,9 @@ import (
 // busy runtime checks its timers at every goroutine switch, but its network poller only
 // every 10 ms.
 type kernelAlarm struct {
-	file *os.File
-	raw  syscall.RawConn
-	busy bool // the read deadline is set instead of the timerfd
+	file    *os.File
+	rawConn syscall.RawConn
+	busy    bool // the read deadline is set instead of the timerfd
 }
 
 func newKernelAlarm() alarm {
@@ -28,16 +28,16 @@ func newKernelAlarm() alarm {
 	if err != nil {
 		return nil // a sandbox may forbid timerfd
 	}
-	f := os.NewFile(uintptr(fd), "timer")
-	raw, err := f.SyscallConn()
+	file := os.NewFile(uintptr(fd), "timer")
+	raw, err := file.SyscallConn()
 	if err == nil {
-		err = f.SetReadDeadline(time.Time{})
+		err = file.SetReadDeadline(time.Time{})
 	}
 	if err != nil { // the runtime cannot poll it
-		_ = f.Close()
+		_ = file.Close()
 		return nil
 	}
-	return &kernelAlarm{file: f, raw: raw}
+	return &kernelAlarm{file: file, rawConn: raw}
 }
 
 func (a *kernelAlarm) set(d time.Duration, busy bool) {
@@ -57,11 +57,11 @@ func (a *kernelAlarm) set(d time.Duration, busy bool) {
 
 // arm sets the timerfd and discards an expiry that was not read. Zero disarms it.
 func (a *kernelAlarm) arm(d time.Duration) {
-	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
-	_ = a.raw.Control(func(fd uintptr) { // an error means that the file is closed
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	_ = a.rawConn.Control(func(fd uintptr) { // an error means that the file is closed
 		// RawSyscall6 does not notify the scheduler, which is unnecessary for a call that
 		// never blocks (see read).
-		_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0) //nolint:gosec // as package unix does it
+		_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0) //nolint:gosec // as package unix does it
 	})
 }
 
@@ -69,14 +69,14 @@ func (a *kernelAlarm) arm(d time.Duration) {
 // readiness that was signaled before the wait began. So an expiry is not missed, and one that arm
 // has discarded does not end the wait.
 func (a *kernelAlarm) wait() bool {
-	var times uint64
-	looked := false
-	err := a.raw.Read(func(fd uintptr) bool {
-		if looked {
+	var expirations uint64
+	hasRead := false
+	err := a.rawConn.Read(func(fd uintptr) bool {
+		if hasRead {
 			return true
 		}
-		looked = true
-		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&times)), unsafe.Sizeof(times)) //nolint:gosec // as package unix does it
+		hasRead = true
+		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&expirations)), unsafe.Sizeof(expirations)) //nolint:gosec // as package unix does it
 		return errno != unix.EAGAIN
 	})
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)

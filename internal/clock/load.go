@@ -12,8 +12,8 @@ const (
 	maxTimerDelay = 30 * time.Millisecond
 )
 
-// load determines whether the process is busy, or the machine too busy to run it in time.
-type load struct {
+// cpuLoad determines whether the process is busy, or the machine too busy to run it in time.
+type cpuLoad struct {
 	measuredAt time.Time     // time of the last measurement
 	cpuTime    time.Duration // CPU time used by then
 	busyUntil  time.Time     // end of the busy period
@@ -21,16 +21,16 @@ type load struct {
 
 // update evaluates a tick that was late by the given time. used returns the CPU time of the
 // process.
-func (l *load) update(now time.Time, late time.Duration, used func() (time.Duration, bool)) {
-	busy := late > maxTimerDelay
-	if gap := now.Sub(l.measuredAt); gap >= MaxInterval/2 { // in a shorter interval the cost of the wake-up itself dominates
-		u, ok := used()
-		busy = busy || !ok || u-l.cpuTime >= gap/busyShare
-		l.measuredAt, l.cpuTime = now, u
+func (l *cpuLoad) update(now time.Time, delay time.Duration, readCPUTime func() (time.Duration, bool)) {
+	busy := delay > maxTimerDelay
+	if elapsed := now.Sub(l.measuredAt); elapsed >= MaxInterval/2 { // in a shorter interval the cost of the wake-up itself dominates
+		cpuTime, ok := readCPUTime()
+		busy = busy || !ok || cpuTime-l.cpuTime >= elapsed/busyShare
+		l.measuredAt, l.cpuTime = now, cpuTime
 	}
 	if busy {
 		l.busyUntil = now.Add(busyPeriod)
 	}
 }
 
-func (l *load) isBusy(now time.Time) bool { return now.Before(l.busyUntil) }
+func (l *cpuLoad) isBusy(now time.Time) bool { return now.Before(l.busyUntil) }

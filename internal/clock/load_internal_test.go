@@ -18,7 +18,7 @@ func TestLateTickMakesProcessBusy(t *testing.T) {
 		"nobody can say so": {used: func() (time.Duration, bool) { return 0, false }, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, now := load{}, time.Now()
+			l, now := cpuLoad{}, time.Now()
 			l.update(now, tt.late, tt.used)
 			if got := l.isBusy(now.Add(busyPeriod - 1)); got != tt.want {
 				t.Errorf("busy: %v, want %v", got, tt.want)
@@ -33,7 +33,7 @@ func TestLateTickMakesProcessBusy(t *testing.T) {
 // Each wake-up costs CPU time, so an interval below half of MaxInterval does not show how busy
 // the process is.
 func TestShortIntervalsAreNotMeasured(t *testing.T) {
-	l, now := load{}, time.Now()
+	l, now := cpuLoad{}, time.Now()
 	used := time.Duration(0)
 	looks := func(after, more time.Duration) bool {
 		now, used = now.Add(after), used+more

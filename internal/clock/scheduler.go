@@ -40,8 +40,8 @@ type Scheduler struct {
 	alarm         alarm     // nil while Run is not running
 	lastTick      time.Time // last tick, or start of Run
 	nextTick      time.Time // time for which the alarm is set; zero means not set
-	settlePending bool      // settle will set the alarm after the woken goroutines have run
-	load          load
+	alarmDeferred bool      // setAlarmAfterTick will set the alarm after the woken goroutines have run
+	cpuLoad       cpuLoad
 }
 
 // Ticker is the subscription of one goroutine to a Scheduler.
@@ -50,23 +50,23 @@ type Ticker struct {
 	// ticks.
 	C <-chan struct{}
 
-	c         chan struct{} // C, with capacity 1
+	ch        chan struct{} // C, with capacity 1
 	scheduler *Scheduler
-	kind      kind
+	kind      tickerKind
 	interval  time.Duration
 	due       time.Time // zero means not due
-	// maxEarly is how much before its due time a Ticker of NewOnDemandTicker may be delivered together with
+	// maxEarliness is how much before its due time a Ticker of NewOnDemandTicker may be delivered together with
 	// another tick.
-	maxEarly time.Duration
+	maxEarliness time.Duration
 }
 
-// kind is the condition under which a Ticker is delivered.
-type kind uint8
+// tickerKind is the condition under which a Ticker is delivered.
+type tickerKind uint8
 
 const (
-	periodic  kind = iota + 1 // at a fixed interval
-	onDemand                  // after a call of TickWithin
-	whileBusy                 // at a fixed interval while the process is busy
+	periodic  tickerKind = iota + 1 // at a fixed interval
+	onDemand                        // after a call of TickWithin
+	whileBusy                       // at a fixed interval while the process is busy
 )
 
 // NewTicker returns a Ticker with interval d. It may be delivered earlier or later by up to a
@@ -91,17 +91,17 @@ func (s *Scheduler) NewBusyTicker(d time.Duration) *Ticker {
 	return s.addTicker(&Ticker{kind: whileBusy, interval: d})
 }
 
-func (s *Scheduler) addTicker(b *Ticker) *Ticker {
-	c := make(chan struct{}, 1)
-	b.C, b.c, b.scheduler = c, c, s
+func (s *Scheduler) addTicker(ticker *Ticker) *Ticker {
+	ch := make(chan struct{}, 1)
+	ticker.C, ticker.ch, ticker.scheduler = ch, ch, s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b.interval > 0 {
-		b.due = time.Now().Add(b.interval)
+	if ticker.interval > 0 {
+		ticker.due = time.Now().Add(ticker.interval)
 	}
-	s.tickers = append(s.tickers, b)
+	s.tickers = append(s.tickers, ticker)
 	s.setAlarmLocked()
-	return b
+	return ticker
 }
 
 // Stop ends the subscription. C may still contain a value.
@@ -118,7 +118,7 @@ func (t *Ticker) TickWithin(d time.Duration) {
 	defer t.scheduler.mu.Unlock()
 	t.due = time.Now()
 	if d > MinInterval { // otherwise as soon as possible
-		t.due, t.maxEarly = t.due.Add(d), min(d/20, MaxInterval/2)
+		t.due, t.maxEarliness = t.due.Add(d), min(d/20, MaxInterval/2)
 	}
 	t.scheduler.setAlarmLocked()
 }
@@ -140,7 +140,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 func (s *Scheduler) setAlarmAfterTick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settlePending = false
+	s.alarmDeferred = false
 	s.setAlarmLocked()
 }
 
@@ -156,7 +156,7 @@ func (s *Scheduler) TickEarly() {
 func (s *Scheduler) tickIsNear(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.alarm != nil && !s.settlePending && now.Sub(s.lastTick) >= MinInterval && s.nextTick.Sub(now) <= MaxInterval/2
+	return s.alarm != nil && !s.alarmDeferred && now.Sub(s.lastTick) >= MinInterval && s.nextTick.Sub(now) <= MaxInterval/2
 }
 
 func (s *Scheduler) startAlarm() alarm {
@@ -174,34 +174,34 @@ func (s *Scheduler) removeAlarm() {
 	s.alarm = nil
 }
 
-// setAlarmLocked sets the alarm for the next tick unless it is set already. p.mu must be held.
+// setAlarmLocked sets the alarm for the next tick unless it is set already. s.mu must be held.
 func (s *Scheduler) setAlarmLocked() {
-	if s.alarm == nil || s.settlePending {
+	if s.alarm == nil || s.alarmDeferred {
 		return
 	}
 	next, busy := s.lastTick.Add(MaxInterval), s.isBusy(s.lastTick)
 	if busy {
 		next = s.lastTick.Add(MinInterval)
 	}
-	for _, b := range s.tickers {
-		if b.kind == whileBusy || b.due.IsZero() {
+	for _, ticker := range s.tickers {
+		if ticker.kind == whileBusy || ticker.due.IsZero() {
 			continue
 		}
-		if due := b.due.Add(b.tolerance()); due.Before(next) {
+		if due := ticker.due.Add(ticker.tolerance()); due.Before(next) {
 			next = due
 		}
 	}
-	if least := s.lastTick.Add(MinInterval); next.Before(least) {
-		next = least
+	if earliest := s.lastTick.Add(MinInterval); next.Before(earliest) {
+		next = earliest
 	}
-	if later := next.Sub(s.nextTick); later >= 0 && later <= alarmTolerance {
+	if postponement := next.Sub(s.nextTick); postponement >= 0 && postponement <= alarmTolerance {
 		return
 	}
 	s.nextTick = next
 	s.alarm.set(time.Until(next), busy)
 }
 
-// tolerance is how much earlier or later than its due time the Ticker may be delivered.
+// tolerance returns how much earlier or later than its due time the Ticker may be delivered.
 func (t *Ticker) tolerance() time.Duration {
 	if t.interval == 0 {
 		return 0
@@ -215,20 +215,20 @@ func (t *Ticker) followsActualTicks(now time.Time) bool {
 	return t.kind == periodic && t.interval > MaxInterval/2 && t.interval <= MaxInterval && !t.scheduler.isBusy(now)
 }
 
-// tick delivers all due Tickers. The goroutine that is woken last runs next, so it wakes them
-// in reverse order. settles reports that the caller will call settle; the alarm is set at
-// once in a busy process, in which the woken goroutines may take long to run.
-func (s *Scheduler) tick(now time.Time, settles bool) {
+// tick delivers all due Tickers. The goroutine that is woken last runs next, so it wakes them in
+// reverse order. deferAlarm means that the caller will call setAlarmAfterTick. In a busy process
+// the alarm is set at once, because the woken goroutines may need a long time.
+func (s *Scheduler) tick(now time.Time, deferAlarm bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.CPUTime != nil {
-		s.load.update(now, now.Sub(s.nextTick), s.CPUTime)
+		s.cpuLoad.update(now, now.Sub(s.nextTick), s.CPUTime)
 	}
-	s.lastTick, s.nextTick, s.settlePending = now, time.Time{}, settles && !s.isBusy(now)
-	for _, b := range slices.Backward(s.tickers) {
-		if b.takeIfDue(now) {
+	s.lastTick, s.nextTick, s.alarmDeferred = now, time.Time{}, deferAlarm && !s.isBusy(now)
+	for _, ticker := range slices.Backward(s.tickers) {
+		if ticker.takeIfDue(now) {
 			select {
-			case b.c <- struct{}{}:
+			case ticker.ch <- struct{}{}:
 			default:
 			}
 		}
@@ -238,7 +238,7 @@ func (s *Scheduler) tick(now time.Time, settles bool) {
 
 // takeIfDue reports whether the Ticker is due now, and schedules its next delivery.
 func (t *Ticker) takeIfDue(now time.Time) bool {
-	if t.due.IsZero() || t.due.Sub(now) > max(t.tolerance(), t.maxEarly) || t.kind == whileBusy && !t.scheduler.isBusy(now) {
+	if t.due.IsZero() || t.due.Sub(now) > max(t.tolerance(), t.maxEarliness) || t.kind == whileBusy && !t.scheduler.isBusy(now) {
 		return false
 	}
 	if t.kind == onDemand {
@@ -260,5 +260,5 @@ func (s *Scheduler) isBusy(now time.Time) bool {
 	if s.CPUTime == nil {
 		return slices.ContainsFunc(s.tickers, func(b *Ticker) bool { return b.kind == whileBusy })
 	}
-	return s.load.isBusy(now)
+	return s.cpuLoad.isBusy(now)
 }

@@ -65,38 +65,38 @@ var errNotAcquired = errors.New("demo: not acquired")
 // Serve handles a request. It is a fasthttp.RequestHandler. It handles hooks, health checks and the chat,
 // and counts all other requests. The response is the type Answer as JSON, or a page for browsers.
 func (a *App) Serve(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Request.Header
+	header := &ctx.Request.Header
 	path := string(ctx.Path())
 	switch name, hook := strings.CutPrefix(path, hookPath+"/"); {
 	case path == healthPath:
 		ctx.SetStatusCode(fasthttp.StatusNoContent)
 		return
-	case hook && len(h.Peek("Shardway-Hook")) > 0: // nodes remove this header from client requests
+	case hook && len(header.Peek("Shardway-Hook")) > 0: // nodes remove this header from client requests
 		a.handleHook(ctx, name)
 		return
 	}
-	shard, err := strconv.ParseUint(string(h.Peek("Shardway-Shard")), 10, 32)
+	shard, err := strconv.ParseUint(string(header.Peek("Shardway-Shard")), 10, 32)
 	if err != nil {
 		ctx.Error("no header Shardway-Shard: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
 		return
 	}
-	epoch, err := strconv.ParseUint(string(h.Peek("Shardway-Epoch")), 10, 64)
+	epoch, err := strconv.ParseUint(string(header.Peek("Shardway-Epoch")), 10, 64)
 	if err != nil {
 		ctx.Error("no header Shardway-Epoch: send requests to a node's port, not to the app's", fasthttp.StatusBadRequest)
 		return
 	}
-	x := Answer{Node: string(h.Peek("Shardway-Node")), Shard: uint32(shard), Epoch: epoch, Key: string(h.Peek("Shardway-Key"))}
+	answer := Answer{Node: string(header.Peek("Shardway-Node")), Shard: uint32(shard), Epoch: epoch, Key: string(header.Peek("Shardway-Key"))}
 	switch {
-	case path == chatPath && isWebSocketUpgrade(h):
-		if err = a.checkHeld(x); err == nil {
-			a.upgrade(ctx, x)
+	case path == chatPath && isWebSocketUpgrade(header):
+		if err = a.checkHeld(answer); err == nil {
+			a.upgrade(ctx, answer)
 			return
 		}
 	case path == chatPath:
 		writeChatPage(ctx)
 		return
 	default:
-		x.Count, err = a.count(x.Shard, epoch, x.Key)
+		answer.Count, err = a.count(answer.Shard, epoch, answer.Key)
 	}
 	switch {
 	case errors.Is(err, errNotAcquired):
@@ -106,10 +106,10 @@ func (a *App) Serve(ctx *fasthttp.RequestCtx) {
 		ctx.Error("the shard has changed hands since: fenced by its epoch", fasthttp.StatusConflict)
 	case err != nil:
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
-	case prefersHTML(h):
-		writePage(ctx, x)
+	case prefersHTML(header):
+		writePage(ctx, answer)
 	default:
-		writeJSON(ctx, x)
+		writeJSON(ctx, answer)
 	}
 }
 
@@ -127,22 +127,22 @@ func writeJSON(ctx *fasthttp.RequestCtx, v any) {
 func (a *App) count(shard uint32, epoch uint64, key string) (n uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c := a.shards[shard]
-	if c == nil || c.epoch != epoch {
+	held := a.shards[shard]
+	if held == nil || held.epoch != epoch {
 		return 0, errNotAcquired
 	}
-	c.Counts[key]++
-	if err := a.save(shard, c); err != nil {
+	held.Counts[key]++
+	if err := a.save(shard, held); err != nil {
 		delete(a.shards, shard) // the content of the file is unknown: the next request reloads the shard
 		return 0, err
 	}
-	return c.Counts[key], nil
+	return held.Counts[key], nil
 }
 
-func (a *App) save(shard uint32, c *heldShard) error {
-	b, err := json.Marshal(c.state)
+func (a *App) save(shard uint32, held *heldShard) error {
+	b, err := json.Marshal(held.state)
 	if err != nil {
 		return err
 	}
-	return a.dir.Save(shard, c.epoch, b)
+	return a.dir.Save(shard, held.epoch, b)
 }

@@ -29,7 +29,7 @@ func isWebSocketUpgrade(h *fasthttp.RequestHeader) bool {
 
 // upgrade accepts a WebSocket and declares it resumable. For each new connection, the app asks the page
 // for the number of its last line. The page then sends its unconfirmed lines again.
-func (a *App) upgrade(ctx *fasthttp.RequestCtx, x Answer) {
+func (a *App) upgrade(ctx *fasthttp.RequestCtx, request Answer) {
 	key := string(ctx.Request.Header.Peek("Sec-WebSocket-Key"))
 	ctx.SetStatusCode(fasthttp.StatusSwitchingProtocols)
 	for name, value := range map[string]string{
@@ -39,8 +39,8 @@ func (a *App) upgrade(ctx *fasthttp.RequestCtx, x Answer) {
 	}
 	ctx.Hijack(func(conn net.Conn) {
 		_ = conn.SetDeadline(time.Time{}) // clears the deadline of the request
-		l := &chatConn{app: a, request: x, conn: conn, stop: make(chan struct{})}
-		l.run()
+		chat := &chatConn{app: a, request: request, conn: conn, stop: make(chan struct{})}
+		chat.run()
 	})
 }
 
@@ -58,83 +58,83 @@ type chatConn struct {
 
 // run returns when the connection fails, or after a Close frame of either side. It sends its own Close
 // frame after all lines.
-func (l *chatConn) run() {
-	code := l.read()
-	close(l.stop)
-	l.sender.Wait()
+func (c *chatConn) run() {
+	code := c.read()
+	close(c.stop)
+	c.sender.Wait()
 	if code != 0 {
-		l.write(opClose, binary.BigEndian.AppendUint16(nil, code))
+		c.write(opClose, binary.BigEndian.AppendUint16(nil, code))
 	}
 }
 
 // read handles received frames. It returns the code of the Close frame to send; zero means none.
-func (l *chatConn) read() (code uint16) {
-	ask, err := json.Marshal(map[string]any{"ask": true, "node": l.request.Node})
-	if err != nil || !l.write(opText, ask) {
+func (c *chatConn) read() (code uint16) {
+	ask, err := json.Marshal(map[string]any{"ask": true, "node": c.request.Node})
+	if err != nil || !c.write(opText, ask) {
 		return 0
 	}
 	sending := false
-	for r := bufio.NewReader(l.conn); ; {
-		f, err := readFrame(r)
+	for r := bufio.NewReader(c.conn); ; {
+		received, err := readFrame(r)
 		switch {
 		case err != nil:
 			return closeCode(err)
-		case f.op == opClose:
-			return f.code()
-		case f.op == opPing:
-			l.write(opPong, f.payload)
+		case received.op == opClose:
+			return received.code()
+		case received.op == opPing:
+			c.write(opPong, received.payload)
 			continue
-		case f.op != opText:
+		case received.op != opText:
 			continue
 		}
-		var m struct {
+		var message struct {
 			chatLine
 			Have *int `json:"have"`
 		}
-		switch err := json.Unmarshal(f.payload, &m); {
+		switch err := json.Unmarshal(received.payload, &message); {
 		case err != nil:
 			return closeInvalid
-		case m.Have == nil:
-			if l.app.addLine(l.request, m.chatLine) != nil {
+		case message.Have == nil:
+			if c.app.addLine(c.request, message.chatLine) != nil {
 				return closeRestart
 			}
 		case !sending:
 			sending = true
-			l.sender.Go(func() { l.sendLines(*m.Have) })
+			c.sender.Go(func() { c.sendLines(*message.Have) })
 		}
 	}
 }
 
 // sendLines sends the lines after number have until the connection ends.
-func (l *chatConn) sendLines(have int) {
+func (c *chatConn) sendLines(have int) {
 	for {
-		lines, news, err := l.app.linesAfter(l.request, have)
+		lines, news, err := c.app.linesAfter(c.request, have)
 		if err != nil {
 			return // the app no longer holds the shard, and the node closes the connection
 		}
 		for _, line := range lines {
 			b, err := json.Marshal(line)
-			if err != nil || !l.write(opText, b) {
+			if err != nil || !c.write(opText, b) {
 				return
 			}
 			have = line.N
 		}
 		select {
 		case <-news:
-		case <-l.stop:
+		case <-c.stop:
 			return
 		}
 	}
 }
 
 // write sends a frame. If this fails, it closes the connection, so that read returns.
-func (l *chatConn) write(op byte, payload []byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	_, err := l.conn.Write(appendFrame(nil, op, payload))
+func (c *chatConn) write(op byte, payload []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_, err := c.conn.Write(appendFrame(nil, op, payload))
 	if err != nil {
-		_ = l.conn.Close()
+		_ = c.conn.Close()
 	}
 	return err == nil
 }

@@ -55,12 +55,12 @@ func dial(t *testing.T, app *demo.App, epoch string) chatConn {
 	return c
 }
 
-func (c chatConn) read() (m chatMessage) {
+func (c chatConn) read() (message chatMessage) {
 	c.t.Helper()
-	if err := wsjson.Read(c.t.Context(), c.Conn, &m); err != nil {
+	if err := wsjson.Read(c.t.Context(), c.Conn, &message); err != nil {
 		c.t.Fatal(err)
 	}
-	return m
+	return message
 }
 
 func (c chatConn) send(m map[string]any) {

@@ -40,17 +40,17 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // newFleet returns the processes of a layout. It starts none.
-func newFleet(o Options, l layout, s *scratch) *fleet {
-	dir := s.dir
-	f := &fleet{o: o, layout: l, dir: dir, out: &output{w: o.Out}, prober: newProber(), events: make(chan event)}
-	for i, n := range l.nodes {
+func newFleet(options Options, plan layout, workDir *scratch) *fleet {
+	dir := workDir.dir
+	f := &fleet{options: options, layout: plan, dir: dir, out: &output{w: options.Out}, prober: newProber(), events: make(chan event)}
+	for i, n := range plan.nodes {
 		f.apps = append(f.apps, &proc{
-			name: n.id + "-app", node: n.id, isApp: true, args: l.appArgs(i, dir),
-			ready: "http://" + addr(n.app) + healthPath, log: filepath.Join(dir, n.id+"-app.log"), lock: s.lock,
+			name: n.id + "-app", node: n.id, isApp: true, args: plan.appArgs(i, dir),
+			readyURL: "http://" + addr(n.app) + healthPath, logFile: filepath.Join(dir, n.id+"-app.log"), lock: workDir.lock,
 		})
 		f.nodes = append(f.nodes, &proc{
-			name: n.id, node: n.id, args: l.runArgs(i, dir, o.Args),
-			ready: "http://" + addr(n.admin) + "/readyz", log: filepath.Join(dir, n.id+".log"), lock: s.lock,
+			name: n.id, node: n.id, args: plan.runArgs(i, dir, options.Args),
+			readyURL: "http://" + addr(n.admin) + "/readyz", logFile: filepath.Join(dir, n.id+".log"), lock: workDir.lock,
 		})
 	}
 	return f

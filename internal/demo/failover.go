@@ -13,7 +13,7 @@ import (
 func (f *fleet) failoverWaiter(p *proc) func(ctx context.Context) error {
 	var others []*client.Client
 	for i, n := range f.nodes {
-		if n == p || !n.running() {
+		if n == p || !n.isRunning() {
 			continue
 		}
 		c, err := client.New(addr(f.layout.nodes[i].admin))

@@ -14,11 +14,11 @@ import (
 // fleet supervises the processes of the demo. Its methods run on the goroutine that called Run.
 // Reporter goroutines send events to it.
 type fleet struct {
-	o      Options
-	layout layout
-	dir    string
-	out    *output
-	prober prober
+	options Options
+	layout  layout
+	dir     string
+	out     *output
+	prober  prober
 
 	apps, nodes []*proc
 	events      chan event
@@ -64,10 +64,10 @@ func (f *fleet) run(ctx context.Context) error {
 // it is ready.
 func (f *fleet) start(ctx context.Context, p *proc) error {
 	var echo io.Writer
-	if f.o.Verbose {
+	if f.options.Verbose {
 		echo = f.out
 	}
-	wait, err := p.start(f.o.Program, f.o.Env, echo)
+	wait, err := p.start(f.options.Program, f.options.Env, echo)
 	if err != nil {
 		return err
 	}
@@ -75,18 +75,18 @@ func (f *fleet) start(ctx context.Context, p *proc) error {
 		wait()
 		f.events <- event{proc: p, kind: exited} // fleet.stop receives events until no process runs
 	})
-	f.startReporter(ctx, p, event{proc: p, kind: ready}, func(ctx context.Context) error { return f.prober.wait(ctx, p.ready) })
+	f.startReporter(ctx, p, event{proc: p, kind: ready}, func(ctx context.Context) error { return f.prober.wait(ctx, p.readyURL) })
 	return nil
 }
 
 // startReporter starts a goroutine that sends e once wait returns nil. It cancels the previous reporter
 // of p. The next startReporter or the exit of p cancels this one.
 func (f *fleet) startReporter(ctx context.Context, p *proc, e event, wait func(ctx context.Context) error) {
-	if p.stop != nil {
-		p.stop()
+	if p.stopReporter != nil {
+		p.stopReporter()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p.stop = cancel
+	p.stopReporter = cancel
 	begun := time.Now()
 	f.reporters.Go(func() {
 		if wait(ctx) != nil {
@@ -101,8 +101,8 @@ func (f *fleet) startReporter(ctx context.Context, p *proc, e event, wait func(c
 }
 
 func (f *fleet) progress(done int) {
-	if f.o.Progress != nil {
-		f.o.Progress(done, len(f.apps)+len(f.nodes))
+	if f.options.Progress != nil {
+		f.options.Progress(done, len(f.apps)+len(f.nodes))
 	}
 }
 
@@ -111,7 +111,7 @@ func (f *fleet) progress(done int) {
 // its log.
 func (f *fleet) waitReady(ctx context.Context, procs []*proc, before int) error {
 	missing := slices.Clone(procs)
-	timeout := time.NewTimer(f.o.StartTimeout)
+	timeout := time.NewTimer(f.options.StartTimeout)
 	defer timeout.Stop()
 	for len(missing) > 0 {
 		select {
@@ -124,7 +124,7 @@ func (f *fleet) waitReady(ctx context.Context, procs []*proc, before int) error 
 			f.progress(before + len(procs) - len(missing))
 		case <-timeout.C:
 			p := missing[0]
-			return fmt.Errorf("demo: %s does not serve after %v (%w); its log ends with\n%s", p.name, f.o.StartTimeout, f.prober.check(ctx, p.ready), p.tail())
+			return fmt.Errorf("demo: %s does not serve after %v (%w); its log ends with\n%s", p.name, f.options.StartTimeout, f.prober.check(ctx, p.readyURL), p.tail())
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -157,13 +157,13 @@ func (f *fleet) handleEvent(ctx context.Context, e event) {
 	case exited:
 		pid := p.pid()
 		end := f.markExited(p)
-		p.died = time.Now()
-		p.restartAt = p.died.Add(f.o.RestartAfter)
+		p.exitedAt = time.Now()
+		p.restartAt = p.exitedAt.Add(f.options.RestartAfter)
 		if p.isApp {
-			f.printLine("%s (pid %d) %s: others count on for it from what it has written. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
+			f.printLine("%s (pid %d) %s: others count on for it from what it has written. It starts again in %v.", p.name, pid, end, f.options.RestartAfter)
 			return
 		}
-		f.printLine("%s (pid %d) %s: its shards go to the others. It starts again in %v.", p.name, pid, end, f.o.RestartAfter)
+		f.printLine("%s (pid %d) %s: its shards go to the others. It starts again in %v.", p.name, pid, end, f.options.RestartAfter)
 		f.startReporter(ctx, p, event{proc: p, kind: failedOver}, f.failoverWaiter(p))
 	case ready:
 		f.printLine("%s is back (pid %d).", p.name, p.pid())
@@ -176,7 +176,7 @@ func (f *fleet) handleEvent(ctx context.Context, e event) {
 func (f *fleet) markExited(p *proc) string {
 	state := p.cmd.ProcessState
 	p.cmd = nil
-	p.stop()
+	p.stopReporter()
 	if s, ok := state.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		return fmt.Sprintf("was ended by a signal (%v)", s.Signal())
 	}
@@ -201,23 +201,23 @@ func (f *fleet) restart(ctx context.Context) {
 			continue
 		}
 		if err := f.start(ctx, p); err != nil {
-			p.restartAt = time.Now().Add(f.o.RestartAfter)
-			f.printLine("%s cannot start, trying again in %v: %v", p.name, f.o.RestartAfter, err)
+			p.restartAt = time.Now().Add(f.options.RestartAfter)
+			f.printLine("%s cannot start, trying again in %v: %v", p.name, f.options.RestartAfter, err)
 		}
 	}
 }
 
 // stop stops all processes and returns when they have exited. Nodes stop first, so that their apps
 // complete the running requests.
-func (f *fleet) stop(loud bool) {
-	if loud {
+func (f *fleet) stop(announce bool) {
+	if announce {
 		f.printLine("Stopping …")
 	}
-	f.terminate(f.nodes, f.o.StopTimeout)
-	f.terminate(f.apps, f.o.StopTimeout)
+	f.terminate(f.nodes, f.options.StopTimeout)
+	f.terminate(f.apps, f.options.StopTimeout)
 	for _, p := range f.all() {
-		if p.stop != nil {
-			p.stop()
+		if p.stopReporter != nil {
+			p.stopReporter()
 		}
 	}
 	f.reporters.Wait()
@@ -227,7 +227,7 @@ func (f *fleet) stop(loud bool) {
 func (f *fleet) terminate(procs []*proc, timeout time.Duration) {
 	signal := func(s os.Signal) {
 		for _, p := range procs {
-			if p.running() {
+			if p.isRunning() {
 				_ = p.cmd.Process.Signal(s) // fails only if the process has just exited
 			}
 		}
@@ -235,7 +235,7 @@ func (f *fleet) terminate(procs []*proc, timeout time.Duration) {
 	signal(syscall.SIGTERM)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for slices.ContainsFunc(procs, (*proc).running) {
+	for slices.ContainsFunc(procs, (*proc).isRunning) {
 		select {
 		case e := <-f.events:
 			if e.kind == exited {

@@ -22,17 +22,17 @@ type hookCall struct {
 
 // handleHook handles a hook call. The response lists the shards that failed.
 func (a *App) handleHook(ctx *fasthttp.RequestCtx, name string) {
-	var do func(shard uint32, epoch uint64) error
+	var handle func(shard uint32, epoch uint64) error
 	switch name {
 	case "acquire":
-		do = a.acquire
+		handle = a.acquire
 	case "release":
-		do = a.release
+		handle = a.release
 	case "lost":
-		do = a.lost
+		handle = a.lost
 	}
 	var call hookCall
-	if err := json.Unmarshal(ctx.PostBody(), &call); do == nil || err != nil {
+	if err := json.Unmarshal(ctx.PostBody(), &call); handle == nil || err != nil {
 		ctx.Error("no hook of this app", fasthttp.StatusNotFound)
 		return
 	}
@@ -43,7 +43,7 @@ func (a *App) handleHook(ctx *fasthttp.RequestCtx, name string) {
 		if !a.isNewest(call, s.Shard) {
 			continue
 		}
-		if err := do(s.Shard, s.Epoch); err != nil {
+		if err := handle(s.Shard, s.Epoch); err != nil {
 			failed[strconv.FormatUint(uint64(s.Shard), 10)] = err.Error()
 		}
 	}
@@ -67,30 +67,30 @@ func (a *App) isNewest(call hookCall, shard uint32) bool {
 
 // acquire loads a shard. A repeated call for a held shard has no effect.
 func (a *App) acquire(shard uint32, epoch uint64) error {
-	if c := a.shards[shard]; c != nil && c.epoch == epoch {
+	if held := a.shards[shard]; held != nil && held.epoch == epoch {
 		return nil
 	}
 	b, err := a.dir.Take(shard, epoch)
 	if err != nil {
 		return err
 	}
-	c := &heldShard{epoch: epoch, state: state{Counts: make(map[string]uint64), Rooms: make(map[string]*room)}}
+	held := &heldShard{epoch: epoch, state: state{Counts: make(map[string]uint64), Rooms: make(map[string]*room)}}
 	if len(b) > 0 {
-		if err := json.Unmarshal(b, &c.state); err != nil {
+		if err := json.Unmarshal(b, &held.state); err != nil {
 			return err
 		}
 	}
-	a.shards[shard] = c
+	a.shards[shard] = held
 	return nil
 }
 
 // release saves a shard and drops it.
 func (a *App) release(shard uint32, epoch uint64) error {
-	c := a.shards[shard]
-	if c == nil || c.epoch != epoch {
+	held := a.shards[shard]
+	if held == nil || held.epoch != epoch {
 		return nil
 	}
-	if err := a.save(shard, c); err != nil {
+	if err := a.save(shard, held); err != nil {
 		return err
 	}
 	delete(a.shards, shard)
@@ -99,7 +99,7 @@ func (a *App) release(shard uint32, epoch uint64) error {
 
 // lost drops a shard without saving it, because another node may own it already.
 func (a *App) lost(shard uint32, epoch uint64) error {
-	if c := a.shards[shard]; c != nil && c.epoch <= epoch {
+	if held := a.shards[shard]; held != nil && held.epoch <= epoch {
 		delete(a.shards, shard)
 	}
 	return nil

@@ -16,9 +16,9 @@ func prefersHTML(h *fasthttp.RequestHeader) bool {
 // writePage responds with a page for browsers. The page sends a request every second, so that the user
 // sees the count continue while a node restarts. It declares an empty icon, because the app would count
 // a request for one.
-func writePage(ctx *fasthttp.RequestCtx, x Answer) {
+func writePage(ctx *fasthttp.RequestCtx, answer Answer) {
 	var b bytes.Buffer
-	if err := page().Execute(&b, x); err != nil {
+	if err := page().Execute(&b, answer); err != nil {
 		ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
 		return
 	}

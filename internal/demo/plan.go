@@ -32,8 +32,8 @@ type nodePlan struct {
 // at most once for each port. The admin port of the first node is assigned first, because commands use
 // it by default.
 func planLayout(free func(port int) bool) (layout, error) {
-	l := layout{nodes: make([]nodePlan, nodeCount)}
-	given := make(map[int]bool)
+	plan := layout{nodes: make([]nodePlan, nodeCount)}
+	assigned := make(map[int]bool)
 	for _, kind := range []struct {
 		first, step int
 		field       func(n *nodePlan) *int
@@ -45,21 +45,21 @@ func planLayout(free func(port int) bool) (layout, error) {
 		{9001, 1, func(n *nodePlan) *int { return &n.app }},
 	} {
 		port := kind.first
-		for i := range l.nodes {
-			for port = max(port, kind.first+i*kind.step); given[port] || !free(port); port++ {
+		for i := range plan.nodes {
+			for port = max(port, kind.first+i*kind.step); assigned[port] || !free(port); port++ {
 				if port >= lastPort {
 					return layout{}, fmt.Errorf("demo: no free port from %d to %d: stop something that listens there", kind.first, lastPort)
 				}
-				given[port] = true // not free: do not check it again
+				assigned[port] = true // not free: do not check it again
 			}
-			given[port] = true
-			*kind.field(&l.nodes[i]) = port
+			assigned[port] = true
+			*kind.field(&plan.nodes[i]) = port
 		}
 	}
-	for i := range l.nodes {
-		l.nodes[i].id = "n" + strconv.Itoa(i+1)
+	for i := range plan.nodes {
+		plan.nodes[i].id = "n" + strconv.Itoa(i+1)
 	}
-	return l, nil
+	return plan, nil
 }
 
 // runArgs returns the arguments of node i. Each node joins all others, so they can start in any order.

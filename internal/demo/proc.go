@@ -13,21 +13,21 @@ import (
 
 // proc is a process of the demo, which may be restarted.
 type proc struct {
-	name  string // n1, or n1-app
-	node  string // id of the node, also for its app
-	isApp bool
-	args  []string
-	ready string   // URL whose response is a success once the process is ready
-	log   string   // file
-	lock  *os.File // of the scratch directory; the process inherits it
+	name     string // n1, or n1-app
+	node     string // id of the node, also for its app
+	isApp    bool
+	args     []string
+	readyURL string   // URL whose response is a success once the process is ready
+	logFile  string   // path of the log
+	lock     *os.File // lock of the scratch directory; the process inherits it
 
-	cmd       *exec.Cmd // nil if the process does not run
-	stop      context.CancelFunc
-	died      time.Time // zero while it runs
-	restartAt time.Time // zero means that no restart is scheduled
+	cmd          *exec.Cmd          // nil if the process does not run
+	stopReporter context.CancelFunc // ends the goroutine that reports whether the process is ready
+	exitedAt     time.Time          // time of the last exit; zero while the process runs
+	restartAt    time.Time          // zero means that no restart is scheduled
 }
 
-func (p *proc) running() bool { return p.cmd != nil }
+func (p *proc) isRunning() bool { return p.cmd != nil }
 
 // pid returns 0 if the process does not run.
 func (p *proc) pid() int {
@@ -40,7 +40,7 @@ func (p *proc) pid() int {
 // start starts the process. It logs to its file and, if echo is not nil, to echo. The caller must call
 // wait, which returns when the process has exited.
 func (p *proc) start(program string, env []string, echo io.Writer) (wait func(), err error) {
-	f, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", p.name, err), f.Close())
 	}
-	p.cmd, p.died, p.restartAt = cmd, time.Time{}, time.Time{}
+	p.cmd, p.exitedAt, p.restartAt = cmd, time.Time{}, time.Time{}
 	return func() {
 		// cmd.ProcessState contains the exit status. Errors of the log file have no remedy here.
 		_ = cmd.Wait()
@@ -68,7 +68,7 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 
 // tail returns the last lines of the log, up to 2,000 bytes.
 func (p *proc) tail() string {
-	b, err := os.ReadFile(p.log)
+	b, err := os.ReadFile(p.logFile)
 	if err != nil {
 		return err.Error()
 	}

@@ -8,7 +8,7 @@ type room struct {
 	Lines []chatLine     `json:"lines"` // the newest ones
 	Seqs  map[string]int `json:"seqs"`  // page → sequence number of its last line
 
-	news chan struct{} // closed when a line is added; nil if no goroutine waits
+	changed chan struct{} // closed when a line is added; nil if no goroutine waits
 }
 
 // chatLine is line N of a room. It is line Seq of the page Me.
@@ -23,56 +23,57 @@ type chatLine struct {
 const maxRoomLines = 200
 
 // room returns the room of a request. a.mu must be held.
-func (a *App) room(x Answer) (*heldShard, *room, error) {
-	c := a.shards[x.Shard]
-	if c == nil || c.epoch != x.Epoch {
+func (a *App) room(request Answer) (*heldShard, *room, error) {
+	held := a.shards[request.Shard]
+	if held == nil || held.epoch != request.Epoch {
 		return nil, nil, errNotAcquired
 	}
-	r := c.Rooms[x.Key]
+	r := held.Rooms[request.Key]
 	if r == nil {
 		r = &room{Seqs: make(map[string]int)}
-		c.Rooms[x.Key] = r
+		held.Rooms[request.Key] = r
 	}
-	return c, r, nil
+	return held, r, nil
 }
 
 // checkHeld returns an error if the app does not hold the shard of a request.
-func (a *App) checkHeld(x Answer) error {
+func (a *App) checkHeld(request Answer) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, _, err := a.room(x)
+	_, _, err := a.room(request)
 	return err
 }
 
 // addLine adds a line to a room. It ignores a repeated line, and saves the shard before other pages
 // receive the line.
-func (a *App) addLine(x Answer, l chatLine) error {
+func (a *App) addLine(request Answer, line chatLine) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	c, r, err := a.room(x)
-	if err != nil || l.Seq != r.Seqs[l.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
+	held, r, err := a.room(request)
+	if err != nil || line.Seq != r.Seqs[line.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
 		return err
 	}
 	r.Last++
-	l.N, r.Seqs[l.Me] = r.Last, l.Seq
-	r.Lines = append(r.Lines[max(0, len(r.Lines)-maxRoomLines+1):], l)
-	if err := a.save(x.Shard, c); err != nil {
-		delete(a.shards, x.Shard) // the content of the file is unknown: the next request reloads the shard
+	line.N, r.Seqs[line.Me] = r.Last, line.Seq
+	r.Lines = append(r.Lines[max(0, len(r.Lines)-maxRoomLines+1):], line)
+	if err := a.save(request.Shard, held); err != nil {
+		delete(a.shards, request.Shard) // the content of the file is unknown: the next request reloads the shard
 		err = errors.Join(err, errNotAcquired)
 		return err
 	}
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
 	}
 	return nil
 }
 
-// linesAfter returns the lines after number have. news is closed when there are more.
-func (a *App) linesAfter(x Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
+// linesAfter returns the lines with a number above have. changed is closed when the room has
+// further lines.
+func (a *App) linesAfter(request Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, r, err := a.room(x)
+	_, r, err := a.room(request)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,8 +82,8 @@ func (a *App) linesAfter(x Answer, have int) (lines []chatLine, news <-chan stru
 			lines = append(lines, l)
 		}
 	}
-	if r.news == nil {
-		r.news = make(chan struct{})
+	if r.changed == nil {
+		r.changed = make(chan struct{})
 	}
-	return lines, r.news, nil
+	return lines, r.changed, nil
 }

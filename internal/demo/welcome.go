@@ -25,11 +25,11 @@ func (f *fleet) ownerOf(ctx context.Context, key string) int {
 		return 0
 	}
 	defer client.Close()
-	at, err := client.Locate(ctx, key)
+	location, err := client.Locate(ctx, key)
 	if err != nil {
 		return 0
 	}
-	return max(0, slices.IndexFunc(f.nodes, func(p *proc) bool { return p.node == at.Owner }))
+	return max(0, slices.IndexFunc(f.nodes, func(p *proc) bool { return p.node == location.Owner }))
 }
 
 // welcome prints the addresses of all processes and commands to try.
@@ -49,32 +49,32 @@ func (f *fleet) welcome(ctx context.Context) {
 	for _, n := range nodes {
 		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: %s' http://%s/\n", exampleKey, addr(n.http))
 	}
-	at := ""
+	adminFlag := ""
 	if nodes[0].admin != defaultAdminPort {
-		at = " --admin " + addr(nodes[0].admin)
+		adminFlag = " --admin " + addr(nodes[0].admin)
 	}
 	fmt.Fprintf(&b, "\n  # a browser has a key of its own, a cookie, and sees it counted\n  http://%s/\n", addr(nodes[0].http))
-	f.writeChatExample(&b, at)
+	f.writeChatExample(&b, adminFlag)
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
-	fmt.Fprintf(&b, "  %s status%s\n", f.o.Command, at)
-	fmt.Fprintf(&b, "  %s locate %s%s\n", f.o.Command, exampleKey, at)
+	fmt.Fprintf(&b, "  %s status%s\n", f.options.Command, adminFlag)
+	fmt.Fprintf(&b, "  %s locate %s%s\n", f.options.Command, exampleKey, adminFlag)
 	owner := f.ownerOf(ctx, exampleKey)
 	fmt.Fprintf(&b, "\n  # kill the node that owns the key, or its app, and ask again: another node continues at the next number\n")
 	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[owner].pid())
 	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[owner].pid())
-	fmt.Fprintf(&b, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.o.RestartAfter)
+	fmt.Fprintf(&b, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.options.RestartAfter)
 	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
 	fmt.Fprintf(&b, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
 	_, _ = f.out.Write(b.Bytes())
 }
 
 // writeChatExample writes commands that show that a WebSocket stays open.
-func (f *fleet) writeChatExample(b *bytes.Buffer, at string) {
+func (f *fleet) writeChatExample(b *bytes.Buffer, adminFlag string) {
 	first := f.layout.nodes[0]
 	fmt.Fprintf(b, "\n  # a chat room: open it in a browser or two, then take its shard from the node, and restart others: they stay connected\n")
 	fmt.Fprintf(b, "  http://%s%s?room=tea\n", addr(first.http), chatPath)
-	fmt.Fprintf(b, "  %s drain %s --wait%s\n", f.o.Command, first.id, at)
-	fmt.Fprintf(b, "  %s uncordon %s%s\n", f.o.Command, first.id, at)
+	fmt.Fprintf(b, "  %s drain %s --wait%s\n", f.options.Command, first.id, adminFlag)
+	fmt.Fprintf(b, "  %s uncordon %s%s\n", f.options.Command, first.id, adminFlag)
 	for _, n := range f.nodes[1:] {
 		fmt.Fprintf(b, "  kill %d\n", n.pid())
 	}

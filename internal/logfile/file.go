@@ -22,11 +22,11 @@ const (
 
 // File is a log file. Write may be called from any goroutine.
 type File struct {
-	path string    // empty means that the File writes to the writer to
-	to   io.Writer // used if path is empty
-	log  zerolog.Logger
-	lost atomic.Uint64
-	full chan struct{} // capacity 1; wakes Run when half of the buffer is used
+	path     string    // empty means that the File writes to the writer to
+	writer   io.Writer // used if path is empty
+	log      zerolog.Logger
+	lost     atomic.Uint64
+	halfFull chan struct{} // capacity 1; wakes Run when half of the buffer is used
 
 	mu struct {
 		sync.Mutex
@@ -49,14 +49,14 @@ func Open(path string, log zerolog.Logger) (*File, error) {
 	return f, f.Reopen()
 }
 
-// To returns a File that writes to w. Reopen has no effect on it.
-func To(w io.Writer, log zerolog.Logger) *File {
+// ToWriter returns a File that writes to w. Reopen has no effect on it.
+func ToWriter(w io.Writer, log zerolog.Logger) *File {
 	f := newFile(log)
-	f.to = w
+	f.writer = w
 	return f
 }
 
-func newFile(log zerolog.Logger) *File { return &File{log: log, full: make(chan struct{}, 1)} }
+func newFile(log zerolog.Logger) *File { return &File{log: log, halfFull: make(chan struct{}, 1)} }
 
 // Reopen opens the path again, for example after log rotation has renamed the file. After
 // an error, the old file remains in use.
@@ -65,14 +65,14 @@ func (f *File) Reopen() error {
 		return nil
 	}
 	const mode = 0o640 // the access log shows who requested what, so other users must not read it
-	next, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, mode)
+	reopened, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, mode)
 	if err != nil {
 		return fmt.Errorf("logfile: %w", err)
 	}
 	f.flush() // lines that are already in the buffer belong in the old file
 	f.out.Lock()
 	old := f.out.f
-	f.out.f, f.out.broken = next, false
+	f.out.f, f.out.broken = reopened, false
 	f.out.Unlock()
 	if old != nil {
 		return old.Close()
@@ -93,7 +93,7 @@ func (f *File) Write(line []byte) (int, error) {
 	f.mu.buf = append(f.mu.buf, line...)
 	if len(f.mu.buf) > bufferSize/2 {
 		select {
-		case f.full <- struct{}{}:
+		case f.halfFull <- struct{}{}:
 		default:
 		}
 	}
@@ -106,13 +106,13 @@ func (f *File) Lost() uint64 { return f.lost.Load() }
 // Run writes the buffered lines until ctx ends. Then it writes the remaining lines and
 // closes the file.
 func (f *File) Run(ctx context.Context) {
-	t := time.NewTicker(flushEvery)
-	defer t.Stop()
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-		case <-t.C:
-		case <-f.full:
+		case <-ticker.C:
+		case <-f.halfFull:
 		}
 		f.flush()
 	}
@@ -144,14 +144,14 @@ func (f *File) flush() {
 	if len(lines) == 0 {
 		return
 	}
-	to := f.to
+	dest := f.writer
 	if f.path != "" {
 		if f.out.f == nil {
 			return
 		}
-		to = f.out.f
+		dest = f.out.f
 	}
-	_, err := to.Write(lines)
+	_, err := dest.Write(lines)
 	if err != nil && !f.out.broken {
 		f.log.Error().Err(err).Msg("access log not written")
 	}

@@ -86,7 +86,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 func TestSlowDiskCostsLinesNotTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &stuck{begun: make(chan struct{}), on: make(chan struct{})}
-		f := logfile.To(disk, zerolog.Nop())
+		f := logfile.ToWriter(disk, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() { f.Run(ctx) })

@@ -15,21 +15,21 @@ func NewEscaper(w io.Writer) io.Writer { return escaper{w} }
 
 type escaper struct{ w io.Writer }
 
-func (h escaper) Write(line []byte) (int, error) {
+func (e escaper) Write(line []byte) (int, error) {
 	for i := 0; i < len(line); {
 		r, size := rune(line[i]), 1
 		if r >= utf8.RuneSelf {
 			r, size = utf8.DecodeRune(line[i:])
 		}
 		if r >= 0x7f && ControlsTerminal(r) {
-			if _, err := h.w.Write(escapeFrom(line, i)); err != nil {
+			if _, err := e.w.Write(escapeFrom(line, i)); err != nil {
 				return 0, err
 			}
 			return len(line), nil
 		}
 		i += size
 	}
-	return h.w.Write(line)
+	return e.w.Write(line)
 }
 
 // ControlsTerminal reports whether a terminal interprets the character instead of

@@ -15,9 +15,9 @@ func New(w io.Writer, console bool) zerolog.Logger {
 	if !console {
 		w = NewEscaper(w)
 	} else {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !Terminal(w)}
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !IsTerminal(w)}
 	}
-	return zerolog.New(w).Hook(stamp{})
+	return zerolog.New(w).Hook(timestampHook{})
 }
 
 // Level returns the level with the given name, or info if the name is unknown.
@@ -29,17 +29,17 @@ func Level(name string) zerolog.Level {
 	return level
 }
 
-// stamp adds the time to each line in milliseconds. The hook of zerolog writes whole
+// timestampHook adds the time to each line in milliseconds. The hook of zerolog writes whole
 // seconds unless a global variable of that package is changed.
-type stamp struct{}
+type timestampHook struct{}
 
 // Run implements zerolog.Hook.
-func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
+func (timestampHook) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// Terminal reports whether w is a terminal.
-func Terminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

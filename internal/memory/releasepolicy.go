@@ -42,19 +42,19 @@ func NewReleasePolicy(now, used time.Duration) *ReleasePolicy {
 
 // ShouldRelease reports whether memory should be released now. After a release, the caller must call
 // RecordRelease. ShouldRelease must be called about every two seconds, with the CPU time used so far.
-func (k *ReleasePolicy) ShouldRelease(now, used time.Duration, u Usage) bool {
-	passed, did := now-k.checkedAt, used-k.cpuTime
-	if passed < checkInterval/2 {
+func (p *ReleasePolicy) ShouldRelease(now, totalCPU time.Duration, usage Usage) bool {
+	elapsed, cpuUsed := now-p.checkedAt, totalCPU-p.cpuTime
+	if elapsed < checkInterval/2 {
 		return false // the last check was late
 	}
-	k.checkedAt, k.cpuTime, k.unreleasable = now, used, min(k.unreleasable, u.unused())
-	if k.idleCount++; did*100 > passed*maxIdlePercent {
-		k.idleCount = 0
+	p.checkedAt, p.cpuTime, p.unreleasable = now, totalCPU, min(p.unreleasable, usage.unused())
+	if p.idleCount++; cpuUsed*100 > elapsed*maxIdlePercent {
+		p.idleCount = 0
 	}
-	return k.idleCount >= idleChecks && now >= k.notBefore && u.unused() >= k.unreleasable+max(minReleaseBytes, u.Live/minReleaseFraction)
+	return p.idleCount >= idleChecks && now >= p.notBefore && usage.unused() >= p.unreleasable+max(minReleaseBytes, usage.Live/minReleaseFraction)
 }
 
 // RecordRelease records the memory usage after a release.
-func (k *ReleasePolicy) RecordRelease(now time.Duration, u Usage) {
-	k.notBefore, k.unreleasable = now+minReleaseInterval, u.unused()
+func (p *ReleasePolicy) RecordRelease(now time.Duration, usage Usage) {
+	p.notBefore, p.unreleasable = now+minReleaseInterval, usage.unused()
 }

@@ -12,12 +12,12 @@ import (
 	"shardway/internal/processors"
 )
 
-// Run returns unused memory to the system while the process is idle, until ctx ends. It checks
-// the process at ticks of p. If the platform does not report the CPU time of a process, Run
+// Run returns unused memory to the system while the process is idle, until ctx ends. It checks the
+// process at ticks of the scheduler. If the platform does not report the CPU time of a process, Run
 // returns immediately. Only one goroutine of a process may call Run, because memory usage is a
 // property of the whole process.
-func Run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
-	process{cpuTime: clock.CPUTime, usage: newReader().read, release: releaseUnused}.run(ctx, p, log)
+func Run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
+	process{cpuTime: clock.CPUTime, usage: newReader().read, release: releaseUnused}.run(ctx, scheduler, log)
 }
 
 // releaseUnused releases unused memory. The runtime needs about 50 ms for each GiB and does not stop the
@@ -35,29 +35,29 @@ type process struct {
 	release func()
 }
 
-func (x process) run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
-	used, known := x.cpuTime()
+func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
+	used, known := p.cpuTime()
 	if !known {
 		return
 	}
-	t := p.NewTicker(checkInterval)
-	defer t.Stop()
-	began := time.Now()
-	k := NewReleasePolicy(0, used)
+	ticker := scheduler.NewTicker(checkInterval)
+	defer ticker.Stop()
+	start := time.Now()
+	policy := NewReleasePolicy(0, used)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
-		used, _ = x.cpuTime()
-		before := x.usage()
-		if !k.ShouldRelease(time.Since(began), used, before) {
+		used, _ = p.cpuTime()
+		before := p.usage()
+		if !policy.ShouldRelease(time.Since(start), used, before) {
 			continue
 		}
-		x.release()
-		after := x.usage()
-		k.RecordRelease(time.Since(began), after)
+		p.release()
+		after := p.usage()
+		policy.RecordRelease(time.Since(start), after)
 		log.Debug().Uint64("before", before.Held).Uint64("after", after.Held).Msg("memory returned to the system")
 	}
 }
@@ -79,16 +79,16 @@ func newReader() metricsReader {
 
 func (r metricsReader) read() Usage {
 	metrics.Read(r)
-	var u Usage
+	var usage Usage
 	for i := range r {
 		if r[i].Value.Kind() != metrics.KindUint64 {
 			return Usage{} // this runtime lacks the metric: with zero usage, no memory is released
 		}
-		if v := r[i].Value.Uint64(); i == 0 {
-			u.Live = v
+		if bytes := r[i].Value.Uint64(); i == 0 {
+			usage.Live = bytes
 		} else {
-			u.Held += v
+			usage.Held += bytes
 		}
 	}
-	return u
+	return usage
 }

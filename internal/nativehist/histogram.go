@@ -34,7 +34,7 @@ type Histogram struct {
 // Observe counts one duration.
 func (h *Histogram) Observe(d time.Duration) {
 	h.nanos.Add(int64(d))
-	i := bucketOf(d)
+	i := bucketNumber(d)
 	if i < firstBucket {
 		h.zero.Add(1)
 		return
@@ -42,9 +42,9 @@ func (h *Histogram) Observe(d time.Duration) {
 	h.buckets[min(i, lastBucket)-firstBucket].Add(1)
 }
 
-// bucketOf returns the number of the bucket of a duration: the smallest n with
+// bucketNumber returns the number of the bucket of a duration: the smallest n with
 // d <= 2^(n/8) s.
-func bucketOf(d time.Duration) int {
+func bucketNumber(d time.Duration) int {
 	if d <= 0 {
 		return math.MinInt32
 	}
@@ -69,23 +69,23 @@ func bucketOf(d time.Duration) int {
 func (h *Histogram) Metric(desc *prometheus.Desc, since time.Time, labels ...string) prometheus.Metric {
 	seconds := time.Duration(h.nanos.Load()).Seconds()
 	zero := h.zero.Load()
-	count, filled := zero, map[int]int64{}
+	count, counts := zero, map[int]int64{}
 	classic := make([]*dto.Bucket, 0, lastClassic-firstClassic+1)
 	for i := range h.buckets {
 		n := h.buckets[i].Load()
 		if n > 0 {
-			filled[i+firstBucket] = int64(n)
+			counts[i+firstBucket] = int64(n)
 			count += n
 		}
-		if at := i + firstBucket; at%perDoubling == 0 && at >= firstClassic*perDoubling && at <= lastClassic*perDoubling {
-			so, bound := count, math.Exp2(float64(at/perDoubling))
-			classic = append(classic, &dto.Bucket{CumulativeCount: &so, UpperBound: &bound})
+		if bucket := i + firstBucket; bucket%perDoubling == 0 && bucket >= firstClassic*perDoubling && bucket <= lastClassic*perDoubling {
+			cumulative, bound := count, math.Exp2(float64(bucket/perDoubling))
+			classic = append(classic, &dto.Bucket{CumulativeCount: &cumulative, UpperBound: &bound})
 		}
 	}
 	if count == 0 {
 		return nil
 	}
-	native, err := prometheus.NewConstNativeHistogram(desc, count, seconds, filled, nil, zero, schema, zeroBelow, since, labels...)
+	native, err := prometheus.NewConstNativeHistogram(desc, count, seconds, counts, nil, zero, schema, zeroBelow, since, labels...)
 	if err != nil {
 		return prometheus.NewInvalidMetric(desc, err)
 	}

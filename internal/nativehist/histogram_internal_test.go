@@ -13,7 +13,7 @@ import (
 func TestBucketsAreThoseOfSchemaThree(t *testing.T) {
 	bound := func(i int) float64 { return math.Exp2(float64(i) / perDoubling) }
 	check := func(d time.Duration) {
-		if i := bucketOf(d); d.Seconds() > bound(i)*(1+1e-14) || d.Seconds() <= bound(i-1)*(1-1e-14) {
+		if i := bucketNumber(d); d.Seconds() > bound(i)*(1+1e-14) || d.Seconds() <= bound(i-1)*(1-1e-14) {
 			t.Errorf("%v: bucket %d (%v, %v]", d, i, bound(i-1), bound(i))
 		}
 	}
@@ -21,7 +21,7 @@ func TestBucketsAreThoseOfSchemaThree(t *testing.T) {
 		check(d)
 	}
 	for s := 1; s <= 4096; s *= 2 {
-		if i, want := bucketOf(time.Duration(s)*time.Second), perDoubling*int(math.Log2(float64(s))); i != want {
+		if i, want := bucketNumber(time.Duration(s)*time.Second), perDoubling*int(math.Log2(float64(s))); i != want {
 			t.Errorf("%d s: bucket %d, want %d: a bound belongs to its bucket", s, i, want)
 		}
 	}

@@ -12,7 +12,7 @@ func mutants() []overlay.Mutant {
 	return []overlay.Mutant{
 		{
 			Rule: "a failed watcher reports all connections", Found: "TestFailedWatcherReportsAllConns",
-			Decl: "internal/netpoll.Watcher.takeAll", Old: "		all = append(all, f)\n", New: "		if !PLANTED {\n			all = append(all, f)\n		}\n",
+			Decl: "internal/netpoll.Watcher.takeAll", Old: "		all = append(all, callback)\n", New: "		if !PLANTED {\n			all = append(all, callback)\n		}\n",
 		},
 		{
 			Rule: "ids are not reused", Found: "TestWatcherDoesNotReportCancelledConn|TestFailedWatcherReportsAllConns",

@@ -42,9 +42,9 @@ func (w *Watcher) Watch(conn net.Conn, ready func()) (cancel func(), err error) 
 		if w.NewPoller != nil {
 			newPoller = w.NewPoller
 		}
-		poller, failed := newPoller()
-		if failed != nil {
-			return nil, failed // a later call may succeed
+		poller, pollerErr := newPoller()
+		if pollerErr != nil {
+			return nil, pollerErr // a later call may succeed
 		}
 		w.poller, w.callbacks, w.ended = poller, make(map[uint64]func()), make(chan struct{})
 		go w.run() // exits after Close
@@ -74,12 +74,12 @@ func (w *Watcher) run() {
 		if events, err = w.poller.Wait(events[:0]); err != nil {
 			break
 		}
-		for _, f := range w.takeReady(events) {
-			f()
+		for _, callback := range w.takeReady(events) {
+			callback()
 		}
 	}
-	for _, f := range w.takeAll() { // after Close, the callers have cancelled all of them
-		f()
+	for _, callback := range w.takeAll() { // after Close, the callers have cancelled all of them
+		callback()
 	}
 }
 
@@ -88,10 +88,10 @@ func (w *Watcher) run() {
 func (w *Watcher) takeReady(events []rawio.Event) (ready []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range events {
-		if f := w.callbacks[e.ID]; f != nil {
-			delete(w.callbacks, e.ID)
-			ready = append(ready, f)
+	for _, event := range events {
+		if callback := w.callbacks[event.ID]; callback != nil {
+			delete(w.callbacks, event.ID)
+			ready = append(ready, callback)
 		}
 	}
 	return ready
@@ -102,8 +102,8 @@ func (w *Watcher) takeAll() (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	for _, f := range w.callbacks {
-		all = append(all, f)
+	for _, callback := range w.callbacks {
+		all = append(all, callback)
 	}
 	clear(w.callbacks)
 	return all

@@ -82,9 +82,9 @@ func (o *Overlay) index(dir string) error {
 // declRange returns the start and end offsets of a declaration in the text of its file.
 func declRange(file, text, name string) (begin, end int, err error) {
 	begin = -1
-	err = forEachDecl(file, text, func(n string, b, e int) {
-		if n == name {
-			begin, end = b, e
+	err = forEachDecl(file, text, func(declName string, declBegin, declEnd int) {
+		if declName == name {
+			begin, end = declBegin, declEnd
 		}
 	})
 	if err == nil && begin < 0 {

@@ -9,7 +9,7 @@ const hexDigits = "0123456789abcdef"
 // U+2029. The text may contain input of a client, and an app may embed it in an HTML page.
 // Invalid UTF-8 becomes U+FFFD.
 func appendEscaped(dst []byte, s string) []byte {
-	plain := 0
+	copied := 0
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
@@ -17,10 +17,10 @@ func appendEscaped(dst []byte, s string) []byte {
 				i++
 				continue
 			}
-			dst = append(dst, s[plain:i]...)
+			dst = append(dst, s[copied:i]...)
 			dst = appendASCII(dst, c)
 			i++
-			plain = i
+			copied = i
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -28,13 +28,13 @@ func appendEscaped(dst []byte, s string) []byte {
 			i += size
 			continue
 		}
-		dst = append(dst, s[plain:i]...)
+		dst = append(dst, s[copied:i]...)
 		dst = append(dst, `\u`...)
 		dst = append(dst, hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 		i += size
-		plain = i
+		copied = i
 	}
-	return append(dst, s[plain:]...)
+	return append(dst, s[copied:]...)
 }
 
 func appendASCII(dst []byte, c byte) []byte {

@@ -119,14 +119,14 @@ func (p *Problem) AppendJSON(dst []byte) []byte {
 // Write writes p as the response to a request. The response header must not have been written.
 func Write(w http.ResponseWriter, p *Problem) {
 	body := append(p.AppendJSON(make([]byte, 0, 512)), '\n')
-	h := w.Header()
-	h.Set("Content-Type", ContentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set(HeaderError, string(p.Code))
+	header := w.Header()
+	header.Set("Content-Type", ContentType)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set(HeaderError, string(p.Code))
 	if s := p.RetryAfterSeconds(); s > 0 {
-		h.Set("Retry-After", strconv.Itoa(s))
+		header.Set("Retry-After", strconv.Itoa(s))
 	}
 	w.WriteHeader(p.StatusCode())
 	// An error means that the client has disconnected.
@@ -136,7 +136,7 @@ func Write(w http.ResponseWriter, p *Problem) {
 // Decode parses the output of AppendJSON, for clients. It ignores unknown members (RFC 9457,
 // section 3.2).
 func Decode(b []byte) (*Problem, error) {
-	var m struct {
+	var members struct {
 		Title      string  `json:"title"`
 		Status     int     `json:"status"`
 		Detail     string  `json:"detail"`
@@ -150,21 +150,21 @@ func Decode(b []byte) (*Problem, error) {
 		Value      string  `json:"value"`
 		RetryAfter uint16  `json:"retry_after"`
 	}
-	if err := json.Unmarshal(b, &m); err != nil {
+	if err := json.Unmarshal(b, &members); err != nil {
 		return nil, fmt.Errorf("problem: decode: %w", err)
 	}
-	if m.Code == "" {
+	if members.Code == "" {
 		return nil, errors.New("problem: decode: no code")
 	}
 	p := &Problem{
-		Code: m.Code, Status: m.Status, Title: m.Title, Detail: m.Detail, Reason: m.Reason, Node: m.Node,
-		Epoch: m.Epoch, Finding: m.Finding, Param: m.Param, Value: m.Value, RetryAfter: time.Duration(m.RetryAfter) * time.Second,
+		Code: members.Code, Status: members.Status, Title: members.Title, Detail: members.Detail, Reason: members.Reason, Node: members.Node,
+		Epoch: members.Epoch, Finding: members.Finding, Param: members.Param, Value: members.Value, RetryAfter: time.Duration(members.RetryAfter) * time.Second,
 	}
 	if p.Status < 400 || p.Status > 599 {
 		p.Status = 0 // an invalid status of another server must not make WriteHeader panic
 	}
-	if m.Shard != nil {
-		p.Shard, p.HasShard = *m.Shard, true
+	if members.Shard != nil {
+		p.Shard, p.HasShard = *members.Shard, true
 	}
 	return p, nil
 }

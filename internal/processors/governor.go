@@ -30,25 +30,25 @@ type Governor struct {
 	halfEnoughSince     time.Duration // time since which half of the processors have been enough
 }
 
-// NewGovernor returns the Governor of a process that may use up to most processors, which must
-// be at least 1. used is the CPU time that the process has used until now. The process begins
-// with all processors, because a start is much work.
-func NewGovernor(most int, now, used time.Duration) *Governor {
-	return &Governor{maximum: most, current: most, measuredAt: now, cpuTime: used, halfEnoughSince: now}
+// NewGovernor returns the Governor of a process that may use up to maximum processors. maximum must
+// be at least 1. used is the CPU time that the process has used until now. The process begins with
+// all processors, because a start is much work.
+func NewGovernor(maximum int, now, used time.Duration) *Governor {
+	return &Governor{maximum: maximum, current: maximum, measuredAt: now, cpuTime: used, halfEnoughSince: now}
 }
 
 // Update returns how many processors to use. It must be called about every 100 ms, with the CPU
 // time used so far.
-func (g *Governor) Update(now, used time.Duration) int {
-	passed, did := now-g.measuredAt, used-g.cpuTime
-	if passed < measureInterval/2 {
+func (g *Governor) Update(now, totalCPU time.Duration) int {
+	elapsed, cpuUsed := now-g.measuredAt, totalCPU-g.cpuTime
+	if elapsed < measureInterval/2 {
 		return g.current // the last measurement was late
 	}
-	g.measuredAt, g.cpuTime = now, used
+	g.measuredAt, g.cpuTime = now, totalCPU
 	switch {
-	case passed >= measureInterval+maxMeasureDelay || did*100 >= passed*time.Duration(busyPercent*g.current):
+	case elapsed >= measureInterval+maxMeasureDelay || cpuUsed*100 >= elapsed*time.Duration(busyPercent*g.current):
 		g.current, g.halfEnoughSince = g.maximum, now
-	case g.current == 1 || did*100 > passed*time.Duration(halfEnoughPercent*g.halfOfCurrent()):
+	case g.current == 1 || cpuUsed*100 > elapsed*time.Duration(halfEnoughPercent*g.halfOfCurrent()):
 		g.halfEnoughSince = now
 	case now-g.halfEnoughSince >= halveDelay:
 		g.current, g.halfEnoughSince = g.halfOfCurrent(), now
@@ -57,7 +57,7 @@ func (g *Governor) Update(now, used time.Duration) int {
 }
 
 // SetMaximum sets the maximum number of processors, after the process has begun to use all of them.
-func (g *Governor) SetMaximum(most int) { g.maximum, g.current = most, most }
+func (g *Governor) SetMaximum(maximum int) { g.maximum, g.current = maximum, maximum }
 
 // halfOfCurrent returns half of the current number, rounded up.
 func (g *Governor) halfOfCurrent() int { return (g.current + 1) / 2 }

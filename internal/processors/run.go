@@ -9,11 +9,11 @@ import (
 	"shardway/internal/clock"
 )
 
-// Run adjusts GOMAXPROCS to the load until ctx ends, and then sets it to the maximum. It
-// measures the load at ticks of p. Run returns immediately if the process may use only one
+// Run adjusts GOMAXPROCS to the load until ctx ends, and then sets it to the maximum. It measures
+// the load at ticks of the scheduler. Run returns immediately if the process may use only one
 // processor, or if the platform does not report the CPU time of a process.
-func Run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
-	process{cpuTime: clock.CPUTime, setCount: setCount, setMaximum: setMaximum}.run(ctx, p, log)
+func Run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
+	process{cpuTime: clock.CPUTime, setCount: setCount, setMaximum: setMaximum}.run(ctx, scheduler, log)
 }
 
 // process contains the functions with which Run observes and changes the process. Tests
@@ -24,39 +24,39 @@ type process struct {
 	setMaximum func() int
 }
 
-func (x process) run(ctx context.Context, p *clock.Scheduler, log zerolog.Logger) {
-	used, known := x.cpuTime()
+func (p process) run(ctx context.Context, scheduler *clock.Scheduler, log zerolog.Logger) {
+	used, known := p.cpuTime()
 	if !known {
 		return
 	}
-	most := x.setMaximum()
-	if most == 1 {
+	maximum := p.setMaximum()
+	if maximum == 1 {
 		return
 	}
-	t := p.NewTicker(measureInterval)
-	defer t.Stop()
-	began, n := time.Now(), most
-	g := NewGovernor(most, 0, used)
+	ticker := scheduler.NewTicker(measureInterval)
+	defer ticker.Stop()
+	start, current := time.Now(), maximum
+	governor := NewGovernor(maximum, 0, used)
 	for {
 		select {
 		case <-ctx.Done():
-			x.setMaximum()
+			p.setMaximum()
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
-		used, _ = x.cpuTime()
-		next := g.Update(time.Since(began), used)
-		if next == n {
+		used, _ = p.cpuTime()
+		next := governor.Update(time.Since(start), used)
+		if next == current {
 			continue
 		}
-		if next == most {
-			most = x.setMaximum()
-			g.SetMaximum(most)
-			next = most
+		if next == maximum {
+			maximum = p.setMaximum()
+			governor.SetMaximum(maximum)
+			next = maximum
 		} else {
-			x.setCount(next)
+			p.setCount(next)
 		}
-		log.Debug().Int("processors", next).Int("before", n).Msg("processors changed")
-		n = next
+		log.Debug().Int("processors", next).Int("before", current).Msg("processors changed")
+		current = next
 	}
 }

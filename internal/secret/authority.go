@@ -38,13 +38,13 @@ func (s Secret) authority() (*authority, error) {
 	key := s.authorityKey()
 	public := key.Public()
 	name := pkix.Name{CommonName: "shardway " + s.Fingerprint()}
-	tmpl := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: name, SubjectKeyId: keyID(key),
 		NotBefore: validFrom(), NotAfter: validUntil(),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign, SignatureAlgorithm: x509.PureEd25519,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, public, key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	if err != nil {
 		return nil, fmt.Errorf("secret: authority: %w", err)
 	}
@@ -71,14 +71,14 @@ func (a *authority) issueLeaf(node string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
 	}
-	tmpl := &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial.Add(serial, big.NewInt(1)), Subject: pkix.Name{CommonName: node},
 		URIs:      []*url.URL{{Scheme: nodeScheme, Host: nodeHost, Path: "/" + node}},
 		NotBefore: validFrom(), NotAfter: validUntil(),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, public, a.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("secret: certificate of node %q: %w", node, err)
 	}

@@ -12,10 +12,10 @@ import (
 // Conn is an authenticated TLS stream between two nodes.
 type Conn struct {
 	*tls.Conn
-	raw  net.Conn
-	seal *TLSWrapper
-	leaf *x509.Certificate
-	root root
+	raw     net.Conn
+	wrapper *TLSWrapper
+	leaf    *x509.Certificate
+	root    rootFingerprint
 }
 
 // VerifyNode returns nil if the certificate of the peer is valid for node.
@@ -40,7 +40,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 // wait up to 5 s for a peer that does not read. No protocol between nodes treats the end of
 // a stream as the end of a message.
 func (c *Conn) Close() error {
-	c.seal.unregister(c)
+	c.wrapper.unregister(c)
 	return c.raw.Close()
 }
 

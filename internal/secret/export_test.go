@@ -18,7 +18,7 @@ func AuthorityDigest(t *testing.T, s Secret) [sha256.Size]byte {
 }
 
 // SetGrace sets how long streams stay open after their authority is no longer accepted.
-func (s *TLSWrapper) SetGrace(d time.Duration) { s.grace = d }
+func (w *TLSWrapper) SetGrace(d time.Duration) { w.grace = d }
 
 // CertificateOf returns the certificate that a node presents.
 func CertificateOf(t *Trust) tls.Certificate { return t.cert }

@@ -20,11 +20,11 @@ func ReadFile(path string) (List, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := Parse(b)
+	list, err := Parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return l, nil
+	return list, nil
 }
 
 // ReadTokens reads a token file that only its owner may read.
@@ -56,12 +56,12 @@ func ReadPrivate(path string) ([]byte, error) {
 	if accessibleByOthers(st.Mode(), grantedByRoot(st)) {
 		return nil, fmt.Errorf("secret: %s can be read by others (%s): run chmod 600 %s, and replace its content if another user may have read it", path, st.Mode().Perm(), path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("secret: read %s: %w", path, err)
 	}
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("secret: %s is larger than %d bytes", path, maxFile)
+	if len(b) > maxFileSize {
+		return nil, fmt.Errorf("secret: %s is larger than %d bytes", path, maxFileSize)
 	}
 	return b, nil
 }
@@ -70,26 +70,26 @@ func ReadPrivate(path string) ([]byte, error) {
 // file. Only the owner may have access. If root granted the file to this process, the group
 // may read it, too. Windows has no such permission bits, so the permissions of the
 // directory apply there.
-func accessibleByOthers(m fs.FileMode, grantedByRoot bool) bool {
+func accessibleByOthers(mode fs.FileMode, grantedByRoot bool) bool {
 	bits := fs.FileMode(0o077)
 	if grantedByRoot {
 		bits = 0o037
 	}
-	return runtime.GOOS != "windows" && m.Perm()&bits != 0
+	return runtime.GOOS != "windows" && mode.Perm()&bits != 0
 }
 
 // WriteFile replaces a secret file atomically and durably: after a crash the file contains
 // either the old list or the new one. If path is a symbolic link, it replaces the target of
 // the link.
-func WriteFile(path string, l List) (err error) {
-	real, err := filepath.EvalSymlinks(path)
+func WriteFile(path string, list List) (err error) {
+	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		real, err = path, nil
+		target, err = path, nil
 	}
 	if err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
-	dir := filepath.Dir(real)
+	dir := filepath.Dir(target)
 	f, err := os.CreateTemp(dir, ".secret-*") // created with mode 0600
 	if err != nil {
 		return fmt.Errorf("secret: %s cannot be replaced: %w", path, err)
@@ -99,14 +99,14 @@ func WriteFile(path string, l List) (err error) {
 			err = errors.Join(fmt.Errorf("secret: %s cannot be replaced: %w", path, err), os.Remove(f.Name()))
 		}
 	}()
-	_, err = f.Write(l.Text())
+	_, err = f.Write(list.Text())
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), real); err != nil {
+	if err = os.Rename(f.Name(), target); err != nil {
 		return err
 	}
 	syncDir(dir)

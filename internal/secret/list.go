@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxFile is the largest accepted size of a secret file in bytes.
-	maxFile = 64 << 10
+	// maxFileSize is the largest accepted size of a secret file in bytes.
+	maxFileSize = 64 << 10
 	// maxSecrets is the largest number of secrets accepted at the same time. A rotation
 	// needs two.
 	maxSecrets = 8
@@ -20,13 +20,13 @@ const (
 // first secret is used, all are accepted.
 type List []Secret
 
-const fileHead = `# Secret of a Shardway cluster. It gives full control of the cluster: keep it private.
+const fileHeader = `# Secret of a Shardway cluster. It gives full control of the cluster: keep it private.
 # The first secret is used, all are accepted.
 `
 
 // Text returns the list in the format of a secret file.
 func (l List) Text() []byte {
-	b := bytes.NewBufferString(fileHead)
+	b := bytes.NewBufferString(fileHeader)
 	for _, s := range l {
 		b.WriteString(s.Line())
 		b.WriteByte('\n')
@@ -37,33 +37,33 @@ func (l List) Text() []byte {
 // Parse parses a secret file with one secret per line. It skips empty lines and lines that
 // begin with #. Its errors contain line numbers but never the text of a line.
 func Parse(b []byte) (List, error) {
-	if len(b) > maxFile {
-		return nil, fmt.Errorf("secret: larger than %d bytes: not a secret file", maxFile)
+	if len(b) > maxFileSize {
+		return nil, fmt.Errorf("secret: larger than %d bytes: not a secret file", maxFileSize)
 	}
-	var l List
-	n := 0
+	var list List
+	lineNumber := 0
 	for line := range bytes.Lines(b) {
-		n++
+		lineNumber++
 		text := strings.TrimSpace(string(line))
 		if text == "" || strings.HasPrefix(text, "#") {
 			continue
 		}
 		s, err := ParseLine(text)
 		if err != nil {
-			return nil, fmt.Errorf("secret: line %d: %w", n, err)
+			return nil, fmt.Errorf("secret: line %d: %w", lineNumber, err)
 		}
-		if l.Has(s) {
-			return nil, fmt.Errorf("secret: line %d: duplicate secret: remove one of them", n)
+		if list.Has(s) {
+			return nil, fmt.Errorf("secret: line %d: duplicate secret: remove one of them", lineNumber)
 		}
-		if len(l) == maxSecrets {
-			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove secrets that no node uses", n, maxSecrets)
+		if len(list) == maxSecrets {
+			return nil, fmt.Errorf("secret: line %d: more than %d secrets: remove secrets that no node uses", lineNumber, maxSecrets)
 		}
-		l = append(l, s)
+		list = append(list, s)
 	}
-	if len(l) == 0 {
+	if len(list) == 0 {
 		return nil, errors.New("secret: the file contains no secret: create one with `shardway keygen`")
 	}
-	return l, nil
+	return list, nil
 }
 
 // Has reports whether s is in the list.
@@ -89,11 +89,11 @@ func (l List) Newest() (newest Secret, ok bool) {
 }
 
 // Equal reports whether both lists contain the same secrets in the same order.
-func (l List) Equal(o List) bool { return slices.EqualFunc(l, o, Secret.Equal) }
+func (l List) Equal(other List) bool { return slices.EqualFunc(l, other, Secret.Equal) }
 
 // identical is Equal, and also compares the creation time and origin of each secret.
-func (l List) identical(o List) bool {
-	return slices.EqualFunc(l, o, func(a, b Secret) bool {
+func (l List) identical(other List) bool {
+	return slices.EqualFunc(l, other, func(a, b Secret) bool {
 		return a.Equal(b) && a.made.Equal(b.made) && a.rotated == b.rotated
 	})
 }

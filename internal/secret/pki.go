@@ -27,11 +27,11 @@ type PKI struct {
 // the system clock, because these certificates have a limited lifetime.
 func (p PKI) Load(node string) (*Trust, error) {
 	t := newTrust(time.Now)
-	cas, err := ReadAuthorities(p.CA)
+	authorities, err := ReadAuthorities(p.CA)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range cas {
+	for _, c := range authorities {
 		t.accept(c)
 	}
 	if t.cert, err = KeyPair(p.Cert, p.Key); err != nil {
@@ -43,15 +43,15 @@ func (p PKI) Load(node string) (*Trust, error) {
 	// Other nodes have the same authorities and must accept this certificate for both
 	// roles: a node is a client and a server.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		cs := tls.ConnectionState{NegotiatedProtocol: ALPN}
+		state := tls.ConnectionState{NegotiatedProtocol: ALPN}
 		for _, der := range t.cert.Certificate {
 			c, err := x509.ParseCertificate(der)
 			if err != nil {
 				return nil, fmt.Errorf("secret: %s: %w", p.Cert, err)
 			}
-			cs.PeerCertificates = append(cs.PeerCertificates, c)
+			state.PeerCertificates = append(state.PeerCertificates, c)
 		}
-		if _, _, err := t.verify(cs, usage); err != nil {
+		if _, _, err := t.verify(state, usage); err != nil {
 			return nil, fmt.Errorf("%s: other nodes would not accept it: %w", p.Cert, err)
 		}
 	}
@@ -87,15 +87,15 @@ func ReadAuthorities(path string) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
-	cas, err := parseAuthorities(b)
+	authorities, err := parseAuthorities(b)
 	if err != nil {
 		return nil, fmt.Errorf("secret: %s: %w", path, err)
 	}
-	return cas, nil
+	return authorities, nil
 }
 
 func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
-	var cas []*x509.Certificate
+	var authorities []*x509.Certificate
 	for {
 		var block *pem.Block
 		if block, b = pem.Decode(b); block == nil {
@@ -111,13 +111,13 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 		if !c.IsCA {
 			return nil, fmt.Errorf("the certificate of %q is not a CA certificate (CA:TRUE is missing)", c.Subject.CommonName)
 		}
-		cas = append(cas, c)
+		authorities = append(authorities, c)
 	}
-	if len(bytes.TrimSpace(b)) > 0 && len(cas) == 0 {
+	if len(bytes.TrimSpace(b)) > 0 && len(authorities) == 0 {
 		return nil, errors.New("not PEM: the file must begin with -----BEGIN CERTIFICATE-----")
 	}
-	if len(cas) == 0 {
+	if len(authorities) == 0 {
 		return nil, errors.New("the file contains no certificate")
 	}
-	return cas, nil
+	return authorities, nil
 }

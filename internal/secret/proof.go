@@ -39,31 +39,32 @@ func (c *Conn) Binding() ([]byte, error) {
 // role names the direction of the message, so that a proof cannot be sent back to its
 // author.
 func (l List) Prove(binding []byte, role string, message []byte) Proofs {
-	p := make(Proofs, len(l))
+	proofs := make(Proofs, len(l))
 	for _, s := range l {
-		p[s.Fingerprint()] = s.proof(binding, role, message)
+		proofs[s.Fingerprint()] = s.proof(binding, role, message)
 	}
-	return p
+	return proofs
 }
 
-// VerifyProofs returns the secrets of the list that p proves, in the order of the list.
-func (l List) VerifyProofs(p Proofs, binding []byte, role string, message []byte) List {
-	var out List
+// VerifyProofs returns the secrets of the list that the proofs are valid for, in the order of the
+// list.
+func (l List) VerifyProofs(proofs Proofs, binding []byte, role string, message []byte) List {
+	var proven List
 	for _, s := range l {
-		if hmac.Equal(p[s.Fingerprint()], s.proof(binding, role, message)) {
-			out = append(out, s)
+		if hmac.Equal(proofs[s.Fingerprint()], s.proof(binding, role, message)) {
+			proven = append(proven, s)
 		}
 	}
-	return out
+	return proven
 }
 
 func (s Secret) proof(binding []byte, role string, message []byte) []byte {
-	m := hmac.New(sha256.New, s.derive(labelProof, sha256.Size))
+	mac := hmac.New(sha256.New, s.derive(labelProof, sha256.Size))
 	for _, part := range [][]byte{binding, []byte(role), message} {
-		m.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		m.Write(part)
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		mac.Write(part)
 	}
-	return m.Sum(nil)
+	return mac.Sum(nil)
 }
 
 // Wrap encrypts b for the other end of the stream with the given binding. Only a peer that

@@ -18,9 +18,9 @@ const (
 	// prefix begins every written secret. It is the format version, and scanners for leaked
 	// credentials can search for it.
 	prefix = "sw1_"
-	// sumSize is the length of the checksum after the secret. The checksum detects typing
+	// checksumSize is the length of the checksum after the secret. The checksum detects typing
 	// errors and truncation. With 4 bytes the base64 text needs no padding.
-	sumSize = 4
+	checksumSize = 4
 )
 
 // Secret is one secret of a cluster. Its String method is safe to log.
@@ -76,11 +76,13 @@ func (s Secret) GoString() string { return s.String() }
 
 // Equal reports, in constant time, whether both have the same key. The creation times are
 // ignored.
-func (s Secret) Equal(o Secret) bool { return subtle.ConstantTimeCompare(s.key[:], o.key[:]) == 1 }
+func (s Secret) Equal(other Secret) bool {
+	return subtle.ConstantTimeCompare(s.key[:], other.key[:]) == 1
+}
 
 // Line returns the secret as a line of a secret file, without the newline.
 func (s Secret) Line() string {
-	line := prefix + base64.RawURLEncoding.EncodeToString(append(s.key[:len(s.key):len(s.key)], s.sum()...))
+	line := prefix + base64.RawURLEncoding.EncodeToString(append(s.key[:len(s.key):len(s.key)], s.checksum()...))
 	if !s.made.IsZero() {
 		line += " " + madeField + s.made.Format(time.RFC3339)
 	}
@@ -96,9 +98,9 @@ const (
 	rotatedField = "by=rotate"
 )
 
-func (s Secret) sum() []byte {
+func (s Secret) checksum() []byte {
 	sum := sha256.Sum256(append([]byte("shardway secret checksum"), s.key[:]...))
-	return sum[:sumSize]
+	return sum[:checksumSize]
 }
 
 var (
@@ -113,13 +115,13 @@ func ParseLine(line string) (Secret, error) {
 	if !ok {
 		return Secret{}, errNoSecret
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) != Size+sumSize {
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(decoded) != Size+checksumSize {
 		return Secret{}, errDamaged
 	}
 	var s Secret
-	copy(s.key[:], b)
-	if subtle.ConstantTimeCompare(s.sum(), b[Size:]) == 0 {
+	copy(s.key[:], decoded)
+	if subtle.ConstantTimeCompare(s.checksum(), decoded[Size:]) == 0 {
 		return Secret{}, errDamaged
 	}
 	if rest, s.rotated = strings.CutSuffix(strings.TrimSpace(rest), rotatedField); s.rotated {
@@ -129,8 +131,8 @@ func ParseLine(line string) (Secret, error) {
 		return s, nil
 	}
 	made, ok := strings.CutPrefix(rest, madeField)
-	at, err := time.Parse(time.RFC3339, made)
-	s.made = at.UTC().Truncate(time.Second)
+	madeAt, err := time.Parse(time.RFC3339, made)
+	s.made = madeAt.UTC().Truncate(time.Second)
 	if !ok || err != nil || s.made.Year() < 1 || s.made.Year() > 9999 {
 		return Secret{}, fmt.Errorf("the text after the secret must be %s and a time like 2026-01-31T12:00:00Z", madeField)
 	}

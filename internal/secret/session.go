@@ -65,31 +65,31 @@ func (notResumedError) DialAgain() bool { return true }
 
 // serverConfig returns the TLS configuration for accepted streams.
 func (t *Trust) serverConfig() *tls.Config {
-	x := &t.sessions
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.expireLocked(time.Now())
-	if x.server == nil {
-		x.server = t.config(func(cs tls.ConnectionState) error {
+	sessions := &t.sessions
+	sessions.mu.Lock()
+	defer sessions.mu.Unlock()
+	sessions.expireLocked(time.Now())
+	if sessions.server == nil {
+		sessions.server = t.config(func(cs tls.ConnectionState) error {
 			_, _, err := t.verify(cs, x509.ExtKeyUsageClientAuth)
 			return err
 		})
-		x.server.ClientAuth = tls.RequireAnyClientCert // VerifyConnection verifies the certificate
+		sessions.server.ClientAuth = tls.RequireAnyClientCert // VerifyConnection verifies the certificate
 	}
-	return x.server
+	return sessions.server
 }
 
 // clientSessions returns the state for streams to the given node.
 func (t *Trust) clientSessions(node string) *clientSessions {
-	x := &t.sessions
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.expireLocked(time.Now())
-	if c := x.clients[node]; c != nil {
-		return c
+	sessions := &t.sessions
+	sessions.mu.Lock()
+	defer sessions.mu.Unlock()
+	sessions.expireLocked(time.Now())
+	if client := sessions.clients[node]; client != nil {
+		return client
 	}
-	c := new(clientSessions)
-	c.fullConfig = t.config(func(cs tls.ConnectionState) error {
+	client := new(clientSessions)
+	client.fullConfig = t.config(func(cs tls.ConnectionState) error {
 		leaf, _, err := t.verify(cs, x509.ExtKeyUsageServerAuth)
 		if err != nil {
 			return err
@@ -98,23 +98,23 @@ func (t *Trust) clientSessions(node string) *clientSessions {
 	})
 	// VerifyConnection checks the chain and the node id. The standard verification would
 	// compare a host name.
-	c.fullConfig.InsecureSkipVerify = true
-	c.fullConfig.ClientSessionCache = &c.sessionSlot
-	c.resumeConfig = c.fullConfig.Clone()
-	c.resumeConfig.ClientSessionCache = pinnedSlot{&c.sessionSlot}
-	c.resumeConfig.CurvePreferences = []tls.CurveID{tls.CurveP256}
-	if x.clients == nil || len(x.clients) >= maxCacheEntries {
-		x.clients = make(map[string]*clientSessions)
+	client.fullConfig.InsecureSkipVerify = true
+	client.fullConfig.ClientSessionCache = &client.sessionSlot
+	client.resumeConfig = client.fullConfig.Clone()
+	client.resumeConfig.ClientSessionCache = pinnedSlot{&client.sessionSlot}
+	client.resumeConfig.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	if sessions.clients == nil || len(sessions.clients) >= maxCacheEntries {
+		sessions.clients = make(map[string]*clientSessions)
 	}
-	x.clients[node] = c
-	return c
+	sessions.clients[node] = client
+	return client
 }
 
-// expireLocked discards all configurations and with them all sessions after
-// sessionLifetime. x.mu must be held.
-func (x *sessionConfigs) expireLocked(now time.Time) {
-	if now.Sub(x.createdAt) >= sessionLifetime {
-		x.createdAt, x.server, x.clients = now, nil, nil
+// expireLocked discards all configurations and with them all sessions after sessionLifetime. sc.mu
+// must be held.
+func (sc *sessionConfigs) expireLocked(now time.Time) {
+	if now.Sub(sc.createdAt) >= sessionLifetime {
+		sc.createdAt, sc.server, sc.clients = now, nil, nil
 	}
 }
 
@@ -150,10 +150,10 @@ func (s pinnedSlot) Put(key string, last *tls.ClientSessionState) {
 // stream is verified and the roots do not change. Rejected certificates take no space.
 type verifiedCache struct {
 	mu     sync.Mutex
-	chains map[verifiedKey]verifiedChain
+	chains map[verifiedCacheKey]verifiedChain
 }
 
-type verifiedKey struct {
+type verifiedCacheKey struct {
 	leaf  [sha256.Size]byte
 	usage x509.ExtKeyUsage
 }
@@ -161,32 +161,32 @@ type verifiedKey struct {
 // verifiedChain is the root of an accepted certificate and the period in which its entire
 // chain is valid.
 type verifiedChain struct {
-	root        root
+	root        rootFingerprint
 	from, until time.Time
 }
 
-func (c *verifiedCache) get(key verifiedKey, now time.Time) (root, bool) {
+func (c *verifiedCache) get(key verifiedCacheKey, now time.Time) (rootFingerprint, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g, ok := c.chains[key]
-	return g.root, ok && !now.Before(g.from) && !now.After(g.until)
+	cached, ok := c.chains[key]
+	return cached.root, ok && !now.Before(cached.from) && !now.After(cached.until)
 }
 
-func (c *verifiedCache) put(key verifiedKey, chain []*x509.Certificate) root {
-	g := verifiedChain{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
+func (c *verifiedCache) put(key verifiedCacheKey, chain []*x509.Certificate) rootFingerprint {
+	verified := verifiedChain{root: rootOf(chain[len(chain)-1]), from: chain[0].NotBefore, until: chain[0].NotAfter}
 	for _, issuer := range chain[1:] {
-		if issuer.NotBefore.After(g.from) {
-			g.from = issuer.NotBefore
+		if issuer.NotBefore.After(verified.from) {
+			verified.from = issuer.NotBefore
 		}
-		if issuer.NotAfter.Before(g.until) {
-			g.until = issuer.NotAfter
+		if issuer.NotAfter.Before(verified.until) {
+			verified.until = issuer.NotAfter
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.chains == nil || len(c.chains) >= maxCacheEntries {
-		c.chains = make(map[verifiedKey]verifiedChain)
+		c.chains = make(map[verifiedCacheKey]verifiedChain)
 	}
-	c.chains[key] = g
-	return g.root
+	c.chains[key] = verified
+	return verified.root
 }

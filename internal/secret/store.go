@@ -34,29 +34,29 @@ type Store struct {
 // Open reads a secret file.
 func Open(path string) (*Store, error) {
 	files := StatFiles(path)
-	l, err := ReadFile(path)
+	list, err := ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	k := &Store{path: path, files: files}
-	k.mu.list = l
-	return k, nil
+	st := &Store{path: path, files: files}
+	st.mu.list = list
+	return st, nil
 }
 
 // List returns the current secrets.
-func (k *Store) List() List {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.mu.list
+func (st *Store) List() List {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.mu.list
 }
 
 // OnChange registers f, which is called with every later list, one call at a time. An error
 // of f is returned to the caller that made the change; f must then leave its own state
 // unchanged.
-func (k *Store) OnChange(f func(List) error) {
-	k.change.Lock()
-	defer k.change.Unlock()
-	k.listeners = append(k.listeners, f)
+func (st *Store) OnChange(f func(List) error) {
+	st.change.Lock()
+	defer st.change.Unlock()
+	st.listeners = append(st.listeners, f)
 }
 
 // Summary is the public description of a secret.
@@ -66,8 +66,8 @@ type Summary struct {
 }
 
 // Summaries describes the secrets of this node. The first one is used.
-func (k *Store) Summaries() []Summary {
-	l := k.List()
+func (st *Store) Summaries() []Summary {
+	l := st.List()
 	out := make([]Summary, len(l))
 	for i, s := range l {
 		out[i] = Summary{Fingerprint: s.Fingerprint(), Made: s.Made()}
@@ -82,8 +82,8 @@ func (k *Store) Summaries() []Summary {
 // The peer must have the newest secret of this node, whether that secret is used or not. An
 // operator may be distributing a newer secret by hand to lock out everyone who has the
 // older one.
-func (k *Store) Install(s Secret, shown List) error {
-	return k.apply(func(l List) (List, error) {
+func (st *Store) Install(s Secret, shown List) error {
+	return st.apply(func(l List) (List, error) {
 		if l.Has(s) {
 			return l, nil
 		}
@@ -107,8 +107,8 @@ func (k *Store) Install(s Secret, shown List) error {
 
 // Use moves the secret with the given fingerprint to the front. It must be the newest one,
 // and the peer must have proven possession of it.
-func (k *Store) Use(fingerprint string, shown List) error {
-	return k.apply(func(l List) (List, error) {
+func (st *Store) Use(fingerprint string, shown List) error {
+	return st.apply(func(l List) (List, error) {
 		s, err := l.findSuccessor(fingerprint, shown)
 		if err != nil {
 			return nil, err
@@ -119,8 +119,8 @@ func (k *Store) Use(fingerprint string, shown List) error {
 
 // Retire removes all secrets but the one with the given fingerprint. That secret must be
 // the newest one and the one in use, and the peer must have proven possession of it.
-func (k *Store) Retire(fingerprint string, shown List) error {
-	return k.apply(func(l List) (List, error) {
+func (st *Store) Retire(fingerprint string, shown List) error {
+	return st.apply(func(l List) (List, error) {
 		s, err := l.findSuccessor(fingerprint, shown)
 		switch {
 		case err != nil:
@@ -150,32 +150,32 @@ func (l List) findSuccessor(fingerprint string, shown List) (Secret, error) {
 
 // apply writes a change to the file and then calls the listeners. It reads the file first,
 // so that a manual edit just before is not overwritten.
-func (k *Store) apply(change func(List) (List, error)) error {
-	k.change.Lock()
-	defer k.change.Unlock()
-	changed, err := k.reloadLocked()
+func (st *Store) apply(change func(List) (List, error)) error {
+	st.change.Lock()
+	defer st.change.Unlock()
+	changed, err := st.reloadLocked()
 	if err != nil {
 		return fmt.Errorf("%w; the unusable file was not changed: repair it", err)
 	}
-	k.unreportedChange = k.unreportedChange || changed
-	old := k.List()
+	st.unreportedChange = st.unreportedChange || changed
+	old := st.List()
 	l, err := change(old)
 	if err != nil || l.Equal(old) {
 		return err
 	}
-	if err := WriteFile(k.path, l); err != nil {
+	if err := WriteFile(st.path, l); err != nil {
 		return fmt.Errorf("%w; if nodes may not write the file, change it manually as shardway rotate-secret --help describes", err)
 	}
-	return k.publishLocked(l)
+	return st.publishLocked(l)
 }
 
-// publishLocked makes l the current list and calls the listeners. k.change must be held.
-func (k *Store) publishLocked(l List) error {
-	k.mu.Lock()
-	k.mu.list = l
-	k.mu.Unlock()
+// publishLocked makes l the current list and calls the listeners. st.change must be held.
+func (st *Store) publishLocked(l List) error {
+	st.mu.Lock()
+	st.mu.list = l
+	st.mu.Unlock()
 	var errs []error
-	for _, f := range k.listeners {
+	for _, f := range st.listeners {
 		errs = append(errs, f(l))
 	}
 	return errors.Join(errs...)
@@ -183,36 +183,36 @@ func (k *Store) publishLocked(l List) error {
 
 // Reload reads the file and reports whether it has changed since the last call. If the file
 // is unusable, the current list remains.
-func (k *Store) Reload() (bool, error) {
-	k.change.Lock()
-	defer k.change.Unlock()
-	changed, err := k.reloadLocked()
-	changed, k.unreportedChange = changed || k.unreportedChange, false
+func (st *Store) Reload() (bool, error) {
+	st.change.Lock()
+	defer st.change.Unlock()
+	changed, err := st.reloadLocked()
+	changed, st.unreportedChange = changed || st.unreportedChange, false
 	return changed, err
 }
 
-// reloadLocked is Reload without the pending report. k.change must be held.
-func (k *Store) reloadLocked() (bool, error) {
-	l, err := ReadFile(k.path)
+// reloadLocked is Reload without the pending report. st.change must be held.
+func (st *Store) reloadLocked() (bool, error) {
+	l, err := ReadFile(st.path)
 	if err != nil {
 		return false, err
 	}
-	if l.identical(k.List()) {
+	if l.identical(st.List()) {
 		return false, nil
 	}
-	return true, k.publishLocked(l)
+	return true, st.publishLocked(l)
 }
 
 // Run watches the file until ctx ends.
-func (k *Store) Run(ctx context.Context, log zerolog.Logger) {
-	k.files.Watch(ctx, func() {
-		changed, err := k.Reload()
+func (st *Store) Run(ctx context.Context, log zerolog.Logger) {
+	st.files.Watch(ctx, func() {
+		changed, err := st.Reload()
 		if err != nil {
 			log.Error().Err(err).Msg("secret file rejected, keeping old secrets")
 			return
 		}
 		if changed {
-			log.Info().Strs("secrets", Fingerprints(k.List())).Msg("secret file changed")
+			log.Info().Strs("secrets", Fingerprints(st.List())).Msg("secret file changed")
 		}
 	})
 }

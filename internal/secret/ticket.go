@@ -20,14 +20,14 @@ func TicketDayOf(now time.Time) int64 { return now.Unix() / int64(TicketDay/time
 // decrypt. The first key belongs to the first secret; the others belong to that secret on
 // the day before, and to the other accepted secrets.
 //
-// goodFor is a hash of the names for which the server certificate is valid. It is part of
+// certNamesHash is a hash of the names for which the server certificate is valid. It is part of
 // each key, so a client cannot resume a session of one server name with a server that has a
 // certificate for other names.
-func (l List) TicketKeys(day int64, goodFor [sha256.Size]byte) [][32]byte {
+func (l List) TicketKeys(day int64, certNamesHash [sha256.Size]byte) [][32]byte {
 	keys := make([][32]byte, 0, 2*len(l))
 	for _, s := range l {
 		for _, d := range []int64{day, day - 1} {
-			label := labelTicket + strconv.FormatInt(d, 10) + ", certificate for " + hex.EncodeToString(goodFor[:])
+			label := labelTicket + strconv.FormatInt(d, 10) + ", certificate for " + hex.EncodeToString(certNamesHash[:])
 			keys = append(keys, [32]byte(s.derive(label, 32)))
 		}
 	}

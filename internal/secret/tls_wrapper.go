@@ -33,40 +33,40 @@ type TLSWrapper struct {
 
 // NewTLSWrapper returns a TLSWrapper that uses t.
 func NewTLSWrapper(t *Trust) *TLSWrapper {
-	s := &TLSWrapper{grace: Grace}
-	s.trust.Store(t)
-	s.mu.open = make(map[*Conn]struct{})
-	return s
+	w := &TLSWrapper{grace: Grace}
+	w.trust.Store(t)
+	w.mu.open = make(map[*Conn]struct{})
+	return w
 }
 
 // Replace makes new streams use t. Open streams whose peer was verified by an authority
 // that t does not accept are closed after Grace, unless the authority is accepted again by
 // then.
-func (s *TLSWrapper) Replace(t *Trust) {
-	s.trust.Store(t)
-	if len(s.untrusted()) > 0 {
+func (w *TLSWrapper) Replace(t *Trust) {
+	w.trust.Store(t)
+	if len(w.untrusted()) > 0 {
 		// Each replacement starts a timer. The function decides when it runs which streams
 		// to close.
-		time.AfterFunc(s.grace, s.closeUntrusted)
+		time.AfterFunc(w.grace, w.closeUntrusted)
 	}
 }
 
 // untrusted returns the open streams whose authority is no longer accepted.
-func (s *TLSWrapper) untrusted() []*Conn {
-	t := s.trust.Load()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []*Conn
-	for c := range s.mu.open {
+func (w *TLSWrapper) untrusted() []*Conn {
+	t := w.trust.Load()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var conns []*Conn
+	for c := range w.mu.open {
 		if !t.accepted[c.root] {
-			all = append(all, c)
+			conns = append(conns, c)
 		}
 	}
-	return all
+	return conns
 }
 
-func (s *TLSWrapper) closeUntrusted() {
-	for _, c := range s.untrusted() {
+func (w *TLSWrapper) closeUntrusted() {
+	for _, c := range w.untrusted() {
 		_ = c.Close()
 	}
 }
@@ -74,17 +74,17 @@ func (s *TLSWrapper) closeUntrusted() {
 // Client performs the handshake as the dialer and accepts only the given node: it rejects
 // any other certificate before it sends data. If the error has a method DialAgain that
 // returns true, the peer no longer had the session, and the next attempt uses a new one.
-func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
-	t := s.trust.Load()
-	side := t.clientSessions(node)
-	tc, session := side.dial(conn)
-	c, err := s.handshake(ctx, t, conn, tc, x509.ExtKeyUsageServerAuth)
+func (w *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
+	t := w.trust.Load()
+	sessions := t.clientSessions(node)
+	tlsConn, session := sessions.dial(conn)
+	c, err := w.handshake(ctx, t, conn, tlsConn, x509.ExtKeyUsageServerAuth)
 	switch {
 	case err != nil:
 		return nil, err
-	case session != nil && !tc.ConnectionState().DidResume:
-		side.last.CompareAndSwap(session, nil)
-		s.unregister(c)
+	case session != nil && !tlsConn.ConnectionState().DidResume:
+		sessions.last.CompareAndSwap(session, nil)
+		w.unregister(c)
 		return nil, notResumedError{}
 	}
 	return c, nil
@@ -92,9 +92,9 @@ func (s *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (ne
 
 // Server performs the handshake as the accepting side. Conn.VerifyNode tests which node the peer
 // is.
-func (s *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
-	t := s.trust.Load()
-	c, err := s.handshake(ctx, t, conn, tls.Server(conn, t.serverConfig()), x509.ExtKeyUsageClientAuth)
+func (w *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	t := w.trust.Load()
+	c, err := w.handshake(ctx, t, conn, tls.Server(conn, t.serverConfig()), x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -116,18 +116,18 @@ func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 }
 
 // handshake completes the TLS handshake and registers the stream.
-func (s *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tc *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
-	if err := tc.HandshakeContext(ctx); err != nil {
+func (w *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tlsConn *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		return nil, explainAlert(err)
 	}
 	// The handshake has filled the cache of verified certificates. This second check also
 	// rejects a handshake that skipped VerifyConnection.
-	leaf, by, err := t.verify(tc.ConnectionState(), usage)
+	leaf, issuer, err := t.verify(tlsConn.ConnectionState(), usage)
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{Conn: tc, raw: raw, seal: s, leaf: leaf, root: by}
-	if !s.register(c) {
+	c := &Conn{Conn: tlsConn, raw: raw, wrapper: w, leaf: leaf, root: issuer}
+	if !w.register(c) {
 		return nil, errors.New("secret: the authority of the other node was retired during the handshake")
 	}
 	return c, nil
@@ -137,18 +137,18 @@ func (s *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tc *
 // accepted: the handshake began before a call of Replace and ended after it, so that call
 // did not find the stream. The mutex makes sure that either register sees the new Trust or
 // untrusted sees the stream.
-func (s *TLSWrapper) register(c *Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.trust.Load().accepted[c.root] {
+func (w *TLSWrapper) register(c *Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.trust.Load().accepted[c.root] {
 		return false
 	}
-	s.mu.open[c] = struct{}{}
+	w.mu.open[c] = struct{}{}
 	return true
 }
 
-func (s *TLSWrapper) unregister(c *Conn) {
-	s.mu.Lock()
-	delete(s.mu.open, c)
-	s.mu.Unlock()
+func (w *TLSWrapper) unregister(c *Conn) {
+	w.mu.Lock()
+	delete(w.mu.open, c)
+	w.mu.Unlock()
 }

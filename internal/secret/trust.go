@@ -21,7 +21,7 @@ type Trust struct {
 	cert  tls.Certificate
 	roots *x509.CertPool
 	// accepted contains the fingerprints of the roots.
-	accepted map[root]bool
+	accepted map[rootFingerprint]bool
 	// now returns the time at which certificates are verified.
 	now func() time.Time
 	// derived reports that all certificates were derived from secrets.
@@ -31,13 +31,13 @@ type Trust struct {
 	verified verifiedCache
 }
 
-// root is the fingerprint of a CA certificate.
-type root [sha256.Size]byte
+// rootFingerprint is the fingerprint of a CA certificate.
+type rootFingerprint [sha256.Size]byte
 
-func rootOf(c *x509.Certificate) root { return sha256.Sum256(c.Raw) }
+func rootOf(c *x509.Certificate) rootFingerprint { return sha256.Sum256(c.Raw) }
 
 func newTrust(now func() time.Time) *Trust {
-	return &Trust{roots: x509.NewCertPool(), accepted: make(map[root]bool), now: now}
+	return &Trust{roots: x509.NewCertPool(), accepted: make(map[rootFingerprint]bool), now: now}
 }
 
 // Leaf returns the certificate that this node presents.
@@ -74,23 +74,23 @@ func Derive(l List, node string) (*Trust, error) {
 
 // verify checks the certificate of the peer and returns it with the CA that issued it. TLS
 // calls it before application data is sent or received.
-func (t *Trust) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Certificate, root, error) {
-	if cs.NegotiatedProtocol != ALPN {
-		return nil, root{}, fmt.Errorf("secret: the peer does not name the protocol %q (it names %q): it is not a node", ALPN, cs.NegotiatedProtocol)
+func (t *Trust) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (*x509.Certificate, rootFingerprint, error) {
+	if state.NegotiatedProtocol != ALPN {
+		return nil, rootFingerprint{}, fmt.Errorf("secret: the peer does not name the protocol %q (it names %q): it is not a node", ALPN, state.NegotiatedProtocol)
 	}
-	if len(cs.PeerCertificates) == 0 {
-		return nil, root{}, errors.New("secret: the peer presents no certificate: it is not a node")
+	if len(state.PeerCertificates) == 0 {
+		return nil, rootFingerprint{}, errors.New("secret: the peer presents no certificate: it is not a node")
 	}
-	leaf, now := cs.PeerCertificates[0], t.now()
-	key := verifiedKey{sha256.Sum256(leaf.Raw), usage}
-	if by, ok := t.verified.get(key, now); ok {
-		return leaf, by, nil
+	leaf, now := state.PeerCertificates[0], t.now()
+	key := verifiedCacheKey{sha256.Sum256(leaf.Raw), usage}
+	if issuer, ok := t.verified.get(key, now); ok {
+		return leaf, issuer, nil
 	}
-	chains, err := certverify.Verify(cs.PeerCertificates, x509.VerifyOptions{
+	chains, err := certverify.Verify(state.PeerCertificates, x509.VerifyOptions{
 		Roots: t.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
-		return nil, root{}, t.rejected(leaf, err)
+		return nil, rootFingerprint{}, t.rejected(leaf, err)
 	}
 	return leaf, t.verified.put(key, chains[0]), nil
 }
@@ -114,11 +114,11 @@ const (
 	maxReason = 256
 )
 
-func quoteShort(s string) string {
-	if len(s) > maxName {
-		s = strings.ToValidUTF8(s[:maxName], "") + "…"
+func quoteShort(text string) string {
+	if len(text) > maxName {
+		text = strings.ToValidUTF8(text[:maxName], "") + "…"
 	}
-	return strconv.Quote(s)
+	return strconv.Quote(text)
 }
 
 func describeNodes(ids []string) string {
@@ -140,11 +140,11 @@ type truncatedError struct{ error }
 
 // Error returns the beginning of the text, up to maxReason bytes.
 func (e *truncatedError) Error() string {
-	s := e.error.Error()
-	if len(s) > maxReason {
-		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	text := e.error.Error()
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
-	return s
+	return text
 }
 
 // Unwrap returns the complete error.

@@ -27,22 +27,22 @@ func (s FileState) Empty() bool { return len(s.paths) == 0 }
 // differs from the last known state, until ctx ends. It follows symbolic links, so it
 // detects a directory that a container runtime swaps.
 func (s FileState) Watch(ctx context.Context, changed func()) {
-	seen := s.infos
-	t := time.NewTicker(watchInterval)
-	defer t.Stop()
+	known := s.infos
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-t.C:
+		case <-ticker.C:
 		}
-		now := statAll(s.paths)
+		current := statAll(s.paths)
 		differs := false
-		for i := range now {
-			differs = differs || !sameFile(seen[i], now[i])
+		for i := range current {
+			differs = differs || !sameFile(known[i], current[i])
 		}
 		if differs {
-			seen = now
+			known = current
 			changed()
 		}
 	}

@@ -10,10 +10,10 @@ import (
 
 // conn is one end of a stream. Net.mu protects its fields.
 type conn struct {
-	host          *Host
-	stream        *stream
-	local, remote *net.TCPAddr
-	in, out       *direction
+	host               *Host
+	stream             *stream
+	local, remote      *net.TCPAddr
+	incoming, outgoing *direction
 
 	readDeadline, writeDeadline time.Time
 	closed                      bool
@@ -27,12 +27,12 @@ var _ net.Conn = (*conn)(nil)
 
 // Read returns data that has arrived, or waits for some.
 func (c *conn) Read(p []byte) (int, error) {
-	n := c.host.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	network := c.host.network
+	network.mu.Lock()
+	defer network.mu.Unlock()
 	for {
 		if c.isFrozen() {
-			n.await(&c.wake, nil, time.Time{})
+			network.await(&c.wake, nil, time.Time{})
 			continue
 		}
 		now := time.Now()
@@ -42,86 +42,86 @@ func (c *conn) Read(p []byte) (int, error) {
 		if len(p) == 0 {
 			return 0, nil
 		}
-		got, err := c.readArrived(p, now)
+		read, err := c.readArrived(p, now)
 		if errors.Is(err, io.EOF) {
 			return 0, io.EOF // not wrapped, as io.Reader requires
 		}
 		if err != nil {
 			return 0, c.opError("read", err)
 		}
-		if got > 0 {
-			return got, nil
+		if read > 0 {
+			return read, nil
 		}
 		if c.failure != nil {
 			return 0, c.opError("read", c.failure)
 		}
 		until := c.readDeadline
-		if len(c.in.segments) > 0 && !c.in.segments[0].held {
-			until = earlier(until, c.in.segments[0].arrival)
+		if len(c.incoming.segments) > 0 && !c.incoming.segments[0].held {
+			until = earlier(until, c.incoming.segments[0].arrival)
 		}
-		n.await(&c.wake, nil, until)
+		network.await(&c.wake, nil, until)
 	}
 }
 
 // readArrived moves arrived data to p. If the end of the direction is next, it returns the error
 // for that end and leaves the segment in place.
 func (c *conn) readArrived(p []byte, now time.Time) (int, error) {
-	got := 0
-	for got < len(p) && len(c.in.segments) > 0 {
-		s := &c.in.segments[0]
-		if !s.hasArrived(now) {
+	read := 0
+	for read < len(p) && len(c.incoming.segments) > 0 {
+		next := &c.incoming.segments[0]
+		if !next.hasArrived(now) {
 			break
 		}
-		if s.endErr != nil {
-			if got > 0 {
+		if next.endErr != nil {
+			if read > 0 {
 				break
 			}
-			return 0, s.endErr
+			return 0, next.endErr
 		}
-		k := copy(p[got:], s.data)
-		got += k
-		s.data = s.data[k:]
-		c.in.unreadBytes -= k
-		if len(s.data) == 0 {
-			c.in.segments = c.in.segments[1:]
+		copied := copy(p[read:], next.data)
+		read += copied
+		next.data = next.data[copied:]
+		c.incoming.unreadBytes -= copied
+		if len(next.data) == 0 {
+			c.incoming.segments = c.incoming.segments[1:]
 		}
 	}
-	if got > 0 {
-		c.in.writer.wake.notifyAll()
+	if read > 0 {
+		c.incoming.writer.wake.notifyAll()
 	}
-	return got, nil
+	return read, nil
 }
 
 // Write sends p, and waits while the window is full.
 func (c *conn) Write(p []byte) (int, error) {
-	n := c.host.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	put := 0
+	network := c.host.network
+	network.mu.Lock()
+	defer network.mu.Unlock()
+	written := 0
 	for {
 		if c.isFrozen() {
-			n.await(&c.wake, nil, time.Time{})
+			network.await(&c.wake, nil, time.Time{})
 			continue
 		}
 		now := time.Now()
 		if err := c.callError(now, c.writeDeadline); err != nil {
-			return put, c.opError("write", err)
+			return written, c.opError("write", err)
 		}
 		if err := c.writeError(now); err != nil {
-			return put, c.opError("write", err)
+			return written, c.opError("write", err)
 		}
-		if c.out.readerClosed {
+		if c.outgoing.readerClosed {
 			c.writeToClosed(now)
 			return len(p), nil
 		}
-		if k := min(len(p)-put, window-c.out.unreadBytes); k > 0 {
-			c.out.send(n, segment{data: append([]byte(nil), p[put:put+k]...)})
-			put += k
+		if chunk := min(len(p)-written, window-c.outgoing.unreadBytes); chunk > 0 {
+			c.outgoing.send(network, segment{data: append([]byte(nil), p[written:written+chunk]...)})
+			written += chunk
 		}
-		if put == len(p) {
-			return put, nil
+		if written == len(p) {
+			return written, nil
 		}
-		n.await(&c.wake, nil, c.writeDeadline)
+		network.await(&c.wake, nil, c.writeDeadline)
 	}
 }
 
@@ -132,11 +132,11 @@ func (c *conn) isFrozen() bool {
 
 // callError returns the error that ends any call, regardless of the state of the stream: the end is
 // closed, its process is dead, or the deadline has passed. nil means that the call may continue.
-func (c *conn) callError(now, by time.Time) error {
+func (c *conn) callError(now, deadline time.Time) error {
 	switch {
 	case c.closed || c.host.state == dead:
 		return net.ErrClosed
-	case !by.IsZero() && !now.Before(by):
+	case !deadline.IsZero() && !now.Before(deadline):
 		return os.ErrDeadlineExceeded
 	default:
 		return nil
@@ -150,9 +150,9 @@ func (c *conn) writeError(now time.Time) error {
 	switch {
 	case c.failure != nil:
 		return c.failure
-	case c.out.endSent:
+	case c.outgoing.endSent:
 		return errPipe
-	case c.out.readerClosed && !c.out.resetAt.IsZero() && !now.Before(c.out.resetAt):
+	case c.outgoing.readerClosed && !c.outgoing.resetAt.IsZero() && !now.Before(c.outgoing.resetAt):
 		return errPipe
 	default:
 		return nil
@@ -162,9 +162,9 @@ func (c *conn) writeError(now time.Time) error {
 // writeToClosed simulates a write to a reader that has closed: it seems to succeed, and the
 // reset that it causes arrives one round trip later.
 func (c *conn) writeToClosed(now time.Time) {
-	n, from, to := c.host.network, c.out.from.machine, c.out.to.machine
-	if c.out.resetAt.IsZero() && n.isRouteOpen(from, to) && n.isRouteOpen(to, from) {
-		c.out.resetAt = now.Add(n.link(from, to).segmentDelay(n.rng) + n.link(to, from).segmentDelay(n.rng))
+	network, from, to := c.host.network, c.outgoing.from.machine, c.outgoing.to.machine
+	if c.outgoing.resetAt.IsZero() && network.isRouteOpen(from, to) && network.isRouteOpen(to, from) {
+		c.outgoing.resetAt = now.Add(network.link(from, to).segmentDelay(network.rng) + network.link(to, from).segmentDelay(network.rng))
 	}
 }
 
@@ -177,8 +177,8 @@ func (c *conn) CloseWrite() error {
 		return c.opError("close", net.ErrClosed)
 	case c.failure != nil:
 		return c.opError("close", c.failure)
-	case !c.out.endSent:
-		c.out.send(c.host.network, segment{endErr: io.EOF})
+	case !c.outgoing.endSent:
+		c.outgoing.send(c.host.network, segment{endErr: io.EOF})
 		c.wake.notifyAll()
 	}
 	return nil
@@ -196,22 +196,23 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// closeWithError closes the end and sends end, or a reset if data is unread.
-func (c *conn) closeWithError(end error) {
+// closeWithError closes this end of the stream. The other end receives endErr, or a reset if this
+// end has unread data.
+func (c *conn) closeWithError(endErr error) {
 	if c.closed {
 		return
 	}
 	c.closed = true
 	now := time.Now()
-	if len(c.in.segments) > 0 && c.in.segments[0].hasArrived(now) && c.in.segments[0].endErr == nil {
-		end = errReset
+	if len(c.incoming.segments) > 0 && c.incoming.segments[0].hasArrived(now) && c.incoming.segments[0].endErr == nil {
+		endErr = errReset
 	}
-	if !c.out.endSent || !errors.Is(end, io.EOF) {
-		c.out.send(c.host.network, segment{endErr: end})
+	if !c.outgoing.endSent || !errors.Is(endErr, io.EOF) {
+		c.outgoing.send(c.host.network, segment{endErr: endErr})
 	}
-	c.in.discardUnread()
+	c.incoming.discardUnread()
 	c.wake.notifyAll()
-	if c.stream.a.closed && c.stream.b.closed {
+	if c.stream.dialerEnd.closed && c.stream.listenerEnd.closed {
 		delete(c.host.network.streams, c.stream)
 	}
 }
@@ -223,9 +224,9 @@ func (c *conn) breakWithError(err error) {
 		return
 	}
 	c.failure = err
-	c.out.dropInTransit()
-	c.out.send(c.host.network, segment{endErr: errReset})
-	c.in.discardUnread()
+	c.outgoing.dropInTransit()
+	c.outgoing.send(c.host.network, segment{endErr: errReset})
+	c.incoming.discardUnread()
 	c.wake.notifyAll()
 }
 
@@ -254,14 +255,14 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.writeDeadline)
 }
 
-func (c *conn) setDeadlines(t time.Time, by ...*time.Time) error {
+func (c *conn) setDeadlines(t time.Time, deadlines ...*time.Time) error {
 	c.host.network.mu.Lock()
 	defer c.host.network.mu.Unlock()
 	if c.closed || c.host.state == dead {
 		return c.opError("set", net.ErrClosed)
 	}
-	for _, d := range by {
-		*d = t
+	for _, deadline := range deadlines {
+		*deadline = t
 	}
 	c.wake.notifyAll()
 	return nil

@@ -39,15 +39,15 @@ func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 
 // connect sends connection requests until there is a response.
 func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.Conn, error) {
-	n := h.network
+	network := h.network
 	deadline := time.Now().Add(connectTimeout)
-	// arrive is when the response to the SYN arrives; zero means that none was sent.
+	// responseAt is when the response to the SYN arrives; zero means that no SYN has been sent.
 	var responseAt time.Time
 	for {
-		// Without the lock: a context may ask for the time of a machine that stands still.
-		n.mu.Unlock()
+		// The lock is released, because a context may use the clock of a frozen machine.
+		network.mu.Unlock()
 		ctxErr, ctxDone := ctx.Err(), ctx.Done()
-		n.mu.Lock()
+		network.mu.Lock()
 		now := time.Now()
 		switch {
 		case ctxErr != nil && h.state != frozen:
@@ -55,28 +55,28 @@ func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.C
 		case h.state == dead:
 			return nil, net.ErrClosed
 		case h.state == frozen:
-			// The caller stands still: not even its deadline wakes it.
-			n.await(&h.changed, nil, time.Time{})
+			// The calling process is frozen, so even its deadline does not wake it.
+			network.await(&h.changed, nil, time.Time{})
 			continue
 		case !now.Before(deadline):
 			return nil, errTimedOut
-		case !n.isRouteOpen(h.machine, target) || !n.isRouteOpen(target, h.machine) || target.current.state == frozen:
+		case !network.isRouteOpen(h.machine, target) || !network.isRouteOpen(target, h.machine) || target.current.state == frozen:
 			responseAt = time.Time{}
-			n.await(&n.changed, ctxDone, deadline)
+			network.await(&network.changed, ctxDone, deadline)
 			continue
 		case responseAt.IsZero():
-			responseAt = now.Add(n.link(h.machine, target).segmentDelay(n.rng) + n.link(target, h.machine).segmentDelay(n.rng))
+			responseAt = now.Add(network.link(h.machine, target).segmentDelay(network.rng) + network.link(target, h.machine).segmentDelay(network.rng))
 		}
 		if now.Before(responseAt) {
-			n.await(&n.changed, ctxDone, responseAt)
+			network.await(&network.changed, ctxDone, responseAt)
 			continue
 		}
 		l := target.current.listeners[port]
-		if l == nil || n.isForged(h.machine, target) {
+		if l == nil || network.isReset(h.machine, target) {
 			return nil, errRefused
 		}
 		if len(l.backlog) < maxBacklog {
-			return n.openStream(h, l), nil
+			return network.openStream(h, l), nil
 		}
 		responseAt = now.Add(time.Second)
 	}
@@ -89,13 +89,13 @@ func (n *Net) openStream(h *Host, l *listener) net.Conn {
 		local.IP = l.addr.IP
 	}
 	s := &stream{}
-	there, back := &direction{from: h, to: l.host}, &direction{from: l.host, to: h}
-	s.a = &conn{host: h, stream: s, local: local, remote: l.addr, in: back, out: there}
-	s.b = &conn{host: l.host, stream: s, local: l.addr, remote: local, in: there, out: back}
-	there.writer, there.reader = s.a, s.b
-	back.writer, back.reader = s.b, s.a
+	forward, reverse := &direction{from: h, to: l.host}, &direction{from: l.host, to: h}
+	s.dialerEnd = &conn{host: h, stream: s, local: local, remote: l.addr, incoming: reverse, outgoing: forward}
+	s.listenerEnd = &conn{host: l.host, stream: s, local: l.addr, remote: local, incoming: forward, outgoing: reverse}
+	forward.writer, forward.reader = s.dialerEnd, s.listenerEnd
+	reverse.writer, reverse.reader = s.listenerEnd, s.dialerEnd
 	n.streams[s] = struct{}{}
-	l.backlog = append(l.backlog, s.b)
+	l.backlog = append(l.backlog, s.listenerEnd)
 	l.wake.notifyAll()
-	return s.a
+	return s.dialerEnd
 }

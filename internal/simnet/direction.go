@@ -9,20 +9,20 @@ const window = 256 << 10
 
 // stream is a connected pair of ends.
 type stream struct {
-	a, b *conn
+	dialerEnd, listenerEnd *conn
 }
 
 // direction is one direction of a stream.
 type direction struct {
-	from, to       *Host
-	writer, reader *conn
+	from, to       *Host // sender and receiver
+	writer, reader *conn // ends of the stream at the sender and the receiver
 
 	// segments are the unread segments, in order. unreadBytes is the sum of their lengths.
 	segments    []segment
 	unreadBytes int
 	// lastArrival is the arrival time of the last segment. No segment overtakes another.
 	lastArrival time.Time
-	// holding reports that from some segment on all wait until the route is open.
+	// holding means that all segments from some segment on wait until the route is open.
 	holding bool
 	// holdPeriod numbers the periods of holding, for the timer of each.
 	holdPeriod int
@@ -52,76 +52,77 @@ func (s *segment) hasArrived(now time.Time) bool {
 }
 
 // send transmits a segment, or holds it if there is no route.
-func (h *direction) send(n *Net, s segment) {
-	if !h.holding && !n.canSend(h) {
-		h.startHolding(n)
+func (d *direction) send(n *Net, s segment) {
+	if !d.holding && !n.canSend(d) {
+		d.startHolding(n)
 	}
-	if s.held = h.holding; !s.held {
-		h.scheduleArrival(n, &s)
+	if s.held = d.holding; !s.held {
+		d.scheduleArrival(n, &s)
 	}
-	h.segments = append(h.segments, s)
+	d.segments = append(d.segments, s)
 	if !s.held && time.Until(s.ownArrival) < retransmit {
-		h.retransmitLost(n, s.ownArrival)
+		d.retransmitLost(n, s.ownArrival)
 	}
-	h.unreadBytes += len(s.data)
+	d.unreadBytes += len(s.data)
 	if s.endErr != nil {
-		h.endSent = true
+		d.endSent = true
 	}
-	h.reader.wake.notifyAll()
+	d.reader.wake.notifyAll()
 }
 
 // canSend reports whether data written now leaves the host and arrives.
-func (n *Net) canSend(h *direction) bool {
-	return h.from.state != frozen && n.isRouteOpen(h.from.machine, h.to.machine)
+func (n *Net) canSend(d *direction) bool {
+	return d.from.state != frozen && n.isRouteOpen(d.from.machine, d.to.machine)
 }
 
-func (h *direction) scheduleArrival(n *Net, s *segment) {
+// scheduleArrival draws the arrival time of a segment that is sent now.
+func (d *direction) scheduleArrival(n *Net, s *segment) {
 	s.held, s.sentAt = false, time.Now()
-	s.ownArrival = s.sentAt.Add(n.link(h.from.machine, h.to.machine).segmentDelay(n.rng))
-	s.arrival = later(s.ownArrival, h.lastArrival)
-	h.lastArrival = s.arrival
+	s.ownArrival = s.sentAt.Add(n.link(d.from.machine, d.to.machine).segmentDelay(n.rng))
+	s.arrival = later(s.ownArrival, d.lastArrival)
+	d.lastArrival = s.arrival
 }
 
 // redrawDelays draws new delays and losses for segments in transit, from their next transmission
 // on: the route may have improved.
-func (h *direction) redrawDelays(n *Net, now time.Time) {
+func (d *direction) redrawDelays(n *Net, now time.Time) {
 	var last time.Time
-	for i := range h.segments {
-		s := &h.segments[i]
+	for i := range d.segments {
+		s := &d.segments[i]
 		if s.ownArrival.After(now) {
 			next, wait := s.sentAt, retransmit
 			for ; next.Before(now); wait *= 2 {
 				next = next.Add(wait)
 			}
-			if own := next.Add(n.link(h.from.machine, h.to.machine).segmentDelay(n.rng)); own.Before(s.ownArrival) {
-				s.ownArrival = own
+			if arrival := next.Add(n.link(d.from.machine, d.to.machine).segmentDelay(n.rng)); arrival.Before(s.ownArrival) {
+				s.ownArrival = arrival
 			}
 		}
 		s.arrival = later(s.ownArrival, last)
 		last = s.arrival
 	}
-	h.lastArrival = last
-	h.reader.wake.notifyAll()
+	d.lastArrival = last
+	d.reader.wake.notifyAll()
 }
 
 // retransmitLost retransmits missing segments when a later one arrives: its acknowledgement reports
 // the gap (SACK, RFC 8985) long before their own timers expire.
-func (h *direction) retransmitLost(n *Net, arrived time.Time) {
-	if !n.isRouteOpen(h.to.machine, h.from.machine) {
+func (d *direction) retransmitLost(n *Net, arrived time.Time) {
+	if !n.isRouteOpen(d.to.machine, d.from.machine) {
 		return
 	}
-	there, back := n.link(h.from.machine, h.to.machine), n.link(h.to.machine, h.from.machine)
-	reportedAt := arrived.Add(back.packetDelay(n.rng))
+	forward, reverse := n.link(d.from.machine, d.to.machine), n.link(d.to.machine, d.from.machine)
+	reportedAt := arrived.Add(reverse.packetDelay(n.rng))
 	var last time.Time
-	for i := range h.segments {
-		s := &h.segments[i]
-		if retransmitted := reportedAt.Add(there.packetDelay(n.rng)); s.ownArrival.After(retransmitted) && !there.isPacketLost(n.rng) {
+	for i := range d.segments {
+		s := &d.segments[i]
+		if retransmitted := reportedAt.Add(forward.packetDelay(n.rng)); s.ownArrival.After(retransmitted) && !forward.isPacketLost(n.rng) {
 			s.ownArrival = retransmitted
 		}
 		s.arrival = later(s.ownArrival, last)
 		last = s.arrival
 	}
-	h.lastArrival = last
+	d.lastArrival = last
 }
 
 // later returns the later time.
@@ -133,68 +134,68 @@ func later(a, b time.Time) time.Time {
 }
 
 // startHolding begins a period in which nothing arrives.
-func (h *direction) startHolding(n *Net) {
-	h.holding = true
-	h.holdPeriod++
+func (d *direction) startHolding(n *Net) {
+	d.holding = true
+	d.holdPeriod++
 	if n.config.UserTimeout <= 0 {
 		return
 	}
-	period := h.holdPeriod
+	period := d.holdPeriod
 	time.AfterFunc(n.config.UserTimeout, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		// A frozen process keeps its connections: its kernel is alive.
-		if h.holding && h.holdPeriod == period && h.from.state != frozen {
-			h.writer.breakWithError(errUserTimeout)
+		if d.holding && d.holdPeriod == period && d.from.state != frozen {
+			d.writer.breakWithError(errUserTimeout)
 		}
 	})
 }
 
-// applyChanges applies a change of hosts or routes: data in transit over a cut is held, and held
-// data continues where it can.
-func (h *direction) applyChanges(n *Net) {
+// applyChanges applies a change of hosts or routes: it holds segments in transit if the route is cut,
+// and sends held segments if the route is open again.
+func (d *direction) applyChanges(n *Net) {
 	now := time.Now()
-	switch open := n.isRouteOpen(h.from.machine, h.to.machine); {
-	case !open && !h.holding:
-		for i := range h.segments {
-			if h.segments[i].arrival.After(now) {
-				if !h.holding {
-					h.startHolding(n)
+	switch open := n.isRouteOpen(d.from.machine, d.to.machine); {
+	case !open && !d.holding:
+		for i := range d.segments {
+			if d.segments[i].arrival.After(now) {
+				if !d.holding {
+					d.startHolding(n)
 				}
-				h.segments[i].held = true
+				d.segments[i].held = true
 			}
 		}
-	case open && h.holding && n.canSend(h):
-		h.holding = false
-		for i := range h.segments {
-			if h.segments[i].held {
-				h.scheduleArrival(n, &h.segments[i])
+	case open && d.holding && n.canSend(d):
+		d.holding = false
+		for i := range d.segments {
+			if d.segments[i].held {
+				d.scheduleArrival(n, &d.segments[i])
 			}
 		}
-		h.reader.wake.notifyAll()
-	case open && !h.holding:
-		h.redrawDelays(n, now)
+		d.reader.wake.notifyAll()
+	case open && !d.holding:
+		d.redrawDelays(n, now)
 	}
 }
 
-// discardUnread drops what the reader will never read.
-func (h *direction) discardUnread() {
-	h.readerClosed = true
-	h.segments, h.unreadBytes = nil, 0
-	h.writer.wake.notifyAll()
+// discardUnread drops the segments that the closed reader will never read.
+func (d *direction) discardUnread() {
+	d.readerClosed = true
+	d.segments, d.unreadBytes = nil, 0
+	d.writer.wake.notifyAll()
 }
 
-// dropInTransit drops what has not arrived, the end included.
-func (h *direction) dropInTransit() {
+// dropInTransit drops the segments that have not arrived, including the end of the stream.
+func (d *direction) dropInTransit() {
 	now := time.Now()
-	for i := range h.segments {
-		if h.segments[i].hasArrived(now) {
+	for i := range d.segments {
+		if d.segments[i].hasArrived(now) {
 			continue
 		}
-		for _, s := range h.segments[i:] {
-			h.unreadBytes -= len(s.data)
+		for _, s := range d.segments[i:] {
+			d.unreadBytes -= len(s.data)
 		}
-		h.segments = h.segments[:i]
+		d.segments = d.segments[:i]
 		return
 	}
 }

@@ -29,7 +29,7 @@ func (h *Host) Vanish() {
 	h.machine.poweredOff = true
 	h.network.setState(h, dead, func(c *conn) {
 		// Data that had not left the host is lost.
-		c.out.dropInTransit()
+		c.outgoing.dropInTransit()
 		c.closeWithError(errReset)
 	})
 }
@@ -53,7 +53,7 @@ func (h *Host) Thaw() {
 		return
 	}
 	h.network.setState(h, running, nil)
-	for _, s := range h.socks {
+	for _, s := range h.packetSockets {
 		s.thaw()
 	}
 }
@@ -71,20 +71,20 @@ func (h *Host) Restart() *Host {
 	return h.machine.current
 }
 
-// setState changes the state of h, calls shut for its ends of streams, and wakes all
-// affected waiters.
+// setState changes the state of h, calls closeConn for its ends of streams, and wakes all affected
+// waiters. A nil closeConn is not called.
 func (n *Net) setState(h *Host, s state, closeConn func(*conn)) {
 	h.state = s
 	if s == dead {
 		for _, l := range h.listeners {
 			l.close()
 		}
-		for _, p := range h.socks {
+		for _, p := range h.packetSockets {
 			p.close()
 		}
 	}
 	for stream := range n.streams {
-		for _, c := range []*conn{stream.a, stream.b} {
+		for _, c := range []*conn{stream.dialerEnd, stream.listenerEnd} {
 			if c.host != h {
 				continue
 			}
@@ -104,8 +104,8 @@ func (n *Net) setState(h *Host, s state, closeConn func(*conn)) {
 // applyChanges makes every stream and every dial check hosts and routes again.
 func (n *Net) applyChanges() {
 	for s := range n.streams {
-		s.a.out.applyChanges(n)
-		s.b.out.applyChanges(n)
+		s.dialerEnd.outgoing.applyChanges(n)
+		s.listenerEnd.outgoing.applyChanges(n)
 	}
 	n.changed.notifyAll()
 }
@@ -166,26 +166,26 @@ func (n *Net) Isolate(name string) {
 func (n *Net) Reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.forged[route{a, b}] = true
-	n.forged[route{b, a}] = true
+	n.resetRoutes[route{a, b}] = true
+	n.resetRoutes[route{b, a}] = true
 	for s := range n.streams {
-		if n.isForged(s.a.host.machine, s.b.host.machine) {
-			s.a.breakWithError(errReset)
-			s.b.breakWithError(errReset)
+		if n.isReset(s.dialerEnd.host.machine, s.listenerEnd.host.machine) {
+			s.dialerEnd.breakWithError(errReset)
+			s.listenerEnd.breakWithError(errReset)
 		}
 	}
 	n.changed.notifyAll()
 }
 
-// isForged reports whether streams between two machines are reset in transit.
-func (n *Net) isForged(a, b *machine) bool { return n.forged[route{a.name, b.name}] }
+// isReset reports whether streams between two machines are reset in transit.
+func (n *Net) isReset(a, b *machine) bool { return n.resetRoutes[route{a.name, b.name}] }
 
 // Heal reverts all cuts, and all resets for future dials.
 func (n *Net) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.cuts)
-	clear(n.forged)
+	clear(n.resetRoutes)
 	n.applyChanges()
 }
 

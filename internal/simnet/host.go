@@ -36,8 +36,8 @@ type Host struct {
 	machine *machine
 	state   state
 
-	listeners map[uint16]*listener
-	socks     map[uint16]*sock
+	listeners     map[uint16]*listener
+	packetSockets map[uint16]*packetSocket
 	// changed fires when state changes.
 	changed notifier
 }
@@ -45,8 +45,8 @@ type Host struct {
 func newHost(n *Net, m *machine) *Host {
 	return &Host{
 		network: n, machine: m, state: running,
-		listeners: make(map[uint16]*listener),
-		socks:     make(map[uint16]*sock),
+		listeners:     make(map[uint16]*listener),
+		packetSockets: make(map[uint16]*packetSocket),
 	}
 }
 
@@ -84,9 +84,9 @@ func (h *Host) listen(addr string) (*listener, error) {
 	ip := h.machine.ip
 	if name != "" {
 		m, _, err := h.network.resolve(h.machine, addr)
-		if a, perr := netip.ParseAddr(name); perr == nil {
-			ip = a
-			if a.IsUnspecified() {
+		if parsed, parseErr := netip.ParseAddr(name); parseErr == nil {
+			ip = parsed
+			if parsed.IsUnspecified() {
 				m, err, ip = h.machine, nil, h.machine.ip
 			}
 		}
@@ -112,7 +112,7 @@ func (h *Host) freePort() uint16 {
 		if h.machine.lastPort < 32768 {
 			h.machine.lastPort = 32768
 		}
-		if h.listeners[h.machine.lastPort] == nil && h.socks[h.machine.lastPort] == nil {
+		if h.listeners[h.machine.lastPort] == nil && h.packetSockets[h.machine.lastPort] == nil {
 			return h.machine.lastPort
 		}
 	}

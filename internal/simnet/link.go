@@ -23,26 +23,26 @@ type Link struct {
 }
 
 // packetDelay returns the delay of one packet that is not lost.
-func (l Link) packetDelay(r *rand.Rand) time.Duration {
-	d := l.Latency
+func (l Link) packetDelay(rng *rand.Rand) time.Duration {
+	delay := l.Latency
 	if l.Jitter > 0 {
-		d += time.Duration(r.Int64N(int64(l.Jitter)))
+		delay += time.Duration(rng.Int64N(int64(l.Jitter)))
 	}
-	return d
+	return delay
 }
 
 // segmentDelay returns the delay of one segment of a stream, including retransmissions.
-func (l Link) segmentDelay(r *rand.Rand) time.Duration {
-	d := l.packetDelay(r)
-	again := retransmit
-	for l.Loss > 0 && r.Float64() < l.Loss && again < time.Minute {
-		d += again
-		again *= 2
+func (l Link) segmentDelay(rng *rand.Rand) time.Duration {
+	delay := l.packetDelay(rng)
+	timeout := retransmit
+	for l.Loss > 0 && rng.Float64() < l.Loss && timeout < time.Minute {
+		delay += timeout
+		timeout *= 2
 	}
-	return d
+	return delay
 }
 
 // isPacketLost draws whether a packet is lost.
-func (l Link) isPacketLost(r *rand.Rand) bool {
-	return l.Loss > 0 && r.Float64() < l.Loss
+func (l Link) isPacketLost(rng *rand.Rand) bool {
+	return l.Loss > 0 && rng.Float64() < l.Loss
 }

@@ -27,14 +27,14 @@ type Net struct {
 
 	// mu protects everything in the Net, its hosts and its streams. It is held only briefly
 	// and never while waiting.
-	mu       sync.Mutex
-	rng      *rand.Rand
-	machines map[string]*machine
-	byIP     map[netip.Addr]*machine
-	cuts     map[route]bool
-	forged   map[route]bool
-	links    map[route]Link
-	streams  map[*stream]struct{}
+	mu          sync.Mutex
+	rng         *rand.Rand
+	machines    map[string]*machine
+	byIP        map[netip.Addr]*machine
+	cuts        map[route]bool
+	resetRoutes map[route]bool
+	links       map[route]Link
+	streams     map[*stream]struct{}
 	// changed fires when a host or route may have become reachable or dead.
 	changed notifier
 }
@@ -57,14 +57,14 @@ type machine struct {
 // New returns a Net without hosts.
 func New(c Config) *Net {
 	return &Net{
-		config:   c,
-		rng:      rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
-		machines: make(map[string]*machine),
-		byIP:     make(map[netip.Addr]*machine),
-		cuts:     make(map[route]bool),
-		forged:   make(map[route]bool),
-		links:    make(map[route]Link),
-		streams:  make(map[*stream]struct{}),
+		config:      c,
+		rng:         rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
+		machines:    make(map[string]*machine),
+		byIP:        make(map[netip.Addr]*machine),
+		cuts:        make(map[route]bool),
+		resetRoutes: make(map[route]bool),
+		links:       make(map[route]Link),
+		streams:     make(map[*stream]struct{}),
 	}
 }
 
@@ -115,15 +115,15 @@ func (n *Net) link(from, to *machine) Link {
 	return n.config.Link
 }
 
-// await waits until l fires, done is closed or the time until has come. The zero time never
-// comes. n.mu is held on entry and on return, and released in between.
-func (n *Net) await(l *notifier, done <-chan struct{}, until time.Time) {
-	fired := l.notified()
+// await waits until the event occurs, done is closed, or the deadline has passed. The zero time
+// means no deadline. n.mu is held on entry and on return, and released in between.
+func (n *Net) await(event *notifier, done <-chan struct{}, deadline time.Time) {
+	fired := event.notified()
 	n.mu.Unlock()
 	defer n.mu.Lock()
 	var timer <-chan time.Time
-	if !until.IsZero() {
-		t := time.NewTimer(time.Until(until))
+	if !deadline.IsZero() {
+		t := time.NewTimer(time.Until(deadline))
 		defer t.Stop()
 		timer = t.C
 	}

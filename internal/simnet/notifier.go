@@ -1,21 +1,21 @@
 package simnet
 
-// notifier wakes all its waiters, once per fire. Net.mu protects it.
+// notifier wakes all its waiters when notifyAll is called. Net.mu protects it.
 type notifier struct {
-	c chan struct{}
+	ch chan struct{}
 }
 
-// notified returns a channel that the next fire closes.
-func (l *notifier) notified() <-chan struct{} {
-	if l.c == nil {
-		l.c = make(chan struct{})
+// notified returns a channel that the next call of notifyAll closes.
+func (n *notifier) notified() <-chan struct{} {
+	if n.ch == nil {
+		n.ch = make(chan struct{})
 	}
-	return l.c
+	return n.ch
 }
 
-func (l *notifier) notifyAll() {
-	if l.c != nil {
-		close(l.c)
-		l.c = nil
+func (n *notifier) notifyAll() {
+	if n.ch != nil {
+		close(n.ch)
+		n.ch = nil
 	}
 }

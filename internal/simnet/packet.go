@@ -13,8 +13,8 @@ const (
 	maxFrozenPackets   = 256
 )
 
-// sock is one port for packets.
-type sock struct {
+// packetSocket is one port for packets.
+type packetSocket struct {
 	host    *Host
 	port    uint16
 	packets chan *memberlist.Packet
@@ -24,53 +24,53 @@ type sock struct {
 
 // sendPacket sends b or loses it. Like UDP it does not report a loss.
 func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
-	n := h.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	network := h.network
+	network.mu.Lock()
+	defer network.mu.Unlock()
 	if h.state == dead {
 		return &net.OpError{Op: "write", Net: "udp", Err: net.ErrClosed}
 	}
-	to, toPort, err := n.resolve(h.machine, addr)
+	to, toPort, err := network.resolve(h.machine, addr)
 	if err != nil {
 		return &net.OpError{Op: "write", Net: "udp", Err: err}
 	}
-	l := n.link(h.machine, to)
-	if h.state == frozen || !n.isRouteOpen(h.machine, to) || l.isPacketLost(n.rng) {
+	link := network.link(h.machine, to)
+	if h.state == frozen || !network.isRouteOpen(h.machine, to) || link.isPacketLost(network.rng) {
 		return nil
 	}
 	from := net.UDPAddr(*tcpAddr(h.machine.ip, port))
-	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &from}
-	d := l.packetDelay(n.rng)
-	if d == 0 {
-		n.deliver(to, toPort, p)
+	packet := &memberlist.Packet{Buf: append([]byte(nil), b...), From: &from}
+	delay := link.packetDelay(network.rng)
+	if delay == 0 {
+		network.deliver(to, toPort, packet)
 		return nil
 	}
-	time.AfterFunc(d, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		if n.isRouteOpen(h.machine, to) {
-			n.deliver(to, toPort, p)
+	time.AfterFunc(delay, func() {
+		network.mu.Lock()
+		defer network.mu.Unlock()
+		if network.isRouteOpen(h.machine, to) {
+			network.deliver(to, toPort, packet)
 		}
 	})
 	return nil
 }
 
-func (n *Net) deliver(to *machine, port uint16, p *memberlist.Packet) {
-	s := to.current.socks[port]
-	if s == nil {
+func (n *Net) deliver(to *machine, port uint16, packet *memberlist.Packet) {
+	socket := to.current.packetSockets[port]
+	if socket == nil {
 		return
 	}
-	if s.host.state == frozen {
-		if len(s.arrivedFrozen) < maxFrozenPackets {
-			s.arrivedFrozen = append(s.arrivedFrozen, p)
+	if socket.host.state == frozen {
+		if len(socket.arrivedFrozen) < maxFrozenPackets {
+			socket.arrivedFrozen = append(socket.arrivedFrozen, packet)
 		}
 		return
 	}
-	s.deliver(p)
+	socket.deliver(packet)
 }
 
 // deliver passes p to the reader if there is room.
-func (s *sock) deliver(p *memberlist.Packet) {
+func (s *packetSocket) deliver(p *memberlist.Packet) {
 	p.Timestamp = time.Now()
 	select {
 	case s.packets <- p:
@@ -78,15 +78,15 @@ func (s *sock) deliver(p *memberlist.Packet) {
 	}
 }
 
-func (s *sock) thaw() {
+func (s *packetSocket) thaw() {
 	for _, p := range s.arrivedFrozen {
 		s.deliver(p)
 	}
 	s.arrivedFrozen = nil
 }
 
-func (s *sock) close() {
-	if s.host.socks[s.port] == s {
-		delete(s.host.socks, s.port)
+func (s *packetSocket) close() {
+	if s.host.packetSockets[s.port] == s {
+		delete(s.host.packetSockets, s.port)
 	}
 }

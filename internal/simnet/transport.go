@@ -10,11 +10,11 @@ import (
 
 // Transport is a memberlist transport on one port of a host, for packets and streams.
 type Transport struct {
-	host    *Host
-	port    uint16
-	ln      net.Listener
-	sock    *sock
-	streams chan net.Conn
+	host     *Host
+	port     uint16
+	listener net.Listener
+	socket   *packetSocket
+	streams  chan net.Conn
 
 	done chan struct{}
 	once sync.Once
@@ -27,14 +27,14 @@ var _ memberlist.NodeAwareTransport = (*Transport)(nil)
 func (h *Host) Transport(port int) (*Transport, error) {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()
-	ln, err := h.listen(h.Addr(port))
+	listener, err := h.listen(h.Addr(port))
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
 	}
-	p := uint16(ln.addr.Port)
-	s := &sock{host: h, port: p, packets: make(chan *memberlist.Packet, maxReceivedPackets)}
-	h.socks[p] = s
-	t := &Transport{host: h, port: p, ln: ln, sock: s, streams: make(chan net.Conn), done: make(chan struct{})}
+	portNumber := uint16(listener.addr.Port)
+	socket := &packetSocket{host: h, port: portNumber, packets: make(chan *memberlist.Packet, maxReceivedPackets)}
+	h.packetSockets[portNumber] = socket
+	t := &Transport{host: h, port: portNumber, listener: listener, socket: socket, streams: make(chan net.Conn), done: make(chan struct{})}
 	t.wg.Go(t.accept)
 	return t, nil
 }
@@ -42,7 +42,7 @@ func (h *Host) Transport(port int) (*Transport, error) {
 // accept runs until the listener closes, because of Shutdown or a crash.
 func (t *Transport) accept() {
 	for {
-		c, err := t.ln.Accept()
+		c, err := t.listener.Accept()
 		if err != nil {
 			return
 		}
@@ -72,7 +72,7 @@ func (t *Transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 }
 
 // PacketCh returns the channel of received packets.
-func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.sock.packets }
+func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.socket.packets }
 
 // DialTimeout opens a stream.
 func (t *Transport) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
@@ -91,9 +91,9 @@ func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 func (t *Transport) Shutdown() error {
 	t.once.Do(func() {
 		close(t.done)
-		_ = t.ln.Close()
+		_ = t.listener.Close()
 		t.host.network.mu.Lock()
-		t.sock.close()
+		t.socket.close()
 		t.host.network.mu.Unlock()
 	})
 	t.wg.Wait()

@@ -40,7 +40,7 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 	if err = os.WriteFile(d.file(shard, epoch)+markerSuffix, nil, 0o600); err != nil {
 		return nil, err
 	}
-	written, claimed, err := d.newest(shard)
+	written, claimed, err := d.newestEpochs(shard)
 	switch {
 	case err != nil:
 		return nil, err
@@ -64,20 +64,20 @@ func (d Dir) Take(shard uint32, epoch uint64) (state []byte, err error) {
 // Save writes the state of a shard. The caller must have called Take for this epoch. It
 // returns ErrFenced if a later owner has called Take since.
 func (d Dir) Save(shard uint32, epoch uint64, state []byte) error {
-	f, err := os.CreateTemp(d.folder(shard), "new-*")
+	temp, err := os.CreateTemp(d.folder(shard), "new-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(state)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), d.file(shard, epoch))
+	_, err = temp.Write(state)
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), d.file(shard, epoch))
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(temp.Name()))
 	}
 	// The markers are checked after the write. A check before it could miss a later owner
 	// that reads the old state in between.
-	switch _, claimed, err := d.newest(shard); {
+	switch _, claimed, err := d.newestEpochs(shard); {
 	case err != nil:
 		return err
 	case claimed > epoch:
@@ -93,15 +93,15 @@ func fenced(shard uint32, epoch, last uint64) error {
 // markerSuffix is the suffix of a marker file, which shows that Take was called for an epoch.
 const markerSuffix = ".taken"
 
-// newest returns the highest epoch with a state file, and the highest epoch with a marker
+// newestEpochs returns the highest epoch with a state file, and the highest epoch with a marker
 // file. 0 means that there is no such file.
-func (d Dir) newest(shard uint32) (written, claimed uint64, err error) {
+func (d Dir) newestEpochs(shard uint32) (written, claimed uint64, err error) {
 	files, err := os.ReadDir(d.folder(shard))
 	for _, f := range files {
-		name, taken := strings.CutSuffix(f.Name(), markerSuffix)
-		switch epoch, bad := strconv.ParseUint(name, 10, 64); {
-		case bad != nil:
-		case taken:
+		name, isMarker := strings.CutSuffix(f.Name(), markerSuffix)
+		switch epoch, parseErr := strconv.ParseUint(name, 10, 64); {
+		case parseErr != nil:
+		case isMarker:
 			claimed = max(claimed, epoch)
 		default:
 			written = max(written, epoch)

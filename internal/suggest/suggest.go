@@ -8,13 +8,13 @@ import "strings"
 // candidate that begins with the misspelled word counts as close.
 func Word(word string, words []string) string {
 	best, bestDistance := "", max(1, len(word)/4)+1
-	for _, w := range words {
-		d := distance(word, w)
-		if len(word) >= 3 && strings.HasPrefix(w, word) {
-			d = min(d, 1)
+	for _, candidate := range words {
+		distanceToWord := distance(word, candidate)
+		if len(word) >= 3 && strings.HasPrefix(candidate, word) {
+			distanceToWord = min(distanceToWord, 1)
 		}
-		if d < bestDistance {
-			best, bestDistance = w, d
+		if distanceToWord < bestDistance {
+			best, bestDistance = candidate, distanceToWord
 		}
 	}
 	return best

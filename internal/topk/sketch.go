@@ -14,45 +14,47 @@ const minCount = 0.01
 
 // Sketch counts the most frequent keys. The zero value is empty.
 type Sketch struct {
-	by map[string]*Item
+	items map[string]*Item
 }
 
-// Item is a key with its estimated count, which is too high by at most over.
+// Item is a key with its estimated count. The estimate exceeds the actual count by at most
+// maxOverestimate.
 type Item struct {
-	Key         string
-	Count, over float64
+	Key                    string
+	Count, maxOverestimate float64
 }
 
 // Add counts a key once. If the sketch is full, a new key replaces the key with the lowest count and
 // starts from that count.
 func (s *Sketch) Add(key []byte) {
-	if c := s.by[string(key)]; c != nil {
-		c.Count++
+	if item := s.items[string(key)]; item != nil {
+		item.Count++
 		return
 	}
-	if s.by == nil {
-		s.by = make(map[string]*Item, maxKeys)
+	if s.items == nil {
+		s.items = make(map[string]*Item, maxKeys)
 	}
-	c := &Item{Key: string(key), Count: 1}
-	if len(s.by) >= maxKeys {
+	item := &Item{Key: string(key), Count: 1}
+	if len(s.items) >= maxKeys {
 		var least *Item
-		for _, o := range s.by {
-			if least == nil || o.Count < least.Count {
-				least = o
+		for _, other := range s.items {
+			if least == nil || other.Count < least.Count {
+				least = other
 			}
 		}
-		delete(s.by, least.Key)
-		c.Count, c.over = least.Count+1, least.Count
+		delete(s.items, least.Key)
+		item.Count, item.maxOverestimate = least.Count+1, least.Count
 	}
-	s.by[c.Key] = c
+	s.items[item.Key] = item
 }
 
-// Fade multiplies every count by kept.
-func (s *Sketch) Fade(kept float64) {
-	for key, c := range s.by {
-		c.Count, c.over = c.Count*kept, c.over*kept
-		if c.Count < minCount {
-			delete(s.by, key)
+// Scale multiplies every count by factor, so that old requests count less than new ones. It forgets
+// keys below minCount.
+func (s *Sketch) Scale(factor float64) {
+	for key, item := range s.items {
+		item.Count, item.maxOverestimate = item.Count*factor, item.maxOverestimate*factor
+		if item.Count < minCount {
+			delete(s.items, key)
 		}
 	}
 }
@@ -60,8 +62,8 @@ func (s *Sketch) Fade(kept float64) {
 // Total returns the sum of all counts. It is above zero if the sketch contains a key.
 func (s *Sketch) Total() float64 {
 	sum := 0.0
-	for _, c := range s.by {
-		sum += c.Count
+	for _, item := range s.items {
+		sum += item.Count
 	}
 	return sum
 }
@@ -70,9 +72,9 @@ func (s *Sketch) Total() float64 {
 // belong to the keys that it replaced.
 func (s *Sketch) Top(n int) []Item {
 	var all []Item
-	for _, c := range s.by {
-		if c.Count > 2*c.over {
-			all = append(all, *c)
+	for _, item := range s.items {
+		if item.Count > 2*item.maxOverestimate {
+			all = append(all, *item)
 		}
 	}
 	slices.SortFunc(all, func(a, b Item) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key)) })

@@ -23,18 +23,18 @@ func TestSketchFindsMostFrequentKeys(t *testing.T) {
 			s.Add([]byte("second"))
 		}
 	}
-	if len(s.by) > maxKeys {
-		t.Errorf("%d keys are kept", len(s.by))
+	if len(s.items) > maxKeys {
+		t.Errorf("%d keys are kept", len(s.items))
 	}
 	top := s.Top(2)
 	if len(top) != 2 || top[0].Key != "first" || top[1].Key != "second" || top[0].Count < float64(n/10) || top[1].Count < float64(n/20) {
 		t.Errorf("most: %+v", top)
 	}
 	for range 1000 {
-		s.Fade(0.9)
+		s.Scale(0.9)
 	}
-	if len(s.by) != 0 {
-		t.Errorf("%d keys are left after all has faded", len(s.by))
+	if len(s.items) != 0 {
+		t.Errorf("%d keys are left after all has faded", len(s.items))
 	}
 }
 
@@ -48,23 +48,23 @@ func TestSketchReportsItsError(t *testing.T) {
 		s.Add([]byte(key))
 		exact[key]++
 		if i%5000 == 4999 {
-			s.Fade(0.5)
+			s.Scale(0.5)
 			for k := range exact {
 				exact[k] *= 0.5
 			}
 		}
 	}
-	if len(s.by) != maxKeys {
-		t.Errorf("%d keys are kept, want %d", len(s.by), maxKeys)
+	if len(s.items) != maxKeys {
+		t.Errorf("%d keys are kept, want %d", len(s.items), maxKeys)
 	}
-	for key, c := range s.by {
-		if n := exact[key]; c.Count < n || c.Count > n+c.over {
-			t.Errorf("%s came %v times, and is counted %v, too high by %v at most", key, n, c.Count, c.over)
+	for key, c := range s.items {
+		if n := exact[key]; c.Count < n || c.Count > n+c.maxOverestimate {
+			t.Errorf("%s came %v times, and is counted %v, too high by %v at most", key, n, c.Count, c.maxOverestimate)
 		}
 	}
 	all := s.Top(2 * maxKeys)
 	for i, c := range all {
-		if c.Count <= 2*c.over {
+		if c.Count <= 2*c.maxOverestimate {
 			t.Errorf("%+v is named, and may owe its count to others", c)
 		}
 		if i > 0 && all[i-1].Count < c.Count {
@@ -85,7 +85,7 @@ func TestNewKeyOfFullSketchIsNotReported(t *testing.T) {
 		}
 	}
 	s.Add([]byte("new"))
-	if c := s.by["new"]; c == nil || c.Count != 11 || c.over != 10 {
+	if c := s.items["new"]; c == nil || c.Count != 11 || c.maxOverestimate != 10 {
 		t.Errorf("the new one is %+v, want the count of the one before it and one more", c)
 	}
 	for _, c := range s.Top(maxKeys) {

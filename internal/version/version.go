@@ -34,23 +34,23 @@ func Read() Build {
 // read returns the values that the linker set. Without them, it returns the values that the go
 // command found in the repository.
 func read(info *debug.BuildInfo, commit, date string) Build {
-	b := Build{Version: Version, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	build := Build{Version: Version, Commit: commit, Date: date, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil || commit != "" {
-		return b
+		return build
 	}
-	for _, kv := range info.Settings {
-		switch kv.Key {
+	for _, setting := range info.Settings {
+		switch setting.Key {
 		case "vcs.revision":
-			b.Commit = kv.Value
+			build.Commit = setting.Value
 		case "vcs.time":
 			if date == "" {
-				b.Date = kv.Value
+				build.Date = setting.Value
 			}
 		case "vcs.modified":
-			b.Modified = kv.Value == "true"
+			build.Modified = setting.Value == "true"
 		}
 	}
-	return b
+	return build
 }
 
 // String returns the description as one line for operators.

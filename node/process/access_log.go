@@ -45,7 +45,7 @@ func (a *accessLogs) prepare(path string) (*logfile.File, error) {
 	case path == a.mu.path && a.mu.file != nil:
 		return a.mu.file, a.mu.file.Reopen()
 	case path == config.AccessStdout:
-		return logfile.To(os.Stdout, a.log), nil
+		return logfile.ToWriter(os.Stdout, a.log), nil
 	}
 	return logfile.Open(path, a.log)
 }

@@ -169,7 +169,7 @@ func (l *Collector) Update(now time.Time) {
 			s.state.Store(sampleFree)
 		}
 	}
-	l.keys.Fade(kept) // this also fades the new samples, because the previous update may have been an hour ago
+	l.keys.Scale(kept) // this also fades the new samples, because the previous update may have been an hour ago
 }
 
 // Snapshot returns the present load. hashKey is the key of the hashes in it (see shardkey.Hash).
