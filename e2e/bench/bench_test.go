@@ -29,8 +29,8 @@ func TestEveryLineHasAFigure(t *testing.T) {
 	}
 }
 
-// The cost of metrics and logs: each line has a figure, and the additional cost relative
-// to the first line. The command itself verifies that one line counts no requests, and
+// The cost of metrics and logs: each setup has a figure, and the additional cost relative
+// to the first line. The command itself verifies that one setup counts no requests, and
 // that another logs each.
 func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestCostOfMetricsAndLogsIsMeasured(t *testing.T) {
 	}
 }
 
-// With an additional client, each line has a figure, and the client moves data at its
+// With an additional client, each setup has a figure, and the client moves data at its
 // rate.
 func TestAdditionalClientIsMeasured(t *testing.T) {
 	t.Parallel()

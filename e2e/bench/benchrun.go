@@ -30,7 +30,7 @@ type benchRun struct {
 	backends []string
 	backend  *process
 	maps     []cluster.Map // the shard map of each cluster of several nodes
-	// certificate is the path of a file with a certificate and its key. All lines with TLS
+	// certificate is the path of a file with a certificate and its key. All setups with TLS
 	// between wrk and the proxy use it.
 	certificate string
 }
@@ -110,7 +110,7 @@ func (b *benchRun) writeFile(name, text string) (string, error) {
 	return path, nil
 }
 
-// startSetups starts all lines that this machine supports, the backends first.
+// startSetups starts all setups that this machine supports, the backends first.
 func (b *benchRun) startSetups(ctx context.Context, opts options) ([]*setup, error) {
 	var err error
 	if opts.node, err = b.build(ctx, opts.node); err != nil {
@@ -137,21 +137,21 @@ func (b *benchRun) startSetups(ctx context.Context, opts options) ([]*setup, err
 		}
 		all = append(all, compared...)
 	}
-	return slices.DeleteFunc(all, func(l *setup) bool { return !opts.setupFilter.MatchString(l.name) }), nil
+	return slices.DeleteFunc(all, func(candidate *setup) bool { return !opts.setupFilter.MatchString(candidate.name) }), nil
 }
 
-// build returns the path of the node binary: named, or if that is empty, a binary built from
-// this source.
-func (b *benchRun) build(ctx context.Context, named string) (string, error) {
-	if named != "" {
-		return named, nil
+// build returns the path of the node binary. It is binary, or if that is empty, a new binary built
+// from this source.
+func (b *benchRun) build(ctx context.Context, binary string) (string, error) {
+	if binary != "" {
+		return binary, nil
 	}
 	built, err := cluster.Build(ctx, b.dir)
 	b.isBuilt = err == nil
 	return built.Node, err
 }
 
-// startCompared starts all lines except those of observed: direct, nginx, HAProxy, and the
+// startCompared starts all setups except those of startObserved: direct, nginx, HAProxy, and the
 // clusters of two nodes. A proxy that is not installed is skipped.
 func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, error) {
 	if err := b.writeCertificate(); err != nil {
@@ -174,7 +174,8 @@ func (b *benchRun) startCompared(ctx context.Context, opts options) ([]*setup, e
 		return nil, err
 	}
 	withTLS[0].usesTLS = true
-	nodes = append(nodes, withSecret[1], b.withBackendCost(nodes[0]), withEmbeddedApp[0], withTLS[0]) // for one hop, a secret makes no difference: requests do not leave the node
+	// withSecret[0] is omitted: with one hop, no request leaves the node, so the secret has no cost.
+	nodes = append(nodes, withSecret[1], b.withBackendCost(nodes[0]), withEmbeddedApp[0], withTLS[0])
 	all := []*setup{{name: "direct", target: b.backends[0]}}
 	if opts.otherNode != "" {
 		comparison, err := b.startNodes(ctx, opts.otherNode, otherBinary)

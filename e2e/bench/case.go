@@ -13,15 +13,15 @@ const limitedRate = 2000
 // keyCount is the number of keys in use.
 const keyCount = 10_000
 
-// testCase is one kind of load. All lines that support it are measured and compared.
+// testCase is one kind of load. All setups that support it are measured and compared.
 type testCase struct {
-	hops     int // proxies between wrk and the backend
-	conns    int
+	hops     int  // number of proxies between wrk and the backend
+	conns    int  // number of connections of wrk
 	size     int  // of the response body
 	rate     int  // requests per second; 0 means no limit
 	newConns bool // one connection per request
-	usesTLS  bool // between wrk and the line
-	// observed selects the lines that compare ways to observe a node.
+	usesTLS  bool // between wrk and the setup
+	// observed selects the setups that show the cost of metrics and logs.
 	observed bool
 	// stream is the activity of an additional client; zero means none. Right before such a
 	// case, the same load is measured without this client.

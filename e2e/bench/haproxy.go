@@ -40,7 +40,7 @@ backend app
 `
 
 // startHAProxySetups starts one HAProxy process with one thread in front of the backends. It returns
-// two lines: its address without TLS, and its address with TLS. If HAProxy is not
+// two setups: its address without TLS, and its address with TLS. If HAProxy is not
 // installed, the error is a *notInstalledError.
 func (b *benchRun) startHAProxySetups(ctx context.Context) ([]*setup, error) {
 	program, err := find("haproxy", "haproxy")

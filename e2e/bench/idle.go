@@ -33,7 +33,7 @@ type idleCluster struct {
 	adminAddrs []string
 }
 
-// idleCost is the cost of an idle node (a node at rest).
+// idleCost is the cost of an idle node.
 type idleCost struct {
 	cpuPercent float64 // of a core, in percent
 	switches   float64 // context switches of its threads per second
@@ -108,7 +108,7 @@ func (b *benchRun) startIdleCluster(ctx context.Context, idle *idleCluster, prog
 	return await(ctx, idle.name, func() error { return b.checkServing(ctx, idle.adminAddrs[0], idle.ids) })
 }
 
-// measureIdle waits for d, and returns the cost of each node in that time, by cluster. The
+// measureIdle waits for a duration, and returns the cost of each node in that time, by cluster. The
 // leader is the first node of its cluster. A change of leadership is an error, because the
 // costs of a leader and a follower differ.
 func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration) ([][]idleCost, error) {
@@ -122,7 +122,7 @@ func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration
 	start := time.Now()
 	before, err1 := processCosts(all)
 	err2 := sleep(ctx, duration)
-	took := time.Since(start).Seconds()
+	seconds := time.Since(start).Seconds()
 	after, err3 := processCosts(all)
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
@@ -133,14 +133,14 @@ func measureIdle(ctx context.Context, all []*idleCluster, duration time.Duration
 			return nil, cmp.Or(err, fmt.Errorf("bench: %s: %s led, and then %s", idle.name, leaders[i], leaderAfter))
 		}
 		for j, id := range idle.ids {
-			took := idleCost{
-				cpuPercent: 100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / took,
-				switches:   float64(after[i][j].switches-before[i][j].switches) / took,
+			cost := idleCost{
+				cpuPercent: 100 * (after[i][j].cpu - before[i][j].cpu).Seconds() / seconds,
+				switches:   float64(after[i][j].switches-before[i][j].switches) / seconds,
 			}
 			if id == leaders[i] {
-				costs[i] = slices.Insert(costs[i], 0, took)
+				costs[i] = slices.Insert(costs[i], 0, cost)
 			} else {
-				costs[i] = append(costs[i], took)
+				costs[i] = append(costs[i], cost)
 			}
 		}
 	}

@@ -35,11 +35,11 @@ type options struct {
 	duration    time.Duration
 	caseFilter  *regexp.Regexp
 	setupFilter *regexp.Regexp
-	node        string
-	otherNode   string
-	profile     string
-	idleTime    time.Duration
-	cases       []testCase // the cases that only selects
+	node        string        // path of the binary; empty means that it is built from this source
+	otherNode   string        // path of a binary for comparison; empty means none
+	profile     string        // directory of CPU profiles; empty means no profiles
+	idleTime    time.Duration // zero means that the cases are measured, and not idle nodes
+	cases       []testCase    // the cases that caseFilter selects
 }
 
 func run() error {
@@ -47,7 +47,7 @@ func run() error {
 	backend := flag.String("backend", "", "serve fixed answers at this address, and nothing else")
 	embedded := flag.Bool("embedded", false, "run a node with the same answers in its process, with the flags of shardway run that follow --")
 	only := flag.String("only", "", "regular expression: the cases to run")
-	lines := flag.String("lines", "", "regular expression: the lines to run")
+	setups := flag.String("lines", "", "regular expression: the lines to run")
 	flag.IntVar(&opts.rounds, "rounds", 5, "rounds of each case")
 	flag.DurationVar(&opts.duration, "time", 3*time.Second, "time of one measurement")
 	flag.StringVar(&opts.node, "node", "", "the shardway binary (default: built from this source)")
@@ -65,7 +65,7 @@ func run() error {
 	}
 	var err1, err2 error
 	opts.caseFilter, err1 = regexp.Compile(*only)
-	opts.setupFilter, err2 = regexp.Compile(*lines)
+	opts.setupFilter, err2 = regexp.Compile(*setups)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run() error {
 	return measureAll(ctx, opts)
 }
 
-// measureAll starts every line, measures the cases, and prints the results. It stops all
+// measureAll starts every setup, measures the cases, and prints the results. It stops all
 // children before it returns.
 func measureAll(ctx context.Context, opts options) (err error) {
 	dir, err := cluster.Scratch()
@@ -92,13 +92,13 @@ func measureAll(ctx context.Context, opts options) (err error) {
 	if opts.idleTime > 0 {
 		return run.measureIdleClusters(ctx, opts, t)
 	}
-	lines, err := run.startSetups(ctx, opts)
+	setups, err := run.startSetups(ctx, opts)
 	if err != nil {
 		return err
 	}
-	t.printMachine(lines)
+	t.printMachine(setups)
 	for _, tc := range opts.cases {
-		if err := run.measureCase(ctx, tc, lines, opts, t); err != nil {
+		if err := run.measureCase(ctx, tc, setups, opts, t); err != nil {
 			return err
 		}
 	}
@@ -106,8 +106,8 @@ func measureAll(ctx context.Context, opts options) (err error) {
 }
 
 // measureCase measures one case in several rounds, and prints the results. In each round, all
-// lines that support the case take turns. The first round, -1, only warms up.
-func (b *benchRun) measureCase(ctx context.Context, tc testCase, lines []*setup, opts options, t *table) error {
+// setups that support the case take turns. The first round, -1, only warms up.
+func (b *benchRun) measureCase(ctx context.Context, tc testCase, setups []*setup, opts options, t *table) error {
 	script, err := b.writeScript()
 	if err != nil {
 		return err
@@ -117,9 +117,9 @@ func (b *benchRun) measureCase(ctx context.Context, tc testCase, lines []*setup,
 		return err
 	}
 	var selected []*setup
-	for _, l := range lines {
-		if l.supports(tc) {
-			selected = append(selected, l)
+	for _, setup := range setups {
+		if setup.supports(tc) {
+			selected = append(selected, setup)
 		}
 	}
 	if len(selected) == 0 {
@@ -127,21 +127,21 @@ func (b *benchRun) measureCase(ctx context.Context, tc testCase, lines []*setup,
 	}
 	results := make([][]result, len(selected))
 	for round := -1; round < opts.rounds; round++ {
-		for i, l := range selected {
-			load := wrkRun{script: script, target: l.target, keys: keys, testCase: tc, duration: opts.duration}
+		for i, setup := range selected {
+			load := wrkRun{script: script, target: setup.target, keys: keys, testCase: tc, duration: opts.duration}
 			if round < 0 {
 				load.duration = time.Second // opens connections, fills pools
 			}
 			stop := func() error { return nil }
-			if opts.profile != "" && len(l.adminAddrs) > 0 && round == 0 {
-				stop = b.profile(ctx, l, filepath.Join(opts.profile, tc.slug()), opts.duration)
+			if opts.profile != "" && len(setup.adminAddrs) > 0 && round == 0 {
+				stop = b.profile(ctx, setup, filepath.Join(opts.profile, tc.slug()), opts.duration)
 			}
-			measured, failed := l.measure(ctx, load)
+			measured, failed := setup.measure(ctx, load)
 			if tc.stream != 0 && failed == nil {
-				measured, failed = l.measureWithStream(ctx, load, measured)
+				measured, failed = setup.measureWithStream(ctx, load, measured)
 			}
 			if err := errors.Join(failed, stop()); err != nil {
-				return fmt.Errorf("%s, %v: %w", l.name, tc, err)
+				return fmt.Errorf("%s, %v: %w", setup.name, tc, err)
 			}
 			if round >= 0 {
 				results[i] = append(results[i], measured)

@@ -57,7 +57,7 @@ http {
 `
 
 // startNginxSetups starts an nginx in front of the backends, and for two hops another one in front of
-// the first. It returns a line for one hop, for one hop with TLS, and for two hops. If
+// the first. It returns a setup for one hop, for one hop with TLS, and for two hops. If
 // nginx is not installed, the error is a *notInstalledError.
 func (b *benchRun) startNginxSetups(ctx context.Context) ([]*setup, error) {
 	program, err := find("nginx", "nginx-light")

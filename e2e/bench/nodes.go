@@ -29,13 +29,13 @@ const clientTLS = "TLS in front"
 // otherBinary is the kind of nodes that run the other binary, such as an older one.
 const otherBinary = "beside"
 
-// withBackendCost returns a line whose cost includes the backend.
-func (b *benchRun) withBackendCost(l *setup) *setup {
-	return &setup{name: "app behind " + l.name, hops: l.hops, target: l.target, processes: append([]*process{b.backend}, l.processes...), adminAddrs: l.adminAddrs}
+// withBackendCost returns a setup whose cost includes the backend.
+func (b *benchRun) withBackendCost(node *setup) *setup {
+	return &setup{name: "app behind " + node.name, hops: node.hops, target: node.target, processes: append([]*process{b.backend}, node.processes...), adminAddrs: node.adminAddrs}
 }
 
 // startNodes starts a cluster of two nodes, a and b, each in front of a backend, and
-// returns its lines for one hop and for two hops. wrk always sends to node a: keys that a
+// returns its setups for one hop and for two hops. wrk always sends to node a: keys that a
 // owns for one hop, and keys that b owns for two. kind selects the variant of the cluster.
 // The kind TLS has a cluster secret, so the nodes use TLS between each other.
 func (b *benchRun) startNodes(ctx context.Context, program, kind string) ([]*setup, error) {
@@ -162,13 +162,13 @@ func (b *benchRun) keyFile(hops int) (string, error) {
 	return b.writeFile(filepath.Base(path), text.String())
 }
 
-// profile starts a CPU profile of each node of a line, for the time in which wrk runs. The
+// profile starts a CPU profile of each node of a setup, for the time in which wrk runs. The
 // returned function waits for the profiles and writes them into files.
-func (b *benchRun) profile(ctx context.Context, l *setup, prefix string, d time.Duration) func() error {
-	done := make(chan error, len(l.adminAddrs))
-	for i, admin := range l.adminAddrs {
+func (b *benchRun) profile(ctx context.Context, profiled *setup, prefix string, duration time.Duration) func() error {
+	done := make(chan error, len(profiled.adminAddrs))
+	for i, admin := range profiled.adminAddrs {
 		go func() {
-			body, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, max(1, int(d/time.Second)-1)))
+			body, err := get(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", admin, max(1, int(duration/time.Second)-1)))
 			if err == nil {
 				err = os.WriteFile(fmt.Sprintf("%s-%d.pprof", prefix, i), body, 0o600)
 			}
@@ -177,7 +177,7 @@ func (b *benchRun) profile(ctx context.Context, l *setup, prefix string, d time.
 	}
 	return func() error {
 		var errs []error
-		for range l.adminAddrs {
+		for range profiled.adminAddrs {
 			errs = append(errs, <-done)
 		}
 		return errors.Join(errs...)

@@ -15,7 +15,7 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// The names of the lines that show the cost of metrics and logs. The first two nodes differ
+// The names of the setups that show the cost of metrics and logs. The first two nodes differ
 // only in their request metrics.
 const (
 	unobserved = "shardway, uncounted"
@@ -25,7 +25,7 @@ const (
 )
 
 // startObserved starts the nodes that show the cost of metrics and logs, and returns their
-// lines. Each cluster has a single node. With two nodes, leadership would cost one of them
+// setups. Each cluster has a single node. With two nodes, leadership would cost one of them
 // more CPU time than the difference to be measured.
 func (b *benchRun) startObserved(ctx context.Context, program string) ([]*setup, error) {
 	countedNode, err := b.startSingleNode(ctx, program, counted)
@@ -39,7 +39,7 @@ func (b *benchRun) startObserved(ctx context.Context, program string) ([]*setup,
 		return nil, err
 	}
 	loggedNode.startActivity, loggedNode.checkCounts = truncateLog(log), expectLogged(log)
-	// The scraped line uses the process of the usual line. Another process would have other
+	// The scraped setup uses the process of the counted setup. Another process would have other
 	// caches and another heap, and that difference would hide the cost of scrapes.
 	scrapedNode := *countedNode
 	scrapedNode.name, scrapedNode.startActivity = scraped, observeNode(countedNode.adminAddrs[0])

@@ -63,7 +63,8 @@ type usage struct {
 	rss int64 // bytes
 }
 
-// usageOf returns the usage of a process, of its descendants, and of children that have exited.
+// usageOf returns the resource usage of a process with its descendants. It includes the CPU time of
+// children that have exited.
 func usageOf(pid int) (usage, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	data, err := os.ReadFile(dir + "/stat") //nolint:gosec // of a child
@@ -78,7 +79,7 @@ func usageOf(pid int) (usage, error) {
 	if total.cpu, err = cpuTimeOf(pid); err != nil {
 		return usage{}, err
 	}
-	for _, field := range fields[cutime : cutime+2] { // cutime and cstime: user and system time of ended children
+	for _, field := range fields[cutime : cutime+2] { // the fields cutime and cstime: CPU time of exited children
 		ticks, parseErr := strconv.ParseInt(field, 10, 64)
 		if parseErr != nil {
 			return usage{}, fmt.Errorf("bench: %s: %w", dir, parseErr)

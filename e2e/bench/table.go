@@ -19,7 +19,7 @@ import (
 type table struct{ out io.Writer }
 
 // printMachine prints the processor, the kernel and the versions of the measured programs.
-func (t *table) printMachine(lines []*setup) {
+func (t *table) printMachine(setups []*setup) {
 	model := "unknown processor"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {
@@ -32,9 +32,9 @@ func (t *table) printMachine(lines []*setup) {
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease") // omitted if the file does not exist
 	var buf bytes.Buffer
 	fmt.Fprintf(&buf, "%d × %s, Linux %s, %s\n", runtime.NumCPU(), model, bytes.TrimSpace(release), runtime.Version())
-	for _, l := range lines {
-		if l.version != "" {
-			fmt.Fprintf(&buf, "%s: %s\n", l.name, l.version)
+	for _, setup := range setups {
+		if setup.version != "" {
+			fmt.Fprintf(&buf, "%s: %s\n", setup.name, setup.version)
 		}
 	}
 	_, _ = t.out.Write(buf.Bytes()) // writes to a terminal
@@ -42,9 +42,9 @@ func (t *table) printMachine(lines []*setup) {
 
 // printCase prints the results of a case: the medians of the rounds, and the range of the CPU
 // time.
-func (t *table) printCase(tc testCase, lines []*setup, results [][]result) {
+func (t *table) printCase(tc testCase, setups []*setup, results [][]result) {
 	if tc.stream != 0 {
-		t.printStreamCase(tc, lines, results)
+		t.printStreamCase(tc, setups, results)
 		return
 	}
 	var buf bytes.Buffer
@@ -53,15 +53,15 @@ func (t *table) printCase(tc testCase, lines []*setup, results [][]result) {
 		against = "µs more (min to max)"
 	}
 	fmt.Fprintf(&buf, "line\tCPU µs/request\tmin–max\t%s\trequests/s\tp50 ms\tp99 ms\tRSS MiB\t\n", against)
-	nginx, base := nginxCost(lines, results), slices.IndexFunc(lines, func(l *setup) bool { return l.name == unobserved })
-	for i, l := range lines {
+	nginx, base := nginxCost(setups, results), slices.IndexFunc(setups, func(s *setup) bool { return s.name == unobserved })
+	for i, setup := range setups {
 		measurements := results[i]
 		cost := median(measurements, func(measured result) time.Duration { return measured.cpuPerRequest })
-		compared := ratio(tc, l, cost, nginx)
+		compared := ratio(tc, setup, cost, nginx)
 		if tc.observed {
 			compared = addedCost(results, i, base)
 		}
-		fmt.Fprintf(&buf, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", l.name, micros(cost),
+		fmt.Fprintf(&buf, "%s\t%.1f\t%.1f–%.1f\t%s\t%.0f\t%.2f\t%.2f\t%.1f\t\n", setup.name, micros(cost),
 			micros(slices.MinFunc(measurements, byCost).cpuPerRequest), micros(slices.MaxFunc(measurements, byCost).cpuPerRequest), compared,
 			median(measurements, func(measured result) float64 { return measured.rate }),
 			micros(median(measurements, func(measured result) time.Duration { return measured.p50 }))/1000,
@@ -75,15 +75,15 @@ func (t *table) printCase(tc testCase, lines []*setup, results [][]result) {
 }
 
 // printStreamCase prints a case with an additional client: the delay that it causes.
-func (t *table) printStreamCase(tc testCase, lines []*setup, results [][]result) {
+func (t *table) printStreamCase(tc testCase, setups []*setup, results [][]result) {
 	var buf bytes.Buffer
 	fmt.Fprintln(&buf, "line\tp99 ms alone\tbeside\tmore, by rounds\tmin–max\tp50 ms\trequests/s\tCPU µs/request, both\tMB/s beside\t")
-	for i, l := range lines {
+	for i, setup := range setups {
 		measurements := results[i]
 		slower := func(measured result) time.Duration { return measured.p99 - measured.p99Alone }
 		least := slices.MinFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
 		most := slices.MaxFunc(measurements, func(x, y result) int { return cmp.Compare(slower(x), slower(y)) })
-		fmt.Fprintf(&buf, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", l.name,
+		fmt.Fprintf(&buf, "%s\t%.2f\t%.2f\t%+.2f\t%+.2f–%+.2f\t%.2f\t%.0f\t%.1f\t%.1f\t\n", setup.name,
 			millis(median(measurements, func(measured result) time.Duration { return measured.p99Alone })), millis(median(measurements, func(measured result) time.Duration { return measured.p99 })),
 			millis(median(measurements, slower)), millis(slower(least)), millis(slower(most)),
 			millis(median(measurements, func(measured result) time.Duration { return measured.p50 })),
@@ -96,20 +96,20 @@ func (t *table) printStreamCase(tc testCase, lines []*setup, results [][]result)
 	_ = tabs.Flush()
 }
 
-// ratio returns the CPU time of a line as a multiple of that of nginx. For a node it adds
+// ratio returns the CPU time of a setup as a multiple of that of nginx. For a node it adds
 // the maximum ratio of the case.
-func ratio(tc testCase, l *setup, cost, nginx time.Duration) string {
+func ratio(tc testCase, setup *setup, cost, nginx time.Duration) string {
 	if nginx == 0 || cost == 0 {
 		return "-"
 	}
 	text := fmt.Sprintf("%.2f", float64(cost)/float64(nginx))
-	if strings.HasPrefix(l.name, "shardway") {
+	if strings.HasPrefix(setup.name, "shardway") {
 		text += fmt.Sprintf(" (bar %.2f)", tc.maxRatio())
 	}
 	return text
 }
 
-// addedCost returns the additional cost relative to the line at base, round by round, since
+// addedCost returns the additional cost relative to the setup at base, round by round, since
 // other load of the machine usually lasts longer than one round.
 func addedCost(results [][]result, i, baseIndex int) string {
 	if baseIndex < 0 || i == baseIndex {
@@ -126,9 +126,9 @@ func addedCost(results [][]result, i, baseIndex int) string {
 func byCost(a, b result) int { return cmp.Compare(a.cpuPerRequest, b.cpuPerRequest) }
 
 // nginxCost returns the cost of nginx for comparison, or 0 without nginx.
-func nginxCost(lines []*setup, results [][]result) time.Duration {
-	for i, l := range lines {
-		if strings.HasPrefix(l.name, "nginx") {
+func nginxCost(setups []*setup, results [][]result) time.Duration {
+	for i, setup := range setups {
+		if strings.HasPrefix(setup.name, "nginx") {
 			return median(results[i], func(measured result) time.Duration { return measured.cpuPerRequest })
 		}
 	}

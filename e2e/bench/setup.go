@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// setup is one setup under test: the path from wrk to the backend, and the processes on it.
+// setup is one path from wrk to the backend that is measured: its proxies and their processes.
 type setup struct {
 	name    string
-	hops    int // proxies on the path; the line with 0 is part of every case without TLS
-	usesTLS bool
-	// observed reports that the line belongs only to the case about metrics and logs.
+	hops    int  // number of proxies on the path; a setup with 0 is part of every case without TLS
+	usesTLS bool // between wrk and the first proxy
+	// observed reports that the setup belongs only to the case about metrics and logs.
 	observed   bool
-	target     string
+	target     string // the address to which wrk sends requests
 	tlsTarget  string // the address with TLS; empty means that there is none
 	processes  []*process
 	adminAddrs []string // addresses that serve profiles
@@ -32,22 +32,22 @@ type setup struct {
 
 // result is one measurement.
 type result struct {
-	cpuPerRequest time.Duration // CPU time of the processes of the line
+	cpuPerRequest time.Duration // CPU time of the processes of the setup
 	rate          float64       // requests per second
 	p50, p99      time.Duration
 	rss           int64 // resident memory at the end, in bytes
-	// p99Alone is p99 of the measurement without the additional client, right before this one.
-	// streamed is the measured rate of that client in bytes per second.
+	// p99Alone is p99 of the previous measurement, without the additional client. streamRate is the
+	// measured rate of that client in bytes per second.
 	p99Alone   time.Duration
 	streamRate float64
 }
 
-// supports reports whether the line is part of a case.
+// supports reports whether the setup is part of a case.
 func (s *setup) supports(tc testCase) bool {
 	return s.usesTLS == tc.usesTLS && s.observed == tc.observed && (s.hops == tc.hops || s.hops == 0)
 }
 
-// resourceUsage returns the resource usage of the line: the sum over its processes.
+// resourceUsage returns the resource usage of the setup: the sum over its processes.
 func (s *setup) resourceUsage() (usage, error) {
 	var sum usage
 	for _, process := range s.processes {
@@ -62,7 +62,7 @@ func (s *setup) resourceUsage() (usage, error) {
 }
 
 // measure runs wrk once and returns the result. Its CPU time per request is that of the
-// processes of the line, without wrk.
+// processes of the setup, without wrk.
 func (s *setup) measure(ctx context.Context, load wrkRun) (result, error) {
 	before, err := s.resourceUsage()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *setup) measure(ctx context.Context, load wrkRun) (result, error) {
 	}, nil
 }
 
-// runWrk runs wrk together with the additional activity of the line, if there is one.
+// runWrk runs wrk together with the additional activity of the setup, if there is one.
 func (s *setup) runWrk(ctx context.Context, load wrkRun) (wrkResult, error) {
 	if s.startActivity == nil {
 		return load.run(ctx)
