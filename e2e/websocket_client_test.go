@@ -54,7 +54,7 @@ func (c *coderClient) read(ctx context.Context) {
 		_, b, err := c.ws.Read(ctx)
 		var n wsresume.AppMessage
 		if err == nil {
-			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Conn, &n.N, &n.Ack)
+			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Conn, &n.Number, &n.LastReceived)
 		}
 		c.mu.Lock()
 		switch {
@@ -87,7 +87,7 @@ func (c *coderClient) write(ctx context.Context, every time.Duration) {
 		word := ""
 		select {
 		case <-tick.C:
-			if n, _ := c.newest(); c.sent() >= n.Ack+wsresume.SendWindow && ticks%wsresume.BeyondWindowInterval != 0 {
+			if n, _ := c.newest(); c.sent() >= n.LastReceived+wsresume.SendWindow && ticks%wsresume.BeyondWindowInterval != 0 {
 				continue
 			}
 		case <-c.end:

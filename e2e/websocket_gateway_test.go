@@ -73,7 +73,7 @@ func (x *resumeTest) awaitNumbers(t *testing.T, numbers uint64) {
 	from := make([]uint64, len(x.conns))
 	for i, c := range x.conns {
 		n, _ := c.newest()
-		from[i] = n.N
+		from[i] = n.Number
 	}
 	cluster.Await(t, fmt.Sprintf("all connections carry %d more numbers", numbers), func() error {
 		for i, c := range x.conns {
@@ -81,8 +81,8 @@ func (x *resumeTest) awaitNumbers(t *testing.T, numbers uint64) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n.N < from[i]+numbers {
-				return fmt.Errorf("socket %d is at %d, it was at %d", i, n.N, from[i])
+			if n.Number < from[i]+numbers {
+				return fmt.Errorf("socket %d is at %d, it was at %d", i, n.Number, from[i])
 			}
 		}
 		return nil

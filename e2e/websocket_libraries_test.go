@@ -157,7 +157,7 @@ func (c *scriptClient) receiveLine(text string) {
 
 // numberOf parses a message of an app. Check detects zeros.
 func numberOf(text string) (n wsresume.AppMessage) {
-	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Conn, &n.N, &n.Ack)
+	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Conn, &n.Number, &n.LastReceived)
 	return n
 }
 

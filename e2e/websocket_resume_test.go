@@ -116,7 +116,7 @@ func (x *resumeTest) awaitProgress(t *testing.T) {
 				conns, _ := wsresume.Read(x.dir)
 				t.Fatalf("%v; at most %d unplanned connections of a session within a minute", err, wsresume.MaxUnplanned(conns))
 			}
-			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
+			if n.Number < from[i].Number+5 || n.LastReceived < from[i].LastReceived+5 {
 				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])
 			}
 		}

@@ -16,9 +16,9 @@ import (
 type Scene struct {
 	mu             sync.Mutex
 	status         api.Status
-	owners         []int          // by shard: index into status.Nodes
-	ownedSince     []uint64       // by shard: epoch
-	proposedOwners map[int]string // by shard: proposed owner
+	owners         []int          // index in status.Nodes of the owner of each shard; -1 means that it is orphaned
+	ownedSince     []uint64       // ownership epoch of each shard
+	proposedOwners map[int]string // ID of the next owner of each shard that moves
 	moves          []api.Move
 	running        []api.Running
 	findings       []diagnosis.Finding
@@ -31,8 +31,8 @@ func (s *Scene) API() api.Set {
 	return api.Set{Cluster: s, History: s, Running: s, WebSockets: s}
 }
 
-// NewScene returns a healthy cluster, the same one each time. Its shards are distributed
-// as after some failovers.
+// NewScene returns a healthy cluster with a fixed random seed, so that each call returns the same
+// cluster. Its shards are distributed as after some failovers.
 func NewScene(nodes, shards int) *Scene {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 	scene := &Scene{proposedOwners: map[int]string{}, ownedSince: make([]uint64, shards), owners: make([]int, shards)}
@@ -69,7 +69,8 @@ func NewScene(nodes, shards int) *Scene {
 	return scene
 }
 
-// updateCounts updates the counts. mu must be held, unless the scene is not in use yet.
+// updateCounts updates the numbers of shards in the status. mu must be held, unless the scene is not
+// in use yet.
 func (s *Scene) updateCounts() {
 	owned := make([]int, len(s.status.Nodes))
 	s.status.Shards.Orphaned = 0
@@ -102,7 +103,7 @@ func (s *Scene) updateCounts() {
 	s.status.Findings = append(s.status.Findings, s.findings...)
 }
 
-// Change changes the status of the scene.
+// Change calls modify with the status of the scene, and then updates the numbers of shards.
 func (s *Scene) Change(modify func(status *api.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *Scene) AddFindings(all ...diagnosis.Finding) {
 	s.Change(func(*api.Status) { s.findings = all })
 }
 
-// Fail makes a node fail. Its shards are proposed for the others.
+// Fail makes a node fail. The proposed map gives its shards to the other nodes.
 func (s *Scene) Fail(node int) {
 	s.Change(func(status *api.Status) {
 		status.Nodes[node].State, status.Nodes[node].App, status.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
@@ -137,7 +138,7 @@ func (s *Scene) Fail(node int) {
 	})
 }
 
-// addMapEvent emits the events of the pending change. mu must be held.
+// addMapEvent adds an event about the pending change of the map. mu must be held.
 func (s *Scene) addMapEvent(kind event.Kind, phases ...event.Phase) {
 	change := event.Change{Base: s.status.Epoch, Moved: len(s.proposedOwners), Phases: phases}
 	if kind == event.MapCommitted {
@@ -158,7 +159,7 @@ func (s *Scene) addMapEvent(kind event.Kind, phases ...event.Phase) {
 	s.Ring.Add(event.Event{Kind: kind, Epoch: s.status.Proposed, Reason: "crashed", Change: &change})
 }
 
-// Commit completes the pending moves, for a reason.
+// Commit commits the pending moves. reason is the reason that the history of the shards shows.
 func (s *Scene) Commit(reason string) {
 	s.Change(func(status *api.Status) {
 		s.addMapEvent(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
@@ -177,7 +178,7 @@ func (s *Scene) Commit(reason string) {
 	})
 }
 
-// Idle returns why a failed node does not serve.
+// Idle returns why the shards of an owner are not served. Empty means that they are.
 func (s *Scene) Idle(owner string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

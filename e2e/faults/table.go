@@ -11,21 +11,21 @@ import (
 
 // Trial is the effect of one fault.
 type Trial struct {
-	// MovedKeys is the longest time without a response of a key whose shard changed its
-	// owner. Stayed is the same for all other keys.
+	// MovedKeys is the longest time without a response, among the keys whose shard changed its
+	// owner. OtherKeys is the longest time among all other keys.
 	MovedKeys, OtherKeys time.Duration
-	// Slowest is the longest duration of a request, whether other requests for its key
-	// were served meanwhile or not.
+	// Slowest is the longest duration of a request, also of a request that was slow while others for
+	// its key were served.
 	Slowest time.Duration
-	// Failed is the number of failed requests. Cut is the number of those that had been
-	// running on other nodes than the faulty one. Held is the number of requests queued
+	// Failed is the number of failed requests. Aborted is the number of failed requests that had been
+	// running on other nodes than the faulty one. Queued is the number of requests that were queued
 	// at other nodes.
 	Failed, Aborted, Queued int
 	// Shards is the number of shards that changed their owner.
 	Shards int
 }
 
-// Row is one fault on one kind of cluster.
+// Row is one line of the table: a fault, the cluster into which it was injected, and the trials.
 type Row struct {
 	Fault    string
 	Nodes    int

@@ -12,29 +12,27 @@ import (
 
 // Unanswered returns, for each key, the longest time without a response.
 //
-// The time of a key starts when a request for it is sent. It ends with the first
-// successful response (complete, status 200) to that request, or to a request for the
-// same key that was sent no earlier. So after a failed request the time continues until a
-// later request succeeds (load.Options.RetryFailed sends one at once). A request that
-// hangs no longer counts after a later request for its key has succeeded. The time
-// includes retries of the client at other nodes. For a key that is never served again,
-// the time ends with the last observation.
+// The time of a key starts when a request for the key is sent. It ends with the first successful
+// response (complete, status 200) to that request, or to a request for the same key that was sent at
+// the same time or later. So the time continues after a failed request until a later request
+// succeeds (load.Options.RetryFailed sends one at once). A request that hangs does not count any more
+// when a later request for its key has succeeded. The time includes retries of the client at other
+// nodes. If a key is never served again, its time ends with the last response for any key.
 //
-// A key is only observed through its requests: a fault right after a response is detected
-// by the next request. So the time is too short by at most the interval between two
-// requests. Among the keys of one owner, which all stop at once, the longest time has a
-// much smaller error.
+// The time starts only with the first request after a fault, so it is too short by up to the interval
+// between two requests for the key. The longest time among many keys that stop at once, such as those
+// of one owner, has a much smaller error.
 func Unanswered(responses []history.Response) map[string]time.Duration {
 	byKey := make(map[string][]history.Response)
-	var end int64
+	var lastResponse int64
 	for _, resp := range responses {
 		byKey[resp.Key] = append(byKey[resp.Key], resp)
-		end = max(end, resp.Done())
+		lastResponse = max(lastResponse, resp.Done())
 	}
 	longest := make(map[string]time.Duration, len(byKey))
 	for key, all := range byKey {
 		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.Sent(), b.Sent()) })
-		servedAt := end
+		servedAt := lastResponse
 		for _, resp := range slices.Backward(all) {
 			if resp.OK() {
 				servedAt = min(servedAt, resp.Done())
@@ -45,7 +43,7 @@ func Unanswered(responses []history.Response) map[string]time.Duration {
 	return longest
 }
 
-// Longest returns the maximum over the keys that count.
+// Longest returns the longest time among the keys for which isIncluded returns true.
 func Longest(unanswered map[string]time.Duration, isIncluded func(key string) bool) time.Duration {
 	var longest time.Duration
 	for key, d := range unanswered {

@@ -18,7 +18,7 @@ type Traffic struct {
 	Rate int
 	// Keys are used in turn; nil means one key for each shard of the cluster.
 	Keys []string
-	// ModifyRequest may change the n-th request; see load.Options. nil means Mixed.
+	// ModifyRequest may change the n-th request; see load.Options. nil means MixRequests.
 	ModifyRequest func(n int, r *load.Request)
 	// Timeout is the timeout of each request; 0 means 30 s.
 	Timeout time.Duration

@@ -18,11 +18,11 @@ const (
 	// filler is the name of the file that Fill creates.
 	filler   = "filler"
 	pageSize = 4096
-	// maxIO is the maximum size of a read or write request, in bytes.
+	// maxIO is the maximum size of a read or write request of the kernel, in bytes.
 	maxIO = 128 << 10
 )
 
-// Disk is a mounted file system. Any goroutine may call its methods.
+// Disk is a mounted file system with injected faults. Any goroutine may call its methods.
 type Disk struct {
 	// Dir is its mount point.
 	Dir string
@@ -100,12 +100,12 @@ func (d *Disk) SetFault(fault Fault) error {
 	return err
 }
 
-// Hits returns the number of calls that the current or last fault has affected, including
-// waiting calls.
+// Hits returns the number of calls that the current or the last fault has affected. It includes calls
+// that are still delayed.
 func (d *Disk) Hits() (int, error) { return d.server.send(command{Count: true}) }
 
-// Heal ends the current fault and returns the number of affected calls. Waiting calls
-// continue at once.
+// Heal ends the current fault and returns the number of affected calls. Delayed calls continue at
+// once.
 func (d *Disk) Heal() (hits int, err error) { return d.server.send(command{}) }
 
 // Fill uses up the remaining space, until no further byte can be written. Space that is
@@ -137,7 +137,7 @@ func (d *Disk) RemoveFiller() error {
 	return nil
 }
 
-// FreeBytes returns how many bytes can be written.
+// FreeBytes returns how many more bytes can be written to the disk.
 func (d *Disk) FreeBytes() (int64, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(d.Dir, &stat); err != nil {

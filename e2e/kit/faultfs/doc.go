@@ -27,7 +27,7 @@
 //
 // The server ends with the process that started it, and all calls fail after that. The
 // source of its mount contains the process ID of that process: Mount unmounts the disks
-// of processes that have ended, and Sweep does only that.
+// of processes that have ended, and UnmountOrphans does only that.
 //
 // The package needs root, FUSE, and the permission to mount. Available checks that.
 package faultfs

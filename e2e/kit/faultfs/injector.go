@@ -23,11 +23,11 @@ const pollInterval = 5 * time.Millisecond
 type injector struct {
 	mu    sync.Mutex
 	fault Fault
-	ended chan struct{} // closed at the end of the fault; nil means no fault
-	hits  int           // of the current or last fault
+	ended chan struct{} // closed at the end of the fault; nil means that there is no fault
+	hits  int           // number of calls that the current or the last fault has affected
 }
 
-// begin ends the current fault and begins another.
+// begin ends the current fault and begins another one.
 func (inj *injector) begin(fault Fault) {
 	inj.end()
 	inj.mu.Lock()
@@ -35,7 +35,7 @@ func (inj *injector) begin(fault Fault) {
 	inj.fault, inj.ended, inj.hits = fault, make(chan struct{}), 0
 }
 
-// end ends the fault, so that waiting calls continue.
+// end ends the current fault, so that delayed calls continue.
 func (inj *injector) end() {
 	inj.mu.Lock()
 	defer inj.mu.Unlock()
@@ -52,8 +52,8 @@ func (inj *injector) count() int {
 	return inj.hits
 }
 
-// apply must be called before each sync call. It waits as long as the fault requires, and
-// returns the error of the call. 0 means that the call should proceed.
+// apply must be called before each sync call. It waits as long as the current fault requires, and
+// returns the error that the call must return. Zero means that the call must be executed.
 func (inj *injector) apply(ctx context.Context) syscall.Errno {
 	fault, ended := inj.countHit()
 	if ended == nil {
@@ -62,7 +62,7 @@ func (inj *injector) apply(ctx context.Context) syscall.Errno {
 	delay, poll := time.NewTimer(fault.Delay), time.NewTicker(pollInterval)
 	defer delay.Stop()
 	defer poll.Stop()
-	interrupted := ctx.Done() // interrupted by any signal
+	interrupted := ctx.Done() // closed when the calling thread gets a signal
 	for {
 		select {
 		case <-delay.C:
@@ -91,8 +91,8 @@ func (inj *injector) countHit() (fault Fault, ended <-chan struct{}) {
 	return inj.fault, inj.ended
 }
 
-// isKilled reports whether the calling process was killed by SIGKILL or a crash. The
-// kernel makes it wait for the reply nevertheless.
+// isKilled reports whether the calling process was killed by SIGKILL or a crash. The kernel does not
+// end a killed process before it has the reply to its call.
 func isKilled(ctx context.Context) bool {
 	caller, ok := fuse.FromContext(ctx)
 	if !ok || caller.Pid == 0 {

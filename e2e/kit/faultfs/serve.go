@@ -57,7 +57,7 @@ func Serve() bool {
 	return true
 }
 
-// serve returns at the end of the commands.
+// serve serves a disk, and executes commands from its parent process until their end.
 func serve(commands io.Reader, replies io.Writer) error {
 	faultInjector := &injector{}
 	if err := serveRequests(faultInjector); err != nil {
@@ -82,7 +82,8 @@ func serve(commands io.Reader, replies io.Writer) error {
 	}
 }
 
-// serveRequests starts to serve requests of the kernel from the tmpfs.
+// serveRequests starts to answer requests of the kernel with the files of the tmpfs. Sync calls go
+// through the injector.
 func serveRequests(faultInjector *injector) error {
 	if err := unix.Fchdir(tmpfsFD); err != nil {
 		return fmt.Errorf("faultfs: %w", err)

@@ -28,7 +28,8 @@ type server struct {
 	replies  *json.Decoder
 }
 
-// startServer returns when the disk is ready.
+// startServer starts a process that serves a disk: it answers requests of the kernel from device with
+// the files of tmpfs. startServer returns when the disk is ready.
 func startServer(device, tmpfs *os.File) (*server, error) {
 	if os.Getenv(serverVariable) != "" {
 		return nil, fmt.Errorf("faultfs: %s is set: a process that serves a disk cannot mount one", serverVariable)
@@ -86,7 +87,7 @@ func (s *server) send(cmd command) (hits int, err error) {
 	return response.Hits, nil
 }
 
-// kill ends the process. Waiting calls fail.
+// kill ends the process. Delayed calls fail.
 func (s *server) kill() {
 	_ = s.cmd.Process.Kill() // the process may have ended
 	_ = s.cmd.Wait()

@@ -14,13 +14,14 @@ import (
 const (
 	// fsType is the file system type of the mounts.
 	fsType = "fuse.faultfs"
-	// sourcePrefix is the prefix of their sources. The process ID follows.
+	// sourcePrefix is the prefix of the sources of the mounts. The ID of the process follows that
+	// mounted the disk.
 	sourcePrefix = "shardway-faultfs-"
 )
 
 func mountSource(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
 
-// UnmountOrphans unmounts the disks of processes that have ended.
+// UnmountOrphans unmounts the disks that processes mounted which have ended.
 func UnmountOrphans() error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -37,7 +37,7 @@ func (net *Net) Reset(from, to int) error {
 		fmt.Sprintf(`add rule ip chaos out ip daddr %s tcp flags & rst == 0 reject with tcp reset`, net.hosts[to].Data))
 }
 
-// filter adds rules to the filter of h. All of them take effect at once.
+// filter adds rules to the packet filter of a host. All rules take effect at once.
 func (net *Net) filter(host *Host, rules ...string) error {
 	host.rules = slices.Concat(host.rules, rules)
 	return host.nft(slices.Concat([]string{
@@ -49,7 +49,7 @@ func (net *Net) filter(host *Host, rules ...string) error {
 	}, host.rules))
 }
 
-// unfilter removes all rules.
+// unfilter removes all rules from the packet filter of a host.
 func (net *Net) unfilter(host *Host) error {
 	if len(host.rules) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (net *Net) unfilter(host *Host) error {
 	return host.nft([]string{"delete table ip chaos"})
 }
 
-// nft runs either all commands in h or none.
+// nft runs commands of the nft program in the host. If one command fails, none takes effect.
 func (h *Host) nft(commands []string) error {
 	_, err := runIP(strings.Join(commands, "\n")+"\n", "netns", "exec", h.Namespace, "nft", "-f", "-")
 	return err

@@ -15,7 +15,7 @@ import (
 const netnsConfigDir = "/etc/netns"
 
 // ChangeAddress gives host i another data address, which was never used before. Packets to the old
-// address are lost. No Block may be active. There are a hundred addresses in total.
+// address are lost. No fault of Block may be active. A network has a hundred further addresses.
 func (net *Net) ChangeAddress(i int) error {
 	host := net.hosts[i]
 	if net.usedAddresses++; net.usedAddresses > 100 {

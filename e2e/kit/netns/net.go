@@ -21,30 +21,31 @@ const unusedLinkAddr = "02:00:00:00:0b:ad"
 // commandTimeout is the timeout of one ip command.
 const commandTimeout = 10 * time.Second
 
-// Net is a set of hosts and their links. It is not safe for concurrent use.
+// Net is a network of hosts. It is not safe for concurrent use.
 type Net struct {
 	// Gateway is the address of the test on the control network.
 	Gateway string
 
 	name          string // prefix of the names of its devices
 	hosts         []*Host
-	usedAddresses int
+	usedAddresses int // number of addresses that ChangeAddress has used
 }
 
 // Host is one network namespace.
 type Host struct {
 	// Namespace is its name for ip netns exec.
 	Namespace string
-	// Data is its address for the other hosts, Control its address for the test.
+	// Data is its address for the other hosts, and Control its address for the test.
 	Data, Control string
 
-	index        int
-	blockedHosts []int // hosts to which it cannot send
-	isolated     bool
-	rules        []string // rules of its packet filter; empty means no filter
+	index        int      // number of the host, from 0
+	blockedHosts []int    // numbers of the hosts to which it cannot send
+	isolated     bool     // disconnected from all other hosts
+	rules        []string // rules of its packet filter; empty means that it has no filter
 }
 
-// Available returns why namespaces are not possible on this machine, or nil.
+// Available returns nil if network namespaces are possible on this machine. Otherwise the error is the
+// reason.
 func Available() error {
 	if os.Geteuid() != 0 {
 		return errors.New("netns: network namespaces need root")
@@ -55,7 +56,8 @@ func Available() error {
 	return probe().spaces
 }
 
-// Filters returns why Lose and Reset are not possible on this machine, or nil.
+// Filters returns nil if DropPercent, DropPort and Reset are possible on this machine. Otherwise the
+// error is the reason.
 func Filters() error {
 	if err := Available(); err != nil {
 		return err
@@ -86,9 +88,10 @@ func New(serial, n int) (*Net, error) {
 	return network, nil
 }
 
-// build creates the two bridges, then the hosts. subnet contains the second and third
-// byte of the data network, 10.x.y.0/24. The control network is the next one.
-func (net *Net) build(subnet [2]int, n int) error {
+// build creates the bridges of the data network and of the control network, and then count hosts.
+// subnet contains the second and the third byte of the data network, 10.x.y.0/24. The control network
+// is the next /24 network.
+func (net *Net) build(subnet [2]int, count int) error {
 	data, control := net.name+"b", net.name+"c"
 	for _, bridge := range []string{data, control} {
 		if err := ip("link", "add", bridge, "type", "bridge"); err != nil {
@@ -102,7 +105,7 @@ func (net *Net) build(subnet [2]int, n int) error {
 	if err := ip("addr", "add", net.Gateway+"/24", "dev", control); err != nil {
 		return err
 	}
-	for i := range n {
+	for i := range count {
 		host := &Host{
 			Namespace: fmt.Sprintf("%sn%d", net.name, i), index: i,
 			Data:    fmt.Sprintf("10.%d.%d.%d", subnet[0], subnet[1], i+1),
@@ -116,7 +119,8 @@ func (net *Net) build(subnet [2]int, n int) error {
 	return nil
 }
 
-// connect creates the namespace of h and its two links.
+// connect creates the namespace of a host and its two links. data and control are the names of the
+// bridges.
 func (net *Net) connect(host *Host, data, control string) error {
 	if err := ip("netns", "add", host.Namespace); err != nil {
 		return err
@@ -175,8 +179,8 @@ func (net *Net) Partition(groups ...[]int) error {
 	var errs []error
 	for i, group := range groups {
 		for _, other := range slices.Concat(groups[i+1:]...) {
-			for _, h := range group {
-				errs = append(errs, net.DropBoth(h, other))
+			for _, host := range group {
+				errs = append(errs, net.DropBoth(host, other))
 			}
 		}
 	}
@@ -222,8 +226,8 @@ func (net *Net) Close() error {
 	return errors.Join(errs...)
 }
 
-// removeLink ignores that the link is gone: the kernel removes the links of a deleted
-// namespace a moment later.
+// removeLink removes a network device. It returns no error if the device does not exist any more,
+// because the kernel removes the links of a deleted namespace a moment later.
 func removeLink(name string) error {
 	err := ip("link", "del", name)
 	if err != nil && slices.Contains(links(), name) {
@@ -244,7 +248,8 @@ func (h *Host) AddAddress(prefix string) error {
 	return ip("-n", h.Namespace, "addr", "add", prefix, "dev", "data0")
 }
 
-// freeSubnet returns two adjacent /24 networks that the machine does not use.
+// freeSubnet returns the second and the third byte of two adjacent /24 networks that the machine does
+// not use. It returns the first of the two.
 func freeSubnet(serial int) ([2]int, error) {
 	for attempt := range 200 {
 		subnet := [2]int{128 + (os.Getpid()+attempt)%100, serial * 2 % 250}
@@ -260,14 +265,16 @@ func freeSubnet(serial int) ([2]int, error) {
 	return [2]int{}, errors.New("netns: no free subnet below 10.128.0.0/9")
 }
 
+// ip runs the ip command, and ignores its output.
 func ip(args ...string) error {
 	_, err := output(args...)
 	return err
 }
 
+// output runs the ip command and returns its output.
 func output(args ...string) (string, error) { return runIP("", args...) }
 
-// runIP runs ip with input.
+// runIP runs the ip command with this standard input, and returns its standard output.
 func runIP(input string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()

@@ -11,10 +11,12 @@ import (
 	"syscall"
 )
 
-// networkName matches the names of New, with the process ID in hexadecimal.
+// networkName matches the names of namespaces and devices that New creates. The submatch is the
+// process ID in base 36.
 var networkName = regexp.MustCompile(`^sw([0-9a-z]+)-[0-9]+[bcdkn][0-9]*$`)
 
-// removeOrphans removes the networks of processes that have ended.
+// removeOrphans removes the namespaces, files and devices that New created for processes that have
+// ended.
 func removeOrphans() error {
 	var errs []error
 	namespaces, err := os.ReadDir("/run/netns")
@@ -43,7 +45,8 @@ func removeOrphans() error {
 	return errors.Join(errs...)
 }
 
-// removeNamespace ignores that the namespace is gone, since two tests may sweep at once.
+// removeNamespace removes a namespace. It returns no error if the namespace does not exist any more,
+// because another process may remove orphans at the same time.
 func removeNamespace(name string) error {
 	err := ip("netns", "del", name)
 	if _, gone := os.Stat("/run/netns/" + name); errors.Is(gone, os.ErrNotExist) {
@@ -52,7 +55,8 @@ func removeNamespace(name string) error {
 	return err
 }
 
-// isOrphaned reports whether name was created by New and its process has ended.
+// isOrphaned reports whether New created a namespace or device with this name for a process that has
+// ended.
 func isOrphaned(name string) bool {
 	match := networkName.FindStringSubmatch(name)
 	if match == nil {

@@ -24,8 +24,8 @@ const (
 	Control
 )
 
-// prefaceHeaderLen is the length of magic, version and the length of the rest, which starts
-// with the kind.
+// prefaceHeaderLen is the length of the first part of a preface: magic, version, and the length of the
+// second part. The second part starts with the kind.
 const prefaceHeaderLen = 4 + 1 + 2
 
 // Proxy forwards connections to one address.
@@ -35,11 +35,12 @@ type Proxy struct {
 	cancel context.CancelFunc
 	conns  sync.WaitGroup
 
+	// mu protects the following fields.
 	mu           sync.Mutex
-	shouldHold   func(kind Kind, message []byte) bool // nil means that nothing is held
-	holdChanged  chan struct{}                        // closed when hold changes
-	heldStreams  int
-	streamCounts map[Kind]int
+	shouldHold   func(kind Kind, message []byte) bool // nil means that no data is held
+	holdChanged  chan struct{}                        // closed when shouldHold changes
+	heldStreams  int                                  // number of streams that are held now
+	streamCounts map[Kind]int                         // number of streams so far
 }
 
 // New listens at addr and forwards to target, which need not listen yet.
@@ -66,20 +67,20 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// HoldKinds holds all data on streams of these kinds.
+// HoldKinds makes the proxy hold all data on streams of these kinds, until Release.
 func (p *Proxy) HoldKinds(kinds ...Kind) {
 	p.setHold(func(kind Kind, _ []byte) bool {
 		return slices.Contains(kinds, kind)
 	})
 }
 
-// HoldLog holds log entries and snapshots. A stream with one of these is held from there
-// on.
+// HoldLog makes the proxy hold log entries and snapshots, until Release. It also holds all later data
+// on the same stream.
 func (p *Proxy) HoldLog() {
 	p.setHold(func(kind Kind, message []byte) bool { return kind == Raft && carriesLog(message) })
 }
 
-// Release forwards all held data, and holds nothing more.
+// Release forwards all held data, and ends the effect of HoldKinds and HoldLog.
 func (p *Proxy) Release() { p.setHold(nil) }
 
 func (p *Proxy) setHold(shouldHold func(Kind, []byte) bool) {
@@ -104,6 +105,7 @@ func (p *Proxy) StreamCount(kind Kind) int {
 	return p.streamCounts[kind]
 }
 
+// accept serves connections until the proxy is closed.
 func (p *Proxy) accept(ctx context.Context) {
 	for {
 		conn, err := p.ln.Accept()
@@ -114,7 +116,7 @@ func (p *Proxy) accept(ctx context.Context) {
 	}
 }
 
-// serve forwards one connection. If the target refuses, the client gets a reset.
+// serve forwards one connection. If the target refuses it, the dialing node gets a reset.
 func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	upstream, err := new(net.Dialer).DialContext(ctx, "tcp", p.target)
@@ -135,14 +137,15 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	go func() {
 		defer close(responsesDone)
 		_, _ = io.Copy(conn, upstream)
-		cancel() // whichever side ended, the other one must see it at once
+		cancel() // the end of one side must close the other side at once
 	}()
 	_ = p.forward(ctx, upstream, conn)
 	cancel()
 	<-responsesDone
 }
 
-// forward forwards the data of the dialer, in the pieces in which they arrive.
+// forward copies the data of the dialing node from src to dst, in the pieces in which they arrive. It
+// holds a piece as HoldKinds and HoldLog require.
 func (p *Proxy) forward(ctx context.Context, dst io.Writer, src io.Reader) error {
 	header := make([]byte, prefaceHeaderLen+1)
 	if _, err := io.ReadFull(src, header); err != nil {
@@ -179,7 +182,8 @@ func (p *Proxy) forward(ctx context.Context, dst io.Writer, src io.Reader) error
 // errClosed ends a held stream when the proxy is closed.
 var errClosed = errors.New("peerproxy: closed")
 
-// waitUntilReleased returns when the message may pass.
+// waitUntilReleased blocks while the message must be held. It returns an error if the proxy is closed
+// before that.
 func (p *Proxy) waitUntilReleased(ctx context.Context, kind Kind, message []byte) error {
 	isCounted := false
 	defer func() {

@@ -26,7 +26,7 @@ type testEvent struct {
 type failure struct {
 	pkg, test   string
 	from, until time.Time
-	// finalReason is the reason why it must not be repeated; empty means that it may.
+	// finalReason is the reason why the test must not be repeated. Empty means that it may be.
 	finalReason string
 }
 
@@ -35,8 +35,8 @@ func (f failure) String() string { return f.pkg + "." + f.test }
 // results are the results of one run of `go test -json`.
 type results struct {
 	failedTests []failure
-	// brokenPackages are packages that failed without a failed test: they did not compile,
-	// exited, panicked, timed out, or had a data race outside a test.
+	// brokenPackages are packages that failed without a failed test: they did not compile, exited,
+	// panicked, timed out, or had a data race outside a test.
 	brokenPackages []string
 	// detectorFailures are packages that the race detector ended because of its own fault. Their
 	// running tests have not failed.

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// clockInterval is how often the clock is read. kernelInterval is how often the
-	// kernel is asked for stolen CPU time.
+	// clockInterval is the interval at which the clock is read. kernelInterval is the interval at
+	// which the kernel is asked for stolen CPU time.
 	clockInterval  = 10 * time.Millisecond
 	kernelInterval = 250 * time.Millisecond
 	// minTimerDelay is the minimum delay of a timer that is recorded. On a machine with a free
@@ -20,27 +20,27 @@ const (
 	minTimerDelay = 50 * time.Millisecond
 )
 
-// Unavailability is the unavailability of the machine during some time.
+// Unavailability describes how much CPU time was missing during an interval.
 type Unavailability struct {
-	// TimerDelay is the total delay of a goroutine that wants to run for an instant. Only
-	// delays of more than 50 ms count.
+	// TimerDelay is the total delay of a goroutine that reads the clock every 10 ms. Delays of less
+	// than 50 ms do not count.
 	TimerDelay time.Duration
-	// StolenShare is the share of the CPU time, 0 to 1, that the hypervisor gave to other
-	// machines or that a quota of the control group withheld.
+	// StolenShare is the share of the CPU time, from 0 to 1, that the hypervisor gave to other
+	// machines, or that a quota of the control group withheld.
 	StolenShare float64
 }
 
-// ExcusesFailure reports whether a failed test with the real clock may be repeated: if nothing
+// ExcusesFailure reports whether a test that failed in this interval may be repeated: if no goroutine
 // ran for half of the default lease, or if a tenth of the CPU time was missing.
 func (a Unavailability) ExcusesFailure() bool {
 	return a.TimerDelay >= 250*time.Millisecond || a.StolenShare >= 0.1
 }
 
-// outage is a time in which the machine was not available, wholly or for the share taken of
-// the CPU time.
+// outage is an interval in which the machine was not or only partly available.
 type outage struct {
-	from, until            time.Time
-	timerDelay, stolenTime time.Duration
+	from, until time.Time
+	timerDelay  time.Duration // how late the goroutine of watch ran
+	stolenTime  time.Duration // CPU time of all processors that was missing
 }
 
 // machineMonitor measures the availability of the machine. The zero value has no measurement.
@@ -49,7 +49,7 @@ type machineMonitor struct {
 	outages []outage
 }
 
-// watch measures until ctx ends.
+// watch records outages until ctx ends.
 func (m *machineMonitor) watch(ctx context.Context) {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
@@ -80,8 +80,8 @@ func (m *machineMonitor) add(o outage) {
 	m.outages = append(m.outages, o)
 }
 
-// unavailability returns the sum between two times, by the part of each gap that lies between
-// them.
+// unavailability returns the sum of the outages between two times. An outage that lies only partly
+// between them counts in proportion.
 func (m *machineMonitor) unavailability(from, until time.Time) Unavailability {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -28,18 +28,19 @@ func main() {
 	os.Exit(status) //nolint:forbidigo // a separate program
 }
 
-// run measures the machine while it runs the command in args.
+// run runs the tests, and repeats those that may have failed because the machine was not available.
+// It measures the availability of the machine meanwhile. It returns the exit status of the command.
 func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	testRunner := runner{out: out}
 	flags := flag.NewFlagSet("retest", flag.ContinueOnError)
-	flags.StringVar(&testRunner.jsonFile, "json", "", "where what `go test -json` says goes")
-	flags.IntVar(&testRunner.maxRepeats, "repeats", 40, "how many tests are repeated at most")
-	flags.Func("never", "packages, a regular expression, whose tests have their own time and are not repeated", func(s string) (err error) {
+	flags.StringVar(&testRunner.jsonFile, "json", "", "file for the output of `go test -json`")
+	flags.IntVar(&testRunner.maxRepeats, "repeats", 40, "maximum number of repeated tests")
+	flags.Func("never", "regular expression: packages whose tests use virtual time, and are not repeated", func(s string) (err error) {
 		testRunner.neverRepeat, err = regexp.Compile(s)
 		return err
 	})
-	flags.DurationVar(&testRunner.maxDuration, "within", 6*time.Minute, "for how long tests are repeated at most")
-	flags.Func("until", "when the last test is repeated, in seconds since 1970; empty: -within says it", func(s string) error {
+	flags.DurationVar(&testRunner.maxDuration, "within", 6*time.Minute, "maximum time for repeated tests")
+	flags.Func("until", "time after which no test is repeated, in seconds since 1970 (default: only -within)", func(s string) error {
 		if s == "" {
 			return nil
 		}
@@ -65,16 +66,19 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 
 // runner runs tests and repeats them.
 type runner struct {
-	sumCommand, testFlags []string // arguments of the commands
-	jsonFile              string
-	neverRepeat           *regexp.Regexp // nil matches no package
-	maxRepeats            int
-	maxDuration           time.Duration
-	deadline              time.Time // zero means that within applies
-	unavailability        func(from, until time.Time) Unavailability
-	out                   io.Writer
+	sumCommand     []string       // gotestsum with its flags
+	testFlags      []string       // flags and packages of go test
+	jsonFile       string         // file for the output of go test -json
+	neverRepeat    *regexp.Regexp // packages whose tests are not repeated; nil means none
+	maxRepeats     int
+	maxDuration    time.Duration // maximum time for repeated tests
+	deadline       time.Time     // end of the time for repeated tests; zero means that only maxDuration applies
+	unavailability func(from, until time.Time) Unavailability
+	out            io.Writer
 }
 
+// run runs the tests, and repeats the failed ones if all of them may be repeated. The status is 0 if
+// each test has passed at last.
 func (r *runner) run(ctx context.Context) (status int, err error) {
 	args := slices.Concat(r.sumCommand[1:], []string{"--jsonfile", r.jsonFile, "--"}, r.testFlags)
 	status, err = r.start(ctx, r.out, r.sumCommand[0], args...)
@@ -112,8 +116,8 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	return 0, nil
 }
 
-// mayRepeat reports whether all failed tests may be repeated, and prints the reason if
-// not.
+// mayRepeat reports whether all failed tests may be repeated. If not, it prints the reason for each
+// test that may not.
 func (r *runner) mayRepeat(found results) bool {
 	ok := len(found.failedTests)+len(found.detectorFailures) > 0
 	for _, pkg := range found.brokenPackages {
@@ -141,8 +145,8 @@ func (r *runner) mayRepeat(found results) bool {
 	return ok
 }
 
-// repeatPackage runs all tests of a package that the race detector ended, once. A second
-// failure of the detector is a result.
+// repeatPackage runs all tests of a package again, once, because the race detector failed and ended
+// them. It returns false if the detector fails again.
 func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 	r.printf("repeated: %s: the race detector gave up", pkg)
 	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.jsonFile, ".json"), path.Base(pkg))
@@ -151,7 +155,8 @@ func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 	return err == nil && status == 0, err
 }
 
-// repeat runs a test alone, and once more if the machine was not available again.
+// repeat runs a failed test alone. If the test fails while the machine is unavailable, it runs once
+// more. repeat returns true if the test passed.
 func (r *runner) repeat(ctx context.Context, failed failure) (bool, error) {
 	unavailable := r.unavailability(failed.from, failed.until)
 	for try := 1; ; try++ {
@@ -190,7 +195,8 @@ func (r *runner) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.out, "== "+format+"\n", args...)
 }
 
-// splitArgs splits args at the first sep.
+// splitArgs returns the arguments before and after the first separator. found is false if there is no
+// separator.
 func splitArgs(args []string, sep string) (before, after []string, found bool) {
 	i := slices.Index(args, sep)
 	if i < 0 {
@@ -199,18 +205,19 @@ func splitArgs(args []string, sep string) (before, after []string, found bool) {
 	return args[:i], args[i+1:], true
 }
 
-// packageArgs returns the arguments of `go test` for one package, with the same flags.
+// packageArgs replaces the packages in the arguments of `go test` by one package.
 func packageArgs(args []string, pkg string) []string {
 	kept := slices.DeleteFunc(slices.Clone(args), isPackage)
 	return append(kept, pkg)
 }
 
+// isPackage reports whether an argument of `go test` selects packages.
 func isPackage(arg string) bool {
 	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "shardway/")
 }
 
-// testArgs returns the arguments of `go test` that run one test alone, with the same
-// flags except those that select tests.
+// testArgs replaces the packages and the flags that select tests, in the arguments of `go test`, by
+// one test.
 func testArgs(args []string, failed failure) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {

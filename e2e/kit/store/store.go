@@ -21,7 +21,7 @@ const MaxValue = 64
 // idleTimeout is how long the store keeps an idle connection.
 const idleTimeout = time.Minute
 
-// Applied is a write that took effect.
+// Applied is a write that took effect, as the log of the store contains it.
 type Applied struct {
 	// At is a value of history.Now.
 	At     int64
@@ -48,7 +48,8 @@ type Store struct {
 	fencedCount  int
 }
 
-// opSequence identifies operations on a key that follow each other.
+// opSequence identifies the operations on one key that one app sends in one epoch. The store executes
+// them in the order of their times.
 type opSequence struct {
 	key, writer string
 	epoch       uint64
@@ -64,7 +65,7 @@ func Listen(addr string) (*Store, error) {
 		addr: ln.Addr().String(), done: make(chan struct{}),
 		newestEpochs: make(map[uint32]uint64), values: make(map[string]string), lastCalls: make(map[opSequence]int64),
 	}
-	// A client that disappears during a request leaves no effect.
+	// A request whose client disconnects before its end has no effect.
 	s.srv = &http.Server{Handler: http.HandlerFunc(s.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
 	go func() {
 		defer close(s.done)
@@ -93,7 +94,7 @@ func (s *Store) Applied() []Applied {
 	return append([]Applied{}, s.applied...)
 }
 
-// FencedCount returns the number of operations with an outdated epoch.
+// FencedCount returns the number of operations that were rejected because of an outdated epoch.
 func (s *Store) FencedCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +152,8 @@ func (s *Store) write(place OpKey, value string) error {
 	return nil
 }
 
-// checkFence checks the epoch. mu must be held until the operation is done.
+// checkFence returns an error if an operation must be rejected: because its epoch is outdated, or
+// because a later operation of its sequence was executed. mu must be held until the operation is done.
 func (s *Store) checkFence(place OpKey) error {
 	if s.isClosed {
 		return errClosed

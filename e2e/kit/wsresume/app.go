@@ -21,34 +21,35 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Environment variables of an app: the directory that all apps share, the interval
-// between two numbers, and its port on 127.0.0.1.
+// Environment variables of an app.
 const (
-	stateVariable    = "SHARDWAY_E2E_WSRESUME"
+	stateVariable    = "SHARDWAY_E2E_WSRESUME"          // directory that all apps share
 	intervalVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two numbers
-	portVariable     = "PORT"
+	portVariable     = "PORT"                           // port on 127.0.0.1
 )
 
 const (
-	// reservedNumbers is how many numbers an app reserves when an upstream connection begins.
-	// After a crash, the next connection begins behind them.
+	// reservedNumbers is the number of message numbers that an app reserves when an upstream
+	// connection begins. After a crash, the next connection continues after the reserved numbers.
 	reservedNumbers = 1 << 20
-	// SendInterval is the interval at which either end sends a number, if there are few clients.
+	// SendInterval is the interval at which the client and the app send numbers, if there are few
+	// clients.
 	SendInterval = 5 * time.Millisecond
-	// SendWindow is the maximum number of client messages that the app has not received yet.
-	// Without it, an app without CPU time would read the Close frame only after seconds
-	// of queued messages, and its connection would be broken. Beyond the window, the
-	// client sends one message per Nudge, since an app never acknowledges messages that
-	// were lost in a gap.
+	// SendWindow is the maximum number of client messages that the app has not acknowledged yet.
+	// Without this limit, an app without CPU time would read the Close frame only after seconds of
+	// queued messages, and its connection would be aborted. When the window is full, the client
+	// still sends one message per BeyondWindowInterval, because an app never acknowledges messages
+	// that were lost in a gap.
 	SendWindow = 16
-	// BeyondWindowInterval is in units of Every.
+	// BeyondWindowInterval is a multiple of SendInterval.
 	BeyondWindowInterval = 20
-	// ClosePrefix is the prefix of the last number of a client. It asks the app to close.
+	// ClosePrefix is the prefix of the last message of a client. It asks the app to close the
+	// connection.
 	ClosePrefix = "end "
 )
 
-// Environment returns the environment that makes a process of the test program an app
-// which sends a number at this interval.
+// Environment returns the environment in which a process of the test program is an app. dir is the
+// directory that all apps share, and interval the time between two numbers.
 func Environment(dir string, interval time.Duration) []string {
 	return append(os.Environ(), stateVariable+"="+dir, intervalVariable+"="+interval.String())
 }
@@ -95,29 +96,32 @@ type app struct {
 	dir      string
 	interval time.Duration
 
+	// mu protects the following fields.
 	mu    sync.Mutex
 	log   *os.File
-	conns map[string]*appConn // the latest connection of each session
+	conns map[string]*appConn // latest connection of each session, by session ID
 }
 
 // entry is a line of the log of an app.
 type entry struct {
-	At      int64
-	Client  string
-	Session string
-	Conn    uint64
-	Gap     bool   `json:",omitempty"`
-	What    string // begin, got, or how the connection ended
-	N       uint64 // for begin and end: the last number that the app sent
+	Time       int64 `json:"At"` // value of history.Now
+	Client     string
+	Session    string
+	ConnNumber uint64 `json:"Conn"`       // number of the upstream connection within its session
+	Gap        bool   `json:",omitempty"` // the node reported that messages may be lost
+	Event      string `json:"What"`       // "begin", "got", or how the connection ended
+	// Number is the received number for "got", and the last number that the app sent for all other
+	// events.
+	Number uint64 `json:"N"`
 }
 
-// writeEntry writes an entry at once, so that a crash of the app loses nothing.
-func (a *app) writeEntry(record entry) {
+// writeEntry writes an entry to the log at once, so that a crash of the app loses no entry.
+func (a *app) writeEntry(written entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	b, err := json.Marshal(record)
+	line, err := json.Marshal(written)
 	if err == nil {
-		_, err = a.log.Write(append(b, '\n'))
+		_, err = a.log.Write(append(line, '\n'))
 	}
 	if err != nil {
 		panic(fmt.Sprintf("wsresume: log cannot be written: %v", err))
@@ -129,25 +133,30 @@ type appConn struct {
 	*app
 	entry
 	conn         net.Conn
-	acceptedConn net.Conn      // the connection below conn, as accepted
-	recorded     chan struct{} // closed when all records of the connection are written
+	acceptedConn net.Conn      // the TCP connection that the server accepted
+	recorded     chan struct{} // closed when all log entries of the connection are written
 
-	sending  sync.Mutex
-	received uint64
-	closed   bool // nothing is sent any more
+	sendMu       sync.Mutex
+	lastReceived uint64
+	isClosed     bool // nothing is sent any more
 }
 
-// accept returns the connection that a request asks for. It returns an error for a
-// session that is resumed but unknown, or new but known.
+// accept returns the connection that a request opens. It returns an error for a resumed session that
+// is unknown, and for a new session whose ID is known.
 func (a *app) accept(r *http.Request) (*appConn, error) {
 	header := r.Header
-	conn := &appConn{app: a, recorded: make(chan struct{}), acceptedConn: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1"}}
-	conn.Conn, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
+	conn := &appConn{
+		app: a, recorded: make(chan struct{}), acceptedConn: connOf(r),
+		entry: entry{
+			Client: r.URL.Query().Get("client"), Session: header.Get("Shardway-WebSocket"), Gap: header.Get("Shardway-WebSocket-Gap") == "1",
+		},
+	}
+	conn.ConnNumber, _ = strconv.ParseUint(header.Get("Shardway-WebSocket-Resumed"), 10, 64)
 	if strings.Trim(conn.Session, "0123456789abcdef") != "" || len(conn.Session) != 32 {
 		return nil, errors.New("invalid session ID")
 	}
 	known, err := conn.load()
-	if err == nil && known != (conn.Conn > 0) {
+	if err == nil && known != (conn.ConnNumber > 0) {
 		err = errors.New("unknown or duplicate session")
 	}
 	return conn, err
@@ -161,11 +170,11 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.register()()
-	c.record("begin", c.N)
-	c.save(c.N + reservedNumbers)
+	c.record("begin", c.Number)
+	c.save(c.Number + reservedNumbers)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		c.record("broken", c.N)
+		c.record("broken", c.Number)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -178,9 +187,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
-func (c *appConn) record(what string, n uint64) {
-	c.At = history.Now()
-	c.writeEntry(entry{At: c.At, Client: c.Client, Session: c.Session, Conn: c.Conn, Gap: c.Gap, What: what, N: n})
+func (c *appConn) record(event string, number uint64) {
+	c.Time = history.Now()
+	c.writeEntry(entry{Time: c.Time, Client: c.Client, Session: c.Session, ConnNumber: c.ConnNumber, Gap: c.Gap, Event: event, Number: number})
 }
 
 func (c *appConn) statePath() string { return filepath.Join(c.dir, c.Session) }
@@ -192,15 +201,15 @@ func (c *appConn) load() (known bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		c.N, err = strconv.ParseUint(string(b), 10, 64)
+		c.Number, err = strconv.ParseUint(string(b), 10, 64)
 	}
 	return true, err
 }
 
 // save stores the last number that may have been sent.
-func (c *appConn) save(n uint64) {
+func (c *appConn) save(number uint64) {
 	temporary := fmt.Sprintf("%s.%d", c.statePath(), os.Getpid())
-	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600)
+	err := os.WriteFile(temporary, strconv.AppendUint(nil, number, 10), 0o600)
 	if err == nil {
 		err = os.Rename(temporary, c.statePath())
 	}
@@ -219,63 +228,63 @@ func (c *appConn) send(stop <-chan struct{}) {
 		case <-stop:
 			return
 		}
-		c.sending.Lock()
-		if c.received > 0 && !c.closed {
-			c.N++
-			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.Conn, c.N, c.received))) // the reader detects a failure
+		c.sendMu.Lock()
+		if c.lastReceived > 0 && !c.isClosed {
+			c.Number++
+			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.ConnNumber, c.Number, c.lastReceived))) // the reader detects a failure
 		}
-		c.sending.Unlock()
+		c.sendMu.Unlock()
 	}
 }
 
 // receive reads messages until the connection ends.
-func (c *appConn) receive(r *bufio.Reader, key string) {
+func (c *appConn) receive(reader *bufio.Reader, key string) {
 	_, err := fmt.Fprintf(c.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptKey(key))
 	for err == nil {
-		var op byte
+		var opcode byte
 		var payload []byte
-		if op, payload, err = readFrame(r); err != nil {
+		if opcode, payload, err = readFrame(reader); err != nil {
 			break
 		}
-		if op == opClose {
+		if opcode == opClose {
 			c.end(closeCode(payload))
 			return
 		}
-		if op == opPing {
-			c.sending.Lock()
+		if opcode == opPing {
+			c.sendMu.Lock()
 			_, err = c.conn.Write(frame(opPong, payload))
-			c.sending.Unlock()
+			c.sendMu.Unlock()
 			continue
 		}
 		text, last := strings.CutPrefix(string(payload), ClosePrefix)
-		n, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
-		c.record("got", n)
-		c.sending.Lock()
-		c.received = n
-		c.sending.Unlock()
+		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
+		c.record("got", number)
+		c.sendMu.Lock()
+		c.lastReceived = number
+		c.sendMu.Unlock()
 		if last {
 			c.end(1000)
 			return
 		}
 	}
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	c.closed = true
-	c.record("broken", c.N)
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.isClosed = true
+	c.record("broken", c.Number)
 }
 
 // end ends the connection with a Close frame after all other messages. It first stores
 // what the next owner needs, and records the end.
 func (c *appConn) end(code uint16) {
-	c.sending.Lock()
-	defer c.sending.Unlock()
-	c.closed = true
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.isClosed = true
 	if code == 1012 {
-		c.save(c.N)
-		c.record("moved", c.N)
+		c.save(c.Number)
+		c.record("moved", c.Number)
 	} else {
-		c.record("closed", c.N)
+		c.record("closed", c.Number)
 	}
 	_, _ = c.conn.Write(closeFrame(code))
 }

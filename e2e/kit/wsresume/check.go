@@ -17,21 +17,21 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Client is what a client observed.
+// Client contains the observations of one client.
 type Client struct {
 	Name     string
-	Sent     uint64 // the last number that it sent
+	Sent     uint64 // the last number that the client sent
 	Received []AppMessage
 	// Err is the reason for the end of its connection. It is empty if the app closed it
 	// as requested.
 	Err string
 }
 
-// AppMessage is a message of the app: its upstream connection, its number, and the last
-// number that the app had received from the client.
-type AppMessage struct{ Conn, N, Ack uint64 }
+// AppMessage is a message of the app: the number of its upstream connection, its own number, and the
+// last number that the app had received from the client.
+type AppMessage struct{ Conn, Number, LastReceived uint64 }
 
-// Conn is an upstream connection as the app observed it.
+// Conn is an upstream connection of a session, as the app observed it.
 type Conn struct {
 	Client, Session string
 	Number          uint64
@@ -40,7 +40,7 @@ type Conn struct {
 	// EndReason is the reason for the end: "moved" or "closed" by a Close frame of the app,
 	// "broken", or "" if the app died.
 	EndReason string
-	LastSent  uint64 // Last is the last number that the app sent, if the connection ended before the app.
+	LastSent  uint64 // the last number that the app sent; zero if the app died before the connection ended
 	Received  []uint64
 }
 
@@ -61,17 +61,18 @@ func Read(dir string) ([]*Conn, error) {
 	return conns, nil
 }
 
+// readLog reads the log of one app.
 func readLog(name string) (conns []*Conn, err error) {
 	file, err := os.Open(filepath.Clean(name))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	type id struct {
-		socket string
-		leg    uint64
+	type connID struct {
+		session string
+		number  uint64
 	}
-	open := map[id]*Conn{}
+	connByID := map[connID]*Conn{}
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -81,26 +82,28 @@ func readLog(name string) (conns []*Conn, err error) {
 		if err = cmp.Or(err, json.Unmarshal(line, &record)); err != nil {
 			return nil, err
 		}
-		conn := open[id{record.Session, record.Conn}]
-		if record.What == "begin" {
-			conn = &Conn{Client: record.Client, Session: record.Session, Number: record.Conn, Gap: record.Gap, Begin: record.At}
-			open[id{record.Session, record.Conn}] = conn
+		id := connID{record.Session, record.ConnNumber}
+		conn := connByID[id]
+		if record.Event == "begin" {
+			conn = &Conn{Client: record.Client, Session: record.Session, Number: record.ConnNumber, Gap: record.Gap, Begin: record.Time}
+			connByID[id] = conn
 			conns = append(conns, conn)
 		}
-		conn.End = record.At
-		switch record.What {
+		conn.End = record.Time
+		switch record.Event {
 		case "begin":
 		case "got":
-			conn.Received = append(conn.Received, record.N)
+			conn.Received = append(conn.Received, record.Number)
 		default:
-			conn.EndReason, conn.LastSent = record.What, record.N
+			conn.EndReason, conn.LastSent = record.Event, record.Number
 		}
 	}
 }
 
-// Check checks what clients and apps observed, and returns the errors. Each client
-// connection stayed open and had one upstream connection at a time. Nothing was lost
-// without a gap that its app was told of. Nothing was repeated or reordered.
+// Check checks the observations of clients and apps, and returns the violations of these rules:
+//   - Each client connection stays open, and has one upstream connection at a time.
+//   - Messages are lost only in a gap that the node has reported to the app.
+//   - No message is repeated or reordered.
 func Check(clients []Client, conns []*Conn) (violations []string) {
 	byClient := map[string][]*Conn{}
 	for _, conn := range conns {
@@ -123,12 +126,12 @@ func Check(clients []Client, conns []*Conn) (violations []string) {
 	return violations
 }
 
-// unplannedPeriod is the time within which a session survives three broken connections.
+// unplannedPeriod is the period in which a session survives up to three broken connections.
 const unplannedPeriod = int64(time.Minute)
 
 // MaxUnplanned returns the maximum number of connections of one client that began with a gap
 // within one minute.
-func MaxUnplanned(conns []*Conn) (longest int) {
+func MaxUnplanned(conns []*Conn) (maxCount int) {
 	starts := map[string][]int64{}
 	for _, conn := range conns {
 		if conn.Gap {
@@ -141,10 +144,10 @@ func MaxUnplanned(conns []*Conn) (longest int) {
 			for times[last]-times[first] >= unplannedPeriod {
 				first++
 			}
-			longest = max(longest, last-first+1)
+			maxCount = max(maxCount, last-first+1)
 		}
 	}
-	return longest
+	return maxCount
 }
 
 // checker checks one client.
@@ -201,14 +204,14 @@ func (c *checker) checkUpstream() {
 	last, gap := uint64(0), false
 	for _, conn := range c.conns {
 		gap = gap || conn.Gap
-		for _, n := range conn.Received {
+		for _, number := range conn.Received {
 			switch {
-			case n <= last:
-				c.reportViolation("connection %d received %d after %d: repeated or out of order", conn.Number, n, last)
-			case n > last+1 && !gap:
-				c.reportViolation("connection %d received %d after %d: lost without a gap", conn.Number, n, last)
+			case number <= last:
+				c.reportViolation("connection %d received %d after %d: repeated or out of order", conn.Number, number, last)
+			case number > last+1 && !gap:
+				c.reportViolation("connection %d received %d after %d: lost without a gap", conn.Number, number, last)
 			}
-			last, gap = n, false
+			last, gap = number, false
 		}
 	}
 	if last != c.Sent {
@@ -221,15 +224,15 @@ func (c *checker) checkDownstream() {
 	last := AppMessage{}
 	for _, number := range c.Received {
 		switch {
-		case number.Conn < last.Conn || number.N <= last.N:
-			c.reportViolation("it received %d from connection %d after %d from connection %d: repeated or out of order", number.N, number.Conn, last.N, last.Conn)
-		case number.N > last.N+1 && !c.hasGap(last.Conn, number.Conn):
-			c.reportViolation("it received %d from connection %d after %d from connection %d: lost without a gap", number.N, number.Conn, last.N, last.Conn)
+		case number.Conn < last.Conn || number.Number <= last.Number:
+			c.reportViolation("it received %d from connection %d after %d from connection %d: repeated or out of order", number.Number, number.Conn, last.Number, last.Conn)
+		case number.Number > last.Number+1 && !c.hasGap(last.Conn, number.Conn):
+			c.reportViolation("it received %d from connection %d after %d from connection %d: lost without a gap", number.Number, number.Conn, last.Number, last.Conn)
 		}
 		last = number
 	}
-	if end := c.conns[len(c.conns)-1]; end.LastSent != last.N {
-		c.report("it received %d as the last, the app sent %d", last.N, end.LastSent)
+	if end := c.conns[len(c.conns)-1]; end.LastSent != last.Number {
+		c.report("it received %d as the last, the app sent %d", last.Number, end.LastSent)
 	}
 }
 

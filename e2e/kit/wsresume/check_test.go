@@ -25,8 +25,8 @@ func (h *histories) client() *wsresume.Client { return &h.clients[0] }
 func valid() *histories {
 	return &histories{
 		[]wsresume.Client{
-			{Name: "0", Sent: 7, Received: []wsresume.AppMessage{{N: 1}, {N: 2}, {Conn: 1, N: 3}, {Conn: 2, N: 103}, {Conn: 2, N: 104}, {Conn: 3, N: 105}}},
-			{Name: "1", Sent: 1, Received: []wsresume.AppMessage{{N: 1}}},
+			{Name: "0", Sent: 7, Received: []wsresume.AppMessage{{Number: 1}, {Number: 2}, {Conn: 1, Number: 3}, {Conn: 2, Number: 103}, {Conn: 2, Number: 104}, {Conn: 3, Number: 105}}},
+			{Name: "1", Sent: 1, Received: []wsresume.AppMessage{{Number: 1}}},
 		},
 		[]*wsresume.Conn{
 			// The order is random, since several apps write them.
@@ -54,15 +54,15 @@ func TestCheckRejectsInvalidHistories(t *testing.T) {
 		"repeated, up, planned":         {func(h *histories) { h.conns[broke].Received = []uint64{2, 3} }, "received 2 after 2: repeated"},
 		"repeated, up, crash":           {func(h *histories) { h.conns[resumed].Received = []uint64{3, 4, 5, 6} }, "received 3 after 3: repeated"},
 		"reordered, up":                 {func(h *histories) { h.conns[first].Received = []uint64{2, 1} }, "received 1 after 2: repeated or out of order"},
-		"lost, down, planned":           {func(h *histories) { h.client().Received[1].N = 1; h.client().Received = h.client().Received[1:] }, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
+		"lost, down, planned":           {func(h *histories) { h.client().Received[1].Number = 1; h.client().Received = h.client().Received[1:] }, "received 3 from connection 1 after 1 from connection 0: lost without a gap"},
 		"lost, down, within a connection": {func(h *histories) {
-			h.client().Received[4].N = 107
-			h.client().Received[5].N = 108
+			h.client().Received[4].Number = 107
+			h.client().Received[5].Number = 108
 			h.conns[last].LastSent = 108
 		}, "lost without a gap"},
 		"lost, down, at the end":  {func(h *histories) { h.client().Received = h.client().Received[:5] }, "it received 104 as the last, the app sent 105"},
-		"repeated, down, planned": {func(h *histories) { h.client().Received[2].N = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
-		"repeated, down, crash":   {func(h *histories) { h.client().Received[3].N = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
+		"repeated, down, planned": {func(h *histories) { h.client().Received[2].Number = 2 }, "received 2 from connection 1 after 2 from connection 0: repeated"},
+		"repeated, down, crash":   {func(h *histories) { h.client().Received[3].Number = 3 }, "received 3 from connection 2 after 3 from connection 1: repeated"},
 		"reordered, down": {func(h *histories) {
 			got := h.client().Received
 			got[0], got[1] = got[1], got[0]

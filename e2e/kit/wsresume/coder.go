@@ -26,14 +26,14 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.register()()
-	conn.record("begin", conn.N)
-	conn.save(conn.N)
+	conn.record("begin", conn.Number)
+	conn.save(conn.Number)
 	w.Header().Set("Shardway-WebSocket", "keep")
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	socket, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err == nil {
-		defer func() { _ = ws.CloseNow() }()
+		defer func() { _ = socket.CloseNow() }()
 		var closed bool
-		if closed, err = conn.reply(r.Context(), ws); closed {
+		if closed, err = conn.reply(r.Context(), socket); closed {
 			return
 		}
 	}
@@ -41,26 +41,26 @@ func (a coderApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if websocket.CloseStatus(err) == websocket.StatusServiceRestart {
 		outcome = "moved"
 	}
-	conn.writeEntry(entry{At: conn.At, Client: conn.Client, Session: conn.Session, Conn: conn.Conn, Gap: conn.Gap, What: outcome, N: conn.N})
+	conn.writeEntry(entry{Time: conn.Time, Client: conn.Client, Session: conn.Session, ConnNumber: conn.ConnNumber, Gap: conn.Gap, Event: outcome, Number: conn.Number})
 }
 
 // reply replies until the client asks for a close, or the connection ends otherwise.
-func (c *appConn) reply(ctx context.Context, ws *websocket.Conn) (closed bool, err error) {
+func (c *appConn) reply(ctx context.Context, socket *websocket.Conn) (closed bool, err error) {
 	for {
-		_, b, err := ws.Read(ctx)
+		_, b, err := socket.Read(ctx)
 		if err != nil {
 			return false, err
 		}
 		text, last := strings.CutPrefix(string(b), ClosePrefix)
-		n, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
-		c.record("got", n)
+		number, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
+		c.record("got", number)
 		if last {
-			c.record("closed", c.N)
-			return true, ws.Close(websocket.StatusNormalClosure, "")
+			c.record("closed", c.Number)
+			return true, socket.Close(websocket.StatusNormalClosure, "")
 		}
-		c.N++
-		c.save(c.N)
-		if err := ws.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.Conn, c.N, n)); err != nil {
+		c.Number++
+		c.save(c.Number)
+		if err := socket.Write(ctx, websocket.MessageText, fmt.Appendf(nil, "%d %d %d", c.ConnNumber, c.Number, number)); err != nil {
 			return false, err
 		}
 	}
