@@ -25,9 +25,10 @@ type OpKey struct {
 	// Epoch is the ownership epoch of the app.
 	Epoch uint64
 	Key   string
-	// Writer is the app, and Asked the time of its request, on the clock of history.Now.
-	// An app sends successive requests for a key. A request that it has abandoned, or
-	// that an earlier process with its name sent, is not executed after a later request.
+	// Writer is the name of the app, and CallTime the time of its request, a value of history.Now.
+	// The store executes the requests of an app for a key in the order of their times. It rejects a
+	// request that the app has abandoned, or that an earlier process of the app sent, if it arrives
+	// after a later request.
 	Writer   string
 	CallTime int64
 	// Unfenced disables the check of the epoch.

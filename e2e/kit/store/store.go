@@ -39,13 +39,14 @@ type Store struct {
 	srv  *http.Server
 	done chan struct{} // closed when the server has ended
 
+	// mu protects the following fields.
 	mu           sync.Mutex
 	isClosed     bool
-	newestEpochs map[uint32]uint64 // by shard
-	values       map[string]string
-	lastCalls    map[opSequence]int64
+	newestEpochs map[uint32]uint64    // highest epoch of an operation, by shard
+	values       map[string]string    // by key
+	lastCalls    map[opSequence]int64 // call time of the last executed operation
 	applied      []Applied
-	fencedCount  int
+	fencedCount  int // number of operations with an outdated epoch
 }
 
 // opSequence identifies the operations on one key that one app sends in one epoch. The store executes
