@@ -5,4 +5,4 @@ package peer
 import "net"
 
 // newRawConn exists only where sockets can be read below their net.Conn.
-func newRaw(c *net.TCPConn) readWriter { return c }
+func newRawConn(conn *net.TCPConn) readWriter { return conn }
