@@ -37,8 +37,8 @@ type sourceLine struct {
 
 func (c *Config) sourceLines() []sourceLine {
 	lines := []sourceLine{{"key", "key", c.Keys}}
-	for _, r := range c.Routes {
-		lines = append(lines, sourceLine{routesKey + " " + r.Prefix, routesKey, r.Keys})
+	for _, route := range c.Routes {
+		lines = append(lines, sourceLine{routesKey + " " + route.Prefix, routesKey, route.Keys})
 	}
 	return lines
 }

@@ -44,13 +44,13 @@ func (c *Config) ClusterSettings() map[string]string {
 	}
 	all["key"] = strings.Join(keysource.CanonicalSources(c.Keys), ",")
 	all["on-missing-key"] = string(c.OnMissingKey)
-	k := c.KeyConfig()
-	if k.UsesProxies() {
+	keyConfig := c.KeyConfig()
+	if keyConfig.UsesProxies() {
 		all["trusted-proxies"] = networkListValue{&c.TrustedProxies}.String()
 	}
 	var routes []string
-	for _, r := range c.Routes {
-		routes = append(routes, r.Prefix+": "+strings.Join(keysource.CanonicalSources(r.Keys), ","))
+	for _, route := range c.Routes {
+		routes = append(routes, route.Prefix+": "+strings.Join(keysource.CanonicalSources(route.Keys), ","))
 	}
 	all[routesKey] = strings.Join(routes, "; ")
 	if !c.Gateway() || c.Hooks != "" {

@@ -60,7 +60,9 @@ const (
 )
 
 // Disables reports whether an optimization is turned off.
-func (c *Config) Disables(o Optimization) bool { return slices.Contains(c.Disable, string(o)) }
+func (c *Config) Disables(optimization Optimization) bool {
+	return slices.Contains(c.Disable, string(optimization))
+}
 
 // Route contains the key sources for requests below a path prefix.
 type Route struct {

@@ -28,40 +28,40 @@ type file struct {
 // parseFile reads the text of the YAML file: one table of settings. It removes
 // a byte order mark (YAML 1.2.2, section 5.2), which the parser would treat as a part of the first key.
 func parseFile(table []setting, path string, data []byte) *file {
-	f := &file{path: path, layer: make(layer)}
+	result := &file{path: path, layer: make(layer)}
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if line, problem := checkFileBounds(text); problem != nil {
-		f.addProblem(line, "", "", problem.message, problem.remedy)
-		return f
+		result.addProblem(line, "", "", problem.message, problem.remedy)
+		return result
 	}
 	doc, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		line, wrong := syntaxError(err)
-		f.addProblem(line, "", "", wrong, "correct the YAML")
-		return f
+		result.addProblem(line, "", "", wrong, "correct the YAML")
+		return result
 	}
 	var body ast.Node
-	for _, d := range doc.Docs {
+	for _, document := range doc.Docs {
 		switch {
-		case d.Body == nil || d.Body.Type() == ast.NullType || d.Body.Type() == ast.CommentType:
+		case document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType:
 		case body != nil:
-			f.addProblem(lineOf(d.Body), "", "", "a second document begins here", "keep all settings in one")
+			result.addProblem(lineOf(document.Body), "", "", "a second document begins here", "keep all settings in one")
 		default:
-			body = d.Body
+			body = document.Body
 		}
 	}
 	if body == nil {
-		return f
+		return result
 	}
 	entries, ok := tableEntries(body)
 	if !ok {
-		f.addProblem(lineOf(body), "", "", "the file is not a table of settings", "write lines like node: a")
-		return f
+		result.addProblem(lineOf(body), "", "", "the file is not a table of settings", "write lines like node: a")
+		return result
 	}
-	for _, e := range f.uniqueEntries(entries, "") {
-		f.readEntry(table, e)
+	for _, e := range result.uniqueEntries(entries, "") {
+		result.readEntry(table, e)
 	}
-	return f
+	return result
 }
 
 // uniqueEntries returns the first entry of each key. A duplicate key is reported as a problem,
@@ -69,14 +69,14 @@ func parseFile(table []setting, path string, data []byte) *file {
 func (f *file) uniqueEntries(entries []*ast.MappingValueNode, problemKey string) []*ast.MappingValueNode {
 	firstLine := make(map[string]int)
 	var unique []*ast.MappingValueNode
-	for _, e := range entries {
-		key, at := scalarText(e.Key), lineOf(e.Key)
+	for _, entry := range entries {
+		key, at := scalarText(entry.Key), lineOf(entry.Key)
 		if earlier, ok := firstLine[key]; ok {
 			f.addProblem(at, problemKey, "", strconv.Quote(key)+" is there twice, first in line "+strconv.Itoa(earlier), "keep one of them")
 			continue
 		}
 		firstLine[key] = at
-		unique = append(unique, e)
+		unique = append(unique, entry)
 	}
 	return unique
 }
@@ -134,13 +134,13 @@ func (f *file) readRoutes(entry *ast.MappingValueNode) {
 		f.addProblem(routesLine, routesKey, "", "the value is not a table", remedy)
 		return
 	}
-	for _, r := range f.uniqueEntries(entries, routesKey) {
-		keys, ok := scalarTexts(r.Value, true)
+	for _, routeEntry := range f.uniqueEntries(entries, routesKey) {
+		keys, ok := scalarTexts(routeEntry.Value, true)
 		if !ok {
-			f.addProblem(lineOf(r.Key), routesKey, scalarText(r.Key), "the value has the wrong form", remedy)
+			f.addProblem(lineOf(routeEntry.Key), routesKey, scalarText(routeEntry.Key), "the value has the wrong form", remedy)
 			continue
 		}
-		f.routes = append(f.routes, Route{Prefix: scalarText(r.Key), Keys: keys})
+		f.routes = append(f.routes, Route{Prefix: scalarText(routeEntry.Key), Keys: keys})
 	}
 	slices.SortFunc(f.routes, func(a, b Route) int {
 		if d := len(b.Prefix) - len(a.Prefix); d != 0 {
@@ -174,11 +174,11 @@ func tableEntries(node ast.Node) ([]*ast.MappingValueNode, bool) {
 func scalarTexts(node ast.Node, isList bool) ([]string, bool) {
 	if sequence, ok := node.(*ast.SequenceNode); ok && isList {
 		var out []string
-		for _, v := range sequence.Values {
-			if !isScalar(v) {
+		for _, element := range sequence.Values {
+			if !isScalar(element) {
 				return nil, false
 			}
-			out = append(out, scalarText(v))
+			out = append(out, scalarText(element))
 		}
 		return out, true
 	}
@@ -202,8 +202,8 @@ func isScalar(node ast.Node) bool {
 
 // scalarText returns the text of a plain value, without quotes.
 func scalarText(node ast.Node) string {
-	if l, ok := node.(*ast.LiteralNode); ok {
-		return strings.TrimRight(l.Value.Value, "\n")
+	if literal, ok := node.(*ast.LiteralNode); ok {
+		return strings.TrimRight(literal.Value.Value, "\n")
 	}
 	return node.GetToken().Value
 }

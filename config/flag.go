@@ -21,14 +21,14 @@ func Flags() []Flag {
 	table := settings()
 	flags := make([]Flag, len(table))
 	for i, s := range table {
-		f := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList}
+		flag := Flag{Name: s.name, Metavar: s.metavar, Env: s.env(), Default: strings.Join(s.defaults, ","), Group: s.group, Help: s.help, IsList: s.isList}
 		if !s.flagOnly {
-			f.YAML = s.yaml()
+			flag.YAML = s.yaml()
 		}
 		if s.shownDefault != "" {
-			f.Default = s.shownDefault
+			flag.Default = s.shownDefault
 		}
-		flags[i] = f
+		flags[i] = flag
 	}
 	return flags
 }

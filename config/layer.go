@@ -84,11 +84,11 @@ func (l layer) add(match setting, val string) {
 }
 
 func unknownFlag(table []setting, name string) Problem {
-	p := Problem{Key: "--" + name, Origin: "flag", Message: "unknown flag", Remedy: "shardway run --help lists them all"}
+	problem := Problem{Key: "--" + name, Origin: "flag", Message: "unknown flag", Remedy: "shardway run --help lists them all"}
 	if near := suggest.Word(name, settingNames(table, func(s setting) string { return s.name })); near != "" {
-		p.Remedy = "did you mean --" + near + "? " + p.Remedy
+		problem.Remedy = "did you mean --" + near + "? " + problem.Remedy
 	}
-	return p
+	return problem
 }
 
 // envLayer reads the environment. It ignores empty variables. An unknown variable with the prefix is a
@@ -129,9 +129,9 @@ func withoutEnvPrefix(known []string) []string {
 }
 
 // splitList splits a list in one text.
-func splitList(s string) []string {
+func splitList(text string) []string {
 	var out []string
-	for part := range strings.SplitSeq(s, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			out = append(out, part)
 		}

@@ -43,13 +43,13 @@ func (c *Config) reachRules() []rule {
 
 // remoteJoinAddr returns the first join address that is certainly not on loopback, or "" if there is none.
 func (c *Config) remoteJoinAddr() string {
-	for _, j := range c.Join {
-		host, _, err := net.SplitHostPort(j)
+	for _, target := range c.Join {
+		host, _, err := net.SplitHostPort(target)
 		if err != nil {
-			host = strings.Trim(j, "[]")
+			host = strings.Trim(target, "[]")
 		}
 		if ip, err := netip.ParseAddr(host); err == nil && !ip.Unmap().IsLoopback() {
-			return j
+			return target
 		}
 	}
 	return ""

@@ -87,8 +87,8 @@ func (c *Config) Bounds() []Bound { return append(c.requiredBounds(), c.recommen
 
 func (c *Config) requiredBounds() []Bound {
 	var bounds []Bound
-	for _, b := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
-		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Values, Holds: b.Satisfied, Why: b.Reason, settings: b.Settings, remedy: b.Remedy})
+	for _, rule := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
+		bounds = append(bounds, Bound{Rule: rule.Text, Figures: rule.Values, Holds: rule.Satisfied, Why: rule.Reason, settings: rule.Settings, remedy: rule.Remedy})
 	}
 	bounds = append(bounds, []Bound{
 		{

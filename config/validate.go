@@ -52,11 +52,11 @@ func (c *Config) findProblems(unparsed map[string]bool) []Problem {
 
 // newProblem returns a Problem with the current value of a setting.
 func (c *Config) newProblem(name string, invalid *valueProblem) Problem {
-	p := Problem{Key: name, Origin: c.source(name), Message: invalid.message, Remedy: invalid.remedy}
+	problem := Problem{Key: name, Origin: c.source(name), Message: invalid.message, Remedy: invalid.remedy}
 	if s, ok := findSetting(settings(), name); ok {
-		p.Value = s.valueOf(c).String()
+		problem.Value = s.valueOf(c).String()
 	}
-	return p
+	return problem
 }
 
 // rule is a condition on one setting or between two settings. Conditions between timings are Bounds. message
@@ -230,8 +230,8 @@ func (c *Config) keyConfigRules() []rule {
 // KeyRoutes returns the table of path prefixes as package keysource reads it.
 func (c *Config) KeyRoutes() []keysource.Route {
 	routes := make([]keysource.Route, len(c.Routes))
-	for i, r := range c.Routes {
-		routes[i] = keysource.Route{Prefix: r.Prefix, Sources: r.Keys}
+	for i, route := range c.Routes {
+		routes[i] = keysource.Route{Prefix: route.Prefix, Sources: route.Keys}
 	}
 	return routes
 }

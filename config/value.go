@@ -122,7 +122,7 @@ func (v durationValue) set(texts []string) *valueProblem {
 		*v.field = 0
 		return nil
 	}
-	d, err := time.ParseDuration(texts[0])
+	parsed, err := time.ParseDuration(texts[0])
 	if err != nil {
 		remedy := "write it like 500ms, 2.5s or 1m"
 		if _, bare := strconv.ParseFloat(texts[0], 64); bare == nil {
@@ -130,7 +130,7 @@ func (v durationValue) set(texts []string) *valueProblem {
 		}
 		return &valueProblem{"not a duration", remedy}
 	}
-	*v.field = d
+	*v.field = parsed
 	return nil
 }
 
@@ -156,7 +156,7 @@ func (v durationValue) String() string {
 }
 
 // formatDuration formats a duration without trailing zero units.
-func formatDuration(d time.Duration) string { return timingrules.Short(d) }
+func formatDuration(duration time.Duration) string { return timingrules.Short(duration) }
 
 // sizeValue is a number of bytes within bounds.
 type sizeValue struct {
@@ -181,9 +181,9 @@ func (v sizeValue) set(texts []string) *valueProblem {
 		return nil
 	}
 	digits, factor := texts[0], int64(1)
-	for _, u := range sizeUnits() {
-		if rest, ok := strings.CutSuffix(digits, u.name); ok {
-			digits, factor = strings.TrimSpace(rest), u.size
+	for _, unit := range sizeUnits() {
+		if rest, ok := strings.CutSuffix(digits, unit.name); ok {
+			digits, factor = strings.TrimSpace(rest), unit.size
 			break
 		}
 	}
@@ -222,9 +222,9 @@ func (v sizeValue) String() string {
 
 // formatSize formats n in the largest unit without a remainder.
 func formatSize(n int64) string {
-	for _, u := range sizeUnits() {
-		if n >= u.size && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.name
+	for _, unit := range sizeUnits() {
+		if n >= unit.size && n%unit.size == 0 {
+			return strconv.FormatInt(n/unit.size, 10) + unit.name
 		}
 	}
 	return strconv.FormatInt(n, 10) + "B"
@@ -257,9 +257,9 @@ func (v textListValue) set(texts []string) *valueProblem {
 }
 
 func (v textListValue) check() *valueProblem {
-	for _, s := range *v.field {
-		if f := v.validate(s); f != nil {
-			return &valueProblem{strconv.Quote(s) + ": " + f.message, f.remedy}
+	for _, text := range *v.field {
+		if problem := v.validate(text); problem != nil {
+			return &valueProblem{strconv.Quote(text) + ": " + problem.message, problem.remedy}
 		}
 	}
 	return nil
@@ -272,16 +272,16 @@ type networkListValue struct{ field *[]netip.Prefix }
 
 func (v networkListValue) set(texts []string) *valueProblem {
 	var out []netip.Prefix
-	for _, s := range texts {
-		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
-			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	for _, text := range texts {
+		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
 			continue
 		}
-		p, err := netip.ParsePrefix(s)
+		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return &valueProblem{strconv.Quote(s) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
+			return &valueProblem{strconv.Quote(text) + " is not a network", "write it like 10.0.0.0/8, 192.0.2.7 or 2001:db8::/32"}
 		}
-		out = append(out, p.Masked())
+		out = append(out, network.Masked())
 	}
 	*v.field = out
 	return nil
@@ -291,8 +291,8 @@ func (v networkListValue) check() *valueProblem { return nil }
 
 func (v networkListValue) String() string {
 	words := make([]string, len(*v.field))
-	for i, p := range *v.field {
-		words[i] = p.String()
+	for i, network := range *v.field {
+		words[i] = network.String()
 	}
 	return strings.Join(words, ",")
 }
@@ -302,10 +302,10 @@ type endpointListValue struct{ field *[]Endpoint }
 
 func (v endpointListValue) set(texts []string) *valueProblem {
 	var out []Endpoint
-	for _, s := range texts {
-		name, addr, ok := strings.Cut(s, "=")
+	for _, text := range texts {
+		name, addr, ok := strings.Cut(text, "=")
 		if !ok {
-			return &valueProblem{strconv.Quote(s) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
+			return &valueProblem{strconv.Quote(text) + " is not an endpoint", "write it like grpc=10.0.0.5:9000"}
 		}
 		out = append(out, Endpoint{Name: name, Address: addr})
 	}
@@ -315,22 +315,22 @@ func (v endpointListValue) set(texts []string) *valueProblem {
 
 func (v endpointListValue) check() *valueProblem {
 	seen := make(map[string]bool)
-	for _, e := range *v.field {
-		if f := checkEndpoint(e); f != nil {
-			return &valueProblem{strconv.Quote(e.Name) + ": " + f.message, f.remedy}
+	for _, endpoint := range *v.field {
+		if problem := checkEndpoint(endpoint); problem != nil {
+			return &valueProblem{strconv.Quote(endpoint.Name) + ": " + problem.message, problem.remedy}
 		}
-		if seen[e.Name] {
-			return &valueProblem{strconv.Quote(e.Name) + " is there twice", "give each endpoint a name of its own"}
+		if seen[endpoint.Name] {
+			return &valueProblem{strconv.Quote(endpoint.Name) + " is there twice", "give each endpoint a name of its own"}
 		}
-		seen[e.Name] = true
+		seen[endpoint.Name] = true
 	}
 	return nil
 }
 
 func (v endpointListValue) String() string {
 	words := make([]string, len(*v.field))
-	for i, e := range *v.field {
-		words[i] = e.Name + "=" + e.Address
+	for i, endpoint := range *v.field {
+		words[i] = endpoint.Name + "=" + endpoint.Address
 	}
 	return strings.Join(words, ",")
 }

@@ -33,12 +33,12 @@ func New(c Config) (*Node, error) {
 	case c.Handler == nil:
 		return nil, errors.New("embed: Config.Handler is nil: set the handler of the app; for an http.Handler use embed.HTTP(h)")
 	}
-	w := c.Log
-	if w == nil {
-		w = os.Stderr
+	logWriter := c.Log
+	if logWriter == nil {
+		logWriter = os.Stderr
 	}
-	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && logsafe.IsTerminal(w)
-	n := &Node{log: logsafe.New(w, console).Level(logsafe.Level(settings.LogLevel))}
+	console := settings.LogFormat == config.LogConsole || settings.LogFormat == config.LogAuto && logsafe.IsTerminal(logWriter)
+	n := &Node{log: logsafe.New(logWriter, console).Level(logsafe.Level(settings.LogLevel))}
 	exit := c.Exit
 	if exit == nil {
 		exit = func(error) { os.Exit(1) } //nolint:forbidigo // two owners would be worse, see Config.Exit

@@ -20,24 +20,24 @@ func isExcluded(name string) bool {
 
 // settings converts c to validated settings.
 func (c Config) settings() (config.Config, error) {
-	p := config.Program{Embedded: true, EmbeddedHooks: c.hasHooks(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
+	program := config.Program{Embedded: true, EmbeddedHooks: c.hasHooks(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
 	if c.File != "" {
-		p.Settings = append(p.Settings, config.ProgramSetting{Name: "config", Texts: []string{c.File}, Origin: "Config.File"})
+		program.Settings = append(program.Settings, config.ProgramSetting{Name: "config", Texts: []string{c.File}, Origin: "Config.File"})
 	}
-	v := reflect.ValueOf(c)
+	values := reflect.ValueOf(c)
 	for _, s := range config.Settings() {
 		field, ok := fieldOf(s.Name)
 		if !ok {
 			continue
 		}
-		if texts := settingTexts(v.FieldByIndex(field.Index), s.ZeroText); texts != nil {
-			p.Settings = append(p.Settings, config.ProgramSetting{Name: s.Name, Texts: texts, Origin: "Config." + field.Name})
+		if texts := settingTexts(values.FieldByIndex(field.Index), s.ZeroText); texts != nil {
+			program.Settings = append(program.Settings, config.ProgramSetting{Name: s.Name, Texts: texts, Origin: "Config." + field.Name})
 		}
 	}
 	for _, r := range c.Routes {
-		p.Routes = append(p.Routes, config.Route{Prefix: r.Prefix, Keys: r.Key})
+		program.Routes = append(program.Routes, config.Route{Prefix: r.Prefix, Keys: r.Key})
 	}
-	return config.Compose(p)
+	return config.Compose(program)
 }
 
 // fieldOf returns the field of Config for a setting. Its name is that of the setting without
@@ -54,11 +54,11 @@ func fieldOf(setting string) (reflect.StructField, bool) {
 
 // settingTexts returns the values of a field as text of the configuration, or nil if the field is
 // zero.
-func settingTexts(v reflect.Value, zeroText string) []string {
-	if v.IsZero() {
+func settingTexts(field reflect.Value, zeroText string) []string {
+	if field.IsZero() {
 		return nil
 	}
-	switch x := v.Interface().(type) {
+	switch x := field.Interface().(type) {
 	case string:
 		return []string{x}
 	case bool:
@@ -78,7 +78,7 @@ func settingTexts(v reflect.Value, zeroText string) []string {
 		}
 		return texts
 	}
-	panic(fmt.Sprintf("embed: a field of type %T", v.Interface()))
+	panic(fmt.Sprintf("embed: a field of type %T", field.Interface()))
 }
 
 // choose returns ifTrue if the condition is true, and ifFalse otherwise.

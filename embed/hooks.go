@@ -94,12 +94,12 @@ func (c Config) hasHooks() bool { return c.Acquire != nil || c.Release != nil ||
 
 // convertCall converts a call to the types of this package.
 func convertCall(call agent.HookCall) HookCall {
-	c := HookCall{Map: uint64(call.Map)}
+	converted := HookCall{Map: uint64(call.Map)}
 	for _, s := range call.Shards {
-		c.Shards = append(c.Shards, HookShard{
+		converted.Shards = append(converted.Shards, HookShard{
 			Shard: int(s.Shard), Epoch: uint64(s.Epoch), To: string(s.To), Cut: s.Cut,
 			From: string(s.From), Released: s.Released, Note: s.Note, Again: s.Again,
 		})
 	}
-	return c
+	return converted
 }

@@ -40,9 +40,9 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 		last := map[shardmap.Shard]uint64{}
 		for first := true; ; first = false {
 			owned, generation := n.process.Node().Owned()
-			c := diff(last, owned)
+			change := diff(last, owned)
 			last = owned
-			if (first || len(c.Gained)+len(c.Lost) > 0) && !yield(c) {
+			if (first || len(change.Gained)+len(change.Lost) > 0) && !yield(change) {
 				return
 			}
 			if !n.process.Node().WaitOwned(ctx, generation) {

@@ -43,15 +43,15 @@ func (c Config) Canonical() (string, error) {
 		return "", err
 	}
 	result := canonicalConfig{Key: CanonicalSources(c.Sources), OnMissingKey: c.Missing}
-	for _, r := range c.Routes {
-		prefix, err := parsePrefix(r.Prefix)
+	for _, route := range c.Routes {
+		prefix, err := parsePrefix(route.Prefix)
 		if err != nil {
 			return "", err
 		}
 		if result.Routes == nil {
 			result.Routes = map[string][]string{}
 		}
-		result.Routes[escapePrefix(prefix)] = CanonicalSources(r.Sources)
+		result.Routes[escapePrefix(prefix)] = CanonicalSources(route.Sources)
 	}
 	if c.UsesProxies() {
 		result.TrustedProxies = sortedNetworks(c.TrustedProxies)
@@ -72,10 +72,10 @@ func (c Config) Canonical() (string, error) {
 }
 
 // allSources returns the sources of the defaults and of all routes.
-func allSources(s Spec) []string {
-	all := slices.Clone(s.Sources)
-	for _, r := range s.Routes {
-		all = append(all, r.Sources...)
+func allSources(spec Spec) []string {
+	all := slices.Clone(spec.Sources)
+	for _, route := range spec.Routes {
+		all = append(all, route.Sources...)
 	}
 	return all
 }
@@ -128,9 +128,9 @@ func sortedNetworks(networks []netip.Prefix) []string {
 // the address of the client, or a forwarding header, which is trusted only from a trusted proxy.
 func (c Config) UsesProxies() bool {
 	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
-		s, err := Parse(text)
-		name := strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))
-		return err == nil && (s.Kind == IP || s.Kind == Header && (strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "x-real-ip"))
+		source, err := Parse(text)
+		name := strings.ToLower(strings.ReplaceAll(source.Name, "_", "-"))
+		return err == nil && (source.Kind == IP || source.Kind == Header && (strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "x-real-ip"))
 	})
 }
 
@@ -146,19 +146,19 @@ func ParseConfig(text string) (Config, error) {
 	if err := decoder.Decode(&decoded); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
 	}
-	c := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey}
+	config := Config{Spec: Spec{Sources: decoded.Key}, Missing: decoded.OnMissingKey}
 	for prefix, sources := range decoded.Routes {
-		c.Routes = append(c.Routes, Route{Prefix: prefix, Sources: sources})
+		config.Routes = append(config.Routes, Route{Prefix: prefix, Sources: sources})
 	}
-	slices.SortFunc(c.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
-	for _, p := range decoded.TrustedProxies {
-		n, err := netip.ParsePrefix(p)
+	slices.SortFunc(config.Routes, func(a, b Route) int { return strings.Compare(a.Prefix, b.Prefix) })
+	for _, proxy := range decoded.TrustedProxies {
+		n, err := netip.ParsePrefix(proxy)
 		if err != nil {
 			return Config{}, fmt.Errorf("keysource: key configuration: trusted_proxies: %w", err)
 		}
-		c.TrustedProxies = append(c.TrustedProxies, n)
+		config.TrustedProxies = append(config.TrustedProxies, n)
 	}
-	reencoded, err := c.Canonical()
+	reencoded, err := config.Canonical()
 	switch {
 	case err != nil:
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
@@ -168,5 +168,5 @@ func ParseConfig(text string) (Config, error) {
 	if _, err := ParseMissing(string(decoded.OnMissingKey)); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
 	}
-	return c, nil
+	return config, nil
 }

@@ -122,15 +122,15 @@ func NormalPath(dst, path []byte) []byte {
 	return out
 }
 
-// unescape appends v to dst and percent-decodes it. Invalid escapes remain unchanged.
-func unescape(dst, v []byte) []byte {
-	for i := 0; i < len(v); i++ {
-		c := v[i]
-		if c == '%' && i+2 < len(v) && unhex(v[i+1]) < 16 && unhex(v[i+2]) < 16 {
-			c = unhex(v[i+1])<<4 | unhex(v[i+2])
+// unescape appends text to dst and percent-decodes it. Invalid escapes remain unchanged.
+func unescape(dst, text []byte) []byte {
+	for i := 0; i < len(text); i++ {
+		char := text[i]
+		if char == '%' && i+2 < len(text) && unhex(text[i+1]) < 16 && unhex(text[i+2]) < 16 {
+			char = unhex(text[i+1])<<4 | unhex(text[i+2])
 			i += 2
 		}
-		dst = append(dst, c)
+		dst = append(dst, char)
 	}
 	return dst
 }

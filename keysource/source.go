@@ -70,13 +70,13 @@ func Parse(text string) (Source, error) {
 	if !utf8.ValidString(text) {
 		return wrong("the source is not valid UTF-8", "write names in UTF-8")
 	}
-	s := Source{Name: name}
+	source := Source{Name: name}
 	for i, w := range kinds() {
 		if w == word {
-			s.Kind = Kind(i + 1)
+			source.Kind = Kind(i + 1)
 		}
 	}
-	switch s.Kind {
+	switch source.Kind {
 	case Host, IP, Mint:
 		if hasName {
 			return wrong("the source "+strconv.Quote(word)+" takes no name", "write "+word)
@@ -86,14 +86,14 @@ func Parse(text string) (Source, error) {
 		if err != nil || n < 1 || n > maxSegment {
 			return wrong("the source \"path\" needs the number of a segment, 1 to 64", "write path:1 for the first segment of the path")
 		}
-		s.Name, s.Segment = "", n
+		source.Name, source.Segment = "", n
 	case Header, Cookie:
 		if !isToken(name) {
-			return wrong("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(s.Kind))
+			return wrong("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(source.Kind))
 		}
 	case Query, JWT:
 		if name == "" || strings.ContainsAny(name, " \t\r\n") {
-			return wrong("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(s.Kind))
+			return wrong("the source "+strconv.Quote(word)+" needs a name without blanks", "write "+example(source.Kind))
 		}
 	default:
 		remedy := "known sources: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip, and mint on a route of its own"
@@ -102,12 +102,12 @@ func Parse(text string) (Source, error) {
 		}
 		return wrong(strconv.Quote(word)+" is not a key source", remedy)
 	}
-	return s, nil
+	return source, nil
 }
 
 // example returns an example of a source with a name, for error messages.
-func example(k Kind) string {
-	switch k {
+func example(kind Kind) string {
+	switch kind {
 	case Header:
 		return Default
 	case Cookie:
@@ -119,15 +119,15 @@ func example(k Kind) string {
 	return "jwt:sub"
 }
 
-// isToken reports whether s is a token (RFC 9110, section 5.6.2), as names of headers and cookies
-// are.
-func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+// isToken reports whether text is a token (RFC 9110, section 5.6.2), as names of headers and
+// cookies are.
+func isToken(text string) bool {
+	for i := range len(text) {
+		char := text[i]
+		alnum := char >= '0' && char <= '9' || char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z'
+		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(char)) {
 			return false
 		}
 	}
-	return s != ""
+	return text != ""
 }

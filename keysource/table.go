@@ -47,43 +47,43 @@ type route struct {
 // or "routes".
 func NewTable(spec Spec) (*Table, error) {
 	var problems []error
-	t := &Table{}
+	table := &Table{}
 	sources := spec.Sources
 	if len(sources) == 0 {
 		sources = []string{Default}
 	}
-	t.defaults = parseSources("key", "", sources, &problems)
-	if slices.ContainsFunc(t.defaults.Sources, isMint) {
+	table.defaults = parseSources("key", "", sources, &problems)
+	if slices.ContainsFunc(table.defaults.Sources, isMint) {
 		problems = append(problems, MintEverywhere())
 	}
 	original := make(map[string]string, len(spec.Routes)) // original text by parsed prefix
-	for _, r := range spec.Routes {
-		prefix, err := parsePrefix(r.Prefix)
+	for _, configured := range spec.Routes {
+		prefix, err := parsePrefix(configured.Prefix)
 		if err != nil {
 			problems = append(problems, err)
 		} else if first, duplicate := original[prefix]; duplicate {
 			problems = append(problems, &valueerr.Error{
-				Key: "routes", Value: r.Prefix, Wrong: strconv.Quote(r.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
+				Key: "routes", Value: configured.Prefix, Wrong: strconv.Quote(configured.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
 			})
 		} else {
-			original[prefix] = r.Prefix
+			original[prefix] = configured.Prefix
 		}
-		if len(r.Sources) == 0 {
+		if len(configured.Sources) == 0 {
 			problems = append(problems, &valueerr.Error{
-				Key: "routes", Value: r.Prefix, Wrong: "no key source is set for " + strconv.Quote(r.Prefix), Remedy: "set one, such as header:X-Tenant",
+				Key: "routes", Value: configured.Prefix, Wrong: "no key source is set for " + strconv.Quote(configured.Prefix), Remedy: "set one, such as header:X-Tenant",
 			})
 		}
-		t.routes = append(t.routes, route{prefix, parseSources("routes", strconv.Quote(r.Prefix)+": ", r.Sources, &problems)})
+		table.routes = append(table.routes, route{prefix, parseSources("routes", strconv.Quote(configured.Prefix)+": ", configured.Sources, &problems)})
 	}
-	slices.SortStableFunc(t.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
+	slices.SortStableFunc(table.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
 	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
-	return t, nil
+	return table, nil
 }
 
-// isMint reports whether s generates keys.
-func isMint(s Source) bool { return s.Kind == Mint }
+// isMint reports whether the source generates keys.
+func isMint(source Source) bool { return source.Kind == Mint }
 
 // MintEverywhere returns the error for mint outside routes: if every request got a new key, no
 // client could access the resource that it has created.
@@ -126,11 +126,11 @@ func parsePrefix(text string) (string, error) {
 	if strings.ContainsAny(text, " \t\r\n#") {
 		return wrong("write blanks as %20 and # as %23")
 	}
-	p := ParsePath(nil, []byte(text))
-	if p.hasDotSegment || p.agreed <= len(text) {
+	path := ParsePath(nil, []byte(text))
+	if path.hasDotSegment || path.agreed <= len(text) {
 		return wrong("write it without ., .., empty segment, \\ and ;: paths with them are refused")
 	}
-	return string(p.decoded), nil
+	return string(path.decoded), nil
 }
 
 // HasRoutes reports whether the sources depend on the path.

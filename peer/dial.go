@@ -41,9 +41,9 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.dialWithRetry(ctx, node, encodedHello, kind)
+	conn, err := p.dialWithRetry(ctx, node, encodedHello, kind)
 	if !isUnknownNode(err) {
-		return c, err
+		return conn, err
 	}
 	return p.dialUntilKnown(ctx, node, encodedHello, kind, err)
 }
@@ -74,14 +74,14 @@ func (p *Port) dialUntilKnown(ctx context.Context, node string, encodedHello []b
 			timer.Stop()
 			return nil, lastErr
 		}
-		c, err := p.dialWithRetry(ctx, node, encodedHello, kind)
+		conn, err := p.dialWithRetry(ctx, node, encodedHello, kind)
 		switch {
 		case isUnknownNode(err):
 			lastErr = err
 		case err != nil && ctx.Err() != nil:
 			return nil, lastErr
 		default:
-			return c, err
+			return conn, err
 		}
 	}
 }
@@ -126,10 +126,10 @@ func (p *Port) ClusterOf(ctx context.Context, node, addr string) (cluster string
 	if err != nil {
 		return "", err
 	}
-	c, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
+	conn, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
 	if err == nil {
-		_ = c.Close() // only the response was needed
-		return c.peer.Cluster, nil
+		_ = conn.Close() // only the response was needed
+		return conn.peer.Cluster, nil
 	}
 	var dialer, peerCluster, reported string
 	if refusal, ok := errors.AsType[*RefusedError](err); ok && refusal.Code == RefusedClusterMismatch {
@@ -147,12 +147,12 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	c, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
+	conn, err := p.dialAddr(ctx, addr, node, encodedHello, Control)
 	if err != nil {
 		return Identity{}, err
 	}
-	_ = c.Close() // only the response was needed
-	return c.peer, nil
+	_ = conn.Close() // only the response was needed
+	return conn.peer, nil
 }
 
 // dialAddr dials a node at an address.
@@ -165,7 +165,7 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, encodedHello []b
 	}
 	raw = newLowLatencyConn(raw, &p.poller)
 	p.setTCPOptions(raw, kind)
-	c, err := p.handshake(ctx, raw, encodedHello, node, kind)
+	conn, err := p.handshake(ctx, raw, encodedHello, node, kind)
 	if err != nil {
 		_ = raw.Close()
 		if _, refused := errors.AsType[*RefusedError](err); refused {
@@ -173,7 +173,7 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, encodedHello []b
 		}
 		return nil, fmt.Errorf("greet %q at %s: %w", node, addr, err)
 	}
-	return c, nil
+	return conn, nil
 }
 
 // handshake performs the dialer's side of the handshake on raw, and sends encodedHello. On success
@@ -183,7 +183,7 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte,
 		_ = raw.SetDeadline(time.Unix(1, 0)) // a deadline in the past ends reads and writes
 	})
 	defer stop()
-	c := raw
+	secured := raw
 	if p.options.WrapClient != nil {
 		wrapped, err := p.options.WrapClient(ctx, raw, node)
 		if recordErr, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(recordErr.RecordHeader[:len(magic)]) == magic {
@@ -192,12 +192,12 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte,
 		if err != nil {
 			return nil, contextCause(ctx, err)
 		}
-		c = wrapped
+		secured = wrapped
 	}
-	if _, err := c.Write(encodedHello); err != nil {
+	if _, err := secured.Write(encodedHello); err != nil {
 		return nil, contextCause(ctx, err)
 	}
-	peer, err := readResponse(c)
+	peer, err := readResponse(secured)
 	if err != nil {
 		if refusal, refused := errors.AsType[*RefusedError](err); refused {
 			refusal.Node = node
@@ -218,9 +218,9 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, encodedHello []byte,
 		return nil, err
 	}
 	if plain := applyKind(raw, kind); p.options.WrapClient == nil {
-		c = plain
+		secured = plain
 	}
-	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.options.WrapClient == nil}, nil
+	return &Conn{Conn: secured, kind: kind, peer: peer, direct: p.options.WrapClient == nil}, nil
 }
 
 // checkPeerIdentity checks the node and the cluster of the other side. The other side does the same

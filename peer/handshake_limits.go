@@ -45,8 +45,8 @@ type pendingConn struct {
 }
 
 // add adds a connection, and returns the connection to evict for it, if any. evicted may be raw
-// itself; c is nil then.
-func (pc *pendingConns) add(raw net.Conn, options *Options) (c *pendingConn, evicted net.Conn) {
+// itself; pending is nil then.
+func (pc *pendingConns) add(raw net.Conn, options *Options) (pending *pendingConn, evicted net.Conn) {
 	src, now := pc.sourceOf(raw, options), time.Now()
 	victimSource := src // source of the connection to evict
 	full := src.conns.Len() >= options.MaxHandshakesPerSource
@@ -65,12 +65,12 @@ func (pc *pendingConns) add(raw net.Conn, options *Options) (c *pendingConn, evi
 		pc.sources = make(map[string]*source)
 	}
 	pc.sources[src.key] = src // remove may have deleted it
-	c = &pendingConn{raw: raw, source: src, start: now}
-	c.element = src.conns.PushBack(c)
+	pending = &pendingConn{raw: raw, source: src, start: now}
+	pending.element = src.conns.PushBack(pending)
 	if !src.isNode {
 		pc.unknownConns++
 	}
-	return c, evicted
+	return pending, evicted
 }
 
 // sourceOf returns the source of a connection. Whether it belongs to a node is determined when its
@@ -115,36 +115,36 @@ func origin(addrOfPeer net.Addr, options *Options) (key string, isNode bool) {
 // node.
 func (pc *pendingConns) largestUnknownSource() *source {
 	var largest *source
-	for _, s := range pc.sources {
-		if !s.isNode && (largest == nil || s.conns.Len() > largest.conns.Len()) {
-			largest = s
+	for _, src := range pc.sources {
+		if !src.isNode && (largest == nil || src.conns.Len() > largest.conns.Len()) {
+			largest = src
 		}
 	}
 	return largest
 }
 
 // remove removes a connection. A second call has no effect.
-func (pc *pendingConns) remove(c *pendingConn) {
-	if c.element == nil {
+func (pc *pendingConns) remove(pending *pendingConn) {
+	if pending.element == nil {
 		return
 	}
-	s := c.source
-	s.conns.Remove(c.element)
-	c.element = nil
-	if !s.isNode {
+	src := pending.source
+	src.conns.Remove(pending.element)
+	pending.element = nil
+	if !src.isNode {
 		pc.unknownConns--
 	}
-	if s.conns.Len() == 0 {
-		delete(pc.sources, s.key)
+	if src.conns.Len() == 0 {
+		delete(pc.sources, src.key)
 	}
 }
 
-// each calls f for every connection.
-func (pc *pendingConns) each(f func(net.Conn)) {
-	for _, s := range pc.sources {
-		for e := s.conns.Front(); e != nil; e = e.Next() {
-			if c, ok := e.Value.(*pendingConn); ok {
-				f(c.raw)
+// each calls visit for every connection.
+func (pc *pendingConns) each(visit func(net.Conn)) {
+	for _, src := range pc.sources {
+		for e := src.conns.Front(); e != nil; e = e.Next() {
+			if pending, ok := e.Value.(*pendingConn); ok {
+				visit(pending.raw)
 			}
 		}
 	}

@@ -26,13 +26,13 @@ func (p *Port) Listener(kind Kind, addr net.Addr) net.Listener {
 	return l
 }
 
-func (l *listener) handle(ctx context.Context, c *Conn) {
+func (l *listener) handle(ctx context.Context, conn *Conn) {
 	select {
-	case l.accepted <- c:
+	case l.accepted <- conn:
 	case <-l.done:
-		_ = c.Close()
+		_ = conn.Close()
 	case <-ctx.Done():
-		_ = c.Close()
+		_ = conn.Close()
 	}
 }
 

@@ -69,10 +69,10 @@ type lowLatencyConn struct {
 
 // newLowLatencyConn makes reads of a TCP connection low-latency. It returns other connections
 // unchanged.
-func newLowLatencyConn(c net.Conn, poller *readPoller) net.Conn {
-	tcpConn, ok := c.(*net.TCPConn)
+func newLowLatencyConn(netConn net.Conn, poller *readPoller) net.Conn {
+	tcpConn, ok := netConn.(*net.TCPConn)
 	if !ok {
-		return c
+		return netConn
 	}
 	conn := &lowLatencyConn{TCPConn: tcpConn, socket: newRawConn(tcpConn), poller: poller}
 	if poller != nil {
@@ -84,31 +84,31 @@ func newLowLatencyConn(c net.Conn, poller *readPoller) net.Conn {
 // disablePolling disables polling for a connection from an address that belongs to no node, until
 // applyKind. Otherwise such an idle connection would cost 20 polls per second, and 200 in an
 // overloaded process. No read or write may be in progress.
-func disablePolling(c net.Conn) {
-	if conn, ok := c.(*lowLatencyConn); ok {
+func disablePolling(netConn net.Conn) {
+	if conn, ok := netConn.(*lowLatencyConn); ok {
 		conn.pollerOff.Store(true)
 	}
 }
 
 // applyKind configures the connection for the kind of its stream. Streams of requests are not
 // polled, because there are many of them, and a machine is overloaded by them. It returns the
-// connection to use if nothing wraps c: a stream with one request reads the socket directly. No
-// read or write may be in progress.
-func applyKind(c net.Conn, kind Kind) net.Conn {
-	conn, ok := c.(*lowLatencyConn)
+// connection to use if nothing wraps netConn: a stream with one request reads the socket directly.
+// No read or write may be in progress.
+func applyKind(netConn net.Conn, kind Kind) net.Conn {
+	conn, ok := netConn.(*lowLatencyConn)
 	if !ok {
-		return c
+		return netConn
 	}
 	if !kind.forwards() {
 		conn.pollerOff.Store(false)
-		return c
+		return netConn
 	}
 	conn.pollerOff.Store(true)
 	if conn.poller != nil {
 		conn.poller.remove(conn)
 	}
 	if kind != Forward {
-		return c
+		return netConn
 	}
 	return conn.TCPConn
 }

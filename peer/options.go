@@ -130,17 +130,17 @@ func (o Options) withDefaults() Options {
 }
 
 // maxStreams returns the limit of open streams of a kind.
-func (o *Options) maxStreams(k Kind) int {
-	if k == Forward {
+func (o *Options) maxStreams(kind Kind) int {
+	if kind == Forward {
 		return o.MaxForwardStreams
 	}
 	return o.MaxStreamsPerKind
 }
 
-func orDefault[T comparable](v, def T) T {
+func orDefault[T comparable](value, defaultValue T) T {
 	var zero T
-	if v == zero {
-		return def
+	if value == zero {
+		return defaultValue
 	}
-	return v
+	return value
 }

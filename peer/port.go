@@ -25,16 +25,16 @@ type Port struct {
 }
 
 // New returns a Port that is not serving.
-func New(o Options) *Port {
-	p := &Port{options: o.withDefaults()}
-	p.boot.Store(o.Boot)
+func New(options Options) *Port {
+	p := &Port{options: options.withDefaults()}
+	p.boot.Store(options.Boot)
 	return p
 }
 
-// Handle registers h for the streams of a kind. It must be called before Serve. Streams of other
-// kinds are refused.
-func (p *Port) Handle(kind Kind, h Handler) {
-	p.handlers[kind] = h
+// Handle registers the handler for the streams of a kind. It must be called before Serve. Streams
+// of other kinds are refused.
+func (p *Port) Handle(kind Kind, handler Handler) {
+	p.handlers[kind] = handler
 }
 
 // SetBoot changes the boot that this node reports on new streams. A node calls it after another

@@ -107,11 +107,11 @@ func readMagic(r io.Reader, header []byte) error {
 	return err
 }
 
-func readBody(r io.Reader, n uint16) ([]byte, error) {
-	if n > maxBodyLen {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, n, maxBodyLen)
+func readBody(r io.Reader, size uint16) ([]byte, error) {
+	if size > maxBodyLen {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", errMalformed, size, maxBodyLen)
 	}
-	b := make([]byte, n)
+	b := make([]byte, size)
 	if _, err := io.ReadFull(r, b); err != nil {
 		return nil, err
 	}
@@ -121,15 +121,15 @@ func readBody(r io.Reader, n uint16) ([]byte, error) {
 // recordLen is the encoded length of a boot and a record.
 const recordLen = 5 * 8
 
-func appendRecord(b []byte, boot uint64, r Record) []byte {
-	for _, v := range []uint64{boot, r.Nonce, r.Term, r.Last, r.Applied} {
+func appendRecord(b []byte, boot uint64, record Record) []byte {
+	for _, v := range []uint64{boot, record.Nonce, record.Term, record.Last, record.Applied} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	return b
 }
 
 // parseRecord is the inverse of appendRecord. b must be long enough.
-func parseRecord(b []byte) (boot uint64, r Record) {
+func parseRecord(b []byte) (boot uint64, record Record) {
 	uint64At := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
 	return uint64At(0), Record{Nonce: uint64At(1), Term: uint64At(2), Last: uint64At(3), Applied: uint64At(4)}
 }

@@ -22,13 +22,14 @@ type rawConn struct {
 	stream rawio.Stream
 }
 
-// newRawConn returns c itself if its socket is not accessible.
-func newRawConn(c *net.TCPConn) readWriter {
-	conn, err := c.SyscallConn()
+// newRawConn returns a rawConn for a connection. It returns the connection itself if its socket is
+// not accessible.
+func newRawConn(tcpConn *net.TCPConn) readWriter {
+	conn, err := tcpConn.SyscallConn()
 	if err != nil {
-		return c
+		return tcpConn
 	}
-	rc := &rawConn{TCPConn: c, conn: conn}
+	rc := &rawConn{TCPConn: tcpConn, conn: conn}
 	rc.stream.Open(conn)
 	return rc
 }

@@ -21,20 +21,20 @@ type readPoller struct {
 	conns map[*lowLatencyConn]struct{}
 }
 
-// add polls the reads of c until remove.
-func (rp *readPoller) add(c *lowLatencyConn) {
+// add makes the poller interrupt the reads of conn until remove is called.
+func (rp *readPoller) add(conn *lowLatencyConn) {
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
 	if rp.conns == nil {
 		rp.conns = make(map[*lowLatencyConn]struct{})
 	}
-	rp.conns[c] = struct{}{}
+	rp.conns[conn] = struct{}{}
 }
 
-func (rp *readPoller) remove(c *lowLatencyConn) {
+func (rp *readPoller) remove(conn *lowLatencyConn) {
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
-	delete(rp.conns, c)
+	delete(rp.conns, conn)
 }
 
 // run polls until ctx ends. After that, reads depend on the runtime poller alone.
@@ -57,7 +57,7 @@ func (rp *readPoller) interruptDue(now time.Time) {
 	now = now.Add(pollerTick / 2)
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
-	for c := range rp.conns {
-		c.interruptIfDue(now)
+	for conn := range rp.conns {
+		conn.interruptIfDue(now)
 	}
 }

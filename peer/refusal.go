@@ -11,41 +11,41 @@ import (
 // refuse sends the reason to the dialer. The response fits into any socket buffer, and the dialer
 // has sent nothing after its hello. The close that follows therefore does not reset the connection
 // before the dialer has read the response.
-func (s *server) refuse(c net.Conn, refusal *RefusedError, dialer string) {
+func (s *server) refuse(conn net.Conn, refusal *RefusedError, dialer string) {
 	s.port.counts.refused.Add(1)
-	if s.port.logLimiter.allow(c.RemoteAddr(), &s.port.options, refusal.Reason) {
-		s.port.options.Log.Warn().Str("peer", dialer).Stringer("addr", c.RemoteAddr()).
+	if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, refusal.Reason) {
+		s.port.options.Log.Warn().Str("peer", dialer).Stringer("addr", conn.RemoteAddr()).
 			Stringer("check", refusal.Code).Str("reason", truncate(refusal.Reason)).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer stream refused")
 	}
-	if _, err := c.Write(encodeRefused(refusal)); err != nil {
+	if _, err := conn.Write(encodeRefused(refusal)); err != nil {
 		return
 	}
-	if halfCloser, ok := c.(interface{ CloseWrite() error }); ok {
+	if halfCloser, ok := conn.(interface{ CloseWrite() error }); ok {
 		_ = halfCloser.CloseWrite()
 	}
 }
 
 // rejectHello responds to a hello that could not be read, if it began with the right magic.
-func (s *server) rejectHello(c net.Conn, err error) {
+func (s *server) rejectHello(conn net.Conn, err error) {
 	var refusal *RefusedError
 	switch {
 	case errors.Is(err, errUnexpectedTLS):
-		s.refuse(c, refuse(RefusedTLSMismatch, "%s", reasonNoTLSHere), "")
-		discardUntilClosed(c)
+		s.refuse(conn, refuse(RefusedTLSMismatch, "%s", reasonNoTLSHere), "")
+		discardUntilClosed(conn)
 	case errors.As(err, &refusal):
-		s.refuse(c, refusal, "")
+		s.refuse(conn, refusal, "")
 	case errors.Is(err, errMalformed):
-		s.refuse(c, refuse(RefusedMalformed, "%v", err), "")
+		s.refuse(conn, refuse(RefusedMalformed, "%v", err), "")
 	default:
-		s.countFailedHandshake(c, err)
+		s.countFailedHandshake(conn, err)
 	}
 }
 
 // countFailedHandshake counts a connection that gets no response. Port scans and crashing peers are common,
 // so it logs at debug level.
-func (s *server) countFailedHandshake(c net.Conn, err error) {
+func (s *server) countFailedHandshake(conn net.Conn, err error) {
 	s.port.counts.failedHandshakes.Add(1)
-	s.port.options.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface incomplete")
+	s.port.options.Log.Debug().Stringer("addr", conn.RemoteAddr()).Err(err).Msg("peer preface incomplete")
 }
 
 // Reasons of RefusedTLSMismatch: only one side uses TLS.
@@ -56,26 +56,26 @@ const (
 )
 
 // rejectTLS handles a failed TLS handshake. A dialer without TLS gets a response without TLS.
-func (s *server) rejectTLS(c net.Conn, err error) {
+func (s *server) rejectTLS(conn net.Conn, err error) {
 	var recordErr tls.RecordHeaderError
 	var netErr net.Error
 	switch {
 	case errors.As(err, &recordErr) && string(recordErr.RecordHeader[:len(magic)]) == magic:
-		s.refuse(c, refuse(RefusedTLSMismatch, "%s", reasonTLSRequired), "")
-		discardUntilClosed(c)
+		s.refuse(conn, refuse(RefusedTLSMismatch, "%s", reasonTLSRequired), "")
+		discardUntilClosed(conn)
 	case errors.As(err, &recordErr), errors.As(err, &netErr), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		s.countFailedHandshake(c, err) // a port scan, or the dialer has left
+		s.countFailedHandshake(conn, err) // a port scan, or the dialer has left
 	default:
 		s.port.counts.refused.Add(1)
-		if s.port.logLimiter.allow(c.RemoteAddr(), &s.port.options, err.Error()) {
-			s.port.options.Log.Warn().Stringer("addr", c.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
+		if s.port.logLimiter.allow(conn.RemoteAddr(), &s.port.options, err.Error()) {
+			s.port.options.Log.Warn().Stringer("addr", conn.RemoteAddr()).Str("error", truncate(err.Error())).Int("left_out", s.port.logLimiter.takeSuppressed()).Msg("peer refused")
 		}
 	}
 }
 
 // discardUntilClosed reads data of the other side until the handshake deadline. An earlier close could reset
 // the connection before the other side has read the response.
-func discardUntilClosed(c net.Conn) {
-	_, _ = io.CopyN(io.Discard, c, 64<<10) // until the other side closes
+func discardUntilClosed(conn net.Conn) {
+	_, _ = io.CopyN(io.Discard, conn, 64<<10) // until the other side closes
 }

@@ -22,12 +22,12 @@ func encodeAccepted(self Identity) ([]byte, error) {
 }
 
 // encodeRefused encodes a refusal. Its body is the reason in UTF-8, in all versions.
-func encodeRefused(e *RefusedError) []byte {
-	reason := e.Reason
+func encodeRefused(refusal *RefusedError) []byte {
+	reason := refusal.Reason
 	if len(reason) > maxReasonLen {
 		reason = strings.ToValidUTF8(reason[:maxReasonLen], "")
 	}
-	return finishResponse(append(responseHeader(byte(e.Code)), reason...))
+	return finishResponse(append(responseHeader(byte(refusal.Code)), reason...))
 }
 
 func responseHeader(status byte) []byte {

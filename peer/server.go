@@ -87,22 +87,22 @@ func (s *server) accept(ctx context.Context) error {
 
 // serve performs the handshake of one connection and calls its handler.
 func (s *server) serve(ctx context.Context, raw net.Conn) {
-	c := s.handshake(ctx, raw)
-	if c == nil {
+	stream := s.handshake(ctx, raw)
+	if stream == nil {
 		_ = raw.Close()
 		return
 	}
-	defer s.recoverHandler(c)
-	s.port.handlers[c.kind](ctx, c)
+	defer s.recoverHandler(stream)
+	s.port.handlers[stream.kind](ctx, stream)
 }
 
 // recoverHandler recovers from a panic of a handler and closes its stream, so that other streams
 // continue.
-func (s *server) recoverHandler(c *Conn) {
+func (s *server) recoverHandler(stream *Conn) {
 	if v := recover(); v != nil {
-		s.port.options.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
+		s.port.options.Log.Error().Str("peer", stream.Node()).Stringer("kind", stream.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
 			Msg("peer stream panicked: please report this")
-		_ = c.Close()
+		_ = stream.Close()
 	}
 }
 
@@ -154,28 +154,28 @@ func (s *server) openStream(raw, secured net.Conn, greeting hello, pending *pend
 	if plain := applyKind(raw, greeting.kind); port.options.WrapServer == nil {
 		secured = plain
 	}
-	c := &Conn{Conn: secured, kind: greeting.kind, peer: greeting.sender, direct: port.options.WrapServer == nil, onClose: s.removeConn}
+	stream := &Conn{Conn: secured, kind: greeting.kind, peer: greeting.sender, direct: port.options.WrapServer == nil, onClose: s.removeConn}
 	// Promoting comes before the response: an accepted stream must not be evicted.
-	if !s.promote(pending, c) {
-		_ = c.Close()
+	if !s.promote(pending, stream) {
+		_ = stream.Close()
 		return nil
 	}
-	if err := s.sendAccepted(raw, c); err != nil {
+	if err := s.sendAccepted(raw, stream); err != nil {
 		s.countFailedHandshake(raw, err)
-		_ = c.Close()
+		_ = stream.Close()
 		return nil
 	}
 	port.counts.accepted.Add(1)
-	return c
+	return stream
 }
 
 // sendAccepted sends the acceptance and clears the handshake deadline.
-func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
+func (s *server) sendAccepted(raw net.Conn, stream *Conn) error {
 	b, err := encodeAccepted(s.port.self())
 	if err != nil {
 		return err
 	}
-	if _, err := c.Write(b); err != nil {
+	if _, err := stream.Write(b); err != nil {
 		return err
 	}
 	return raw.SetDeadline(time.Time{})
@@ -183,23 +183,23 @@ func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
 
 // promote moves a connection from the pending ones to the streams. It returns false if the port is
 // closing.
-func (s *server) promote(pending *pendingConn, c *Conn) bool {
+func (s *server) promote(pending *pendingConn, stream *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending.remove(pending)
 	if s.closed {
 		return false
 	}
-	s.conns[c] = struct{}{}
+	s.conns[stream] = struct{}{}
 	return true
 }
 
 // removeConn removes a closed stream.
-func (s *server) removeConn(c *Conn) {
-	s.port.open[c.kind].Add(-1)
+func (s *server) removeConn(stream *Conn) {
+	s.port.open[stream.kind].Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	delete(s.conns, stream)
 }
 
 // addPending adds raw to the pending connections, and closes another one if there are too many. It
@@ -210,19 +210,19 @@ func (s *server) addPending(raw net.Conn) *pendingConn {
 		s.mu.Unlock()
 		return nil
 	}
-	c, evicted := s.pending.add(raw, &s.port.options)
+	pending, evicted := s.pending.add(raw, &s.port.options)
 	s.mu.Unlock()
 	if evicted != nil {
 		s.port.counts.evicted.Add(1)
 		_ = evicted.Close()
 	}
-	return c
+	return pending
 }
 
-func (s *server) removePending(c *pendingConn) {
+func (s *server) removePending(pending *pendingConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending.remove(c) // does nothing if it was evicted or promoted
+	s.pending.remove(pending) // does nothing if it was evicted or promoted
 }
 
 // closeAll closes all accepted connections and prevents further ones.

@@ -15,11 +15,11 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 
 // setTCPOptions sets the TCP options for a kind. It ignores other connections. It also ignores errors: a
 // socket that accepts no options is dead, and the next read or write returns a better error.
-func (p *Port) setTCPOptions(c net.Conn, k Kind) {
-	if wrapper, ok := c.(*lowLatencyConn); ok {
-		c = wrapper.TCPConn
+func (p *Port) setTCPOptions(conn net.Conn, kind Kind) {
+	if wrapper, ok := conn.(*lowLatencyConn); ok {
+		conn = wrapper.TCPConn
 	}
-	tcpConn, ok := c.(*net.TCPConn)
+	tcpConn, ok := conn.(*net.TCPConn)
 	if !ok {
 		return
 	}
@@ -28,7 +28,7 @@ func (p *Port) setTCPOptions(c net.Conn, k Kind) {
 	// the user timeout: within 15 s, streams with requests within 60 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 	userTimeout := p.options.UserTimeout
-	if k.forwards() {
+	if kind.forwards() {
 		// The stream is silent while a request waits for its response. Callers that read the probe
 		// state from the kernel detect a dead path within a second.
 		probes.Idle, probes.Interval = time.Second, time.Second

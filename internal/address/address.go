@@ -9,12 +9,12 @@ import (
 	"strconv"
 )
 
-// IsHost reports whether s is an IP address or looks like a DNS name.
-func IsHost(s string) bool {
-	if ip, err := netip.ParseAddr(s); err == nil {
+// IsHost reports whether text is an IP address or looks like a DNS name.
+func IsHost(text string) bool {
+	if ip, err := netip.ParseAddr(text); err == nil {
 		return ip.Zone() == "" || IsHost(ip.Zone()) // ParseAddr accepts any text as a zone
 	}
-	return len(s) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(s)
+	return len(text) <= 253 && regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`).MatchString(text)
 }
 
 // IsLoopback reports whether only this machine can reach a bind address of the form
@@ -29,9 +29,9 @@ func IsLoopback(bind string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
-// IsPort reports whether s is a fixed port number. Zero is not: with zero, the system
-// chooses a different port at every start, so clients could not find it.
-func IsPort(s string) bool {
-	n, err := strconv.ParseUint(s, 10, 16)
+// IsPort reports whether text is a fixed port number. Zero is not: with zero, the system chooses a
+// different port at every start, so clients could not find it.
+func IsPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
 	return err == nil && n != 0
 }

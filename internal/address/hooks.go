@@ -36,11 +36,11 @@ func ParseHooks(text string) (Hooks, error) {
 	case strings.HasPrefix(text, "/"):
 		upstream, path = "", text
 	case strings.Contains(text, "://"):
-		u, err := url.Parse(text)
+		parsed, err := url.Parse(text)
 		if err != nil {
 			return wrong("not a URL", remedy)
 		}
-		if u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
+		if parsed.RawQuery != "" || parsed.Fragment != "" || parsed.ForceQuery {
 			return wrong("only a host, a port and a path have a place here", remedy)
 		}
 		scheme, rest, _ := strings.Cut(text, "://")
@@ -60,11 +60,11 @@ func ParseHooks(text string) (Hooks, error) {
 		}
 		return Hooks{Path: path}, nil
 	}
-	u, err := ParseUpstream(upstream)
+	parsed, err := ParseUpstream(upstream)
 	if err != nil {
 		return Hooks{}, err
 	}
-	return Hooks{u, path}, nil
+	return Hooks{parsed, path}, nil
 }
 
 // checkHookPath returns why a path is not permitted, or an empty string. The proxy blocks client

@@ -32,25 +32,25 @@ func ParseUpstream(text string) (Upstream, error) {
 		}
 		return Upstream{"unix", path}, nil
 	}
-	u, err := url.Parse(text)
+	parsed, err := url.Parse(text)
 	switch {
 	case err != nil || !strings.Contains(text, "://"):
 		return wrong("not a URL", remedy)
-	case u.Scheme == "https":
+	case parsed.Scheme == "https":
 		return wrong("apps behind TLS are not supported in this version", remedy)
-	case u.Scheme != "http":
-		return wrong(strconv.Quote(u.Scheme)+" is not supported", remedy)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+	case parsed.Scheme != "http":
+		return wrong(strconv.Quote(parsed.Scheme)+" is not supported", remedy)
+	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" || parsed.Path != "" && parsed.Path != "/":
 		return wrong("only a host and a port have a place here", remedy)
-	case u.Hostname() == "" || !IsHost(u.Hostname()):
+	case parsed.Hostname() == "" || !IsHost(parsed.Hostname()):
 		return wrong("the host is missing", remedy)
 	}
-	port := u.Port()
+	port := parsed.Port()
 	if port == "" {
 		port = "80"
 	}
 	if !IsPort(port) {
 		return wrong(strconv.Quote(port)+" is not a port", "give a fixed port from 1 to 65535")
 	}
-	return Upstream{"tcp", net.JoinHostPort(u.Hostname(), port)}, nil
+	return Upstream{"tcp", net.JoinHostPort(parsed.Hostname(), port)}, nil
 }

@@ -43,11 +43,11 @@ type runtimeAlarm struct {
 // exactly 10 ms at the second.
 const wakeUpCost = 60 * time.Microsecond
 
-func (a *runtimeAlarm) set(d time.Duration, _ bool) { a.timer.Reset(roundUp(d)) }
+func (a *runtimeAlarm) set(delay time.Duration, _ bool) { a.timer.Reset(roundUp(delay)) }
 
-// roundUp rounds d up to a duration that ends at the first wake-up of the runtime.
-func roundUp(d time.Duration) time.Duration {
-	return max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) + wakeUpCost
+// roundUp rounds a delay up to a duration that ends at the first wake-up of the runtime.
+func roundUp(delay time.Duration) time.Duration {
+	return max(delay+time.Millisecond-1, 0).Truncate(time.Millisecond) + wakeUpCost
 }
 
 func (a *runtimeAlarm) wait() bool {

@@ -40,24 +40,24 @@ func newKernelAlarm() alarm {
 	return &kernelAlarm{file: file, rawConn: raw}
 }
 
-func (a *kernelAlarm) set(d time.Duration, busy bool) {
+func (a *kernelAlarm) set(delay time.Duration, busy bool) {
 	if busy {
 		if !a.busy {
 			a.arm(0)
 		}
-		_ = a.file.SetReadDeadline(time.Now().Add(roundUp(d))) // an error means that the file is closed
+		_ = a.file.SetReadDeadline(time.Now().Add(roundUp(delay))) // an error means that the file is closed
 	} else {
 		if a.busy {
 			_ = a.file.SetReadDeadline(time.Time{}) // an error means that the file is closed
 		}
-		a.arm(max(d, 1))
+		a.arm(max(delay, 1))
 	}
 	a.busy = busy
 }
 
 // arm sets the timerfd and discards an expiry that was not read. Zero disarms it.
-func (a *kernelAlarm) arm(d time.Duration) {
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+func (a *kernelAlarm) arm(delay time.Duration) {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(delay))}
 	_ = a.rawConn.Control(func(fd uintptr) { // an error means that the file is closed
 		// RawSyscall6 does not notify the scheduler, which is unnecessary for a call that
 		// never blocks (see read).

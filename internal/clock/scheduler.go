@@ -69,15 +69,15 @@ const (
 	whileBusy                       // at a fixed interval while the process is busy
 )
 
-// NewTicker returns a Ticker with interval d. It may be delivered earlier or later by up to a
-// quarter of d, and by up to half of MaxInterval. A Ticker with an interval above MaxInterval/2 and up
-// to MaxInterval has no fixed schedule in an idle process, but is delivered together with other
-// ticks.
+// NewTicker returns a Ticker with the given interval. It may be delivered earlier or later by up to a
+// quarter of the interval, and by up to half of MaxInterval. A Ticker with an interval above
+// MaxInterval/2 and up to MaxInterval has no fixed schedule in an idle process, but is delivered
+// together with other ticks.
 //
 // Of the goroutines woken by one tick, the one that subscribed first runs first. The work
 // of the others does not delay it on a busy machine.
-func (s *Scheduler) NewTicker(d time.Duration) *Ticker {
-	return s.addTicker(&Ticker{kind: periodic, interval: d})
+func (s *Scheduler) NewTicker(interval time.Duration) *Ticker {
+	return s.addTicker(&Ticker{kind: periodic, interval: interval})
 }
 
 // NewOnDemandTicker returns a Ticker that is delivered once after each call of TickWithin. It may be
@@ -87,8 +87,8 @@ func (s *Scheduler) NewOnDemandTicker() *Ticker { return s.addTicker(&Ticker{kin
 
 // NewBusyTicker returns a Ticker that is delivered like one of NewTicker while the process is busy,
 // and otherwise not at all. It is for checks whether the runtime is overloaded.
-func (s *Scheduler) NewBusyTicker(d time.Duration) *Ticker {
-	return s.addTicker(&Ticker{kind: whileBusy, interval: d})
+func (s *Scheduler) NewBusyTicker(interval time.Duration) *Ticker {
+	return s.addTicker(&Ticker{kind: whileBusy, interval: interval})
 }
 
 func (s *Scheduler) addTicker(ticker *Ticker) *Ticker {
@@ -111,14 +111,14 @@ func (t *Ticker) Stop() {
 	t.scheduler.tickers = slices.DeleteFunc(t.scheduler.tickers, func(other *Ticker) bool { return other == t })
 }
 
-// TickWithin schedules a Ticker of NewOnDemandTicker for d from now, or for MinInterval after the last tick if
-// that is later. It replaces the earlier schedule.
-func (t *Ticker) TickWithin(d time.Duration) {
+// TickWithin schedules a Ticker of NewOnDemandTicker for the given delay from now, or for MinInterval after
+// the last tick if that is later. It replaces the earlier schedule.
+func (t *Ticker) TickWithin(delay time.Duration) {
 	t.scheduler.mu.Lock()
 	defer t.scheduler.mu.Unlock()
 	t.due = time.Now()
-	if d > MinInterval { // otherwise as soon as possible
-		t.due, t.maxEarliness = t.due.Add(d), min(d/20, MaxInterval/2)
+	if delay > MinInterval { // otherwise as soon as possible
+		t.due, t.maxEarliness = t.due.Add(delay), min(delay/20, MaxInterval/2)
 	}
 	t.scheduler.setAlarmLocked()
 }

@@ -10,27 +10,27 @@ import (
 
 // Run runs the demo until ctx ends, and then returns nil. Before it returns, it stops all processes and
 // removes their directory. It returns an error if the cluster does not start.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, options Options) (err error) {
 	// Children are bound to this thread (see the package comment). If the goroutine left it, the runtime
 	// could end the thread, and the kernel would kill all children.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	o, err = o.withDefaults()
+	options, err = options.withDefaults()
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	l, err := planLayout(portFree(ctx))
+	plan, err := planLayout(portFree(ctx))
 	if err != nil {
 		return err
 	}
-	s, err := newScratch()
+	workDir, err := newScratch()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.remove()) }()
+	defer func() { err = errors.Join(err, workDir.remove()) }()
 
-	f := newFleet(o, l, s)
+	f := newFleet(options, plan, workDir)
 	err = f.run(ctx)
 	f.stop(err == nil)
 	if err != nil && ctx.Err() != nil {
@@ -42,7 +42,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // newFleet returns the processes of a layout. It starts none.
 func newFleet(options Options, plan layout, workDir *scratch) *fleet {
 	dir := workDir.dir
-	f := &fleet{options: options, layout: plan, dir: dir, out: &output{w: options.Out}, prober: newProber(), events: make(chan event)}
+	f := &fleet{options: options, layout: plan, dir: dir, out: &output{writer: options.Out}, prober: newProber(), events: make(chan event)}
 	for i, n := range plan.nodes {
 		f.apps = append(f.apps, &proc{
 			name: n.id + "-app", node: n.id, isApp: true, args: plan.appArgs(i, dir),

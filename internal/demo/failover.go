@@ -44,19 +44,19 @@ func (f *fleet) failoverWaiter(p *proc) func(ctx context.Context) error {
 }
 
 // waitNotOwner returns nil once node owns no shard in the committed map.
-func waitNotOwner(ctx context.Context, c *client.Client, node string) error {
-	m, err := c.Map(ctx)
-	for ; err == nil; m, err = c.MapAfter(ctx, m.Epoch, 30*time.Second) {
-		if !owns(m, node) {
+func waitNotOwner(ctx context.Context, admin *client.Client, node string) error {
+	current, err := admin.Map(ctx)
+	for ; err == nil; current, err = admin.MapAfter(ctx, current.Epoch, 30*time.Second) {
+		if !owns(current, node) {
 			return nil
 		}
 	}
 	return err
 }
 
-func owns(m api.Map, node string) bool {
-	for _, i := range m.Owners {
-		if i >= 0 && i < len(m.Nodes) && m.Nodes[i].ID == node {
+func owns(current api.Map, node string) bool {
+	for _, i := range current.Owners {
+		if i >= 0 && i < len(current.Nodes) && current.Nodes[i].ID == node {
 			return true
 		}
 	}

@@ -46,8 +46,8 @@ const (
 func (f *fleet) run(ctx context.Context) error {
 	f.progress(0)
 	for i, stage := range [][]*proc{f.apps, f.nodes} {
-		for _, p := range stage {
-			if err := f.start(ctx, p); err != nil {
+		for _, process := range stage {
+			if err := f.start(ctx, process); err != nil {
 				return fmt.Errorf("demo: %w", err)
 			}
 		}
@@ -79,9 +79,9 @@ func (f *fleet) start(ctx context.Context, p *proc) error {
 	return nil
 }
 
-// startReporter starts a goroutine that sends e once wait returns nil. It cancels the previous reporter
-// of p. The next startReporter or the exit of p cancels this one.
-func (f *fleet) startReporter(ctx context.Context, p *proc, e event, wait func(ctx context.Context) error) {
+// startReporter starts a goroutine that sends the event once wait returns nil. It cancels the previous
+// reporter of p. The next startReporter or the exit of p cancels this one.
+func (f *fleet) startReporter(ctx context.Context, p *proc, event event, wait func(ctx context.Context) error) {
 	if p.stopReporter != nil {
 		p.stopReporter()
 	}
@@ -92,9 +92,9 @@ func (f *fleet) startReporter(ctx context.Context, p *proc, e event, wait func(c
 		if wait(ctx) != nil {
 			return
 		}
-		e.took = time.Since(begun)
+		event.took = time.Since(begun)
 		select {
-		case f.events <- e:
+		case f.events <- event:
 		case <-ctx.Done():
 		}
 	})
@@ -115,12 +115,12 @@ func (f *fleet) waitReady(ctx context.Context, procs []*proc, before int) error 
 	defer timeout.Stop()
 	for len(missing) > 0 {
 		select {
-		case e := <-f.events:
-			if e.kind == exited {
-				end := f.markExited(e.proc)
-				return fmt.Errorf("demo: %s %s before it served; its log ends with\n%s", e.proc.name, end, e.proc.tail())
+		case received := <-f.events:
+			if received.kind == exited {
+				end := f.markExited(received.proc)
+				return fmt.Errorf("demo: %s %s before it served; its log ends with\n%s", received.proc.name, end, received.proc.tail())
 			}
-			missing = slices.DeleteFunc(missing, func(p *proc) bool { return p == e.proc })
+			missing = slices.DeleteFunc(missing, func(p *proc) bool { return p == received.proc })
 			f.progress(before + len(procs) - len(missing))
 		case <-timeout.C:
 			p := missing[0]
@@ -151,9 +151,9 @@ func (f *fleet) watch(ctx context.Context) {
 }
 
 // handleEvent prints an event. It schedules the restart of an exited process.
-func (f *fleet) handleEvent(ctx context.Context, e event) {
-	p := e.proc
-	switch e.kind {
+func (f *fleet) handleEvent(ctx context.Context, received event) {
+	p := received.proc
+	switch received.kind {
 	case exited:
 		pid := p.pid()
 		end := f.markExited(p)
@@ -168,7 +168,7 @@ func (f *fleet) handleEvent(ctx context.Context, e event) {
 	case ready:
 		f.printLine("%s is back (pid %d).", p.name, p.pid())
 	case failedOver:
-		f.printLine("%s: its shards are served again, by the others, %v after it ended.", p.name, e.took.Round(10*time.Millisecond))
+		f.printLine("%s: its shards are served again, by the others, %v after it ended.", p.name, received.took.Round(10*time.Millisecond))
 	}
 }
 

@@ -8,14 +8,14 @@ import (
 
 // output serializes the writes of the supervisor and, with Verbose, of the logs of all processes.
 type output struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu     sync.Mutex
+	writer io.Writer
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.w.Write(b)
+	return o.writer.Write(b)
 }
 
 // maxLine is the length after which a prefixer writes an incomplete line.
@@ -23,7 +23,7 @@ const maxLine = 64 << 10
 
 // prefixer writes lines with the name of a process as prefix. It is not safe for concurrent use.
 type prefixer struct {
-	w      io.Writer
+	writer io.Writer
 	prefix string
 	line   []byte // incomplete line
 }
@@ -51,6 +51,6 @@ func (p *prefixer) flush() {
 		return
 	}
 	whole := append([]byte(p.prefix), bytes.TrimSuffix(p.line, []byte("\n"))...)
-	_, _ = p.w.Write(append(whole, '\n'))
+	_, _ = p.writer.Write(append(whole, '\n'))
 	p.line = p.line[:0]
 }

@@ -95,7 +95,7 @@ func TestTakenPortIsNotFree(t *testing.T) {
 
 func TestPrefixerKeepsLinesWhole(t *testing.T) {
 	var b strings.Builder
-	p := &prefixer{w: &b, prefix: "n1 | "}
+	p := &prefixer{writer: &b, prefix: "n1 | "}
 	for _, part := range []string{"one\ntw", "o\n", "\n", "thr", "ee\nunfinished"} {
 		if n, err := p.Write([]byte(part)); n != len(part) || err != nil {
 			t.Errorf("Write = %d, %v", n, err)

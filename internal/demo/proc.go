@@ -40,13 +40,13 @@ func (p *proc) pid() int {
 // start starts the process. It logs to its file and, if echo is not nil, to echo. The caller must call
 // wait, which returns when the process has exited.
 func (p *proc) start(program string, env []string, echo io.Writer) (wait func(), err error) {
-	f, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	var w io.Writer = f
+	var w io.Writer = file
 	if echo != nil {
-		w = io.MultiWriter(f, &prefixer{w: echo, prefix: fmt.Sprintf("%-6s | ", p.name)})
+		w = io.MultiWriter(file, &prefixer{writer: echo, prefix: fmt.Sprintf("%-6s | ", p.name)})
 	}
 	//nolint:gosec,noctx // the binary is trusted, and the supervisor stops the processes in a certain order
 	cmd := exec.Command(program, p.args...)
@@ -56,13 +56,13 @@ func (p *proc) start(program string, env []string, echo io.Writer) (wait func(),
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.ExtraFiles = []*os.File{p.lock}
 	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", p.name, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("start %s: %w", p.name, err), file.Close())
 	}
 	p.cmd, p.exitedAt, p.restartAt = cmd, time.Time{}, time.Time{}
 	return func() {
 		// cmd.ProcessState contains the exit status. Errors of the log file have no remedy here.
 		_ = cmd.Wait()
-		_ = f.Close()
+		_ = file.Close()
 	}, nil
 }
 

@@ -28,12 +28,12 @@ func (a *App) room(request Answer) (*heldShard, *room, error) {
 	if held == nil || held.epoch != request.Epoch {
 		return nil, nil, errNotAcquired
 	}
-	r := held.Rooms[request.Key]
-	if r == nil {
-		r = &room{Seqs: make(map[string]int)}
-		held.Rooms[request.Key] = r
+	chat := held.Rooms[request.Key]
+	if chat == nil {
+		chat = &room{Seqs: make(map[string]int)}
+		held.Rooms[request.Key] = chat
 	}
-	return held, r, nil
+	return held, chat, nil
 }
 
 // checkHeld returns an error if the app does not hold the shard of a request.
@@ -49,21 +49,21 @@ func (a *App) checkHeld(request Answer) error {
 func (a *App) addLine(request Answer, line chatLine) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	held, r, err := a.room(request)
-	if err != nil || line.Seq != r.Seqs[line.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
+	held, chat, err := a.room(request)
+	if err != nil || line.Seq != chat.Seqs[line.Me]+1 { // a duplicate, or a line before it is missing and the page will send both again
 		return err
 	}
-	r.Last++
-	line.N, r.Seqs[line.Me] = r.Last, line.Seq
-	r.Lines = append(r.Lines[max(0, len(r.Lines)-maxRoomLines+1):], line)
+	chat.Last++
+	line.N, chat.Seqs[line.Me] = chat.Last, line.Seq
+	chat.Lines = append(chat.Lines[max(0, len(chat.Lines)-maxRoomLines+1):], line)
 	if err := a.save(request.Shard, held); err != nil {
 		delete(a.shards, request.Shard) // the content of the file is unknown: the next request reloads the shard
 		err = errors.Join(err, errNotAcquired)
 		return err
 	}
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
+	if chat.changed != nil {
+		close(chat.changed)
+		chat.changed = nil
 	}
 	return nil
 }
@@ -73,17 +73,17 @@ func (a *App) addLine(request Answer, line chatLine) error {
 func (a *App) linesAfter(request Answer, have int) (lines []chatLine, news <-chan struct{}, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, r, err := a.room(request)
+	_, chat, err := a.room(request)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, l := range r.Lines {
-		if l.N > have {
-			lines = append(lines, l)
+	for _, line := range chat.Lines {
+		if line.N > have {
+			lines = append(lines, line)
 		}
 	}
-	if r.changed == nil {
-		r.changed = make(chan struct{})
+	if chat.changed == nil {
+		chat.changed = make(chan struct{})
 	}
-	return lines, r.changed, nil
+	return lines, chat.changed, nil
 }

@@ -33,7 +33,7 @@ type File struct {
 		buf     []byte
 		missing int // lines lost since the last flush
 	}
-	out struct { // used by Run, Reopen and Close
+	output struct { // used by Run, Reopen and Close
 		sync.Mutex
 		f      *os.File
 		broken bool // the last write failed, and the failure was logged
@@ -70,10 +70,10 @@ func (f *File) Reopen() error {
 		return fmt.Errorf("logfile: %w", err)
 	}
 	f.flush() // lines that are already in the buffer belong in the old file
-	f.out.Lock()
-	old := f.out.f
-	f.out.f, f.out.broken = reopened, false
-	f.out.Unlock()
+	f.output.Lock()
+	old := f.output.f
+	f.output.f, f.output.broken = reopened, false
+	f.output.Unlock()
 	if old != nil {
 		return old.Close()
 	}
@@ -122,18 +122,18 @@ func (f *File) Run(ctx context.Context) {
 // Close writes the remaining lines and closes the file. Run calls it when ctx ends.
 func (f *File) Close() {
 	f.flush()
-	f.out.Lock()
-	defer f.out.Unlock()
-	if f.out.f != nil {
-		_ = f.out.f.Close() // failed writes have already been logged
-		f.out.f = nil
+	f.output.Lock()
+	defer f.output.Unlock()
+	if f.output.f != nil {
+		_ = f.output.f.Close() // failed writes have already been logged
+		f.output.f = nil
 	}
 }
 
 // flush writes the buffered lines, and the number of lines dropped since the last flush.
 func (f *File) flush() {
-	f.out.Lock()
-	defer f.out.Unlock()
+	f.output.Lock()
+	defer f.output.Unlock()
 	f.mu.Lock()
 	lines, missing := f.mu.buf, f.mu.missing
 	f.mu.buf, f.mu.missing = nil, 0
@@ -146,14 +146,14 @@ func (f *File) flush() {
 	}
 	dest := f.writer
 	if f.path != "" {
-		if f.out.f == nil {
+		if f.output.f == nil {
 			return
 		}
-		dest = f.out.f
+		dest = f.output.f
 	}
 	_, err := dest.Write(lines)
-	if err != nil && !f.out.broken {
+	if err != nil && !f.output.broken {
 		f.log.Error().Err(err).Msg("access log not written")
 	}
-	f.out.broken = err != nil
+	f.output.broken = err != nil
 }

@@ -93,28 +93,28 @@ func declRange(file, text, name string) (begin, end int, err error) {
 	return begin, end, err
 }
 
-// forEachDecl calls f for every top-level declaration of a file, with its name and its start and end
-// offsets. The range includes the doc comment and the rest of the last line. A group of
+// forEachDecl calls visit for every top-level declaration of a file, with its name and its start and
+// end offsets. The range includes the doc comment and the rest of the last line. A group of
 // specifications has the names of its first specification. Blank names and imports are omitted.
-func forEachDecl(file, text string, f func(name string, begin, end int)) error {
+func forEachDecl(file, text string, visit func(name string, begin, end int)) error {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
-	for _, d := range parsed.Decls {
-		names, doc := declaredNames(d)
-		begin := d.Pos()
+	for _, decl := range parsed.Decls {
+		names, doc := declaredNames(decl)
+		begin := decl.Pos()
 		if doc != nil {
 			begin = doc.Pos()
 		}
-		end := files.Position(d.End()).Offset
+		end := files.Position(decl.End()).Offset
 		if i := strings.IndexByte(text[end:], '\n'); i >= 0 {
 			end += i + 1
 		}
 		for _, n := range names {
 			if n != "_" {
-				f(n, files.Position(begin).Offset, end)
+				visit(n, files.Position(begin).Offset, end)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func declaredNames(d ast.Decl) (names []string, doc *ast.CommentGroup) {
 		if d.Recv == nil {
 			return []string{d.Name.Name}, d.Doc
 		}
-		return []string{receiver(d.Recv.List[0].Type) + "." + d.Name.Name}, d.Doc
+		return []string{receiverName(d.Recv.List[0].Type) + "." + d.Name.Name}, d.Doc
 	case *ast.GenDecl:
 		if len(d.Specs) == 0 {
 			return nil, nil
@@ -146,15 +146,15 @@ func declaredNames(d ast.Decl) (names []string, doc *ast.CommentGroup) {
 	return nil, nil
 }
 
-// receiver returns the name of the type of a method.
-func receiver(x ast.Expr) string {
+// receiverName returns the name of the type of a method.
+func receiverName(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.StarExpr:
-		return receiver(x.X)
+		return receiverName(x.X)
 	case *ast.IndexExpr:
-		return receiver(x.X)
+		return receiverName(x.X)
 	case *ast.IndexListExpr:
-		return receiver(x.X)
+		return receiverName(x.X)
 	case *ast.Ident:
 		return x.Name
 	}

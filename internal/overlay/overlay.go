@@ -45,11 +45,11 @@ func New(root string) *Overlay {
 // Add adds a file, or replaces its whole text.
 func (o *Overlay) Add(file, text string) { o.files[file] = text }
 
-// Edit applies e, in addition to earlier edits. It fails unless the package has exactly one
-// declaration of that name for this platform, and the old text occurs exactly once in it. A
-// failure means that the source has changed, and the edit must be adapted.
-func (o *Overlay) Edit(e Edit) error {
-	dir, name, err := splitDecl(e.Decl)
+// Edit applies an edit, in addition to earlier edits. It fails unless the package has exactly one
+// declaration of that name for this platform, and the old text occurs exactly once in it. A failure
+// means that the source has changed, and the edit must be adapted.
+func (o *Overlay) Edit(edit Edit) error {
+	dir, name, err := splitDecl(edit.Decl)
 	if err != nil {
 		return err
 	}
@@ -66,10 +66,10 @@ func (o *Overlay) Edit(e Edit) error {
 		return err
 	}
 	decl := text[begin:end]
-	if n := strings.Count(decl, e.Old); n != 1 {
-		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", e.Old, n, e.Decl)
+	if n := strings.Count(decl, edit.Old); n != 1 {
+		return fmt.Errorf("overlay: %q occurs %d times in %s, want once", edit.Old, n, edit.Decl)
 	}
-	o.files[file] = text[:begin] + strings.Replace(decl, e.Old, e.New, 1) + text[end:]
+	o.files[file] = text[:begin] + strings.Replace(decl, edit.Old, edit.New, 1) + text[end:]
 	return nil
 }
 
@@ -118,14 +118,14 @@ const Switch = "SHARDWAY_TEST_MISTAKE"
 // PLANTED in an edit is replaced by a condition that is true while Switch activates its bug.
 func (o *Overlay) Plant(mistakes [][]Edit) error {
 	for i, edits := range mistakes {
-		for _, e := range edits {
-			dir, _, err := splitDecl(e.Decl)
+		for _, edit := range edits {
+			dir, _, err := splitDecl(edit.Decl)
 			if err != nil {
 				return err
 			}
 			o.Add(filepath.Join(dir, "planted.go"), fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar planted = os.Getenv(%q)\n", filepath.Base(dir), Switch))
-			e.New = strings.ReplaceAll(e.New, "PLANTED", fmt.Sprintf("(planted == %q)", Number(i)))
-			if err := o.Edit(e); err != nil {
+			edit.New = strings.ReplaceAll(edit.New, "PLANTED", fmt.Sprintf("(planted == %q)", Number(i)))
+			if err := o.Edit(edit); err != nil {
 				return err
 			}
 		}

@@ -74,8 +74,8 @@ func SetInheritedOptions(fd uintptr) error {
 // SetUserTimeout sets TCP_USER_TIMEOUT: how long sent data may remain unacknowledged, or
 // the peer's window closed, before the kernel breaks the connection. Zero means the default
 // of the kernel, about 15 minutes.
-func SetUserTimeout(fd uintptr, d time.Duration) error {
-	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+func SetUserTimeout(fd uintptr, timeout time.Duration) error {
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(timeout.Milliseconds()))
 }
 
 // Accept accepts a pending connection of a listening TCP socket, which must be
@@ -226,7 +226,7 @@ func (c *Conn) LocalAddr() net.Addr {
 // acquire lets the caller use fd for non-blocking calls until release. If the connection is
 // registered with the poller, it returns the registration instead, and the caller must use
 // that and not call release.
-func (c *Conn) acquire(d *deadline) (*pollerConn, error) {
+func (c *Conn) acquire(deadline *deadline) (*pollerConn, error) {
 	if registered := c.polled.Load(); registered != nil {
 		return registered, nil
 	}
@@ -237,7 +237,7 @@ func (c *Conn) acquire(d *deadline) (*pollerConn, error) {
 		return nil, net.ErrClosed
 	case c.polled.Load() != nil:
 		return c.polled.Load(), nil
-	case d != nil && d.expired:
+	case deadline != nil && deadline.expired:
 		return nil, os.ErrDeadlineExceeded
 	}
 	c.activeCalls++

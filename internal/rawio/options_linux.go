@@ -36,25 +36,27 @@ func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return c.callUntilDone("raw-write", &c.writeDeadline, f, syscall.RawConn.Write)
 }
 
-// callUntilDone calls f, for the first time before the connection is registered with the poller.
-func (c *Conn) callUntilDone(op string, d *deadline, f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
-	registered, err := c.acquire(d)
+// callUntilDone calls the function until it returns true. The first call is made without
+// registering the connection with the poller. wait performs the other calls, each after the
+// connection has become ready.
+func (c *Conn) callUntilDone(op string, deadline *deadline, call func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
+	registered, err := c.acquire(deadline)
 	if err == nil && registered == nil {
-		if c.callOnce(f) {
+		if c.callOnce(call) {
 			return nil
 		}
 		registered, err = c.register()
 	}
 	if err == nil {
-		err = wait(registered.raw, f)
+		err = wait(registered.raw, call)
 	}
 	return c.wrap(op, err)
 }
 
-// callOnce calls f once and then release. The caller must have called acquire.
-func (c *Conn) callOnce(f func(fd uintptr) bool) bool {
-	defer c.release() // even if f panics
-	return f(uintptr(c.fd))
+// callOnce calls the function once and then release. The caller must have called acquire.
+func (c *Conn) callOnce(call func(fd uintptr) bool) bool {
+	defer c.release() // even if call panics
+	return call(uintptr(c.fd))
 }
 
 func (c *Conn) control(f func(fd uintptr)) error {
@@ -85,7 +87,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadline(&c.writeDeadline, t, (*os.File).SetWriteDeadline)
 }
 
-func (c *Conn) setDeadline(d *deadline, t time.Time, setOnFile func(*os.File, time.Time) error) error {
+func (c *Conn) setDeadline(stored *deadline, t time.Time, setOnFile func(*os.File, time.Time) error) error {
 	if registered := c.polled.Load(); registered != nil {
 		return c.wrap("set", setOnFile(registered.file, t))
 	}
@@ -97,7 +99,7 @@ func (c *Conn) setDeadline(d *deadline, t time.Time, setOnFile func(*os.File, ti
 	case registered != nil:
 		return c.wrap("set", setOnFile(registered.file, t))
 	}
-	*d = deadline{time: t, expired: !t.IsZero() && time.Until(t) <= 0}
+	*stored = deadline{time: t, expired: !t.IsZero() && time.Until(t) <= 0}
 	return nil
 }
 

@@ -70,15 +70,15 @@ func (s *Stream) Write(b []byte) (int, error) {
 }
 
 // transferLocked transfers b, and returns the number of bytes. wait calls try, and calls it again
-// whenever the socket becomes ready, until try returns true. d.mu must be held.
-func (d *direction) transferLocked(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
-	d.buf, d.transferred, d.err = b, 0, nil
-	err := wait(d.try)
-	d.buf = nil
+// whenever the socket becomes ready, until try returns true. dir.mu must be held.
+func (dir *direction) transferLocked(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
+	dir.buf, dir.transferred, dir.err = b, 0, nil
+	err := wait(dir.try)
+	dir.buf = nil
 	if err == nil {
-		err = d.err
+		err = dir.err
 	}
-	return d.transferred, err
+	return dir.transferred, err
 }
 
 // tryRead reads once. It returns false if the socket has no data yet.

@@ -92,12 +92,12 @@ func (a *authority) issueLeaf(node string) (tls.Certificate, error) {
 // nodeIDs returns the node ids for which a certificate is valid: the ids of its
 // shardway://node/ID URIs, and its DNS names, compared exactly. Only certificates of the
 // operator's own PKI have DNS names.
-func nodeIDs(c *x509.Certificate) []string {
+func nodeIDs(cert *x509.Certificate) []string {
 	var ids []string
-	for _, u := range c.URIs {
-		if u.Scheme == nodeScheme && u.Host == nodeHost && len(u.Path) > 1 && u.RawQuery == "" && u.Fragment == "" {
-			ids = append(ids, u.Path[1:])
+	for _, uri := range cert.URIs {
+		if uri.Scheme == nodeScheme && uri.Host == nodeHost && len(uri.Path) > 1 && uri.RawQuery == "" && uri.Fragment == "" {
+			ids = append(ids, uri.Path[1:])
 		}
 	}
-	return append(ids, c.DNSNames...)
+	return append(ids, cert.DNSNames...)
 }

@@ -46,19 +46,19 @@ func (c *Conn) Close() error {
 
 // SetLinger sets how Close handles unsent data, as for a TCP connection.
 func (c *Conn) SetLinger(sec int) error {
-	if t, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
-		return t.SetLinger(sec)
+	if lingerer, ok := c.raw.(interface{ SetLinger(sec int) error }); ok {
+		return lingerer.SetLinger(sec)
 	}
 	return errors.ErrUnsupported
 }
 
 // SyscallConn returns access to the socket for inspection only: its data is ciphertext.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
-	s, ok := c.raw.(syscall.Conn)
+	socketConn, ok := c.raw.(syscall.Conn)
 	if !ok {
 		return nil, fmt.Errorf("secret: raw access to %T: %w", c.raw, errors.ErrUnsupported)
 	}
-	return s.SyscallConn()
+	return socketConn.SyscallConn()
 }
 
 // explainAlert adds the likely cause to a TLS alert of the peer.

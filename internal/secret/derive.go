@@ -17,9 +17,9 @@ const (
 	labelTicket      = "client TLS: session ticket key of day "
 )
 
-// derive returns an n-byte key for the label.
-func (s Secret) derive(label string, n int) []byte {
-	b, err := hkdf.Key(sha256.New, s.key[:], []byte(salt), label, n)
+// derive returns a key of the given length in bytes for the label.
+func (s Secret) derive(label string, length int) []byte {
+	b, err := hkdf.Key(sha256.New, s.key[:], []byte(salt), label, length)
 	if err != nil {
 		// Only a length above 8160 bytes or a FIPS mode without HKDF causes an error. No
 		// input does.

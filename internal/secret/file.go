@@ -40,23 +40,23 @@ func ReadTokens(path string) ([]byte, error) {
 // the owner of the file may have access to it. If root owns the file and this process runs
 // as another user, the group may read it, too.
 func ReadPrivate(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	file, err := os.Open(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = file.Close() }() // only read
 	// Check the open file and not its name: the open file is what is read below.
-	st, err := f.Stat()
+	info, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("secret: %w", err)
 	}
-	if !st.Mode().IsRegular() {
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("secret: %s is not a regular file", path)
 	}
-	if accessibleByOthers(st.Mode(), grantedByRoot(st)) {
-		return nil, fmt.Errorf("secret: %s can be read by others (%s): run chmod 600 %s, and replace its content if another user may have read it", path, st.Mode().Perm(), path)
+	if accessibleByOthers(info.Mode(), grantedByRoot(info)) {
+		return nil, fmt.Errorf("secret: %s can be read by others (%s): run chmod 600 %s, and replace its content if another user may have read it", path, info.Mode().Perm(), path)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	b, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("secret: read %s: %w", path, err)
 	}
@@ -90,23 +90,23 @@ func WriteFile(path string, list List) (err error) {
 		return fmt.Errorf("secret: %w", err)
 	}
 	dir := filepath.Dir(target)
-	f, err := os.CreateTemp(dir, ".secret-*") // created with mode 0600
+	temp, err := os.CreateTemp(dir, ".secret-*") // created with mode 0600
 	if err != nil {
 		return fmt.Errorf("secret: %s cannot be replaced: %w", path, err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("secret: %s cannot be replaced: %w", path, err), os.Remove(f.Name()))
+			err = errors.Join(fmt.Errorf("secret: %s cannot be replaced: %w", path, err), os.Remove(temp.Name()))
 		}
 	}()
-	_, err = f.Write(list.Text())
+	_, err = temp.Write(list.Text())
 	if err == nil {
-		err = f.Sync()
+		err = temp.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, temp.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), target); err != nil {
+	if err = os.Rename(temp.Name(), target); err != nil {
 		return err
 	}
 	syncDir(dir)

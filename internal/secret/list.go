@@ -98,19 +98,19 @@ func (l List) identical(other List) bool {
 	})
 }
 
-// With returns the list with s as an additional accepted secret.
-func (l List) With(s Secret) List {
-	if l.Has(s) {
+// With returns the list with an additional accepted secret.
+func (l List) With(added Secret) List {
+	if l.Has(added) {
 		return l
 	}
-	return append(slices.Clip(l), s)
+	return append(slices.Clip(l), added)
 }
 
-// WithFirst returns the list with s moved to the front, so that s is used. s must be in the
-// list.
-func (l List) WithFirst(s Secret) List {
-	rest := slices.DeleteFunc(slices.Clone(l), s.Equal)
-	return append(List{s}, rest...)
+// WithFirst returns the list with one secret moved to the front, so that this one is used. It must
+// be in the list.
+func (l List) WithFirst(first Secret) List {
+	rest := slices.DeleteFunc(slices.Clone(l), first.Equal)
+	return append(List{first}, rest...)
 }
 
 // GossipKeys returns the gossip keys of all secrets, in the order of the list.

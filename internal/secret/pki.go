@@ -26,36 +26,36 @@ type PKI struct {
 // Load reads the files and verifies that other nodes will accept the certificate. It uses
 // the system clock, because these certificates have a limited lifetime.
 func (p PKI) Load(node string) (*Trust, error) {
-	t := newTrust(time.Now)
+	trust := newTrust(time.Now)
 	authorities, err := ReadAuthorities(p.CA)
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range authorities {
-		t.accept(c)
+	for _, cert := range authorities {
+		trust.accept(cert)
 	}
-	if t.cert, err = KeyPair(p.Cert, p.Key); err != nil {
+	if trust.cert, err = KeyPair(p.Cert, p.Key); err != nil {
 		return nil, err
 	}
-	if err := verifyNodeID(t.cert.Leaf, node); err != nil {
+	if err := verifyNodeID(trust.cert.Leaf, node); err != nil {
 		return nil, fmt.Errorf("%s: %w: add the id to its subject alternative names, as a DNS name or as the URI %s://%s/%s", p.Cert, err, nodeScheme, nodeHost, node)
 	}
 	// Other nodes have the same authorities and must accept this certificate for both
 	// roles: a node is a client and a server.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		state := tls.ConnectionState{NegotiatedProtocol: ALPN}
-		for _, der := range t.cert.Certificate {
-			c, err := x509.ParseCertificate(der)
+		for _, der := range trust.cert.Certificate {
+			cert, err := x509.ParseCertificate(der)
 			if err != nil {
 				return nil, fmt.Errorf("secret: %s: %w", p.Cert, err)
 			}
-			state.PeerCertificates = append(state.PeerCertificates, c)
+			state.PeerCertificates = append(state.PeerCertificates, cert)
 		}
-		if _, _, err := t.verify(state, usage); err != nil {
+		if _, _, err := trust.verify(state, usage); err != nil {
 			return nil, fmt.Errorf("%s: other nodes would not accept it: %w", p.Cert, err)
 		}
 	}
-	return t, nil
+	return trust, nil
 }
 
 // KeyPair reads a certificate and its private key. Only the owner may read the key file.
@@ -68,16 +68,16 @@ func KeyPair(certFile, keyFile string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	c, err := tls.X509KeyPair(certPEM, keyPEM)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("secret: %s with %s: %w", certFile, keyFile, err)
 	}
-	if c.Leaf == nil {
-		if c.Leaf, err = x509.ParseCertificate(c.Certificate[0]); err != nil {
+	if pair.Leaf == nil {
+		if pair.Leaf, err = x509.ParseCertificate(pair.Certificate[0]); err != nil {
 			return tls.Certificate{}, fmt.Errorf("secret: %s: %w", certFile, err)
 		}
 	}
-	return c, nil
+	return pair, nil
 }
 
 // ReadAuthorities reads the CA certificates of a PEM file. The file must contain at least
@@ -104,14 +104,14 @@ func parseAuthorities(b []byte) ([]*x509.Certificate, error) {
 		if block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("a %s is not allowed in a CA file: only certificates are", block.Type)
 		}
-		c, err := x509.ParseCertificate(block.Bytes)
+		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, err
 		}
-		if !c.IsCA {
-			return nil, fmt.Errorf("the certificate of %q is not a CA certificate (CA:TRUE is missing)", c.Subject.CommonName)
+		if !cert.IsCA {
+			return nil, fmt.Errorf("the certificate of %q is not a CA certificate (CA:TRUE is missing)", cert.Subject.CommonName)
 		}
-		authorities = append(authorities, c)
+		authorities = append(authorities, cert)
 	}
 	if len(bytes.TrimSpace(b)) > 0 && len(authorities) == 0 {
 		return nil, errors.New("not PEM: the file must begin with -----BEGIN CERTIFICATE-----")

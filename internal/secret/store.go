@@ -50,13 +50,13 @@ func (st *Store) List() List {
 	return st.mu.list
 }
 
-// OnChange registers f, which is called with every later list, one call at a time. An error
-// of f is returned to the caller that made the change; f must then leave its own state
-// unchanged.
-func (st *Store) OnChange(f func(List) error) {
+// OnChange registers a listener, which is called with every later list, one call at a time. An
+// error of the listener is returned to the caller that made the change. The listener must then
+// leave its own state unchanged.
+func (st *Store) OnChange(listener func(List) error) {
 	st.change.Lock()
 	defer st.change.Unlock()
-	st.listeners = append(st.listeners, f)
+	st.listeners = append(st.listeners, listener)
 }
 
 // Summary is the public description of a secret.
@@ -67,24 +67,24 @@ type Summary struct {
 
 // Summaries describes the secrets of this node. The first one is used.
 func (st *Store) Summaries() []Summary {
-	l := st.List()
-	out := make([]Summary, len(l))
-	for i, s := range l {
-		out[i] = Summary{Fingerprint: s.Fingerprint(), Made: s.Made()}
+	list := st.List()
+	out := make([]Summary, len(list))
+	for i, secret := range list {
+		out[i] = Summary{Fingerprint: secret.Fingerprint(), Made: secret.Made()}
 	}
 	return out
 }
 
-// Install adds s to the accepted secrets. Install, Use and Retire are requested by a peer
-// that has proven possession of the secrets in shown, and that list decides whether the
-// request is allowed.
+// Install adds a secret to the accepted ones. Install, Use and Retire are requested by a peer that
+// has proven possession of the secrets in shown, and that list decides whether the request is
+// allowed.
 //
 // The peer must have the newest secret of this node, whether that secret is used or not. An
 // operator may be distributing a newer secret by hand to lock out everyone who has the
 // older one.
-func (st *Store) Install(s Secret, shown List) error {
+func (st *Store) Install(added Secret, shown List) error {
 	return st.apply(func(l List) (List, error) {
-		if l.Has(s) {
+		if l.Has(added) {
 			return l, nil
 		}
 		newest, ok := l.Newest()
@@ -93,15 +93,15 @@ func (st *Store) Install(s Secret, shown List) error {
 			return nil, fmt.Errorf("secret: the newest of %s is unknown: add made=TIME to the secrets in the file, and complete the rotation manually", fingerprints(l))
 		case !shown.Has(newest):
 			return nil, fmt.Errorf("secret: %s is the newest secret here; a node that installs another secret must prove that it has this one", newest.Fingerprint())
-		case !s.made.After(newest.made):
-			return nil, fmt.Errorf("secret: %s is not newer than %s", s.Fingerprint(), newest.Fingerprint())
+		case !added.made.After(newest.made):
+			return nil, fmt.Errorf("secret: %s is not newer than %s", added.Fingerprint(), newest.Fingerprint())
 		case len(l) == maxSecrets:
 			return nil, fmt.Errorf("secret: the file already contains %d secrets, the maximum", len(l))
 		}
-		if err := s.CheckDate(time.Now()); err != nil {
+		if err := added.CheckDate(time.Now()); err != nil {
 			return nil, err
 		}
-		return l.With(s.Rotated()), nil
+		return l.With(added.Rotated()), nil
 	})
 }
 
@@ -109,11 +109,11 @@ func (st *Store) Install(s Secret, shown List) error {
 // and the peer must have proven possession of it.
 func (st *Store) Use(fingerprint string, shown List) error {
 	return st.apply(func(l List) (List, error) {
-		s, err := l.findSuccessor(fingerprint, shown)
+		successor, err := l.findSuccessor(fingerprint, shown)
 		if err != nil {
 			return nil, err
 		}
-		return l.WithFirst(s), nil
+		return l.WithFirst(successor), nil
 	})
 }
 
@@ -121,11 +121,11 @@ func (st *Store) Use(fingerprint string, shown List) error {
 // the newest one and the one in use, and the peer must have proven possession of it.
 func (st *Store) Retire(fingerprint string, shown List) error {
 	return st.apply(func(l List) (List, error) {
-		s, err := l.findSuccessor(fingerprint, shown)
+		successor, err := l.findSuccessor(fingerprint, shown)
 		switch {
 		case err != nil:
 			return nil, err
-		case !l[0].Equal(s):
+		case !l[0].Equal(successor):
 			return nil, fmt.Errorf("secret: %s is not the secret in use", fingerprint)
 		}
 		return l[:1], nil
@@ -135,17 +135,17 @@ func (st *Store) Retire(fingerprint string, shown List) error {
 // findSuccessor returns the secret with the given fingerprint if that secret may replace
 // the others.
 func (l List) findSuccessor(fingerprint string, shown List) (Secret, error) {
-	s, ok := l.Find(fingerprint)
+	successor, ok := l.Find(fingerprint)
 	if !ok {
 		return Secret{}, fmt.Errorf("secret: %s is not installed", fingerprint)
 	}
-	if newest, ok := l.Newest(); !ok || !newest.Equal(s) {
+	if newest, ok := l.Newest(); !ok || !newest.Equal(successor) {
 		return Secret{}, fmt.Errorf("secret: %s cannot be confirmed as the newest of %s", fingerprint, fingerprints(l))
 	}
-	if !shown.Has(s) {
+	if !shown.Has(successor) {
 		return Secret{}, fmt.Errorf("secret: a node that requests use of %s, or retirement of the others, must prove that it has it", fingerprint)
 	}
-	return s, nil
+	return successor, nil
 }
 
 // apply writes a change to the file and then calls the listeners. It reads the file first,
@@ -159,24 +159,24 @@ func (st *Store) apply(change func(List) (List, error)) error {
 	}
 	st.unreportedChange = st.unreportedChange || changed
 	old := st.List()
-	l, err := change(old)
-	if err != nil || l.Equal(old) {
+	list, err := change(old)
+	if err != nil || list.Equal(old) {
 		return err
 	}
-	if err := WriteFile(st.path, l); err != nil {
+	if err := WriteFile(st.path, list); err != nil {
 		return fmt.Errorf("%w; if nodes may not write the file, change it manually as shardway rotate-secret --help describes", err)
 	}
-	return st.publishLocked(l)
+	return st.publishLocked(list)
 }
 
-// publishLocked makes l the current list and calls the listeners. st.change must be held.
-func (st *Store) publishLocked(l List) error {
+// publishLocked makes list the current list and calls the listeners. st.change must be held.
+func (st *Store) publishLocked(list List) error {
 	st.mu.Lock()
-	st.mu.list = l
+	st.mu.list = list
 	st.mu.Unlock()
 	var errs []error
-	for _, f := range st.listeners {
-		errs = append(errs, f(l))
+	for _, listener := range st.listeners {
+		errs = append(errs, listener(list))
 	}
 	return errors.Join(errs...)
 }
@@ -193,14 +193,14 @@ func (st *Store) Reload() (bool, error) {
 
 // reloadLocked is Reload without the pending report. st.change must be held.
 func (st *Store) reloadLocked() (bool, error) {
-	l, err := ReadFile(st.path)
+	list, err := ReadFile(st.path)
 	if err != nil {
 		return false, err
 	}
-	if l.identical(st.List()) {
+	if list.identical(st.List()) {
 		return false, nil
 	}
-	return true, st.publishLocked(l)
+	return true, st.publishLocked(list)
 }
 
 // Run watches the file until ctx ends.
@@ -217,13 +217,13 @@ func (st *Store) Run(ctx context.Context, log zerolog.Logger) {
 	})
 }
 
-func fingerprints(l List) string { return strings.Join(Fingerprints(l), ", ") }
+func fingerprints(list List) string { return strings.Join(Fingerprints(list), ", ") }
 
 // Fingerprints returns the fingerprints of a list, for logs.
-func Fingerprints(l List) []string {
-	out := make([]string, 0, len(l))
-	for _, s := range l {
-		out = append(out, s.Fingerprint())
+func Fingerprints(list List) []string {
+	out := make([]string, 0, len(list))
+	for _, secret := range list {
+		out = append(out, secret.Fingerprint())
 	}
 	return out
 }

@@ -26,8 +26,8 @@ func TicketDayOf(now time.Time) int64 { return now.Unix() / int64(TicketDay/time
 func (l List) TicketKeys(day int64, certNamesHash [sha256.Size]byte) [][32]byte {
 	keys := make([][32]byte, 0, 2*len(l))
 	for _, s := range l {
-		for _, d := range []int64{day, day - 1} {
-			label := labelTicket + strconv.FormatInt(d, 10) + ", certificate for " + hex.EncodeToString(certNamesHash[:])
+		for _, keyDay := range []int64{day, day - 1} {
+			label := labelTicket + strconv.FormatInt(keyDay, 10) + ", certificate for " + hex.EncodeToString(certNamesHash[:])
 			keys = append(keys, [32]byte(s.derive(label, 32)))
 		}
 	}

@@ -31,19 +31,19 @@ type TLSWrapper struct {
 	}
 }
 
-// NewTLSWrapper returns a TLSWrapper that uses t.
-func NewTLSWrapper(t *Trust) *TLSWrapper {
+// NewTLSWrapper returns a TLSWrapper that uses the given trust.
+func NewTLSWrapper(trust *Trust) *TLSWrapper {
 	w := &TLSWrapper{grace: Grace}
-	w.trust.Store(t)
+	w.trust.Store(trust)
 	w.mu.open = make(map[*Conn]struct{})
 	return w
 }
 
-// Replace makes new streams use t. Open streams whose peer was verified by an authority
-// that t does not accept are closed after Grace, unless the authority is accepted again by
-// then.
-func (w *TLSWrapper) Replace(t *Trust) {
-	w.trust.Store(t)
+// Replace makes new streams use the given trust. Open streams whose peer was verified by an
+// authority that trust does not accept are closed after Grace, unless the authority is accepted
+// again by then.
+func (w *TLSWrapper) Replace(trust *Trust) {
+	w.trust.Store(trust)
 	if len(w.untrusted()) > 0 {
 		// Each replacement starts a timer. The function decides when it runs which streams
 		// to close.
@@ -53,21 +53,21 @@ func (w *TLSWrapper) Replace(t *Trust) {
 
 // untrusted returns the open streams whose authority is no longer accepted.
 func (w *TLSWrapper) untrusted() []*Conn {
-	t := w.trust.Load()
+	trust := w.trust.Load()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var conns []*Conn
-	for c := range w.mu.open {
-		if !t.accepted[c.root] {
-			conns = append(conns, c)
+	for conn := range w.mu.open {
+		if !trust.accepted[conn.root] {
+			conns = append(conns, conn)
 		}
 	}
 	return conns
 }
 
 func (w *TLSWrapper) closeUntrusted() {
-	for _, c := range w.untrusted() {
-		_ = c.Close()
+	for _, conn := range w.untrusted() {
+		_ = conn.Close()
 	}
 }
 
@@ -75,10 +75,10 @@ func (w *TLSWrapper) closeUntrusted() {
 // any other certificate before it sends data. If the error has a method DialAgain that
 // returns true, the peer no longer had the session, and the next attempt uses a new one.
 func (w *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (net.Conn, error) {
-	t := w.trust.Load()
-	sessions := t.clientSessions(node)
+	trust := w.trust.Load()
+	sessions := trust.clientSessions(node)
 	tlsConn, session := sessions.dial(conn)
-	c, err := w.handshake(ctx, t, conn, tlsConn, x509.ExtKeyUsageServerAuth)
+	c, err := w.handshake(ctx, trust, conn, tlsConn, x509.ExtKeyUsageServerAuth)
 	switch {
 	case err != nil:
 		return nil, err
@@ -93,8 +93,8 @@ func (w *TLSWrapper) Client(ctx context.Context, conn net.Conn, node string) (ne
 // Server performs the handshake as the accepting side. Conn.VerifyNode tests which node the peer
 // is.
 func (w *TLSWrapper) Server(ctx context.Context, conn net.Conn) (net.Conn, error) {
-	t := w.trust.Load()
-	c, err := w.handshake(ctx, t, conn, tls.Server(conn, t.serverConfig()), x509.ExtKeyUsageClientAuth)
+	trust := w.trust.Load()
+	c, err := w.handshake(ctx, trust, conn, tls.Server(conn, trust.serverConfig()), x509.ExtKeyUsageClientAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +116,13 @@ func (t *Trust) config(verify func(tls.ConnectionState) error) *tls.Config {
 }
 
 // handshake completes the TLS handshake and registers the stream.
-func (w *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tlsConn *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
+func (w *TLSWrapper) handshake(ctx context.Context, trust *Trust, raw net.Conn, tlsConn *tls.Conn, usage x509.ExtKeyUsage) (*Conn, error) {
 	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		return nil, explainAlert(err)
 	}
 	// The handshake has filled the cache of verified certificates. This second check also
 	// rejects a handshake that skipped VerifyConnection.
-	leaf, issuer, err := t.verify(tlsConn.ConnectionState(), usage)
+	leaf, issuer, err := trust.verify(tlsConn.ConnectionState(), usage)
 	if err != nil {
 		return nil, err
 	}
@@ -133,22 +133,22 @@ func (w *TLSWrapper) handshake(ctx context.Context, t *Trust, raw net.Conn, tlsC
 	return c, nil
 }
 
-// register adds c to the open streams. It returns false if the authority of c is no longer
-// accepted: the handshake began before a call of Replace and ended after it, so that call
-// did not find the stream. The mutex makes sure that either register sees the new Trust or
-// untrusted sees the stream.
-func (w *TLSWrapper) register(c *Conn) bool {
+// register adds conn to the open streams. It returns false if the authority of conn is no longer
+// accepted: the handshake began before a call of Replace and ended after it, so that call did not
+// find the stream. The mutex makes sure that either register sees the new Trust or untrusted sees
+// the stream.
+func (w *TLSWrapper) register(conn *Conn) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.trust.Load().accepted[c.root] {
+	if !w.trust.Load().accepted[conn.root] {
 		return false
 	}
-	w.mu.open[c] = struct{}{}
+	w.mu.open[conn] = struct{}{}
 	return true
 }
 
-func (w *TLSWrapper) unregister(c *Conn) {
+func (w *TLSWrapper) unregister(conn *Conn) {
 	w.mu.Lock()
-	delete(w.mu.open, c)
+	delete(w.mu.open, conn)
 	w.mu.Unlock()
 }

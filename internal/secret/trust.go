@@ -34,7 +34,7 @@ type Trust struct {
 // rootFingerprint is the fingerprint of a CA certificate.
 type rootFingerprint [sha256.Size]byte
 
-func rootOf(c *x509.Certificate) rootFingerprint { return sha256.Sum256(c.Raw) }
+func rootOf(cert *x509.Certificate) rootFingerprint { return sha256.Sum256(cert.Raw) }
 
 func newTrust(now func() time.Time) *Trust {
 	return &Trust{roots: x509.NewCertPool(), accepted: make(map[rootFingerprint]bool), now: now}
@@ -43,33 +43,33 @@ func newTrust(now func() time.Time) *Trust {
 // Leaf returns the certificate that this node presents.
 func (t *Trust) Leaf() *x509.Certificate { return t.cert.Leaf }
 
-func (t *Trust) accept(c *x509.Certificate) {
-	t.roots.AddCert(c)
-	t.accepted[rootOf(c)] = true
+func (t *Trust) accept(cert *x509.Certificate) {
+	t.roots.AddCert(cert)
+	t.accepted[rootOf(cert)] = true
 }
 
 // Derive returns the Trust of a node for a list of secrets: a new certificate issued by the
 // CA of the first secret, and the CAs of all secrets.
-func Derive(l List, node string) (*Trust, error) {
-	if len(l) == 0 {
+func Derive(secrets List, node string) (*Trust, error) {
+	if len(secrets) == 0 {
 		return nil, errors.New("secret: the list is empty")
 	}
-	t := newTrust(verificationTime)
-	t.derived = true
-	for i, s := range l {
-		a, err := s.authority()
+	trust := newTrust(verificationTime)
+	trust.derived = true
+	for i, s := range secrets {
+		authority, err := s.authority()
 		if err != nil {
 			return nil, err
 		}
-		t.accept(a.cert)
+		trust.accept(authority.cert)
 		if i > 0 {
 			continue
 		}
-		if t.cert, err = a.issueLeaf(node); err != nil {
+		if trust.cert, err = authority.issueLeaf(node); err != nil {
 			return nil, err
 		}
 	}
-	return t, nil
+	return trust, nil
 }
 
 // verify checks the certificate of the peer and returns it with the CA that issued it. TLS

@@ -71,31 +71,31 @@ func (h *Host) connect(ctx context.Context, target *machine, port uint16) (net.C
 			network.await(&network.changed, ctxDone, responseAt)
 			continue
 		}
-		l := target.current.listeners[port]
-		if l == nil || network.isReset(h.machine, target) {
+		listener := target.current.listeners[port]
+		if listener == nil || network.isReset(h.machine, target) {
 			return nil, errRefused
 		}
-		if len(l.backlog) < maxBacklog {
-			return network.openStream(h, l), nil
+		if len(listener.backlog) < maxBacklog {
+			return network.openStream(h, listener), nil
 		}
 		responseAt = now.Add(time.Second)
 	}
 }
 
-// openStream makes the stream between h and a listener.
-func (n *Net) openStream(h *Host, l *listener) net.Conn {
-	local := tcpAddr(h.machine.ip, h.freePort())
-	if l.host.machine == h.machine {
-		local.IP = l.addr.IP
+// openStream creates a stream between the dialer and a listener.
+func (n *Net) openStream(dialer *Host, listener *listener) net.Conn {
+	local := tcpAddr(dialer.machine.ip, dialer.freePort())
+	if listener.host.machine == dialer.machine {
+		local.IP = listener.addr.IP
 	}
-	s := &stream{}
-	forward, reverse := &direction{from: h, to: l.host}, &direction{from: l.host, to: h}
-	s.dialerEnd = &conn{host: h, stream: s, local: local, remote: l.addr, incoming: reverse, outgoing: forward}
-	s.listenerEnd = &conn{host: l.host, stream: s, local: l.addr, remote: local, incoming: forward, outgoing: reverse}
-	forward.writer, forward.reader = s.dialerEnd, s.listenerEnd
-	reverse.writer, reverse.reader = s.listenerEnd, s.dialerEnd
-	n.streams[s] = struct{}{}
-	l.backlog = append(l.backlog, s.listenerEnd)
-	l.wake.notifyAll()
-	return s.dialerEnd
+	opened := &stream{}
+	forward, reverse := &direction{from: dialer, to: listener.host}, &direction{from: listener.host, to: dialer}
+	opened.dialerEnd = &conn{host: dialer, stream: opened, local: local, remote: listener.addr, incoming: reverse, outgoing: forward}
+	opened.listenerEnd = &conn{host: listener.host, stream: opened, local: listener.addr, remote: local, incoming: forward, outgoing: reverse}
+	forward.writer, forward.reader = opened.dialerEnd, opened.listenerEnd
+	reverse.writer, reverse.reader = opened.listenerEnd, opened.dialerEnd
+	n.streams[opened] = struct{}{}
+	listener.backlog = append(listener.backlog, opened.listenerEnd)
+	listener.wake.notifyAll()
+	return opened.dialerEnd
 }

@@ -52,19 +52,19 @@ func (s *segment) hasArrived(now time.Time) bool {
 }
 
 // send transmits a segment, or holds it if there is no route.
-func (d *direction) send(n *Net, s segment) {
-	if !d.holding && !n.canSend(d) {
-		d.startHolding(n)
+func (d *direction) send(network *Net, seg segment) {
+	if !d.holding && !network.canSend(d) {
+		d.startHolding(network)
 	}
-	if s.held = d.holding; !s.held {
-		d.scheduleArrival(n, &s)
+	if seg.held = d.holding; !seg.held {
+		d.scheduleArrival(network, &seg)
 	}
-	d.segments = append(d.segments, s)
-	if !s.held && time.Until(s.ownArrival) < retransmit {
-		d.retransmitLost(n, s.ownArrival)
+	d.segments = append(d.segments, seg)
+	if !seg.held && time.Until(seg.ownArrival) < retransmit {
+		d.retransmitLost(network, seg.ownArrival)
 	}
-	d.unreadBytes += len(s.data)
-	if s.endErr != nil {
+	d.unreadBytes += len(seg.data)
+	if seg.endErr != nil {
 		d.endSent = true
 	}
 	d.reader.wake.notifyAll()
@@ -76,30 +76,30 @@ func (n *Net) canSend(d *direction) bool {
 }
 
 // scheduleArrival draws the arrival time of a segment that is sent now.
-func (d *direction) scheduleArrival(n *Net, s *segment) {
-	s.held, s.sentAt = false, time.Now()
-	s.ownArrival = s.sentAt.Add(n.link(d.from.machine, d.to.machine).segmentDelay(n.rng))
-	s.arrival = later(s.ownArrival, d.lastArrival)
-	d.lastArrival = s.arrival
+func (d *direction) scheduleArrival(network *Net, seg *segment) {
+	seg.held, seg.sentAt = false, time.Now()
+	seg.ownArrival = seg.sentAt.Add(network.link(d.from.machine, d.to.machine).segmentDelay(network.rng))
+	seg.arrival = later(seg.ownArrival, d.lastArrival)
+	d.lastArrival = seg.arrival
 }
 
 // redrawDelays draws new delays and losses for segments in transit, from their next transmission
 // on: the route may have improved.
-func (d *direction) redrawDelays(n *Net, now time.Time) {
+func (d *direction) redrawDelays(network *Net, now time.Time) {
 	var last time.Time
 	for i := range d.segments {
-		s := &d.segments[i]
-		if s.ownArrival.After(now) {
-			next, wait := s.sentAt, retransmit
+		seg := &d.segments[i]
+		if seg.ownArrival.After(now) {
+			next, wait := seg.sentAt, retransmit
 			for ; next.Before(now); wait *= 2 {
 				next = next.Add(wait)
 			}
-			if arrival := next.Add(n.link(d.from.machine, d.to.machine).segmentDelay(n.rng)); arrival.Before(s.ownArrival) {
-				s.ownArrival = arrival
+			if arrival := next.Add(network.link(d.from.machine, d.to.machine).segmentDelay(network.rng)); arrival.Before(seg.ownArrival) {
+				seg.ownArrival = arrival
 			}
 		}
-		s.arrival = later(s.ownArrival, last)
-		last = s.arrival
+		seg.arrival = later(seg.ownArrival, last)
+		last = seg.arrival
 	}
 	d.lastArrival = last
 	d.reader.wake.notifyAll()
@@ -107,20 +107,20 @@ func (d *direction) redrawDelays(n *Net, now time.Time) {
 
 // retransmitLost retransmits missing segments when a later one arrives: its acknowledgement reports
 // the gap (SACK, RFC 8985) long before their own timers expire.
-func (d *direction) retransmitLost(n *Net, arrived time.Time) {
-	if !n.isRouteOpen(d.to.machine, d.from.machine) {
+func (d *direction) retransmitLost(network *Net, arrived time.Time) {
+	if !network.isRouteOpen(d.to.machine, d.from.machine) {
 		return
 	}
-	forward, reverse := n.link(d.from.machine, d.to.machine), n.link(d.to.machine, d.from.machine)
-	reportedAt := arrived.Add(reverse.packetDelay(n.rng))
+	forward, reverse := network.link(d.from.machine, d.to.machine), network.link(d.to.machine, d.from.machine)
+	reportedAt := arrived.Add(reverse.packetDelay(network.rng))
 	var last time.Time
 	for i := range d.segments {
-		s := &d.segments[i]
-		if retransmitted := reportedAt.Add(forward.packetDelay(n.rng)); s.ownArrival.After(retransmitted) && !forward.isPacketLost(n.rng) {
-			s.ownArrival = retransmitted
+		seg := &d.segments[i]
+		if retransmitted := reportedAt.Add(forward.packetDelay(network.rng)); seg.ownArrival.After(retransmitted) && !forward.isPacketLost(network.rng) {
+			seg.ownArrival = retransmitted
 		}
-		s.arrival = later(s.ownArrival, last)
-		last = s.arrival
+		seg.arrival = later(seg.ownArrival, last)
+		last = seg.arrival
 	}
 	d.lastArrival = last
 }
@@ -134,16 +134,16 @@ func later(a, b time.Time) time.Time {
 }
 
 // startHolding begins a period in which nothing arrives.
-func (d *direction) startHolding(n *Net) {
+func (d *direction) startHolding(network *Net) {
 	d.holding = true
 	d.holdPeriod++
-	if n.config.UserTimeout <= 0 {
+	if network.config.UserTimeout <= 0 {
 		return
 	}
 	period := d.holdPeriod
-	time.AfterFunc(n.config.UserTimeout, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
+	time.AfterFunc(network.config.UserTimeout, func() {
+		network.mu.Lock()
+		defer network.mu.Unlock()
 		// A frozen process keeps its connections: its kernel is alive.
 		if d.holding && d.holdPeriod == period && d.from.state != frozen {
 			d.writer.breakWithError(errUserTimeout)
@@ -153,28 +153,28 @@ func (d *direction) startHolding(n *Net) {
 
 // applyChanges applies a change of hosts or routes: it holds segments in transit if the route is cut,
 // and sends held segments if the route is open again.
-func (d *direction) applyChanges(n *Net) {
+func (d *direction) applyChanges(network *Net) {
 	now := time.Now()
-	switch open := n.isRouteOpen(d.from.machine, d.to.machine); {
+	switch open := network.isRouteOpen(d.from.machine, d.to.machine); {
 	case !open && !d.holding:
 		for i := range d.segments {
 			if d.segments[i].arrival.After(now) {
 				if !d.holding {
-					d.startHolding(n)
+					d.startHolding(network)
 				}
 				d.segments[i].held = true
 			}
 		}
-	case open && d.holding && n.canSend(d):
+	case open && d.holding && network.canSend(d):
 		d.holding = false
 		for i := range d.segments {
 			if d.segments[i].held {
-				d.scheduleArrival(n, &d.segments[i])
+				d.scheduleArrival(network, &d.segments[i])
 			}
 		}
 		d.reader.wake.notifyAll()
 	case open && !d.holding:
-		d.redrawDelays(n, now)
+		d.redrawDelays(network, now)
 	}
 }
 
@@ -192,8 +192,8 @@ func (d *direction) dropInTransit() {
 		if d.segments[i].hasArrived(now) {
 			continue
 		}
-		for _, s := range d.segments[i:] {
-			d.unreadBytes -= len(s.data)
+		for _, seg := range d.segments[i:] {
+			d.unreadBytes -= len(seg.data)
 		}
 		d.segments = d.segments[:i]
 		return

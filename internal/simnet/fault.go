@@ -11,11 +11,11 @@ func (h *Host) Crash() {
 	h.network.crash(h)
 }
 
-func (n *Net) crash(h *Host) {
-	if h.state == dead {
+func (n *Net) crash(host *Host) {
+	if host.state == dead {
 		return
 	}
-	n.setState(h, dead, func(c *conn) { c.closeWithError(io.EOF) })
+	n.setState(host, dead, func(c *conn) { c.closeWithError(io.EOF) })
 }
 
 // Vanish cuts the power of the host: it does not respond any more, also not to dials. The
@@ -53,8 +53,8 @@ func (h *Host) Thaw() {
 		return
 	}
 	h.network.setState(h, running, nil)
-	for _, s := range h.packetSockets {
-		s.thaw()
+	for _, socket := range h.packetSockets {
+		socket.thaw()
 	}
 }
 
@@ -71,33 +71,33 @@ func (h *Host) Restart() *Host {
 	return h.machine.current
 }
 
-// setState changes the state of h, calls closeConn for its ends of streams, and wakes all affected
-// waiters. A nil closeConn is not called.
-func (n *Net) setState(h *Host, s state, closeConn func(*conn)) {
-	h.state = s
-	if s == dead {
-		for _, l := range h.listeners {
-			l.close()
+// setState changes the state of a host, calls closeConn for its ends of streams, and wakes all
+// affected waiters. A nil closeConn is not called.
+func (n *Net) setState(host *Host, newState state, closeConn func(*conn)) {
+	host.state = newState
+	if newState == dead {
+		for _, listener := range host.listeners {
+			listener.close()
 		}
-		for _, p := range h.packetSockets {
-			p.close()
+		for _, socket := range host.packetSockets {
+			socket.close()
 		}
 	}
 	for stream := range n.streams {
-		for _, c := range []*conn{stream.dialerEnd, stream.listenerEnd} {
-			if c.host != h {
+		for _, conn := range []*conn{stream.dialerEnd, stream.listenerEnd} {
+			if conn.host != host {
 				continue
 			}
 			if closeConn != nil {
-				closeConn(c)
+				closeConn(conn)
 			}
-			c.wake.notifyAll()
+			conn.wake.notifyAll()
 		}
 	}
-	for _, l := range h.listeners {
-		l.wake.notifyAll()
+	for _, listener := range host.listeners {
+		listener.wake.notifyAll()
 	}
-	h.changed.notifyAll()
+	host.changed.notifyAll()
 	n.applyChanges()
 }
 
@@ -190,10 +190,10 @@ func (n *Net) Heal() {
 }
 
 // SetLink sets the Link between two hosts, by name, in both directions, from now on.
-func (n *Net) SetLink(a, b string, l Link) {
+func (n *Net) SetLink(a, b string, link Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.links[route{a, b}] = l
-	n.links[route{b, a}] = l
+	n.links[route{a, b}] = link
+	n.links[route{b, a}] = link
 	n.applyChanges()
 }

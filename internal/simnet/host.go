@@ -42,9 +42,9 @@ type Host struct {
 	changed notifier
 }
 
-func newHost(n *Net, m *machine) *Host {
+func newHost(network *Net, machine *machine) *Host {
 	return &Host{
-		network: n, machine: m, state: running,
+		network: network, machine: machine, state: running,
 		listeners:     make(map[uint16]*listener),
 		packetSockets: make(map[uint16]*packetSocket),
 	}

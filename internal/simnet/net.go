@@ -55,10 +55,10 @@ type machine struct {
 }
 
 // New returns a Net without hosts.
-func New(c Config) *Net {
+func New(config Config) *Net {
 	return &Net{
-		config:      c,
-		rng:         rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
+		config:      config,
+		rng:         rand.New(rand.NewPCG(config.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
 		machines:    make(map[string]*machine),
 		byIP:        make(map[netip.Addr]*machine),
 		cuts:        make(map[route]bool),
@@ -143,8 +143,8 @@ func (n *Net) resolve(from *machine, addr string) (*machine, uint16, error) {
 	if host == "localhost" {
 		return from, port, nil
 	}
-	if m := n.machines[host]; m != nil {
-		return m, port, nil
+	if target := n.machines[host]; target != nil {
+		return target, port, nil
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
@@ -153,9 +153,9 @@ func (n *Net) resolve(from *machine, addr string) (*machine, uint16, error) {
 	if ip.IsLoopback() {
 		return from, port, nil
 	}
-	m := n.byIP[ip.Unmap()]
-	if m == nil {
+	target := n.byIP[ip.Unmap()]
+	if target == nil {
 		return nil, 0, errNoRoute
 	}
-	return m, port, nil
+	return target, port, nil
 }

@@ -87,13 +87,13 @@ func LatestExpiry(lease time.Duration) time.Duration { return lease + lease/10 }
 func AbortDelay(lease, deadAfter time.Duration) time.Duration { return deadAfter*85/100 - lease }
 
 // Short formats a duration without trailing zero units.
-func Short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
+func Short(duration time.Duration) string {
+	text := duration.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
 	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
 	}
-	return s
+	return text
 }

@@ -111,7 +111,7 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "the limit covers all sessions to a node", Found: "TestStreamLimitCoversAllSessionsToNode",
-			Decl: "peer/mux.SessionSet.dialSession", Old: "	s := NewClient(conn, d.budget)", New: "	s := NewClient(conn, map[bool]*Budget{true: NewBudget(MaxStreams, nil), false: d.budget}[PLANTED])",
+			Decl: "peer/mux.SessionSet.dialSession", Old: "	session := NewClient(conn, dest.budget)", New: "	session := NewClient(conn, map[bool]*Budget{true: NewBudget(MaxStreams, nil), false: dest.budget}[PLANTED])",
 		},
 		{
 			Rule: "a budget counts in its parent", Found: "TestBudgetIsReleasedOnClose",
@@ -167,23 +167,23 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "a session without a pong is replaced", Found: silent + "|TestSessionWithoutPongIsReplaced",
-			Decl: "peer/mux.SessionSet.dialSession", Old: "	if err := s.AwaitPong(ctx); err != nil {\n		s.Drain()", New: "	if err := s.AwaitPong(ctx); err != nil {\n		if !PLANTED {\n			s.Drain()\n		}",
+			Decl: "peer/mux.SessionSet.dialSession", Old: "	if err := session.AwaitPong(ctx); err != nil {\n		session.Drain()", New: "	if err := session.AwaitPong(ctx); err != nil {\n		if !PLANTED {\n			session.Drain()\n		}",
 		},
 		{
 			Rule: "a failed session is replaced at once", Found: "TestSessionThatFailsDuringPingIsReplacedAtOnce",
-			Decl: "peer/mux.SessionSet.Connect", Old: "	s, err := ss.dialSession(ctx, d, node)", New: "	if PLANTED && s != nil {\n		return ErrDraining\n	}\n	s, err := ss.dialSession(ctx, d, node)",
+			Decl: "peer/mux.SessionSet.Connect", Old: "	session, err := ss.dialSession(ctx, dest, node)", New: "	if PLANTED && session != nil {\n		return ErrDraining\n	}\n	session, err := ss.dialSession(ctx, dest, node)",
 		},
 		{
 			Rule: "a replaced session drains", Found: silent,
-			Decl: "peer/mux.SessionSet.Connect", Old: "		s.Drain() // after", New: "		if !PLANTED {\n			s.Drain()\n		} // after",
+			Decl: "peer/mux.SessionSet.Connect", Old: "		session.Drain() // after", New: "		if !PLANTED {\n			session.Drain()\n		} // after",
 		},
 		{
 			Rule: "dials have an interval", Found: "TestUnreachableNodeIsDialedWithBackoff",
-			Decl: "peer/mux.SessionSet.openOrConnect", Old: "!time.Now().Before(d.notBefore) {", New: "(PLANTED || !time.Now().Before(d.notBefore)) {",
+			Decl: "peer/mux.SessionSet.openOrConnect", Old: "!time.Now().Before(dest.notBefore) {", New: "(PLANTED || !time.Now().Before(dest.notBefore)) {",
 		},
 		{
 			Rule: "a silent session counts as a failure", Found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
-			Decl: "peer/mux.SessionSet.Connect", Old: "		backOff := ss.removeUnresponsive(", New: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.removeUnresponsive(",
+			Decl: "peer/mux.SessionSet.Connect", Old: "		backOff := ss.removeUnresponsive(", New: "		if PLANTED {\n			session.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.removeUnresponsive(",
 		},
 		{
 			Rule: "early failures increase the backoff", Found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
@@ -191,15 +191,15 @@ func limitMutants() []overlay.Mutant {
 		},
 		{
 			Rule: "silent sessions increase the backoff", Found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
-			Decl: "peer/mux.SessionSet.removeUnresponsive", Old: "return d.failures > 1", New: "return d.failures > 1 && !PLANTED",
+			Decl: "peer/mux.SessionSet.removeUnresponsive", Old: "return dest.failures > 1", New: "return dest.failures > 1 && !PLANTED",
 		},
 		{
 			Rule: "a lasting session resets the backoff", Found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
-			Decl: "peer/mux.destination.removeSession", Old: "	d.failures = 0\n", New: "	if !PLANTED {\n		d.failures = 0\n	}\n",
+			Decl: "peer/mux.destination.removeSession", Old: "	dest.failures = 0\n", New: "	if !PLANTED {\n		dest.failures = 0\n	}\n",
 		},
 		{
 			Rule: "one dial serves all callers", Found: "TestOpenStreamDoesNotWaitForSession",
-			Decl: "peer/mux.SessionSet.openOrConnect", Old: "d.connecting == nil &&", New: "(PLANTED || d.connecting == nil) &&",
+			Decl: "peer/mux.SessionSet.openOrConnect", Old: "dest.connecting == nil &&", New: "(PLANTED || dest.connecting == nil) &&",
 		},
 		{
 			Rule: "a session dialed before Renew is discarded", Found: "TestRenewDiscardsSessionBeingDialed",

@@ -58,26 +58,26 @@ type destination struct {
 }
 
 // backOff delays the next dial. The delay doubles with each call, up to maxDoublings times.
-func (d *destination) backOff(maxDoublings int) {
-	d.notBefore = time.Now().Add(min(dialInterval<<min(d.failures, maxDoublings), maxDialInterval))
-	d.failures = max(d.failures, min(d.failures+1, maxDoublings))
+func (dest *destination) backOff(maxDoublings int) {
+	dest.notBefore = time.Now().Add(min(dialInterval<<min(dest.failures, maxDoublings), maxDialInterval))
+	dest.failures = max(dest.failures, min(dest.failures+1, maxDoublings))
 }
 
 // removeSession removes a session that opens no more streams. err is its failure, nil if it has
 // not failed. A session that failed early delays the next dial, because the next one may fail as
 // early, with its streams. A session that ended in order, or lasted for maxDialInterval, resets
 // the backoff. SessionSet.mu must be held.
-func (d *destination) removeSession(s *Session, err error) {
-	if d.session != s {
+func (dest *destination) removeSession(session *Session, err error) {
+	if dest.session != session {
 		return
 	}
-	d.session = nil
+	dest.session = nil
 	orderly := err == nil || errors.Is(err, ErrDraining) || errors.Is(err, net.ErrClosed)
-	if !orderly && time.Since(s.created) < maxDialInterval {
-		d.backOff(maxBrokenDoublings)
+	if !orderly && time.Since(session.created) < maxDialInterval {
+		dest.backOff(maxBrokenDoublings)
 		return
 	}
-	d.failures = 0
+	dest.failures = 0
 }
 
 // NewSessionSet returns a set that opens up to maxStreams streams to each node, and dials nodes
@@ -124,80 +124,80 @@ func (ss *SessionSet) OpenStreamWait(ctx context.Context, node string) *Stream {
 // none runs.
 func (ss *SessionSet) openOrConnect(node string) (st *Stream, connected <-chan struct{}) {
 	ss.mu.Lock()
-	d := ss.destinationLocked(node)
-	s := d.session
-	if s != nil && s.readRecently() {
+	dest := ss.destinationLocked(node)
+	session := dest.session
+	if session != nil && session.readRecently() {
 		ss.mu.Unlock()
-		if !s.hasQueueSpace() {
+		if !session.hasQueueSpace() {
 			return nil, nil
 		}
-		st, _ = s.OpenStream() // fails if the budget is used up or the session has just ended
+		st, _ = session.OpenStream() // fails if the budget is used up or the session has just ended
 		return st, nil
 	}
 	defer ss.mu.Unlock()
-	if !ss.closed && d.connecting == nil && !time.Now().Before(d.notBefore) {
-		d.connecting = make(chan struct{})
+	if !ss.closed && dest.connecting == nil && !time.Now().Before(dest.notBefore) {
+		dest.connecting = make(chan struct{})
 		ss.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
 			defer cancel()
 			_ = ss.Connect(ctx, node) // the next call of openOrConnect tries again
 			ss.mu.Lock()
 			defer ss.mu.Unlock()
-			close(d.connecting)
-			d.connecting = nil
+			close(dest.connecting)
+			dest.connecting = nil
 		})
 	}
-	return nil, d.connecting
+	return nil, dest.connecting
 }
 
 // Connect ensures that there is a working session to a node: it waits for a pong of the existing
 // one, and dials a new one if no pong arrives or no session opens streams.
 func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	ss.mu.Lock()
-	d := ss.destinationLocked(node)
-	s := d.session
+	dest := ss.destinationLocked(node)
+	session := dest.session
 	ss.mu.Unlock()
-	if s != nil {
+	if session != nil {
 		pongCtx, cancel := context.WithTimeout(ctx, pongTimeout)
 		defer cancel()
-		err := cmp.Or(s.AwaitPong(pongCtx), s.failureCause())
-		if err == nil && s.CanOpen() {
+		err := cmp.Or(session.AwaitPong(pongCtx), session.failureCause())
+		if err == nil && session.CanOpen() {
 			return nil
 		}
-		backOff := ss.removeUnresponsive(d, s, err)
-		s.Drain() // after discard: a session without streams ends at once, in order
+		backOff := ss.removeUnresponsive(dest, session, err)
+		session.Drain() // after discard: a session without streams ends at once, in order
 		if backOff {
 			return err
 		}
 	}
-	s, err := ss.dialSession(ctx, d, node)
+	session, err := ss.dialSession(ctx, dest, node)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if err == nil && (ss.closed || !s.CanOpen()) {
-		err = cmp.Or(s.failureCause(), ErrDraining)
+	if err == nil && (ss.closed || !session.CanOpen()) {
+		err = cmp.Or(session.failureCause(), ErrDraining)
 	}
 	switch {
 	case errors.Is(err, ErrUnsupported):
-		d.notBefore = time.Now().Add(maxDialInterval)
+		dest.notBefore = time.Now().Add(maxDialInterval)
 	case err != nil: // also if the node accepts no more sessions
-		d.backOff(maxDialDoublings)
+		dest.backOff(maxDialDoublings)
 	default:
-		d.session, d.notBefore = s, time.Now().Add(dialInterval)
+		dest.session, dest.notBefore = session, time.Now().Add(dialInterval)
 	}
 	return err
 }
 
 // removeUnresponsive removes a session that did not answer. It reports whether sessions to this
 // node fail repeatedly, so that the node must not be dialed at once.
-func (ss *SessionSet) removeUnresponsive(d *destination, s *Session, err error) (backOff bool) {
+func (ss *SessionSet) removeUnresponsive(dest *destination, session *Session, err error) (backOff bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	d.removeSession(s, err)
-	return d.failures > 1
+	dest.removeSession(session, err)
+	return dest.failures > 1
 }
 
 // dialSession dials a node and waits for the first pong.
-func (ss *SessionSet) dialSession(ctx context.Context, d *destination, node string) (*Session, error) {
+func (ss *SessionSet) dialSession(ctx context.Context, dest *destination, node string) (*Session, error) {
 	ss.mu.Lock()
 	generation := ss.generation
 	ss.mu.Unlock()
@@ -205,32 +205,32 @@ func (ss *SessionSet) dialSession(ctx context.Context, d *destination, node stri
 	if err != nil {
 		return nil, err
 	}
-	s := NewClient(conn, d.budget)
-	if !ss.runSession(d, s, generation) {
-		s.Fail(ErrDraining)
+	session := NewClient(conn, dest.budget)
+	if !ss.runSession(dest, session, generation) {
+		session.Fail(ErrDraining)
 		return nil, ErrDraining
 	}
-	if err := s.AwaitPong(ctx); err != nil {
-		s.Drain()
+	if err := session.AwaitPong(ctx); err != nil {
+		session.Drain()
 		return nil, err
 	}
-	return s, nil
+	return session, nil
 }
 
 // runSession runs a session, unless the set was closed or renewed since it was dialed.
-func (ss *SessionSet) runSession(d *destination, s *Session, generation int) bool {
+func (ss *SessionSet) runSession(dest *destination, session *Session, generation int) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.closed || ss.generation != generation {
 		return false
 	}
-	ss.sessions[s] = d
+	ss.sessions[session] = dest
 	ss.tasks.Go(func() {
-		err := s.Run()
+		err := session.Run()
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
-		delete(ss.sessions, s)
-		d.removeSession(s, err)
+		delete(ss.sessions, session)
+		dest.removeSession(session, err)
 	})
 	return true
 }
@@ -238,18 +238,18 @@ func (ss *SessionSet) runSession(d *destination, s *Session, generation int) boo
 // destinationLocked returns the destination of a node. It removes a session that opens no more
 // streams: the caller may detect that earlier than start does.
 func (ss *SessionSet) destinationLocked(node string) *destination {
-	d := ss.destinations[node]
-	if d == nil {
-		d = &destination{budget: NewBudget(ss.maxStreams, nil)}
+	dest := ss.destinations[node]
+	if dest == nil {
+		dest = &destination{budget: NewBudget(ss.maxStreams, nil)}
 		if ss.windowPool != nil {
-			d.budget.WithWindowPool(NewBudget(ss.windowPerNode, ss.windowPool))
+			dest.budget.WithWindowPool(NewBudget(ss.windowPerNode, ss.windowPool))
 		}
-		ss.destinations[node] = d
+		ss.destinations[node] = dest
 	}
-	if s := d.session; s != nil && !s.CanOpen() {
-		d.removeSession(s, s.failureCause())
+	if session := dest.session; session != nil && !session.CanOpen() {
+		dest.removeSession(session, session.failureCause())
 	}
-	return d
+	return dest
 }
 
 // Renew opens further streams on new sessions. The existing sessions drain.
@@ -257,8 +257,8 @@ func (ss *SessionSet) Renew() {
 	ss.mu.Lock()
 	ss.generation++
 	ss.mu.Unlock()
-	for _, s := range ss.allSessions() {
-		s.Drain()
+	for _, session := range ss.allSessions() {
+		session.Drain()
 	}
 }
 
@@ -268,8 +268,8 @@ func (ss *SessionSet) Close() {
 	ss.closed = true
 	ss.mu.Unlock()
 	ss.cancel()
-	for _, s := range ss.allSessions() {
-		s.Fail(net.ErrClosed)
+	for _, session := range ss.allSessions() {
+		session.Fail(net.ErrClosed)
 	}
 	ss.tasks.Wait()
 }
@@ -287,8 +287,8 @@ func (ss *SessionSet) ReceivedRecently(node string, match func(conn net.Conn) bo
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	dest := ss.destinations[node]
-	for s, owner := range ss.sessions {
-		if owner == dest && s.readRecently() && match(s.conn) {
+	for session, owner := range ss.sessions {
+		if owner == dest && session.readRecently() && match(session.conn) {
 			return true
 		}
 	}

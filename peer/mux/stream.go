@@ -68,8 +68,8 @@ type Stream struct {
 
 var _ net.Conn = (*Stream)(nil)
 
-func newStream(s *Session, id uint32, window int) *Stream {
-	return &Stream{session: s, id: id, window: window, recvCredit: window, sendCredit: window}
+func newStream(session *Session, id uint32, window int) *Stream {
+	return &Stream{session: session, id: id, window: window, recvCredit: window, sendCredit: window}
 }
 
 // SessionConn returns the connection of the session, which other streams use, too.

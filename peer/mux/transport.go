@@ -44,31 +44,31 @@ type transport struct {
 }
 
 // newTransport returns the transport of a connection.
-func newTransport(c net.Conn) *transport {
-	tr := &transport{conn: c, recordWriter: c}
+func newTransport(conn net.Conn) *transport {
+	tr := &transport{conn: conn, recordWriter: conn}
 	tr.sendFunc = tr.sendToFD
-	socket := innermostConn(c)
+	socket := innermostConn(conn)
 	if sc, ok := socket.(syscall.Conn); ok {
 		tr.socket, _ = sc.SyscallConn() // nil on error
 	}
-	d, ok := c.(interface{ Direct() bool })
-	if tr.plaintext = ok && d.Direct() || c == socket; tr.plaintext {
+	direct, ok := conn.(interface{ Direct() bool })
+	if tr.plaintext = ok && direct.Direct() || conn == socket; tr.plaintext {
 		return tr
 	}
-	if d, ok := socket.(recordInterceptor); ok && tr.socket != nil && canTrySend {
-		tr.recordWriter, tr.interceptsTLS = d.Divert(tr.intercept), true
+	if direct, ok := socket.(recordInterceptor); ok && tr.socket != nil && canTrySend {
+		tr.recordWriter, tr.interceptsTLS = direct.Divert(tr.intercept), true
 	}
 	return tr
 }
 
-// innermostConn unwraps c, such as a tls.Conn, down to the innermost connection.
-func innermostConn(c net.Conn) net.Conn {
+// innermostConn unwraps conn, such as a tls.Conn, down to the innermost connection.
+func innermostConn(conn net.Conn) net.Conn {
 	for {
-		w, ok := c.(interface{ NetConn() net.Conn })
+		wrapper, ok := conn.(interface{ NetConn() net.Conn })
 		if !ok {
-			return c
+			return conn
 		}
-		c = w.NetConn()
+		conn = wrapper.NetConn()
 	}
 }
 

@@ -107,12 +107,12 @@ func (b *Body) Remaining() int64 {
 // Received returns the number of body bytes read so far.
 func (b *Body) Received() int64 { return b.bytesRead }
 
-// SetMaxBytes rejects a body of more than n bytes with status 413. A body with a larger declared
-// length is rejected immediately, and any other body when it exceeds the limit. Zero means no
-// limit.
-func (b *Body) SetMaxBytes(n int64) error {
-	b.maxBytes = n
-	if n > 0 && b.kind == Length && b.bytesRead+b.remaining > n {
+// SetMaxBytes rejects a body of more than limit bytes with status 413. A body with a larger
+// declared length is rejected immediately, and any other body when it exceeds the limit. Zero means
+// no limit.
+func (b *Body) SetMaxBytes(limit int64) error {
+	b.maxBytes = limit
+	if limit > 0 && b.kind == Length && b.bytesRead+b.remaining > limit {
 		return b.fail(errBodyTooLong)
 	}
 	return nil

@@ -25,17 +25,17 @@ type Conn struct {
 
 // NewConn returns a Conn that uses nc. If possible, nc should be the *net.TCPConn or *net.UnixConn
 // itself, because a wrapper prevents direct system calls: see Options.Direct.
-func NewConn(nc net.Conn, o Options) *Conn {
+func NewConn(nc net.Conn, options Options) *Conn {
 	c := &Conn{}
-	c.Reset(nc, o)
+	c.Reset(nc, options)
 	return c
 }
 
 // Reset makes c a Conn that uses nc, like NewConn, and reuses the memory of an ended connection.
 // That connection must have been released, and no goroutine may still close or inspect it.
-func (c *Conn) Reset(nc net.Conn, o Options) {
+func (c *Conn) Reset(nc net.Conn, options Options) {
 	c.Clear()
-	c.nc, c.options = nc, o.withDefaults()
+	c.nc, c.options = nc, options.withDefaults()
 	sock := newSocket(c.spareSocket, nc, &c.options)
 	if sock != nil {
 		c.spareSocket = sock
@@ -46,7 +46,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 	c.in.initialSize, c.in.maxSize = c.options.ReadBuffer, max(c.options.MaxHeaderBytes, c.options.ReadBuffer)
 	c.in.closeWriteAfterIdle = c.options.CloseWriteAfterIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.options.Buffers
-	c.SetTimeouts(o.Timeouts)
+	c.SetTimeouts(options.Timeouts)
 }
 
 // Clear resets c after its connection has ended, and keeps memory for Reset. c must not be used

@@ -2,76 +2,76 @@ package h1
 
 import "strconv"
 
-// WriteRequestHeader writes the header of r with the changes of edit into the write buffer of c,
+// WriteRequestHeader writes the header of req with the changes of edit into the write buffer of c,
 // and starts the body. It sends nothing, and allocates nothing if the buffer is large enough.
-func (c *Conn) WriteRequestHeader(r *Request, edit *Edit) *Writer {
+func (c *Conn) WriteRequestHeader(req *Request, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(r.target) + len(r.host) + len(edit.Host) + len(edit.Extra) + addedHeaderSpace)
-	p := &headerPass{Edit: edit, header: &r.Header, buf: w.buf[:w.buffered]}
-	p.kind, p.size = edit.Kind, edit.Size
-	if p.kind == 0 {
-		p.kind, p.size = r.Body.kind, r.length
+	w.reserve(len(req.raw) + len(req.target) + len(req.host) + len(edit.Host) + len(edit.Extra) + addedHeaderSpace)
+	pass := &headerPass{Edit: edit, header: &req.Header, buf: w.buf[:w.buffered]}
+	pass.kind, pass.size = edit.Kind, edit.Size
+	if pass.kind == 0 {
+		pass.kind, pass.size = req.Body.kind, req.length
 	}
-	p.drop = edit.Drop | HopByHop
-	p.putWord(r.method, ' ')
-	p.putWord(r.target, ' ')
-	p.buf = append(p.buf, "HTTP/1.1\r\n"...)
-	p.host = r.host
+	pass.drop = edit.Drop | HopByHop
+	pass.putWord(req.method, ' ')
+	pass.putWord(req.target, ' ')
+	pass.buf = append(pass.buf, "HTTP/1.1\r\n"...)
+	pass.host = req.host
 	if len(edit.Host) > 0 {
-		p.host = edit.Host
+		pass.host = edit.Host
 	}
-	if !r.knownFields.Has(FieldHost) {
-		p.putField("Host: ", p.host)
+	if !req.knownFields.Has(FieldHost) {
+		pass.putField("Host: ", pass.host)
 	}
-	if r.flags&reqExpect == 0 || edit.DropExpect {
-		p.drop |= 1 << FieldExpect
+	if req.flags&reqExpect == 0 || edit.DropExpect {
+		pass.drop |= 1 << FieldExpect
 	}
-	p.acceptsTrailers = r.flags&reqTrailers != 0
-	p.putLines()
-	p.putEnd()
-	return w.commitHeader(p)
+	pass.acceptsTrailers = req.flags&reqTrailers != 0
+	pass.putLines()
+	pass.putEnd()
+	return w.commitHeader(pass)
 }
 
-// WriteResponseHeader writes the header of r with the changes of edit into the write buffer of c,
+// WriteResponseHeader writes the header of res with the changes of edit into the write buffer of c,
 // and starts the body, like WriteRequestHeader.
-func (c *Conn) WriteResponseHeader(r *Response, edit *Edit) *Writer {
+func (c *Conn) WriteResponseHeader(res *Response, edit *Edit) *Writer {
 	w := &c.out
-	w.reserve(len(r.raw) + len(edit.Date) + len(edit.Extra) + addedHeaderSpace)
-	p := &headerPass{Edit: edit, header: &r.Header, buf: w.buf[:w.buffered], isResponse: true}
-	p.kind, p.size = edit.Kind, edit.Size
-	p.drop = edit.Drop | HopByHop
-	if p.kind == 0 {
-		p.keepFraming(r)
+	w.reserve(len(res.raw) + len(edit.Date) + len(edit.Extra) + addedHeaderSpace)
+	pass := &headerPass{Edit: edit, header: &res.Header, buf: w.buf[:w.buffered], isResponse: true}
+	pass.kind, pass.size = edit.Kind, edit.Size
+	pass.drop = edit.Drop | HopByHop
+	if pass.kind == 0 {
+		pass.keepFraming(res)
 	}
-	p.buf = append(p.buf, "HTTP/1.1 "...)
-	p.buf = strconv.AppendUint(p.buf, uint64(r.status), 10)
-	p.buf = append(p.buf, ' ')
-	p.buf = append(p.buf, r.Reason()...)
-	p.buf = append(p.buf, "\r\n"...)
-	p.putLines()
-	if r.status >= 200 && len(edit.Date) > 0 && !p.dateWritten {
-		p.putField("Date: ", edit.Date)
+	pass.buf = append(pass.buf, "HTTP/1.1 "...)
+	pass.buf = strconv.AppendUint(pass.buf, uint64(res.status), 10)
+	pass.buf = append(pass.buf, ' ')
+	pass.buf = append(pass.buf, res.Reason()...)
+	pass.buf = append(pass.buf, "\r\n"...)
+	pass.putLines()
+	if res.status >= 200 && len(edit.Date) > 0 && !pass.dateWritten {
+		pass.putField("Date: ", edit.Date)
 	}
-	p.putEnd()
-	return w.commitHeader(p)
+	pass.putEnd()
+	return w.commitHeader(pass)
 }
 
 // keepFraming selects the framing of the original response. If the receiver does not support that
 // framing, it selects the one that Edit.Kind describes.
-func (p *headerPass) keepFraming(r *Response) {
-	p.kind, p.size = r.kind, r.length
+func (p *headerPass) keepFraming(res *Response) {
+	p.kind, p.size = res.kind, res.length
 	switch {
-	case r.kind == NoBody && r.status >= 200 && r.status != 204:
+	case res.kind == NoBody && res.status >= 200 && res.status != 204:
 		p.keepBodyLength = true // the fields describe the body that a GET would have returned
 		if p.ToHTTP10 {
 			p.drop |= 1 << FieldTransferEncoding
 		}
-		if r.deferredFramingError != nil {
+		if res.deferredFramingError != nil {
 			p.drop |= 1<<FieldTransferEncoding | 1<<FieldContentLength
 		}
-	case r.kind == Chunked && p.ToHTTP10:
+	case res.kind == Chunked && p.ToHTTP10:
 		p.kind = UntilClose
-	case r.kind == UntilClose && !p.ToHTTP10:
+	case res.kind == UntilClose && !p.ToHTTP10:
 		p.kind = Chunked
 	}
 }
@@ -79,10 +79,10 @@ func (p *headerPass) keepFraming(r *Response) {
 // addedHeaderSpace is the space for the first line and the lines that this package adds.
 const addedHeaderSpace = 256
 
-// commitHeader takes over the header that p has written, and starts the body.
-func (w *Writer) commitHeader(p *headerPass) *Writer {
-	w.buffered = len(p.buf) // reserve has made enough space, so buf is still the buffer of the Writer
-	w.BeginBody(p.kind, p.size)
+// commitHeader adds the header that pass has written to the buffered bytes, and starts the body.
+func (w *Writer) commitHeader(pass *headerPass) *Writer {
+	w.buffered = len(pass.buf) // reserve has made enough space, so buf is still the buffer of the Writer
+	w.BeginBody(pass.kind, pass.size)
 	return w
 }
 

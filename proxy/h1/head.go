@@ -332,11 +332,11 @@ func (h *Header) persistent() bool {
 // equalFoldSameLen compares ASCII strings of equal length, ignoring case.
 func equalFoldSameLen[T string | []byte](b []byte, s T) bool {
 	for i, c := range b {
-		d := s[i]
-		if c == d {
+		other := s[i]
+		if c == other {
 			continue
 		}
-		if c|0x20 != d|0x20 || c|0x20 < 'a' || c|0x20 > 'z' {
+		if c|0x20 != other|0x20 || c|0x20 < 'a' || c|0x20 > 'z' {
 			return false
 		}
 	}
@@ -347,7 +347,7 @@ func equalFoldSameLen[T string | []byte](b []byte, s T) bool {
 // equal.
 func equalLookalike(b []byte, s string) bool {
 	for i, c := range b {
-		if d := s[i]; c != d && normalizeNameByte(c) != normalizeNameByte(d) {
+		if other := s[i]; c != other && normalizeNameByte(c) != normalizeNameByte(other) {
 			return false
 		}
 	}

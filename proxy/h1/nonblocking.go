@@ -31,22 +31,22 @@ const (
 func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
 // SetWakeup sets a function that Close, Abort, StopWaiting and StopRead call. With it, an owner
-// that does not wait in a read notices these calls. nil removes it. f must not block.
-func (c *Conn) SetWakeup(f *func()) { c.onWakeup.Store(f) }
+// that does not wait in a read notices these calls. nil removes it. The function must not block.
+func (c *Conn) SetWakeup(wakeup *func()) { c.onWakeup.Store(wakeup) }
 
 // wakeOwner calls the function that SetWakeup has set, if there is one.
 func (c *Conn) wakeOwner() {
-	if f := c.onWakeup.Load(); f != nil {
-		(*f)()
+	if wakeup := c.onWakeup.Load(); wakeup != nil {
+		(*wakeup)()
 	}
 }
 
-// TryReadRequest reads the next request header into r without blocking. It reads from the
-// socket at most once. After ParseComplete, r is ready as after ReadRequest. After any other
-// result the read buffer is unchanged, except for bytes that were appended.
-func (c *Conn) TryReadRequest(r *Request) ParseResult {
-	r.reset()
-	r.method = nil
+// TryReadRequest reads the next request header into req without blocking. It reads from the socket
+// at most once. After ParseComplete, req is ready as after ReadRequest. After any other result the
+// read buffer is unchanged, except for bytes that were appended.
+func (c *Conn) TryReadRequest(req *Request) ParseResult {
+	req.reset()
+	req.method = nil
 	for hasRead := false; ; hasRead = true {
 		headerLen := 0
 		if data := c.in.unread(); len(data) > 0 {
@@ -54,13 +54,13 @@ func (c *Conn) TryReadRequest(r *Request) ParseResult {
 			if data[0] == '\r' {
 				return ParseMustBlock // readHeader limits the number of leading empty lines
 			}
-			if headerLen, err = c.indexHeader(&r.Header, data, r.parseRequestLine, true); err != nil {
+			if headerLen, err = c.indexHeader(&req.Header, data, req.parseRequestLine, true); err != nil {
 				return ParseMustBlock
 			}
 		}
 		switch {
 		case headerLen > 0:
-			return c.consumeRequest(r, headerLen)
+			return c.consumeRequest(req, headerLen)
 		case hasRead:
 			return ParseMustBlock
 		}
@@ -76,13 +76,13 @@ func (c *Conn) MayHaveMore() bool { return c.in.filledBuffer }
 
 // consumeRequest validates the request header in the first headerLen buffered bytes, and removes it
 // from the buffer if it is valid.
-func (c *Conn) consumeRequest(r *Request, headerLen int) ParseResult {
-	r.raw = append(r.raw, c.in.unread()[:headerLen]...)
-	if r.validate() != nil {
+func (c *Conn) consumeRequest(req *Request, headerLen int) ParseResult {
+	req.raw = append(req.raw, c.in.unread()[:headerLen]...)
+	if req.validate() != nil {
 		return ParseMustBlock
 	}
 	c.in.discard(headerLen)
-	r.start(&c.in)
+	req.start(&c.in)
 	return ParseComplete
 }
 
@@ -110,33 +110,33 @@ func (c *Conn) readNonblock() ParseResult {
 	return ParseNoData
 }
 
-// TryReadResponse reads the response to a request with the given method into r without
-// blocking. It reads from the socket once. It returns ParseComplete only for a final response
-// whose body has arrived, or that has none, and after which the connection can be reused. It
-// consumes nothing: after ParseComplete the caller must call ConsumeResponse.
-func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
-	r.begin()
+// TryReadResponse reads the response to a request with the given method into res without blocking.
+// It reads from the socket once. It returns ParseComplete only for a final response whose body has
+// arrived, or that has none, and after which the connection can be reused. It consumes nothing:
+// after ParseComplete the caller must call ConsumeResponse.
+func (c *Conn) TryReadResponse(res *Response, method []byte) ParseResult {
+	res.begin()
 	in := &c.in
 	if result := c.readNonblock(); result == ParseNoData || result == ParseMustBlock {
 		return result
 	}
-	headerLen, err := c.indexHeader(&r.Header, in.unread(), r.parseStatusLine, false)
+	headerLen, err := c.indexHeader(&res.Header, in.unread(), res.parseStatusLine, false)
 	switch {
 	case err != nil || in.filledBuffer:
 		return ParseMustBlock
 	case headerLen == 0:
 		return ParseIncomplete
 	}
-	r.raw = append(r.raw, in.unread()[:headerLen]...)
-	if r.validate(string(method) == "HEAD") != nil || r.status < 200 || !r.KeepAlive() {
+	res.raw = append(res.raw, in.unread()[:headerLen]...)
+	if res.validate(string(method) == "HEAD") != nil || res.status < 200 || !res.KeepAlive() {
 		return ParseMustBlock
 	}
 	switch bodyLen := int64(in.buffered() - headerLen); {
-	case r.kind == NoBody:
+	case res.kind == NoBody:
 		return ParseComplete
-	case r.kind != Length || r.length > int64(len(in.buf)-headerLen):
+	case res.kind != Length || res.length > int64(len(in.buf)-headerLen):
 		return ParseMustBlock
-	case r.length > bodyLen:
+	case res.length > bodyLen:
 		return ParseIncomplete
 	}
 	return ParseComplete
@@ -144,9 +144,9 @@ func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 
 // ConsumeResponse removes the response header from the read buffer and starts the body. Call
 // it after TryReadResponse has returned ParseComplete.
-func (c *Conn) ConsumeResponse(r *Response) {
-	c.in.discard(len(r.raw))
-	r.start(&c.in)
+func (c *Conn) ConsumeResponse(res *Response) {
+	c.in.discard(len(res.raw))
+	res.start(&c.in)
 }
 
 // SendCheckedNonblock ends the message and checks the connection like SendChecked. It sends only

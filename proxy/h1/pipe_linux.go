@@ -90,11 +90,11 @@ func closePipe(fds [2]int) {
 	_ = unix.Close(fds[1])
 }
 
-// fillFrom waits until data arrives on s, and moves up to maxBytes of it into the pipe. The pipe
-// must be empty.
-func (p *pipe) fillFrom(s *socket, maxBytes int) (int, error) {
+// fillFrom waits until data arrives on the source, and moves up to maxBytes of it into the pipe.
+// The pipe must be empty.
+func (p *pipe) fillFrom(source *socket, maxBytes int) (int, error) {
 	p.maxBytes, p.moved, p.err = maxBytes, 0, nil
-	err := s.raw.Read(p.fillStep)
+	err := source.raw.Read(p.fillStep)
 	if err == nil {
 		err = p.err
 	}
@@ -115,10 +115,10 @@ func (p *pipe) fill(fd uintptr) bool {
 	return true
 }
 
-// drainTo moves the content of the pipe to s. It waits like socket.send.
-func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
-	p.moved, p.write = 0, socketWrite{nc: s.writes.nc, limit: limit, stopped: s.writes.stopped}
-	err := s.raw.Write(p.drainStep)
+// drainTo moves the content of the pipe to the target. It waits like socket.send.
+func (p *pipe) drainTo(target *socket, limit time.Duration) (int, error) {
+	p.moved, p.write = 0, socketWrite{nc: target.writes.nc, limit: limit, stopped: target.writes.stopped}
+	err := target.raw.Write(p.drainStep)
 	if err == nil {
 		err = p.write.err
 	}

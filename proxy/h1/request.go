@@ -46,39 +46,39 @@ const (
 	reqTrailers                         // TE: trailers
 )
 
-// ReadRequest reads the next request header into r and validates it. r.Body then reads the body.
-// The error is io.EOF if the client has closed the connection before the first byte of a request,
-// io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopWaiting ended the
-// wait, and an *Error for an invalid request, which contains the response status. Bytes after the
-// request stay buffered.
-func (c *Conn) ReadRequest(r *Request) error {
-	return c.ReadRequestAfter(time.Time{}, r)
+// ReadRequest reads the next request header into req and validates it. req.Body then reads the
+// body. The error is io.EOF if the client has closed the connection before the first byte of a
+// request, io.ErrUnexpectedEOF if it has done so within the header, ErrStopped if StopWaiting ended
+// the wait, and an *Error for an invalid request, which contains the response status. Bytes after
+// the request stay buffered.
+func (c *Conn) ReadRequest(req *Request) error {
+	return c.ReadRequestAfter(time.Time{}, req)
 }
 
 // ReadRequestAfter is ReadRequest for a caller that has just read the clock: the time limit for the
 // first byte begins at now. Zero means that it begins with the call.
-func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
-	r.reset()
-	r.method = nil
+func (c *Conn) ReadRequestAfter(now time.Time, req *Request) error {
+	req.reset()
+	req.method = nil
 	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
 		return err
 	}
-	n, err := c.readHeader(&r.Header, r.parseRequestLine, true)
+	n, err := c.readHeader(&req.Header, req.parseRequestLine, true)
 	if c.reportedHeaderBytes != 0 {
 		c.reportHeaderEnd()
 	}
 	if err != nil {
 		if head := []byte("HEAD "); bytes.HasPrefix(c.in.unread(), head) {
-			r.method = head[:4]
+			req.method = head[:4]
 		}
 		return err
 	}
-	r.raw = append(r.raw, c.in.unread()[:n]...)
+	req.raw = append(req.raw, c.in.unread()[:n]...)
 	c.in.discard(n)
-	if err := r.validate(); err != nil {
+	if err := req.validate(); err != nil {
 		return err
 	}
-	r.start(&c.in)
+	req.start(&c.in)
 	return nil
 }
 

@@ -34,15 +34,15 @@ func (r *Response) begin() {
 	r.lenient, r.strayBytes = true, strayBytes
 }
 
-// ReadResponse reads the header section of the next response into r and validates it. r.Body
+// ReadResponse reads the header section of the next response into res and validates it. res.Body
 // then reads the body. method is the method of the request: a response to HEAD has no body.
 //
-// Interim responses (1xx) are returned one at a time: call ReadResponse again while r.IsInterim
+// Interim responses (1xx) are returned one at a time: call ReadResponse again while res.IsInterim
 // reports true. io.EOF means that the connection ended before the first byte, and
-// io.ErrUnexpectedEOF that it ended within the header section. A malformed response is an
-// *Error with status 502.
-func (c *Conn) ReadResponse(r *Response, method []byte) error {
-	r.begin()
+// io.ErrUnexpectedEOF that it ended within the header section. A malformed response is an *Error
+// with status 502.
+func (c *Conn) ReadResponse(res *Response, method []byte) error {
+	res.begin()
 	in := &c.in
 	if in.buffered() == 0 {
 		if err := in.setReadTimeout(c.timeouts.First); err != nil {
@@ -52,16 +52,16 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 			return err
 		}
 	}
-	n, err := c.readHeader(&r.Header, r.parseStatusLine, false)
+	n, err := c.readHeader(&res.Header, res.parseStatusLine, false)
 	if err != nil {
 		return gatewayError(err)
 	}
-	r.raw = append(r.raw, in.unread()[:n]...)
+	res.raw = append(res.raw, in.unread()[:n]...)
 	in.discard(n)
-	if err := r.validate(string(method) == "HEAD"); err != nil {
+	if err := res.validate(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}
-	r.start(in)
+	res.start(in)
 	return nil
 }
 

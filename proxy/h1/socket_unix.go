@@ -36,7 +36,7 @@ type socket struct {
 
 // newSocket returns a socket for nc, or nil if nc must be read with its Read method. It reuses the
 // memory of reused, unless that is nil.
-func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
+func newSocket(reused *socket, nc net.Conn, options *Options) *socket {
 	socketConn, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil
@@ -44,7 +44,7 @@ func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
-		if !o.Direct {
+		if !options.Direct {
 			return nil
 		}
 	}
@@ -52,13 +52,13 @@ func newSocket(reused *socket, nc net.Conn, o *Options) *socket {
 	if err != nil {
 		return nil
 	}
-	s := reused
-	if s == nil {
-		s = &socket{}
-		s.readFunc, s.readOnceFunc, s.writes.writeFunc, s.writes.writeOnceFunc = s.read, s.readOnce, s.writes.write, s.writes.writeOnce
+	sock := reused
+	if sock == nil {
+		sock = &socket{}
+		sock.readFunc, sock.readOnceFunc, sock.writes.writeFunc, sock.writes.writeOnceFunc = sock.read, sock.readOnce, sock.writes.write, sock.writes.writeOnce
 	}
-	s.raw, s.writes.nc, s.pool, s.bufferSize = raw, nc, o.Buffers, o.ReadBuffer
-	return s
+	sock.raw, sock.writes.nc, sock.pool, sock.bufferSize = raw, nc, options.Buffers, options.ReadBuffer
+	return sock
 }
 
 // setStopFlag sets the flag that StopWrite sets for this socket.

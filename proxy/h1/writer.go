@@ -76,10 +76,12 @@ func (w *Writer) Unsent() []byte { return w.buf[:w.buffered] }
 // been sent, another message may begin.
 func (w *Writer) Discard() { w.buffered, w.kind, w.remaining, w.precondition = 0, NoBody, 0, nil }
 
-// SetPrecondition sets a function that is called once, right before the next byte is sent. f
-// returns the time limit for that write (zero means no additional limit), or an error that prevents
-// it.
-func (w *Writer) SetPrecondition(f func() (time.Duration, error)) { w.precondition = f }
+// SetPrecondition sets a function that is called once, right before the next byte is sent.
+// precondition returns the time limit for that write (zero means no additional limit), or an error
+// that prevents it.
+func (w *Writer) SetPrecondition(precondition func() (time.Duration, error)) {
+	w.precondition = precondition
+}
 
 // Write writes a part of the body. It collects small writes in the buffer, and sends the buffer
 // when it is full.

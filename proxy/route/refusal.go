@@ -47,23 +47,23 @@ func (r Refusal) String() string {
 func (r Refusal) Error() string { return "proxy: refused: " + r.String() }
 
 // ParseRefusal reads the value of Shardway-Refused. ok is false for an unknown value.
-func ParseRefusal(v []byte) (r Refusal, ok bool) {
+func ParseRefusal(text []byte) (r Refusal, ok bool) {
 	for r := RefusedNotOwner; r <= RefusedStopping; r++ {
-		if string(v) == r.String() {
+		if string(text) == r.String() {
 			return r, true
 		}
 	}
 	return 0, false
 }
 
-// RefusalFor returns why a node with the route r does not serve the shard.
-func RefusalFor(r *Route) Refusal {
+// RefusalFor returns why a node with this route for a shard does not serve the shard.
+func RefusalFor(route *Route) Refusal {
 	switch {
-	case r.Kind != Held:
+	case route.Kind != Held:
 		return RefusedNotOwner
-	case r.Reason == ReasonNoLease:
+	case route.Reason == ReasonNoLease:
 		return RefusedNoLease
-	case r.Reason == ReasonOrphaned:
+	case route.Reason == ReasonOrphaned:
 		return RefusedNotOwner
 	}
 	return RefusedHeld

@@ -47,7 +47,7 @@ type Table struct {
 // NewTable returns a Table. It panics with more than 65,536 different routes. The number of shards
 // is limited when a cluster is created.
 func NewTable(spec TableSpec) *Table {
-	t := &Table{
+	table := &Table{
 		generation:     spec.Generation,
 		committed:      spec.Committed,
 		proposed:       spec.Proposed,
@@ -56,24 +56,24 @@ func NewTable(spec TableSpec) *Table {
 		keys:           spec.Keys, keysSince: spec.KeysSince,
 	}
 	indexOf := make(map[Route]uint16)
-	for s := range t.routeIndex {
+	for s := range table.routeIndex {
 		r := spec.Route(shardmap.Shard(s))
 		if r.Kind != Local && r.Kind != Remote && r.Kind != Held {
 			r = Route{Kind: Held, Reason: ReasonOrphaned}
 		}
 		i, ok := indexOf[r]
 		if !ok {
-			if len(t.routes) > math.MaxUint16 {
+			if len(table.routes) > math.MaxUint16 {
 				panic(fmt.Sprintf("proxy: more than %d routes", math.MaxUint16+1))
 			}
-			i = uint16(len(t.routes))
+			i = uint16(len(table.routes))
 			indexOf[r] = i
-			t.routes = append(t.routes, r)
+			table.routes = append(table.routes, r)
 		}
-		t.routeIndex[s] = i
+		table.routeIndex[s] = i
 	}
-	t.setLocalSince(spec.Previous)
-	return t
+	table.setLocalSince(spec.Previous)
+	return table
 }
 
 // setLocalSince records since which generation each shard is Local.
@@ -98,8 +98,8 @@ func (t *Table) setLocalSince(previous *Table) {
 
 // IsNewTo reports whether the shard is not served here, or is served here only since a later table
 // than that of the generation.
-func (t *Table) IsNewTo(s shardmap.Shard, generation uint64) bool {
-	return int(s) < len(t.localSince) && (t.localSince[s] == 0 || t.localSince[s] > generation)
+func (t *Table) IsNewTo(shard shardmap.Shard, generation uint64) bool {
+	return int(shard) < len(t.localSince) && (t.localSince[shard] == 0 || t.localSince[shard] > generation)
 }
 
 // Generation returns the number of the table. It increases with each table.
@@ -123,8 +123,9 @@ func (t *Table) MapHeaderValue() []byte { return t.mapHeaderValue }
 // Shards returns the number of shards.
 func (t *Table) Shards() int { return len(t.routeIndex) }
 
-// Route returns the route of s, which the caller must not change. It panics unless s < t.Shards().
-func (t *Table) Route(s shardmap.Shard) *Route { return &t.routes[t.routeIndex[s]] }
+// Route returns the route of a shard, which the caller must not change. It panics unless the shard
+// is below t.Shards().
+func (t *Table) Route(shard shardmap.Shard) *Route { return &t.routes[t.routeIndex[shard]] }
 
 // RandomRemoteShard returns a random shard that another node serves, with its route, for a request
 // that any app may answer. If other nodes serve no shard, it returns any shard, so the caller must
@@ -149,29 +150,29 @@ func AppendEpochs(dst []byte, committed, proposed uint64) []byte {
 
 // ParseEpochs reads the value of Shardway-Map. ok is false unless it consists of two decimal
 // numbers and one space between them.
-func ParseEpochs(v []byte) (committed, proposed uint64, ok bool) {
-	for i, c := range v {
+func ParseEpochs(text []byte) (committed, proposed uint64, ok bool) {
+	for i, c := range text {
 		if c != ' ' {
 			continue
 		}
-		committed, ok1 := ParseUint(v[:i])
-		proposed, ok2 := ParseUint(v[i+1:])
+		committed, ok1 := ParseUint(text[:i])
+		proposed, ok2 := ParseUint(text[i+1:])
 		return committed, proposed, ok1 && ok2
 	}
 	return 0, 0, false
 }
 
 // ParseUint reads a decimal number without a sign. It does not allocate.
-func ParseUint(v []byte) (n uint64, ok bool) {
-	if len(v) == 0 || len(v) > 20 {
+func ParseUint(text []byte) (n uint64, ok bool) {
+	if len(text) == 0 || len(text) > 20 {
 		return 0, false
 	}
-	for _, c := range v {
-		d := uint64(c) - '0'
-		if d > 9 || n > (math.MaxUint64-d)/10 {
+	for _, c := range text {
+		digit := uint64(c) - '0'
+		if digit > 9 || n > (math.MaxUint64-digit)/10 {
 			return 0, false
 		}
-		n = n*10 + d
+		n = n*10 + digit
 	}
 	return n, true
 }

@@ -103,18 +103,18 @@ func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Foun
 // structuredClaimHint describes the first claim of a token that is a key source but an array or
 // object, and therefore gives no key. Empty means that there is none.
 func (x *Extractor) structuredClaimHint(choice *keysource.SourceList) string {
-	for _, s := range choice.Sources {
-		if s.Kind != keysource.JWT {
+	for _, source := range choice.Sources {
+		if source.Kind != keysource.JWT {
 			continue
 		}
 		token, _ := x.headerKey("Authorization")
-		raw := rawClaim(token, s.Name)
+		raw := rawClaim(token, source.Name)
 		switch {
 		case len(raw) == 0:
 		case raw[0] == '[':
-			return "; the claim " + strconv.Quote(s.Name) + " is an array, and a key is a string, a number or a boolean"
+			return "; the claim " + strconv.Quote(source.Name) + " is an array, and a key is a string, a number or a boolean"
 		case raw[0] == '{':
-			return "; the claim " + strconv.Quote(s.Name) + " is an object, and a key is a string, a number or a boolean"
+			return "; the claim " + strconv.Quote(source.Name) + " is an object, and a key is a string, a number or a boolean"
 		}
 	}
 	return ""

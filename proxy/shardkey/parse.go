@@ -164,10 +164,10 @@ func rawClaim(authorization []byte, claim string) json.RawMessage {
 	return claims[claim]
 }
 
-// orNil returns v, or nil if it is empty.
-func orNil(v []byte) []byte {
-	if len(v) == 0 {
+// orNil returns text, or nil if it is empty.
+func orNil(text []byte) []byte {
+	if len(text) == 0 {
 		return nil
 	}
-	return v
+	return text
 }

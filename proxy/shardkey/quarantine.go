@@ -13,18 +13,19 @@ type quarantined struct {
 	hashKey []byte
 }
 
-// Add adds a key to the quarantine. hash is the Hash of the key under hashKey, and s is its shard.
-func (q *Quarantine) Add(s shardmap.Shard, hash uint64, hashKey []byte) {
+// Add adds a key to the quarantine. hash is the Hash of the key under hashKey, and shard is its
+// shard.
+func (q *Quarantine) Add(shard shardmap.Shard, hash uint64, hashKey []byte) {
 	if q.byShard == nil {
 		q.byShard = map[shardmap.Shard][]quarantined{}
 	}
-	q.byShard[s] = append(q.byShard[s], quarantined{hash, hashKey})
+	q.byShard[shard] = append(q.byShard[shard], quarantined{hash, hashKey})
 }
 
-// Holds reports whether a key of shard s is in quarantine.
-func (q *Quarantine) Holds(s shardmap.Shard, key []byte) bool {
-	for _, x := range q.byShard[s] {
-		if Hash(x.hashKey, key) == x.hash {
+// Holds reports whether a key of the given shard is in quarantine.
+func (q *Quarantine) Holds(shard shardmap.Shard, key []byte) bool {
+	for _, entry := range q.byShard[shard] {
+		if Hash(entry.hashKey, key) == entry.hash {
 			return true
 		}
 	}
