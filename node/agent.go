@@ -194,7 +194,7 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 	a.acked.Store(uint64(acked))
 	a.changes.Acknowledged(acked, now)
 	if fresh := a.acquireFailures.update(a.machine.HeldShards); len(fresh) > 0 {
-		a.log.Warn().Str("shards", named(fresh)).Str("why", a.acquireFailures.why(fresh[0])).Msg("acquire hook failed, will retry")
+		a.log.Warn().Str("shards", shardmap.FormatShards(fresh)).Str("why", a.acquireFailures.why(fresh[0])).Msg("acquire hook failed, will retry")
 	}
 	report := a.lookReleases(now)
 	a.keptByDrain.Store(keptHere(a.machine))
@@ -410,6 +410,51 @@ func (a *agent) Leave() (started bool) {
 	started = !a.leaving.Swap(true)
 	notify(a.wake)
 	return started
+}
+
+// IsUpToDate reports whether this node has had the newest proposed map of the leader, so that its log is not
+// far behind.
+func (a *agent) IsUpToDate() bool { return a.upToDate.Load() }
+
+// DuplicateAddr returns the address of another process with the ID of this node. It returns "" if the leader
+// accepts the heartbeats of this node.
+func (a *agent) DuplicateAddr() string {
+	if addr := a.duplicateAddr.Load(); addr != nil {
+		return *addr
+	}
+	return ""
+}
+
+// LastPause returns the length of the last pause that lost a lease or was longer than half a lease, and the
+// time since its end. The length is zero if there was none.
+func (a *agent) LastPause() (length, sinceEnd time.Duration) {
+	p := a.lastPause.Load()
+	if p == nil {
+		return 0, 0
+	}
+	return p.lasted, a.clock.Precise() - p.at
+}
+
+// HasHooks reports whether the app is informed of its shards.
+func (a *agent) HasHooks() bool { return a.hooking != nil }
+
+// AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the first
+// one. Both are empty if there are none.
+func (a *agent) AcquireFailures() (shards, why string) { return a.acquireFailures.named() }
+
+// RecentlyUnreleased returns the number of shards that moved without a release within the last
+// agent.NotReleasedFor, and the error of the first of them.
+func (a *agent) RecentlyUnreleased() (shards int, why string) {
+	return a.releases.lately(a.clock.Precise())
+}
+
+// KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
+// released them, and the error of the first of them.
+func (a *agent) KeptShards() (shards int, why string) {
+	if k := a.keptByDrain.Load(); k != nil {
+		return k.shards, k.why
+	}
+	return 0, ""
 }
 
 // HasDuplicate reports whether the leader refuses this node because of another process with its ID.

@@ -51,7 +51,7 @@ func (n *Node) Run1(s shardmap.Shard) (release func(), ok bool) {
 }
 
 // Explain says what is the matter where a request is held for this reason.
-func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.explain(why) }
+func (n *Node) Explain(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
 
 // Known returns the state that the node's log has come to.
 func (n *Node) Known() *ack.State { return n.fsm.state.Load() }
@@ -236,14 +236,14 @@ func (n *Node) LeaderViewOf(node string) (leader.MemberView, bool) {
 // many streams of the leader's.
 func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects, level bool, streams uint64) {
 	before := leader.port.Stats().Accepted
-	t := n.queryLeader(ctx, n.view.Leader())
-	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
+	r := n.monitor.QueryLeader(ctx, n.view.Leader())
+	return len(r.Views), r.Suspects != nil, r.Upgrade != nil, leader.port.Stats().Accepted - before
 }
 
 // EndLine has the stream by which the node asks its leader take one more question, and end then as if
 // the other side had before. It returns how many there were.
 func (n *Node) EndLine() int {
-	if n.watch.leaderStream.Expire() {
+	if n.monitor.ExpireLeaderStream() {
 		return 1
 	}
 	return 0
@@ -285,13 +285,13 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 }
 
 // Found returns what the last look at what can be the matter came to; another one, another value.
-func (n *Node) Found() any { return n.watch.result.Load() }
+func (n *Node) Found() any { return n.monitor.Result() }
 
 // Answered returns how many heartbeats of the node a leader has answered.
 func (n *Node) Answered() int64 { return n.agent.lastAnswer.Load() }
 
 // HasNoOwners reports that no node may own shards. Requests do not wait then.
-func (n *Node) HasNoOwners() bool { return n.watch.result.Load().noOwners }
+func (n *Node) HasNoOwners() bool { return n.monitor.Result().NoOwners }
 
 // NotAcquired tells the node that its app does not hold a shard.
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {

@@ -1,21 +1,13 @@
 package node
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	ackagent "shardway/ack/agent"
 	"shardway/internal/logsafe"
 	"shardway/shardmap"
-)
-
-const (
-	// maxNamed is the largest number of shards that named lists in one text.
-	maxNamed = 8
 )
 
 // acquireFailures contains the shards that the app has failed to acquire. Only the goroutine of
@@ -76,20 +68,5 @@ func (f *acquireFailures) named() (what, why string) {
 		return "", ""
 	}
 	shards := slices.Sorted(maps.Keys(all))
-	return named(shards), all[shards[0]].why
-}
-
-// named returns a text with the number of shards and the first maxNamed of them.
-func named(shards []shardmap.Shard) string {
-	var numbers []string
-	for _, s := range shards[:min(len(shards), maxNamed)] {
-		numbers = append(numbers, strconv.Itoa(int(s)))
-	}
-	if len(shards) > maxNamed {
-		numbers = append(numbers, "…")
-	}
-	if len(shards) == 1 {
-		return "shard " + numbers[0]
-	}
-	return fmt.Sprintf("%d shards: %s", len(shards), strings.Join(numbers, ", "))
+	return shardmap.FormatShards(shards), all[shards[0]].why
 }

@@ -128,7 +128,7 @@ func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
 	h.mu.Unlock()
 	switch {
 	case n <= maxWarned:
-		h.log.Warn().Uint64("epoch", uint64(c.Map)).Str("shards", named(failed)).Str("why", why).Msg("release failed")
+		h.log.Warn().Uint64("epoch", uint64(c.Map)).Str("shards", shardmap.FormatShards(failed)).Str("why", why).Msg("release failed")
 	case n == maxWarned+1:
 		h.log.Warn().Uint64("epoch", uint64(c.Map)).Msg("more releases failed")
 	}

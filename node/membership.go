@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"shardway/ack"
-	"shardway/diagnosis"
-	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/membership"
 )
@@ -71,31 +69,4 @@ func (n *Node) openMembership() {
 // supports.
 func (n *Node) process() membership.Process {
 	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxFormatVersion}
-}
-
-// bootstrapStatus reports whether this node belongs to a cluster (born). If it does not, u contains the reason.
-func (n *Node) bootstrapStatus() (u diagnosis.Bootstrap, born bool) {
-	if n.bootstrapper.BelongsToCluster() {
-		return u, true
-	}
-	f := n.bootstrapper.Status()
-	return diagnosis.Bootstrap{ClusterToJoin: f.ClusterToJoin, MissingBootstrapper: f.MissingBootstrapper, Peers: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
-}
-
-// joinConflict returns two join addresses that belong to different clusters. nil means that there is no
-// conflict.
-func (n *Node) joinConflict() *diagnosis.JoinConflict {
-	c, found := n.gossip.Conflict()
-	if !found {
-		return nil
-	}
-	return &diagnosis.JoinConflict{First: diagnosis.Party(c.First), Second: diagnosis.Party(c.Second)}
-}
-
-// joinsTried returns the result of the last attempt to join each address of --join.
-func (n *Node) joinsTried() (all []diagnosis.JoinAttempt) {
-	for _, a := range n.gossip.Tried() {
-		all = append(all, diagnosis.JoinAttempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), OtherSecret: a.NeedsSecret(), ReachedSelf: a.Itself()})
-	}
-	return all
 }

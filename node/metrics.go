@@ -9,6 +9,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/node/adminapi"
+	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/muxpool"
 )
@@ -120,7 +121,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			}, func() float64 { return float64(count()) }))
 		}
 	}
-	for _, c := range append(all, n.proxy, newFindingGauge(n)) {
+	for _, c := range append(all, n.proxy, findings.NewCollector(n.monitor)) {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("node: metrics: %w", err)
 		}

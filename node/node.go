@@ -19,6 +19,7 @@ import (
 	"shardway/ack/leader"
 	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
@@ -29,6 +30,7 @@ import (
 	"shardway/node/crashdetect"
 	"shardway/node/disk"
 	"shardway/node/eventlog"
+	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/heartbeat"
 	"shardway/node/keyhash"
@@ -40,6 +42,7 @@ import (
 	"shardway/node/writelimit"
 	"shardway/peer"
 	"shardway/proxy"
+	"shardway/proxy/route"
 	"shardway/proxy/shardkey"
 	"shardway/proxy/wsession"
 	"shardway/queue"
@@ -91,7 +94,7 @@ type Node struct {
 	ownAnswers        chan ack.Answer                       // cap 1: newest response of this node's own leader loop
 	rotation          *rotation.Rotation                    // rotation of the cluster secret
 	invalidHeartbeats logs.Seldom                           // limits log lines about invalid heartbeats
-	watch             *watch                                // computes the findings
+	monitor           *findings.Monitor                     // computes the findings
 	holds             *appHolds                             // shards that the app holds on this node
 	hanging           atomic.Bool                           // a write to the disk has stalled
 	loaded            loadedKeys                            // key configuration of this node's settings
@@ -180,7 +183,7 @@ func New(o Options) (*Node, error) {
 	}
 	n.newAgent()
 	n.api = adminapi.New(n.adminOptions())
-	n.watch = newWatch(n)
+	n.monitor = findings.New(n.monitorOptions())
 	n.followSecrets()
 	return n, nil
 }
@@ -205,7 +208,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		return true, ""
 	}
 	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
-	p.HashKey, p.PeerCrashed, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, n.explain
+	p.HashKey, p.PeerCrashed, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, func(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
 	return p
 }
 
@@ -244,13 +247,33 @@ func (n *Node) adminOptions() adminapi.Options {
 		Self: n.self, Dir: n.o.Dir, Version: n.o.Version, Shards: n.o.Shards, Gateway: n.o.Gateway, Timing: n.o.Timing, Settings: n.o.Settings, PeerDial: n.o.PeerDial,
 		Clock: n.o.Clock, Log: n.log, View: n.view, Leader: n.leader, Client: n.client, Router: n.router, Proxy: n.proxy, Queue: n.queue, Health: n.health, Agent: n.agent,
 		Findings: func() adminapi.Findings {
-			f := n.watch.result.Load()
-			return adminapi.Findings{Inputs: f.inputs, List: f.findings}
+			r := n.monitor.Result()
+			return adminapi.Findings{Inputs: r.Inputs, List: r.Findings}
 		},
 		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
 		MayWrite: n.writeLimit.ForOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
 	}
 }
+
+// monitorOptions returns the options of the monitor that computes the findings.
+func (n *Node) monitorOptions() findings.Options {
+	return findings.Options{
+		Self: n.self, Gateway: n.o.Gateway, Shards: n.o.Shards, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0, Exposed: n.o.Exposed,
+		Clock: n.o.Clock, Scheduler: &n.scheduler, Log: n.log, Events: n.events,
+		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
+		Port: n.port, Client: n.client, Leader: n.leader, Poison: n.poison,
+		Bootstrapper:   func() *membership.Bootstrapper { return n.bootstrapper },
+		AddressChanges: n.moved.list,
+		RequestIdentity: func(ctx context.Context, node string) error {
+			_, err := peerClient{n}.RequestIdentity(ctx, node)
+			return err
+		},
+		IsStopping: n.stopping.Load, IsDiskStalled: n.hanging.Load,
+	}
+}
+
+// Findings returns the current findings of this node. The caller must not modify the slice.
+func (n *Node) Findings() []diagnosis.Finding { return n.monitor.Result().Findings }
 
 // snapshotEvery is the interval at which Raft checks whether a snapshot is due.
 const snapshotEvery = 10 * time.Second

@@ -51,7 +51,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			return nil, err
 		}),
 		control.Unconfirmed: n.asLeader(func(context.Context, *leaderloop.Leadership, control.Caller, control.Request) (any, error) {
-			return n.unconfirmed(), nil
+			return n.monitor.Unconfirmed(), nil
 		}),
 		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
 			return nil, n.released(from.Node, q.Releases)
@@ -73,7 +73,7 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 			return wireMissingOf(m), err
 		},
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
-			return n.reachable(ctx, from.Node), nil
+			return n.monitor.Reach(ctx, from.Node), nil
 		},
 		control.Forget: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
 			if from.Node != n.view.Leader() {

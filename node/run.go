@@ -159,7 +159,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "twin", n.duplicates.Run)
 	s.spawn(ctx, "acquaintance", n.greetVoters)
 	s.spawn(ctx, "addresses", n.readdress)
-	s.spawn(ctx, "watch", n.watch.run)
+	s.spawn(ctx, "watch", n.monitor.Run)
 	return haltAgent
 }
 

@@ -144,7 +144,7 @@ func (a *agent) reportReleases() {
 		shards = append(shards, e.Shard)
 	}
 	first := failed[0]
-	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
+	a.log.Warn().Str("shards", shardmap.FormatShards(shards)).Str("result", first.Result.String()).Str("why", first.Reason).Msg("shards moved without release")
 	if a.record == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package node
+package findings
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 func TestFailedRequestsGetNoUnrelatedFinding(t *testing.T) {
 	for why := range route.ReasonUnreachable + 2 {
 		for _, code := range []diagnosis.Code{diagnosis.NoFaultTolerance, diagnosis.EvenVoters, diagnosis.Insecure, diagnosis.PoisonSuspect, diagnosis.CertificateExpiring} {
-			if slices.Contains(explaining(why), code) {
+			if slices.Contains(causesOf(why), code) {
 				t.Errorf("%v is explained by %s", why, code)
 			}
 		}

@@ -1,4 +1,4 @@
-package node
+package findings
 
 import (
 	"context"
@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	// peerCheckAfter is how long a node waits to be added to a cluster before it checks whether other
+	// unreachableAfter is how long a node waits to be added to a cluster before it checks whether other
 	// nodes reach its peer port. It is also how long the leader must fail to reach a node before it
 	// reports that.
-	peerCheckAfter = 3 * time.Second
-	// peerCheckEvery is the time between two checks. peerCheckLimit bounds the request to one node.
-	peerCheckEvery = 3 * time.Second
-	peerCheckLimit = 4 * time.Second
+	unreachableAfter = 3 * time.Second
+	// checkEvery is the time between two checks. checkTimeout bounds the request to one node.
+	checkEvery   = 3 * time.Second
+	checkTimeout = 4 * time.Second
 	// maxPeersAsked is the largest number of nodes that one check asks until a node responds.
 	maxPeersAsked = 5
 )
 
-// reachability is the response of a node that was asked whether it reaches the peer port of the
+// Reachability is the response of a node that was asked whether it reaches the peer port of the
 // requester. Addr is the address that it has tried. Why is the error; empty means that the port was
 // reached.
-type reachability struct {
+type Reachability struct {
 	Addr string `json:"addr"`
 	Why  string `json:"why"`
 }
 
-// reachable checks whether this node reaches the peer port of the requester node, at the address that
+// Reach checks whether this node reaches the peer port of the requester node, at the address that
 // gossip contains.
-func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
-	addr, ok := n.view.Lookup(node)
+func (m *Monitor) Reach(ctx context.Context, node string) (r Reachability) {
+	addr, ok := m.o.View.Lookup(node)
 	if !ok {
-		return reachability{Why: "gossip contains no peer address of it yet"}
+		return Reachability{Why: "gossip contains no peer address of it yet"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminapi.ReachTimeout)
 	defer cancel()
 	r.Addr = addr
-	if _, err := (peerClient{n}).RequestIdentity(ctx, node); err != nil {
+	if err := m.o.RequestIdentity(ctx, node); err != nil {
 		r.Why = dialFailureReason(err)
 	}
 	return r
@@ -66,11 +66,11 @@ func dialFailureReason(err error) string {
 	return logsafe.OneLine(err.Error())
 }
 
-// peerCheck determines why a node is not added to a cluster: it asks a member of the cluster whether it
+// peerPortCheck determines why a node is not added to a cluster: it asks a member of the cluster whether it
 // reaches the peer port of this node. The leader reports the same problem, but only to members, and this
 // node has no leader yet. A node that bootstraps a cluster together with other nodes asks all of them.
-type peerCheck struct {
-	waits diagnosis.TrueFor // how long this node has waited; only the goroutine of watch.run uses it
+type peerPortCheck struct {
+	waiting diagnosis.TrueFor // how long this node has waited; only the goroutine of Monitor.Run uses it
 
 	// mu protects the following fields.
 	mu      sync.Mutex
@@ -79,22 +79,22 @@ type peerCheck struct {
 	found   *diagnosis.UnreachablePeerPort // result of the last check; nil means that no problem was found
 }
 
-// startIfDue starts a check in the background if one is due. unstarted is nil if this node belongs to a cluster.
-func (p *peerCheck) startIfDue(ctx context.Context, w *watch, now time.Time, unstarted *diagnosis.Bootstrap) {
-	cluster := unstarted.WaitReason()
-	waiting := cluster != "" || unstarted.IsBootstrapper()
-	waits := p.waits.Update(now, waiting)
+// startIfDue starts a check in the background if one is due. bootstrap is nil if this node belongs to a cluster.
+func (p *peerPortCheck) startIfDue(ctx context.Context, m *Monitor, now time.Time, bootstrap *diagnosis.Bootstrap) {
+	cluster := bootstrap.WaitReason()
+	waiting := cluster != "" || bootstrap.IsBootstrapper()
+	waitedFor := p.waiting.Update(now, waiting)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !waiting {
 		p.found = nil
 	}
-	if waits < peerCheckAfter || p.running || now.Sub(p.asked) < peerCheckEvery {
+	if waitedFor < unreachableAfter || p.running || now.Sub(p.asked) < checkEvery {
 		return
 	}
 	p.running, p.asked = true, now
-	w.probing.Go(func() {
-		found := w.n.checkPeerPort(ctx, cluster)
+	m.background.Go(func() {
+		found := m.checkPeerPort(ctx, cluster)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.running, p.found = false, found
@@ -102,7 +102,7 @@ func (p *peerCheck) startIfDue(ctx context.Context, w *watch, now time.Time, uns
 }
 
 // problems returns the problem that the last check found, or nil.
-func (p *peerCheck) problems() []diagnosis.UnreachablePeerPort {
+func (p *peerPortCheck) problems() []diagnosis.UnreachablePeerPort {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {
@@ -115,23 +115,23 @@ func (p *peerCheck) problems() []diagnosis.UnreachablePeerPort {
 // node. It returns nil if the member reaches it, or if nothing is known. If cluster is empty, it asks the
 // nodes that belong to no cluster yet. Then it continues until it finds a node that it does not reach, or
 // a node that does not reach this node, because a joint bootstrap needs every connection.
-func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.UnreachablePeerPort) {
-	self, asked := string(n.self), 0
-	for _, m := range n.gossip.Members() {
-		if !m.Node || m.ID == self || m.Status != gossip.Alive || m.Tags.Cluster != cluster {
+func (m *Monitor) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.UnreachablePeerPort) {
+	self, asked := string(m.o.Self), 0
+	for _, member := range m.o.Gossip.Members() {
+		if !member.Node || member.ID == self || member.Status != gossip.Alive || member.Tags.Cluster != cluster {
 			continue
 		}
 		if asked++; asked > maxPeersAsked {
 			break
 		}
-		asking, cancel := context.WithTimeout(ctx, peerCheckLimit)
-		var r reachability
-		err := n.client.Call(asking, m.ID, control.Request{Kind: control.Reachable}, &r)
+		asking, cancel := context.WithTimeout(ctx, checkTimeout)
+		var r Reachability
+		err := m.o.Client.Call(asking, member.ID, control.Request{Kind: control.Reachable}, &r)
 		cancel()
 		// This node cannot reach the other one. That is the result if no node reports a problem with this node.
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
-			addr, _ := n.view.Lookup(m.ID)
-			found = &diagnosis.UnreachablePeerPort{Node: m.ID, By: self, Addr: addr, Why: dialFailureReason(err)}
+			addr, _ := m.o.View.Lookup(member.ID)
+			found = &diagnosis.UnreachablePeerPort{Node: member.ID, By: self, Addr: addr, Why: dialFailureReason(err)}
 		}
 		if err != nil {
 			continue
@@ -142,25 +142,25 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagno
 		case r.Why == "": // without a cluster, the remaining nodes must be checked, too
 			continue
 		}
-		return &diagnosis.UnreachablePeerPort{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
+		return &diagnosis.UnreachablePeerPort{Node: self, By: member.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
 	}
 	return found
 }
 
-// unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
-// their peer ports for peerCheckAfter. It returns nil if this node does not lead.
-func (n *Node) unconfirmed() []diagnosis.UnreachablePeerPort {
-	l := n.leading.Load()
+// Unconfirmed returns the nodes that this leader does not add to the cluster because it has not reached
+// their peer ports for unreachableAfter. It returns nil if this node does not lead.
+func (m *Monitor) Unconfirmed() []diagnosis.UnreachablePeerPort {
+	l := m.o.Leader.Current()
 	if l == nil {
 		return nil
 	}
 	all := []diagnosis.UnreachablePeerPort{}
 	for _, u := range l.Unconfirmed() {
-		if time.Since(u.Since) < peerCheckAfter {
+		if time.Since(u.Since) < unreachableAfter {
 			continue
 		}
-		addr, _ := n.view.Lookup(u.Node)
-		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(n.self), Addr: addr, Why: dialFailureReason(u.Err)})
+		addr, _ := m.o.View.Lookup(u.Node)
+		all = append(all, diagnosis.UnreachablePeerPort{Node: u.Node, By: string(m.o.Self), Addr: addr, Why: dialFailureReason(u.Err)})
 	}
 	return all
 }

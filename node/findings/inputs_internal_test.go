@@ -1,4 +1,4 @@
-package node
+package findings
 
 import (
 	"testing"
@@ -14,19 +14,19 @@ import (
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderReport{leader: "b", views: []leader.MemberView{{Node: "c"}}, suspects: []crashdetect.Suspect{{}}, level: &api.UpgradeState{Behind: "c"}}
+	before := LeaderReport{leader: "b", Views: []leader.MemberView{{Node: "c"}}, Suspects: []crashdetect.Suspect{{}}, Upgrade: &api.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
-		now                    leaderReport
+		now                    LeaderReport
 		views, suspects, level bool // as before
 	}{
-		"it says nothing":      {leaderReport{leader: "b"}, true, true, true},
-		"it says what it sees": {leaderReport{leader: "b", views: []leader.MemberView{}}, false, true, true},
-		"it suspects nothing":  {leaderReport{leader: "b", suspects: []crashdetect.Suspect{}}, true, false, true},
-		"nobody is behind":     {leaderReport{leader: "b", level: &api.UpgradeState{}}, true, true, false},
-		"it is another one":    {leaderReport{leader: "a"}, false, false, false},
+		"it says nothing":      {LeaderReport{leader: "b"}, true, true, true},
+		"it says what it sees": {LeaderReport{leader: "b", Views: []leader.MemberView{}}, false, true, true},
+		"it suspects nothing":  {LeaderReport{leader: "b", Suspects: []crashdetect.Suspect{}}, true, false, true},
+		"nobody is behind":     {LeaderReport{leader: "b", Upgrade: &api.UpgradeState{}}, true, true, false},
+		"it is another one":    {LeaderReport{leader: "a"}, false, false, false},
 	} {
 		got := tt.now.withFallback(before)
-		if (len(got.views) > 0) != tt.views || (len(got.suspects) > 0) != tt.suspects || (got.level != nil && got.level.Behind != "") != tt.level {
+		if (len(got.Views) > 0) != tt.views || (len(got.Suspects) > 0) != tt.suspects || (got.Upgrade != nil && got.Upgrade.Behind != "") != tt.level {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -120,7 +120,7 @@ func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 // is handed over, nobody finds that nobody leads.
 func TestAnotherLeaderIsAskedAtOnce(t *testing.T) {
 	at := time.Unix(1000, 0)
-	told := leaderReport{leader: "a", at: at}
+	told := LeaderReport{leader: "a", at: at}
 	for _, tt := range []struct {
 		leader string
 		later  time.Duration

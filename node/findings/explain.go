@@ -1,4 +1,4 @@
-package node
+package findings
 
 import (
 	"shardway/diagnosis"
@@ -6,20 +6,20 @@ import (
 	"shardway/proxy/route"
 )
 
-// explain returns the explanation for clients whose requests are not served for the reason why.
-func (n *Node) explain(why route.Reason) proxy.Explanation {
-	f := n.watch.result.Load()
-	e := proxy.Explanation{HasLeader: f.inputs.Leader != "", Hopeless: f.noOwners}
-	if i := f.first(explaining(why)); i >= 0 {
-		e.Finding = f.public[i]
+// Explain returns the explanation for clients whose requests are not served for the given reason.
+func (m *Monitor) Explain(reason route.Reason) proxy.Explanation {
+	r := m.Result()
+	e := proxy.Explanation{HasLeader: r.Inputs.Leader != "", Hopeless: r.NoOwners}
+	if i := r.indexOfFirst(causesOf(reason)); i >= 0 {
+		e.Finding = r.public[i]
 	}
 	return e
 }
 
-// explaining returns the codes of the findings that can cause the reason why. A finding that is the cause
-// of other ones comes first.
-func explaining(why route.Reason) []diagnosis.Code {
-	switch why {
+// causesOf returns the codes of the findings that can cause the given reason. A finding that causes
+// other findings comes first.
+func causesOf(reason route.Reason) []diagnosis.Code {
+	switch reason {
 	case route.ReasonNoMap:
 		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable}
 	case route.ReasonOrphaned:

@@ -1,4 +1,4 @@
-package node
+package findings
 
 import (
 	"context"
@@ -18,20 +18,20 @@ func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		dialled := map[string]int{}
-		n := &Node{port: peer.New(peer.Options{Node: "a", Disk: "d", Lookup: func(node string) (string, bool) {
+		port := peer.New(peer.Options{Node: "a", Disk: "d", Lookup: func(node string) (string, bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			dialled[node]++
 			return "", false
-		}})}
-		w := newWatch(n)
+		}})
+		m := New(Options{Port: port})
 		ctx, cancel := context.WithCancel(t.Context())
-		defer w.probing.Wait()
+		defer m.background.Wait()
 		defer cancel()
-		w.probes.reached["b"] = true
+		m.probes.reached["b"] = true
 		nodes := []diagnosis.Node{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}, {ID: "d"}}
 		for range 40 { // 12 s
-			w.probeVoters(ctx, diagnosis.Inputs{Self: "a", Nodes: nodes})
+			m.probeVoters(ctx, diagnosis.Inputs{Self: "a", Nodes: nodes})
 			time.Sleep(300 * time.Millisecond)
 		}
 		mu.Lock()
@@ -39,10 +39,10 @@ func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
 		if want := map[string]int{"b": 10, "c": 10}; !maps.Equal(dialled, want) {
 			t.Errorf("dialled in 12 s: %v, want %v", dialled, want)
 		}
-		w.probes.Lock()
-		defer w.probes.Unlock()
-		if w.probes.reached["b"] || w.probes.reached["c"] {
-			t.Errorf("reached: %v, want nobody", w.probes.reached)
+		m.probes.Lock()
+		defer m.probes.Unlock()
+		if m.probes.reached["b"] || m.probes.reached["c"] {
+			t.Errorf("reached: %v, want nobody", m.probes.reached)
 		}
 	})
 }

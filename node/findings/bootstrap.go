@@ -1,0 +1,33 @@
+package findings
+
+import (
+	"shardway/diagnosis"
+	"shardway/internal/logsafe"
+)
+
+// bootstrapStatus reports whether this node belongs to a cluster (bootstrapped). If it does not, status contains the reason.
+func (m *Monitor) bootstrapStatus() (status diagnosis.Bootstrap, bootstrapped bool) {
+	if m.o.Bootstrapper().BelongsToCluster() {
+		return status, true
+	}
+	s := m.o.Bootstrapper().Status()
+	return diagnosis.Bootstrap{ClusterToJoin: s.ClusterToJoin, MissingBootstrapper: s.MissingBootstrapper, Peers: s.Peers, BootstrapExpect: m.o.BootstrapExpect, Joins: m.o.Joins}, false
+}
+
+// joinConflict returns two join addresses that belong to different clusters. nil means that there is no
+// conflict.
+func (m *Monitor) joinConflict() *diagnosis.JoinConflict {
+	c, found := m.o.Gossip.Conflict()
+	if !found {
+		return nil
+	}
+	return &diagnosis.JoinConflict{First: diagnosis.Party(c.First), Second: diagnosis.Party(c.Second)}
+}
+
+// joinAttempts returns the result of the last attempt to join each address of --join.
+func (m *Monitor) joinAttempts() (all []diagnosis.JoinAttempt) {
+	for _, attempt := range m.o.Gossip.Tried() {
+		all = append(all, diagnosis.JoinAttempt{Addr: attempt.Addr, Why: logsafe.OneLine(attempt.Why()), OtherSecret: attempt.NeedsSecret(), ReachedSelf: attempt.Itself()})
+	}
+	return all
+}

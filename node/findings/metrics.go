@@ -1,0 +1,35 @@
+package findings
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shardway/diagnosis"
+)
+
+// gauge exports the number of findings for each code. It also exports 0, so that an alert can
+// distinguish a node without findings from a node that exports nothing.
+type gauge struct {
+	monitor *Monitor
+	desc    *prometheus.Desc
+}
+
+var _ prometheus.Collector = (*gauge)(nil)
+
+// NewCollector returns a collector of the number of findings for each code.
+func NewCollector(m *Monitor) prometheus.Collector {
+	return &gauge{m, prometheus.NewDesc("shardway_finding", "1 if this node reports a finding of this code, 0 if not.", []string{"code"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
+
+// Collect implements prometheus.Collector. It sends one gauge for each code.
+func (g *gauge) Collect(c chan<- prometheus.Metric) {
+	counts := map[diagnosis.Code]int{}
+	for _, f := range g.monitor.Result().Findings {
+		counts[f.Code]++
+	}
+	for _, code := range diagnosis.Codes() {
+		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[code]), string(code))
+	}
+}

@@ -1,0 +1,341 @@
+package findings
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/diagnosis"
+	"shardway/event"
+	"shardway/internal/clock"
+	"shardway/node/adminapi"
+	"shardway/node/apphealth"
+	"shardway/node/cluster"
+	"shardway/node/control"
+	"shardway/node/crashdetect"
+	"shardway/node/disk"
+	"shardway/node/eventlog"
+	"shardway/node/gossip"
+	"shardway/node/leaderloop"
+	"shardway/node/membership"
+	"shardway/node/router"
+	"shardway/peer"
+	"shardway/proxy"
+	"shardway/proxy/appsilence"
+	"shardway/queue"
+	"shardway/shardmap"
+)
+
+const (
+	// runEvery is the interval at which the inputs of the findings are collected.
+	runEvery = 250 * time.Millisecond
+	// stableAfter is the time without a change of the findings or the leader after which every second
+	// run of diagnose is skipped.
+	stableAfter = 10 * time.Second
+	// leaderQueryEvery is the interval at which a follower queries the leader. It is doubled while the
+	// findings are stable, and halved while a condition of a node is about to change.
+	// leaderQueryPerNode is the shortest interval per node of the cluster, so the leader receives at
+	// most ten queries per second. Each query may open a connection, and the system calls that open and
+	// close it keep the monitor thread of the runtime awake for a millisecond each.
+	leaderQueryEvery   = 2 * time.Second
+	leaderQueryPerNode = 100 * time.Millisecond
+	// probePause is the pause between two probes of a voter while there is no leader.
+	probePause = time.Second
+	// evenVotersAfter is the time after which an even number of voters becomes a finding. It is not
+	// zero because voters are added one after the other.
+	evenVotersAfter = 10 * time.Second
+	// recentPeriod is how long a single event, such as a refused request, counts as recent.
+	recentPeriod = 10 * time.Second
+)
+
+// Agent is this node's side of the lease protocol.
+type Agent interface {
+	// IsLeaving reports whether this node gives up all its shards.
+	IsLeaving() bool
+	// IsUpToDate reports whether this node has had the newest proposed map of the leader.
+	IsUpToDate() bool
+	// DuplicateAddr returns the address of another process with the same node ID. It returns "" if the
+	// leader accepts the heartbeats of this node.
+	DuplicateAddr() string
+	// LastPause returns the length of the last pause of the process that was worth a report, and the time
+	// since its end. The length is zero if there was none.
+	LastPause() (length, sinceEnd time.Duration)
+	// HasHooks reports whether the app is informed of its shards.
+	HasHooks() bool
+	// AcquireFailures lists the shards that the app has failed to acquire, and returns the error of the
+	// first one. Both are empty if there are none.
+	AcquireFailures() (shards, why string)
+	// RecentlyUnreleased returns the number of shards that moved recently without a release, and the error
+	// of the first of them.
+	RecentlyUnreleased() (shards int, why string)
+	// KeptShards returns the number of shards that a safe drain keeps on this node because the app has not
+	// released them, and the error of the first of them.
+	KeptShards() (shards int, why string)
+}
+
+// Options contains the parts of a node that the monitor reads.
+type Options struct {
+	Self            shardmap.NodeID
+	Gateway         bool
+	Shards          int
+	BootstrapExpect int
+	// Joins means that addresses of other nodes are configured.
+	Joins bool
+	// Exposed returns the ports that are accessible without protection, and the certificates in use. nil
+	// means that there are neither.
+	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
+
+	Clock     clock.Clock
+	Scheduler *clock.Scheduler
+	Log       zerolog.Logger
+	Events    *event.Ring
+
+	View   *cluster.View
+	Gossip *gossip.Gossip
+	// State returns the newest state of the log, which may be newer than that of Router.
+	State  func() *ack.State
+	Router *router.Router
+	Proxy  *proxy.Server
+	Queue  *queue.Queue
+	Stores *disk.Stores
+	// Health checks the app; nil for a gateway and for an app without a health check.
+	Health *apphealth.Checker
+	Agent  Agent
+	API    *adminapi.API
+
+	Port   *peer.Port
+	Client *control.Client
+	Leader *leaderloop.Client
+	Poison *crashdetect.PoisonDetector
+
+	// Bootstrapper returns the bootstrapper. It is called only by Run.
+	Bootstrapper func() *membership.Bootstrapper
+	// AddressChanges returns the claims of new addresses that were not accepted.
+	AddressChanges func() []diagnosis.AddressChange
+	// RequestIdentity returns an error if the peer port of a node cannot be reached.
+	RequestIdentity func(ctx context.Context, node string) error
+	// IsStopping reports whether the node has handed over its shards, or has failed.
+	IsStopping func() bool
+	// IsDiskStalled reports whether a write to the disk has stalled.
+	IsDiskStalled func() bool
+}
+
+// Monitor collects the inputs of the findings at intervals, and logs and records each change of the
+// findings. One goroutine calls Run.
+type Monitor struct {
+	o      Options
+	result atomic.Pointer[Result]
+
+	// The following fields are used only by the goroutine of Run. They smooth the inputs, so that a short
+	// change raises no finding.
+	noLeader, noLease, noMap    diagnosis.TrueFor
+	joinFailing, missingInMap   diagnosis.Debouncer
+	orphaned, acquiring         diagnosis.Debouncer
+	notBootstrapped, evenVoters diagnosis.Debouncer
+	onlyGateways, noOwners      diagnosis.Debouncer
+	upToDate                    diagnosis.Debouncer // the log of this node is not far behind
+	refusedRequests             diagnosis.RecentCount
+	nodes                       map[string]*nodeDebouncers
+	acquiringGeneration         uint64 // generation of the routing table that acquiringShards was computed from
+	acquiringShards             []shardmap.Shard
+	lastReport                  LeaderReport
+	leaderStream                control.PersistentStream // open stream to the leader
+	lastChange                  time.Time                // when findings or leader changed last
+	peerPort                    peerPortCheck
+	appSilence                  appsilence.Report
+	appSilenceRead              time.Time // when appSilence was read
+
+	background sync.WaitGroup // probes of voters and checks of the peer port
+	probes     struct {
+		sync.Mutex
+		running map[string]bool // nodes with a probe in progress
+		reached map[string]bool // results of the last probes
+	}
+}
+
+// Result is the result of one run of the diagnosis. It is immutable.
+type Result struct {
+	// NoOwners means that there is a leader, but no node that may own shards. Requests must not wait
+	// then.
+	NoOwners bool
+	Inputs   diagnosis.Inputs
+	Findings []diagnosis.Finding
+	public   []string // the texts without internal details, for unauthenticated readers
+}
+
+// indexOfFirst returns the index of the finding with the first of codes that is present, or -1.
+func (r *Result) indexOfFirst(codes []diagnosis.Code) int {
+	for _, c := range codes {
+		if i := slices.IndexFunc(r.Findings, func(f diagnosis.Finding) bool { return f.Code == c }); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// nodeDebouncers smooth the inputs about one node.
+type nodeDebouncers struct{ present, lost, unhealthy, lagging diagnosis.Debouncer }
+
+// New returns a monitor with an empty result. The durations are the times for which a condition must last
+// before it counts.
+func New(o Options) *Monitor {
+	after := func(d time.Duration) diagnosis.Debouncer { return diagnosis.Debouncer{On: d} }
+	m := &Monitor{
+		o: o, nodes: map[string]*nodeDebouncers{},
+		joinFailing: after(3 * time.Second), missingInMap: after(3 * time.Second),
+		orphaned: after(1500 * time.Millisecond), acquiring: after(2 * time.Second),
+		upToDate:        after(upToDateAfter),
+		notBootstrapped: after(2 * time.Second), evenVoters: after(evenVotersAfter), onlyGateways: after(2 * time.Second), noOwners: after(2 * time.Second),
+		refusedRequests: diagnosis.RecentCount{Window: recentPeriod},
+	}
+	m.result.Store(&Result{})
+	m.probes.running, m.probes.reached = map[string]bool{}, map[string]bool{}
+	return m
+}
+
+// Result returns the result of the last run of the diagnosis.
+func (m *Monitor) Result() *Result { return m.result.Load() }
+
+// Run calls diagnose every runEvery until ctx ends.
+func (m *Monitor) Run(ctx context.Context) {
+	t := m.o.Scheduler.NewTicker(runEvery)
+	defer t.Stop()
+	defer m.background.Wait()
+	defer m.leaderStream.Close()
+	for skippable := false; ; skippable = !skippable {
+		if !skippable || !m.isStable() {
+			m.diagnose(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// hasPendingChange reports whether a condition of a node has changed, but not for long enough to count.
+func (m *Monitor) hasPendingChange() bool {
+	for _, d := range m.nodes {
+		if d.present.IsChanging() || d.unhealthy.IsChanging() || d.lagging.IsChanging() {
+			return true
+		}
+	}
+	return false
+}
+
+// isStable reports whether there is a leader, and findings and leader have not changed for stableAfter.
+func (m *Monitor) isStable() bool {
+	in := m.result.Load().Inputs
+	return in.Leader != "" && in.Leader == m.o.View.Leader() && time.Since(m.lastChange) > stableAfter
+}
+
+// diagnose collects the inputs, computes the findings, and logs and records the changes.
+func (m *Monitor) diagnose(ctx context.Context) {
+	now := time.Now()
+	m.queryLeaderIfDue(ctx, now)
+	in := m.inputs(now)
+	m.peerPort.startIfDue(ctx, m, now, in.Bootstrap)
+	if in.Leader == "" && in.NoLeaderFor > runEvery {
+		m.probeVoters(ctx, in)
+	}
+	// Without a leader, nodes that may own shards may exist, but no leader has received their
+	// heartbeats yet.
+	noOwner := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
+	next := &Result{NoOwners: m.noOwners.Update(now, noOwner) && noOwner, Inputs: in, Findings: diagnosis.Of(in)}
+	for _, f := range next.Findings {
+		next.public = append(next.public, f.Public())
+	}
+	before := m.result.Swap(next)
+	added, removed := diagnosis.Changes(before.Findings, next.Findings)
+	if len(added)+len(removed) > 0 || next.NoOwners != before.NoOwners || in.Leader != before.Inputs.Leader {
+		m.lastChange = now
+	}
+	for _, f := range removed {
+		m.o.Log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
+		m.o.Events.Add(eventlog.Finding(false, f))
+	}
+	for _, f := range added {
+		m.o.Log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
+		m.o.Events.Add(eventlog.Finding(true, f))
+	}
+}
+
+// logLevel returns the log level of a finding.
+func logLevel(s diagnosis.Severity) zerolog.Level {
+	switch s {
+	case diagnosis.Outage:
+		return zerolog.ErrorLevel
+	case diagnosis.Warning:
+		return zerolog.WarnLevel
+	case diagnosis.Info:
+	}
+	return zerolog.InfoLevel
+}
+
+// queryLeaderIfDue queries the leader if the last report is older than leaderQueryPause. A leader
+// queries itself on every call.
+func (m *Monitor) queryLeaderIfDue(ctx context.Context, now time.Time) {
+	leader := m.o.View.Leader()
+	if leader == "" || leader == string(m.o.Self) {
+		m.leaderStream.Close()
+	}
+	if leader == "" {
+		m.lastReport = LeaderReport{}
+		return
+	}
+	if m.lastReport.isFresh(now, leader, leaderQueryPause(leader == string(m.o.Self), len(m.nodes), m.hasPendingChange(), m.isStable())) {
+		return
+	}
+	epoch := m.o.Router.State().Committed().Epoch()
+	report := m.QueryLeader(ctx, leader)
+	report.leader, report.at, report.viewsAt, report.epoch = leader, now, now, epoch
+	m.lastReport = report.withFallback(m.lastReport)
+}
+
+// leaderQueryPause returns the time between two queries of the same leader. self means that this node is the
+// leader, changing that a condition of a node is about to change, and stable is the result of isStable.
+func leaderQueryPause(self bool, nodes int, changing, stable bool) time.Duration {
+	minPause := time.Duration(nodes) * leaderQueryPerNode
+	pause := max(leaderQueryEvery, minPause)
+	switch {
+	case self:
+		return 0
+	case changing:
+		return max(leaderQueryEvery/2, minPause)
+	case stable:
+		return 2 * pause
+	}
+	return pause
+}
+
+// probeVoters checks in the background which voters are reachable. It is for the time without a leader,
+// because without the leader's report, only gossip shows failures, and gossip needs seconds to detect them.
+func (m *Monitor) probeVoters(ctx context.Context, in diagnosis.Inputs) {
+	m.probes.Lock()
+	defer m.probes.Unlock()
+	for _, node := range in.Nodes {
+		if !node.Voter || node.ID == in.Self || m.probes.running[node.ID] {
+			continue
+		}
+		m.probes.running[node.ID] = true
+		m.background.Go(func() {
+			reached := crashdetect.IsReachable(ctx, m.o.Port, node.ID)
+			m.probes.Lock()
+			m.probes.reached[node.ID] = reached
+			m.probes.Unlock()
+			select { // without this pause, each call would dial again
+			case <-time.After(probePause):
+			case <-ctx.Done():
+			}
+			m.probes.Lock()
+			m.probes.running[node.ID] = false
+			m.probes.Unlock()
+		})
+	}
+}
