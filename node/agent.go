@@ -15,6 +15,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
+	"shardway/node/identity"
 	"shardway/node/leaderloop"
 	"shardway/node/router"
 	"shardway/proxy"
@@ -336,7 +337,7 @@ func (a *agent) handleAnswer(now time.Duration, ans ack.Answer) {
 	case ackagent.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.KnownBoot).Msg("boot number superseded, using higher one")
 	case ackagent.DiskRolledBack: // the data directory is an older image or a copy, so this node must stop
-		a.fail(&staleDiskError{why: rollbackError(ans)})
+		a.fail(identity.RollbackError(ans))
 	case ackagent.DuplicateNode:
 		a.onDuplicate(ans.DuplicateAddr)
 	case ackagent.DuplicatePersists: // Node.wait stops this node

@@ -8,14 +8,13 @@ import (
 	"shardway/internal/chanutil"
 	"shardway/node/crashdetect"
 	"shardway/node/heartbeat"
-	"shardway/peer"
 )
 
 // newHeartbeatServer creates the server of the heartbeat streams that other nodes open. The end of a stream
 // without a goodbye starts a check whether the node crashed.
 func (n *Node) newHeartbeatServer() *heartbeat.Server {
 	return &heartbeat.Server{
-		Deliver: n.deliverHeartbeat, OnAccepted: n.diskRecords.learnHeartbeat, InvalidLog: &n.invalidHeartbeats, Log: n.log,
+		Deliver: n.deliverHeartbeat, OnAccepted: n.diskRecords.LearnHeartbeat, InvalidLog: &n.invalidHeartbeats, Log: n.log,
 		OnClosed: func(last ack.Heartbeat) {
 			n.sendToLeaderLoop(leader.ConnClosed{Node: last.Node, Nonce: last.Nonce})
 			if !last.Goodbye {
@@ -25,9 +24,6 @@ func (n *Node) newHeartbeatServer() *heartbeat.Server {
 	}
 }
 
-// closeStream closes a stream that is no longer used, and ignores the error.
-func closeStream(c *peer.Conn) { _ = c.Close() }
-
 // deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat
 // from a disk that was rolled back to an older image.
 func (n *Node) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
@@ -35,11 +31,11 @@ func (n *Node) deliverHeartbeat(ctx context.Context, in heartbeat.Received) {
 	if l == nil {
 		return
 	}
-	if err := n.diskRecords.check(in.Heartbeat); err != nil && in.Heartbeat.Term == l.Term() {
+	if err := n.diskRecords.CheckHeartbeat(in.Heartbeat); err != nil && in.Heartbeat.Term == l.Term() {
 		if n.invalidHeartbeats.Pass(string(in.Heartbeat.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.Heartbeat.Node)).Msg("heartbeat refused")
 		}
-		in.Respond(ack.Answer{FormatVersion: in.Heartbeat.FormatVersion, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: n.diskRecords.table.Of(in.Heartbeat.Server).Boot})
+		in.Respond(ack.Answer{FormatVersion: in.Heartbeat.FormatVersion, Term: l.Term(), Boot: in.Heartbeat.Boot, HeartbeatNumber: in.Heartbeat.Number, Refusal: ack.RefusedRollback, KnownBoot: n.diskRecords.Table().Of(in.Heartbeat.Server).Boot})
 		return
 	}
 	l.Deliver(ctx, in)

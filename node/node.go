@@ -33,6 +33,7 @@ import (
 	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/heartbeat"
+	"shardway/node/identity"
 	"shardway/node/keyhash"
 	"shardway/node/leaderloop"
 	"shardway/node/logs"
@@ -57,29 +58,29 @@ type Node struct {
 	log    zerolog.Logger
 	nonce  uint64 // random number that distinguishes processes with the same boot number; not secret
 
-	port       *peer.Port         // connections between nodes
-	client     *control.Client    // requests to other nodes
-	gossip     *gossip.Gossip     // finds the other nodes
-	stores     *disk.Stores       // the stores of Raft
-	stream     *consensus.Stream  // the connections of Raft
-	raft       *consensus.Raft    // set by openRaft
-	raftOpen   chan struct{}      // closed after raft was set
-	fsm        *fsm               // the replicated state
-	api        *adminapi.API      // the services of the admin port
-	hasher     *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
-	leader     *leaderloop.Client // requests to the leader
-	view       *cluster.View      // what this node knows of the other nodes
-	router     *router.Router     // the routing table and the lease
-	queue      *queue.Queue       // requests that wait, for example while their shard moves
-	proxy      *proxy.Server
-	scheduler  clock.Scheduler             // shared source of periodic wake-ups
-	agent      *agent                      // this node's side of the lease protocol
-	heartbeats *heartbeat.Client           // sends the heartbeats of the agent to the leader
-	crashes    *crashdetect.Detector       // detects that processes of other nodes have ended
-	poison     *crashdetect.PoisonDetector // detects keys whose requests may end processes
-	// diskRecords contains the records of the disks of all nodes.
-	diskRecords       *diskRecords
-	moved             readdressing                  // nodes that claim to have a new address
+	port              *peer.Port         // connections between nodes
+	client            *control.Client    // requests to other nodes
+	gossip            *gossip.Gossip     // finds the other nodes
+	stores            *disk.Stores       // the stores of Raft
+	stream            *consensus.Stream  // the connections of Raft
+	raft              *consensus.Raft    // set by openRaft
+	raftOpen          chan struct{}      // closed after raft was set
+	fsm               *fsm               // the replicated state
+	api               *adminapi.API      // the services of the admin port
+	hasher            *keyhash.Hasher    // hashes shard keys, and recognizes quarantined keys
+	leader            *leaderloop.Client // requests to the leader
+	view              *cluster.View      // what this node knows of the other nodes
+	router            *router.Router     // the routing table and the lease
+	queue             *queue.Queue       // requests that wait, for example while their shard moves
+	proxy             *proxy.Server
+	scheduler         clock.Scheduler             // shared source of periodic wake-ups
+	agent             *agent                      // this node's side of the lease protocol
+	heartbeats        *heartbeat.Client           // sends the heartbeats of the agent to the leader
+	crashes           *crashdetect.Detector       // detects that processes of other nodes have ended
+	poison            *crashdetect.PoisonDetector // detects keys whose requests may end processes
+	diskRecords       *identity.Records           // what the other nodes have stated about their disks
+	greeter           *identity.Greeter           // exchanges these statements with the other voters
+	addressChanges    *identity.AddressChanges
 	bootstrapper      *membership.Bootstrapper      // set by openRaft
 	duplicates        *membership.DuplicateDetector // set by openRaft
 	health            *apphealth.Checker            // nil for a gateway
@@ -139,7 +140,7 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.view = cluster.NewView(string(n.self), n.server, o.Timing, n.fsm.state.Load)
-	n.diskRecords = newDiskRecords(n)
+	n.diskRecords = identity.NewRecords(n.recordsOptions())
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
 		Cluster: n.cluster, AdoptCluster: n.adopt, IsKnownNode: n.view.MayConnect, Lookup: n.view.Lookup, IsNodeAddr: n.view.IsNodeAddress, Dial: o.PeerDial, Log: o.Log,
@@ -152,7 +153,7 @@ func New(o Options) (*Node, error) {
 	n.poison = crashdetect.NewPoisonDetector(crashdetect.PoisonOptions{
 		Self: string(n.self), Port: n.port, Client: n.client, Leader: n.view.Leader, StoppedOnPurpose: n.view.LeavesByPlan, Log: n.log,
 	})
-	n.stream = consensus.NewStream(n.server, n.dialRaft)
+	n.stream = consensus.NewStream(n.server, n.diskRecords.DialRaft(n.port, n.raftOpen))
 	n.router = router.New(n.self, o.Shards, o.Clock, n.port)
 	n.queue = queue.New(o.Queue)
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
@@ -180,6 +181,10 @@ func New(o Options) (*Node, error) {
 	n.rotation = rotation.New(rotation.Options{Self: string(n.self), Secrets: o.Secrets, Cluster: rotating{n}, Log: o.Log})
 	if err := n.open(); err != nil {
 		return nil, err
+	}
+	n.greeter = &identity.Greeter{Records: n.diskRecords, Port: n.port, View: n.view, Scheduler: &n.scheduler, Background: &n.asks}
+	n.addressChanges = &identity.AddressChanges{
+		Gossip: n.gossip, View: n.view, Port: n.port, Records: n.diskRecords, RequestIdentity: peerClient{n}.RequestIdentity, Log: n.log,
 	}
 	n.newAgent()
 	n.api = adminapi.New(n.adminOptions())
@@ -210,6 +215,28 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.OnHandover = func(h wsession.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
 	p.HashKey, p.PeerCrashed, p.Shards, p.Explain = n.hasher.Key, n.poison.ConnsBroken, n.o.Shards, func(why route.Reason) proxy.Explanation { return n.monitor.Explain(why) }
 	return p
+}
+
+// recordsOptions returns the options of the records of the disks of all nodes.
+func (n *Node) recordsOptions() identity.RecordsOptions {
+	return identity.RecordsOptions{
+		Server: n.server, Nonce: n.nonce, Dir: n.o.Dir, View: n.view, Log: n.log,
+		Raft: func() *consensus.Raft {
+			select {
+			case <-n.raftOpen:
+				return n.raft
+			default:
+				return nil
+			}
+		},
+		AppliedEpoch:      func() shardmap.Epoch { return n.fsm.state.Load().Committed().Epoch() },
+		CloseOtherStreams: func(server string, nonce uint64) { n.stream.CloseOtherProcesses(server, nonce) },
+		SetPeerProcess:    func(node string, boot, nonce uint64) { n.proxy.SetPeerProcess(node, boot, nonce) },
+		ProbeDuplicate: func(ctx context.Context, node string, nonce uint64) string {
+			return n.duplicates.Probe(ctx, node, nonce)
+		},
+		Fail: n.fail,
+	}
 }
 
 // writeLimitOptions returns the options of the limit for writes of the app.
@@ -263,7 +290,7 @@ func (n *Node) monitorOptions() findings.Options {
 		View: n.view, Gossip: n.gossip, State: n.fsm.state.Load, Router: n.router, Proxy: n.proxy, Queue: n.queue, Stores: n.stores, Health: n.health, Agent: n.agent, API: n.api,
 		Port: n.port, Client: n.client, Leader: n.leader, Poison: n.poison,
 		Bootstrapper:   func() *membership.Bootstrapper { return n.bootstrapper },
-		AddressChanges: n.moved.list,
+		AddressChanges: n.addressChanges.List,
 		RequestIdentity: func(ctx context.Context, node string) error {
 			_, err := peerClient{n}.RequestIdentity(ctx, node)
 			return err
@@ -283,7 +310,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, OnFailure: n.fail, OnStall: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery, OnTerm: n.diskRecords.table.Term, OnHeartbeat: n.onRaftHeartbeat,
+		SnapshotInterval: snapshotEvery, OnTerm: n.diskRecords.Table().Term, OnHeartbeat: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // this error already contains a remedy
@@ -448,7 +475,7 @@ var errDuplicate = errors.New("duplicate-node")
 // wait returns when the node must stop. The result is nil if ctx has ended, otherwise the error of the
 // failure.
 func (n *Node) wait(ctx context.Context) error {
-	refused, asked := n.gossip.Refused(), make(chan supersedeCheck, 1)
+	refused, asked := n.gossip.Refused(), make(chan identity.SupersedeCheck, 1)
 	for {
 		select {
 		case <-ctx.Done():
@@ -459,7 +486,7 @@ func (n *Node) wait(ctx context.Context) error {
 			serves := n.agent.lastAnswer.Load() > 0
 			switch {
 			case r.Superseded:
-				n.asks.Go(func() { asked <- n.superseded(ctx, r, serves) })
+				n.asks.Go(func() { asked <- identity.CheckSuperseded(ctx, n.port, n.cluster(), r, serves, n.log) })
 				refused = nil // ignore other refusals until the result is known
 			case !serves:
 				return r
@@ -468,10 +495,10 @@ func (n *Node) wait(ctx context.Context) error {
 			}
 		case s := <-asked:
 			switch {
-			case s.by != "":
-				return errors.Join(s.claim, n.o.Dir.Supersede(s.by))
-			case !s.served:
-				return s.claim
+			case s.By != "":
+				return errors.Join(s.Claim, n.o.Dir.Supersede(s.By))
+			case !s.Served:
+				return s.Claim
 			}
 			refused = n.gossip.Refused()
 		case addr := <-n.agent.duplicate:
@@ -484,8 +511,8 @@ func (n *Node) wait(ctx context.Context) error {
 // or not by this program, condemned records that in the directory. It returns err and the errors of that
 // write.
 func (n *Node) condemned(err error) error {
-	if stale, ok := errors.AsType[*staleDiskError](err); ok {
-		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
+	if stale, ok := errors.AsType[*identity.StaleDiskError](err); ok {
+		return errors.Join(err, n.o.Dir.Condemn(stale.Reason.Error()))
 	}
 	if above, ok := errors.AsType[*ack.FormatVersionError](err); ok && above.InForce {
 		return errors.Join(err, n.o.Dir.KeepLevel(uint8(above.Version)))

@@ -43,7 +43,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.o.Self != nil {
 		s.push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
-	s.spawn(base, "known disks", n.persistDiskRecords)
+	s.spawn(base, "known disks", n.diskRecords.Run)
 	if n.appWatch != nil {
 		s.spawn(base, "app instance", n.appWatch.stored.Run)
 	}
@@ -157,8 +157,8 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "leadership", n.lead)
 	s.spawn(ctx, "founding", n.bootstrapper.Run)
 	s.spawn(ctx, "twin", n.duplicates.Run)
-	s.spawn(ctx, "acquaintance", n.greetVoters)
-	s.spawn(ctx, "addresses", n.readdress)
+	s.spawn(ctx, "acquaintance", n.greeter.Run)
+	s.spawn(ctx, "addresses", n.addressChanges.Run)
 	s.spawn(ctx, "watch", n.monitor.Run)
 	return haltAgent
 }
@@ -192,7 +192,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 func (n *Node) receivedRecently(node string) bool {
 	isCurrent := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)
-		return ok && n.diskRecords.isCurrentProcess(c.Peer())
+		return ok && n.diskRecords.IsCurrentProcess(c.Peer())
 	}
 	return n.router.WebSocketStreams.Outgoing.ReceivedRecently(node, isCurrent) || n.router.RequestStreams.Outgoing.ReceivedRecently(node, isCurrent)
 }

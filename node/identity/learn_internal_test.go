@@ -1,4 +1,4 @@
-package node
+package identity
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
-
-	"github.com/rs/zerolog"
 
 	"shardway/internal/simnet"
 	"shardway/node/consensus"
@@ -48,7 +46,8 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = port.Serve(ctx, ln) }() // ends with ctx
-		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Queue: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: diskhistory.New(nil)}
+		p := proxy.New(proxy.Options{Queue: queue.New(queue.Options{})})
+		r := &Records{o: RecordsOptions{CloseOtherStreams: stream.CloseOtherProcesses, SetPeerProcess: p.SetPeerProcess}, table: diskhistory.New(nil)}
 		c, err := consensus.PeerDialer(at(there, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +71,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 			{what: "an older image", server: "a/x", boot: 2, nonce: 2, refused: true},
 			{what: "the next process", server: "a/x", boot: 5, nonce: 2, ends: true},
 		} {
-			if err := a.learn(diskhistory.Statement{Server: step.server, Boot: step.boot, Nonce: step.nonce, Last: 9}); (err != nil) != step.refused {
+			if err := r.learn(diskhistory.Statement{Server: step.server, Boot: step.boot, Nonce: step.nonce, Last: 9}); (err != nil) != step.refused {
 				t.Errorf("%s: %v", step.what, err)
 			}
 			synctest.Wait()

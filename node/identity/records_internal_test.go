@@ -1,4 +1,4 @@
-package node
+package identity
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ func TestDamagedDiskRecordsAreReplaced(t *testing.T) {
 		}
 		begin := func() (known int, log string) {
 			var out bytes.Buffer
-			a := newDiskRecords(&Node{o: Options{Dir: dir}, log: zerolog.New(&out)})
-			return len(a.table.All()), out.String()
+			r := NewRecords(RecordsOptions{Dir: dir, Log: zerolog.New(&out)})
+			return len(r.table.All()), out.String()
 		}
 		known, log := begin()
 		if known != 0 || strings.Count(log, "\n") != 1 || !strings.Contains(log, `"warn"`) || !strings.Contains(log, file) || strings.Contains(log, "restore") {

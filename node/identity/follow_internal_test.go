@@ -1,4 +1,4 @@
-package node
+package identity
 
 import (
 	"bufio"
@@ -73,11 +73,11 @@ func (b booted) Close() error {
 
 // follower is a node with a client, whose requests go to node x.
 type follower struct {
-	t    *testing.T
-	c    *owning
-	a    *diskRecords
-	conn net.Conn
-	r    *bufio.Reader
+	t       *testing.T
+	c       *owning
+	records *Records
+	conn    net.Conn
+	r       *bufio.Reader
 }
 
 func newFollower(t *testing.T, c *owning) *follower {
@@ -102,7 +102,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &follower{
 		t: t, c: c, conn: conn, r: bufio.NewReader(conn),
-		a: &diskRecords{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: diskhistory.New(nil)},
+		records: &Records{o: RecordsOptions{CloseOtherStreams: consensus.NewStream("y/d", nil).CloseOtherProcesses, SetPeerProcess: s.SetPeerProcess}, table: diskhistory.New(nil)},
 	}
 }
 
@@ -152,7 +152,7 @@ func (f *follower) rests() {
 // hears has the node learn what a process says.
 func (f *follower) receives(boot, nonce uint64) {
 	f.t.Helper()
-	if err := f.a.learn(diskhistory.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
+	if err := f.records.learn(diskhistory.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -211,8 +211,8 @@ func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 	closed := 0
 	f.c.closed = func() {
 		closed++
-		if f.a.learnMu.TryLock() {
-			f.a.learnMu.Unlock()
+		if f.records.learnMu.TryLock() {
+			f.records.learnMu.Unlock()
 			t.Error("another statement would be heard before this one is followed")
 		}
 	}

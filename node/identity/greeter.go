@@ -1,4 +1,4 @@
-package node
+package identity
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"shardway/internal/chanutil"
+	"shardway/internal/clock"
+	"shardway/node/cluster"
 	"shardway/node/consensus"
 	"shardway/node/diskhistory"
 	"shardway/peer"
@@ -24,10 +27,10 @@ const (
 )
 
 // greeting records the last greeting of a voter: a connection that is opened only for its handshake, in
-// which both nodes state the condition of their disks. said is the statement that this node has sent. It
+// which both nodes state the condition of their disks. sent is the statement that this node has sent. It
 // is zero if the voter was not reachable.
 type greeting struct {
-	said diskhistory.Statement
+	sent diskhistory.Statement
 	at   time.Time
 }
 
@@ -52,7 +55,7 @@ func (s *unknownServers) add(server string, voters []string) {
 	s.mu.Lock()
 	s.all[server] = true
 	s.mu.Unlock()
-	notify(s.added)
+	chanutil.Notify(s.added)
 }
 
 // has reports whether server is in the set.
@@ -69,20 +72,31 @@ func (s *unknownServers) remove(server string) {
 	delete(s.all, server)
 }
 
-// greetVoters greets the other voters until ctx ends, while this node is a voter: all at the start, so
+// Greeter greets the other voters: it opens connections whose handshakes exchange the statements of both
+// sides.
+type Greeter struct {
+	Records   *Records
+	Port      *peer.Port
+	View      *cluster.View
+	Scheduler *clock.Scheduler
+	// Background contains the goroutines that end when Raft stops.
+	Background *sync.WaitGroup
+}
+
+// Run greets the other voters until ctx ends, while this node is a voter: all at the start, so
 // that the leader sends Raft heartbeats to this node, and then one after the other. In a greeting,
 // both nodes exchange statements about their disks. The nodes use the resulting records when there is no leader.
 //
 // Each greeting opens a connection, which wakes both nodes. So a voter that has received the current
 // statement gets no other greeting for greetAllWithin. A voter that has restarted greets this node,
 // but that greeting is not trusted: this node greets it back at the address that gossip has for it.
-func (n *Node) greetVoters(ctx context.Context) {
-	for _, server := range n.view.OtherVoters() {
-		n.asks.Go(func() { n.greetFirst(ctx, server) })
+func (g *Greeter) Run(ctx context.Context) {
+	for _, server := range g.View.OtherVoters() {
+		g.Background.Go(func() { g.greetFirst(ctx, server) })
 	}
-	t := n.scheduler.NewTicker(greetEvery)
+	t := g.Scheduler.NewTicker(greetEvery)
 	defer t.Stop()
-	unknown := n.diskRecords.unknownServers
+	unknown := g.Records.unknownServers
 	last := map[string]greeting{}
 	for round := 0; ; round++ {
 		forUnknown := false
@@ -93,19 +107,19 @@ func (n *Node) greetVoters(ctx context.Context) {
 			forUnknown = true
 		case <-t.C:
 		}
-		own, voters := n.diskRecords.ownStatement(), n.view.OtherVoters()
+		own, voters := g.Records.ownStatement(), g.View.OtherVoters()
 		for i := range voters {
 			server := voters[(round+i)%len(voters)]
-			to, since := last[server], time.Since(last[server].at)
-			if !unknown.has(server) && (forUnknown || to.said == own && since < greetAllWithin) || forUnknown && since < greetEvery {
+			previous, since := last[server], time.Since(last[server].at)
+			if !unknown.has(server) && (forUnknown || previous.sent == own && since < greetAllWithin) || forUnknown && since < greetEvery {
 				continue
 			}
 			unknown.remove(server) // before the greeting: during it, another unknown process may be added
-			to = greeting{at: time.Now()}
-			if n.greet(ctx, server) == nil { // after an error, the voter is greeted again
-				to.said = own
+			now := greeting{at: time.Now()}
+			if g.greet(ctx, server) == nil { // after an error, the voter is greeted again
+				now.sent = own
 			}
-			if last[server] = to; !forUnknown {
+			if last[server] = now; !forUnknown {
 				break
 			}
 		}
@@ -113,9 +127,9 @@ func (n *Node) greetVoters(ctx context.Context) {
 }
 
 // greetFirst greets a voter, and retries for greetEvery while gossip does not have its address.
-func (n *Node) greetFirst(ctx context.Context, server string) {
+func (g *Greeter) greetFirst(ctx context.Context, server string) {
 	for range greetEvery / greetRetryPause {
-		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
+		if !errors.Is(g.greet(ctx, server), peer.ErrUnknownNode) {
 			return
 		}
 		select {
@@ -127,13 +141,13 @@ func (n *Node) greetFirst(ctx context.Context, server string) {
 }
 
 // greet opens and closes a connection to the node of server: the handshake exchanges the statements.
-func (n *Node) greet(ctx context.Context, server string) error {
+func (g *Greeter) greet(ctx context.Context, server string) error {
 	greeting, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
-	c, err := n.port.Dial(greeting, consensus.NodeOf(server), peer.Control)
+	c, err := g.Port.Dial(greeting, consensus.NodeOf(server), peer.Control)
 	if err != nil {
 		return err
 	}
-	closeStream(c)
+	_ = c.Close() // the stream is not used
 	return nil
 }
