@@ -458,6 +458,26 @@ func (a *agent) KeptShards() (shards int, why string) {
 	return 0, ""
 }
 
+// SayGoodbye makes this node stop all requests, and then send a goodbye, the last heartbeat before a planned
+// stop.
+func (a *agent) SayGoodbye() {
+	a.goodbye.Store(true)
+	notify(a.wake)
+}
+
+// HasStopped reports whether this node admits and runs no more requests.
+func (a *agent) HasStopped() bool { return a.stopped.Load() }
+
+// LastAnswer returns the time of the node's clock of the last accepted response to a heartbeat. Zero means
+// that there was none.
+func (a *agent) LastAnswer() time.Duration { return time.Duration(a.lastAnswer.Load()) }
+
+// Boot returns the boot number that this node uses. It rises if a higher one of this node is known.
+func (a *agent) Boot() uint64 { return a.boot.Load() }
+
+// KeepsShards reports whether no other node can own the shards of this node.
+func (a *agent) KeepsShards() bool { return a.keepsShards.Load() }
+
 // HasDuplicate reports whether the leader refuses this node because of another process with its ID.
 func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }
 

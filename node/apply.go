@@ -1,9 +1,6 @@
 package node
 
 import (
-	"context"
-	"time"
-
 	"shardway/ack"
 	"shardway/node/apphealth"
 	"shardway/proxy"
@@ -23,21 +20,6 @@ func (n *Node) Ready() error { return n.api.Ready() }
 func (n *Node) ApplyHealth(set apphealth.Settings) {
 	if n.health != nil {
 		n.health.SetSettings(set)
-	}
-}
-
-// lameDuck waits until the lame-duck period of the stopping node is over, or until ctx ends. began is the
-// start of the period, at which the node stopped being ready. During the period the node still accepts
-// connections, so that load balancers have time to detect that it is not ready.
-func (n *Node) lameDuck(ctx context.Context, began time.Time) {
-	if n.o.LameDuck == nil {
-		return
-	}
-	left := time.NewTimer(n.o.LameDuck() - time.Since(began))
-	defer left.Stop()
-	select {
-	case <-left.C:
-	case <-ctx.Done():
 	}
 }
 

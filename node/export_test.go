@@ -82,8 +82,7 @@ func (n *Node) Voters() []string {
 
 // SendLeaveNotice makes the node report that it serves no requests any more.
 func (n *Node) SendLeaveNotice() {
-	n.agent.goodbye.Store(true)
-	notify(n.agent.wake)
+	n.agent.SayGoodbye()
 }
 
 // GoneFrom tells of a request for a shard that went to a node whether a state says that

@@ -40,6 +40,7 @@ import (
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/node/router"
+	"shardway/node/shutdown"
 	"shardway/node/writelimit"
 	"shardway/peer"
 	"shardway/proxy"
@@ -101,6 +102,7 @@ type Node struct {
 	loaded            loadedKeys                            // key configuration of this node's settings
 	webSocketPacer    webSocketPacer                        // paces hand-overs during a gradual drain
 
+	shutdown *shutdown.Sequence // the steps of an orderly stop
 	started  time.Time
 	stopping atomic.Bool   // the steps of leave or hold are done, or the node has failed
 	ending   atomic.Bool   // the node was asked to stop
@@ -187,6 +189,7 @@ func New(o Options) (*Node, error) {
 		Gossip: n.gossip, View: n.view, Port: n.port, Records: n.diskRecords, RequestIdentity: peerClient{n}.RequestIdentity, Log: n.log,
 	}
 	n.newAgent()
+	n.shutdown = shutdown.New(n.shutdownOptions())
 	n.api = adminapi.New(n.adminOptions())
 	n.monitor = findings.New(n.monitorOptions())
 	n.followSecrets()
@@ -278,8 +281,21 @@ func (n *Node) adminOptions() adminapi.Options {
 			return adminapi.Findings{Inputs: r.Inputs, List: r.Findings}
 		},
 		HeldShards: n.heldShards, LoadedKeys: n.loaded.digest.Load, Quarantined: n.hasher.Quarantined, HashKeyID: n.hasher.KeyID,
-		MayWrite: n.writeLimit.ForOwned, MapStays: n.mapStays, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
+		MayWrite: n.writeLimit.ForOwned, MapStays: n.shutdown.WhyShardsStay, Started: func() time.Time { return n.started }, IsEnding: n.ending.Load, IsStopping: n.stopping.Load,
 	}
+}
+
+// shutdownOptions returns the options of the steps of an orderly stop.
+func (n *Node) shutdownOptions() shutdown.Options {
+	s := shutdown.Options{
+		Self: n.self, Server: n.server, Timeout: n.o.ShutdownTimeout, LameDuck: n.o.LameDuck, Grace: n.o.HoldGrace, DrainTimeout: n.o.Pace.DrainTimeout,
+		Clock: n.o.Clock, Log: n.log, Agent: n.agent, View: n.view, Gossip: n.gossip, Router: n.router, Proxy: n.proxy, Client: n.client,
+		State: n.fsm.state.Load, Leadership: n.leading.Load, ShutProxy: n.shutProxy,
+	}
+	if n.o.Hooks != nil && !n.o.Gateway {
+		s.ReleaseTimeout = n.o.ReleaseTimeout
+	}
+	return s
 }
 
 // monitorOptions returns the options of the monitor that computes the findings.

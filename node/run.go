@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"shardway/node/adminapi"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/eventlog"
 	"shardway/node/leaderloop"
 	"shardway/node/membership"
+	"shardway/node/shutdown"
 	"shardway/peer"
 	"shardway/shardmap"
 )
@@ -20,10 +20,6 @@ import (
 const (
 	// pollEvery is the interval at which states without a notification are polled.
 	pollEvery = 200 * time.Millisecond
-	// waitPollEvery is the interval at which waitUntil polls its condition.
-	waitPollEvery = 10 * time.Millisecond
-	// goodbyeWait is how long a goodbye may take if the app has no shards to release.
-	goodbyeWait = 250 * time.Millisecond
 	// raftStop bounds the wait for Raft and for the disk when the node stops.
 	raftStop = 3 * time.Second
 )
@@ -32,30 +28,30 @@ const (
 // waits for in-flight requests and leaves the cluster. An error stops it at once.
 func (n *Node) Run(ctx context.Context) error {
 	n.started = time.Now()
-	s := &stack{log: n.log}
-	defer s.unwind()
+	s := &shutdown.Stack{Log: n.log}
+	defer s.Unwind()
 	base := context.WithoutCancel(ctx) // the components must outlive ctx, whose end only starts the stop
-	s.push("data directory", func() {
+	s.Push("data directory", func() {
 		if err := n.o.Dir.Close(); err != nil {
 			n.log.Warn().Err(err).Msg("data directory not closed")
 		}
 	})
 	if n.o.Self != nil {
-		s.push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
+		s.Push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
-	s.spawn(base, "known disks", n.diskRecords.Run)
+	s.Spawn(base, "known disks", n.diskRecords.Run)
 	if n.appWatch != nil {
-		s.spawn(base, "app instance", n.appWatch.stored.Run)
+		s.Spawn(base, "app instance", n.appWatch.stored.Run)
 	}
-	s.spawn(base, "pulse", n.scheduler.Run)
-	s.spawn(base, "app allowance", n.writeLimit.Run)
+	s.Spawn(base, "pulse", n.scheduler.Run)
+	s.Spawn(base, "app allowance", n.writeLimit.Run)
 	n.writeLimit.AwaitEarlier(base)
 	if err := n.startMembership(base, s); err != nil {
 		return err
 	}
 	haltAgent := n.startProtocol(base, s)
 	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
-	s.spawn(base, "app traffic", n.serveApp)
+	s.Spawn(base, "app traffic", n.serveApp)
 	unreachable := &crashdetect.UnreachableOwners{
 		Port: n.port, Scheduler: &n.scheduler, Stalled: n.proxy.Stalled, HeardRecently: n.receivedRecently, Log: n.log,
 		DeadAfter: func() time.Duration { return n.view.Timing().DeadAfter },
@@ -63,9 +59,9 @@ func (n *Node) Run(ctx context.Context) error {
 			return n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
 		},
 	}
-	s.spawn(base, "reach", unreachable.Run)
+	s.Spawn(base, "reach", unreachable.Run)
 	if n.o.Self != nil {
-		s.spawn(base, "own requests", n.serveSelf)
+		s.Spawn(base, "own requests", n.serveSelf)
 	}
 	close(n.ready)
 	n.log.Info().Uint64("boot", n.o.Dir.Boot()).Str("listen", n.o.App.Addr().String()).
@@ -97,7 +93,7 @@ func (n *Node) Run(ctx context.Context) error {
 }
 
 // startMembership starts gossip, Raft and the peer port, and registers their stop functions in s.
-func (n *Node) startMembership(ctx context.Context, s *stack) error {
+func (n *Node) startMembership(ctx context.Context, s *shutdown.Stack) error {
 	if err := n.gossip.Listen(ctx); err != nil {
 		return err
 	}
@@ -107,19 +103,19 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 		_ = n.gossip.Run(at) // Run with an ended context closes what Listen has opened
 		return err
 	}
-	s.push("raft requests", n.asks.Wait)
-	s.push("raft", func() { n.stopRaft(ctx) })
-	s.spawn(ctx, "gossip", func(ctx context.Context) {
+	s.Push("raft requests", n.asks.Wait)
+	s.Push("raft", func() { n.stopRaft(ctx) })
+	s.Spawn(ctx, "gossip", func(ctx context.Context) {
 		if err := n.gossip.Run(ctx); err != nil {
 			n.log.Warn().Err(err).Msg("gossip did not stop cleanly")
 		}
 	})
 	n.view.Update()
-	s.spawn(ctx, "directory", n.keepDirectory)
+	s.Spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
 	n.crashes.Start(running)
 	n.poison.Start(running)
-	s.push("redials", func() {
+	s.Push("redials", func() {
 		cancel()
 		n.crashes.Wait()
 		n.poison.Wait()
@@ -130,36 +126,36 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.RequestSession, n.router.RequestStreams.Handler(n.log, n.proxy.ServePeer))
 	n.port.Handle(peer.WebSocketSession, n.router.WebSocketStreams.Handler(n.log, n.proxy.ServePeer))
-	s.push("trunks", func() {
+	s.Push("trunks", func() {
 		n.router.RequestStreams.Outgoing.Close()
 		n.router.WebSocketStreams.Outgoing.Close()
 	})
-	s.spawn(ctx, "peer port", n.servePeers)
-	s.push("forwarded requests", func() {
+	s.Spawn(ctx, "peer port", n.servePeers)
+	s.Push("forwarded requests", func() {
 		n.router.RequestStreams.Shutdown(func() { n.router.WebSocketStreams.Shutdown(n.proxy.ClosePeers) })
 	}) // stopped before the streams are closed
 	return nil
 }
 
 // startProtocol starts the goroutines that need Raft. haltAgent stops the agent and waits for it.
-func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
-	s.spawn(ctx, "link", n.heartbeats.Run)
-	haltAgent = s.spawn(ctx, "agent", n.agent.run)
+func (n *Node) startProtocol(ctx context.Context, s *shutdown.Stack) (haltAgent func()) {
+	s.Spawn(ctx, "link", n.heartbeats.Run)
+	haltAgent = s.Spawn(ctx, "agent", n.agent.run)
 	if n.agent.hooking != nil {
-		s.spawn(ctx, "releases", n.bringReleases)
+		s.Spawn(ctx, "releases", n.bringReleases)
 	}
 	if n.writeLimit.HasHook() {
-		s.spawn(ctx, "app liveness", n.writeLimit.RunHook)
+		s.Spawn(ctx, "app liveness", n.writeLimit.RunHook)
 	}
 	if n.health != nil {
-		s.spawn(ctx, "app health", n.health.Run)
+		s.Spawn(ctx, "app health", n.health.Run)
 	}
-	s.spawn(ctx, "leadership", n.lead)
-	s.spawn(ctx, "founding", n.bootstrapper.Run)
-	s.spawn(ctx, "twin", n.duplicates.Run)
-	s.spawn(ctx, "acquaintance", n.greeter.Run)
-	s.spawn(ctx, "addresses", n.addressChanges.Run)
-	s.spawn(ctx, "watch", n.monitor.Run)
+	s.Spawn(ctx, "leadership", n.lead)
+	s.Spawn(ctx, "founding", n.bootstrapper.Run)
+	s.Spawn(ctx, "twin", n.duplicates.Run)
+	s.Spawn(ctx, "acquaintance", n.greeter.Run)
+	s.Spawn(ctx, "addresses", n.addressChanges.Run)
+	s.Spawn(ctx, "watch", n.monitor.Run)
 	return haltAgent
 }
 
@@ -336,9 +332,9 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 		}
 	})
 	if n.o.HoldGrace > 0 {
-		n.hold(ctx)
+		n.shutdown.RestartInPlace(ctx)
 	} else {
-		n.leave(ctx)
+		n.shutdown.Leave(ctx)
 	}
 	stop(nil)
 	wg.Wait()
@@ -353,133 +349,5 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	}
 }
 
-// leave hands over the shards, waits for in-flight requests, transfers the leadership and sends a
-// goodbye, all within ShutdownTimeout. If live ends earlier, the node has failed: it sends no goodbye,
-// like a killed process.
-func (n *Node) leave(live context.Context) {
-	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
-	defer cancel()
-	began := time.Now()
-	n.log.Info().Msg("draining")
-	n.agent.leaving.Store(true)
-	notify(n.agent.wake)
-	n.proxy.SetDraining(true)
-	n.runBeforeLeaveNotice(ctx, began, func(ctx context.Context) { n.waitUntil(ctx, n.handedOver) })
-	n.lameDuck(ctx, began)
-	if live.Err() != nil {
-		return
-	}
-	n.runBeforeLeaveNotice(ctx, began, func(ctx context.Context) {
-		if err := n.shutProxy(ctx); err != nil {
-			n.log.Warn().Err(err).Msg("in-flight requests aborted")
-		}
-	})
-	if live.Err() != nil {
-		return
-	}
-	n.giveUpLeadership(ctx)
-	n.agent.goodbye.Store(true)
-	goodbyeAt := n.agent.lastAnswer.Load()
-	notify(n.agent.wake)
-	goodbyeCtx, stop := context.WithTimeout(ctx, n.leaveNoticeTime())
-	n.waitUntil(goodbyeCtx, func() bool { return n.agent.stopped.Load() && n.agent.lastAnswer.Load() > goodbyeAt })
-	stop()
-	gossipCtx, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
-	if err := n.gossip.Leave(gossipCtx); err != nil {
-		n.log.Debug().Err(err).Msg("gossip leave timed out")
-	}
-	stop()
-	// After gossip, because the leader adds each node that gossip lists as alive, and would add this one again.
-	n.leaveRaft(ctx)
-}
-
-// leaveNoticeTime returns how long the goodbye may take. Before it, the app releases the shards that no
-// other node has taken.
-func (n *Node) leaveNoticeTime() time.Duration {
-	if !n.fsm.state.Load().Committed().Has(n.self) {
-		return goodbyeWait
-	}
-	return goodbyeWait + n.releaseTime()
-}
-
-// leaveTime is the part of ShutdownTimeout that leave reserves for leaving gossip and Raft, half
-// of it for each: a tenth of what the handover of shards does not need, and up to 2 s. Without it,
-// a node whose clients stay connected until the timeout stays a voter.
-func (n *Node) leaveTime() time.Duration {
-	spare := n.o.ShutdownTimeout - n.o.Pace.DrainTimeout - n.releaseTime() // not needed for the handover of shards
-	return min(2*time.Second, max(spare, 0)/10)
-}
-
-// runBeforeLeaveNotice calls do with the part of ShutdownTimeout that is not reserved for the goodbye and
-// the steps after it.
-func (n *Node) runBeforeLeaveNotice(ctx context.Context, began time.Time, do func(context.Context)) {
-	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.leaveNoticeTime()-n.leaveTime(), 0)))
-	defer stop()
-	do(ctx)
-}
-
-// giveUpLeadership transfers the leadership to another voter, if this node leads. It waits up to 1 s for
-// the new leader.
-func (n *Node) giveUpLeadership(ctx context.Context) {
-	if !n.raft.IsLeader() {
-		return
-	}
-	if err := leaderloop.Transfer(ctx, n.view, n.leading.Load()); err != nil {
-		n.log.Debug().Err(err).Msg("leadership transfer failed")
-	}
-	waiting, stop := context.WithTimeout(ctx, time.Second)
-	n.waitUntil(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
-	stop()
-}
-
-// handedOver reports whether the hand-over has ended: the map does not contain this node, or it cannot
-// change because no other node is left or there is no leader.
-func (n *Node) handedOver() bool {
-	s := n.router.State()
-	return !s.Committed().Has(n.self) && !s.Proposed().Has(n.self) || n.mapStays() != ""
-}
-
-// waitUntil polls cond until it returns true or ctx ends.
-func (n *Node) waitUntil(ctx context.Context, cond func() bool) {
-	t := time.NewTicker(waitPollEvery)
-	defer t.Stop()
-	for !cond() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
-}
-
 // Started returns a channel that is closed when the node serves requests.
 func (n *Node) Started() <-chan struct{} { return n.ready }
-
-// leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an
-// error, because the node can stop as a member, too.
-func (n *Node) leaveRaft(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	leader := n.raft.Leader()
-	if leader == "" || leader == string(n.self) {
-		return
-	}
-	if err := n.client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: n.server}, nil); err != nil {
-		n.log.Debug().Err(err).Msg("server not removed from Raft configuration")
-	}
-}
-
-// mapStays returns why no other node takes over the shards of this node, which drains or stops. Empty means
-// that another node may take them over.
-func (n *Node) mapStays() string {
-	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
-	switch {
-	case n.view.IsLastNode():
-		return "there is no other node"
-	case n.agent.keepsShards.Load():
-		return adminapi.NobodyElse
-	case silence > 2*n.view.Timing().DeadAfter:
-		return "no contact to a leader"
-	}
-	return ""
-}

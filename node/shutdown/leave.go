@@ -1,0 +1,100 @@
+package shutdown
+
+import (
+	"context"
+	"time"
+
+	"shardway/node/control"
+)
+
+const (
+	// goodbyeTimeout is how long a goodbye may take if the app has no shards to release.
+	goodbyeTimeout = 250 * time.Millisecond
+	// maxLeaveReserve bounds leaveReserve. leaveRaftTimeout bounds the request to leave Raft.
+	maxLeaveReserve  = 2 * time.Second
+	leaveRaftTimeout = 2 * time.Second
+)
+
+// Leave hands over the shards, waits for in-flight requests, transfers the leadership and sends a goodbye,
+// all within Options.Timeout. If failed ends earlier, the node has failed: it sends no goodbye, like a killed
+// process.
+func (s *Sequence) Leave(failed context.Context) {
+	ctx, cancel := context.WithTimeout(failed, s.o.Timeout)
+	defer cancel()
+	began := time.Now()
+	s.o.Log.Info().Msg("draining")
+	s.o.Agent.Leave()
+	s.o.Proxy.SetDraining(true)
+	s.beforeGoodbye(ctx, began, func(ctx context.Context) { waitUntil(ctx, s.isHandedOver) })
+	s.waitForLameDuck(ctx, began)
+	if failed.Err() != nil {
+		return
+	}
+	s.beforeGoodbye(ctx, began, func(ctx context.Context) {
+		if err := s.o.ShutProxy(ctx); err != nil {
+			s.o.Log.Warn().Err(err).Msg("in-flight requests aborted")
+		}
+	})
+	if failed.Err() != nil {
+		return
+	}
+	s.transferLeadership(ctx)
+	goodbyeAt := s.o.Agent.LastAnswer()
+	s.o.Agent.SayGoodbye()
+	goodbyeCtx, stop := context.WithTimeout(ctx, s.goodbyeDuration())
+	waitUntil(goodbyeCtx, func() bool { return s.o.Agent.HasStopped() && s.o.Agent.LastAnswer() > goodbyeAt })
+	stop()
+	gossipCtx, stop := context.WithDeadline(ctx, began.Add(s.o.Timeout-s.leaveReserve()/2))
+	if err := s.o.Gossip.Leave(gossipCtx); err != nil {
+		s.o.Log.Debug().Err(err).Msg("gossip leave timed out")
+	}
+	stop()
+	// After gossip, because the leader adds each node that gossip lists as alive, and would add this one again.
+	s.leaveRaft(ctx)
+}
+
+// beforeGoodbye calls step with the part of Options.Timeout that is not reserved for the goodbye and the
+// steps after it.
+func (s *Sequence) beforeGoodbye(ctx context.Context, began time.Time, step func(context.Context)) {
+	ctx, stop := context.WithDeadline(ctx, began.Add(max(s.o.Timeout-s.goodbyeDuration()-s.leaveReserve(), 0)))
+	defer stop()
+	step(ctx)
+}
+
+// goodbyeDuration returns how long the goodbye may take. Before it, the app releases the shards that no
+// other node has taken.
+func (s *Sequence) goodbyeDuration() time.Duration {
+	if !s.o.State().Committed().Has(s.o.Self) {
+		return goodbyeTimeout
+	}
+	return goodbyeTimeout + s.o.ReleaseTimeout
+}
+
+// leaveReserve is the part of Options.Timeout that Leave reserves for leaving gossip and Raft, half of it
+// for each: a tenth of the time that the handover of shards does not need, and up to maxLeaveReserve.
+// Without it, a node whose clients stay connected until the timeout stays a voter.
+func (s *Sequence) leaveReserve() time.Duration {
+	notForHandover := s.o.Timeout - s.o.DrainTimeout - s.o.ReleaseTimeout
+	return min(maxLeaveReserve, max(notForHandover, 0)/10)
+}
+
+// isHandedOver reports whether the hand-over has ended: the map does not contain this node, or it cannot
+// change because no other node is left or there is no leader.
+func (s *Sequence) isHandedOver() bool {
+	state := s.o.Router.State()
+	return !state.Committed().Has(s.o.Self) && !state.Proposed().Has(s.o.Self) || s.WhyShardsStay() != ""
+}
+
+// leaveRaft asks the leader to remove the server of this node from Raft's configuration. It only logs an
+// error, because the node can stop as a member, too.
+func (s *Sequence) leaveRaft(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveRaftTimeout)
+	defer cancel()
+	leader := s.o.View.Raft.Leader()
+	if leader == "" || leader == string(s.o.Self) {
+		return
+	}
+	if err := s.o.Client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: s.o.Server}, nil); err != nil {
+		s.o.Log.Debug().Err(err).Msg("server not removed from Raft configuration")
+	}
+}
