@@ -10,9 +10,11 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/ack/election"
 	"shardway/admin/api"
 	"shardway/event"
 	"shardway/internal/clock"
+	"shardway/node/campaign"
 	"shardway/node/eventlog"
 	"shardway/node/heartbeat"
 	"shardway/node/identity"
@@ -82,7 +84,7 @@ type agent struct {
 	releases        releases
 	keptByDrain     atomic.Pointer[kept] // shards that a safe drain leaves on this node; nil means none
 	record          func(event.Event)    // records an event; nil means that events are not recorded
-	suspicion       *leaderSuspicion     // nil until Raft has started
+	suspicion       *campaign.Suspicion  // nil until Raft has started
 	orphans         orphanedForwards
 	// lastPause is the last pause of the process that lost a lease or was longer than half a lease;
 	// nil means none.
@@ -111,11 +113,11 @@ func (a *agent) run(ctx context.Context) {
 		defer a.endHooks(ctx)
 	}
 	if a.suspicion != nil {
-		a.suspicion.ctx = ctx
+		a.suspicion.Start(ctx)
 	}
 	a.timer.TickWithin(0)
 	for {
-		var now time.Duration // zero until beginTurn was called
+		var now time.Duration // zero until BeginTurn was called
 		select {
 		case <-ctx.Done():
 			a.router.SetLease(0)
@@ -123,7 +125,7 @@ func (a *agent) run(ctx context.Context) {
 			return
 		case <-a.timer.C:
 			// The timer may fire slightly early, and would not fire again within clock.MinInterval.
-			now = a.beginTurn()
+			now = a.BeginTurn()
 			a.machine.AdvanceHeartbeat(now, clock.MinInterval/2)
 		case <-a.busyTimer.C: // only poll
 		case <-a.stateChanged: // poll reads the new state
@@ -133,13 +135,13 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.beatWithVoters:
 			a.machine.CoalesceHeartbeat()
 		case <-a.beatIfNearlyDue:
-			now = a.beginTurn()
+			now = a.BeginTurn()
 			a.machine.AdvanceHeartbeat(now, maxEarlyHeartbeat)
 		case ans := <-a.answers:
-			now = a.beginTurn()
+			now = a.BeginTurn()
 			a.handleAnswer(now, ans)
 		case ans := <-a.ownAnswers:
-			now = a.beginTurn()
+			now = a.BeginTurn()
 			a.handleAnswer(now, ans)
 		case r := <-results:
 			a.hooking.removeCall(r.Seq)
@@ -151,7 +153,7 @@ func (a *agent) run(ctx context.Context) {
 			a.hooking.takeNotAcquired(a.machine.ShardNotAcquired)
 		}
 		if now == 0 {
-			now = a.beginTurn()
+			now = a.BeginTurn()
 		}
 		a.timer.TickWithin(a.poll(now)) //nolint:contextcheck // the requests of suspicion end with run
 	}
@@ -163,10 +165,10 @@ func (a *agent) endHooks(ctx context.Context) {
 	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
 }
 
-// beginTurn returns the time, and informs the machine if the process has run without a pause until now. The
+// BeginTurn returns the time, and informs the machine if the process has run without a pause until now. The
 // caller must call it before each input of the machine. After a gap of more than a quarter of the lease,
 // the machine considers the lease as lost, unless the process is known to have run during the gap.
-func (a *agent) beginTurn() time.Duration {
+func (a *agent) BeginTurn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
 	case ran:
@@ -203,7 +205,7 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.InFlight, a.hooking.count())
 	if a.suspicion != nil {
-		a.suspicion.poll(now)
+		a.suspicion.Poll(now)
 	}
 	if a.overdue.cut != 0 {
 		return 0 // keep polling until overdue has checked the aborted requests
@@ -477,6 +479,22 @@ func (a *agent) Boot() uint64 { return a.boot.Load() }
 
 // KeepsShards reports whether no other node can own the shards of this node.
 func (a *agent) KeepsShards() bool { return a.keepsShards.Load() }
+
+// Unanswered returns the oldest heartbeat to which the leader has not responded. Only the goroutine of run may
+// call it.
+func (a *agent) Unanswered() election.UnansweredHeartbeat { return a.machine.UnansweredHeartbeat() }
+
+// Call passes f to the goroutine of run, which calls it. It reports whether that goroutine has accepted f, and
+// does not wait until f has returned.
+func (a *agent) Call(ctx context.Context, f func()) bool {
+	select {
+	case a.calls <- f:
+		return true
+	case <-a.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
 
 // HasDuplicate reports whether the leader refuses this node because of another process with its ID.
 func (a *agent) HasDuplicate() bool { return a.duplicateAddr.Load() != nil }

@@ -39,13 +39,13 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 	grant := func() (cutBy time.Duration) {
 		now := clock.Precise()
 		a.machine.HeartbeatNow()
-		a.poll(a.beginTurn())
-		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
-		a.poll(a.beginTurn())
+		a.poll(a.BeginTurn())
+		a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
+		a.poll(a.BeginTurn())
 		return now + timing.Lease + timing.AbortDelay()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
-		if a.poll(a.beginTurn()); stop > 0 && !a.router.AbortOverdue() {
+		if a.poll(a.BeginTurn()); stop > 0 && !a.router.AbortOverdue() {
 			t.Error("without a lease it is over")
 		}
 		cutBy := grant()
@@ -69,7 +69,7 @@ func TestClockShowsExpiredLeaseBeforeTheAgentActs(t *testing.T) {
 			t.Error("nobody has cut it, and it may go on")
 		}
 		a.overdue.cut = 0
-		if a.poll(a.beginTurn()); a.overdue.cut == 0 {
+		if a.poll(a.BeginTurn()); a.overdue.cut == 0 {
 			t.Error("the agent does not cut when the clock says so")
 		}
 	}

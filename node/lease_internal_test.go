@@ -33,16 +33,16 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	beat := func() uint64 {
 		a.machine.HeartbeatNow()
-		a.poll(a.beginTurn())
+		a.poll(a.BeginTurn())
 		return sent
 	}
 	renew := func(beat uint64) {
-		a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: beat, Boot: 1, HeartbeatNumber: beat, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
-		a.poll(a.beginTurn())
+		a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: beat, Boot: 1, HeartbeatNumber: beat, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
+		a.poll(a.BeginTurn())
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }
 
-	a.poll(a.beginTurn())
+	a.poll(a.BeginTurn())
 	first := generation()
 	renew(beat())
 	if !a.router.HasLease() || generation() != first+1 {
@@ -57,7 +57,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}
 	for range 4 { // runs out between two steps
 		clock.Advance(99 * time.Millisecond)
-		a.poll(a.beginTurn())
+		a.poll(a.BeginTurn())
 	}
 	clock.Advance(99 * time.Millisecond)
 	last := beat()

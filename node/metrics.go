@@ -9,6 +9,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/node/adminapi"
+	"shardway/node/campaign"
 	"shardway/node/findings"
 	"shardway/node/gossip"
 	"shardway/node/muxpool"
@@ -66,7 +67,7 @@ func newMetrics() *metrics {
 		commits:       prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from appending an entry to the log as leader until it is committed and applied on this node.")),
 		writes:        prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a disk write to be synced: entries, terms and votes.")),
 	}
-	for _, cause := range []string{causeEvidence, causeMissed} {
+	for _, cause := range []string{campaign.CauseEvidence, campaign.CauseMissed} {
 		m.campaigns.WithLabelValues(cause)
 	}
 	for _, result := range []ackagent.ReleaseResult{ackagent.ReleaseOK, ackagent.ReleaseFailed, ackagent.ReleaseLate} {

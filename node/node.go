@@ -24,6 +24,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/adminapi"
 	"shardway/node/apphealth"
+	"shardway/node/campaign"
 	"shardway/node/cluster"
 	"shardway/node/consensus"
 	"shardway/node/control"
@@ -84,6 +85,8 @@ type Node struct {
 	addressChanges    *identity.AddressChanges
 	bootstrapper      *membership.Bootstrapper      // set by openRaft
 	duplicates        *membership.DuplicateDetector // set by openRaft
+	campaigner        *campaign.Campaigner          // starts elections; set by openRaft
+	suspicion         *campaign.Suspicion           // whether this node suspects its leader; set by openRaft
 	health            *apphealth.Checker            // nil for a gateway
 	appWatch          *appWatch
 	writeLimit        *writelimit.Limit // how long the app may write without contact to this node
@@ -341,7 +344,13 @@ func (n *Node) openRaft() error {
 	}
 	n.view.Raft = n.raft
 	n.agent.lastAtStart.Store(n.raft.LastIndex())
-	n.agent.suspicion = newLeaderSuspicion(n)
+	n.campaigner = &campaign.Campaigner{
+		Raft: n.raft, IsStopping: n.stopping.Load, OnCampaign: func(cause string) { n.metrics.campaigns.WithLabelValues(cause).Inc() }, Log: n.log,
+	}
+	n.suspicion = campaign.NewSuspicion(campaign.SuspicionOptions{
+		Self: n.self, Server: n.server, HeartbeatInterval: n.o.Pace.Heartbeat, Clock: n.o.Clock, Campaigner: n.campaigner, Agent: n.agent, Client: n.client, Background: &n.asks, Log: n.log,
+	})
+	n.agent.suspicion = n.suspicion
 	n.openMembership()
 	close(n.raftOpen)
 	return nil
@@ -482,7 +491,7 @@ func (n *Node) refused(node string, gone crashdetect.Process, began time.Duratio
 		n.sendToLeaderLoop(leader.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.Boot, Nonce: gone.Nonce, RedialStartedAt: began})
 		return began < l.Began() // then that said nothing
 	}
-	n.campaign(node)
+	n.campaigner.OnLeaderEnded(node)
 	return false
 }
 

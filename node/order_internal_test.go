@@ -43,24 +43,24 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		RaftTerm: func() uint64 {
 			if late {
 				late = false
-				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, HeartbeatNumber: 1})
+				a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, HeartbeatNumber: 1})
 			}
 			return term
 		},
 		SendHeartbeat: func(hb ack.Heartbeat) { sent = hb },
 	}, clock.Precise())
 	a.machine.HeartbeatNow()
-	a.poll(a.beginTurn())
-	a.handleAnswer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, HeartbeatNumber: 1})
+	a.poll(a.BeginTurn())
+	a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, HeartbeatNumber: 1})
 	late = true
 	a.machine.HeartbeatNow()
-	a.poll(a.beginTurn())
+	a.poll(a.BeginTurn())
 	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
 		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
 	}
 	term = 5 // it voted for another
 	a.machine.HeartbeatNow()
-	a.poll(a.beginTurn())
+	a.poll(a.BeginTurn())
 	if sent.Term != 5 {
 		t.Errorf("the heartbeat names term %d, Raft is in 5", sent.Term)
 	}

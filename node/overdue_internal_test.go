@@ -55,8 +55,8 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			grant := func() {
 				a.machine.HeartbeatNow()
-				a.poll(a.beginTurn())
-				a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
+				a.poll(a.BeginTurn())
+				a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.Lease + timing.AbortDelay(), LeaseDuration: timing.Lease})
 			}
 			every, began := 10*time.Millisecond, clock.Precise()
 			grant()
@@ -70,7 +70,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(every)
-				a.poll(a.beginTurn())
+				a.poll(a.BeginTurn())
 				cut := a.overdue.cut != 0
 				if cut && tc.returns {
 					release()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"shardway/admin/api"
+	"shardway/node/campaign"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
@@ -69,8 +70,8 @@ func (n *Node) handlers() map[control.Kind]control.Handler {
 		},
 		control.Identity: func(context.Context, control.Caller, control.Request) (any, error) { return n.process(), nil },
 		control.Missing: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
-			m, err := n.reportSuspicion(ctx, consensus.ServerID(from.Node, from.Disk))
-			return wireMissingOf(m), err
+			report, err := n.suspicion.Report(ctx, consensus.ServerID(from.Node, from.Disk))
+			return campaign.WireReportOf(report), err
 		},
 		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
 			return n.monitor.Reach(ctx, from.Node), nil

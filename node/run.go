@@ -262,63 +262,6 @@ func (n *Node) leaderOptions() leaderloop.Options {
 	}
 }
 
-// campaign starts an election when the process of the leader has ended, without waiting for Raft's
-// timeout. Voters campaign in the order of their IDs, campaignStagger apart, so that they do not split
-// the vote. If another voter campaigns at the turn of this voter, this voter waits for campaignStagger
-// again. The other voter may lack entries that this voter has, and then it cannot be elected.
-func (n *Node) campaign(leader string) {
-	rank := n.raft.Rank(leader)
-	if rank < 0 || n.anotherNodeLeads(leader) {
-		return
-	}
-	term := n.raft.Term()
-	time.AfterFunc(time.Duration(rank)*campaignStagger, func() {
-		if n.raft.Term() == term {
-			n.campaignUnlessWon(leader)
-			return
-		}
-		time.AfterFunc(campaignStagger, func() { n.campaignUnlessWon(leader) })
-	})
-}
-
-// anotherNodeLeads reports whether there is a leader other than previous.
-func (n *Node) anotherNodeLeads(previous string) bool {
-	l := n.raft.Leader()
-	return l != "" && l != previous
-}
-
-// campaignUnlessWon campaigns unless there is a new leader or this node stops.
-func (n *Node) campaignUnlessWon(previous string) {
-	term := n.raft.Term()
-	if n.anotherNodeLeads(previous) || n.stopping.Load() {
-		return
-	}
-	n.log.Info().Str("leader", previous).Msg("leader process stopped, starting campaign")
-	_ = n.campaignInTerm(causeEvidence, term) // it logs the error
-}
-
-// The causes of an election before Raft's timeout, for metrics.
-const (
-	causeEvidence = "evidence" // the process of the leader has ended
-	causeMissed   = "missed"   // most voters suspect the leader
-)
-
-// campaignInTerm campaigns against the leader of a term. The term must not have ended.
-func (n *Node) campaignInTerm(cause string, term uint64) error {
-	err := n.raft.CampaignIn(term)
-	if err != nil {
-		n.log.Debug().Err(err).Msg("campaign failed")
-		return err
-	}
-	n.metrics.campaigns.WithLabelValues(cause).Inc()
-	return nil
-}
-
-// campaignStagger is the time that one election may take on a slow disk. It usually takes 10 ms, but
-// each side syncs its disk three times. Two candidates in one term split the vote, which costs at least
-// an election timeout.
-const campaignStagger = 250 * time.Millisecond
-
 // leaveOrFail leaves the cluster, or stops early if a component fails. A node without Raft receives no
 // more maps, so its clients would wait for shards that other nodes already serve.
 func (n *Node) leaveOrFail(ctx context.Context) error {

@@ -44,13 +44,13 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				Gate: a, RaftTerm: func() uint64 { return 1 }, SendHeartbeat: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
-			a.poll(a.beginTurn())
-			a.handleAnswer(a.beginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
-			a.poll(a.beginTurn())
+			a.poll(a.BeginTurn())
+			a.handleAnswer(a.BeginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, HeartbeatNumber: sent, ServeFor: timing.Lease, AbortAfter: timing.DeadAfter, LeaseDuration: timing.Lease})
+			a.poll(a.BeginTurn())
 			pass := func(d, u time.Duration) {
 				clock.Advance(d)
 				used += u
-				a.poll(a.beginTurn())
+				a.poll(a.BeginTurn())
 			}
 			pass(10*time.Millisecond, 0)
 			pass(late, c.used)

@@ -16,6 +16,7 @@ import (
 	"shardway/admin/api"
 	"shardway/diagnosis"
 	"shardway/node/adminapi"
+	"shardway/node/campaign"
 	"shardway/node/control"
 	"shardway/node/crashdetect"
 	"shardway/node/leaderloop"
@@ -37,7 +38,7 @@ func controlMessages() []any {
 		[]leaderloop.WireMember{},
 		[]crashdetect.Suspect{},
 		[]diagnosis.Difference{},
-		wireMissing{},
+		campaign.WireReport{},
 		leaderloop.IdleReport{},
 		adminapi.RunningReport{},
 		adminapi.WebSocketReport{},
@@ -152,8 +153,8 @@ func TestMembersMissingInResponseStayUnknown(t *testing.T) {
 
 func TestMissingIsSentWhole(t *testing.T) {
 	want := election.Report{LeaderTerm: 3, Log: election.LogEnd{Term: 2, Index: 99}, Candidate: true, CurrentTerm: 4}
-	golden(t, "missing", func() (any, error) { return wireMissingOf(want), nil }, func(w wireMissing) {
-		if got := w.missing(); got != want {
+	golden(t, "missing", func() (any, error) { return campaign.WireReportOf(want), nil }, func(w campaign.WireReport) {
+		if got := w.Report(); got != want {
 			t.Errorf("read as %+v, want %+v", got, want)
 		}
 	})

@@ -1,0 +1,76 @@
+package campaign
+
+import (
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/node/consensus"
+)
+
+// The causes of an election before Raft's timeout, for metrics.
+const (
+	CauseEvidence = "evidence" // the process of the leader has ended
+	CauseMissed   = "missed"   // most voters suspect the leader
+)
+
+// stagger is the time that one election may take on a slow disk. It usually takes 10 ms, but each side syncs
+// its disk three times. Two candidates in one term split the vote, which costs at least an election timeout.
+const stagger = 250 * time.Millisecond
+
+// Campaigner starts elections.
+type Campaigner struct {
+	Raft *consensus.Raft
+	// IsStopping reports whether this node stops, so that it must not become the leader.
+	IsStopping func() bool
+	// OnCampaign is called with the cause of each campaign that was started.
+	OnCampaign func(cause string)
+	Log        zerolog.Logger
+}
+
+// OnLeaderEnded starts an election when the process of the leader has ended, without waiting for Raft's
+// timeout. It has no effect if node was not the leader. Voters campaign in the order of their IDs, stagger
+// apart, so that they do not split the vote. If another voter campaigns at the turn of this voter, this
+// voter waits for stagger again. The other voter may lack entries that this voter has, and then it cannot be
+// elected.
+func (c *Campaigner) OnLeaderEnded(node string) {
+	rank := c.Raft.Rank(node)
+	if rank < 0 || c.anotherNodeLeads(node) {
+		return
+	}
+	term := c.Raft.Term()
+	time.AfterFunc(time.Duration(rank)*stagger, func() {
+		if c.Raft.Term() == term {
+			c.campaignUnlessWon(node)
+			return
+		}
+		time.AfterFunc(stagger, func() { c.campaignUnlessWon(node) })
+	})
+}
+
+// anotherNodeLeads reports whether there is a leader other than previous.
+func (c *Campaigner) anotherNodeLeads(previous string) bool {
+	leader := c.Raft.Leader()
+	return leader != "" && leader != previous
+}
+
+// campaignUnlessWon campaigns unless there is a new leader or this node stops.
+func (c *Campaigner) campaignUnlessWon(previous string) {
+	term := c.Raft.Term()
+	if c.anotherNodeLeads(previous) || c.IsStopping() {
+		return
+	}
+	c.Log.Info().Str("leader", previous).Msg("leader process stopped, starting campaign")
+	_ = c.campaignInTerm(CauseEvidence, term) // it logs the error
+}
+
+// campaignInTerm campaigns against the leader of a term. The term must not have ended.
+func (c *Campaigner) campaignInTerm(cause string, term uint64) error {
+	err := c.Raft.CampaignIn(term)
+	if err != nil {
+		c.Log.Debug().Err(err).Msg("campaign failed")
+		return err
+	}
+	c.OnCampaign(cause)
+	return nil
+}
